@@ -1,0 +1,2 @@
+//! The `restow` command.
+fn main() {}

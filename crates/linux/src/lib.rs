@@ -1,0 +1,1 @@
+//! The Linux system calls that the standard library lacks, safe on the outside.

@@ -1,0 +1,132 @@
+//! One error for every format. Its first question is whose fault it is.
+
+use std::{fmt, io};
+
+/// The result of everything in this crate and in the formats that build on it.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation on a tree, image or stream failed, by whose fault it is.
+///
+/// There is one type for all formats, so that no conversion stands between them. Words that need a file name get it
+/// from the caller, who knows it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file or device could not be read or written.
+    Io(io::Error),
+    /// The image or stream breaks its own format.
+    Corrupt(Corrupt),
+    /// The image is valid, but this program cannot read it yet.
+    Unsupported(&'static str),
+    /// A stated limit was reached; see [`Limits`].
+    Limit(&'static str),
+    /// There is no file of that name.
+    NotFound,
+    /// A directory was needed, and the file is of another kind.
+    NotADirectory,
+    /// The file is a directory, and another kind was needed.
+    IsADirectory,
+    /// The caller asked for something that cannot be.
+    InvalidInput(&'static str),
+}
+
+/// What is wrong with an image or stream, where, and what was found there.
+///
+/// `what` is lower-case and unique in the repository: searching for it finds the check that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// The rule that is broken, in words that occur once in the source.
+    pub what: &'static str,
+    /// The byte offset in the image or stream of the thing that breaks it.
+    pub at: u64,
+    /// The value that was found there.
+    pub got: u64,
+}
+
+/// How much a hostile image or stream may make this program hold or produce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Files and directories in one tree.
+    pub inodes_max: u64,
+    /// Directory levels below the root.
+    pub depth_max: u32,
+    /// Bytes of one extended attribute's value.
+    pub xattr_value_bytes_max: u32,
+}
+
+impl Default for Limits {
+    /// Far above real trees, far below what memory holds.
+    fn default() -> Self {
+        Limits {
+            inodes_max: 1 << 28,
+            depth_max: 4096,
+            xattr_value_bytes_max: 1 << 16,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io(error) => error.fmt(f),
+            Error::Corrupt(corrupt) => corrupt.fmt(f),
+            Error::Unsupported(what) => write!(f, "not supported: {what}"),
+            Error::Limit(what) => write!(f, "limit reached: {what}"),
+            Error::NotFound => f.write_str("no such file or directory"),
+            Error::NotADirectory => f.write_str("not a directory"),
+            Error::IsADirectory => f.write_str("is a directory"),
+            Error::InvalidInput(what) => f.write_str(what),
+        }
+    }
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} (found {:#x} at byte {:#x})",
+            self.what, self.got, self.at
+        )
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Error::Io(error)
+    }
+}
+
+impl From<Corrupt> for Error {
+    fn from(corrupt: Corrupt) -> Self {
+        Error::Corrupt(corrupt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corrupt_names_rule_place_and_value() {
+        let error = Error::from(Corrupt {
+            what: "item is too long",
+            at: 0x104000,
+            got: 10,
+        });
+        assert_eq!(
+            error.to_string(),
+            "item is too long (found 0xa at byte 0x104000)"
+        );
+    }
+}

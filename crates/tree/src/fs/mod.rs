@@ -1,0 +1,271 @@
+//! The neutral file tree that every container is a view of.
+
+use crate::Result;
+
+/// A file's identity within one [`FileSystem`]. Hard links are names of the same `Ino`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ino(pub u64);
+
+/// The seven kinds of file that Linux knows (`S_IFMT`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A block device.
+    BlockDevice,
+    /// A character device.
+    CharDevice,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+impl FileKind {
+    /// The kind in the type bits (`S_IFMT`) of a Linux `st_mode`; `None` for the unused bit patterns.
+    pub const fn from_mode(mode: u32) -> Option<FileKind> {
+        Some(match mode & 0o170_000 {
+            0o010_000 => FileKind::Fifo,
+            0o020_000 => FileKind::CharDevice,
+            0o040_000 => FileKind::Directory,
+            0o060_000 => FileKind::BlockDevice,
+            0o100_000 => FileKind::Regular,
+            0o120_000 => FileKind::Symlink,
+            0o140_000 => FileKind::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The type bits (`S_IFMT`) of a Linux `st_mode`.
+    pub const fn mode_bits(self) -> u32 {
+        match self {
+            FileKind::Fifo => 0o010_000,
+            FileKind::CharDevice => 0o020_000,
+            FileKind::Directory => 0o040_000,
+            FileKind::BlockDevice => 0o060_000,
+            FileKind::Regular => 0o100_000,
+            FileKind::Symlink => 0o120_000,
+            FileKind::Socket => 0o140_000,
+        }
+    }
+
+    /// Whether files of this kind have a device number.
+    pub const fn is_device(self) -> bool {
+        matches!(self, FileKind::BlockDevice | FileKind::CharDevice)
+    }
+}
+
+/// A point in time: seconds since 1970-01-01 00:00 UTC, which may be negative, and nanoseconds after that second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time {
+    /// Whole seconds, rounded down.
+    pub seconds: i64,
+    /// Nanoseconds, 0 to 999,999,999.
+    pub nanoseconds: u32,
+}
+
+/// A device number, as `mknod` takes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Device {
+    /// Which driver.
+    pub major: u32,
+    /// Which of its devices.
+    pub minor: u32,
+}
+
+/// File attributes beside the mode (`FS_IOC_GETFLAGS`, bits of `FS_*_FL` in linux/fs.h).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FileAttributes(pub u32);
+
+/// What is known of a file beside its names and its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// What kind of file it is.
+    pub kind: FileKind,
+    /// The low twelve bits of the mode: set-id, sticky, and the permissions.
+    pub permissions: u16,
+    /// Owner, as a number.
+    pub uid: u32,
+    /// Group, as a number.
+    pub gid: u32,
+    /// Names of this file in the whole tree, as the container states it; at least 1.
+    pub nlink: u32,
+    /// Content of a regular file, or length of a symbolic link's target, in bytes; 0 for all others.
+    pub size: u64,
+    /// Device number of a device; zero for all others.
+    pub rdev: Device,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last read access, where the container stores it.
+    pub atime: Option<Time>,
+    /// Last change of metadata, where the container stores it.
+    pub ctime: Option<Time>,
+    /// Birth, where the container stores it.
+    pub btime: Option<Time>,
+    /// Attributes such as immutable or no-copy-on-write, where the container stores them.
+    pub attributes: FileAttributes,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name: 1 to 255 bytes without NUL and `/`, neither `.` nor `..`. Readers guarantee this.
+    pub name: Box<[u8]>,
+    /// The file of that name.
+    pub ino: Ino,
+    /// Its kind, equal to that in its [`Metadata`].
+    pub kind: FileKind,
+}
+
+/// An extended attribute, with its full name (`user.mime_type`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Xattr {
+    /// Name with namespace, without NUL.
+    pub name: Box<[u8]>,
+    /// Any bytes.
+    pub value: Box<[u8]>,
+}
+
+/// How the stored bytes of an encoded extent were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// One zlib stream (RFC 1950).
+    Zlib,
+    /// One Zstandard frame (RFC 8878); zero bytes may follow it.
+    Zstd,
+    /// btrfs' framing of LZO1X segments, each for at most this many bytes of content.
+    LzoBtrfs {
+        /// The file system's sector size in bytes.
+        sector_bytes: u32,
+    },
+    /// One raw LZO1X block.
+    Lzo,
+    /// One raw LZ4 block.
+    Lz4,
+    /// One .xz stream.
+    Xz,
+    /// One .lzma stream.
+    Lzma,
+}
+
+/// How an extent is stored, when it is not stored as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoding {
+    /// What decodes it.
+    pub algorithm: Algorithm,
+    /// Bytes that [`FileSystem::read_encoded`] gives.
+    pub stored_len: u64,
+    /// Bytes that decoding is meant to give. What the frame gives short of it are zeros.
+    pub unencoded_len: u64,
+    /// Where, in the decoded bytes, the part begins that the file shows; [`Extent::len`] says how long it is.
+    pub unencoded_offset: u64,
+}
+
+/// The identity of stored data within one [`FileSystem`]: extents with equal ids show parts of the same stored bytes,
+/// so a sink that can share data stores them once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExtentId(pub u64);
+
+/// What stands behind a part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtentKind {
+    /// Nothing is stored; reads as zeros.
+    Hole,
+    /// Bytes, stored as they are.
+    Plain {
+        /// Where, in the stored bytes that [`Extent::id`] names, this part begins.
+        stored_offset: u64,
+    },
+    /// Bytes, stored compressed.
+    Encoded(Encoding),
+}
+
+/// A part of a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where it begins in the file, in bytes.
+    pub offset: u64,
+    /// How many bytes of the file it covers; never 0, and never past the file's size.
+    pub len: u64,
+    /// What stands behind it.
+    pub kind: ExtentKind,
+    /// Which stored data it shows; `None` when the container does not say.
+    pub id: Option<ExtentId>,
+}
+
+/// A read-only tree of files: the one trait that all containers share.
+///
+/// Names and link targets are bytes. Everything may be called from several threads at once. An `Ino` that this file
+/// system did not give is an error ([`crate::Error::NotFound`]) or the wrong file, never a panic.
+pub trait FileSystem: Send + Sync {
+    /// The root directory.
+    fn root(&self) -> Ino;
+
+    /// What is known of a file.
+    ///
+    /// # Errors
+    /// The medium cannot be read, or the file's description breaks the format.
+    fn metadata(&self, ino: Ino) -> Result<Metadata>;
+
+    /// The entries of a directory, without `.` and `..`, ascending by the bytes of their names, each name once.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotADirectory`], or as for [`FileSystem::metadata`].
+    fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>>;
+
+    /// The file of that name in a directory.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotFound`] when no entry has that name, or as for [`FileSystem::read_dir`].
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
+        let mut entries = self.read_dir(dir)?;
+        match entries.binary_search_by(|entry| (*entry.name).cmp(name)) {
+            Ok(at) => Ok(entries.swap_remove(at)),
+            Err(_) => Err(crate::Error::NotFound),
+        }
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidInput`] when the file is not a link, or as for [`FileSystem::metadata`].
+    fn read_link(&self, link: Ino) -> Result<Vec<u8>>;
+
+    /// The extended attributes of a file, ascending by name, each name once.
+    ///
+    /// # Errors
+    /// As for [`FileSystem::metadata`].
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>>;
+
+    /// The extents of a regular file from the one that covers `from` on, without gaps between them.
+    ///
+    /// At least one when `from` is before the file's end, none otherwise. They need not reach the end: the caller asks
+    /// again from where the last one ends, so that the list of a file with millions of extents is never held whole.
+    ///
+    /// # Errors
+    /// [`crate::Error::IsADirectory`], or as for [`FileSystem::metadata`].
+    fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>>;
+
+    /// Reads decoded content of a regular file, and returns how many bytes there are: fewer than `buf` holds only at
+    /// the file's end, 0 from there on. Nothing beyond that count is written to `buf`.
+    ///
+    /// # Errors
+    /// The content cannot be read or decoded, or its checksum differs.
+    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Puts the stored bytes of an encoded extent of that file into `stored`, which is cleared first.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidInput`] when the extent is not an encoded one of that file; the bytes cannot be read, or
+    /// their checksum differs.
+    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+        let _ = (file, extent, stored);
+        Err(crate::Error::InvalidInput(
+            "this file system holds no encoded extents",
+        ))
+    }
+}

@@ -1,0 +1,18 @@
+//! A neutral, read-only tree of files, and what every container format needs around it.
+//!
+//! [`FileSystem`] is the trait that joins everything: a host directory, a tar archive, a btrfs subvolume, a SquashFS
+//! image and a recorded send stream implement it; creating, listing, extracting and comparing use it. This crate knows
+//! no container format but the host directory and tar, does not print, and reads neither the environment nor the clock.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod fs;
+pub mod pack;
+mod read_at;
+
+pub use error::{Corrupt, Error, Limits, Result};
+pub use fs::{
+    Algorithm, Device, DirEntry, Encoding, Extent, ExtentId, ExtentKind, FileAttributes, FileKind,
+    FileSystem, Ino, Metadata, Time, Xattr,
+};
+pub use read_at::ReadAt;

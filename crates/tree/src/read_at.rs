@@ -1,0 +1,76 @@
+//! Positioned reads: the only way in which formats read images.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes that can be read from any place by several threads at once.
+pub trait ReadAt: Send + Sync {
+    /// Fills `buf` with the bytes from `at` on.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when fewer bytes are there; otherwise what the medium reports.
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()>;
+
+    /// The size in bytes.
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn size(&self) -> io::Result<u64>;
+}
+
+impl ReadAt for File {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, buf, at)
+    }
+
+    /// The size of a regular file, or of a block device by seeking to its end.
+    fn size(&self) -> io::Result<u64> {
+        use std::os::unix::fs::FileTypeExt;
+        let metadata = self.metadata()?;
+        if metadata.file_type().is_block_device() {
+            return io::Seek::seek(&mut &*self, io::SeekFrom::End(0));
+        }
+        Ok(metadata.len())
+    }
+}
+
+impl ReadAt for [u8] {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        let from = usize::try_from(at).ok();
+        let from = from
+            .and_then(|from| self.get(from..))
+            .and_then(|rest| rest.get(..buf.len()));
+        buf.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        self.as_slice().read_exact_at(buf, at)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_slices_are_refused_not_cut() {
+        let bytes = [1u8, 2, 3];
+        let mut buf = [0; 2];
+        bytes[..].read_exact_at(&mut buf, 1).unwrap();
+        assert_eq!(buf, [2, 3]);
+        assert!(bytes[..].read_exact_at(&mut buf, 2).is_err());
+        assert!(bytes[..].read_exact_at(&mut buf, u64::MAX).is_err());
+    }
+}

@@ -1,0 +1,2 @@
+//! The one door: checks, tests, fuzzing and benchmarks.
+fn main() {}
