@@ -1,3 +1,29 @@
-//! XXH32 and XXH64: fast non-cryptographic hashes, without a standard library or an allocator.
+//! XXH32 and XXH64: fast non-cryptographic hashes, without a standard library, an allocator or unsafe code.
+//!
+//! Two ways to the same number:
+//!
+//! ```
+//! use xxhash::{Xxh64, xxh64};
+//!
+//! let at_once = xxh64(b"container ship", 0);
+//! let mut state = Xxh64::new(0);
+//! state.update(b"container ");
+//! state.update(b"ship");
+//! assert_eq!(state.digest(), at_once);
+//! ```
+//!
+//! Input is read as little-endian words, so the result is the same on every machine. Everything is a
+//! `const fn`. A state is `Copy`; [`Xxh32::digest`] and [`Xxh64::digest`] leave it as it was, so hashing can go on.
+//!
+//! zstd frames carry the low 32 bits of XXH64 with seed 0 as their checksum (RFC 8878, section 3.1.1);
+//! btrfs can use XXH64 for its checksum tree. Neither hash resists an attacker who chooses the input.
+//!
+//! The algorithm is that of the xxHash specification, version 0.1.1 (`doc/xxhash_spec.md` of xxHash).
 #![no_std]
 #![forbid(unsafe_code)]
+
+mod xxh32;
+mod xxh64;
+
+pub use xxh32::{Xxh32, xxh32};
+pub use xxh64::{Xxh64, xxh64};

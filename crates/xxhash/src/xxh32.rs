@@ -1,0 +1,190 @@
+//! XXH32: four lanes of 32 bits over stripes of 16 bytes.
+
+const PRIME_1: u32 = 0x9E37_79B1;
+const PRIME_2: u32 = 0x85EB_CA77;
+const PRIME_3: u32 = 0xC2B2_AE3D;
+const PRIME_4: u32 = 0x27D4_EB2F;
+const PRIME_5: u32 = 0x1656_67B1;
+
+/// Bytes that one step of the four lanes takes.
+const STRIPE: usize = 16;
+
+/// The XXH32 of `data` with `seed`.
+pub const fn xxh32(data: &[u8], seed: u32) -> u32 {
+    let (lanes, tail) = stripes(initial_lanes(seed), data);
+    finish(lanes, data.len() as u32, data.len() >= STRIPE, tail)
+}
+
+/// An XXH32 that takes its input in pieces.
+///
+/// The size and the alignment allow it to live in the `struct xxh32_state` (44 bytes) of `linux/xxhash.h`.
+/// No value of the fields makes a method panic, so memory that was never reset gives a meaningless
+/// hash and nothing worse.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Xxh32 {
+    /// Bytes taken so far, modulo 2^32. The remainder by 16 is how much of `pending` is in use.
+    total_len: u32,
+    /// Not 0 once a full stripe was taken; until then the third lane holds the seed.
+    large: u32,
+    lanes: [u32; 4],
+    /// The bytes after the last full stripe.
+    pending: [u8; STRIPE],
+}
+
+const _: () = assert!(size_of::<Xxh32>() <= 44 && align_of::<Xxh32>() <= 4);
+
+impl Xxh32 {
+    /// An empty state.
+    pub const fn new(seed: u32) -> Self {
+        Self {
+            total_len: 0,
+            large: 0,
+            lanes: initial_lanes(seed),
+            pending: [0; STRIPE],
+        }
+    }
+
+    /// Forgets all input; the same as a new state.
+    pub const fn reset(&mut self, seed: u32) {
+        *self = Self::new(seed);
+    }
+
+    /// Appends `data` to the input. Any split of an input into pieces, empty ones included, gives the same hash.
+    #[inline]
+    pub const fn update(&mut self, data: &[u8]) {
+        let pending_len = (self.total_len % STRIPE as u32) as usize;
+        self.total_len = self.total_len.wrapping_add(data.len() as u32);
+        let (_, room) = self.pending.split_at_mut(pending_len);
+        if data.len() < room.len() {
+            room.split_at_mut(data.len()).0.copy_from_slice(data);
+            return;
+        }
+        self.large = 1;
+        let mut data = data;
+        if pending_len != 0 {
+            let (first, rest) = data.split_at(room.len());
+            room.copy_from_slice(first);
+            data = rest;
+            self.lanes = stripes(self.lanes, &self.pending).0;
+        }
+        let (lanes, tail) = stripes(self.lanes, data);
+        self.lanes = lanes;
+        self.pending
+            .split_at_mut(tail.len())
+            .0
+            .copy_from_slice(tail);
+    }
+
+    /// The hash of the input so far.
+    pub const fn digest(&self) -> u32 {
+        let pending_len = (self.total_len % STRIPE as u32) as usize;
+        let tail = self.pending.split_at(pending_len).0;
+        finish(self.lanes, self.total_len, self.large != 0, tail)
+    }
+}
+
+impl Default for Xxh32 {
+    /// An empty state with seed 0.
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+const fn initial_lanes(seed: u32) -> [u32; 4] {
+    [
+        seed.wrapping_add(PRIME_1).wrapping_add(PRIME_2),
+        seed.wrapping_add(PRIME_2),
+        seed,
+        seed.wrapping_sub(PRIME_1),
+    ]
+}
+
+const fn round(lane: u32, word: u32) -> u32 {
+    lane.wrapping_add(word.wrapping_mul(PRIME_2))
+        .rotate_left(13)
+        .wrapping_mul(PRIME_1)
+}
+
+const fn word(bytes: &[u8; STRIPE], index: usize) -> u32 {
+    let (_, from) = bytes.split_at(index * 4);
+    match from.first_chunk() {
+        Some(word) => u32::from_le_bytes(*word),
+        None => 0, // index < 4, so four bytes are there
+    }
+}
+
+/// Takes every full stripe of `data` into the lanes; gives back the bytes that are left.
+const fn stripes(lanes: [u32; 4], data: &[u8]) -> ([u32; 4], &[u8]) {
+    let [mut a, mut b, mut c, mut d] = lanes;
+    let mut rest = data;
+    while let Some((stripe, after)) = rest.split_first_chunk::<STRIPE>() {
+        a = round(a, word(stripe, 0));
+        b = round(b, word(stripe, 1));
+        c = round(c, word(stripe, 2));
+        d = round(d, word(stripe, 3));
+        rest = after;
+    }
+    ([a, b, c, d], rest)
+}
+
+/// Joins the lanes, takes the last bytes (fewer than a stripe) and mixes the bits.
+const fn finish(lanes: [u32; 4], total_len: u32, large: bool, tail: &[u8]) -> u32 {
+    let [a, b, c, d] = lanes;
+    let mut hash = if large {
+        a.rotate_left(1)
+            .wrapping_add(b.rotate_left(7))
+            .wrapping_add(c.rotate_left(12))
+            .wrapping_add(d.rotate_left(18))
+    } else {
+        c.wrapping_add(PRIME_5)
+    };
+    hash = hash.wrapping_add(total_len);
+
+    let mut rest = tail;
+    while let Some((word, after)) = rest.split_first_chunk::<4>() {
+        hash = hash.wrapping_add(u32::from_le_bytes(*word).wrapping_mul(PRIME_3));
+        hash = hash.rotate_left(17).wrapping_mul(PRIME_4);
+        rest = after;
+    }
+    while let Some((byte, after)) = rest.split_first() {
+        hash = hash.wrapping_add((*byte as u32).wrapping_mul(PRIME_5));
+        hash = hash.rotate_left(11).wrapping_mul(PRIME_1);
+        rest = after;
+    }
+
+    hash = (hash ^ (hash >> 15)).wrapping_mul(PRIME_2);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(PRIME_3);
+    hash ^ (hash >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_is_hashed_when_building() {
+        const EMPTY: u32 = xxh32(b"", 0);
+        assert_eq!(EMPTY, 0x02CC_5D05); // published with xxHash
+        const PIECES: u32 = {
+            let mut state = Xxh32::new(7);
+            state.update(b"ship");
+            state.update(b"shape");
+            state.digest()
+        };
+        assert_eq!(PIECES, xxh32(b"shipshape", 7));
+    }
+
+    #[test]
+    fn a_length_beyond_32_bits_keeps_the_lanes() {
+        // The counter wraps to less than a stripe after 4 GiB; the lanes must still count.
+        let mut state = Xxh32::new(0);
+        state.update(&[1; 16]);
+        state.total_len = !15;
+        let lanes = state.lanes;
+        state.update(&[2; 16]);
+        assert_eq!((state.total_len, state.large), (0, 1));
+        assert_ne!(state.lanes, lanes);
+        assert_eq!(state.digest(), finish(state.lanes, 0, true, &[]));
+    }
+}

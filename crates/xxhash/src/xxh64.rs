@@ -1,0 +1,213 @@
+//! XXH64: four lanes of 64 bits over stripes of 32 bytes.
+
+const PRIME_1: u64 = 0x9E37_79B1_85EB_CA87;
+const PRIME_2: u64 = 0xC2B2_AE3D_27D4_EB4F;
+const PRIME_3: u64 = 0x1656_67B1_9E37_79F9;
+const PRIME_4: u64 = 0x85EB_CA77_C2B2_AE63;
+const PRIME_5: u64 = 0x27D4_EB2F_1656_67C5;
+
+/// Bytes that one step of the four lanes takes.
+const STRIPE: usize = 32;
+
+/// The XXH64 of `data` with `seed`.
+pub const fn xxh64(data: &[u8], seed: u64) -> u64 {
+    let (lanes, tail) = stripes(initial_lanes(seed), data);
+    finish(lanes, data.len() as u64, tail)
+}
+
+/// An XXH64 that takes its input in pieces.
+///
+/// The size and the alignment allow it to live in the `struct xxh64_state` (80 bytes) of `linux/xxhash.h`.
+/// No value of the fields makes a method panic, so memory that was never reset gives a meaningless
+/// hash and nothing worse.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Xxh64 {
+    /// Bytes taken so far, modulo 2^64. The remainder by 32 is how much of `pending` is in use.
+    total_len: u64,
+    /// Before the first full stripe the third lane still holds the seed.
+    lanes: [u64; 4],
+    /// The bytes after the last full stripe.
+    pending: [u8; STRIPE],
+}
+
+const _: () = assert!(size_of::<Xxh64>() <= 80 && align_of::<Xxh64>() <= 8);
+
+impl Xxh64 {
+    /// An empty state.
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            total_len: 0,
+            lanes: initial_lanes(seed),
+            pending: [0; STRIPE],
+        }
+    }
+
+    /// Forgets all input; the same as a new state.
+    pub const fn reset(&mut self, seed: u64) {
+        *self = Self::new(seed);
+    }
+
+    /// Appends `data` to the input. Any split of an input into pieces, empty ones included, gives the same hash.
+    #[inline]
+    pub const fn update(&mut self, data: &[u8]) {
+        let pending_len = (self.total_len % STRIPE as u64) as usize;
+        self.total_len = self.total_len.wrapping_add(data.len() as u64);
+        let (_, room) = self.pending.split_at_mut(pending_len);
+        if data.len() < room.len() {
+            room.split_at_mut(data.len()).0.copy_from_slice(data);
+            return;
+        }
+        let mut data = data;
+        if pending_len != 0 {
+            let (first, rest) = data.split_at(room.len());
+            room.copy_from_slice(first);
+            data = rest;
+            self.lanes = stripes(self.lanes, &self.pending).0;
+        }
+        let (lanes, tail) = stripes(self.lanes, data);
+        self.lanes = lanes;
+        self.pending
+            .split_at_mut(tail.len())
+            .0
+            .copy_from_slice(tail);
+    }
+
+    /// The hash of the input so far.
+    pub const fn digest(&self) -> u64 {
+        let pending_len = (self.total_len % STRIPE as u64) as usize;
+        finish(
+            self.lanes,
+            self.total_len,
+            self.pending.split_at(pending_len).0,
+        )
+    }
+}
+
+impl Default for Xxh64 {
+    /// An empty state with seed 0.
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+const fn initial_lanes(seed: u64) -> [u64; 4] {
+    [
+        seed.wrapping_add(PRIME_1).wrapping_add(PRIME_2),
+        seed.wrapping_add(PRIME_2),
+        seed,
+        seed.wrapping_sub(PRIME_1),
+    ]
+}
+
+const fn round(lane: u64, word: u64) -> u64 {
+    lane.wrapping_add(word.wrapping_mul(PRIME_2))
+        .rotate_left(31)
+        .wrapping_mul(PRIME_1)
+}
+
+const fn word(bytes: &[u8; STRIPE], index: usize) -> u64 {
+    let (_, from) = bytes.split_at(index * 8);
+    match from.first_chunk() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => 0, // index < 4, so eight bytes are there
+    }
+}
+
+/// Takes every full stripe of `data` into the lanes; gives back the bytes that are left.
+const fn stripes(lanes: [u64; 4], data: &[u8]) -> ([u64; 4], &[u8]) {
+    let [mut a, mut b, mut c, mut d] = lanes;
+    let mut rest = data;
+    while let Some((stripe, after)) = rest.split_first_chunk::<STRIPE>() {
+        a = round(a, word(stripe, 0));
+        b = round(b, word(stripe, 1));
+        c = round(c, word(stripe, 2));
+        d = round(d, word(stripe, 3));
+        rest = after;
+    }
+    ([a, b, c, d], rest)
+}
+
+const fn merge(hash: u64, lane: u64) -> u64 {
+    (hash ^ round(0, lane))
+        .wrapping_mul(PRIME_1)
+        .wrapping_add(PRIME_4)
+}
+
+/// Joins the lanes, takes the last bytes (fewer than a stripe) and mixes the bits.
+const fn finish(lanes: [u64; 4], total_len: u64, tail: &[u8]) -> u64 {
+    let [a, b, c, d] = lanes;
+    let mut hash = if total_len >= STRIPE as u64 {
+        let joined = a
+            .rotate_left(1)
+            .wrapping_add(b.rotate_left(7))
+            .wrapping_add(c.rotate_left(12))
+            .wrapping_add(d.rotate_left(18));
+        merge(merge(merge(merge(joined, a), b), c), d)
+    } else {
+        c.wrapping_add(PRIME_5)
+    };
+    hash = hash.wrapping_add(total_len);
+
+    let mut rest = tail;
+    while let Some((word, after)) = rest.split_first_chunk::<8>() {
+        hash ^= round(0, u64::from_le_bytes(*word));
+        hash = hash
+            .rotate_left(27)
+            .wrapping_mul(PRIME_1)
+            .wrapping_add(PRIME_4);
+        rest = after;
+    }
+    if let Some((word, after)) = rest.split_first_chunk::<4>() {
+        hash ^= (u32::from_le_bytes(*word) as u64).wrapping_mul(PRIME_1);
+        hash = hash
+            .rotate_left(23)
+            .wrapping_mul(PRIME_2)
+            .wrapping_add(PRIME_3);
+        rest = after;
+    }
+    while let Some((byte, after)) = rest.split_first() {
+        hash ^= (*byte as u64).wrapping_mul(PRIME_5);
+        hash = hash.rotate_left(11).wrapping_mul(PRIME_1);
+        rest = after;
+    }
+
+    hash = (hash ^ (hash >> 33)).wrapping_mul(PRIME_2);
+    hash = (hash ^ (hash >> 29)).wrapping_mul(PRIME_3);
+    hash ^ (hash >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_is_hashed_when_building() {
+        const EMPTY: u64 = xxh64(b"", 0);
+        assert_eq!(EMPTY, 0xEF46_DB37_51D8_E999); // published with xxHash
+        const PIECES: u64 = {
+            let mut state = Xxh64::new(7);
+            state.update(b"ship");
+            state.update(b"shape");
+            state.digest()
+        };
+        assert_eq!(PIECES, xxh64(b"shipshape", 7));
+    }
+
+    #[test]
+    fn a_length_beyond_32_bits_is_counted() {
+        // No input of 4 GiB: the counter is set as if one had been taken.
+        let mut state = Xxh64::new(0);
+        state.total_len = u64::from(u32::MAX) & !31;
+        state.update(&[0; 64]);
+        assert_eq!(state.total_len, (u64::from(u32::MAX) & !31) + 64);
+        assert_ne!(
+            state.digest(),
+            Xxh64 {
+                total_len: 32,
+                ..state
+            }
+            .digest()
+        );
+    }
+}
