@@ -1,0 +1,116 @@
+//! Where a finder puts the sequences of a block.
+
+use crate::sequences::Sequence;
+
+/// Bytes that the copying of literals may touch beyond their end.
+const OVERRUN: usize = 32;
+
+/// The sequences and the literals of one block.
+///
+/// Both lie in one buffer: literals grow from its front, sequences from its back, 8 bytes each. A match of 8 bytes
+/// pays for its own sequence with the literals that it saves, so that a buffer of 1.5 blocks is full only where the
+/// matches are very many and very short. The block then simply ends early: [`SequenceStore::push`] says so.
+pub(crate) struct SequenceStore<'a> {
+    buffer: &'a mut [u8],
+    literals: usize,
+    /// Where the last sequence lies; the first lies at the end of the buffer.
+    sequences: usize,
+}
+
+impl<'a> SequenceStore<'a> {
+    /// Bytes of buffer for blocks of at most `block_size`.
+    pub(crate) const fn bytes(block_size: usize) -> usize {
+        block_size + block_size / 2 + 2 * OVERRUN
+    }
+
+    /// An empty store.
+    pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
+        let sequences = buffer.len();
+        SequenceStore {
+            buffer,
+            literals: 0,
+            sequences,
+        }
+    }
+
+    /// Forgets all sequences and literals.
+    pub(crate) fn clear(&mut self) {
+        self.literals = 0;
+        self.sequences = self.buffer.len();
+    }
+
+    /// Appends a sequence whose literals begin at `data[anchor]`.
+    ///
+    /// `end` is where the block ends. Returns whether the block may go on: when this is false the store is full (the
+    /// sequence was taken), and the finder must return, with the block ending behind this match.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn push(
+        &mut self,
+        data: &[u8],
+        anchor: usize,
+        sequence: Sequence,
+        end: usize,
+    ) -> bool {
+        let length = sequence.literal_length() as usize;
+        self.copy_literals(data, anchor, length);
+        self.sequences -= 8;
+        if let Some(place) = self
+            .buffer
+            .get_mut(self.sequences..)
+            .and_then(|tail| tail.first_chunk_mut::<8>())
+        {
+            *place = sequence.bits().to_ne_bytes();
+        }
+        let next = anchor + length + sequence.match_length() as usize;
+        // Room must remain for one more sequence, were all the rest literals.
+        self.sequences - self.literals >= end.wrapping_sub(next).wrapping_add(8 + OVERRUN)
+    }
+
+    /// Appends the literals that follow the last match.
+    pub(crate) fn push_last_literals(&mut self, literals: &[u8]) {
+        let place = &mut self.buffer[self.literals..self.sequences][..literals.len()];
+        place.copy_from_slice(literals);
+        self.literals += literals.len();
+    }
+
+    #[inline(always)]
+    fn copy_literals(&mut self, data: &[u8], anchor: usize, length: usize) {
+        let from = &data[anchor..];
+        let to = &mut self.buffer[self.literals..];
+        self.literals += length;
+        // Sixteen bytes at a time, whatever the length: most runs are shorter. What is too much is overwritten.
+        if let (Some(from), Some(to)) = (from.first_chunk::<16>(), to.first_chunk_mut::<16>()) {
+            *to = *from;
+            if length <= 16 {
+                return;
+            }
+        }
+        to[..length].copy_from_slice(&from[..length]);
+    }
+
+    /// All literals.
+    pub(crate) fn literals(&self) -> &[u8] {
+        &self.buffer[..self.literals]
+    }
+
+    /// Number of sequences.
+    pub(crate) fn len(&self) -> usize {
+        (self.buffer.len() - self.sequences) / 8
+    }
+
+    /// The sequences, packed, the last one first.
+    pub(crate) fn reversed(&self) -> &[[u8; 8]] {
+        self.buffer[self.sequences..].as_chunks().0
+    }
+
+    /// The sequences in their order.
+    pub(crate) fn sequences(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = Sequence> + ExactSizeIterator {
+        self.reversed()
+            .iter()
+            .rev()
+            .map(|bits| Sequence::from_bits(u64::from_ne_bytes(*bits)))
+    }
+}
