@@ -1,1 +1,19 @@
-//! What the tests share.
+//! What the tests share: outside programs, loop mounts, golden files, random bytes and temporary directories.
+//!
+//! A development dependency only. Everything here panics with a reason when it cannot do its work, because a test has
+//! nothing better to do with an error.
+#![forbid(unsafe_code)]
+
+mod golden;
+mod kernel_log;
+mod mount;
+mod rng;
+mod temp;
+mod tool;
+
+pub use golden::golden;
+pub use kernel_log::KernelLog;
+pub use mount::{Access, BackingFile, FsType, LoopDevice, Mount};
+pub use rng::{Rng, cases};
+pub use temp::TempDir;
+pub use tool::{Tool, run, skip, tool};

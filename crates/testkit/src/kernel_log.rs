@@ -1,0 +1,109 @@
+//! What the kernel thinks of an image: its warnings.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::Mount;
+
+/// `KERN_WARNING` of linux/kern_levels.h; smaller is worse.
+const WARNING: u64 = 4;
+
+/// `O_NONBLOCK` of asm-generic/fcntl.h, which x86, Arm, RISC-V, POWER and s390 share.
+const O_NONBLOCK: i32 = 0o4000;
+
+/// The kernel's log from now on.
+#[derive(Debug)]
+pub struct KernelLog {
+    kmsg: File,
+}
+
+impl KernelLog {
+    /// Starts to watch; what was logged before does not count.
+    ///
+    /// # Panics
+    ///
+    /// If the log cannot be read, as without root's rights.
+    pub fn watch() -> KernelLog {
+        let kmsg = (OpenOptions::new().read(true))
+            .custom_flags(O_NONBLOCK)
+            .open("/dev/kmsg");
+        let mut kmsg = kmsg.unwrap_or_else(|error| panic!("open /dev/kmsg: {error}"));
+        kmsg.seek(SeekFrom::End(0))
+            .expect("/dev/kmsg can seek to its end");
+        KernelLog { kmsg }
+    }
+
+    /// The warnings and errors about `mount` since the last call: those that name its device, and those of a file system
+    /// that name no device at all.
+    pub fn warnings(&mut self, mount: &Mount) -> Vec<String> {
+        let device = mount.device().file_name().unwrap_or_default();
+        let device = device.to_str().expect("loop devices have plain names");
+        let records = self.records();
+        (records.iter())
+            .filter_map(|record| warning(record, device))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// # Panics
+    ///
+    /// If the kernel has warned about `mount`; the message holds its words.
+    pub fn assert_quiet(&mut self, mount: &Mount) {
+        let warnings = self.warnings(mount);
+        assert!(
+            warnings.is_empty(),
+            "the kernel warns:\n{}",
+            warnings.join("\n")
+        );
+    }
+
+    fn records(&mut self) -> Vec<String> {
+        let mut records = Vec::new();
+        // One read gives one record, at most CONSOLE_EXT_LOG_MAX long.
+        let mut record = [0; 8192];
+        loop {
+            match self.kmsg.read(&mut record) {
+                Ok(len) => records.push(String::from_utf8_lossy(&record[..len]).into_owned()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return records,
+                // Records were lost because the ring was full: the next read gives the oldest that is left.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+                Err(error) => panic!("read /dev/kmsg: {error}"),
+            }
+        }
+    }
+}
+
+/// The text of `record` (`priority,sequence,time,flags;text`) if it warns about `device` or about none.
+fn warning<'a>(record: &'a str, device: &str) -> Option<&'a str> {
+    let (prefix, text) = record.split_once(';')?;
+    let text = text.lines().next().unwrap_or_default();
+    // The three lowest bits are the level; those above say who logged.
+    let level = prefix.split(',').next()?.parse::<u64>().ok()? & 7;
+    let names_device = text
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|word| word == device);
+    let names_another = !names_device && text.contains("loop");
+    let of_file_system = ["BTRFS", "SQUASHFS"].iter().any(|fs| text.starts_with(fs));
+    (level <= WARNING && (names_device || of_file_system && !names_another)).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_told_from_news_and_from_other_devices() {
+        let bad = "4,900,1,-;BTRFS warning (device loop3): checksum verify failed\n SUBSYSTEM=x\n";
+        let text = "BTRFS warning (device loop3): checksum verify failed";
+        assert_eq!(warning(bad, "loop3"), Some(text));
+        assert_eq!(warning(bad, "loop30"), None);
+        let news = "6,901,1,-;BTRFS info (device loop3): first mount\n";
+        assert_eq!(warning(news, "loop3"), None);
+        let nameless = "3,902,1,-;SQUASHFS error: unable to read id index table\n";
+        assert!(warning(nameless, "loop3").is_some());
+        // Level 3 of facility 1, which a program wrote.
+        let other = "11,903,1,-;something about eth0\n";
+        assert_eq!(warning(other, "loop3"), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! Temporary directories.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, io, process};
+
+/// A directory of its own, removed with all that is in it when dropped.
+#[derive(Debug)]
+pub struct TempDir {
+    path: PathBuf,
+}
+
+impl TempDir {
+    /// Makes an empty directory below the system's temporary directory (`TMPDIR`).
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be made.
+    #[expect(clippy::new_without_default, reason = "it touches the disk")]
+    pub fn new() -> TempDir {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("restow-test-{}-{count}", process::id());
+            let path = env::temp_dir().join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return TempDir { path },
+                // Left behind by a killed process that had our process number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("create {}: {error}", path.display()),
+            }
+        }
+    }
+
+    /// Where it lies: an absolute path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of `name` in it.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // A test may have left directories that it may not enter; what cannot be removed stays for the system to clean.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_goes_with_its_content() {
+        let (first, second) = (TempDir::new(), TempDir::new());
+        assert_ne!(first.path(), second.path());
+        fs::create_dir(first.join("a")).unwrap();
+        fs::write(first.join("a/b"), "content").unwrap();
+        let path = first.path().to_owned();
+        drop(first);
+        assert!(!path.exists());
+        assert!(second.path().is_dir());
+    }
+}

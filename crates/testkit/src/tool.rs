@@ -1,0 +1,159 @@
+//! Outside programs, and the tests that cannot run without them.
+//!
+//! A test never skips unseen: a skip is written past the test harness's capture to standard error, and to the file that
+//! `cargo xtask test` names in `RESTOW_SKIPPED`, which it counts at the end. With `CI=true` a missing program fails.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Program and Debian package, one pair per line; `cargo xtask` reads the same file.
+const TOOLS: &str = include_str!("../tools.txt");
+
+/// Where administrators' programs lie when an ordinary user's `PATH` leaves them out.
+const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// An outside program that is there.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    path: PathBuf,
+}
+
+impl Tool {
+    /// A command that runs the program, without arguments yet and in the C locale.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.env("LC_ALL", "C");
+        command
+    }
+
+    /// Runs the program with `args`; see [`run`].
+    pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Output {
+        run(self.command().args(args))
+    }
+
+    /// Where the program lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Finds an outside program, or reports that the running test is skipped.
+///
+/// ```no_run
+/// let Some(mksquashfs) = testkit::tool("mksquashfs") else { return };
+/// mksquashfs.run(["source", "out.sqfs"]);
+/// ```
+///
+/// # Panics
+///
+/// With `CI=true` when the program is missing, and always when it is not listed in `tools.txt` beside this crate.
+#[must_use = "without the program the test must return"]
+pub fn tool(name: &str) -> Option<Tool> {
+    let package = package(TOOLS, name)
+        .unwrap_or_else(|| panic!("`{name}` is not listed in crates/testkit/tools.txt"));
+    let found = find(name, env::var_os("PATH").as_deref());
+    if found.is_none() {
+        let reason = format!("{name} is missing: apt-get install {package}");
+        assert!(!is_ci(), "{reason}");
+        skip(&reason);
+    }
+    found.map(|path| Tool { path })
+}
+
+/// Reports that the running test is skipped because this machine cannot run it; the test then returns.
+///
+/// Meant for what no installation can cure (such as rights that the user lacks); it does not fail with `CI=true`.
+pub fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let line = format!("SKIPPED {}: {reason}\n", thread.name().unwrap_or("?"));
+    if let Some(list) = env::var_os("RESTOW_SKIPPED") {
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&list)
+            .and_then(|mut file| file.write_all(line.as_bytes()))
+            .unwrap_or_else(|error| panic!("write {}: {error}", list.display()));
+    }
+    // The handle, unlike `eprintln!`, is not captured by the harness. A closed standard error is no reason to fail.
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Runs a command to its end and gives what it wrote.
+///
+/// # Panics
+///
+/// If it cannot be started or exits with a status other than 0; the message holds its standard error.
+pub fn run(command: &mut Command) -> Output {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("start {command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Whether nothing that can be installed may be missing.
+pub(crate) fn is_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| value == "true")
+}
+
+fn package<'a>(tools: &'a str, name: &str) -> Option<&'a str> {
+    tools
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(char::is_whitespace))
+        .find(|(tool, _)| *tool == name)
+        .map(|(_, package)| package.trim())
+}
+
+fn find(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+    env::split_paths(path.unwrap_or_default())
+        .chain(SYSTEM_DIRS.iter().map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn package_is_found_by_the_whole_name() {
+        let tools = "# comment\nmkfs.btrfs  btrfs-progs\nbtrfs btrfs-progs\ntar tar\n";
+        assert_eq!(package(tools, "mkfs.btrfs"), Some("btrfs-progs"));
+        assert_eq!(package(tools, "mkfs"), None);
+        assert_eq!(package(tools, "#"), None);
+    }
+
+    #[test]
+    fn search_takes_files_in_the_order_of_the_path() {
+        let dir = crate::TempDir::new();
+        std::fs::create_dir_all(dir.path().join("a/restow-test-tool")).unwrap();
+        std::fs::create_dir(dir.path().join("b")).unwrap();
+        std::fs::write(dir.path().join("b/restow-test-tool"), "").unwrap();
+        let path = env::join_paths([dir.path().join("a"), dir.path().join("b")]).unwrap();
+        let expected = dir.path().join("b/restow-test-tool");
+        assert_eq!(find("restow-test-tool", Some(&path)), Some(expected));
+        assert_eq!(find("restow-no-such-tool", Some(&path)), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "not listed in crates/testkit/tools.txt")]
+    fn unlisted_tool_is_refused() {
+        let _ = tool("a-program-that-nobody-listed");
+    }
+
+    #[test]
+    #[should_panic(expected = "wanted by the test")]
+    fn failing_command_panics_with_its_words() {
+        run(Command::new("sh").args(["-c", "echo wanted by the test >&2; exit 3"]));
+    }
+}

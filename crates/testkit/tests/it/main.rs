@@ -1,0 +1,3 @@
+//! The integration tests of `testkit`, one module per layer.
+
+mod kernel;
