@@ -28,6 +28,15 @@ pub enum Error {
     IsADirectory,
     /// The caller asked for something that cannot be.
     InvalidInput(&'static str),
+    /// One of these, and which file of the tree it befell.
+    File {
+        /// What was being done to the file: `read`, `create`.
+        verb: &'static str,
+        /// The file's path from the tree's root, without a leading `/`; empty for the root.
+        path: Box<[u8]>,
+        /// Why it failed.
+        error: Box<Error>,
+    },
 }
 
 /// What is wrong with an image or stream, where, and what was found there.
@@ -65,6 +74,21 @@ impl Default for Limits {
     }
 }
 
+impl Error {
+    /// Says which file it befell, and what was being done to it. An error that says so already stays as it is.
+    #[must_use]
+    pub fn in_file(self, verb: &'static str, path: &[u8]) -> Error {
+        match self {
+            Error::File { .. } => self,
+            error => Error::File {
+                verb,
+                path: path.into(),
+                error: Box::new(error),
+            },
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -76,6 +100,10 @@ impl fmt::Display for Error {
             Error::NotADirectory => f.write_str("not a directory"),
             Error::IsADirectory => f.write_str("is a directory"),
             Error::InvalidInput(what) => f.write_str(what),
+            Error::File { verb, path, error } => {
+                let path = if path.is_empty() { b"." } else { &**path };
+                write!(f, "{verb} {}: {error}", path.escape_ascii())
+            }
         }
     }
 }
@@ -94,6 +122,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io(error) => Some(error),
+            Error::File { error, .. } => Some(error),
             _ => None,
         }
     }
@@ -116,6 +145,18 @@ impl From<Corrupt> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_named_once_and_readably() {
+        let error = Error::NotFound
+            .in_file("read", b"a/\xff")
+            .in_file("copy", b"other");
+        assert_eq!(error.to_string(), "read a/\\xff: no such file or directory");
+        assert_eq!(
+            Error::NotFound.in_file("read", b"").to_string(),
+            "read .: no such file or directory"
+        );
+    }
 
     #[test]
     fn corrupt_names_rule_place_and_value() {

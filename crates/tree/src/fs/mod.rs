@@ -1,5 +1,7 @@
 //! The neutral file tree that every container is a view of.
 
+pub mod tar;
+
 use crate::Result;
 
 /// A file's identity within one [`FileSystem`]. Hard links are names of the same `Ino`.

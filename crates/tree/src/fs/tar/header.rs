@@ -1,0 +1,676 @@
+//! The words of a tar header: numbers, checksums, PAX records and sparse maps, as bytes become values.
+//!
+//! The layout of the 512-byte block (POSIX.1-1988 `ustar`, and GNU's variant) comes from the `tar` crate. What that
+//! crate does not know is here: negative and large numbers, PAX records that override any field, PAX sparse maps, and
+//! errors that say at which byte they were found.
+
+use super::{Fragment, OtherTimes};
+use crate::{Corrupt, Error, Result, Time, Xattr};
+
+/// Bytes in a tar block; headers are one, and data is padded to whole ones.
+pub(super) const BLOCK: u64 = 512;
+
+/// Fragments of sparse files in one archive: 256 MiB of memory, far above any archive of real files.
+pub(super) const FRAGMENTS_MAX: usize = 1 << 24;
+
+/// A number in a header: octal digits within spaces and NULs, or base 256 when the first byte's high bit is set.
+///
+/// An empty field is 0. Base 256 is two's complement, so that times before 1970 can be stored.
+pub(super) fn number(field: &[u8], at: u64) -> Result<i64, Corrupt> {
+    let wrong = |got: u8| Corrupt {
+        what: "tar header field is not a number",
+        at,
+        got: got.into(),
+    };
+    let first = field.first().copied().unwrap_or(0);
+    if first & 0x80 != 0 {
+        // Bit 6 of the first byte is the sign.
+        let mut value = if first & 0x40 == 0 {
+            i128::from(first & 0x3f)
+        } else {
+            i128::from(first) - 256
+        };
+        for &byte in &field[1..] {
+            value = value
+                .checked_shl(8)
+                .filter(|_| field.len() <= 12)
+                .ok_or_else(|| wrong(first))?
+                | i128::from(byte);
+        }
+        return i64::try_from(value).map_err(|_| Corrupt {
+            what: "tar header number needs more than 64 bits",
+            at,
+            got: first.into(),
+        });
+    }
+    let mut value = 0i64; // 12 digits of 3 bits cannot overflow.
+    let mut digits = field
+        .iter()
+        .copied()
+        .skip_while(|&byte| byte == b' ' || byte == 0);
+    for byte in digits.by_ref() {
+        match byte {
+            b'0'..=b'7' => value = value << 3 | i64::from(byte - b'0'),
+            b' ' | 0 => break,
+            other => return Err(wrong(other)),
+        }
+    }
+    match digits.find(|&byte| byte != b' ' && byte != 0) {
+        // Some writers leave old bytes behind the NUL that ends the number; digits there would be ambiguous.
+        Some(byte) if byte.is_ascii_digit() => Err(wrong(byte)),
+        _ => Ok(value),
+    }
+}
+
+/// As [`number`], and not negative.
+pub(super) fn unsigned(field: &[u8], at: u64) -> Result<u64, Corrupt> {
+    let value = number(field, at)?;
+    u64::try_from(value).map_err(|_| Corrupt {
+        what: "tar header number is negative",
+        at,
+        got: value.unsigned_abs(),
+    })
+}
+
+/// As [`number`], and a 32-bit number.
+pub(super) fn unsigned32(field: &[u8], at: u64) -> Result<u32, Corrupt> {
+    let value = number(field, at)?;
+    u32::try_from(value).map_err(|_| Corrupt {
+        what: "tar header number is not one of 32 bits",
+        at,
+        got: value.unsigned_abs(),
+    })
+}
+
+/// A text field: the bytes before the first NUL.
+pub(super) fn text(field: &[u8]) -> &[u8] {
+    field.split(|&byte| byte == 0).next().unwrap_or(field)
+}
+
+/// Whether the checksum of a header block is right: the sum of its bytes, those of the checksum itself taken as
+/// spaces. Old writers summed signed bytes, which is accepted as well.
+pub(super) fn checksum_is_right(block: &[u8; BLOCK as usize]) -> bool {
+    const FIELD: std::ops::Range<usize> = 148..156;
+    let Ok(stated) = number(&block[FIELD], 0) else {
+        return false;
+    };
+    let (mut sum, mut signed_sum) = (0i64, 0i64);
+    for (at, &byte) in block.iter().enumerate() {
+        let byte = if FIELD.contains(&at) { b' ' } else { byte };
+        sum += i64::from(byte);
+        signed_sum += i64::from(byte.cast_signed());
+    }
+    stated == sum || stated == signed_sum
+}
+
+/// What PAX records (POSIX.1-2001) and GNU's long names say in place of the header's fields.
+#[derive(Clone, Default)]
+pub(super) struct Overrides {
+    pub(super) path: Option<Box<[u8]>>,
+    pub(super) link_target: Option<Box<[u8]>>,
+    pub(super) size: Option<u64>,
+    pub(super) uid: Option<u32>,
+    pub(super) gid: Option<u32>,
+    pub(super) mtime: Option<Time>,
+    pub(super) atime: Option<Time>,
+    pub(super) ctime: Option<Time>,
+    pub(super) btime: Option<Time>,
+    pub(super) dev_major: Option<u32>,
+    pub(super) dev_minor: Option<u32>,
+    pub(super) has_xattrs: bool,
+    pub(super) has_acl: bool,
+    pub(super) sparse: PaxSparse,
+}
+
+/// The sparse file formats 0.0, 0.1 and 1.0 that GNU tar keeps in PAX records.
+#[derive(Clone, Default)]
+pub(super) struct PaxSparse {
+    pub(super) major: Option<u64>,
+    pub(super) minor: Option<u64>,
+    pub(super) name: Option<Box<[u8]>>,
+    pub(super) real_size: Option<u64>,
+    /// Whether a map is in the records (0.0 and 0.1).
+    pub(super) has_map: bool,
+    /// That map: offsets and lengths in turn.
+    pub(super) map: Vec<u64>,
+}
+
+impl Overrides {
+    /// Takes in the records of one PAX header, whose text begins at byte `at` of the archive.
+    pub(super) fn take_in(&mut self, records: &[u8], at: u64) -> Result<()> {
+        for record in Records::new(records, at) {
+            let Record { key, value, at } = record?;
+            let number = || decimal(value, at);
+            match key {
+                b"path" => self.path = some_text(value, at)?,
+                b"linkpath" => self.link_target = some_text(value, at)?,
+                b"size" => self.size = Some(number()?),
+                b"uid" => self.uid = Some(decimal32(value, at)?),
+                b"gid" => self.gid = Some(decimal32(value, at)?),
+                b"mtime" => self.mtime = Some(time(value, at)?),
+                b"atime" => self.atime = Some(time(value, at)?),
+                b"ctime" => self.ctime = Some(time(value, at)?),
+                b"LIBARCHIVE.creationtime" => self.btime = Some(time(value, at)?),
+                b"SCHILY.devmajor" => self.dev_major = Some(decimal32(value, at)?),
+                b"SCHILY.devminor" => self.dev_minor = Some(decimal32(value, at)?),
+                b"GNU.sparse.major" => self.sparse.major = Some(number()?),
+                b"GNU.sparse.minor" => self.sparse.minor = Some(number()?),
+                b"GNU.sparse.name" => self.sparse.name = some_text(value, at)?,
+                b"GNU.sparse.size" | b"GNU.sparse.realsize" => {
+                    self.sparse.real_size = Some(number()?);
+                }
+                b"GNU.sparse.numblocks" => self.sparse.has_map = true,
+                b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => {
+                    self.sparse
+                        .push(number()?, at, key == b"GNU.sparse.offset")?;
+                }
+                b"GNU.sparse.map" => {
+                    self.sparse.has_map = true;
+                    for text in value
+                        .split(|&byte| byte == b',')
+                        .filter(|text| !text.is_empty())
+                    {
+                        let is_offset = self.sparse.map.len().is_multiple_of(2);
+                        self.sparse.push(decimal(text, at)?, at, is_offset)?;
+                    }
+                }
+                _ if key.starts_with(b"SCHILY.acl.") => self.has_acl = true,
+                _ if xattr_name(key).is_some() => self.has_xattrs = true,
+                _ => {} // Comments, character sets, user names, and what other writers invented.
+            }
+        }
+        Ok(())
+    }
+
+    /// The times beside that of the last change of content, if any is there.
+    pub(super) fn other_times(&self) -> Option<Box<OtherTimes>> {
+        let Overrides {
+            atime,
+            ctime,
+            btime,
+            ..
+        } = *self;
+        let any = atime.or(ctime).or(btime);
+        any.map(|_| {
+            Box::new(OtherTimes {
+                atime,
+                ctime,
+                btime,
+            })
+        })
+    }
+}
+
+impl PaxSparse {
+    fn push(&mut self, value: u64, at: u64, is_offset: bool) -> Result<()> {
+        if is_offset != self.map.len().is_multiple_of(2) {
+            let what = "tar sparse map does not alternate between offsets and sizes";
+            return Err(Corrupt {
+                what,
+                at,
+                got: value,
+            }
+            .into());
+        }
+        if self.map.len() / 2 >= FRAGMENTS_MAX {
+            return Err(Error::Limit("fragments of sparse files in a tar archive"));
+        }
+        self.map.push(value);
+        Ok(())
+    }
+}
+
+/// The extended attributes in the records of a PAX header, ascending by name; of equal names the last counts.
+pub(super) fn xattrs(records: &[u8], at: u64, value_bytes_max: u32) -> Result<Vec<Xattr>> {
+    let mut found: Vec<Xattr> = Vec::new();
+    for record in Records::new(records, at) {
+        let Record { key, value, at } = record?;
+        let Some((name, value)) = (match xattr_name(key) {
+            None => None,
+            Some((name, XattrStyle::Schily)) => Some((percent_decoded(name), value.to_vec())),
+            Some((name, XattrStyle::Libarchive)) => {
+                let what = "tar record LIBARCHIVE.xattr is not base64";
+                let bad = || Corrupt {
+                    what,
+                    at,
+                    got: value.len() as u64,
+                };
+                Some((
+                    percent_decoded(name),
+                    base64_decoded(value).ok_or_else(bad)?,
+                ))
+            }
+        }) else {
+            continue;
+        };
+        if name.is_empty() || name.len() > 255 || name.contains(&0) {
+            let what = "extended attribute in tar has a bad name";
+            return Err(Corrupt {
+                what,
+                at,
+                got: name.len() as u64,
+            }
+            .into());
+        }
+        if value.len() > value_bytes_max as usize {
+            return Err(Error::Limit(
+                "size of an extended attribute in a tar archive",
+            ));
+        }
+        found.push(Xattr {
+            name: name.into(),
+            value: value.into(),
+        });
+    }
+    // The sort is stable, so the last of equals is the last in the archive.
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found.reverse();
+    found.dedup_by(|next, kept| next.name == kept.name);
+    found.reverse();
+    Ok(found)
+}
+
+enum XattrStyle {
+    Schily,
+    Libarchive,
+}
+
+fn xattr_name(key: &[u8]) -> Option<(&[u8], XattrStyle)> {
+    if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
+        return Some((name, XattrStyle::Schily));
+    }
+    Some((
+        key.strip_prefix(b"LIBARCHIVE.xattr.")?,
+        XattrStyle::Libarchive,
+    ))
+}
+
+/// One PAX record: `"<length> <key>=<value>\n"`, the length counting all of it.
+struct Record<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    at: u64,
+}
+
+struct Records<'a> {
+    rest: &'a [u8],
+    at: u64,
+}
+
+impl<'a> Records<'a> {
+    fn new(records: &'a [u8], at: u64) -> Self {
+        Records { rest: records, at }
+    }
+
+    fn record(&mut self) -> Result<Record<'a>, Corrupt> {
+        let at = self.at;
+        let bad = |what, got| Corrupt { what, at, got };
+        let digits = self
+            .rest
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
+        let stated = self.rest[..digits].iter().try_fold(0u64, |len, &digit| {
+            len.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+        });
+        let len = stated.filter(|_| digits > 0 && self.rest.get(digits) == Some(&b' '));
+        let len = len.ok_or_else(|| {
+            bad(
+                "pax record does not begin with its length",
+                self.rest[0].into(),
+            )
+        })?;
+        let record = usize::try_from(len)
+            .ok()
+            .and_then(|len| self.rest.get(digits + 1..len));
+        let record = record.ok_or_else(|| bad("pax record has a wrong length", len))?;
+        let Some((b'\n', record_text)) = record.split_last() else {
+            return Err(bad("pax record does not end where its length says", len));
+        };
+        let equals = record_text.iter().position(|&byte| byte == b'=');
+        let equals = equals.ok_or_else(|| bad("pax record has no equals sign", len))?;
+        self.rest = &self.rest[digits + 1 + record.len()..];
+        self.at += len;
+        Ok(Record {
+            key: &record_text[..equals],
+            value: &record_text[equals + 1..],
+            at,
+        })
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, Corrupt>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let record = self.record();
+        if record.is_err() {
+            self.rest = &[];
+        }
+        Some(record)
+    }
+}
+
+/// A path or link target: none when empty, as POSIX defines.
+fn some_text(value: &[u8], at: u64) -> Result<Option<Box<[u8]>>, Corrupt> {
+    if value.contains(&0) {
+        let what = "pax record has a NUL in a path";
+        return Err(Corrupt {
+            what,
+            at,
+            got: value.len() as u64,
+        });
+    }
+    Ok((!value.is_empty()).then(|| value.into()))
+}
+
+pub(super) fn decimal(text: &[u8], at: u64) -> Result<u64, Corrupt> {
+    let value = text.iter().try_fold(0u64, |value, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    });
+    value
+        .filter(|value| !text.is_empty() && *value <= i64::MAX as u64)
+        .ok_or(Corrupt {
+            what: "decimal number in tar is not one of 63 bits",
+            at,
+            got: text.first().copied().unwrap_or(0).into(),
+        })
+}
+
+fn decimal32(text: &[u8], at: u64) -> Result<u32, Corrupt> {
+    let value = decimal(text, at)?;
+    let what = "owner or device number in tar is not one of 32 bits";
+    u32::try_from(value).map_err(|_| Corrupt {
+        what,
+        at,
+        got: value,
+    })
+}
+
+/// Seconds since 1970 as a decimal number with a sign and a fraction; digits beyond nanoseconds are cut off.
+fn time(text: &[u8], at: u64) -> Result<Time, Corrupt> {
+    let bad = Corrupt {
+        what: "time in pax record is not a number",
+        at,
+        got: text.len() as u64,
+    };
+    let (negative, text) = match text.strip_prefix(b"-") {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let mut parts = text.splitn(2, |&byte| byte == b'.');
+    let whole = decimal(parts.next().unwrap_or_default(), at)?.cast_signed();
+    let mut nanoseconds = 0u32;
+    let fraction = parts.next().unwrap_or_default();
+    for place in 0..fraction.len().max(9) {
+        let byte = fraction.get(place).copied().unwrap_or(b'0');
+        if !byte.is_ascii_digit() {
+            return Err(bad);
+        }
+        if place < 9 {
+            nanoseconds = nanoseconds * 10 + u32::from(byte - b'0');
+        }
+    }
+    Ok(match (negative, nanoseconds) {
+        (false, _) => Time {
+            seconds: whole,
+            nanoseconds,
+        },
+        (true, 0) => Time {
+            seconds: -whole,
+            nanoseconds: 0,
+        },
+        (true, _) => Time {
+            seconds: -whole - 1,
+            nanoseconds: 1_000_000_000 - nanoseconds,
+        },
+    })
+}
+
+/// `%3D` is `=`, which a record's key cannot hold; so GNU tar and libarchive write it.
+fn percent_decoded(name: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let [byte, tail @ ..] = rest {
+        let digits = (*byte == b'%').then(|| tail.get(..2)).flatten();
+        let code =
+            digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        decoded.push(code.unwrap_or(*byte));
+        rest = if code.is_some() { &tail[2..] } else { tail };
+    }
+    decoded
+}
+
+/// RFC 4648 section 4, with or without the padding.
+fn base64_decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = text
+        .iter()
+        .rposition(|&byte| byte != b'=')
+        .map_or(0, |last| last + 1);
+    if digits % 4 == 1 || text.len() - digits > 2 {
+        return None;
+    }
+    let (mut bits, mut held) = (0u32, 0);
+    let mut decoded = Vec::with_capacity(digits / 4 * 3 + 2);
+    for &byte in &text[..digits] {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            decoded.push((bits >> held & 0xff) as u8);
+        }
+    }
+    Some(decoded)
+}
+
+/// Checks a sparse map and drops its empty fragments.
+///
+/// Fragments must ascend, not overlap, lie in the file, and hold as many bytes as are stored. `at` is the header's
+/// place.
+pub(super) fn fragments(
+    map: impl Iterator<Item = (u64, u64)>,
+    real_size: u64,
+    stored_len: u64,
+    at: u64,
+) -> Result<Vec<Fragment>, Corrupt> {
+    let mut fragments: Vec<Fragment> = Vec::new();
+    let (mut end, mut stored) = (0u64, 0u64);
+    for (offset, len) in map {
+        if offset < end {
+            let what = "fragments of a sparse file in tar overlap";
+            return Err(Corrupt {
+                what,
+                at,
+                got: offset,
+            });
+        }
+        end = offset
+            .checked_add(len)
+            .filter(|&end| end <= real_size)
+            .ok_or(Corrupt {
+                what: "fragment of a sparse file in tar lies past the file's end",
+                at,
+                got: offset,
+            })?;
+        if len > 0 {
+            fragments.push(Fragment {
+                offset,
+                len,
+                stored,
+            });
+            stored += len; // No more than `real_size`, since they do not overlap.
+        }
+    }
+    if stored != stored_len {
+        let what = "fragments of a sparse file in tar differ from its stored size";
+        return Err(Corrupt {
+            what,
+            at,
+            got: stored,
+        });
+    }
+    fragments.shrink_to_fit();
+    Ok(fragments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_octal_and_base_256() {
+        for (field, value) in [
+            (&b"0000644\0"[..], Some(0o644)),
+            (b"   644 \0", Some(0o644)),
+            (b"\0\0\0\0\0\0\0\0", Some(0)),
+            (b"77777777", Some(0o77_777_777)),
+            (b"644\0junk", Some(0o644)),
+            (b"644\0 644", None),
+            (b"648\0\0\0\0\0", None),
+            (b"-1\0\0\0\0\0\0", None),
+            (&[0x80, 0, 0, 0, 0x80, 0, 0, 0], Some(1 << 31)),
+            (&[0xff; 12], Some(-1)),
+            (
+                &[
+                    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0,
+                ],
+                Some(-256),
+            ),
+            (
+                &[
+                    0x80, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                ],
+                Some(i64::MAX),
+            ),
+            (&[0x80, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0], None),
+            (
+                &[
+                    0xbf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                ],
+                None,
+            ),
+        ] {
+            assert_eq!(number(field, 0).ok(), value, "{field:x?}");
+        }
+        assert!(unsigned(&[0xff; 12], 0).is_err());
+        assert!(unsigned32(&[0x80, 0, 0, 1, 0, 0, 0, 0], 0).is_err());
+    }
+
+    #[test]
+    fn times_before_1970_round_down() {
+        for (text, seconds, nanoseconds) in [
+            (&b"0"[..], 0, 0),
+            (b"1.5", 1, 500_000_000),
+            (b"-1.5", -2, 500_000_000),
+            (b"-1", -1, 0),
+            (b"-0.000000001", -1, 999_999_999),
+            (b"1700000000.123456789999", 1_700_000_000, 123_456_789),
+            (b"5.", 5, 0),
+        ] {
+            let found = time(text, 0).unwrap();
+            assert_eq!(
+                found,
+                Time {
+                    seconds,
+                    nanoseconds
+                },
+                "{}",
+                text.escape_ascii()
+            );
+        }
+        for text in [
+            &b""[..],
+            b"-",
+            b"1.x",
+            b"x",
+            b"1e9",
+            b"99999999999999999999",
+        ] {
+            assert!(time(text, 0).is_err(), "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn records_with_wrong_lengths_are_refused_where_they_are() {
+        let mut overrides = Overrides::default();
+        overrides
+            .take_in(b"12 path=a/b\n13 uid=70000\n", 0)
+            .unwrap();
+        assert_eq!(
+            (overrides.path.as_deref(), overrides.uid),
+            (Some(&b"a/b"[..]), Some(70000))
+        );
+        for bad in [
+            &b"99 path=a\n"[..],
+            b"3 path=a\n",
+            b"11 path=a/b\n",
+            b"0 path=a\n",
+            b"99999999999999999999 path=a\n",
+            b"path=a\n",
+            b"5 ab\n",
+            b"11 path=a\0\n",
+            b"\0\0\0",
+            b"15 size=12x456\n",
+        ] {
+            let mut text = b"12 path=a/b\n".to_vec();
+            text.extend(bad);
+            match Overrides::default().take_in(&text, 1000) {
+                Err(Error::Corrupt(corrupt)) => assert_eq!(corrupt.at, 1012, "{corrupt}"),
+                other => panic!("{}: {other:?}", bad.escape_ascii()),
+            }
+        }
+    }
+
+    #[test]
+    fn xattrs_of_both_styles_last_wins() {
+        let records = b"31 SCHILY.xattr.user.a%3Db=one\n26 SCHILY.xattr.user.z=\n\0\n\
+            32 LIBARCHIVE.xattr.user.z=dHdv\n";
+        let found = xattrs(records, 0, 100).unwrap();
+        let found: Vec<_> = found.iter().map(|x| (&*x.name, &*x.value)).collect();
+        assert_eq!(
+            found,
+            [(&b"user.a=b"[..], &b"one"[..]), (b"user.z", b"two")]
+        );
+        assert!(xattrs(records, 0, 2).is_err());
+    }
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (text, bytes) in [
+            ("", ""),
+            ("Zg==", "f"),
+            ("Zm8=", "fo"),
+            ("Zm9v", "foo"),
+            ("Zm9vYg", "foob"),
+        ] {
+            assert_eq!(base64_decoded(text.as_bytes()).unwrap(), bytes.as_bytes());
+        }
+        for bad in ["Z", "Zm9vY", "Z===", "Zm 9v", "====", "Zm9v==="] {
+            assert_eq!(base64_decoded(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn sparse_maps_must_fit() {
+        let map =
+            |pairs: &[(u64, u64)], size, stored| fragments(pairs.iter().copied(), size, stored, 0);
+        assert_eq!(map(&[(0, 5), (100, 0)], 100, 5).unwrap().len(), 1);
+        assert_eq!(map(&[(10, 5), (20, 5)], 25, 10).unwrap()[1].stored, 5);
+        assert!(map(&[(10, 5), (12, 5)], 25, 10).is_err());
+        assert!(map(&[(10, 5), (20, 6)], 25, 11).is_err());
+        assert!(map(&[(u64::MAX, 5)], 25, 5).is_err());
+        assert!(map(&[(0, 5)], 25, 6).is_err());
+    }
+}

@@ -1,0 +1,303 @@
+//! Tar archives: as a tree to read ([`Tar`]) and as what a tree is written to ([`write`](fn@write)).
+//!
+//! Read are v7, ustar (POSIX.1-1988), PAX (POSIX.1-2001) and GNU archives, with long names, extended attributes (the
+//! records `SCHILY.xattr.*` and `LIBARCHIVE.xattr.*`), sparse files (old GNU, PAX 0.0, 0.1 and 1.0), devices, hard links,
+//! and times with nanoseconds and before 1970. Written is PAX, with records only where the plain header does not suffice,
+//! and sparse files as GNU's PAX 1.0.
+//!
+//! What a tar does not say is decided so:
+//! - Directories that are not in the archive but in the path of a file are *implied*: mode 0755, owner 0:0, time 0. So is
+//!   the root.
+//! - Of several entries of one path the last counts. A directory that comes again keeps its files. A file cannot
+//!   replace a directory that has files.
+//! - A leading `/` is dropped. A `..` in a path is an error, and so is a file below something that is not a directory:
+//!   no link in an archive can lead an entry to another place.
+//! - A hard link must name a file that came before it.
+//! - An archive must have its end marker; otherwise one that was cut between two files would look whole.
+
+mod header;
+mod read;
+//mod write;
+
+use std::collections::BTreeMap;
+
+use super::{
+    Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino, Metadata,
+    Time, Xattr,
+};
+use crate::{Error, Limits, ReadAt, Result};
+
+//pub use write::{Summary, write};
+
+/// Extents that one call of [`FileSystem::extents`] gives.
+const EXTENTS_AT_ONCE: usize = 4096;
+
+/// A tar archive as a tree. Opening reads its headers once; file data stays in the archive.
+///
+/// Memory is proportional to the number of entries and of fragments of sparse files, not to their sizes.
+pub struct Tar {
+    archive: Box<dyn ReadAt>,
+    nodes: Vec<Node>,
+    limits: Limits,
+    notes: Notes,
+}
+
+/// What reading a tar had to decide that its user may want to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// Entries whose path began with `/`, which was dropped.
+    pub absolute_paths: u64,
+    /// Directories, other than the root, that the archive does not have but needs.
+    pub implied_directories: u64,
+    /// Entries that a later entry of the same path replaced.
+    pub replaced: u64,
+    /// Entries with access control lists as text (`SCHILY.acl.*`), which are not read.
+    pub acls_not_read: u64,
+}
+
+/// A file in the archive. Its number is its index.
+struct Node {
+    kind: FileKind,
+    permissions: u16,
+    uid: u32,
+    gid: u32,
+    nlink: u32,
+    /// Not in the archive, but in the path of something that is.
+    implied: bool,
+    rdev: Device,
+    size: u64,
+    mtime: Time,
+    other_times: Option<Box<OtherTimes>>,
+    content: Content,
+    /// The PAX records that have extended attributes, read again when these are asked for: place and length.
+    xattrs: Option<(u64, u32)>,
+}
+
+#[derive(Clone, Copy)]
+struct OtherTimes {
+    atime: Option<Time>,
+    ctime: Option<Time>,
+    btime: Option<Time>,
+}
+
+enum Content {
+    Nothing,
+    /// All bytes, from this place of the archive on.
+    Data {
+        at: u64,
+    },
+    /// Fragments, whose stored bytes follow each other from this place of the archive on.
+    Sparse {
+        at: u64,
+        fragments: Box<[Fragment]>,
+    },
+    Directory(BTreeMap<Box<[u8]>, u32>),
+    Symlink(Box<[u8]>),
+}
+
+/// A part of a sparse file that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fragment {
+    /// Where in the file.
+    offset: u64,
+    /// How many bytes; not 0.
+    len: u64,
+    /// Where in the stored bytes of the file.
+    stored: u64,
+}
+
+impl Tar {
+    /// Reads the headers of an archive.
+    ///
+    /// # Errors
+    /// The archive cannot be read, is cut off, breaks the format or the rules above, or `limits` are reached.
+    pub fn open(archive: Box<dyn ReadAt>, limits: Limits) -> Result<Tar> {
+        let (nodes, notes) = read::index(&*archive, &limits)?;
+        Ok(Tar {
+            archive,
+            nodes,
+            limits,
+            notes,
+        })
+    }
+
+    /// Whether a file that begins with these bytes is a tar archive: its first header has the right checksum, or it
+    /// begins with the end marker of an empty archive.
+    pub fn recognises(start: &[u8]) -> bool {
+        let Some(block) = start.first_chunk::<512>() else {
+            return false;
+        };
+        let empty = start.len() >= 1024 && start.iter().all(|&byte| byte == 0);
+        empty || header::checksum_is_right(block)
+    }
+
+    /// What had to be decided while reading.
+    pub fn notes(&self) -> Notes {
+        self.notes
+    }
+
+    fn node(&self, ino: Ino) -> Result<&Node> {
+        let index = usize::try_from(ino.0).map_err(|_| Error::NotFound)?;
+        self.nodes.get(index).ok_or(Error::NotFound)
+    }
+
+    fn directory(&self, ino: Ino) -> Result<&BTreeMap<Box<[u8]>, u32>> {
+        match &self.node(ino)?.content {
+            Content::Directory(entries) => Ok(entries),
+            _ => Err(Error::NotADirectory),
+        }
+    }
+
+    fn entry(&self, name: &[u8], index: u32) -> DirEntry {
+        DirEntry {
+            name: name.into(),
+            ino: Ino(index.into()),
+            kind: self.nodes[index as usize].kind,
+        }
+    }
+
+    /// A regular file.
+    fn regular(&self, ino: Ino) -> Result<&Node> {
+        let node = self.node(ino)?;
+        match node.kind {
+            FileKind::Regular => Ok(node),
+            FileKind::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::InvalidInput("the file is not a regular file")),
+        }
+    }
+}
+
+impl FileSystem for Tar {
+    fn root(&self) -> Ino {
+        Ino(0)
+    }
+
+    fn metadata(&self, ino: Ino) -> Result<Metadata> {
+        let node = self.node(ino)?;
+        let times = node.other_times.as_deref();
+        Ok(Metadata {
+            kind: node.kind,
+            permissions: node.permissions,
+            uid: node.uid,
+            gid: node.gid,
+            nlink: node.nlink.max(1),
+            size: node.size,
+            rdev: node.rdev,
+            mtime: node.mtime,
+            atime: times.and_then(|times| times.atime),
+            ctime: times.and_then(|times| times.ctime),
+            btime: times.and_then(|times| times.btime),
+            attributes: FileAttributes::default(),
+        })
+    }
+
+    fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
+        let entries = self.directory(dir)?.iter();
+        Ok(entries
+            .map(|(name, &index)| self.entry(name, index))
+            .collect())
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
+        let index = self.directory(dir)?.get(name).ok_or(Error::NotFound)?;
+        Ok(self.entry(name, *index))
+    }
+
+    fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
+        match &self.node(link)?.content {
+            Content::Symlink(target) => Ok(target.to_vec()),
+            _ => Err(Error::InvalidInput("the file is not a symbolic link")),
+        }
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
+        let Some((at, len)) = self.node(ino)?.xattrs else {
+            return Ok(Vec::new());
+        };
+        let mut records = vec![0; len as usize];
+        self.archive.read_exact_at(&mut records, at)?;
+        header::xattrs(&records, at, self.limits.xattr_value_bytes_max)
+    }
+
+    fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
+        let node = self.regular(file)?;
+        if from >= node.size {
+            return Ok(Vec::new());
+        }
+        let extent = |offset, len, kind| Extent {
+            offset,
+            len,
+            kind,
+            id: None,
+        };
+        let Content::Sparse { fragments, .. } = &node.content else {
+            return Ok(vec![extent(
+                0,
+                node.size,
+                ExtentKind::Plain { stored_offset: 0 },
+            )]);
+        };
+        // From the fragment that ends after `from` on, each with the hole before it.
+        let first = fragments.partition_point(|fragment| fragment.offset + fragment.len <= from);
+        let last_end = |at: usize| match at.checked_sub(1) {
+            Some(before) => fragments[before].offset + fragments[before].len,
+            None => 0,
+        };
+        let mut extents = Vec::new();
+        let mut end = last_end(first);
+        for fragment in &fragments[first..] {
+            if extents.len() >= EXTENTS_AT_ONCE {
+                return Ok(extents);
+            }
+            if fragment.offset > end && fragment.offset > from {
+                extents.push(extent(end, fragment.offset - end, ExtentKind::Hole));
+            }
+            let kind = ExtentKind::Plain {
+                stored_offset: fragment.stored,
+            };
+            extents.push(extent(fragment.offset, fragment.len, kind));
+            end = fragment.offset + fragment.len;
+        }
+        if end < node.size {
+            extents.push(extent(end, node.size - end, ExtentKind::Hole));
+        }
+        Ok(extents)
+    }
+
+    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let node = self.regular(file)?;
+        let left = node.size.saturating_sub(offset);
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        let buf = &mut buf[..wanted];
+        match &node.content {
+            Content::Data { at } => self.archive.read_exact_at(buf, at + offset)?,
+            Content::Sparse { at, fragments } => {
+                let first =
+                    fragments.partition_point(|fragment| fragment.offset + fragment.len <= offset);
+                let mut filled = 0;
+                for fragment in &fragments[first..] {
+                    let position = offset + filled as u64;
+                    let hole = fragment.offset.saturating_sub(position);
+                    let hole = usize::try_from(hole)
+                        .unwrap_or(usize::MAX)
+                        .min(wanted - filled);
+                    buf[filled..filled + hole].fill(0);
+                    filled += hole;
+                    if filled == wanted {
+                        break;
+                    }
+                    let inside = offset + filled as u64 - fragment.offset;
+                    let len = usize::try_from(fragment.len - inside).unwrap_or(usize::MAX);
+                    let len = len.min(wanted - filled);
+                    let stored_at = at + fragment.stored + inside;
+                    self.archive
+                        .read_exact_at(&mut buf[filled..filled + len], stored_at)?;
+                    filled += len;
+                }
+                buf[filled..].fill(0);
+            }
+            _ => {} // An empty file.
+        }
+        Ok(wanted)
+    }
+}

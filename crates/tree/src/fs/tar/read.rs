@@ -1,0 +1,726 @@
+//! One pass over an archive's headers, which builds the index that [`super::Tar`] is.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+
+use super::header::{self, BLOCK, FRAGMENTS_MAX, Overrides};
+use super::{Content, Fragment, Node, Notes};
+use crate::{Corrupt, Device, Error, FileKind, Limits, ReadAt, Result, Time};
+
+/// Bytes of the PAX records or the long name before one entry. Real ones are as long as a path and some attributes;
+/// maps of sparse files (PAX 0.1) have about 20 bytes per fragment.
+const EXTENSION_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of one name in a path (`NAME_MAX` in Linux).
+const NAME_BYTES_MAX: usize = 255;
+
+/// Directories that one entry may imply on average, so that an archive of long paths cannot need more memory than a
+/// few hundred times its size.
+const IMPLIED_PER_ENTRY_MAX: u64 = 64;
+
+/// Bytes read at once when looking for headers.
+const WINDOW_BYTES: usize = 64 << 10;
+
+/// Reads all headers of an archive.
+pub(super) fn index(archive: &dyn ReadAt, limits: &Limits) -> Result<(Vec<Node>, Notes)> {
+    let window = Window {
+        archive,
+        size: archive.size()?,
+        at: 0,
+        bytes: Vec::new(),
+    };
+    let mut scan = Scan {
+        window,
+        limits,
+        nodes: vec![Node::implied_directory()],
+        notes: Notes::default(),
+        entries: 0,
+        fragments: 0,
+        global: Overrides::default(),
+    };
+    let mut at = 0;
+    while let Some(next) = scan.entry(at)? {
+        at = next;
+    }
+    Ok((scan.nodes, scan.notes))
+}
+
+struct Scan<'a> {
+    window: Window<'a>,
+    limits: &'a Limits,
+    nodes: Vec<Node>,
+    notes: Notes,
+    entries: u64,
+    fragments: usize,
+    /// What PAX global headers said so far.
+    global: Overrides,
+}
+
+type Block = [u8; BLOCK as usize];
+
+impl Scan<'_> {
+    /// Reads one entry with the extension headers before it; gives the place of the next one, none at the end.
+    fn entry(&mut self, mut at: u64) -> Result<Option<u64>> {
+        let first_at = at;
+        let mut overrides = self.global.clone();
+        let mut records = None;
+        loop {
+            let block = self.window.block(at)?;
+            if block.iter().all(|&byte| byte == 0) {
+                if at != first_at {
+                    let what = "tar extension header has no entry after it";
+                    return Err(Corrupt {
+                        what,
+                        at: first_at,
+                        got: at,
+                    }
+                    .into());
+                }
+                return Ok(None);
+            }
+            if !header::checksum_is_right(&block) {
+                let got = header::number(&block[148..156], at)
+                    .unwrap_or(-1)
+                    .cast_unsigned();
+                return Err(Corrupt {
+                    what: "tar header has a wrong checksum",
+                    at,
+                    got,
+                }
+                .into());
+            }
+            let kind = block[156];
+            match kind {
+                b'x' | b'X' | b'g' => {
+                    let (text, text_at, next) = self.extension(&block, at)?;
+                    if kind == b'g' {
+                        self.global.take_in(&text, text_at)?;
+                        overrides.take_in(&text, text_at)?;
+                        if self.global.has_xattrs || self.global.sparse.real_size.is_some() {
+                            return Err(Error::Unsupported(
+                                "a tar global header that gives all files attributes or holes",
+                            ));
+                        }
+                    } else if records.replace((text_at, text.len() as u32)).is_some() {
+                        let what = "two pax headers stand before one tar entry";
+                        return Err(Corrupt {
+                            what,
+                            at,
+                            got: first_at,
+                        }
+                        .into());
+                    } else {
+                        overrides.take_in(&text, text_at)?;
+                    }
+                    at = next;
+                }
+                b'L' | b'K' => {
+                    let (text, text_at, next) = self.extension(&block, at)?;
+                    let name = header::text(&text);
+                    if name.is_empty() {
+                        let what = "long name in tar is empty";
+                        return Err(Corrupt {
+                            what,
+                            at: text_at,
+                            got: 0,
+                        }
+                        .into());
+                    }
+                    let place = if kind == b'L' {
+                        &mut overrides.path
+                    } else {
+                        &mut overrides.link_target
+                    };
+                    *place = Some(name.into());
+                    at = next;
+                }
+                b'V' => at = self.data_end(&block, at + BLOCK, &Overrides::default())?,
+                _ => return self.file(&block, at, overrides, records).map(Some),
+            }
+        }
+    }
+
+    /// The data of an extension header, its place, and the place of the header that follows.
+    fn extension(&mut self, block: &Block, at: u64) -> Result<(Vec<u8>, u64, u64)> {
+        let next = self.data_end(block, at + BLOCK, &Overrides::default())?;
+        let len = header::unsigned(&block[124..136], at)?;
+        if len > EXTENSION_BYTES_MAX {
+            return Err(Error::Limit("size of a tar extension header"));
+        }
+        let mut text = vec![0; len as usize];
+        self.window.archive.read_exact_at(&mut text, at + BLOCK)?;
+        Ok((text, at + BLOCK, next))
+    }
+
+    /// The place after the data of an entry whose data begins at `data_at`.
+    fn data_end(&self, block: &Block, data_at: u64, overrides: &Overrides) -> Result<u64> {
+        let len = size(block, data_at - BLOCK, overrides)?;
+        let end = len
+            .checked_next_multiple_of(BLOCK)
+            .and_then(|len| data_at.checked_add(len));
+        end.filter(|&end| end <= self.window.size).ok_or_else(|| {
+            let what = "tar entry runs past the end of the archive";
+            Corrupt {
+                what,
+                at: data_at - BLOCK,
+                got: len,
+            }
+            .into()
+        })
+    }
+
+    /// Takes in the entry whose own header is at `at`; gives the place of the next header.
+    fn file(
+        &mut self,
+        block: &Block,
+        at: u64,
+        mut overrides: Overrides,
+        records: Option<(u64, u32)>,
+    ) -> Result<u64> {
+        self.entries += 1;
+        let header = tar::Header::from_byte_slice(block);
+        let path = match overrides.sparse.name.take().or(overrides.path.take()) {
+            Some(path) => path,
+            None => header_path(header).into(),
+        };
+        let link_target = overrides.link_target.take();
+        let link_target = link_target
+            .as_deref()
+            .unwrap_or(header::text(&block[157..257]));
+        let data_at = at + BLOCK;
+
+        let kind = match block[156] {
+            b'0' | 0 if path.last() == Some(&b'/') => FileKind::Directory,
+            b'0' | 0 | b'7' | b'S' => FileKind::Regular,
+            b'1' => {
+                self.hard_link(&path, link_target, at)?;
+                return Ok(data_at);
+            }
+            b'2' => FileKind::Symlink,
+            b'3' => FileKind::CharDevice,
+            b'4' => FileKind::BlockDevice,
+            b'5' | b'D' => FileKind::Directory,
+            b'6' => FileKind::Fifo,
+            b'M' => return Err(Error::Unsupported("a tar archive of several volumes")),
+            got => {
+                let what = "tar entry is of an unknown type";
+                return Err(Corrupt {
+                    what,
+                    at,
+                    got: got.into(),
+                }
+                .into());
+            }
+        };
+        let (mut next, mut size) = (data_at, 0);
+        let content = match kind {
+            FileKind::Regular => {
+                let content;
+                (content, size, next) = self.content(block, at, &mut overrides)?;
+                content
+            }
+            FileKind::Directory => {
+                // Only in GNU's incremental archives has a directory data, a list of names.
+                if block[156] == b'D' {
+                    next = self.data_end(block, data_at, &overrides)?;
+                }
+                Content::Directory(BTreeMap::new())
+            }
+            FileKind::Symlink => {
+                if link_target.is_empty() {
+                    let what = "symbolic link in tar has no target";
+                    return Err(Corrupt { what, at, got: 0 }.into());
+                }
+                size = link_target.len() as u64;
+                Content::Symlink(link_target.into())
+            }
+            _ => Content::Nothing,
+        };
+        if overrides.has_acl {
+            self.notes.acls_not_read += 1;
+        }
+        let node = Node {
+            kind,
+            permissions: (header::number(&block[100..108], at)? & 0o7777) as u16,
+            uid: field_or(overrides.uid, &block[108..116], at)?,
+            gid: field_or(overrides.gid, &block[116..124], at)?,
+            nlink: 0, // `set` counts the names.
+            implied: false,
+            rdev: if kind.is_device() {
+                device(header, &overrides, at)?
+            } else {
+                Device::default()
+            },
+            size,
+            mtime: match overrides.mtime {
+                Some(mtime) => mtime,
+                None => Time {
+                    seconds: header::number(&block[136..148], at)?,
+                    nanoseconds: 0,
+                },
+            },
+            other_times: overrides.other_times(),
+            content,
+            xattrs: records.filter(|_| overrides.has_xattrs),
+        };
+        self.insert(&path, node, at)?;
+        Ok(next)
+    }
+
+    /// The content of a regular file, its size, and the place of the next header.
+    fn content(
+        &mut self,
+        block: &Block,
+        at: u64,
+        overrides: &mut Overrides,
+    ) -> Result<(Content, u64, u64)> {
+        let mut data_at = at + BLOCK;
+        let stored_len = size(block, at, overrides)?;
+        let sparse = std::mem::take(&mut overrides.sparse);
+        if block[156] == b'S' {
+            let header = tar::Header::from_byte_slice(block);
+            let Some(gnu) = header.as_gnu() else {
+                return Err(Error::Unsupported(
+                    "a sparse file in a tar that is not GNU's",
+                ));
+            };
+            let real_size = header::unsigned(&gnu.realsize, at)?;
+            let mut map = Vec::new();
+            add_gnu_fragments(&gnu.sparse, at, &mut map)?;
+            let mut more = gnu.isextended[0] != 0;
+            while more {
+                let block = self.window.block(data_at)?;
+                let entries: [tar::GnuSparseHeader; 21] = std::array::from_fn(|index| {
+                    let (offset, numbytes) = block[index * 24..][..24].split_at(12);
+                    tar::GnuSparseHeader {
+                        offset: offset.try_into().expect("12 of 24 bytes"),
+                        numbytes: numbytes.try_into().expect("12 of 24 bytes"),
+                    }
+                });
+                add_gnu_fragments(&entries, data_at, &mut map)?;
+                self.check_fragments(map.len())?;
+                more = block[504] != 0;
+                data_at += BLOCK;
+            }
+            let next = self.data_end(block, data_at, overrides)?;
+            let content = self.sparse(map.into_iter(), real_size, stored_len, at, data_at)?;
+            return Ok((content, real_size, next));
+        }
+        let next = self.data_end(block, data_at, overrides)?;
+        match (sparse.major, sparse.minor, sparse.real_size) {
+            (None, None, None) if !sparse.has_map => {
+                let content = if stored_len == 0 {
+                    Content::Nothing
+                } else {
+                    Content::Data { at: data_at }
+                };
+                Ok((content, stored_len, next))
+            }
+            (None | Some(0), _, Some(real_size)) if sparse.has_map => {
+                let pairs = sparse.map.chunks(2).map(|pair| match pair {
+                    [offset, len] => (*offset, *len),
+                    _ => (u64::MAX, u64::MAX), // An offset without a length: refused as past the end.
+                });
+                let content = self.sparse(pairs, real_size, stored_len, at, data_at)?;
+                Ok((content, real_size, next))
+            }
+            (Some(1), Some(0), Some(real_size)) => {
+                let (map, map_len) = self.map_in_data(data_at, stored_len)?;
+                let data_at = data_at + map_len;
+                let stored_len = stored_len - map_len;
+                let content = self.sparse(map.into_iter(), real_size, stored_len, at, data_at)?;
+                Ok((content, real_size, next))
+            }
+            (major, ..) => {
+                let what = "sparse file in tar has no map of a known version";
+                Err(Corrupt {
+                    what,
+                    at,
+                    got: major.unwrap_or(0),
+                }
+                .into())
+            }
+        }
+    }
+
+    /// The map of PAX sparse format 1.0, which stands before the data: the number of fragments, then offset and
+    /// length of each, a decimal number per line, padded to whole blocks. Gives it and its length with the padding.
+    fn map_in_data(&mut self, data_at: u64, stored_len: u64) -> Result<(Vec<(u64, u64)>, u64)> {
+        let mut read = 0;
+        let mut block = [0; BLOCK as usize];
+        let mut line = || -> Result<u64> {
+            let mut digits = [0; 20];
+            let mut len = 0;
+            loop {
+                let at = data_at + read;
+                if read == stored_len {
+                    let what = "sparse map in tar is longer than its entry";
+                    return Err(Corrupt {
+                        what,
+                        at,
+                        got: stored_len,
+                    }
+                    .into());
+                }
+                if read.is_multiple_of(BLOCK) {
+                    block = self.window.block(at)?;
+                }
+                let byte = block[(read % BLOCK) as usize];
+                read += 1;
+                if byte == b'\n' {
+                    return Ok(header::decimal(&digits[..len], at)?);
+                }
+                *digits.get_mut(len).ok_or(Corrupt {
+                    what: "number in a sparse map in tar is too long",
+                    at,
+                    got: byte.into(),
+                })? = byte;
+                len += 1;
+            }
+        };
+        let count = line()?;
+        // The shortest fragment takes four bytes, so `count` alone allocates nothing.
+        let mut map = Vec::new();
+        for _ in 0..count {
+            if map.len() > FRAGMENTS_MAX {
+                break;
+            }
+            map.push((line()?, line()?));
+        }
+        self.check_fragments(map.len())?;
+        Ok((map, read.next_multiple_of(BLOCK).min(stored_len)))
+    }
+
+    fn check_fragments(&self, more: usize) -> Result<()> {
+        if self.fragments.saturating_add(more) > FRAGMENTS_MAX {
+            return Err(Error::Limit("fragments of sparse files in a tar archive"));
+        }
+        Ok(())
+    }
+
+    fn sparse(
+        &mut self,
+        map: impl Iterator<Item = (u64, u64)>,
+        real_size: u64,
+        stored_len: u64,
+        header_at: u64,
+        at: u64,
+    ) -> Result<Content> {
+        let fragments: Box<[Fragment]> =
+            header::fragments(map, real_size, stored_len, header_at)?.into();
+        self.check_fragments(fragments.len())?;
+        self.fragments += fragments.len();
+        Ok(Content::Sparse { at, fragments })
+    }
+
+    /// Gives a file that came before another name.
+    fn hard_link(&mut self, path: &[u8], target: &[u8], at: u64) -> Result<()> {
+        let mut found = 0;
+        for name in names(target, at)? {
+            let next = match &self.nodes[found as usize].content {
+                Content::Directory(entries) => entries.get(name).copied(),
+                _ => None,
+            };
+            let what = "hard link in tar is to a file that does not come before it";
+            found = next.ok_or(Corrupt {
+                what,
+                at,
+                got: target.len() as u64,
+            })?;
+        }
+        if self.nodes[found as usize].kind == FileKind::Directory {
+            let what = "hard link in tar is to a directory";
+            return Err(Corrupt {
+                what,
+                at,
+                got: target.len() as u64,
+            }
+            .into());
+        }
+        let Some((parent, name)) = self.parent(path, at)? else {
+            return Err(root_is_no_directory(at));
+        };
+        self.set(parent, name, found, at)
+    }
+
+    fn insert(&mut self, path: &[u8], node: Node, at: u64) -> Result<()> {
+        let is_directory = node.kind == FileKind::Directory;
+        let Some((parent, name)) = self.parent(path, at)? else {
+            if !is_directory {
+                return Err(root_is_no_directory(at));
+            }
+            self.update_directory(0, node);
+            return Ok(());
+        };
+        if is_directory
+            && let Some(&found) = self.entries(parent).get(name)
+            && self.nodes[found as usize].kind == FileKind::Directory
+        {
+            self.update_directory(found, node);
+            return Ok(());
+        }
+        let index = self.push(node)?;
+        self.set(parent, name, index, at)
+    }
+
+    /// Gives a directory that is there already the metadata of a later entry. It keeps its files.
+    fn update_directory(&mut self, index: u32, node: Node) {
+        let old = &mut self.nodes[index as usize];
+        if !old.implied {
+            self.notes.replaced += 1;
+        } else if index != 0 {
+            self.notes.implied_directories -= 1;
+        }
+        let entries = std::mem::replace(&mut old.content, Content::Nothing);
+        *old = Node {
+            content: entries,
+            nlink: 1,
+            ..node
+        };
+    }
+
+    /// Makes `name` in `parent` a name of `index`; what had that name before loses it.
+    fn set(&mut self, parent: u32, name: &[u8], index: u32, at: u64) -> Result<()> {
+        let old = match self.entries_mut(parent).entry(name.into()) {
+            Slot::Vacant(slot) => {
+                slot.insert(index);
+                None
+            }
+            Slot::Occupied(mut slot) => Some(slot.insert(index)),
+        };
+        let links = &mut self.nodes[index as usize].nlink;
+        *links = links.saturating_add(1);
+        let Some(old) = old else { return Ok(()) };
+        self.notes.replaced += 1;
+        let old = &mut self.nodes[old as usize];
+        if matches!(&old.content, Content::Directory(entries) if !entries.is_empty()) {
+            let what = "tar entry replaces a directory that has files";
+            return Err(Corrupt {
+                what,
+                at,
+                got: name.len() as u64,
+            }
+            .into());
+        }
+        old.nlink -= 1;
+        Ok(())
+    }
+
+    /// The directory in which a path lies, made if need be, and its name there; none for the root.
+    fn parent<'p>(&mut self, path: &'p [u8], at: u64) -> Result<Option<(u32, &'p [u8])>> {
+        if path.first() == Some(&b'/') {
+            self.notes.absolute_paths += 1;
+        }
+        let names = names(path, at)?;
+        let Some((name, above)) = names.split_last() else {
+            return Ok(None);
+        };
+        if above.len() >= self.limits.depth_max as usize {
+            return Err(Error::Limit("depth of the directories in a tar archive"));
+        }
+        let mut dir = 0;
+        for &name in above {
+            let next = self.entries(dir).get(name).copied();
+            dir = match next {
+                Some(next) if self.nodes[next as usize].kind == FileKind::Directory => next,
+                Some(_) => {
+                    let what = "tar entry lies below a file that is not a directory";
+                    return Err(Corrupt {
+                        what,
+                        at,
+                        got: path.len() as u64,
+                    }
+                    .into());
+                }
+                None => {
+                    let implied = self.push(Node::implied_directory())?;
+                    self.entries_mut(dir).insert(name.into(), implied);
+                    self.notes.implied_directories += 1;
+                    implied
+                }
+            };
+        }
+        let implied_max = self
+            .entries
+            .saturating_mul(IMPLIED_PER_ENTRY_MAX)
+            .max(1 << 16);
+        if self.notes.implied_directories > implied_max {
+            return Err(Error::Limit("directories that a tar archive only implies"));
+        }
+        Ok(Some((dir, name)))
+    }
+
+    fn push(&mut self, node: Node) -> Result<u32> {
+        let index = u32::try_from(self.nodes.len()).ok();
+        let index = index.filter(|&index| u64::from(index) < self.limits.inodes_max);
+        let index = index.ok_or(Error::Limit("files in a tar archive"))?;
+        self.nodes.push(node);
+        Ok(index)
+    }
+
+    fn entries(&self, directory: u32) -> &BTreeMap<Box<[u8]>, u32> {
+        match &self.nodes[directory as usize].content {
+            Content::Directory(entries) => entries,
+            _ => unreachable!("only directories are taken as parents"),
+        }
+    }
+
+    fn entries_mut(&mut self, directory: u32) -> &mut BTreeMap<Box<[u8]>, u32> {
+        match &mut self.nodes[directory as usize].content {
+            Content::Directory(entries) => entries,
+            _ => unreachable!("only directories are taken as parents"),
+        }
+    }
+}
+
+impl Node {
+    /// A directory that the archive does not have, or not yet.
+    fn implied_directory() -> Node {
+        Node {
+            kind: FileKind::Directory,
+            permissions: 0o755,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            implied: true,
+            rdev: Device::default(),
+            size: 0,
+            mtime: Time::default(),
+            other_times: None,
+            content: Content::Directory(BTreeMap::new()),
+            xattrs: None,
+        }
+    }
+}
+
+/// The blocks of the archive, read in larger pieces.
+struct Window<'a> {
+    archive: &'a dyn ReadAt,
+    size: u64,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    fn block(&mut self, at: u64) -> Result<Block> {
+        if at >= self.size {
+            let what = "tar archive ends without its end marker";
+            return Err(Corrupt {
+                what,
+                at,
+                got: self.size,
+            }
+            .into());
+        }
+        let inside = at
+            .checked_sub(self.at)
+            .and_then(|inside| usize::try_from(inside).ok());
+        let found = inside.and_then(|inside| self.bytes.get(inside..)?.first_chunk());
+        if let Some(block) = found {
+            return Ok(*block);
+        }
+        let len = (self.size - at).min(WINDOW_BYTES as u64) as usize;
+        self.bytes.resize(len, 0);
+        self.at = at;
+        self.archive.read_exact_at(&mut self.bytes, at)?;
+        let what = "tar archive is cut off within a header";
+        Ok(*self.bytes.first_chunk().ok_or(Corrupt {
+            what,
+            at,
+            got: self.size,
+        })?)
+    }
+}
+
+/// The names in a path. Empty ones and `.` mean nothing.
+fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
+    let mut names = Vec::new();
+    for name in path.split(|&byte| byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => {
+                let what = "path in tar has a '..' in it";
+                return Err(Corrupt {
+                    what,
+                    at,
+                    got: path.len() as u64,
+                });
+            }
+            _ if name.len() > NAME_BYTES_MAX => {
+                let what = "name in tar is longer than 255 bytes";
+                return Err(Corrupt {
+                    what,
+                    at,
+                    got: name.len() as u64,
+                });
+            }
+            _ => names.push(name),
+        }
+    }
+    Ok(names)
+}
+
+/// The path in the header itself: in ustar, a prefix may stand before the name.
+fn header_path(header: &tar::Header) -> Vec<u8> {
+    let block = header.as_bytes();
+    let name = header::text(&block[..100]);
+    let prefix = match header.as_ustar() {
+        // star, whose mark is at the block's end, keeps times in the last part of the prefix.
+        Some(ustar) if &block[508..] == b"tar\0" => header::text(&ustar.prefix[..131]),
+        Some(ustar) => header::text(&ustar.prefix),
+        None => &[],
+    };
+    if prefix.is_empty() {
+        return name.to_vec();
+    }
+    [prefix, b"/", name].concat()
+}
+
+/// Bytes of data that an entry has in the archive.
+fn size(block: &Block, at: u64, overrides: &Overrides) -> Result<u64, Corrupt> {
+    match overrides.size {
+        Some(size) => Ok(size),
+        None => header::unsigned(&block[124..136], at),
+    }
+}
+
+fn field_or(value: Option<u32>, field: &[u8], at: u64) -> Result<u32, Corrupt> {
+    match value {
+        Some(value) => Ok(value),
+        None => header::unsigned32(field, at),
+    }
+}
+
+/// The device number; v7 headers have none.
+fn device(header: &tar::Header, overrides: &Overrides, at: u64) -> Result<Device, Corrupt> {
+    let (major, minor) = match (header.as_ustar(), header.as_gnu()) {
+        (Some(ustar), _) => (&ustar.dev_major, &ustar.dev_minor),
+        (None, Some(gnu)) => (&gnu.dev_major, &gnu.dev_minor),
+        (None, None) => (&[0; 8], &[0; 8]),
+    };
+    Ok(Device {
+        major: field_or(overrides.dev_major, major, at)?,
+        minor: field_or(overrides.dev_minor, minor, at)?,
+    })
+}
+
+/// Fragments of GNU's old sparse format. Those behind the last one are empty.
+fn add_gnu_fragments(
+    entries: &[tar::GnuSparseHeader],
+    at: u64,
+    map: &mut Vec<(u64, u64)>,
+) -> Result<(), Corrupt> {
+    for entry in entries {
+        if entry.offset[0] == 0 || entry.numbytes[0] == 0 {
+            break;
+        }
+        let offset = header::unsigned(&entry.offset, at)?;
+        map.push((offset, header::unsigned(&entry.numbytes, at)?));
+    }
+    Ok(())
+}
+
+fn root_is_no_directory(at: u64) -> Error {
+    let what = "root of a tar archive is not a directory";
+    Corrupt { what, at, got: 0 }.into()
+}
