@@ -12,7 +12,8 @@ mod read_at;
 
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
-    Algorithm, Device, DirEntry, Encoding, Extent, ExtentId, ExtentKind, FileAttributes, FileKind,
-    FileSystem, Ino, Metadata, Time, Xattr,
+    Algorithm, Device, DirEntry, Encoding, EntryId, Extent, ExtentId, ExtentKind, FileAttributes,
+    FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Step, Steps, Time, Xattr,
 };
+pub use pack::{NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary};
 pub use read_at::ReadAt;

@@ -1,2 +1,11 @@
 //! What makes a container out of a tree: the ordered parallel map, the output that appears whole or not at all, and
 //! progress.
+
+mod ordered;
+mod output;
+mod progress;
+pub mod temporary;
+
+pub use ordered::{Parallel, ordered};
+pub use output::{Output, OutputKind};
+pub use progress::{NoProgress, Progress};

@@ -1,0 +1,583 @@
+//! Files by directory and name: open, describe, make, change, remove.
+
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, RenameFlags, ResolveFlags, StatxFlags, Timespec};
+use rustix::io::Errno;
+
+pub use rustix::fs::OFlags as OpenFlags;
+
+/// The most bytes of a path that one system call takes, without its NUL (`PATH_MAX` - 1).
+pub const PATH_BYTES_MAX: usize = 4095;
+
+/// Room for the entries of one `getdents64` call: fewer calls for big directories, and never too small for a name.
+const DIRECTORY_BUFFER_BYTES: usize = 64 << 10;
+
+/// Seconds since 1970 and nanoseconds after them, as in `struct timespec`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timestamp {
+    /// Seconds, rounded down; may be negative.
+    pub seconds: i64,
+    /// 0 to 999,999,999.
+    pub nanoseconds: u32,
+}
+
+/// What `statx` says of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Stat {
+    /// Device that holds the file: major and minor number.
+    pub dev: (u32, u32),
+    /// Inode number on that device.
+    pub ino: u64,
+    /// Type and permission bits (`st_mode`).
+    pub mode: u32,
+    /// Number of names.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Number of a device file: major and minor.
+    pub rdev: (u32, u32),
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of content.
+    pub mtime: Timestamp,
+    /// Last change of metadata.
+    pub ctime: Timestamp,
+    /// Birth, where the file system keeps it.
+    pub btime: Option<Timestamp>,
+    /// `STATX_ATTR_*` bits that the file system knows and that are set. The low byte's values equal `FS_*_FL`.
+    pub attributes: u64,
+}
+
+impl Stat {
+    /// Whether both describe the same inode of the same device.
+    pub fn is_same_file(&self, other: &Stat) -> bool {
+        (self.dev, self.ino) == (other.dev, other.ino)
+    }
+
+    /// Whether the type bits say directory.
+    pub fn is_dir(&self) -> bool {
+        self.mode & 0o170_000 == 0o040_000
+    }
+}
+
+fn stat_from(raw: &fs::Statx) -> Stat {
+    let time = |time: fs::StatxTimestamp| Timestamp {
+        seconds: time.tv_sec,
+        nanoseconds: time.tv_nsec,
+    };
+    let has_btime = raw.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Stat {
+        dev: (raw.stx_dev_major, raw.stx_dev_minor),
+        ino: raw.stx_ino,
+        mode: raw.stx_mode.into(),
+        nlink: raw.stx_nlink,
+        uid: raw.stx_uid,
+        gid: raw.stx_gid,
+        size: raw.stx_size,
+        rdev: (raw.stx_rdev_major, raw.stx_rdev_minor),
+        atime: time(raw.stx_atime),
+        mtime: time(raw.stx_mtime),
+        ctime: time(raw.stx_ctime),
+        btime: has_btime.then(|| time(raw.stx_btime)),
+        attributes: (raw.stx_attributes & raw.stx_attributes_mask).bits(),
+    }
+}
+
+fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    Ok(stat_from(&fs::statx(dir, name, flags, mask)?))
+}
+
+/// Describes the file of that name, a symbolic link itself and not its target.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn stat_at(dir: impl AsFd, name: &[u8]) -> io::Result<Stat> {
+    statx(
+        dir.as_fd(),
+        name,
+        AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
+    )
+}
+
+/// Describes an open file.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn stat(file: impl AsFd) -> io::Result<Stat> {
+    statx(file.as_fd(), b"", AtFlags::EMPTY_PATH)
+}
+
+/// Opens the directory that a user named, following symbolic links as the user expects, to be the root of what comes
+/// after. Its entries can be read and it can be searched.
+///
+/// # Errors
+/// What the kernel reports; `NotADirectory` for another kind of file.
+pub fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY | OpenFlags::CLOEXEC;
+    Ok(fs::openat(fs::CWD, path, flags, Mode::empty())?)
+}
+
+/// Opens one name in a directory. A symbolic link is not followed: unless `flags` has `PATH`, it is an error.
+///
+/// # Errors
+/// What the kernel reports; `FilesystemLoop` for a symbolic link.
+pub fn open_at(dir: impl AsFd, name: &[u8], flags: OpenFlags, mode: u32) -> io::Result<OwnedFd> {
+    let flags = flags | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC | OpenFlags::NOCTTY;
+    Ok(fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?)
+}
+
+/// Set once `openat2` turned out to be missing or forbidden (before Linux 5.6, or in old sandboxes).
+static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
+
+/// Opens `path`, names joined by `/`, beneath `dir`: no symbolic link is followed anywhere in it, and it cannot leave
+/// `dir`, even while others rename directories. Paths of any length are fine; an empty one opens `dir` again.
+///
+/// # Errors
+/// What the kernel reports; `FilesystemLoop` or `NotADirectory` where a symbolic link stands in the way.
+pub fn open_beneath(
+    dir: impl AsFd,
+    path: &[u8],
+    flags: OpenFlags,
+    mode: u32,
+) -> io::Result<OwnedFd> {
+    let dir = dir.as_fd();
+    if path.split(|&byte| byte == b'/').any(|name| name == b"..") {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let path = if path.is_empty() { &b"."[..] } else { path };
+    if path.len() <= PATH_BYTES_MAX {
+        return open_short(dir, path, flags, mode);
+    }
+    // Goes down in steps that the kernel takes, cut between names.
+    let mut rest = path;
+    let mut above: Option<OwnedFd> = None;
+    while rest.len() > PATH_BYTES_MAX {
+        let cut = rest[..PATH_BYTES_MAX].iter().rposition(|&b| b == b'/');
+        let cut = cut.ok_or(io::ErrorKind::InvalidFilename)?;
+        let step = OpenFlags::PATH | OpenFlags::DIRECTORY;
+        let from = above.as_ref().map_or(dir, AsFd::as_fd);
+        above = Some(open_short(from, &rest[..cut], step, 0)?);
+        rest = &rest[cut + 1..];
+    }
+    let from = above.as_ref().map_or(dir, AsFd::as_fd);
+    open_short(from, rest, flags, mode)
+}
+
+fn open_short(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OpenFlags,
+    mode: u32,
+) -> io::Result<OwnedFd> {
+    if !path.contains(&b'/') {
+        return open_at(dir, path, flags, mode);
+    }
+    let all = flags | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC | OpenFlags::NOCTTY;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    if !NO_OPENAT2.load(Ordering::Relaxed) {
+        // EAGAIN says that a rename elsewhere left the kernel unsure. Trying again is what it asks for.
+        for _ in 0..16 {
+            match fs::openat2(dir, path, all, Mode::from_raw_mode(mode), resolve) {
+                Ok(file) => return Ok(file),
+                Err(Errno::AGAIN) => {}
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    // PERM also is how old sandboxes refuse unknown calls. The walk below gives the true answer.
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    let opened = open_by_names(dir, path, flags, mode);
+    if opened.is_ok() {
+        let probe = fs::openat2(dir, ".", OpenFlags::PATH, Mode::empty(), resolve);
+        if matches!(probe, Err(Errno::NOSYS | Errno::PERM)) {
+            NO_OPENAT2.store(true, Ordering::Relaxed);
+        }
+    }
+    opened
+}
+
+/// What [`open_beneath`] does where the kernel has no `openat2`: one directory at a time, none through a link.
+fn open_by_names(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OpenFlags,
+    mode: u32,
+) -> io::Result<OwnedFd> {
+    let mut above: Option<OwnedFd> = None;
+    let mut rest = path;
+    while let Some(slash) = rest.iter().position(|&byte| byte == b'/') {
+        let from = above.as_ref().map_or(dir, AsFd::as_fd);
+        let step = OpenFlags::PATH | OpenFlags::DIRECTORY;
+        above = Some(open_at(from, &rest[..slash], step, 0)?);
+        rest = &rest[slash + 1..];
+    }
+    let from = above.as_ref().map_or(dir, AsFd::as_fd);
+    open_at(from, rest, flags, mode)
+}
+
+/// Calls `each` with every name in an open directory but `.` and `..`, in the kernel's order, from where the
+/// descriptor's position is: from the start for one freshly opened.
+///
+/// # Errors
+/// What the kernel reports, or the first error that `each` returns.
+pub fn for_each_name<E: From<io::Error>>(
+    dir: impl AsFd,
+    mut each: impl FnMut(&CStr) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut buf = Vec::with_capacity(DIRECTORY_BUFFER_BYTES);
+    let mut entries = fs::RawDir::new(dir, buf.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(io::Error::from)?;
+        let name = entry.file_name();
+        if name != c"." && name != c".." {
+            each(name)?;
+        }
+    }
+    Ok(())
+}
+
+/// The target of the symbolic link of that name.
+///
+/// # Errors
+/// What the kernel reports; `InvalidInput` when it is no link.
+pub fn read_link_at(dir: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(fs::readlinkat(dir, name, Vec::new())?.into_bytes())
+}
+
+/// Makes a directory; `mode` is subject to the umask.
+///
+/// # Errors
+/// What the kernel reports; `AlreadyExists` when the name is taken.
+pub fn make_dir_at(dir: impl AsFd, name: &[u8], mode: u32) -> io::Result<()> {
+    Ok(fs::mkdirat(dir, name, Mode::from_raw_mode(mode))?)
+}
+
+/// Makes a symbolic link to `target`.
+///
+/// # Errors
+/// What the kernel reports; `AlreadyExists` when the name is taken.
+pub fn make_symlink_at(target: &[u8], dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+    Ok(fs::symlinkat(target, dir, name)?)
+}
+
+/// Makes a fifo, socket or device. `mode` has the type bits, and its permissions are subject to the umask.
+///
+/// # Errors
+/// What the kernel reports; `PermissionDenied` for devices without privilege.
+pub fn make_node_at(dir: impl AsFd, name: &[u8], mode: u32, rdev: (u32, u32)) -> io::Result<()> {
+    let device = fs::makedev(rdev.0, rdev.1);
+    let kind = FileType::from_raw_mode(mode);
+    Ok(fs::mknodat(
+        dir,
+        name,
+        kind,
+        Mode::from_raw_mode(mode),
+        device,
+    )?)
+}
+
+/// Gives the file of a name a second one. A symbolic link is linked itself.
+///
+/// # Errors
+/// What the kernel reports; `AlreadyExists` when the new name is taken.
+pub fn link_at(
+    old_dir: impl AsFd,
+    old_name: &[u8],
+    new_dir: impl AsFd,
+    new_name: &[u8],
+) -> io::Result<()> {
+    Ok(fs::linkat(
+        old_dir,
+        old_name,
+        new_dir,
+        new_name,
+        AtFlags::empty(),
+    )?)
+}
+
+/// Opens a new regular file that has no name (`O_TMPFILE`) on the file system of `dir`, to read and write. It vanishes
+/// unless [`link_open_file`] names it.
+///
+/// # Errors
+/// What the kernel reports; `Unsupported`, `IsADirectory` or `NotFound` where the file system cannot do it.
+pub fn open_unnamed(dir: impl AsFd, mode: u32) -> io::Result<OwnedFd> {
+    let flags = OpenFlags::TMPFILE | OpenFlags::RDWR | OpenFlags::CLOEXEC;
+    Ok(fs::openat(dir, ".", flags, Mode::from_raw_mode(mode))?)
+}
+
+/// Gives an open file a name. Needs `/proc`, but no privilege.
+///
+/// # Errors
+/// What the kernel reports; `AlreadyExists` when the name is taken.
+pub fn link_open_file(file: impl AsFd, dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+    let proc = proc_path(file.as_fd());
+    Ok(fs::linkat(
+        fs::CWD,
+        proc.as_slice(),
+        dir,
+        name,
+        AtFlags::SYMLINK_FOLLOW,
+    )?)
+}
+
+/// `/proc/self/fd/N`, which names the open file itself, wherever its directory has moved.
+pub(crate) fn proc_path(file: BorrowedFd<'_>) -> Vec<u8> {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into_bytes()
+}
+
+/// Sets the low twelve mode bits of an open file.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn set_mode(file: impl AsFd, permissions: u32) -> io::Result<()> {
+    Ok(fs::fchmod(file, Mode::from_raw_mode(permissions))?)
+}
+
+/// Sets the low twelve mode bits of a file that is not a symbolic link, without opening it (a fifo would wait for its
+/// other end). Needs `/proc`.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn set_mode_at(dir: impl AsFd, name: &[u8], permissions: u32) -> io::Result<()> {
+    let file = open_at(dir, name, OpenFlags::PATH, 0)?;
+    let proc = proc_path(file.as_fd());
+    Ok(fs::chmodat(
+        fs::CWD,
+        proc.as_slice(),
+        Mode::from_raw_mode(permissions),
+        AtFlags::empty(),
+    )?)
+}
+
+/// Sets the owner and group of an open file. The kernel clears set-id bits when it does.
+///
+/// # Errors
+/// What the kernel reports; `PermissionDenied` without privilege.
+pub fn set_owner(file: impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
+    let (uid, gid) = (fs::Uid::from_raw(uid), fs::Gid::from_raw(gid));
+    Ok(fs::fchown(file, Some(uid), Some(gid))?)
+}
+
+/// Sets the owner and group of the file of that name, a symbolic link itself included.
+///
+/// # Errors
+/// What the kernel reports; `PermissionDenied` without privilege.
+pub fn set_owner_at(dir: impl AsFd, name: &[u8], uid: u32, gid: u32) -> io::Result<()> {
+    let (uid, gid) = (fs::Uid::from_raw(uid), fs::Gid::from_raw(gid));
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    Ok(fs::chownat(dir, name, Some(uid), Some(gid), flags)?)
+}
+
+fn timestamps(atime: Option<Timestamp>, mtime: Timestamp) -> fs::Timestamps {
+    let spec = |time: Timestamp| Timespec {
+        tv_sec: time.seconds,
+        tv_nsec: time.nanoseconds.into(),
+    };
+    let omit = Timespec {
+        tv_sec: 0,
+        tv_nsec: fs::UTIME_OMIT,
+    };
+    fs::Timestamps {
+        last_access: atime.map_or(omit, spec),
+        last_modification: spec(mtime),
+    }
+}
+
+/// Sets the times of an open file; `None` leaves the access time as it is.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn set_times(file: impl AsFd, atime: Option<Timestamp>, mtime: Timestamp) -> io::Result<()> {
+    Ok(fs::futimens(file, &timestamps(atime, mtime))?)
+}
+
+/// Sets the times of the file of that name, a symbolic link itself included.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn set_times_at(
+    dir: impl AsFd,
+    name: &[u8],
+    atime: Option<Timestamp>,
+    mtime: Timestamp,
+) -> io::Result<()> {
+    let times = timestamps(atime, mtime);
+    Ok(fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// Renames, replacing what has the new name.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn rename_at(
+    old_dir: impl AsFd,
+    old_name: &[u8],
+    new_dir: impl AsFd,
+    new_name: &[u8],
+) -> io::Result<()> {
+    Ok(fs::renameat(old_dir, old_name, new_dir, new_name)?)
+}
+
+/// Renames unless the new name is taken (`RENAME_NOREPLACE`).
+///
+/// # Errors
+/// `AlreadyExists`; `InvalidInput` where the file system cannot do it; otherwise what the kernel reports.
+pub fn rename_new_at(
+    old_dir: impl AsFd,
+    old_name: &[u8],
+    new_dir: impl AsFd,
+    new_name: &[u8],
+) -> io::Result<()> {
+    let flags = RenameFlags::NOREPLACE;
+    Ok(fs::renameat_with(
+        old_dir, old_name, new_dir, new_name, flags,
+    )?)
+}
+
+/// Lets two names change places at once (`RENAME_EXCHANGE`).
+///
+/// # Errors
+/// `InvalidInput` where the file system cannot do it; otherwise what the kernel reports.
+pub fn exchange_at(
+    old_dir: impl AsFd,
+    old_name: &[u8],
+    new_dir: impl AsFd,
+    new_name: &[u8],
+) -> io::Result<()> {
+    let flags = RenameFlags::EXCHANGE;
+    Ok(fs::renameat_with(
+        old_dir, old_name, new_dir, new_name, flags,
+    )?)
+}
+
+/// Removes a name that is not a directory's.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn unlink_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+    Ok(fs::unlinkat(dir, name, AtFlags::empty())?)
+}
+
+/// Removes a name and, when it is a directory's, everything beneath, without following a symbolic link. Directories
+/// that deny their owner access are opened up first. One descriptor is open per level.
+///
+/// # Errors
+/// What the kernel reports first; what could be removed until then is gone.
+pub fn remove_tree_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+    let dir = dir.as_fd();
+    match fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    if fs::unlinkat(dir, name, AtFlags::REMOVEDIR).is_ok() {
+        return Ok(());
+    }
+    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+    let child = match open_at(dir, name, flags, 0) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            set_mode_at(dir, name, 0o700)?;
+            open_at(dir, name, flags, 0)?
+        }
+        opened => opened?,
+    };
+    let mut names: Vec<Box<[u8]>> = Vec::new();
+    for_each_name(&child, |name| {
+        names.push(name.to_bytes().into());
+        Ok::<_, io::Error>(())
+    })?;
+    for name in &names {
+        match remove_tree_at(&child, name) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                set_mode(&child, 0o700)?;
+                remove_tree_at(&child, name)?;
+            }
+            removed => removed?,
+        }
+    }
+    Ok(fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Where the next stored bytes at or after `from` begin (`SEEK_DATA`); `None` when only a hole is left. Moves the
+/// descriptor's position.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn seek_data(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
+    match fs::seek(file, fs::SeekFrom::Data(from)) {
+        Ok(at) => Ok(Some(at)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where the next hole at or after `from` begins (`SEEK_HOLE`), the file's end at the latest; `None` when `from` is at
+/// or past the end. Moves the descriptor's position.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn seek_hole(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
+    match fs::seek(file, fs::SeekFrom::Hole(from)) {
+        Ok(at) => Ok(Some(at)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The attributes of an open file or directory (`FS_IOC_GETFLAGS`: `FS_*_FL` of linux/fs.h).
+///
+/// # Errors
+/// What the kernel reports; `Unsupported` or an inappropriate-ioctl error where the file system has none.
+pub fn attributes(file: impl AsFd) -> io::Result<u32> {
+    Ok(fs::ioctl_getflags(file)?.bits())
+}
+
+/// Waits until a file's content and size, or a directory's names, are on the medium.
+///
+/// # Errors
+/// What the medium reports.
+pub fn sync(file: impl AsFd) -> io::Result<()> {
+    Ok(fs::fsync(file)?)
+}
+
+/// Waits until everything written to the file system that holds `file` is on the medium.
+///
+/// # Errors
+/// What the medium reports.
+pub fn sync_file_system(file: impl AsFd) -> io::Result<()> {
+    Ok(fs::syncfs(file)?)
+}
+
+/// The user and group that files made by this process belong to.
+pub fn process_owner() -> (u32, u32) {
+    (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    )
+}
+
+/// Splits a path into the directory and the name in it; `None` for a path without a last name (`/`, `..`, empty).
+pub fn split_path(path: &Path) -> Option<(&Path, &[u8])> {
+    let name = path.file_name().map(OsStr::as_bytes)?;
+    let parent = path.parent()?;
+    let parent = if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
+    };
+    Some((parent, name))
+}

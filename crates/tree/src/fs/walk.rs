@@ -1,0 +1,561 @@
+//! The inventory: a whole tree, sorted, hard links merged, no file data read.
+//!
+//! Every container is made from one. It keeps what is known of each file in about 120 bytes, name included, so that a
+//! tree of ten million files fits in little more than a gigabyte.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+
+use hashbrown::HashTable;
+
+use super::{Device, DirEntry, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
+use crate::{Error, Limits, Result};
+
+/// A file of an [`Inventory`], by number: 0 is the root, and all numbers below [`Inventory::file_count`] are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// A name of an [`Inventory`], by number: 0 is the root's empty name, and all numbers below
+/// [`Inventory::entry_count`] are used. A file has as many as it has hard links in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryId(pub u32);
+
+/// A step of the way through a tree, depth first, names ascending by their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A directory, before what is in it.
+    Enter(EntryId),
+    /// A name of another kind of file.
+    File(EntryId),
+    /// A directory, after what is in it.
+    Leave(EntryId),
+}
+
+/// A whole tree in memory, without the files' content and extended attributes.
+///
+/// Made once by [`Inventory::of`] and never changed, so any number of threads may use it.
+#[derive(Debug)]
+pub struct Inventory {
+    files: Vec<Record>,
+    /// Parallel to `files` when any file has one of these times, otherwise empty.
+    times: Vec<OtherTimes>,
+    /// The entries of each directory are neighbours, ascending by name.
+    entries: Vec<Entry>,
+    /// For each entry, a length byte and the name.
+    names: Vec<u8>,
+    content_bytes: u64,
+}
+
+/// One file. 56 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    ino: u64,
+    /// A regular file's or link's size, a device's number, or a directory's first entry and its end.
+    size: u64,
+    mtime_seconds: i64,
+    mtime_nanoseconds: u32,
+    uid: u32,
+    gid: u32,
+    /// As the container states it.
+    nlink: u32,
+    /// In this tree.
+    names: u32,
+    attributes: u32,
+    /// The first name in the order of the tree.
+    first_entry: u32,
+    permissions: u16,
+    kind: FileKind,
+    /// Bits 0, 1, 2: it has an access, change, birth time.
+    has_times: u8,
+}
+
+/// Access, change and birth time: low and high half of the seconds, and nanoseconds, without padding.
+type OtherTimes = [u32; 9];
+
+/// One name. 12 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    name_at: u32,
+    file: u32,
+    /// The directory that it is in.
+    parent: u32,
+}
+
+const _: () = assert!(size_of::<Record>() == 56 && size_of::<Entry>() == 12);
+
+impl Inventory {
+    /// Walks the whole of `fs`.
+    ///
+    /// # Errors
+    /// [`Error::File`] with the path of the file that could not be read or whose description is impossible: an
+    /// invalid, repeated or unsorted name, a directory that is in itself or in two places, a kind that differs from
+    /// that in its directory. [`Error::Limit`] when `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
+    pub fn of(fs: &dyn FileSystem, limits: &Limits) -> Result<Inventory> {
+        Walk::new(fs, limits).run()
+    }
+
+    /// How many files there are, each counted once however many names it has. At least 1, the root.
+    pub fn file_count(&self) -> u32 {
+        self.files.len() as u32 // the walk refuses more
+    }
+
+    /// How many names there are, that of the root included.
+    pub fn entry_count(&self) -> u32 {
+        self.entries.len() as u32 // the walk refuses more
+    }
+
+    /// The sizes of all regular files together, each counted once; sparse ones with their holes.
+    pub fn content_bytes(&self) -> u64 {
+        self.content_bytes
+    }
+
+    /// The root directory's name, which is empty.
+    pub fn root(&self) -> EntryId {
+        EntryId(0)
+    }
+
+    /// All files, in the order of their numbers. That order puts the files of a directory together.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = FileId> + use<> {
+        (0..self.file_count()).map(FileId)
+    }
+
+    fn record(&self, file: FileId) -> &Record {
+        &self.files[file.0 as usize]
+    }
+
+    /// The file's identity in the file system that was walked.
+    pub fn ino(&self, file: FileId) -> Ino {
+        Ino(self.record(file).ino)
+    }
+
+    /// The file's kind.
+    pub fn kind(&self, file: FileId) -> FileKind {
+        self.record(file).kind
+    }
+
+    /// The file's size as [`Metadata::size`] states it.
+    pub fn size(&self, file: FileId) -> u64 {
+        let record = self.record(file);
+        match record.kind {
+            FileKind::Regular | FileKind::Symlink => record.size,
+            _ => 0,
+        }
+    }
+
+    /// How many names the file has in this tree. [`Metadata::nlink`] may differ: it is what the container states.
+    pub fn name_count(&self, file: FileId) -> u32 {
+        self.record(file).names
+    }
+
+    /// All that is known of the file.
+    pub fn metadata(&self, file: FileId) -> Metadata {
+        let record = self.record(file);
+        let times = self.times.get(file.0 as usize).unwrap_or(&[0; 9]);
+        let other = |n: usize| {
+            (record.has_times & (1 << n) != 0).then(|| Time {
+                seconds: (u64::from(times[3 * n + 1]) << 32 | u64::from(times[3 * n]))
+                    .cast_signed(),
+                nanoseconds: times[3 * n + 2],
+            })
+        };
+        let rdev = if record.kind.is_device() {
+            Device {
+                major: (record.size >> 32) as u32,
+                minor: record.size as u32,
+            }
+        } else {
+            Device::default()
+        };
+        Metadata {
+            kind: record.kind,
+            permissions: record.permissions,
+            uid: record.uid,
+            gid: record.gid,
+            nlink: record.nlink,
+            size: self.size(file),
+            rdev,
+            mtime: Time {
+                seconds: record.mtime_seconds,
+                nanoseconds: record.mtime_nanoseconds,
+            },
+            atime: other(0),
+            ctime: other(1),
+            btime: other(2),
+            attributes: FileAttributes(record.attributes),
+        }
+    }
+
+    /// The file's first name in the order of [`Inventory::steps`]; its only one, unless it has hard links.
+    pub fn first_name(&self, file: FileId) -> EntryId {
+        EntryId(self.record(file).first_entry)
+    }
+
+    /// Whether this is its file's first name: the others are hard links to it.
+    pub fn is_first_name(&self, entry: EntryId) -> bool {
+        self.first_name(self.file(entry)) == entry
+    }
+
+    /// The names in a directory, ascending; none for another kind of file.
+    pub fn entries(&self, dir: FileId) -> impl ExactSizeIterator<Item = EntryId> + use<> {
+        self.entry_range(dir).map(EntryId)
+    }
+
+    fn entry_range(&self, dir: FileId) -> Range<u32> {
+        let record = self.record(dir);
+        match record.kind {
+            FileKind::Directory => (record.size >> 32) as u32..record.size as u32,
+            _ => 0..0,
+        }
+    }
+
+    /// The file that has this name.
+    pub fn file(&self, entry: EntryId) -> FileId {
+        FileId(self.entries[entry.0 as usize].file)
+    }
+
+    /// The directory that this name is in; the root for the root itself.
+    pub fn parent(&self, entry: EntryId) -> FileId {
+        FileId(self.entries[entry.0 as usize].parent)
+    }
+
+    /// The name, without a path; empty for the root.
+    pub fn name(&self, entry: EntryId) -> &[u8] {
+        let at = self.entries[entry.0 as usize].name_at as usize;
+        let len = usize::from(self.names[at]);
+        &self.names[at + 1..at + 1 + len]
+    }
+
+    /// The path from the root, names joined by `/`, without a leading one; empty for the root.
+    pub fn path(&self, entry: EntryId) -> Vec<u8> {
+        let mut bytes = 0;
+        self.go_up(entry, |name| bytes += name.len() + 1);
+        let mut path = vec![b'/'; bytes.saturating_sub(1)];
+        let mut end = path.len();
+        self.go_up(entry, |name| {
+            path[end - name.len()..end].copy_from_slice(name);
+            end = end.saturating_sub(name.len() + 1);
+        });
+        path
+    }
+
+    /// Calls `each` with the names from `entry` up to below the root.
+    fn go_up(&self, mut entry: EntryId, mut each: impl FnMut(&[u8])) {
+        while entry.0 != 0 {
+            each(self.name(entry));
+            entry = self.first_name(self.parent(entry));
+        }
+    }
+
+    /// The way through the whole tree, from entering the root to leaving it.
+    pub fn steps(&self) -> Steps<'_> {
+        Steps {
+            inventory: self,
+            open: Vec::new(),
+            started: false,
+        }
+    }
+
+    /// All names, a directory before what is in it: the order of an archive.
+    pub fn names(&self) -> impl Iterator<Item = EntryId> {
+        self.steps().filter_map(|step| match step {
+            Step::Enter(entry) | Step::File(entry) => Some(entry),
+            Step::Leave(_) => None,
+        })
+    }
+
+    /// The entry of that path, names joined by `/`; the root for an empty path.
+    pub fn find(&self, path: &[u8]) -> Option<EntryId> {
+        let mut entry = self.root();
+        for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
+            let Range { mut start, mut end } = self.entry_range(self.file(entry));
+            loop {
+                if start == end {
+                    return None;
+                }
+                let middle = start + (end - start) / 2;
+                match self.name(EntryId(middle)).cmp(name) {
+                    std::cmp::Ordering::Less => start = middle + 1,
+                    std::cmp::Ordering::Greater => end = middle,
+                    std::cmp::Ordering::Equal => {
+                        entry = EntryId(middle);
+                        break;
+                    }
+                }
+            }
+        }
+        Some(entry)
+    }
+
+    /// Bytes of memory that the inventory holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.files.capacity() * size_of::<Record>()
+            + self.times.capacity() * size_of::<OtherTimes>()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.names.capacity()
+    }
+}
+
+/// See [`Inventory::steps`]. Holds one place per directory level.
+#[derive(Clone, Debug)]
+pub struct Steps<'a> {
+    inventory: &'a Inventory,
+    open: Vec<(EntryId, Range<u32>)>,
+    started: bool,
+}
+
+impl Iterator for Steps<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        let entry = if !self.started {
+            self.started = true;
+            self.inventory.root()
+        } else {
+            let (dir, rest) = self.open.last_mut()?;
+            match rest.next() {
+                Some(entry) => EntryId(entry),
+                None => {
+                    let dir = *dir;
+                    self.open.pop();
+                    return Some(Step::Leave(dir));
+                }
+            }
+        };
+        let file = self.inventory.file(entry);
+        if self.inventory.kind(file) != FileKind::Directory {
+            return Some(Step::File(entry));
+        }
+        self.open.push((entry, self.inventory.entry_range(file)));
+        Some(Step::Enter(entry))
+    }
+}
+
+/// An inventory under construction.
+struct Walk<'a> {
+    fs: &'a dyn FileSystem,
+    limits: &'a Limits,
+    inventory: Inventory,
+    /// Finds a file by its `Ino`; holds indices of `inventory.files`, so it costs little more than four bytes each.
+    by_ino: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl<'a> Walk<'a> {
+    fn new(fs: &'a dyn FileSystem, limits: &'a Limits) -> Self {
+        Walk {
+            fs,
+            limits,
+            inventory: Inventory {
+                files: Vec::new(),
+                times: Vec::new(),
+                entries: Vec::new(),
+                names: Vec::new(),
+                content_bytes: 0,
+            },
+            by_ino: HashTable::new(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    fn run(mut self) -> Result<Inventory> {
+        let root = self.fs.root();
+        let metadata = self.fs.metadata(root).map_err(|e| e.in_file("read", b""))?;
+        if metadata.kind != FileKind::Directory {
+            return Err(Error::NotADirectory.in_file("read", b""));
+        }
+        self.add_entry(b"", 0, 0)?;
+        self.add_file(root, &metadata)?;
+        // Directories still to be read, with their depth; the last one is next, so the way is depth first.
+        let mut open = vec![(EntryId(0), 0u32)];
+        while let Some((entry, depth)) = open.pop() {
+            if let Err(error) = self.read_dir(entry, depth, &mut open) {
+                return Err(match error {
+                    Error::File { .. } => error,
+                    error => error.in_file("read", &self.inventory.path(entry)),
+                });
+            }
+        }
+        self.find_first_names();
+        self.inventory.files.shrink_to_fit();
+        self.inventory.times.shrink_to_fit();
+        self.inventory.entries.shrink_to_fit();
+        self.inventory.names.shrink_to_fit();
+        Ok(self.inventory)
+    }
+
+    fn read_dir(&mut self, dir: EntryId, depth: u32, open: &mut Vec<(EntryId, u32)>) -> Result<()> {
+        if depth > self.limits.depth_max {
+            return Err(Error::Limit("directories are nested too deeply"));
+        }
+        let parent = self.inventory.file(dir);
+        let children = self.fs.read_dir_with_metadata(self.inventory.ino(parent))?;
+        let start = self.inventory.entry_count();
+        let dirs_before = open.len();
+        let mut last: Option<&[u8]> = None;
+        for (child, metadata) in &children {
+            if let Err(error) = self.add_child(parent, depth, last, child, metadata, open) {
+                let mut path = self.inventory.path(dir);
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(&child.name);
+                return Err(error.in_file("read", &path));
+            }
+            last = Some(&child.name);
+        }
+        let end = self.inventory.entry_count();
+        self.inventory.files[parent.0 as usize].size = u64::from(start) << 32 | u64::from(end);
+        open[dirs_before..].reverse();
+        Ok(())
+    }
+
+    fn add_child(
+        &mut self,
+        parent: FileId,
+        depth: u32,
+        last: Option<&[u8]>,
+        child: &DirEntry,
+        metadata: &Metadata,
+        open: &mut Vec<(EntryId, u32)>,
+    ) -> Result<()> {
+        if !is_valid_name(&child.name) {
+            return Err(Error::InvalidInput("a file has an impossible name"));
+        }
+        if last.is_some_and(|last| last >= &*child.name) {
+            return Err(Error::InvalidInput("a directory is not sorted"));
+        }
+        if child.kind != metadata.kind {
+            return Err(Error::InvalidInput("a file is not of the kind listed"));
+        }
+        let hash = self.hasher.hash_one(child.ino.0);
+        let files = &self.inventory.files;
+        let known = self
+            .by_ino
+            .find(hash, |&file| files[file as usize].ino == child.ino.0);
+        let file = match known {
+            None => {
+                let file = self.add_file(child.ino, metadata)?;
+                if metadata.kind == FileKind::Directory {
+                    open.push((EntryId(self.inventory.entry_count()), depth + 1));
+                }
+                file
+            }
+            Some(_) if child.kind == FileKind::Directory => {
+                return Err(Error::InvalidInput("a directory is in two places"));
+            }
+            Some(&file) => {
+                let record = &mut self.inventory.files[file as usize];
+                if record.kind != child.kind {
+                    return Err(Error::InvalidInput("a file is of two kinds"));
+                }
+                record.names += 1;
+                file
+            }
+        };
+        self.add_entry(&child.name, file, parent.0)
+    }
+
+    fn add_entry(&mut self, name: &[u8], file: u32, parent: u32) -> Result<()> {
+        if self.inventory.entries.len() >= u32::MAX as usize {
+            return Err(Error::Limit("more than 2^32 - 1 names"));
+        }
+        let too_long = Error::Limit("more than 4 GiB of names");
+        let name_at = u32::try_from(self.inventory.names.len()).map_err(|_| too_long)?;
+        // Names were checked to have at most 255 bytes.
+        self.inventory.names.push(name.len() as u8);
+        self.inventory.names.extend_from_slice(name);
+        self.inventory.entries.push(Entry {
+            name_at,
+            file,
+            parent,
+        });
+        Ok(())
+    }
+
+    fn add_file(&mut self, ino: Ino, metadata: &Metadata) -> Result<u32> {
+        let file = self.inventory.files.len();
+        if file as u64 >= self.limits.inodes_max.min(u64::from(u32::MAX)) {
+            return Err(Error::Limit("too many files"));
+        }
+        let file = file as u32;
+        let size = match metadata.kind {
+            FileKind::Regular | FileKind::Symlink => metadata.size,
+            FileKind::BlockDevice | FileKind::CharDevice => {
+                u64::from(metadata.rdev.major) << 32 | u64::from(metadata.rdev.minor)
+            }
+            _ => 0,
+        };
+        if metadata.kind == FileKind::Regular {
+            let total = self.inventory.content_bytes.saturating_add(size);
+            self.inventory.content_bytes = total;
+        }
+        let mut has_times = 0;
+        let mut times = [0; 9];
+        for (n, time) in [metadata.atime, metadata.ctime, metadata.btime]
+            .into_iter()
+            .enumerate()
+        {
+            if let Some(time) = time {
+                has_times |= 1 << n;
+                times[3 * n] = time.seconds as u32;
+                times[3 * n + 1] = (time.seconds >> 32) as u32;
+                times[3 * n + 2] = time.nanoseconds;
+            }
+        }
+        if has_times != 0 {
+            self.inventory.times.resize(file as usize, [0; 9]);
+            self.inventory.times.push(times);
+        }
+        self.inventory.files.push(Record {
+            ino: ino.0,
+            size,
+            mtime_seconds: metadata.mtime.seconds,
+            mtime_nanoseconds: metadata.mtime.nanoseconds,
+            uid: metadata.uid,
+            gid: metadata.gid,
+            nlink: metadata.nlink,
+            names: 1,
+            attributes: metadata.attributes.0,
+            first_entry: self
+                .inventory
+                .entry_count()
+                .saturating_sub(u32::from(file == 0)),
+            permissions: metadata.permissions,
+            kind: metadata.kind,
+            has_times,
+        });
+        let (files, hasher) = (&self.inventory.files, &self.hasher);
+        let rehash = |&file: &u32| hasher.hash_one(files[file as usize].ino);
+        self.by_ino
+            .insert_unique(hasher.hash_one(ino.0), file, rehash);
+        Ok(file)
+    }
+
+    /// Directories are read parent before child, but the entries of one all before those of its first child: so a
+    /// hard link's name that was met first need not be the first in the order of the tree.
+    fn find_first_names(&mut self) {
+        if self.inventory.files.iter().all(|file| file.names == 1) {
+            return;
+        }
+        let mut seen = vec![false; self.inventory.files.len()];
+        let mut firsts = Vec::new();
+        for entry in self.inventory.names() {
+            let file = self.inventory.file(entry);
+            if self.inventory.name_count(file) > 1 && !seen[file.0 as usize] {
+                seen[file.0 as usize] = true;
+                firsts.push((file, entry));
+            }
+        }
+        for (file, entry) in firsts {
+            self.inventory.files[file.0 as usize].first_entry = entry.0;
+        }
+    }
+}
+
+/// Whether a file can have that name: 1 to 255 bytes, without NUL and `/`, neither `.` nor `..`.
+pub fn is_valid_name(name: &[u8]) -> bool {
+    (1..=255).contains(&name.len())
+        && name != b"."
+        && name != b".."
+        && !name.iter().any(|&byte| byte == 0 || byte == b'/')
+}

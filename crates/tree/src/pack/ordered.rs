@@ -1,0 +1,435 @@
+//! The ordered parallel map: many threads work, the calling thread takes the results in the order of the jobs.
+//!
+//! This is the only place that starts threads. Its result does not depend on how many there are: the sink sees the same
+//! results in the same order, and the error that is returned is that of the first job, in order, that failed.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// How many threads work, and how many jobs are on their way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parallel {
+    threads: NonZeroUsize,
+    in_flight: NonZeroUsize,
+}
+
+impl Parallel {
+    /// `threads` workers, and per worker one job in work and three waiting or done. 0 means 1.
+    pub fn new(threads: usize) -> Parallel {
+        let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
+        Parallel {
+            threads,
+            in_flight: threads.saturating_mul(NonZeroUsize::MIN.saturating_add(3)),
+        }
+    }
+
+    /// At most `in_flight` jobs are taken from the iterator and not yet done by the sink. 0 means 1.
+    pub fn in_flight(self, in_flight: usize) -> Parallel {
+        Parallel {
+            in_flight: NonZeroUsize::new(in_flight).unwrap_or(NonZeroUsize::MIN),
+            ..self
+        }
+    }
+
+    /// As many threads as the machine has for this process.
+    pub fn available() -> Parallel {
+        Parallel::new(thread::available_parallelism().map_or(1, NonZeroUsize::get))
+    }
+
+    /// How many threads work.
+    pub fn threads(&self) -> usize {
+        self.threads.get()
+    }
+}
+
+/// Does `work` on every job, on several threads, and hands the results to `sink` on this thread in the order of
+/// `jobs`.
+///
+/// `workspace` makes the state that each thread keeps from job to job, such as a compressor's memory. Jobs are pulled
+/// on this thread, and never more than the in-flight limit beyond what the sink has done: that bounds the memory. With
+/// one thread everything runs on this one.
+///
+/// # Errors
+/// The first error in the order of the jobs, of `work` or of `sink`; no later result reaches the sink. A job source
+/// that can fail yields its error as a job.
+///
+/// # Panics
+/// With the payload of the first job, in order, whose work panicked. All threads have ended by then.
+pub fn ordered<J, W, D, E>(
+    parallel: Parallel,
+    jobs: impl Iterator<Item = J>,
+    workspace: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, J) -> Result<D, E> + Sync,
+    mut sink: impl FnMut(D) -> Result<(), E>,
+) -> Result<(), E>
+where
+    J: Send,
+    D: Send,
+    E: Send,
+{
+    if parallel.threads.get() == 1 {
+        return in_line(jobs, workspace, work, sink);
+    }
+    let room = Room::new();
+    let mut jobs = jobs.fuse();
+    thread::scope(|scope| {
+        // Whatever ends this closure, an error or a panic of the sink, the workers stop and the scope can end.
+        let _closing = Closing(&room);
+        let mut spawned = 0;
+        for _ in 0..parallel.threads.get() {
+            let worker = thread::Builder::new().name("worker".into());
+            let run = || room.work(&workspace, &work);
+            spawned += usize::from(worker.spawn_scoped(scope, run).is_ok());
+        }
+        if spawned == 0 {
+            return in_line(&mut jobs, &workspace, &work, sink);
+        }
+        let mut early: VecDeque<Option<Outcome<D, E>>> = VecDeque::new();
+        let (mut sent, mut done) = (0u64, 0u64);
+        loop {
+            while sent - done < parallel.in_flight.get() as u64 {
+                let Some(job) = jobs.next() else { break };
+                room.send(sent, job);
+                early.push_back(None);
+                sent += 1;
+            }
+            if done == sent {
+                return Ok(());
+            }
+            for (seq, outcome) in room.receive() {
+                // The place of a job that is in flight is always there.
+                early[(seq - done) as usize] = Some(outcome);
+            }
+            while let Some(Some(_)) = early.front() {
+                match early.pop_front().flatten() {
+                    Some(Outcome::Done(result)) => sink(result?)?,
+                    Some(Outcome::Panicked(payload)) => resume_unwind(payload),
+                    None => {}
+                }
+                done += 1;
+            }
+        }
+    })
+}
+
+fn in_line<J, W, D, E>(
+    jobs: impl Iterator<Item = J>,
+    workspace: impl Fn() -> W,
+    work: impl Fn(&mut W, J) -> Result<D, E>,
+    mut sink: impl FnMut(D) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut state = workspace();
+    for job in jobs {
+        sink(work(&mut state, job)?)?;
+    }
+    Ok(())
+}
+
+/// What became of a job.
+enum Outcome<D, E> {
+    Done(Result<D, E>),
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// The room between the calling thread and the workers.
+struct Room<J, D, E> {
+    inside: Mutex<Inside<J, D, E>>,
+    /// Signalled when a job or the end is there.
+    to_do: Condvar,
+    /// Signalled when a result is there.
+    done: Condvar,
+}
+
+struct Inside<J, D, E> {
+    jobs: VecDeque<(u64, J)>,
+    results: Vec<(u64, Outcome<D, E>)>,
+    closed: bool,
+}
+
+impl<J, D, E> Room<J, D, E> {
+    fn new() -> Self {
+        Room {
+            inside: Mutex::new(Inside {
+                jobs: VecDeque::new(),
+                results: Vec::new(),
+                closed: false,
+            }),
+            to_do: Condvar::new(),
+            done: Condvar::new(),
+        }
+    }
+
+    /// No code of a caller runs under the lock, so a poisoned one is whole.
+    fn lock(&self) -> MutexGuard<'_, Inside<J, D, E>> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, seq: u64, job: J) {
+        self.lock().jobs.push_back((seq, job));
+        self.to_do.notify_one();
+    }
+
+    /// Waits for results and takes all there are.
+    fn receive(&self) -> Vec<(u64, Outcome<D, E>)> {
+        let mut inside = self.lock();
+        while inside.results.is_empty() {
+            inside = self
+                .done
+                .wait(inside)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::take(&mut inside.results)
+    }
+
+    /// The life of a worker: take a job, do it, hand in the result, until the room is closed.
+    fn work<W>(&self, workspace: impl Fn() -> W, work: impl Fn(&mut W, J) -> Result<D, E>) {
+        let mut state = None;
+        while let Some((seq, job)) = self.next_job() {
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                work(state.get_or_insert_with(&workspace), job)
+            }));
+            let outcome = match outcome {
+                Ok(result) => Outcome::Done(result),
+                Err(payload) => {
+                    state = None; // it may be half changed
+                    Outcome::Panicked(payload)
+                }
+            };
+            self.lock().results.push((seq, outcome));
+            self.done.notify_one();
+        }
+    }
+
+    fn next_job(&self) -> Option<(u64, J)> {
+        let mut inside = self.lock();
+        loop {
+            if inside.closed {
+                return None;
+            }
+            if let Some(job) = inside.jobs.pop_front() {
+                return Some(job);
+            }
+            inside = self
+                .to_do
+                .wait(inside)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Closes the room when it goes: workers finish their job and end.
+struct Closing<'a, J, D, E>(&'a Room<J, D, E>);
+
+impl<J, D, E> Drop for Closing<'_, J, D, E> {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.to_do.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    const THREADS: [usize; 4] = [1, 2, 3, 8];
+
+    /// Work of uneven length, so that results come out of order.
+    fn uneven(job: u64) -> u64 {
+        let rounds = if job.is_multiple_of(7) { 20_000 } else { 10 };
+        (0..rounds).fold(job, |x, _| {
+            std::hint::black_box(x.wrapping_mul(0x9E37_79B9))
+        })
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_the_jobs() {
+        let expected: Vec<u64> = (0..1000).map(uneven).collect();
+        for threads in THREADS {
+            let mut got = Vec::new();
+            let all = ordered(
+                Parallel::new(threads),
+                0..1000u64,
+                || (),
+                |(), job| Ok::<_, ()>(uneven(job)),
+                |x| {
+                    got.push(x);
+                    Ok(())
+                },
+            );
+            assert_eq!(all, Ok(()));
+            assert_eq!(got, expected, "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn no_more_jobs_are_in_flight_than_allowed() {
+        for threads in THREADS {
+            for limit in [1, 2, 5, 64] {
+                let (pulled, sunk) = (AtomicUsize::new(0), AtomicUsize::new(0));
+                let most = AtomicUsize::new(0);
+                let jobs = (0..500u64).inspect(|_| {
+                    let out = pulled.fetch_add(1, SeqCst) + 1 - sunk.load(SeqCst);
+                    most.fetch_max(out, SeqCst);
+                });
+                let all = ordered(
+                    Parallel::new(threads).in_flight(limit),
+                    jobs,
+                    || (),
+                    |(), job| Ok::<_, ()>(uneven(job)),
+                    |_| {
+                        sunk.fetch_add(1, SeqCst);
+                        Ok(())
+                    },
+                );
+                assert_eq!(all, Ok(()));
+                assert_eq!(sunk.load(SeqCst), 500);
+                let allowed = if threads == 1 { 1 } else { limit };
+                assert!(most.load(SeqCst) <= allowed, "{threads} threads, {limit}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_error_in_order_wins_and_nothing_after_it_is_sunk() {
+        for threads in THREADS {
+            for _ in 0..20 {
+                let mut got = Vec::new();
+                let all = ordered(
+                    Parallel::new(threads),
+                    0..100u64,
+                    || (),
+                    |(), job| {
+                        uneven(job);
+                        if job == 42 || job == 43 {
+                            Err(job)
+                        } else {
+                            Ok(job)
+                        }
+                    },
+                    |x| {
+                        got.push(x);
+                        Ok(())
+                    },
+                );
+                assert_eq!(all, Err(42));
+                assert_eq!(got, (0..42).collect::<Vec<_>>(), "{threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_sink_ends_it() {
+        for threads in THREADS {
+            let mut got = 0;
+            let all = ordered(
+                Parallel::new(threads),
+                0..,
+                || (),
+                |(), job: u64| Ok(uneven(job)),
+                |_| {
+                    got += 1;
+                    if got == 10 { Err("full") } else { Ok(()) }
+                },
+            );
+            assert_eq!((all, got), (Err("full"), 10), "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_worker_reaches_the_caller_in_its_turn() {
+        for threads in THREADS {
+            let mut got = Vec::new();
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                ordered(
+                    Parallel::new(threads),
+                    0..100u64,
+                    || (),
+                    |(), job| {
+                        if job == 30 {
+                            std::panic::panic_any(job);
+                        }
+                        Ok::<_, ()>(job)
+                    },
+                    |x| {
+                        got.push(x);
+                        Ok(())
+                    },
+                )
+            }));
+            let payload = caught.unwrap_err();
+            assert_eq!(payload.downcast_ref::<u64>(), Some(&30));
+            assert_eq!(got, (0..30).collect::<Vec<_>>(), "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn panics_of_the_sink_and_of_the_jobs_do_not_hang() {
+        for threads in THREADS {
+            let by_sink = catch_unwind(AssertUnwindSafe(|| {
+                ordered(
+                    Parallel::new(threads),
+                    0..100u64,
+                    || (),
+                    |(), job| Ok::<_, ()>(job),
+                    |x| if x == 5 { panic!("sink") } else { Ok(()) },
+                )
+            }));
+            assert!(by_sink.is_err());
+            let by_jobs = catch_unwind(AssertUnwindSafe(|| {
+                ordered(
+                    Parallel::new(threads),
+                    (0..100u64).inspect(|&x| assert!(x < 50)),
+                    || (),
+                    |(), job| Ok::<_, ()>(job),
+                    |_| Ok(()),
+                )
+            }));
+            assert!(by_jobs.is_err());
+        }
+    }
+
+    #[test]
+    fn each_thread_keeps_its_own_state() {
+        for threads in THREADS {
+            let made = AtomicUsize::new(0);
+            let mut sum = 0;
+            let all = ordered(
+                Parallel::new(threads),
+                0..1000u64,
+                || {
+                    made.fetch_add(1, SeqCst);
+                    Vec::new()
+                },
+                |kept: &mut Vec<u64>, job| {
+                    kept.clear();
+                    kept.extend([job; 3]);
+                    Ok::<u64, ()>(kept.iter().sum())
+                },
+                |x| {
+                    sum += x;
+                    Ok(())
+                },
+            );
+            assert_eq!((all, sum), (Ok(()), 3 * 499_500));
+            assert!(made.load(SeqCst) <= threads, "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn no_jobs_is_fine() {
+        let jobs = std::iter::empty::<()>();
+        let all = ordered(
+            Parallel::new(4),
+            jobs,
+            || (),
+            |(), ()| Ok::<_, ()>(()),
+            |()| Ok(()),
+        );
+        assert_eq!(all, Ok(()));
+    }
+}
