@@ -1,0 +1,55 @@
+//! LZO1X: a decoder, and a fast encoder of the kind known as LZO1X-1.
+//!
+//! The stream format is the one that SquashFS and btrfs store: version 0 of what the Linux kernel's
+//! `Documentation/staging/lzo.rst` describes. The zero-run extension of zram (version 1, "lzo-rle") is no part of it
+//! and is refused. No standard library, no allocator: the caller brings the [`Workspace`] (32 KiB) of the encoder, and
+//! the decoder needs none.
+//!
+//! ```
+//! let text = b"to be, or not to be, or not to be".repeat(20);
+//! let mut packed = [0; 200];
+//! let n = lzo::compress(&mut packed, &text, &mut lzo::Workspace::new()).unwrap();
+//! let mut back = vec![0; text.len()];
+//! assert_eq!(lzo::decompress(&mut back, &packed[..n]), Ok(text.len()));
+//! assert_eq!(back, text);
+//! ```
+//!
+//! # The stream
+//!
+//! A stream is a sequence of instructions. A *match* copies earlier output and says in two spare bits how many literals
+//! (0 to 3) follow it; a *run* brings more literals than fit there. An instruction's first byte decides its form, and
+//! small values mean a run or a match depending on how many literals came before:
+//!
+//! | first byte | meaning |
+//! |---|---|
+//! | 0..=15 after no literal | run of 4 or more literals |
+//! | 0..=15 after 1 to 3 literals | match of 2 bytes, at most 1 KiB back |
+//! | 0..=15 after a run | match of 3 bytes, 2 to 3 KiB back |
+//! | 16..=31 | match, 16 to 48 KiB back; a distance of exactly 16 KiB ends the stream |
+//! | 32..=63 | match, at most 16 KiB back |
+//! | 64..=255 | match of 3 to 8 bytes, at most 2 KiB back |
+//!
+//! The first byte of a stream may also be 18 or more: that many literals, plus 17.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod compress;
+mod decompress;
+mod error;
+
+pub use compress::{Workspace, compress, compressed_len_max};
+pub use decompress::decompress;
+pub use error::Error;
+
+/// The instruction that ends every stream: a match of three bytes at the reserved distance.
+const END: [u8; 3] = [0b0001_0001, 0, 0];
+
+/// Longest distance of the two-byte match.
+const NEAR_MAX: usize = 1 << 11;
+/// Longest distance of the three-byte match whose length has five bits.
+const MIDDLE_MAX: usize = 1 << 14;
+/// Longest distance of all.
+const FAR_MAX: usize = MIDDLE_MAX + (1 << 15) - 1;

@@ -1,0 +1,192 @@
+//! Round trips, and a slow decoder that is the definition.
+
+use crate::{Random, cases, pack, unpack};
+
+/// The format's description, one byte at a time. `None` for whatever breaks it.
+fn naive(src: &[u8], limit: usize) -> Option<Vec<u8>> {
+    let mut src = src.iter().map(|&byte| usize::from(byte));
+    let mut out: Vec<u8> = Vec::new();
+    fn long(src: &mut impl Iterator<Item = usize>, bits: usize) -> Option<usize> {
+        let mut len = bits;
+        loop {
+            match src.next()? {
+                0 => len += 255,
+                last => return Some(len + last),
+            }
+        }
+    }
+    let mut state = 0;
+    let mut pending = None;
+    match src.next()? {
+        first @ 18.. => {
+            for _ in 0..first - 17 {
+                out.push(src.next()? as u8);
+            }
+            state = (first - 17).min(4);
+            if out.len() > limit {
+                return None;
+            }
+        }
+        first => pending = Some(first),
+    }
+    loop {
+        let first = match pending.take() {
+            Some(first) => first,
+            None => src.next()?,
+        };
+        let (len, distance, spare) = match first {
+            0..16 if state == 0 => {
+                let len = 3 + if first == 0 {
+                    long(&mut src, 15)?
+                } else {
+                    first
+                };
+                for _ in 0..len {
+                    out.push(src.next()? as u8);
+                }
+                state = 4;
+                if out.len() > limit {
+                    return None;
+                }
+                continue;
+            }
+            0..16 if state == 4 => (3, (src.next()? << 2) + (first >> 2) + 2049, first & 3),
+            0..16 => (2, (src.next()? << 2) + (first >> 2) + 1, first & 3),
+            16..64 => {
+                let bits = if first < 32 { 7 } else { 31 };
+                let len = 2 + if first & bits == 0 {
+                    long(&mut src, bits)?
+                } else {
+                    first & bits
+                };
+                let word = src.next()? + (src.next()? << 8);
+                let distance = (word >> 2)
+                    + if first < 32 {
+                        16_384 + ((first & 8) << 11)
+                    } else {
+                        1
+                    };
+                if first < 32 && distance == 16_384 {
+                    return (len == 3 && word == 0 && src.next().is_none()).then_some(out);
+                }
+                (len, distance, word & 3)
+            }
+            64.. => (
+                (first >> 5) + 1,
+                (src.next()? << 3) + ((first >> 2) & 7) + 1,
+                first & 3,
+            ),
+        };
+        if out.len() + len > limit {
+            return None;
+        }
+        for _ in 0..len {
+            out.push(*out.get(out.len().checked_sub(distance)?)?);
+        }
+        for _ in 0..spare {
+            out.push(src.next()? as u8);
+        }
+        state = spare;
+        if out.len() > limit {
+            return None;
+        }
+    }
+}
+
+#[test]
+fn content_survives() {
+    let mut random = Random(0x1234_5678_9abc_def1);
+    for case in 0..cases(1500) {
+        let content = random.content(if case % 50 == 0 { 300_000 } else { 9000 });
+        let packed = pack(&content);
+        assert!(
+            packed.len() <= lzo::compressed_len_max(content.len()),
+            "case {case}"
+        );
+        assert_eq!(
+            unpack(&packed, content.len()).as_deref(),
+            Ok(&content[..]),
+            "case {case}"
+        );
+        assert_eq!(
+            naive(&packed, content.len()).as_deref(),
+            Some(&content[..]),
+            "case {case}"
+        );
+    }
+}
+
+#[test]
+fn short_contents_of_every_length() {
+    for len in 0..600 {
+        for step in [0u32, 1, 7, 2_654_435_761] {
+            let content: Vec<u8> = (0..len as u32)
+                .map(|n| (n.wrapping_mul(step) >> 16) as u8)
+                .collect();
+            let packed = pack(&content);
+            assert_eq!(
+                unpack(&packed, len).as_deref(),
+                Ok(&content[..]),
+                "{len} bytes, step {step}"
+            );
+        }
+    }
+}
+
+/// With less room than it needs, the encoder gives `None` and never a cut stream.
+#[test]
+fn destinations_of_every_size() {
+    let mut random = Random(99);
+    for _ in 0..cases(40) {
+        let content = random.content(700);
+        let packed = pack(&content);
+        let mut workspace = lzo::Workspace::new();
+        for room in 0..packed.len() + 3 {
+            let mut dst = vec![0; room];
+            match lzo::compress(&mut dst, &content, &mut workspace) {
+                Some(len) => {
+                    assert!(room >= packed.len());
+                    assert_eq!(dst[..len], packed);
+                }
+                None => assert!(
+                    room < packed.len() + 2,
+                    "{room} suffices for {}",
+                    packed.len()
+                ),
+            }
+        }
+    }
+}
+
+/// Damaged streams: the decoder and its definition agree on which are whole, and on their content.
+#[test]
+fn damaged_streams_are_judged_alike() {
+    let mut random = Random(4242);
+    let mut still_whole = 0;
+    for case in 0..cases(20_000) {
+        let mut packed = pack(&random.content(300));
+        for _ in 0..1 + random.below(3) {
+            let at = random.below(packed.len());
+            match random.below(3) {
+                0 => packed[at] = random.below(256) as u8,
+                1 => packed[at] ^= 1 << random.below(8),
+                _ => {
+                    packed.remove(at);
+                    packed.push(0);
+                }
+            }
+        }
+        let limit = random.below(2000);
+        let got = unpack(&packed, limit);
+        assert_eq!(
+            got.clone().ok(),
+            naive(&packed, limit),
+            "case {case}: {packed:?}"
+        );
+        still_whole += usize::from(got.is_ok());
+    }
+    assert!(
+        still_whole > 100,
+        "the damage must not always be fatal: {still_whole}"
+    );
+}
