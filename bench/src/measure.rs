@@ -1,0 +1,135 @@
+//! Rounds, ratios, spreads.
+
+use std::time::{Duration, Instant};
+
+/// One peer's turn at the first `units` units of the work: does it, verifies the output, and says how long the
+/// work alone took.
+pub(crate) type Turn<'a> = Box<dyn FnMut(usize) -> Result<Duration, String> + 'a>;
+
+/// The times of one row: `rounds[r][p]` is what peer `p` took in round `r`.
+#[derive(Clone, Debug)]
+pub(crate) struct Rounds {
+    pub(crate) times: Vec<Vec<Duration>>,
+    /// Units of work in a round.
+    pub(crate) units: usize,
+}
+
+/// Lets each peer take its turn, round by round, for about `seconds`. There are at least five rounds: slow work
+/// is cut to fewer units than `units_max` for that. The order of the peers turns around after every round.
+pub(crate) fn rounds(turns: &mut [Turn], units_max: usize, seconds: f64) -> Result<Rounds, String> {
+    // Not timed: warms up, and shows how much work fits into a round.
+    let start = Instant::now();
+    let first = units_max.min(4);
+    for turn in turns.iter_mut() {
+        turn(first)?;
+    }
+    let unit = start.elapsed().as_secs_f64() / first as f64;
+    let units = ((seconds / 6.0 / unit) as usize).clamp(1, units_max);
+
+    let mut times = Vec::new();
+    let start = Instant::now();
+    while times.len() < 5 || start.elapsed().as_secs_f64() < seconds {
+        let mut round = vec![Duration::ZERO; turns.len()];
+        for step in 0..turns.len() {
+            let peer = if times.len() % 2 == 0 {
+                step
+            } else {
+                turns.len() - 1 - step
+            };
+            round[peer] = turns[peer](units)?;
+        }
+        times.push(round);
+    }
+    Ok(Rounds { times, units })
+}
+
+/// Lets the last peer work alone for `seconds`, for a profiler.
+pub(crate) fn profile(turns: &mut [Turn], units: usize, seconds: f64) -> Result<Rounds, String> {
+    let peers = turns.len();
+    let turn = turns.last_mut().ok_or("no peer")?;
+    let start = Instant::now();
+    let mut times = Vec::new();
+    while times.is_empty() || start.elapsed().as_secs_f64() < seconds {
+        times.push(vec![turn(units)?; peers]);
+    }
+    Ok(Rounds { times, units })
+}
+
+/// Holds this thread on one CPU: the given one, or the last that it may use.
+pub(crate) fn pin(_cpu: Option<usize>) -> Result<(), String> {
+    Ok(())
+}
+
+/// A median, and what lies between the tenth and the ninetieth percentile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    pub(crate) low: f64,
+    pub(crate) median: f64,
+    pub(crate) high: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_unstable_by(f64::total_cmp);
+        let at = |part: f64| values[((values.len() - 1) as f64 * part).round() as usize];
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            (values[middle - 1] + values[middle]) / 2.0
+        };
+        Self {
+            low: at(0.1),
+            median,
+            high: at(0.9),
+        }
+    }
+}
+
+impl Rounds {
+    /// Speed of `peer` divided by that of the first peer, round by round; more than 1 is faster.
+    pub(crate) fn speed(&self, peer: usize) -> Spread {
+        let ratio = |round: &Vec<Duration>| round[0].as_secs_f64() / round[peer].as_secs_f64();
+        Spread::of(self.times.iter().map(ratio).collect())
+    }
+
+    /// The median time of a round.
+    pub(crate) fn median(&self, peer: usize) -> f64 {
+        Spread::of(
+            self.times
+                .iter()
+                .map(|round| round[peer].as_secs_f64())
+                .collect(),
+        )
+        .median
+    }
+}
+
+/// The geometric mean.
+pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut count) = (0.0, 0);
+    for value in values {
+        sum += value.ln();
+        count += 1;
+    }
+    (sum / f64::from(count.max(1))).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_taken_within_its_round() {
+        let ms = Duration::from_millis;
+        // The machine slows down tenfold in the middle: the ratio does not notice.
+        let times = vec![vec![ms(2), ms(1)], vec![ms(20), ms(10)], vec![ms(4), ms(2)]];
+        let speed = Rounds { times, units: 1 }.speed(1);
+        assert_eq!((speed.low, speed.median, speed.high), (2.0, 2.0, 2.0));
+    }
+
+    #[test]
+    fn the_mean_of_a_ratio_and_its_inverse_is_one() {
+        assert!((geometric_mean([4.0, 0.25].into_iter()) - 1.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,92 @@
+//! Codecs under test, all with the same two calls each way: one shot, and a stream in pieces.
+//!
+//! A peer keeps its context (or workspace) from call to call, as a file system does.
+
+/// C's libzstd by its binding.
+mod c;
+
+use c::{CDecoder, CEncoder};
+
+/// One decoder.
+pub(crate) enum Decoder {
+    C(&'static str, CDecoder),
+}
+
+impl Decoder {
+    pub(crate) fn new(name: &str) -> Result<Self, String> {
+        Ok(match name {
+            "c" => Self::C("c", CDecoder::new()?),
+            "c-again" => Self::C("c-again", CDecoder::new()?),
+            _ => return Err(format!("no decoder is called {name}")),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::C(name, _) => name,
+        }
+    }
+
+    /// Decodes a frame at once; returns the length of the content.
+    pub(crate) fn decode(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
+        match self {
+            Self::C(_, c) => c.decode(frame, output),
+        }
+    }
+
+    /// Decodes a frame in pieces into consecutive places of `output`.
+    pub(crate) fn decode_stream(
+        &mut self,
+        frame: &[u8],
+        output: &mut [u8],
+    ) -> Result<usize, String> {
+        match self {
+            Self::C(_, c) => c.decode_stream(frame, output),
+        }
+    }
+}
+
+/// One encoder.
+pub(crate) enum Encoder {
+    C(&'static str, CEncoder),
+}
+
+impl Encoder {
+    pub(crate) fn new(name: &str) -> Result<Self, String> {
+        Ok(match name {
+            "c" => Self::C("c", CEncoder::new()?),
+            "c-again" => Self::C("c-again", CEncoder::new()?),
+            _ => return Err(format!("no encoder is called {name}")),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::C(name, _) => name,
+        }
+    }
+
+    /// Makes a frame at once: content size in the header, no checksum; returns its length.
+    pub(crate) fn encode(
+        &mut self,
+        level: i32,
+        content: &[u8],
+        output: &mut [u8],
+    ) -> Result<usize, String> {
+        match self {
+            Self::C(_, c) => c.encode(level, content, output),
+        }
+    }
+
+    /// Makes a frame of unknown content size in pieces; returns its length.
+    pub(crate) fn encode_stream(
+        &mut self,
+        level: i32,
+        content: &[u8],
+        output: &mut [u8],
+    ) -> Result<usize, String> {
+        match self {
+            Self::C(_, c) => c.encode_stream(level, content, output),
+        }
+    }
+}

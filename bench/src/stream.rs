@@ -1,0 +1,95 @@
+//! One frame of unknown content size, fed and taken in 4096-byte pieces: how the kernel's file systems and
+//! pipes call a codec.
+
+use crate::blocks::{bound, run};
+use crate::corpus::Corpus;
+use crate::measure::{self, Turn};
+use crate::options::Options;
+use crate::peers::{Decoder, Encoder};
+use crate::table::Row;
+use std::time::Instant;
+
+/// Bytes given, and bytes of room, in one call.
+pub(crate) const PIECE: usize = 4096;
+
+/// A frame that C makes is decoded.
+pub(crate) fn decode(options: &Options) -> Result<(), String> {
+    let peers = options.peers_or(&["c", "ours"]);
+    run(options, "stream-decode", &peers, false, |corpus, level| {
+        let content = corpus.start(options.sample);
+        let mut frame = vec![0; bound(content.len())];
+        let len = Encoder::new("c")?.encode_stream(level, content, &mut frame)?;
+        frame.truncate(len);
+        let mut turns: Vec<Turn> = Vec::new();
+        for peer in &peers {
+            let mut decoder = Decoder::new(peer)?;
+            let frame = &frame;
+            let mut output = vec![0; content.len()];
+            turns.push(Box::new(move |_| {
+                let start = Instant::now();
+                let len = decoder.decode_stream(frame, &mut output)?;
+                let time = start.elapsed();
+                if output[..len] != *content {
+                    return Err(format!("{} decoded something else", decoder.name()));
+                }
+                Ok(time)
+            }));
+        }
+        measure_row(options, corpus, level, Vec::new(), &mut turns)
+    })
+}
+
+/// A corpus' first bytes are encoded.
+pub(crate) fn encode(options: &Options) -> Result<(), String> {
+    let peers = options.peers_or(&["c", "ours"]);
+    run(options, "stream-encode", &peers, true, |corpus, level| {
+        let content = corpus.start(options.sample);
+        let mut turns: Vec<Turn> = Vec::new();
+        let mut sizes = Vec::new();
+        for peer in &peers {
+            let mut encoder = Encoder::new(peer)?;
+            let mut frame = vec![0; bound(content.len())];
+            let len = encoder.encode_stream(level, content, &mut frame)?;
+            frame.truncate(len);
+            let mut decoded = vec![0; content.len()];
+            let len = Decoder::new("c")?.decode_stream(&frame, &mut decoded)?;
+            if decoded[..len] != *content {
+                return Err(format!("C decodes something else from {peer}"));
+            }
+            sizes.push(frame.len());
+            let mut output = vec![0; bound(content.len())];
+            turns.push(Box::new(move |_| {
+                let start = Instant::now();
+                let len = encoder.encode_stream(level, content, &mut output)?;
+                let time = start.elapsed();
+                if output[..len] != *frame {
+                    return Err(format!("{} made another frame than before", encoder.name()));
+                }
+                Ok(time)
+            }));
+        }
+        measure_row(options, corpus, level, sizes, &mut turns)
+    })
+}
+
+fn measure_row(
+    options: &Options,
+    corpus: &Corpus,
+    level: i32,
+    sizes: Vec<usize>,
+    turns: &mut [Turn],
+) -> Result<Row, String> {
+    let rounds = if options.profile {
+        measure::profile(turns, 1, options.seconds)?
+    } else {
+        measure::rounds(turns, 1, options.seconds)?
+    };
+    let bytes = corpus.start(options.sample).len();
+    Ok(Row {
+        corpus: corpus.name.clone(),
+        level: level.to_string(),
+        bytes,
+        sizes,
+        rounds,
+    })
+}
