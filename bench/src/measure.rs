@@ -56,8 +56,10 @@ pub(crate) fn profile(turns: &mut [Turn], units: usize, seconds: f64) -> Result<
 }
 
 /// Holds this thread on one CPU: the given one, or the last that it may use.
-pub(crate) fn pin(_cpu: Option<usize>) -> Result<(), String> {
-    Ok(())
+pub(crate) fn pin(cpu: Option<usize>) -> Result<(), String> {
+    linux::pin_thread(cpu)
+        .map(drop)
+        .map_err(|error| format!("stay on one CPU: {error}"))
 }
 
 /// A median, and what lies between the tenth and the ninetieth percentile.

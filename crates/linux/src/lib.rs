@@ -4,8 +4,10 @@
 //! last component. The calls come from rustix, so this crate holds no unsafe code of its own so far; the crates above
 //! it see neither rustix nor errno numbers, but [`std::io::Error`].
 
+mod cpu;
 mod file;
 mod xattr;
 
+pub use cpu::pin_thread;
 pub use file::*;
 pub use xattr::*;
