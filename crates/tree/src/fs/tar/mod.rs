@@ -17,7 +17,7 @@
 
 mod header;
 mod read;
-//mod write;
+mod write;
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{Error, Limits, ReadAt, Result};
 
-//pub use write::{Summary, write};
+pub use write::{Summary, write};
 
 /// Extents that one call of [`FileSystem::extents`] gives.
 const EXTENTS_AT_ONCE: usize = 4096;

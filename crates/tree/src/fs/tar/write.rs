@@ -1,0 +1,674 @@
+//! A tree written as a tar archive, in one pass from front to back, so that it can go into a pipe.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Fragment;
+use super::header::BLOCK;
+
+use crate::{
+    EntryId, Error, ExtentKind, FileKind, FileSystem, Ino, Inventory, Metadata, Parallel, Progress,
+    Result, Time, Xattr, ordered,
+};
+
+/// Content bytes in one piece of work. Larger files take several.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Files below this size are not asked for holes: no file system stores finer ones.
+const HOLES_BYTES_MIN: u64 = 4096;
+
+/// Fragments that are kept of one file; what follows the last one is stored whole, holes as zeros.
+const FRAGMENTS_KEPT_MAX: usize = 1 << 20;
+
+/// Bytes collected before they are written.
+const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
+
+/// The largest numbers that fit into header fields of 7 and 11 octal digits.
+const OCTAL_7_MAX: u32 = 0o7_777_777;
+const OCTAL_11_MAX: u64 = 0o77_777_777_777;
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Entries in the archive: files of all kinds, and hard links.
+    pub entries: u64,
+    /// Bytes of file content, without holes.
+    pub content_bytes: u64,
+    /// Bytes of the archive.
+    pub archive_bytes: u64,
+    /// Paths of sockets, which tar cannot hold and which are therefore not in the archive.
+    pub sockets: Vec<Vec<u8>>,
+}
+
+/// Writes the tree `fs`, whose inventory this is, as a PAX archive. The same tree gives the same bytes.
+///
+/// Stored are content with holes, permissions, owners as numbers, the time of the last change of content in
+/// nanoseconds, link targets, device numbers, extended attributes and hard links. Other times and file attributes are
+/// not.
+///
+/// # Errors
+/// [`Error::File`] when a file cannot be read or became shorter while it was read; [`Error::Io`] when `out` cannot be
+/// written. What `out` got until then is not an archive.
+pub fn write(
+    fs: &dyn FileSystem,
+    inventory: &Inventory,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    out: &mut dyn Write,
+) -> Result<Summary> {
+    let mut summary = Summary::default();
+    let mut out = io::BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, out);
+    let spare = Mutex::new(Vec::new());
+    let reader = Reader { fs, inventory };
+    ordered(
+        parallel,
+        Jobs {
+            reader: &reader,
+            names: inventory.names(),
+            rest: None,
+        },
+        || (),
+        |(), job| {
+            let spare_buffer = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut bytes: Vec<u8> = spare_buffer.unwrap_or_default();
+            bytes.clear();
+            reader.work(job?, bytes)
+        },
+        |piece: Piece| {
+            match piece.socket {
+                Some(path) => summary.sockets.push(path),
+                None => summary.entries += u64::from(piece.is_entry),
+            }
+            summary.content_bytes += piece.content_bytes;
+            summary.archive_bytes += piece.bytes.len() as u64;
+            out.write_all(&piece.bytes)?;
+            progress.advance(piece.is_entry.into(), piece.content_bytes);
+            spare
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(piece.bytes);
+            Ok(())
+        },
+    )?;
+    out.write_all(&[0; 2 * BLOCK as usize])?;
+    out.flush()?;
+    summary.archive_bytes += 2 * BLOCK;
+    Ok(summary)
+}
+
+/// A piece of work.
+enum Job {
+    /// The header of an entry, with its content unless that is planned.
+    Entry(EntryId, Option<Arc<Plan>>),
+    /// A part of the stored bytes of a large file.
+    Part {
+        entry: EntryId,
+        plan: Arc<Plan>,
+        from: u64,
+        to: u64,
+    },
+}
+
+/// A piece of the archive.
+#[derive(Default)]
+struct Piece {
+    bytes: Vec<u8>,
+    content_bytes: u64,
+    is_entry: bool,
+    socket: Option<Vec<u8>>,
+}
+
+/// Which bytes of a regular file are stored.
+struct Plan {
+    fragments: Vec<Fragment>,
+    size: u64,
+    stored_len: u64,
+}
+
+struct Jobs<'a, Names> {
+    reader: &'a Reader<'a>,
+    names: Names,
+    /// The large file that is being cut into parts, and where the next part begins.
+    rest: Option<(EntryId, Arc<Plan>, u64)>,
+}
+
+impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
+    type Item = Result<Job>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some((entry, plan, from)) = self.rest.take() {
+            let to = plan.stored_len.min(from + CHUNK_BYTES);
+            if to < plan.stored_len {
+                self.rest = Some((entry, Arc::clone(&plan), to));
+            }
+            return Some(Ok(Job::Part {
+                entry,
+                plan,
+                from,
+                to,
+            }));
+        }
+        let entry = self.names.next()?;
+        let inventory = self.reader.inventory;
+        let file = inventory.file(entry);
+        let is_large =
+            inventory.kind(file) == FileKind::Regular && inventory.size(file) > CHUNK_BYTES;
+        if !is_large || !inventory.is_first_name(entry) {
+            return Some(Ok(Job::Entry(entry, None)));
+        }
+        let plan = self.reader.plan(inventory.ino(file), inventory.size(file));
+        Some(
+            match plan.map_err(|error| error.in_file("read", &inventory.path(entry))) {
+                Err(error) => Err(error),
+                Ok(plan) => {
+                    let plan = Arc::new(plan);
+                    if plan.stored_len > 0 {
+                        self.rest = Some((entry, Arc::clone(&plan), 0));
+                    }
+                    Ok(Job::Entry(entry, Some(plan)))
+                }
+            },
+        )
+    }
+}
+
+struct Reader<'a> {
+    fs: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+}
+
+impl Reader<'_> {
+    fn work(&self, job: Job, bytes: Vec<u8>) -> Result<Piece> {
+        let (Job::Entry(entry, _) | Job::Part { entry, .. }) = &job;
+        let path = self.inventory.path(*entry);
+        let piece = match job {
+            Job::Entry(entry, plan) => self.entry(entry, plan.as_deref(), &path, bytes),
+            Job::Part {
+                entry,
+                plan,
+                from,
+                to,
+            } => {
+                let ino = self.inventory.ino(self.inventory.file(entry));
+                let mut piece = Piece {
+                    bytes,
+                    ..Piece::default()
+                };
+                self.read(ino, &plan, from, to, &mut piece).map(|()| piece)
+            }
+        };
+        piece.map_err(|error| error.in_file("read", &path))
+    }
+
+    fn entry(
+        &self,
+        entry: EntryId,
+        plan: Option<&Plan>,
+        path: &[u8],
+        bytes: Vec<u8>,
+    ) -> Result<Piece> {
+        let inventory = self.inventory;
+        let file = inventory.file(entry);
+        let ino = inventory.ino(file);
+        let metadata = inventory.metadata(file);
+        let mut piece = Piece {
+            bytes,
+            is_entry: true,
+            ..Piece::default()
+        };
+        if metadata.kind == FileKind::Socket {
+            piece.socket = Some(path.to_vec());
+            return Ok(piece);
+        }
+        let mut stored_path = path.to_vec();
+        if metadata.kind == FileKind::Directory {
+            stored_path.extend_from_slice(if path.is_empty() { b"./" } else { b"/" });
+        }
+        let mut header = Header {
+            path: &stored_path,
+            link_target: Vec::new(),
+            metadata: &metadata,
+            type_flag: type_flag(metadata.kind),
+            stored_len: 0,
+            xattrs: Vec::new(),
+            sparse: None,
+        };
+        if !inventory.is_first_name(entry) {
+            header.type_flag = tar::EntryType::Link;
+            header.link_target = inventory.path(inventory.first_name(file));
+            header.emit(&mut piece.bytes);
+            return Ok(piece);
+        }
+        header.xattrs = self.fs.xattrs(ino)?;
+        match metadata.kind {
+            FileKind::Symlink => header.link_target = self.fs.read_link(ino)?,
+            FileKind::Regular => {
+                let own_plan = match plan {
+                    None => Some(self.plan(ino, metadata.size)?),
+                    Some(_) => None,
+                };
+                let all = plan.or(own_plan.as_ref()).expect("one of both is there");
+                header.stored_len = all.stored_len;
+                header.sparse = all.map();
+                header.emit(&mut piece.bytes);
+                if own_plan.is_some() {
+                    self.read(ino, all, 0, all.stored_len, &mut piece)?;
+                }
+                return Ok(piece);
+            }
+            _ => {}
+        }
+        header.emit(&mut piece.bytes);
+        Ok(piece)
+    }
+
+    /// Which parts of a regular file are not holes.
+    fn plan(&self, ino: Ino, size: u64) -> Result<Plan> {
+        let mut plan = Plan {
+            fragments: Vec::new(),
+            size,
+            stored_len: 0,
+        };
+        if size == 0 {
+            return Ok(plan);
+        }
+        if size < HOLES_BYTES_MIN {
+            plan.add(0, size);
+            return Ok(plan);
+        }
+        let mut position = 0;
+        while position < size {
+            let extents = self.fs.extents(ino, position)?;
+            if extents.is_empty() {
+                return Err(SHRANK);
+            }
+            for extent in extents {
+                let end = (extent.offset + extent.len).min(size);
+                if end <= position {
+                    continue;
+                }
+                if extent.kind != ExtentKind::Hole {
+                    plan.add(position, end);
+                }
+                position = end;
+            }
+            if plan.fragments.len() > FRAGMENTS_KEPT_MAX {
+                plan.add(position, size);
+                break;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Appends stored bytes of a file, and after the last of them the padding to a whole block.
+    fn read(&self, ino: Ino, plan: &Plan, from: u64, to: u64, piece: &mut Piece) -> Result<()> {
+        let first = plan
+            .fragments
+            .partition_point(|part| part.stored + part.len <= from);
+        let mut position = from;
+        for fragment in &plan.fragments[first..] {
+            if position == to {
+                break;
+            }
+            let inside = position - fragment.stored;
+            let len = (fragment.len - inside).min(to - position);
+            let start = piece.bytes.len();
+            piece.bytes.resize(start + len as usize, 0); // No more than CHUNK_BYTES.
+            let mut filled = 0;
+            while filled < len {
+                let buffer = &mut piece.bytes[start + filled as usize..];
+                match self
+                    .fs
+                    .read_at(ino, fragment.offset + inside + filled, buffer)?
+                {
+                    0 => return Err(SHRANK),
+                    count => filled += count as u64,
+                }
+            }
+            position += len;
+        }
+        piece.content_bytes += to - from;
+        if to == plan.stored_len {
+            pad(&mut piece.bytes);
+        }
+        Ok(())
+    }
+}
+
+const SHRANK: Error = Error::InvalidInput("the file became shorter while it was read");
+
+impl Plan {
+    /// Appends a fragment; neighbours become one.
+    fn add(&mut self, offset: u64, end: u64) {
+        let len = end - offset;
+        match self.fragments.last_mut() {
+            Some(last) if last.offset + last.len == offset => last.len += len,
+            _ => self.fragments.push(Fragment {
+                offset,
+                len,
+                stored: self.stored_len,
+            }),
+        }
+        self.stored_len += len;
+    }
+
+    /// The map of GNU's sparse format 1.0, padded to whole blocks; none for a file without holes.
+    ///
+    /// A file that ends with a hole has an empty fragment at its end, as GNU tar writes it.
+    fn map(&self) -> Option<Vec<u8>> {
+        if self.stored_len == self.size {
+            return None;
+        }
+        let ends_with_hole = self
+            .fragments
+            .last()
+            .is_none_or(|last| last.offset + last.len < self.size);
+        let count = self.fragments.len() + usize::from(ends_with_hole);
+        let mut map = format!("{count}\n");
+        for fragment in &self.fragments {
+            map += &format!("{}\n{}\n", fragment.offset, fragment.len);
+        }
+        if ends_with_hole {
+            map += &format!("{}\n0\n", self.size);
+        }
+        let mut map = map.into_bytes();
+        pad(&mut map);
+        Some(map)
+    }
+}
+
+fn pad(bytes: &mut Vec<u8>) {
+    bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
+}
+
+fn type_flag(kind: FileKind) -> tar::EntryType {
+    match kind {
+        FileKind::Regular | FileKind::Socket => tar::EntryType::Regular,
+        FileKind::Directory => tar::EntryType::Directory,
+        FileKind::Symlink => tar::EntryType::Symlink,
+        FileKind::BlockDevice => tar::EntryType::Block,
+        FileKind::CharDevice => tar::EntryType::Char,
+        FileKind::Fifo => tar::EntryType::Fifo,
+    }
+}
+
+/// All that stands before the data of an entry.
+struct Header<'a> {
+    path: &'a [u8],
+    link_target: Vec<u8>,
+    metadata: &'a Metadata,
+    type_flag: tar::EntryType,
+    /// Content bytes that are stored; the map of a sparse file comes on top.
+    stored_len: u64,
+    xattrs: Vec<Xattr>,
+    sparse: Option<Vec<u8>>,
+}
+
+impl Header<'_> {
+    /// Appends the PAX header, if one is needed, the header, and the map of a sparse file.
+    fn emit(&self, out: &mut Vec<u8>) {
+        let Metadata {
+            uid,
+            gid,
+            mtime,
+            rdev,
+            ..
+        } = *self.metadata;
+        let stored_len = self.stored_len + self.sparse.as_ref().map_or(0, |map| map.len() as u64);
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(self.type_flag);
+        header.set_mode(self.metadata.permissions.into());
+        header.set_uid(uid.min(OCTAL_7_MAX).into());
+        header.set_gid(gid.min(OCTAL_7_MAX).into());
+        header.set_mtime(
+            mtime
+                .seconds
+                .clamp(0, OCTAL_11_MAX.cast_signed())
+                .cast_unsigned(),
+        );
+        header.set_size(stored_len); // In base 256 when it is too large, beside the record.
+
+        let mut records = Records::default();
+        let ustar = header.as_ustar_mut().expect("it was made as one");
+        if self.sparse.is_some() {
+            // Programs that do not know the format give the stored bytes this name.
+            let name = self.path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
+            let shown = [b"GNUSparseFile.0/", &name[..name.len().min(84)]].concat();
+            ustar.name[..shown.len()].copy_from_slice(&shown);
+        } else if let Some((prefix, name)) = split_path(self.path) {
+            ustar.prefix[..prefix.len()].copy_from_slice(prefix);
+            ustar.name[..name.len()].copy_from_slice(name);
+        } else {
+            records.add("path", self.path);
+            ustar.name.copy_from_slice(&self.path[..100]);
+        }
+        let shown = &self.link_target[..self.link_target.len().min(100)];
+        ustar.linkname[..shown.len()].copy_from_slice(shown);
+        if shown.len() < self.link_target.len() {
+            records.add("linkpath", &self.link_target);
+        }
+        if self.metadata.kind.is_device() && self.type_flag != tar::EntryType::Link {
+            ustar.set_device_major(rdev.major.min(OCTAL_7_MAX));
+            ustar.set_device_minor(rdev.minor.min(OCTAL_7_MAX));
+            records.add_if(rdev.major > OCTAL_7_MAX, "SCHILY.devmajor", rdev.major);
+            records.add_if(rdev.minor > OCTAL_7_MAX, "SCHILY.devminor", rdev.minor);
+        }
+        records.add_if(stored_len > OCTAL_11_MAX, "size", stored_len);
+        records.add_if(uid > OCTAL_7_MAX, "uid", uid);
+        records.add_if(gid > OCTAL_7_MAX, "gid", gid);
+        let fits = mtime.nanoseconds == 0
+            && u64::try_from(mtime.seconds).is_ok_and(|seconds| seconds <= OCTAL_11_MAX);
+        records.add_if(!fits, "mtime", Decimal(mtime));
+        for xattr in &self.xattrs {
+            records.add_xattr(xattr);
+        }
+        if self.sparse.is_some() {
+            records.add("GNU.sparse.major", b"1");
+            records.add("GNU.sparse.minor", b"0");
+            records.add("GNU.sparse.name", self.path);
+            records.add(
+                "GNU.sparse.realsize",
+                self.metadata.size.to_string().as_bytes(),
+            );
+        }
+        if !records.text.is_empty() {
+            records.emit(&header, out);
+        }
+        header.set_cksum();
+        out.extend_from_slice(header.as_bytes());
+        out.extend_from_slice(self.sparse.as_deref().unwrap_or_default());
+    }
+}
+
+/// A path as ustar's prefix and name, which a reader joins with a `/`; none when it does not fit.
+fn split_path(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    if path.len() <= 100 {
+        return Some((b"", path));
+    }
+    // The name has at most 100 bytes and is not empty, nor only the slash that ends a directory.
+    let from = path.len().checked_sub(101)?;
+    let slash = path[from..path.len() - 2]
+        .iter()
+        .position(|&byte| byte == b'/')?
+        + from;
+    (1..=155)
+        .contains(&slash)
+        .then(|| (&path[..slash], &path[slash + 1..]))
+}
+
+/// PAX records.
+#[derive(Default)]
+struct Records {
+    text: Vec<u8>,
+}
+
+impl Records {
+    fn add(&mut self, key: &str, value: &[u8]) {
+        self.add_bytes(key.as_bytes(), value);
+    }
+
+    fn add_if(&mut self, needed: bool, key: &str, value: impl ToString) {
+        if needed {
+            self.add(key, value.to_string().as_bytes());
+        }
+    }
+
+    fn add_xattr(&mut self, xattr: &Xattr) {
+        // A key ends at the first equals sign; GNU tar and libarchive read `%3D` as one.
+        let mut key = b"SCHILY.xattr.".to_vec();
+        for &byte in &xattr.name {
+            match byte {
+                b'=' => key.extend_from_slice(b"%3D"),
+                b'%' => key.extend_from_slice(b"%25"),
+                _ => key.push(byte),
+            }
+        }
+        self.add_bytes(&key, &xattr.value);
+    }
+
+    fn add_bytes(&mut self, key: &[u8], value: &[u8]) {
+        // The length counts its own digits.
+        let rest = key.len() + value.len() + 3;
+        let mut len = rest + 1;
+        while rest + len.to_string().len() != len {
+            len = rest + len.to_string().len();
+        }
+        for part in [len.to_string().as_bytes(), b" ", key, b"=", value, b"\n"] {
+            self.text.extend_from_slice(part);
+        }
+    }
+
+    /// Appends the header of the records and the records, named after the header that follows.
+    fn emit(mut self, of: &tar::Header, out: &mut Vec<u8>) {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(tar::EntryType::XHeader);
+        header.set_mode(0o644);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_size(self.text.len() as u64);
+        let of = of.as_bytes();
+        let name = super::header::text(&of[..100]);
+        let name = name.strip_suffix(b"/").unwrap_or(name);
+        let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
+        let shown = [b"PaxHeaders/", &name[..name.len().min(89)]].concat();
+        let ustar = header.as_ustar_mut().expect("it was made as one");
+        ustar.name[..shown.len()].copy_from_slice(&shown);
+        ustar.mtime.copy_from_slice(&of[136..148]);
+        header.set_cksum();
+        out.extend_from_slice(header.as_bytes());
+        pad(&mut self.text);
+        out.extend_from_slice(&self.text);
+    }
+}
+
+/// A time as a decimal number of seconds.
+struct Decimal(Time);
+
+impl std::fmt::Display for Decimal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Time {
+            seconds,
+            nanoseconds,
+        } = self.0;
+        // Seconds are rounded down: -1.25 s is -2 s and 750,000,000 ns.
+        let (sign, whole, fraction) = match (seconds < 0, nanoseconds) {
+            (true, 1..) => (
+                "-",
+                (seconds + 1).unsigned_abs(),
+                1_000_000_000 - nanoseconds,
+            ),
+            (true, 0) => ("-", seconds.unsigned_abs(), 0),
+            (false, _) => ("", seconds.unsigned_abs(), nanoseconds),
+        };
+        write!(f, "{sign}{whole}")?;
+        if fraction == 0 {
+            return Ok(());
+        }
+        let digits = format!("{fraction:09}");
+        write!(f, ".{}", digits.trim_end_matches('0'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_lengths_count_themselves() {
+        for len in [1, 88, 89, 90, 91, 92, 985, 986, 987, 988, 989, 990] {
+            let mut records = Records::default();
+            records.add("path", &vec![b'a'; len]);
+            let stated: usize = str::from_utf8(&records.text).unwrap()
+                [..records.text.iter().position(|&b| b == b' ').unwrap()]
+                .parse()
+                .unwrap();
+            assert_eq!(stated, records.text.len(), "{len}");
+        }
+    }
+
+    #[test]
+    fn times_are_decimal_numbers() {
+        for (seconds, nanoseconds, text) in [
+            (0, 0, "0"),
+            (1, 500_000_000, "1.5"),
+            (-2, 500_000_000, "-1.5"),
+            (-1, 999_999_999, "-0.000000001"),
+            (-5, 0, "-5"),
+        ] {
+            assert_eq!(
+                Decimal(Time {
+                    seconds,
+                    nanoseconds
+                })
+                .to_string(),
+                text
+            );
+        }
+    }
+
+    #[test]
+    fn paths_split_only_at_slashes_and_only_when_they_must() {
+        let long =
+            |dirs: usize, name: usize| [vec![b'd'; dirs], b"/".to_vec(), vec![b'n'; name]].concat();
+        assert_eq!(split_path(b"a/b"), Some((&b""[..], &b"a/b"[..])));
+        let path = long(155, 100);
+        assert_eq!(
+            split_path(&path).map(|(a, b)| (a.len(), b.len())),
+            Some((155, 100))
+        );
+        assert_eq!(split_path(&long(156, 100)), None);
+        assert_eq!(split_path(&long(20, 101)), None);
+        let mut dir = long(100, 99);
+        dir.push(b'/');
+        assert_eq!(
+            split_path(&dir).map(|(a, b)| (a.len(), b.len())),
+            Some((100, 100))
+        );
+        dir.truncate(101);
+        assert_eq!(
+            split_path(&dir),
+            None,
+            "a directory's name must not become empty"
+        );
+    }
+
+    #[test]
+    fn maps_show_holes_at_both_ends() {
+        let mut plan = Plan {
+            fragments: Vec::new(),
+            size: 100,
+            stored_len: 0,
+        };
+        plan.add(10, 20);
+        plan.add(20, 30);
+        plan.add(50, 60);
+        let map = plan.map().unwrap();
+        assert_eq!(map.len(), 512);
+        assert!(
+            map.starts_with(b"3\n10\n20\n50\n10\n100\n0\n\0"),
+            "{}",
+            map.escape_ascii()
+        );
+        assert_eq!(plan.fragments[1].stored, 20);
+    }
+}
