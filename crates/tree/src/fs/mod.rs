@@ -1,5 +1,7 @@
 //! The neutral file tree that every container is a view of.
 
+pub mod diff;
+pub mod manifest;
 pub mod tar;
 mod walk;
 pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};

@@ -1,0 +1,616 @@
+//! Two trees compared, entry by entry.
+
+use std::collections::HashMap;
+use std::iter::Peekable;
+use std::vec;
+
+use super::{Device, DirEntry, Extent, ExtentKind, FileKind, FileSystem, Ino, Metadata, Time};
+use crate::{Error, Parallel, Progress, Result, ordered};
+
+/// Bytes of each file that are read and compared at once.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Files up to this size are read without asking for their extents first.
+const SMALL_BYTES: u64 = 64 << 10;
+
+/// What is compared beside names, kinds, link targets and device numbers, which always are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The content of regular files. Their sizes are compared in any case.
+    pub content: bool,
+    /// Permissions with set-id and sticky bits.
+    pub permissions: bool,
+    /// Owner and group.
+    pub owner: bool,
+    /// When the content was last changed.
+    pub mtime: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+    /// Which names are of one file.
+    pub hard_links: bool,
+    /// Where regular files have holes. Off by default, because containers differ in how fine their holes can be.
+    pub holes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            content: true,
+            permissions: true,
+            owner: true,
+            mtime: true,
+            xattrs: true,
+            hard_links: true,
+            holes: false,
+        }
+    }
+}
+
+/// One difference between two trees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The path from the root, without a leading `/`; empty for the root.
+    pub path: Box<[u8]>,
+    /// What differs there.
+    pub change: Change,
+}
+
+/// What differs, first tree before second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The second tree has nothing of that name. All that is below a directory is not told again.
+    OnlyInFirst(FileKind),
+    /// The first tree has nothing of that name.
+    OnlyInSecond(FileKind),
+    /// What kind of file it is; nothing else of it is compared then.
+    Kind(FileKind, FileKind),
+    /// The low twelve bits of the mode.
+    Permissions(u16, u16),
+    /// Owner and group.
+    Owner((u32, u32), (u32, u32)),
+    /// Last change of content.
+    Mtime(Time, Time),
+    /// Size of a regular file in bytes; its content is not compared then.
+    Size(u64, u64),
+    /// Content, from this byte on.
+    Content {
+        /// The first byte that differs.
+        at: u64,
+    },
+    /// Target of a symbolic link.
+    LinkTarget(Box<[u8]>, Box<[u8]>),
+    /// Number of a device.
+    Rdev(Device, Device),
+    /// An extended attribute of this name, and its values where it is there.
+    Xattr {
+        /// Its full name.
+        name: Box<[u8]>,
+        /// Its value in the first tree.
+        first: Option<Box<[u8]>>,
+        /// Its value in the second tree.
+        second: Option<Box<[u8]>>,
+    },
+    /// Of which earlier path this is a hard link; none where it is not one.
+    HardLink(Option<Box<[u8]>>, Option<Box<[u8]>>),
+    /// One has a hole where the other has data, from this byte on.
+    Holes {
+        /// The first byte of it.
+        at: u64,
+    },
+}
+
+/// In an [`crate::Error::File`]: reading the first tree failed.
+pub const READ_FIRST: &str = "read in the first tree";
+/// In an [`crate::Error::File`]: reading the second tree failed.
+pub const READ_SECOND: &str = "read in the second tree";
+
+/// Compares two trees and tells the differences in the order of the paths, directory by directory.
+///
+/// Content is read only where it may differ: not of files of different size, not where both have holes or show the same
+/// stored data, and once for all names of a file. Memory is that of the directories from the root to where it is, and of
+/// the files with several names.
+///
+/// # Errors
+/// A tree cannot be read, or `report` fails. The error names the file, and its verb is [`READ_FIRST`] or
+/// [`READ_SECOND`].
+pub fn diff(
+    first: &dyn FileSystem,
+    second: &dyn FileSystem,
+    options: &Options,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    report: &mut dyn FnMut(Difference) -> Result<()>,
+) -> Result<()> {
+    let same_tree = std::ptr::addr_eq(first, second);
+    let compare = Compare {
+        first,
+        second,
+        options,
+        same_tree,
+    };
+    let lockstep = Lockstep {
+        compare: &compare,
+        above: Vec::new(),
+        path: Vec::new(),
+        started: false,
+        links: Links::default(),
+    };
+    ordered(
+        parallel,
+        lockstep,
+        Buffers::default,
+        |buffers, job| compare.finish(job?, buffers),
+        |Done {
+             path,
+             changes,
+             bytes,
+         }| {
+            progress.advance(1, bytes);
+            for change in changes {
+                report(Difference {
+                    path: path.clone(),
+                    change,
+                })?;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// The files of one path in both trees, as far as the walk has compared them.
+struct Job {
+    path: Box<[u8]>,
+    changes: Vec<Change>,
+    /// What is left to compare.
+    pair: Option<(Ino, Ino, Metadata, Metadata)>,
+}
+
+struct Done {
+    path: Box<[u8]>,
+    changes: Vec<Change>,
+    bytes: u64,
+}
+
+/// Walks both trees at once, names ascending.
+struct Lockstep<'a> {
+    compare: &'a Compare<'a>,
+    above: Vec<Level>,
+    path: Vec<u8>,
+    started: bool,
+    links: Links,
+}
+
+struct Level {
+    first: Peekable<vec::IntoIter<DirEntry>>,
+    second: Peekable<vec::IntoIter<DirEntry>>,
+    /// How long the path of this directory is.
+    path_len: usize,
+}
+
+impl Iterator for Lockstep<'_> {
+    type Item = Result<Job>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if !self.started {
+            self.started = true;
+            let roots = (self.compare.first.root(), self.compare.second.root());
+            return Some(self.pair(roots.0, roots.1));
+        }
+        loop {
+            let level = self.above.last_mut()?;
+            self.path.truncate(level.path_len);
+            let (first, second) = match (level.first.peek(), level.second.peek()) {
+                (None, None) => {
+                    self.above.pop();
+                    continue;
+                }
+                (Some(_), None) => (level.first.next(), None),
+                (None, Some(_)) => (None, level.second.next()),
+                (Some(first), Some(second)) => match first.name.cmp(&second.name) {
+                    std::cmp::Ordering::Less => (level.first.next(), None),
+                    std::cmp::Ordering::Greater => (None, level.second.next()),
+                    std::cmp::Ordering::Equal => (level.first.next(), level.second.next()),
+                },
+            };
+            let name = first.as_ref().or(second.as_ref()).map(|entry| &entry.name);
+            if !self.path.is_empty() {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(name.map_or(&[], |name| name));
+            return Some(match (first, second) {
+                (Some(first), Some(second)) => self.pair(first.ino, second.ino),
+                (first, second) => {
+                    let only_in_first = first.map(|entry| Change::OnlyInFirst(entry.kind));
+                    let only_in_second = second.map(|entry| Change::OnlyInSecond(entry.kind));
+                    let changes = only_in_first.into_iter().chain(only_in_second).collect();
+                    Ok(Job {
+                        path: self.path.as_slice().into(),
+                        changes,
+                        pair: None,
+                    })
+                }
+            });
+        }
+    }
+}
+
+impl Lockstep<'_> {
+    fn pair(&mut self, first: Ino, second: Ino) -> Result<Job> {
+        let Compare {
+            first: first_tree,
+            second: second_tree,
+            options,
+            same_tree,
+        } = *self.compare;
+        let path = self.path.as_slice();
+        let in_first = |error: Error| error.in_file(READ_FIRST, path);
+        let in_second = |error: Error| error.in_file(READ_SECOND, path);
+        let mut job = Job {
+            path: path.into(),
+            changes: Vec::new(),
+            pair: None,
+        };
+        if same_tree && first == second {
+            return Ok(job);
+        }
+        let a = first_tree.metadata(first).map_err(in_first)?;
+        let b = second_tree.metadata(second).map_err(in_second)?;
+        if a.kind != b.kind {
+            job.changes.push(Change::Kind(a.kind, b.kind));
+            return Ok(job);
+        }
+        if a.kind == FileKind::Directory {
+            let level = Level {
+                first: first_tree
+                    .read_dir(first)
+                    .map_err(in_first)?
+                    .into_iter()
+                    .peekable(),
+                second: second_tree
+                    .read_dir(second)
+                    .map_err(in_second)?
+                    .into_iter()
+                    .peekable(),
+                path_len: path.len(),
+            };
+            self.above.push(level);
+        } else if a.nlink > 1 || b.nlink > 1 {
+            match self.links.add(first, second, path) {
+                LinkedBefore::Neither => {}
+                LinkedBefore::AsPair => return Ok(job),
+                LinkedBefore::Differently(a, b) if options.hard_links => {
+                    job.changes.push(Change::HardLink(a, b));
+                }
+                LinkedBefore::Differently(..) => {}
+            }
+        }
+        job.pair = Some((first, second, a, b));
+        Ok(job)
+    }
+}
+
+/// The files with several names that were seen, with the first path of each.
+#[derive(Default)]
+struct Links {
+    first: HashMap<Ino, (Ino, Box<[u8]>)>,
+    second: HashMap<Ino, (Ino, Box<[u8]>)>,
+}
+
+enum LinkedBefore {
+    /// Both are seen for the first time.
+    Neither,
+    /// Both were seen, as one pair.
+    AsPair,
+    /// The first paths of each, where it was seen.
+    Differently(Option<Box<[u8]>>, Option<Box<[u8]>>),
+}
+
+impl Links {
+    fn add(&mut self, first: Ino, second: Ino, path: &[u8]) -> LinkedBefore {
+        let before = match (self.first.get(&first), self.second.get(&second)) {
+            (None, None) => LinkedBefore::Neither,
+            (Some((other, _)), Some(_)) if *other == second => return LinkedBefore::AsPair,
+            (a, b) => LinkedBefore::Differently(
+                a.map(|(_, path)| path.clone()),
+                b.map(|(_, path)| path.clone()),
+            ),
+        };
+        self.first
+            .entry(first)
+            .or_insert_with(|| (second, path.into()));
+        self.second
+            .entry(second)
+            .or_insert_with(|| (first, path.into()));
+        before
+    }
+}
+
+/// What each thread reads into.
+#[derive(Default)]
+struct Buffers {
+    first: Vec<u8>,
+    second: Vec<u8>,
+}
+
+struct Compare<'a> {
+    first: &'a dyn FileSystem,
+    second: &'a dyn FileSystem,
+    options: &'a Options,
+    same_tree: bool,
+}
+
+impl Compare<'_> {
+    /// Compares what the walk left. Runs on any thread.
+    fn finish(&self, job: Job, buffers: &mut Buffers) -> Result<Done> {
+        let Job {
+            path,
+            mut changes,
+            pair,
+        } = job;
+        let mut bytes = 0;
+        if let Some((first, second, a, b)) = pair {
+            let in_first = |error: Error| error.in_file(READ_FIRST, &path);
+            let in_second = |error: Error| error.in_file(READ_SECOND, &path);
+            let options = self.options;
+            // The mode of a symbolic link means nothing, and Linux cannot set it.
+            if options.permissions && a.kind != FileKind::Symlink && a.permissions != b.permissions
+            {
+                changes.push(Change::Permissions(a.permissions, b.permissions));
+            }
+            if options.owner && (a.uid, a.gid) != (b.uid, b.gid) {
+                changes.push(Change::Owner((a.uid, a.gid), (b.uid, b.gid)));
+            }
+            if options.mtime && a.mtime != b.mtime {
+                changes.push(Change::Mtime(a.mtime, b.mtime));
+            }
+            if a.kind.is_device() && a.rdev != b.rdev {
+                changes.push(Change::Rdev(a.rdev, b.rdev));
+            }
+            if a.kind == FileKind::Symlink {
+                let a = self.first.read_link(first).map_err(in_first)?;
+                let b = self.second.read_link(second).map_err(in_second)?;
+                if a != b {
+                    changes.push(Change::LinkTarget(a.into(), b.into()));
+                }
+            }
+            if options.xattrs {
+                let a = self.first.xattrs(first).map_err(in_first)?;
+                let b = self.second.xattrs(second).map_err(in_second)?;
+                compare_xattrs(&a, &b, &mut changes);
+            }
+            if a.kind == FileKind::Regular && a.size != b.size {
+                changes.push(Change::Size(a.size, b.size));
+            } else if a.kind == FileKind::Regular {
+                let pair = Pair {
+                    compare: self,
+                    first,
+                    second,
+                    size: a.size,
+                    path: &path,
+                };
+                if options.content {
+                    bytes = a.size;
+                    let at = pair.first_difference(buffers)?;
+                    changes.extend(at.map(|at| Change::Content { at }));
+                }
+                if options.holes {
+                    let at = pair.first_hole_difference()?;
+                    changes.extend(at.map(|at| Change::Holes { at }));
+                }
+            }
+        }
+        Ok(Done {
+            path,
+            changes,
+            bytes,
+        })
+    }
+}
+
+/// Both lists ascend by name.
+fn compare_xattrs(a: &[super::Xattr], b: &[super::Xattr], changes: &mut Vec<Change>) {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    while let Some(name) = match (a.peek(), b.peek()) {
+        (Some(a), Some(b)) => Some((&a.name).min(&b.name)),
+        (Some(only), None) | (None, Some(only)) => Some(&only.name),
+        (None, None) => None,
+    } {
+        let first = a
+            .next_if(|xattr| xattr.name == *name)
+            .map(|xattr| xattr.value.clone());
+        let second = b
+            .next_if(|xattr| xattr.name == *name)
+            .map(|xattr| xattr.value.clone());
+        if first != second {
+            changes.push(Change::Xattr {
+                name: name.clone(),
+                first,
+                second,
+            });
+        }
+    }
+}
+
+/// Two regular files of one size.
+struct Pair<'a> {
+    compare: &'a Compare<'a>,
+    first: Ino,
+    second: Ino,
+    size: u64,
+    path: &'a [u8],
+}
+
+impl Pair<'_> {
+    /// The first byte in which they differ.
+    fn first_difference(&self, buffers: &mut Buffers) -> Result<Option<u64>> {
+        if self.size <= SMALL_BYTES {
+            return self.read_and_compare(0, self.size, buffers);
+        }
+        let mut position = 0;
+        let (mut a, mut b) = self.extents();
+        while position < self.size {
+            let (a, b) = (a.covering(position)?, b.covering(position)?);
+            let end = (a.offset + a.len).min(b.offset + b.len).min(self.size);
+            if !self.known_same(&a, &b, position, buffers)? {
+                let differs = self.read_and_compare(position, end, buffers)?;
+                if differs.is_some() {
+                    return Ok(differs);
+                }
+            }
+            position = end;
+        }
+        Ok(None)
+    }
+
+    /// Whether two extents are the same from `position` on without decoding them.
+    fn known_same(
+        &self,
+        a: &Extent,
+        b: &Extent,
+        position: u64,
+        buffers: &mut Buffers,
+    ) -> Result<bool> {
+        match (a.kind, b.kind) {
+            (ExtentKind::Hole, ExtentKind::Hole) => Ok(true),
+            (
+                ExtentKind::Plain {
+                    stored_offset: a_at,
+                },
+                ExtentKind::Plain {
+                    stored_offset: b_at,
+                },
+            ) => {
+                let same_place = a_at + (position - a.offset) == b_at + (position - b.offset);
+                Ok(self.compare.same_tree && a.id.is_some() && a.id == b.id && same_place)
+            }
+            (ExtentKind::Encoded(a_code), ExtentKind::Encoded(b_code)) => {
+                if a.offset != b.offset || a_code != b_code {
+                    return Ok(false);
+                }
+                if self.compare.same_tree && a.id.is_some() && a.id == b.id {
+                    return Ok(true);
+                }
+                // The same stored bytes decode to the same content; different ones may, too.
+                let Compare { first, second, .. } = self.compare;
+                let Buffers {
+                    first: a_bytes,
+                    second: b_bytes,
+                } = buffers;
+                let a_read = first.read_encoded(self.first, a, a_bytes);
+                a_read.map_err(|error| error.in_file(READ_FIRST, self.path))?;
+                let b_read = second.read_encoded(self.second, b, b_bytes);
+                b_read.map_err(|error| error.in_file(READ_SECOND, self.path))?;
+                Ok(a_bytes == b_bytes)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn read_and_compare(&self, from: u64, to: u64, buffers: &mut Buffers) -> Result<Option<u64>> {
+        let Buffers {
+            first: a,
+            second: b,
+        } = buffers;
+        a.resize(CHUNK_BYTES, 0);
+        b.resize(CHUNK_BYTES, 0);
+        let mut position = from;
+        while position < to {
+            let len = (to - position).min(CHUNK_BYTES as u64) as usize;
+            let Compare { first, second, .. } = self.compare;
+            let a_len = first.read_at(self.first, position, &mut a[..len]);
+            let a_len = a_len.map_err(|error| error.in_file(READ_FIRST, self.path))?;
+            let b_len = second.read_at(self.second, position, &mut b[..len]);
+            let b_len = b_len.map_err(|error| error.in_file(READ_SECOND, self.path))?;
+            let (a, b) = (&a[..a_len], &b[..b_len]);
+            if a != b {
+                let differs = a.iter().zip(b).position(|(a, b)| a != b);
+                let differs = differs.unwrap_or(a_len.min(b_len));
+                return Ok(Some(position + differs as u64));
+            }
+            if a_len == 0 {
+                break; // Both were cut while they were read.
+            }
+            position += a_len as u64;
+        }
+        Ok(None)
+    }
+
+    /// The first byte that lies in a hole of one file only.
+    fn first_hole_difference(&self) -> Result<Option<u64>> {
+        let mut position = 0;
+        let (mut a, mut b) = self.extents();
+        while position < self.size {
+            let (a, b) = (a.covering(position)?, b.covering(position)?);
+            if (a.kind == ExtentKind::Hole) != (b.kind == ExtentKind::Hole) {
+                return Ok(Some(position));
+            }
+            position = (a.offset + a.len).min(b.offset + b.len);
+        }
+        Ok(None)
+    }
+
+    fn extents(&self) -> (Extents<'_>, Extents<'_>) {
+        let Compare { first, second, .. } = self.compare;
+        let held = || Vec::new().into_iter();
+        let (path, size) = (self.path, self.size);
+        (
+            Extents {
+                tree: *first,
+                file: self.first,
+                verb: READ_FIRST,
+                path,
+                size,
+                held: held(),
+                now: None,
+            },
+            Extents {
+                tree: *second,
+                file: self.second,
+                verb: READ_SECOND,
+                path,
+                size,
+                held: held(),
+                now: None,
+            },
+        )
+    }
+}
+
+/// The extents of one file in turn.
+struct Extents<'a> {
+    tree: &'a dyn FileSystem,
+    file: Ino,
+    verb: &'static str,
+    path: &'a [u8],
+    size: u64,
+    held: vec::IntoIter<Extent>,
+    now: Option<Extent>,
+}
+
+impl Extents<'_> {
+    /// The extent that covers `position`; positions ascend.
+    fn covering(&mut self, position: u64) -> Result<Extent> {
+        let covers = |extent: &Extent| extent.offset + extent.len > position;
+        if let Some(extent) = self.now.filter(covers) {
+            return Ok(extent);
+        }
+        self.now = self.held.find(covers);
+        if self.now.is_none() {
+            let more = self.tree.extents(self.file, position);
+            self.held = more
+                .map_err(|error| error.in_file(self.verb, self.path))?
+                .into_iter();
+            self.now = self.held.find(covers);
+        }
+        // A file that was cut meanwhile has none here. Reading it will tell.
+        let rest = Extent {
+            offset: position,
+            len: self.size - position,
+            kind: ExtentKind::Plain {
+                stored_offset: position,
+            },
+            id: None,
+        };
+        Ok(*self.now.get_or_insert(rest))
+    }
+}

@@ -1,0 +1,387 @@
+//! A tree as text, one line per name, so that trees in any two containers can be compared, kept and looked at.
+//!
+//! The text is an mtree(5) specification, which other programs read as well, in one canonical form: the same tree gives
+//! the same bytes. A line is a path and `key=value` words, with one space between, in this order:
+//!
+//! | word | on | value |
+//! |---|---|---|
+//! | (path) | all | `.` for the root, otherwise `./` and the names; directories before what is in them, names ascending |
+//! | `type` | all | `file`, `dir`, `link`, `block`, `char`, `fifo` or `socket` |
+//! | `mode` | all but links | the low twelve bits of the mode, four octal digits |
+//! | `uid` `gid` | all | numbers |
+//! | `size` | files | bytes |
+//! | `time` | all | last change of content: seconds since 1970, rounded down, a dot, nine digits of nanoseconds |
+//! | `device` | devices | `linux,MAJOR,MINOR` |
+//! | `link` | links | the target |
+//! | `hardlink` | all but the first name of a file | the path of its first name |
+//! | `data` | files with holes, when asked for | `OFFSET+LENGTH` of the parts between the holes, comma between |
+//! | `xattr.NAME` | what has them | the value as hexadecimal digits, or `sha256:` and its hash when longer than 64 bytes |
+//! | `sha256digest` | files | SHA-256 of the content |
+//!
+//! Every byte of a name, target or attribute name that is not visible ASCII, and each `\`, `#`, `=` and `,`, is `\` and
+//! three octal digits. Therefore lines and words are unambiguous, and the text is ASCII.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Write as _};
+
+use sha2::{Digest, Sha256};
+
+use super::{EntryId, ExtentKind, FileId, FileKind, FileSystem, Ino, Inventory, Metadata};
+use crate::{Error, Limits, NoProgress, Parallel, Progress, Result, ordered};
+
+/// Bytes that are hashed at once.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Longer values of extended attributes are hashed.
+const XATTR_SHOWN_BYTES_MAX: usize = 64;
+
+/// The first line.
+const SIGNATURE: &str = "#mtree\n";
+
+/// What a manifest says beside path, kind, size, device number, link target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// A hash of the content of each regular file.
+    pub content: bool,
+    /// Permissions with set-id and sticky bits.
+    pub permissions: bool,
+    /// Owner and group.
+    pub owner: bool,
+    /// When the content was last changed.
+    pub mtime: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+    /// Which names are of one file.
+    pub hard_links: bool,
+    /// Where regular files have holes. Off by default, because containers differ in how fine their holes can be.
+    pub holes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            content: true,
+            permissions: true,
+            owner: true,
+            mtime: true,
+            xattrs: true,
+            hard_links: true,
+            holes: false,
+        }
+    }
+}
+
+/// A manifest in memory, for comparing two trees in one line. Programs write it to a file with [`write`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Manifest {
+    text: String,
+}
+
+impl Manifest {
+    /// The manifest of a whole tree, made with as many threads as the machine has.
+    ///
+    /// # Errors
+    /// As for [`write`].
+    pub fn of(fs: &dyn FileSystem, options: &Options) -> Result<Manifest> {
+        let inventory = Inventory::of(fs, &Limits::default())?;
+        let mut text = Vec::new();
+        write(
+            fs,
+            &inventory,
+            options,
+            Parallel::available(),
+            &NoProgress,
+            &mut text,
+        )?;
+        let text = String::from_utf8(text).expect("a manifest is ASCII");
+        Ok(Manifest { text })
+    }
+
+    /// The text, with its first line.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The lines, without the first one.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().skip(1)
+    }
+
+    /// The lines that only this or only the other manifest has, marked with `-` and `+`; empty when both are equal.
+    pub fn difference(&self, other: &Manifest) -> String {
+        let mut theirs: HashMap<&str, &str> = HashMap::new();
+        let path = |line: &'_ str| line.split(' ').next().unwrap_or_default().len();
+        theirs.extend(other.lines().map(|line| line.split_at(path(line))));
+        let mut text = String::new();
+        for line in self.lines() {
+            let (path, words) = line.split_at(path(line));
+            let their_words = theirs.remove(path);
+            if their_words != Some(words) {
+                text += &format!("-{line}\n");
+                if let Some(words) = their_words {
+                    text += &format!("+{path}{words}\n");
+                }
+            }
+        }
+        let only_theirs = |line: &&str| theirs.contains_key(&line[..path(line)]);
+        for line in other.lines().filter(only_theirs) {
+            text += &format!("+{line}\n");
+        }
+        text
+    }
+}
+
+impl fmt::Display for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\n{}", self.text)
+    }
+}
+
+/// Writes the manifest of the tree `fs`, whose inventory this is. Files are hashed on several threads; the text does not
+/// depend on how many.
+///
+/// # Errors
+/// [`Error::File`] when a file cannot be read; [`Error::Io`] when `out` cannot be written.
+pub fn write(
+    fs: &dyn FileSystem,
+    inventory: &Inventory,
+    options: &Options,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    out: &mut dyn io::Write,
+) -> Result<()> {
+    let lines = Lines {
+        fs,
+        inventory,
+        options,
+    };
+    let mut out = io::BufWriter::with_capacity(64 << 10, out);
+    out.write_all(SIGNATURE.as_bytes())?;
+    // Of files with several names: what their first line says after the path, for the others.
+    let mut said: HashMap<FileId, String> = HashMap::new();
+    ordered(
+        parallel,
+        inventory.names(),
+        Vec::new,
+        |buffer, entry| {
+            if !inventory.is_first_name(entry) {
+                return Ok((entry, None));
+            }
+            let words = lines.words(inventory.file(entry), buffer);
+            let words = words.map_err(|error| error.in_file("read", &inventory.path(entry)))?;
+            Ok((entry, Some(words)))
+        },
+        |(entry, words): (EntryId, Option<String>)| -> Result<()> {
+            let file = inventory.file(entry);
+            let is_first = words.is_some();
+            let words = match &words {
+                Some(words) => words,
+                // Its first name came earlier: the order of the names is that of the lines.
+                None => &said[&file],
+            };
+            let mut line = String::new();
+            add_path(&mut line, &inventory.path(entry));
+            line += words;
+            if !is_first && options.hard_links {
+                line += " hardlink=";
+                add_path(&mut line, &inventory.path(inventory.first_name(file)));
+            }
+            line.push('\n');
+            out.write_all(line.as_bytes())?;
+            if is_first {
+                progress.advance(1, inventory.size(file));
+                if inventory.name_count(file) > 1 {
+                    said.insert(file, words.clone());
+                }
+            }
+            Ok(())
+        },
+    )?;
+    Ok(out.flush()?)
+}
+
+struct Lines<'a> {
+    fs: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+    options: &'a Options,
+}
+
+impl Lines<'_> {
+    /// What a line says after the path.
+    fn words(&self, file: FileId, buffer: &mut Vec<u8>) -> Result<String> {
+        let ino = self.inventory.ino(file);
+        let metadata = self.inventory.metadata(file);
+        let Metadata {
+            kind,
+            permissions,
+            uid,
+            gid,
+            size,
+            rdev,
+            mtime,
+            ..
+        } = metadata;
+        let options = self.options;
+        let kind_word = match kind {
+            FileKind::Regular => "file",
+            FileKind::Directory => "dir",
+            FileKind::Symlink => "link",
+            FileKind::BlockDevice => "block",
+            FileKind::CharDevice => "char",
+            FileKind::Fifo => "fifo",
+            FileKind::Socket => "socket",
+        };
+        let mut words = format!(" type={kind_word}");
+        // The mode of a symbolic link means nothing, and Linux cannot set it.
+        if options.permissions && kind != FileKind::Symlink {
+            words += &format!(" mode={permissions:04o}");
+        }
+        if options.owner {
+            words += &format!(" uid={uid} gid={gid}");
+        }
+        if kind == FileKind::Regular {
+            words += &format!(" size={size}");
+        }
+        if options.mtime {
+            words += &format!(" time={}.{:09}", mtime.seconds, mtime.nanoseconds);
+        }
+        if kind.is_device() {
+            words += &format!(" device=linux,{},{}", rdev.major, rdev.minor);
+        }
+        if kind == FileKind::Symlink {
+            words += " link=";
+            add_escaped(&mut words, &self.fs.read_link(ino)?);
+        }
+        if options.holes && kind == FileKind::Regular {
+            self.add_data(&mut words, ino, size)?;
+        }
+        if options.xattrs {
+            for xattr in self.fs.xattrs(ino)? {
+                words += " xattr.";
+                add_escaped(&mut words, &xattr.name);
+                words.push('=');
+                if xattr.value.len() > XATTR_SHOWN_BYTES_MAX {
+                    words += "sha256:";
+                    add_hex(&mut words, &Sha256::digest(&xattr.value));
+                } else {
+                    add_hex(&mut words, &xattr.value);
+                }
+            }
+        }
+        if options.content && kind == FileKind::Regular {
+            words += " sha256digest=";
+            add_hex(&mut words, &self.hash(ino, size, buffer)?);
+        }
+        Ok(words)
+    }
+
+    /// Neighbouring extents count as one part. A file without holes has no such word.
+    fn add_data(&self, words: &mut String, ino: Ino, size: u64) -> Result<()> {
+        let mut parts: Vec<(u64, u64)> = Vec::new();
+        let (mut position, mut has_hole) = (0, false);
+        while position < size {
+            let extents = self.fs.extents(ino, position)?;
+            if extents.is_empty() {
+                return Err(SHRANK);
+            }
+            for extent in extents {
+                let end = extent.offset + extent.len;
+                if extent.kind == ExtentKind::Hole {
+                    has_hole = true;
+                } else if let Some(last) = parts.last_mut().filter(|(_, end)| *end == position) {
+                    last.1 = end;
+                } else {
+                    parts.push((position, end));
+                }
+                position = position.max(end);
+            }
+        }
+        if has_hole {
+            *words += " data=";
+            for (index, (from, to)) in parts.iter().enumerate() {
+                let comma = if index == 0 { "" } else { "," };
+                *words += &format!("{comma}{from}+{}", to - from);
+            }
+        }
+        Ok(())
+    }
+
+    fn hash(&self, ino: Ino, size: u64, buffer: &mut Vec<u8>) -> Result<[u8; 32]> {
+        buffer.resize(CHUNK_BYTES, 0);
+        let mut hash = Sha256::new();
+        let mut position = 0;
+        while position < size {
+            let len = (size - position).min(CHUNK_BYTES as u64) as usize;
+            match self.fs.read_at(ino, position, &mut buffer[..len])? {
+                0 => return Err(SHRANK),
+                count => {
+                    hash.update(&buffer[..count]);
+                    position += count as u64;
+                }
+            }
+        }
+        Ok(hash.finalize().into())
+    }
+}
+
+const SHRANK: Error = Error::InvalidInput("the file became shorter while it was read");
+
+fn add_path(text: &mut String, path: &[u8]) {
+    text.push('.');
+    if !path.is_empty() {
+        text.push('/');
+        add_escaped(text, path);
+    }
+}
+
+fn add_escaped(text: &mut String, bytes: &[u8]) {
+    for &byte in bytes {
+        match byte {
+            b'\\' | b'#' | b'=' | b',' => {}
+            b'!'..=b'~' => {
+                text.push(byte.into());
+                continue;
+            }
+            _ => {}
+        }
+        *text += &format!("\\{byte:03o}");
+    }
+}
+
+fn add_hex(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        text.extend(
+            [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_escaped_unambiguously() {
+        let mut text = String::new();
+        add_path(&mut text, b"a b/\xff\\x=#\n,~");
+        assert_eq!(text, "./a\\040b/\\377\\134x\\075\\043\\012\\054~");
+    }
+
+    #[test]
+    fn differences_name_both_sides() {
+        let manifest = |text: &str| Manifest {
+            text: format!("#mtree\n{text}"),
+        };
+        let a = manifest("./a x=1\n./b x=1\n./c x=1\n");
+        let b = manifest("./a x=1\n./b x=2\n./d x=1\n");
+        assert_eq!(a.difference(&b), "-./b x=1\n+./b x=2\n-./c x=1\n+./d x=1\n");
+        assert_eq!(a.difference(&a), "");
+    }
+}
