@@ -1,2 +1,105 @@
-//! The one door: checks, tests, fuzzing and benchmarks.
-fn main() {}
+//! The one door: everything that is done to this repository, by people and by machines, is a task here.
+//!
+//! No dependencies, so that `cargo xtask` starts in a second.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "it talks to a person"
+)]
+
+mod check;
+mod command;
+mod outcome;
+mod test;
+mod tidy;
+mod tools;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use outcome::{Outcome, Report};
+
+/// Does the task with the arguments that follow its name.
+type Task = fn(&mut Report, &[String]);
+
+/// Every task: its name, what does it, and its line of help.
+const TASKS: &[(&str, Task, &str)] = &[
+    (
+        "check",
+        check::check,
+        "formatting, tidy, lints, documentation, licences",
+    ),
+    (
+        "test",
+        test::test,
+        "everything that this machine can run, the kernel tests as root",
+    ),
+    (
+        "kernel",
+        test::kernel,
+        "the tests that mount (root); arguments select tests by name",
+    ),
+    (
+        "tidy",
+        check::tidy,
+        "the rules of the house that no compiler knows",
+    ),
+    (
+        "fuzz-smoke",
+        test::fuzz_smoke,
+        "10 seconds of each fuzz target (nightly, cargo-fuzz)",
+    ),
+    (
+        "miri",
+        test::miri,
+        "the codecs' tests under Miri (nightly); arguments go to `cargo miri test`",
+    ),
+    (
+        "bench",
+        test::bench,
+        "the benchmarks; arguments go to their program",
+    ),
+    (
+        "tools",
+        tools::tools,
+        "installs the outside programs that the tests ask, or names them",
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = env::args().skip(1);
+    let Some(name) = arguments.next() else {
+        println!("usage: cargo xtask <task> [arguments]\n");
+        for (name, _, help) in TASKS {
+            println!("  {name:<11} {help}");
+        }
+        return ExitCode::SUCCESS;
+    };
+    let Some((_, task, _)) = TASKS.iter().find(|(task, ..)| *task == name) else {
+        eprintln!("there is no task \"{name}\"; `cargo xtask` lists them");
+        return ExitCode::from(2);
+    };
+    let mut report = Report::default();
+    task(&mut report, &arguments.collect::<Vec<_>>());
+    report.print();
+    if report.failed() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    let manifest =
+        env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let parent = Path::new(&manifest).parent();
+    parent.expect("xtask lies below the root").to_owned()
+}
+
+/// Whether this runs where nothing that the machine can run may be left out.
+fn is_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| value == "true")
+}

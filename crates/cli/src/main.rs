@@ -1,2 +1,4 @@
 //! The `restow` command.
+#![forbid(unsafe_code)]
+
 fn main() {}

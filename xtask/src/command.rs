@@ -1,0 +1,237 @@
+//! Running commands, and counting what the test harness says.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use crate::outcome::Outcome;
+use crate::root;
+
+/// A command of cargo's, in the root and without an input.
+pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::null());
+    command
+}
+
+/// A command of the nightly toolchain's cargo, which only rustup's `cargo` can choose.
+pub(crate) fn nightly<const N: usize>(arguments: [&str; N]) -> Command {
+    let mut command = Command::new("cargo");
+    // Set by the cargo that runs us, for itself; they would win over the toolchain that is asked for.
+    for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(variable);
+    }
+    command
+        .arg("+nightly")
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::null());
+    command
+}
+
+/// Whether a command can be started and succeeds; what it writes is dropped.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// What a command writes to standard output, if it succeeds.
+pub(crate) fn output_of(command: &mut Command) -> Result<String, String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("start {command:?}: {error}"))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("{command:?}: {}\n{words}", output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|error| format!("{command:?}: {error}"))
+}
+
+/// Runs a command that is one check.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    match command.status() {
+        Ok(status) if status.success() => Outcome::passed(),
+        Ok(status) => Outcome::failed(format!("{}: {status}", line_of(command))),
+        Err(error) => Outcome::failed(format!("{}: {error}", line_of(command))),
+    }
+}
+
+/// Runs a `cargo test` command, shows what matters of its output, and counts tests.
+///
+/// Tests that report a skip (`testkit::skip`) pass in the harness's eyes; here they are skipped.
+pub(crate) fn run_tests(command: &mut Command) -> Outcome {
+    let skips = env::temp_dir().join(format!("restow-skipped-{}", std::process::id()));
+    command.env("RESTOW_SKIPPED", &skips).stdout(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Outcome::failed(format!("{}: {error}", line_of(command))),
+    };
+    let mut count = Count::default();
+    let stdout = child.stdout.take().expect("it is piped");
+    for line in BufReader::new(stdout).split(b'\n') {
+        match line {
+            Ok(line) => {
+                let line = String::from_utf8_lossy(&line);
+                if count.line(&line) {
+                    println!("{line}");
+                }
+            }
+            Err(error) => count
+                .failed
+                .push(format!("read the tests' output: {error}")),
+        }
+    }
+    let status = child.wait();
+    let skipped = fs::read_to_string(&skips).unwrap_or_default();
+    let _ = fs::remove_file(&skips);
+    let mut outcome = count.outcome(&skipped);
+    match status {
+        Ok(status) if status.success() => {}
+        // A test that failed is told by its name; anything else has to be told here.
+        Ok(_) if !outcome.failed.is_empty() => {}
+        Ok(status) => outcome
+            .failed
+            .push(format!("{}: {status}", line_of(command))),
+        Err(error) => outcome
+            .failed
+            .push(format!("{}: {error}", line_of(command))),
+    }
+    outcome
+}
+
+/// The command as a person would type it.
+pub(crate) fn line_of(command: &Command) -> String {
+    let program = command.get_program().to_string_lossy();
+    let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let arguments = command
+        .get_args()
+        .map(|argument| argument.to_string_lossy().into_owned());
+    [program]
+        .into_iter()
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The test harness's output so far.
+#[derive(Default)]
+struct Count {
+    passed: u32,
+    failed: Vec<String>,
+    /// As the harness counts them, which is more than the names if an output line was torn.
+    failed_count: usize,
+}
+
+impl Count {
+    /// Takes in a line and says whether it is worth showing.
+    fn line(&mut self, line: &str) -> bool {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            let number = |word: &str| {
+                let before = result.split_once(word).map_or("", |(before, _)| before);
+                before
+                    .trim_end()
+                    .rsplit(' ')
+                    .next()
+                    .and_then(|number| number.parse().ok())
+                    .unwrap_or(0)
+            };
+            self.passed += number("passed;");
+            self.failed_count += number("failed;") as usize;
+            return true;
+        }
+        let outcome = line
+            .strip_prefix("test ")
+            .and_then(|rest| rest.rsplit_once(" ... "));
+        match outcome {
+            Some((_, "ok")) => return false,
+            Some((name, "FAILED")) => self.failed.push(name.to_owned()),
+            Some((_, outcome)) if outcome.starts_with("ignored") => return false,
+            _ => {}
+        }
+        !line.is_empty() && !line.starts_with("running ")
+    }
+
+    fn outcome(mut self, skips: &str) -> Outcome {
+        if let Some(unnamed) = self
+            .failed_count
+            .checked_sub(self.failed.len())
+            .filter(|n| *n > 0)
+        {
+            self.failed
+                .push(format!("{unnamed} tests whose names are above"));
+        }
+        let (mut tests, mut skipped) = (BTreeSet::new(), Vec::new());
+        for line in skips.lines() {
+            let reason = line.strip_prefix("SKIPPED ").unwrap_or(line);
+            let test = reason.split_once(": ").map_or(reason, |(test, _)| test);
+            // One that lacks two programs is still one test.
+            if tests.insert(test) {
+                skipped.push(reason.to_owned());
+            }
+        }
+        Outcome {
+            passed: self.passed.saturating_sub(skipped.len() as u32),
+            failed: self.failed,
+            skipped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(output: &str, skips: &str) -> Outcome {
+        let mut count = Count::default();
+        for line in output.lines() {
+            count.line(line);
+        }
+        count.outcome(skips)
+    }
+
+    #[test]
+    fn tests_of_all_binaries_are_summed() {
+        let output = "running 3 tests\ntest a ... ok\ntest b::c ... FAILED\ntest d ... ignored, needs root\n\n\
+            test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.09s\n\
+            test result: ok. 12 passed; 0 failed; 6 ignored; 0 measured; 0 filtered out; finished in 0.09s\n";
+        let outcome = counted(output, "");
+        assert_eq!(outcome.passed, 13);
+        assert_eq!(outcome.failed, ["b::c"]);
+    }
+
+    #[test]
+    fn failure_without_a_name_still_counts() {
+        let output = "test result: FAILED. 1 passed; 2 failed; 0 ignored;\n";
+        assert_eq!(
+            counted(output, "").failed,
+            ["2 tests whose names are above"]
+        );
+    }
+
+    #[test]
+    fn skipped_test_is_not_a_passed_one() {
+        let output = "test result: ok. 3 passed; 0 failed; 0 ignored;\n";
+        let skips = "SKIPPED tree::a::b: tar is missing\nSKIPPED tree::a::b: xz is missing\nSKIPPED zstd::c: no root\n";
+        let outcome = counted(output, skips);
+        assert_eq!(outcome.passed, 1);
+        assert_eq!(
+            outcome.skipped,
+            ["tree::a::b: tar is missing", "zstd::c: no root"]
+        );
+    }
+
+    #[test]
+    fn only_what_matters_is_shown() {
+        let mut count = Count::default();
+        assert!(!count.line("test a ... ok") && !count.line("test a ... ignored, needs root"));
+        assert!(count.line("test a ... FAILED") && count.line("thread 'a' panicked at b.rs:1:2:"));
+    }
+}
