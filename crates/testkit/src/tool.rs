@@ -41,7 +41,7 @@ impl Tool {
     }
 }
 
-/// Finds an outside program, or reports that the running test is skipped.
+/// Finds an outside program, or (by its absolute path) a file of a library, or reports that the running test is skipped.
 ///
 /// ```no_run
 /// let Some(mksquashfs) = testkit::tool("mksquashfs") else { return };
@@ -69,7 +69,10 @@ pub fn tool(name: &str) -> Option<Tool> {
 /// Meant for what no installation can cure (such as rights that the user lacks); it does not fail with `CI=true`.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
-    let line = format!("SKIPPED {}: {reason}\n", thread.name().unwrap_or("?"));
+    // Set by cargo for the tests of a crate, whose names are unique only in it.
+    let package = env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let test = thread.name().unwrap_or("?");
+    let line = format!("SKIPPED {package}::{test}: {reason}\n");
     if let Some(list) = env::var_os("RESTOW_SKIPPED") {
         OpenOptions::new()
             .create(true)
