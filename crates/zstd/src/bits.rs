@@ -1,5 +1,138 @@
-//! Bit streams: read and written in the directions that the format uses (RFC 8878, section 4).
+//! Bit streams, forward for table descriptions and backward for everything else (RFC 8878, section 4.1).
 
-// ---- reading (feature `decompress`) ----
+// ---- reading (both features: an encoder reads the tables of its dictionary) ----
+
+/// Reads bits in the order in which they are stored, low bits first. Bits after the end read as zero.
+#[derive(Clone, Debug)]
+pub(crate) struct BitReader<'s> {
+    src: &'s [u8],
+    /// The next bit, counted from the start of `src`.
+    at: usize,
+}
+
+impl<'s> BitReader<'s> {
+    pub(crate) fn new(src: &'s [u8]) -> BitReader<'s> {
+        BitReader { src, at: 0 }
+    }
+
+    /// The next `count` bits, at most 24, without moving on.
+    pub(crate) fn peek(&self, count: u32) -> u32 {
+        let mut bytes = [0; 4];
+        let rest = self.src.get(self.at / 8..).unwrap_or_default();
+        match rest.first_chunk() {
+            Some(chunk) => bytes = *chunk,
+            None => bytes[..rest.len()].copy_from_slice(rest),
+        }
+        u32::from_le_bytes(bytes) >> (self.at % 8) & ((1 << count) - 1)
+    }
+
+    pub(crate) fn skip(&mut self, count: u32) {
+        self.at += count as usize;
+    }
+
+    /// Bytes that hold the bits read so far, `None` if the source has fewer.
+    pub(crate) fn bytes_read(&self) -> Option<usize> {
+        let bytes = self.at.div_ceil(8);
+        (bytes <= self.src.len()).then_some(bytes)
+    }
+}
+
+/// Reads bits from the end of a stream to its start.
+///
+/// A 64-bit word of the stream is at hand; bits are taken from its top. Reading past the start of the stream is
+/// allowed, gives bits without meaning, and is remembered: [`is_overrun`](Self::is_overrun).
+#[derive(Clone, Debug)]
+pub(crate) struct ReverseBitReader<'s> {
+    src: &'s [u8],
+    /// Where in `src` the word begins.
+    at: usize,
+    /// Eight bytes of the stream; a shorter stream fills the top of it.
+    word: u64,
+    /// Bits of `word` that have been taken, from the top.
+    taken: u32,
+    /// Bits of `word` that belong to the stream: 64, fewer if the stream is shorter than 8 bytes.
+    valid: u32,
+}
+
+impl<'s> ReverseBitReader<'s> {
+    /// Begins at the end of `src`; `None` if `src` is empty or the end mark (the highest set bit of the last byte) is
+    /// missing.
+    pub(crate) fn new(src: &'s [u8]) -> Option<ReverseBitReader<'s>> {
+        let &last = src.last()?;
+        if last == 0 {
+            return None;
+        }
+        let taken = last.leading_zeros() + 1;
+        Some(match src.last_chunk::<8>() {
+            Some(&chunk) => {
+                let word = u64::from_le_bytes(chunk);
+                ReverseBitReader {
+                    src,
+                    at: src.len() - 8,
+                    word,
+                    taken,
+                    valid: 64,
+                }
+            }
+            None => {
+                let mut chunk = [0; 8];
+                chunk[8 - src.len()..].copy_from_slice(src);
+                let valid = 8 * src.len() as u32;
+                ReverseBitReader {
+                    src,
+                    at: 0,
+                    word: u64::from_le_bytes(chunk),
+                    taken,
+                    valid,
+                }
+            }
+        })
+    }
+
+    /// Makes at least 57 bits readable, or all that are left.
+    #[inline(always)]
+    pub(crate) fn refill(&mut self) {
+        let back = ((self.taken >> 3) as usize).min(self.at);
+        if back > 0 {
+            let at = self.at - back;
+            if let Some(chunk) = self.src.get(at..).and_then(|rest| rest.first_chunk()) {
+                self.at = at;
+                self.taken -= 8 * back as u32;
+                self.word = u64::from_le_bytes(*chunk);
+            }
+        }
+    }
+
+    /// The next `count` bits, 0 to 57, without moving on.
+    #[inline(always)]
+    pub(crate) fn peek(&self, count: u32) -> u64 {
+        (self.word << (self.taken & 63)) >> 1 >> (63 - (count & 63))
+    }
+
+    #[inline(always)]
+    pub(crate) fn skip(&mut self, count: u32) {
+        self.taken = self.taken.wrapping_add(count);
+    }
+
+    /// The next `count` bits, 0 to 57.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, count: u32) -> u64 {
+        let bits = self.peek(count);
+        self.skip(count);
+        bits
+    }
+
+    /// Whether more bits have been taken than the stream has.
+    #[inline(always)]
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.at == 0 && self.taken > self.valid
+    }
+
+    /// Whether exactly all bits have been taken.
+    #[inline(always)]
+    pub(crate) fn is_finished(&self) -> bool {
+        self.at == 0 && self.taken == self.valid
+    }
+}
 
 // ---- writing (feature `compress`) ----

@@ -1,5 +1,17 @@
-//! Huffman tables (RFC 8878, section 4.2).
+//! Huffman codes of literals (RFC 8878, section 4.2).
+
+/// No code is longer, in bits.
+pub(crate) const CODE_BITS_MAX: u32 = 11;
+/// Literals are bytes.
+pub(crate) const SYMBOLS_MAX: usize = 256;
 
 // ---- reading (feature `decompress`) ----
+
+#[cfg(feature = "decompress")]
+mod read;
+#[cfg(feature = "decompress")]
+pub(crate) use read::{Cell, TABLE_CELLS, Table, WeightScratch, read_table};
+#[cfg(feature = "decompress")]
+pub(crate) use read::{decode_first, decode_four, decode_one};
 
 // ---- writing (feature `compress`) ----

@@ -18,9 +18,21 @@ mod sequences;
 #[allow(dead_code)] // until both halves use all of it
 mod workspace;
 
+pub use dictionary::Dictionary;
+pub use error::Error;
+pub use workspace::Workspace;
+
 // ---- decoder ----
 #[cfg(feature = "decompress")]
 mod decode;
+#[cfg(feature = "decompress")]
+pub use decode::{
+    DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoded, Decoder, Progress, Status, decompress,
+};
+#[cfg(feature = "decompress")]
+pub use frame::{
+    Frame, FrameHeader, WINDOW_SIZE_MAX, content_size, frame_size, is_frame, total_content_size,
+};
 
 // ---- encoder ----
 #[cfg(feature = "compress")]
@@ -29,4 +41,3 @@ mod encode;
 
 #[cfg(feature = "compress")]
 pub use encode::levels::{LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy, WINDOW_LOG_RANGE};
-pub use error::Error;

@@ -2,4 +2,9 @@
 
 // ---- reading (feature `decompress`) ----
 
+#[cfg(feature = "decompress")]
+mod read;
+#[cfg(feature = "decompress")]
+pub(crate) use read::{Coding, Header};
+
 // ---- writing (feature `compress`) ----

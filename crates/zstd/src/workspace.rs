@@ -1,6 +1,111 @@
-//! Carving a caller's memory into the parts that a codec needs.
+//! Carving the memory that the caller gives.
+
+/// Memory for a coder, aligned to a cache line. All bytes may be zero at the start, and anything later.
+///
+/// The coders take any `&mut [u8]`, of any alignment; tables that begin on a cache line are a little faster.
+///
+/// ```
+/// use zstd::{DECOMPRESS_WORKSPACE_SIZE, Workspace};
+/// static WORKSPACE: std::sync::Mutex<Workspace<DECOMPRESS_WORKSPACE_SIZE>> =
+///     std::sync::Mutex::new(Workspace::new());
+/// ```
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Workspace<const N: usize>(
+    /// The bytes.
+    pub [u8; N],
+);
+
+impl<const N: usize> Workspace<N> {
+    /// Zeroed memory.
+    pub const fn new() -> Workspace<N> {
+        Workspace([0; N])
+    }
+}
+
+impl<const N: usize> Default for Workspace<N> {
+    fn default() -> Workspace<N> {
+        Workspace::new()
+    }
+}
+
+impl<const N: usize> AsMut<[u8]> for Workspace<N> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl<const N: usize> core::ops::Deref for Workspace<N> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl<const N: usize> core::ops::DerefMut for Workspace<N> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
 
 // ---- reading (feature `decompress`) ----
+
+#[cfg(feature = "decompress")]
+mod read {
+    use crate::{fse, huffman, sequences};
+
+    /// The decoder's tables, in the caller's memory. No byte of them needs a value before it is used.
+    pub(crate) struct Tables<'w> {
+        pub(crate) literal_lengths: &'w mut [fse::Cell; LITERAL_LENGTH_CELLS],
+        pub(crate) match_lengths: &'w mut [fse::Cell; MATCH_LENGTH_CELLS],
+        pub(crate) offsets: &'w mut [fse::Cell; OFFSET_CELLS],
+        pub(crate) huffman: &'w mut [huffman::Cell; huffman::TABLE_CELLS],
+        pub(crate) weight_cells: &'w mut [fse::Cell; fse::WEIGHT_CELLS],
+        pub(crate) weights: &'w mut [u8; huffman::SYMBOLS_MAX],
+    }
+
+    const LITERAL_LENGTH_CELLS: usize = 1 << sequences::LITERAL_LENGTH_LOG_MAX;
+    const MATCH_LENGTH_CELLS: usize = 1 << sequences::MATCH_LENGTH_LOG_MAX;
+    const OFFSET_CELLS: usize = 1 << sequences::OFFSET_LOG_MAX;
+
+    /// Bytes of [`Tables`].
+    pub(crate) const TABLES_SIZE: usize = 8
+        * (LITERAL_LENGTH_CELLS + MATCH_LENGTH_CELLS + OFFSET_CELLS + fse::WEIGHT_CELLS)
+        + size_of::<[huffman::Cell; huffman::TABLE_CELLS]>()
+        + huffman::SYMBOLS_MAX;
+
+    impl<'w> Tables<'w> {
+        /// Takes the tables from the start of `bytes`; gives them and the rest, `None` if there are too few bytes.
+        pub(crate) fn carve(bytes: &'w mut [u8]) -> Option<(Tables<'w>, &'w mut [u8])> {
+            let (literal_lengths, bytes) = cells(bytes)?;
+            let (match_lengths, bytes) = cells(bytes)?;
+            let (offsets, bytes) = cells(bytes)?;
+            let (huffman, bytes) = cells(bytes)?;
+            let (weight_cells, bytes) = cells(bytes)?;
+            let (weights, bytes) = bytes.split_first_chunk_mut()?;
+            let tables = Tables {
+                literal_lengths,
+                match_lengths,
+                offsets,
+                huffman,
+                weight_cells,
+                weights,
+            };
+            Some((tables, bytes))
+        }
+    }
+
+    /// Splits `N` cells of `SIZE` bytes off.
+    fn cells<const N: usize, const SIZE: usize>(
+        bytes: &mut [u8],
+    ) -> Option<(&mut [[u8; SIZE]; N], &mut [u8])> {
+        let (cells, rest) = bytes.split_at_mut_checked(N * SIZE)?;
+        Some((cells.as_chunks_mut().0.try_into().ok()?, rest))
+    }
+}
+#[cfg(feature = "decompress")]
+pub(crate) use read::{TABLES_SIZE, Tables};
 
 // ---- writing (feature `compress`) ----
 

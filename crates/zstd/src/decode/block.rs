@@ -1,0 +1,307 @@
+//! A compressed block: literals and sequences become content (RFC 8878, section 3.1.1.3).
+
+use super::output::{Extent, Full, Output};
+use crate::Error;
+use crate::dictionary::Loaded;
+use crate::huffman::{self, Table, WeightScratch};
+use crate::literals::{self, Coding};
+use crate::sequences::{self, Kind, Reader, TableRef};
+use crate::workspace::Tables;
+
+/// What one block leaves to the next of its frame, beside the tables themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    /// The longest code of the Huffman table; `None` if there is none.
+    huffman: Option<u32>,
+    /// Tables of literal lengths, offsets, match lengths.
+    sequences: [TableRef; 3],
+    repeat: [u32; 3],
+}
+
+impl State {
+    pub(crate) const fn new(loaded: &Loaded<'_>) -> State {
+        State {
+            huffman: loaded.huffman,
+            sequences: loaded.sequences,
+            repeat: loaded.repeat,
+        }
+    }
+}
+
+/// Where Huffman-coded literals, and those of one byte, may be kept until they are used.
+pub(crate) enum Keep<'w> {
+    /// In the output, so that the last of them would be just before this byte. The block must not give content behind it.
+    InPlace { end: usize },
+    /// Here, if they fit; otherwise, in the output once it is known how long the content is.
+    Buffer(&'w mut [u8]),
+}
+
+/// The literals of a block.
+#[derive(Clone, Copy)]
+enum Literals<'s> {
+    Slice(&'s [u8]),
+    /// In the output, at its end.
+    InPlace {
+        at: usize,
+        end: usize,
+    },
+}
+
+/// Decodes one compressed block. `content_max` is the largest block of the frame.
+pub(crate) fn decode(
+    block: &[u8],
+    content_max: usize,
+    state: &mut State,
+    tables: &mut Tables<'_>,
+    keep: Keep<'_>,
+    output: &mut Output<'_, '_>,
+) -> Result<Extent, Error> {
+    let header = literals::Header::parse(block, content_max)?;
+    let (stored, section) = block[header.bytes..].split_at(header.stored);
+    let codes = read_codes(&header, stored, state, tables)?;
+
+    let counted = sequences::Header::parse(section)?;
+    let mut section = &section[counted.bytes..];
+    if counted.count == 0 {
+        if !section.is_empty() {
+            return Err(Error::Corruption);
+        }
+    } else {
+        let own: [&mut [_]; 3] = [tables.literal_lengths, tables.offsets, tables.match_lengths];
+        for (((table, own), kind), mode) in state
+            .sequences
+            .iter_mut()
+            .zip(own)
+            .zip(KINDS)
+            .zip(counted.modes)
+        {
+            let bytes = table.update(kind, mode, section, own)?;
+            section = &section[bytes..];
+        }
+    }
+    let tables = &*tables;
+    let table = |log| Table {
+        cells: tables.huffman,
+        log,
+    };
+    let reader = || -> Result<Reader<'_, '_>, Error> {
+        let own: [&[_]; 3] = [tables.literal_lengths, tables.offsets, tables.match_lengths];
+        let [a, b, c] = state.sequences;
+        let cells = [
+            a.cells(KINDS[0], own[0]),
+            b.cells(KINDS[1], own[1]),
+            c.cells(KINDS[2], own[2]),
+        ];
+        Reader::new(cells, section, state.repeat, counted.count)
+    };
+
+    let literals = match header.coding {
+        Coding::Raw => Literals::Slice(stored),
+        _ => match keep {
+            Keep::Buffer(buffer) if header.content <= buffer.len() => {
+                let buffer = &mut buffer[..header.content];
+                decode_literals(&header, codes, state.huffman.map(table), buffer)?;
+                Literals::Slice(buffer)
+            }
+            Keep::Buffer(_) => {
+                let (content, used) = match counted.count {
+                    0 => [output.fit(header.content)?; 2].into(),
+                    _ => measure(reader()?, header.content, output)?,
+                };
+                let end = output.at + content;
+                let at = end - used;
+                let literals = &mut output.bytes[at..end];
+                match used == header.content {
+                    true => decode_literals(&header, codes, state.huffman.map(table), literals)?,
+                    false => {
+                        decode_first_literals(&header, codes, state.huffman.map(table), literals)?;
+                    }
+                }
+                Literals::InPlace { at, end }
+            }
+            Keep::InPlace { end } => {
+                let at = end
+                    .checked_sub(header.content)
+                    .filter(|&at| at >= output.at);
+                // More literals than the content may have bytes.
+                let at = at.ok_or(Error::Corruption)?;
+                let literals = &mut output.bytes[at..end];
+                decode_literals(&header, codes, state.huffman.map(table), literals)?;
+                Literals::InPlace { at, end }
+            }
+        },
+    };
+    if counted.count == 0 {
+        return push_literals(literals, output);
+    }
+    let mut reader = reader()?;
+    let (literals, extent) = execute(&mut reader, literals, output)?;
+    if extent == Extent::Truncated {
+        return Ok(extent);
+    }
+    if !reader.bits.is_finished() {
+        return Err(Error::Corruption);
+    }
+    state.repeat = reader.repeat;
+    push_literals(literals, output)
+}
+
+const KINDS: [&Kind; 3] = [Kind::LITERAL_LENGTHS, Kind::OFFSETS, Kind::MATCH_LENGTHS];
+
+/// Reads the Huffman table, if there is one; gives what is left of the section.
+fn read_codes<'s>(
+    header: &literals::Header,
+    stored: &'s [u8],
+    state: &mut State,
+    tables: &mut Tables<'_>,
+) -> Result<&'s [u8], Error> {
+    if header.coding != Coding::Compressed {
+        return Ok(stored);
+    }
+    let mut scratch = WeightScratch {
+        weights: tables.weights,
+        cells: tables.weight_cells,
+    };
+    state.huffman = None;
+    let (log, bytes) = huffman::read_table(stored, &mut scratch, tables.huffman)?;
+    state.huffman = Some(log);
+    stored.get(bytes..).ok_or(Error::Corruption)
+}
+
+/// Decodes literals that are not raw, all of them.
+fn decode_literals(
+    header: &literals::Header,
+    codes: &[u8],
+    table: Option<Table<'_>>,
+    literals: &mut [u8],
+) -> Result<(), Error> {
+    if header.coding == Coding::Rle {
+        literals.fill(codes[0]);
+        return Ok(());
+    }
+    let table = table.ok_or(Error::Corruption)?;
+    match header.four_streams {
+        true => huffman::decode_four(table, codes, literals),
+        false => huffman::decode_one(table, codes, literals),
+    }
+}
+
+/// Decodes so many of the literals as fit in `literals`.
+#[cold]
+#[inline(never)]
+fn decode_first_literals(
+    header: &literals::Header,
+    codes: &[u8],
+    table: Option<Table<'_>>,
+    literals: &mut [u8],
+) -> Result<(), Error> {
+    if header.coding == Coding::Rle {
+        literals.fill(codes[0]);
+        return Ok(());
+    }
+    let table = table.ok_or(Error::Corruption)?;
+    huffman::decode_first(table, codes, header.four_streams, header.content, literals)
+}
+
+/// How long the content of a block is, or how much of it fits, and how many literals that needs.
+#[cold]
+#[inline(never)]
+fn measure(
+    mut reader: Reader<'_, '_>,
+    literals: usize,
+    output: &Output<'_, '_>,
+) -> Result<(usize, usize), Error> {
+    let mut used = 0;
+    let mut copied = 0;
+    while reader.left > 0 {
+        let sequence = reader.read();
+        if sequence.literals as usize > literals - used {
+            return Err(Error::Corruption);
+        }
+        used += sequence.literals as usize;
+        let fits = output.fit(used + copied)?;
+        if fits < used + copied {
+            return Ok((fits, fits - copied));
+        }
+        let length = sequence.length as usize;
+        let fits = output.fit(used + copied + length)?;
+        if fits < used + copied + length {
+            return Ok((fits, used));
+        }
+        copied += length;
+    }
+    let fits = output.fit(literals + copied)?;
+    Ok((fits, fits - copied))
+}
+
+/// Executes sequences until none are left or the output is full. Gives the literals that are left.
+fn execute<'s>(
+    reader: &mut Reader<'_, '_>,
+    literals: Literals<'s>,
+    output: &mut Output<'_, '_>,
+) -> Result<(Literals<'s>, Extent), Error> {
+    match literals {
+        Literals::Slice(mut slice) => {
+            while reader.left > 0 {
+                let sequence = reader.read();
+                let (now, later) = slice
+                    .split_at_checked(sequence.literals as usize)
+                    .ok_or(Error::Corruption)?;
+                if output.push_slice(now)? == Extent::Truncated {
+                    return Ok((literals, Extent::Truncated));
+                }
+                slice = later;
+                let len = output.fit(sequence.length as usize)?;
+                output.push_match(sequence.offset as usize, len)?;
+                if len < sequence.length as usize {
+                    return Ok((literals, Extent::Truncated));
+                }
+            }
+            Ok((Literals::Slice(slice), Extent::Whole))
+        }
+        Literals::InPlace { mut at, end } => {
+            while reader.left > 0 {
+                let sequence = reader.read();
+                let count = output.fit(sequence.literals as usize)?;
+                let now = count.min(end - at);
+                output.push_within(at, now);
+                at += now;
+                if now < sequence.literals as usize {
+                    return match output.full {
+                        Full::Truncates if output.room() == 0 => Ok((literals, Extent::Truncated)),
+                        _ => Err(Error::Corruption),
+                    };
+                }
+                let len = output.fit(sequence.length as usize)?;
+                // Literals that are still needed would be overwritten: the content is longer than it should be.
+                if at < end && len > at - output.at {
+                    return Err(match output.full {
+                        Full::Fails(error) => error,
+                        Full::Truncates => Error::Corruption,
+                    });
+                }
+                output.push_match(sequence.offset as usize, len)?;
+                if len < sequence.length as usize {
+                    return Ok((literals, Extent::Truncated));
+                }
+            }
+            Ok((Literals::InPlace { at, end }, Extent::Whole))
+        }
+    }
+}
+
+/// Writes the literals after the last sequence.
+fn push_literals(literals: Literals<'_>, output: &mut Output<'_, '_>) -> Result<Extent, Error> {
+    match literals {
+        Literals::Slice(slice) => output.push_slice(slice),
+        Literals::InPlace { at, end } => {
+            let len = output.fit(end - at)?;
+            output.push_within(at, len);
+            Ok(if len == end - at {
+                Extent::Whole
+            } else {
+                Extent::Truncated
+            })
+        }
+    }
+}

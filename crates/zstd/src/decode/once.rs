@@ -1,0 +1,248 @@
+//! Frames that are in memory as a whole, decoded to memory that holds all that is wanted of them.
+
+use xxhash::Xxh64;
+
+use super::block::{self, Keep, State};
+use super::output::{Extent, Full, Older, Output};
+use super::{DecodeOptions, LITERALS_SIZE};
+use crate::frame::{BlockHeader, BlockKind, le32};
+use crate::workspace::Tables;
+use crate::{Error, Frame, FrameHeader};
+
+/// What came of decoding one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Bytes written to the start of the destination.
+    pub written: usize,
+    /// Whether the content goes on. If not, the frame is whole and its checksum is right.
+    pub more: bool,
+    /// Bytes of the source up to the end of the frame; if the content goes on, up to the last block that was read.
+    pub read: usize,
+}
+
+impl DecodeOptions<'_> {
+    /// Decodes all of `src`, any number of frames one after the other, to the start of `dst`; gives the bytes written.
+    ///
+    /// Skippable frames are passed over. No bytes at all are no frames: that gives 0. Bytes of `dst` behind
+    /// those written stay as they were; after an error, all of `dst` may have changed.
+    ///
+    /// Fails with
+    /// - [`Error::DstSizeTooSmall`] if the content does not fit,
+    /// - [`Error::SrcSizeWrong`] if `src` ends within a frame, or something else follows a frame,
+    /// - [`Error::WorkspaceTooSmall`] if the workspace has less than
+    ///   [`DECOMPRESS_WORKSPACE_SIZE`](crate::DECOMPRESS_WORKSPACE_SIZE) bytes,
+    /// - the errors of a bad frame.
+    pub fn decompress(
+        &self,
+        dst: &mut [u8],
+        src: &[u8],
+        workspace: &mut [u8],
+    ) -> Result<usize, Error> {
+        let mut frames = Frames::new(self, workspace)?;
+        let mut at = 0;
+        let mut rest = src;
+        while !rest.is_empty() {
+            match self.parse(rest) {
+                Ok(Frame::Zstd(header)) => {
+                    let mut frame = rest;
+                    at = frames
+                        .decode(
+                            &header,
+                            &mut frame,
+                            dst,
+                            at,
+                            Full::Fails(Error::DstSizeTooSmall),
+                        )?
+                        .0;
+                    rest = frame;
+                }
+                Ok(Frame::Skippable { size, .. }) => {
+                    rest = skip(rest, size)?;
+                }
+                Ok(Frame::Incomplete { .. }) => return Err(Error::SrcSizeWrong),
+                Err(Error::PrefixUnknown) if rest.len() < src.len() => {
+                    return Err(Error::SrcSizeWrong);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(at)
+    }
+
+    /// Decodes one frame as file systems store them: its end is found, what follows is not looked at, and `dst` may be
+    /// shorter or longer than the content.
+    ///
+    /// Stops as soon as `dst` is full; what the frame holds after that is not looked at either, the checksum included.
+    /// Skippable frames before the frame are passed over. Otherwise as [`decompress`](Self::decompress).
+    pub fn decompress_extent(
+        &self,
+        dst: &mut [u8],
+        src: &[u8],
+        workspace: &mut [u8],
+    ) -> Result<Decoded, Error> {
+        let mut frames = Frames::new(self, workspace)?;
+        let mut rest = src;
+        loop {
+            match self.parse(rest)? {
+                Frame::Zstd(header) => {
+                    let (written, extent) =
+                        frames.decode(&header, &mut rest, dst, 0, Full::Truncates)?;
+                    let more = extent == Extent::Truncated;
+                    return Ok(Decoded {
+                        written,
+                        more,
+                        read: src.len() - rest.len(),
+                    });
+                }
+                Frame::Skippable { size, .. } => rest = skip(rest, size)?,
+                Frame::Incomplete { .. } => return Err(Error::SrcSizeWrong),
+            }
+        }
+    }
+
+    pub(super) fn parse(&self, src: &[u8]) -> Result<Frame, Error> {
+        if self.magicless {
+            Frame::parse_magicless(src)
+        } else {
+            Frame::parse(src)
+        }
+    }
+}
+
+/// What follows a skippable frame.
+fn skip(src: &[u8], size: u32) -> Result<&[u8], Error> {
+    let rest = src.get(8..).unwrap_or_default();
+    usize::try_from(size)
+        .ok()
+        .and_then(|size| rest.get(size..))
+        .ok_or(Error::SrcSizeWrong)
+}
+
+/// Decodes frame after frame in the same memory.
+struct Frames<'w, 'o, 'd> {
+    options: &'o DecodeOptions<'d>,
+    tables: Tables<'w>,
+    literals: &'w mut [u8; LITERALS_SIZE],
+}
+
+impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
+    fn new(
+        options: &'o DecodeOptions<'d>,
+        workspace: &'w mut [u8],
+    ) -> Result<Frames<'w, 'o, 'd>, Error> {
+        let (tables, rest) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
+        let literals = rest.first_chunk_mut().ok_or(Error::WorkspaceTooSmall)?;
+        Ok(Frames {
+            options,
+            tables,
+            literals,
+        })
+    }
+
+    /// Decodes the frame that `src` begins with to `dst[start..]`; gives where the content ends. `src` is then what
+    /// follows the frame, or the last block that was read.
+    fn decode(
+        &mut self,
+        header: &FrameHeader,
+        src: &mut &[u8],
+        dst: &mut [u8],
+        start: usize,
+        full: Full,
+    ) -> Result<(usize, Extent), Error> {
+        self.options.check(header)?;
+        let room = dst.len() - start;
+        // Where the content ends, if the frame says so and if that is within `dst`.
+        let content_end = match header.content_size.map(usize::try_from) {
+            Some(Ok(size)) if size <= room => Some(start + size),
+            Some(_) if full != Full::Truncates => return Err(Error::DstSizeTooSmall),
+            _ => None,
+        };
+        let loaded = self.options.dictionary.load(&mut self.tables)?;
+        let mut state = State::new(&loaded);
+        let mut hash = header.checksum.then(|| Xxh64::new(0));
+        let window = usize::try_from(header.window_size).unwrap_or(usize::MAX);
+        let block_size_max = header.block_size_max as usize;
+        *src = &src[header.size..];
+
+        let mut at = start;
+        loop {
+            let (block, stored) = split_block(src, header.block_size_max)?;
+            let block_end = at + block_size_max.min(dst.len() - at);
+            let (end, full) = match content_end {
+                Some(content_end) if content_end <= block_end => {
+                    (content_end, Full::Fails(Error::Corruption))
+                }
+                _ if block_end - at == block_size_max => {
+                    (block_end, Full::Fails(Error::Corruption))
+                }
+                _ => (dst.len(), full),
+            };
+            let mut output = Output {
+                bytes: dst,
+                at,
+                end,
+                start,
+                older: Older::Dictionary(loaded.content),
+                window,
+                full,
+            };
+            let extent = match block.kind {
+                BlockKind::Raw => output.push_slice(stored)?,
+                BlockKind::Rle => output.push_fill(stored[0], block.content)?,
+                BlockKind::Compressed => {
+                    let keep = match content_end {
+                        Some(_) => Keep::InPlace { end },
+                        None => Keep::Buffer(self.literals),
+                    };
+                    block::decode(
+                        stored,
+                        block_size_max,
+                        &mut state,
+                        &mut self.tables,
+                        keep,
+                        &mut output,
+                    )?
+                }
+            };
+            let from = at;
+            at = output.at;
+            if extent == Extent::Truncated {
+                return Ok((at, extent));
+            }
+            if let Some(hash) = &mut hash {
+                hash.update(&dst[from..at]);
+            }
+            if block.last {
+                break;
+            }
+        }
+        if header
+            .content_size
+            .is_some_and(|size| size != (at - start) as u64)
+        {
+            return Err(Error::Corruption);
+        }
+        if let Some(hash) = hash {
+            let stored = le32(src, 0).ok_or(Error::SrcSizeWrong)?;
+            *src = &src[4..];
+            if stored != hash.digest() as u32 {
+                return Err(Error::ChecksumWrong);
+            }
+        }
+        Ok((at, Extent::Whole))
+    }
+}
+
+/// Takes a block from the start of `src`.
+fn split_block<'s>(
+    src: &mut &'s [u8],
+    block_size_max: u32,
+) -> Result<(BlockHeader, &'s [u8]), Error> {
+    let (header, rest) = src.split_first_chunk().ok_or(Error::SrcSizeWrong)?;
+    let block = BlockHeader::parse(*header, block_size_max)?;
+    let (stored, rest) = rest
+        .split_at_checked(block.stored)
+        .ok_or(Error::SrcSizeWrong)?;
+    *src = rest;
+    Ok((block, stored))
+}

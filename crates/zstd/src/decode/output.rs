@@ -1,0 +1,162 @@
+//! Where content goes, and the history that matches copy from.
+
+use crate::Error;
+
+/// History before the first byte at hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Older<'d> {
+    /// The content of a dictionary (it may be empty), reachable while the frame has given no more than a window.
+    Dictionary(&'d [u8]),
+    /// The part of the output buffer that ends here, from before the output began again at the buffer's start.
+    Wrapped { end: usize },
+}
+
+/// The destination of a block, with history.
+#[derive(Debug)]
+pub(crate) struct Output<'o, 'd> {
+    pub(crate) bytes: &'o mut [u8],
+    /// The next byte to write.
+    pub(crate) at: usize,
+    /// This byte and all after it stay as they are.
+    pub(crate) end: usize,
+    /// Matches reach back to this byte, and then into `older`.
+    pub(crate) start: usize,
+    pub(crate) older: Older<'d>,
+    /// Matches reach back no farther than this many bytes, but for those into a dictionary.
+    pub(crate) window: usize,
+    /// What it means that content does not fit before `end`.
+    pub(crate) full: Full,
+}
+
+/// What it means that content does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The frame breaks its own word.
+    Fails(Error),
+    /// The caller wants no more.
+    Truncates,
+}
+
+/// Whether a block's content is all there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Whole,
+    /// The output is full, the content goes on.
+    Truncated,
+}
+
+impl Output<'_, '_> {
+    /// Bytes that still fit.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        self.end.saturating_sub(self.at)
+    }
+
+    /// How much of `len` bytes fits, or why that is an error.
+    #[inline(always)]
+    pub(crate) fn fit(&self, len: usize) -> Result<usize, Error> {
+        match self.full {
+            _ if len <= self.room() => Ok(len),
+            Full::Fails(error) => Err(error),
+            Full::Truncates => Ok(self.room()),
+        }
+    }
+
+    /// Writes all of `src`, or what fits of it.
+    pub(crate) fn push_slice(&mut self, src: &[u8]) -> Result<Extent, Error> {
+        let len = self.fit(src.len())?;
+        self.bytes[self.at..self.at + len].copy_from_slice(&src[..len]);
+        self.at += len;
+        Ok(if len == src.len() {
+            Extent::Whole
+        } else {
+            Extent::Truncated
+        })
+    }
+
+    /// Writes `byte` `count` times, or as often as fits.
+    pub(crate) fn push_fill(&mut self, byte: u8, count: usize) -> Result<Extent, Error> {
+        let len = self.fit(count)?;
+        self.bytes[self.at..self.at + len].fill(byte);
+        self.at += len;
+        Ok(if len == count {
+            Extent::Whole
+        } else {
+            Extent::Truncated
+        })
+    }
+
+    /// Writes `len` bytes of the output buffer that begin at `from`, which is not before `at`.
+    #[inline(always)]
+    pub(crate) fn push_within(&mut self, from: usize, len: usize) {
+        self.bytes.copy_within(from..from + len, self.at);
+        self.at += len;
+    }
+
+    /// Copies `len` bytes (they fit) from `offset` bytes back. [`Error::Corruption`] if no history is there.
+    #[inline(always)]
+    pub(crate) fn push_match(&mut self, offset: usize, len: usize) -> Result<(), Error> {
+        let have = self.at - self.start;
+        if offset > have {
+            return self.push_older_match(offset, len);
+        }
+        if offset > self.window || offset == 0 {
+            return Err(Error::Corruption);
+        }
+        self.repeat_back(offset, len);
+        Ok(())
+    }
+
+    /// Copies from `offset` bytes back, which is at least 1 and at hand.
+    #[inline(always)]
+    fn repeat_back(&mut self, offset: usize, len: usize) {
+        let from = self.at - offset;
+        if offset >= len {
+            self.bytes.copy_within(from..from + len, self.at);
+        } else if offset == 1 {
+            let byte = self.bytes[from];
+            self.bytes[self.at..self.at + len].fill(byte);
+        } else {
+            // Each turn doubles the distance between source and destination.
+            let mut done = 0;
+            while done < len {
+                let step = (offset + done).min(len - done);
+                self.bytes.copy_within(from..from + step, self.at + done);
+                done += step;
+            }
+        }
+        self.at += len;
+    }
+
+    /// Copies a match that begins before `start`.
+    #[cold]
+    #[inline(never)]
+    fn push_older_match(&mut self, offset: usize, len: usize) -> Result<(), Error> {
+        let have = self.at - self.start;
+        let back = offset - have;
+        let len_older = back.min(len);
+        match self.older {
+            Older::Dictionary(content) => {
+                if have > self.window || back > content.len() {
+                    return Err(Error::Corruption);
+                }
+                let from = content.len() - back;
+                self.bytes[self.at..self.at + len_older]
+                    .copy_from_slice(&content[from..from + len_older]);
+                self.at += len_older;
+            }
+            Older::Wrapped { end } => {
+                if offset > self.window || back > end {
+                    return Err(Error::Corruption);
+                }
+                let from = end - back;
+                self.bytes.copy_within(from..from + len_older, self.at);
+                self.at += len_older;
+            }
+        }
+        if len > len_older {
+            self.repeat_back(offset, len - len_older);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,508 @@
+//! Frames that come and go in pieces.
+
+use xxhash::Xxh64;
+
+use super::DecodeOptions;
+use super::block::{self, Keep, State};
+use super::output::{Extent, Full, Older, Output};
+use crate::dictionary::Loaded;
+use crate::frame::{BLOCK_SIZE_MAX, BlockHeader, BlockKind, HEADER_SIZE_MAX};
+use crate::workspace::{TABLES_SIZE, Tables};
+use crate::{Error, Frame, FrameHeader};
+
+/// Bytes behind a block in the window that may be written over.
+const SLACK: usize = 64;
+
+/// What a call of [`Decoder::step`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of input that are done with.
+    pub read: usize,
+    /// Bytes of output that were written.
+    pub written: usize,
+    /// What the decoder waits for.
+    pub status: Status,
+}
+
+/// What a decoder waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// A frame is complete: all of it was read and all of its content was given out. What comes next is another frame.
+    Done,
+    /// More input.
+    Input {
+        /// So many bytes would do for the next step; never more than the frame still has.
+        hint: usize,
+    },
+    /// More room for output.
+    Output,
+}
+
+/// Decodes frames that come in pieces of any size, to pieces of any size.
+///
+/// All its memory is the workspace, but for a few hundred bytes in itself. Frames may follow one another; skippable
+/// frames are passed over, each giving [`Status::Done`] at its end. After an error, the same error comes again until
+/// [`reset`](Self::reset).
+pub struct Decoder<'w, 'd> {
+    options: DecodeOptions<'d>,
+    tables: Tables<'w>,
+    /// A block that comes in pieces.
+    input: &'w mut [u8],
+    /// History, the current block, and room for one more.
+    window: &'w mut [u8],
+    header: FrameHeader,
+    state: State,
+    hash: Xxh64,
+    stage: Stage,
+    /// A header or a checksum that comes in pieces.
+    small: [u8; HEADER_SIZE_MAX],
+    /// Bytes in `small` or `input`.
+    have: usize,
+    /// Bytes of `window` that this frame may use.
+    capacity: usize,
+    /// In `window`: the end of what was decoded, and of what was given out.
+    at: usize,
+    given: usize,
+    older: Older<'d>,
+    /// Bytes of content decoded.
+    produced: u64,
+    /// The last byte of input was used, but it is not reported as read before all content is given out.
+    byte_held: bool,
+    error: Option<Error>,
+}
+
+/// What the next byte of input belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    FrameHeader,
+    Skippable {
+        left: u32,
+    },
+    BlockHeader,
+    Raw {
+        left: usize,
+        last: bool,
+    },
+    Rle {
+        count: usize,
+        last: bool,
+    },
+    Compressed {
+        size: usize,
+        last: bool,
+    },
+    Checksum,
+    /// Nothing: the frame is over.
+    End,
+}
+
+/// Bytes of window memory for frames of this window.
+const fn window_memory(window: u64) -> u64 {
+    let block = if window < BLOCK_SIZE_MAX as u64 {
+        window
+    } else {
+        BLOCK_SIZE_MAX as u64
+    };
+    window.saturating_add(2 * block + 2 * SLACK as u64)
+}
+
+impl<'w, 'd> Decoder<'w, 'd> {
+    /// Bytes of workspace for streams whose windows have up to `window` bytes.
+    ///
+    /// Never less for a larger window. `None` if no workspace is large enough.
+    pub const fn workspace_size(window: u64) -> Option<usize> {
+        let window = if window < 1024 { 1024 } else { window };
+        let block = if window < BLOCK_SIZE_MAX as u64 {
+            window
+        } else {
+            BLOCK_SIZE_MAX as u64
+        };
+        let size = window_memory(window).saturating_add(block + TABLES_SIZE as u64);
+        if size > isize::MAX as u64 {
+            None
+        } else {
+            Some(size as usize)
+        }
+    }
+
+    /// A decoder for frames whose windows fit in the workspace.
+    ///
+    /// [`Error::WorkspaceTooSmall`] if it has less than [`workspace_size`](Self::workspace_size) bytes for the smallest
+    /// window, 1 KiB.
+    pub fn new(
+        options: DecodeOptions<'d>,
+        workspace: &'w mut [u8],
+    ) -> Result<Decoder<'w, 'd>, Error> {
+        let (tables, rest) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
+        // A window of at least the largest block needs three blocks more, a smaller one three times itself.
+        let input_len = (rest.len().saturating_sub(2 * SLACK) / 4).min(BLOCK_SIZE_MAX);
+        if input_len < 1024 {
+            return Err(Error::WorkspaceTooSmall);
+        }
+        let (input, window) = rest.split_at_mut(input_len);
+        Ok(Decoder {
+            options,
+            tables,
+            input,
+            window,
+            header: FrameHeader {
+                size: 0,
+                content_size: None,
+                window_size: 0,
+                block_size_max: 0,
+                dictionary_id: 0,
+                checksum: false,
+            },
+            state: State::new(&Loaded::NOTHING),
+            hash: Xxh64::new(0),
+            stage: Stage::FrameHeader,
+            small: [0; HEADER_SIZE_MAX],
+            have: 0,
+            capacity: 0,
+            at: 0,
+            given: 0,
+            older: Older::Dictionary(&[]),
+            produced: 0,
+            byte_held: false,
+            error: None,
+        })
+    }
+
+    /// Makes ready for another frame, whatever happened before. Content not given out is lost.
+    pub fn reset(&mut self) {
+        self.stage = Stage::FrameHeader;
+        self.have = 0;
+        self.at = 0;
+        self.given = 0;
+        self.byte_held = false;
+        self.error = None;
+    }
+
+    /// Replaces the options from the next frame on. To be called before a frame begins; [`Error::StageWrong`] otherwise.
+    pub fn set_options(&mut self, options: DecodeOptions<'d>) -> Result<(), Error> {
+        if self.stage != Stage::FrameHeader || self.have > 0 || self.error.is_some() {
+            return Err(Error::StageWrong);
+        }
+        self.options = options;
+        Ok(())
+    }
+
+    /// Reads input and writes output until one of them is used up or a frame is complete.
+    ///
+    /// Either may be empty. No byte of `output` is touched beyond those reported as written. The last byte of a frame
+    /// is not reported as read before all content is given out, so that a caller may simply go on while there is input.
+    ///
+    /// Fails with the errors of a bad frame, and with [`Error::WindowTooLarge`] if its window does not fit in the
+    /// workspace. What was read and written before the error in the same call is not told.
+    pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, Error> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let result = self.advance(input, output);
+        self.error = result.err();
+        result
+    }
+
+    fn advance(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, Error> {
+        let mut rest = input;
+        let mut written = 0;
+        let status = loop {
+            written += self.give(&mut output[written..]);
+            if self.given < self.at {
+                if self.stage == Stage::End && !self.byte_held {
+                    self.byte_held = true;
+                    // The block's last byte was read in this call.
+                    rest = &input[input.len() - rest.len() - 1..];
+                }
+                break Status::Output;
+            }
+            if self.stage == Stage::End {
+                if self.byte_held {
+                    let Some((_, after)) = rest.split_first() else {
+                        break Status::Input { hint: 1 };
+                    };
+                    rest = after;
+                }
+                self.reset();
+                break Status::Done;
+            }
+            if !self.take(&mut rest)? {
+                break Status::Input { hint: self.hint() };
+            }
+        };
+        Ok(Progress {
+            read: input.len() - rest.len(),
+            written,
+            status,
+        })
+    }
+
+    /// Gives out what is decoded, as much as fits.
+    fn give(&mut self, output: &mut [u8]) -> usize {
+        let len = (self.at - self.given).min(output.len());
+        output[..len].copy_from_slice(&self.window[self.given..self.given + len]);
+        self.given += len;
+        len
+    }
+
+    /// Bytes that the current stage waits for, with the block header or checksum that follows.
+    fn hint(&self) -> usize {
+        let after = |last| match last {
+            false => 3,
+            true if self.header.checksum => 4,
+            true => 0,
+        };
+        match self.stage {
+            Stage::FrameHeader => match self.options.parse(&self.small[..self.have]) {
+                Ok(Frame::Incomplete { needed }) => needed - self.have,
+                _ => 1,
+            },
+            Stage::Skippable { left } => left as usize,
+            Stage::BlockHeader => 3 - self.have,
+            Stage::Raw { left, last } => left + after(last),
+            Stage::Rle { last, .. } => 1 + after(last),
+            Stage::Compressed { size, last } => size - self.have + after(last),
+            Stage::Checksum => 4 - self.have,
+            Stage::End => 0,
+        }
+    }
+
+    /// Does the next thing that input allows. `false` if it needs more.
+    fn take(&mut self, rest: &mut &[u8]) -> Result<bool, Error> {
+        match self.stage {
+            Stage::FrameHeader => return self.take_frame_header(rest),
+            Stage::Skippable { left } => {
+                let len = rest.len().min(left as usize);
+                *rest = &rest[len..];
+                let left = left - len as u32;
+                self.stage = if left > 0 {
+                    Stage::Skippable { left }
+                } else {
+                    Stage::End
+                };
+                return Ok(left == 0);
+            }
+            Stage::BlockHeader => {
+                if !self.collect(rest, 3) {
+                    return Ok(false);
+                }
+                let bytes = [self.small[0], self.small[1], self.small[2]];
+                self.have = 0;
+                self.begin_block(BlockHeader::parse(bytes, self.header.block_size_max)?)?;
+            }
+            Stage::Raw { left, last } => {
+                if rest.is_empty() {
+                    return Ok(false);
+                }
+                let (now, later) = rest.split_at(rest.len().min(left));
+                *rest = later;
+                self.produce(|output, _, _| output.push_slice(now))?;
+                match left - now.len() {
+                    0 => self.end_block(last)?,
+                    left => self.stage = Stage::Raw { left, last },
+                }
+            }
+            Stage::Rle { count, last } => {
+                let Some((&byte, later)) = rest.split_first() else {
+                    return Ok(false);
+                };
+                *rest = later;
+                self.produce(|output, _, _| output.push_fill(byte, count))?;
+                self.end_block(last)?;
+            }
+            Stage::Compressed { size, last } => {
+                if self.have == 0 && rest.len() >= size {
+                    let (block, later) = rest.split_at(size);
+                    *rest = later;
+                    self.decode_block(block)?;
+                } else {
+                    let (now, later) = rest.split_at(rest.len().min(size - self.have));
+                    *rest = later;
+                    self.input[self.have..self.have + now.len()].copy_from_slice(now);
+                    self.have += now.len();
+                    if self.have < size {
+                        return Ok(false);
+                    }
+                    self.have = 0;
+                    let input = core::mem::take(&mut self.input);
+                    let result = self.decode_block(&input[..size]);
+                    self.input = input;
+                    result?;
+                }
+                self.end_block(last)?;
+            }
+            Stage::Checksum => {
+                if !self.collect(rest, 4) {
+                    return Ok(false);
+                }
+                let [a, b, c, d, ..] = self.small;
+                if u32::from_le_bytes([a, b, c, d]) != self.hash.digest() as u32 {
+                    return Err(Error::ChecksumWrong);
+                }
+                self.stage = Stage::End;
+            }
+            Stage::End => {}
+        }
+        Ok(true)
+    }
+
+    /// Gathers `len` bytes in `small`; whether they are all there.
+    fn collect(&mut self, rest: &mut &[u8], len: usize) -> bool {
+        let (now, later) = rest.split_at(rest.len().min(len - self.have));
+        *rest = later;
+        self.small[self.have..self.have + now.len()].copy_from_slice(now);
+        self.have += now.len();
+        self.have == len
+    }
+
+    fn take_frame_header(&mut self, rest: &mut &[u8]) -> Result<bool, Error> {
+        loop {
+            match self.options.parse(&self.small[..self.have])? {
+                Frame::Incomplete { needed } => {
+                    if !self.collect(rest, needed) {
+                        // As soon as a wrong byte is seen.
+                        self.options.parse(&self.small[..self.have])?;
+                        return Ok(false);
+                    }
+                }
+                Frame::Skippable { size, .. } => {
+                    self.have = 0;
+                    self.stage = if size > 0 {
+                        Stage::Skippable { left: size }
+                    } else {
+                        Stage::End
+                    };
+                    return Ok(true);
+                }
+                Frame::Zstd(header) => {
+                    self.have = 0;
+                    self.begin_frame(&header)?;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn begin_frame(&mut self, header: &FrameHeader) -> Result<(), Error> {
+        self.options.check(header)?;
+        let for_window = window_memory(header.window_size);
+        let needed = match header.content_size {
+            // Content that never reaches the end of the buffer.
+            Some(size) => {
+                let once = size.saturating_add(u64::from(header.block_size_max) + SLACK as u64);
+                once.min(for_window)
+            }
+            None => for_window,
+        };
+        let block_fits = header.block_size_max as usize <= self.input.len();
+        self.capacity = match usize::try_from(needed) {
+            Ok(needed) if needed <= self.window.len() && block_fits => needed,
+            _ => return Err(Error::WindowTooLarge),
+        };
+        let loaded = self.options.dictionary.load(&mut self.tables)?;
+        self.state = State::new(&loaded);
+        self.older = Older::Dictionary(loaded.content);
+        self.header = *header;
+        self.hash = Xxh64::new(0);
+        self.at = 0;
+        self.given = 0;
+        self.produced = 0;
+        self.stage = Stage::BlockHeader;
+        Ok(())
+    }
+
+    /// Makes room for a block.
+    fn begin_block(&mut self, block: BlockHeader) -> Result<(), Error> {
+        // All that was decoded has been given out.
+        if self.at + self.header.block_size_max as usize + SLACK > self.capacity {
+            self.older = Older::Wrapped { end: self.at };
+            self.at = 0;
+            self.given = 0;
+        }
+        let last = block.last;
+        self.stage = match block.kind {
+            BlockKind::Raw => Stage::Raw {
+                left: block.stored,
+                last,
+            },
+            BlockKind::Rle => Stage::Rle {
+                count: block.content,
+                last,
+            },
+            BlockKind::Compressed => Stage::Compressed {
+                size: block.stored,
+                last,
+            },
+        };
+        match block.kind {
+            BlockKind::Raw if block.stored == 0 => self.end_block(last),
+            // A compressed block of no bytes lacks its headers.
+            BlockKind::Compressed if block.stored == 0 => Err(Error::Corruption),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes content to the window.
+    fn produce(
+        &mut self,
+        write: impl FnOnce(&mut Output<'_, '_>, &mut State, &mut Tables<'_>) -> Result<Extent, Error>,
+    ) -> Result<(), Error> {
+        let left = match self.header.content_size {
+            Some(size) => usize::try_from(size - self.produced).unwrap_or(usize::MAX),
+            None => usize::MAX,
+        };
+        let from = self.at;
+        let mut output = Output {
+            bytes: &mut self.window[..self.capacity],
+            at: from,
+            end: from + left.min(self.header.block_size_max as usize),
+            start: 0,
+            older: self.older,
+            window: self.header.window_size as usize,
+            full: Full::Fails(Error::Corruption),
+        };
+        write(&mut output, &mut self.state, &mut self.tables)?;
+        self.at = output.at;
+        if self.header.checksum {
+            self.hash.update(&self.window[from..self.at]);
+        }
+        self.produced += (self.at - from) as u64;
+        Ok(())
+    }
+
+    fn decode_block(&mut self, block: &[u8]) -> Result<(), Error> {
+        let content_max = self.header.block_size_max as usize;
+        let end = self.at + content_max + SLACK / 2;
+        self.produce(|output, state, tables| {
+            block::decode(
+                block,
+                content_max,
+                state,
+                tables,
+                Keep::InPlace { end },
+                output,
+            )
+        })
+    }
+
+    fn end_block(&mut self, last: bool) -> Result<(), Error> {
+        self.stage = match last {
+            false => Stage::BlockHeader,
+            true => {
+                if self
+                    .header
+                    .content_size
+                    .is_some_and(|size| size != self.produced)
+                {
+                    return Err(Error::Corruption);
+                }
+                if self.header.checksum {
+                    Stage::Checksum
+                } else {
+                    Stage::End
+                }
+            }
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! Reading a table and decoding the streams of a literals section.
+
+use super::{CODE_BITS_MAX, SYMBOLS_MAX};
+use crate::Error;
+use crate::bits::ReverseBitReader;
+use crate::fse;
+
+/// One cell of the decoding table: the length of the code in bits, and its symbol.
+pub(crate) type Cell = [u8; 2];
+
+/// Cells of the largest decoding table.
+pub(crate) const TABLE_CELLS: usize = 1 << CODE_BITS_MAX;
+
+/// A table that can decode: the first `1 << log` cells are those of all strings of `log` bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table<'t> {
+    pub(crate) cells: &'t [Cell; TABLE_CELLS],
+    pub(crate) log: u32,
+}
+
+/// Memory for [`read_table`].
+pub(crate) struct WeightScratch<'w> {
+    pub(crate) weights: &'w mut [u8; SYMBOLS_MAX],
+    pub(crate) cells: &'w mut [fse::Cell; fse::WEIGHT_CELLS],
+}
+
+/// Reads a table description (RFC 8878, section 4.2.1) and builds the decoding table.
+///
+/// Gives the longest code's bits and the bytes of the description. [`Error::Corruption`] if it is not valid.
+pub(crate) fn read_table(
+    src: &[u8],
+    scratch: &mut WeightScratch<'_>,
+    cells: &mut [Cell; TABLE_CELLS],
+) -> Result<(u32, usize), Error> {
+    let (&header, rest) = src.split_first().ok_or(Error::Corruption)?;
+    let weights = &mut *scratch.weights;
+    let given;
+    let bytes;
+    if header >= 128 {
+        given = usize::from(header) - 127;
+        bytes = given.div_ceil(2);
+        let packed = rest.get(..bytes).ok_or(Error::Corruption)?;
+        for (pair, byte) in weights.chunks_exact_mut(2).zip(packed) {
+            pair[0] = byte >> 4;
+            pair[1] = byte & 15;
+        }
+    } else {
+        bytes = usize::from(header);
+        let packed = rest.get(..bytes).ok_or(Error::Corruption)?;
+        // The last symbol's weight is not described, hence one fewer.
+        given = fse::decode_weights(packed, scratch.cells, &mut weights[..SYMBOLS_MAX - 1])?;
+    }
+    let log = complete_weights(weights, given)?;
+    fill_cells(&weights[..given + 1], log, cells);
+    Ok((log, 1 + bytes))
+}
+
+/// Adds the weight of the last symbol, which makes the sum a power of two. Gives the longest code's bits.
+fn complete_weights(weights: &mut [u8; SYMBOLS_MAX], given: usize) -> Result<u32, Error> {
+    let mut sum = 0u32;
+    for &weight in &weights[..given] {
+        if u32::from(weight) > CODE_BITS_MAX {
+            return Err(Error::Corruption);
+        }
+        sum += (1 << weight) >> 1;
+    }
+    if sum == 0 {
+        return Err(Error::Corruption);
+    }
+    let log = sum.ilog2() + 1;
+    if log > CODE_BITS_MAX {
+        return Err(Error::Corruption);
+    }
+    let rest = (1 << log) - sum;
+    if !rest.is_power_of_two() {
+        return Err(Error::Corruption);
+    }
+    weights[given] = rest.ilog2() as u8 + 1;
+    let shortest = weights[..=given]
+        .iter()
+        .filter(|&&weight| weight == 1)
+        .count();
+    if shortest < 2 || shortest % 2 == 1 {
+        return Err(Error::Corruption);
+    }
+    Ok(log)
+}
+
+/// Gives each symbol its cells: those of small weight first, and by symbol among equals.
+fn fill_cells(weights: &[u8], log: u32, cells: &mut [Cell; TABLE_CELLS]) {
+    let mut starts = [0u16; 16];
+    for &weight in weights {
+        starts[usize::from(weight & 15)] += ((1u32 << (weight & 15)) >> 1) as u16;
+    }
+    let mut at = 0;
+    for start in &mut starts {
+        let cells = *start;
+        *start = at;
+        at = at.wrapping_add(cells);
+    }
+    for (symbol, &weight) in weights.iter().enumerate() {
+        if weight == 0 {
+            continue;
+        }
+        let start = &mut starts[usize::from(weight & 15)];
+        let count = 1u16 << (weight - 1);
+        let bits = log as u8 + 1 - weight;
+        let range = usize::from(*start)..usize::from(*start + count);
+        if let Some(cells) = cells.get_mut(range) {
+            cells.fill([bits, symbol as u8]);
+        }
+        *start += count;
+    }
+}
+
+/// Decodes one stream; `dst` is filled exactly and the stream is used up exactly, else [`Error::Corruption`].
+pub(crate) fn decode_one(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
+    let bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
+    finish_stream(table, bits, dst)
+}
+
+/// Decodes what is left of a stream.
+pub(crate) fn finish_stream(
+    table: Table<'_>,
+    mut bits: ReverseBitReader<'_>,
+    dst: &mut [u8],
+) -> Result<(), Error> {
+    let mut chunks = dst.chunks_exact_mut(5);
+    for chunk in &mut chunks {
+        // 55 bits at most.
+        bits.refill();
+        for byte in chunk {
+            *byte = decode_symbol(table, &mut bits);
+        }
+    }
+    bits.refill();
+    for byte in chunks.into_remainder() {
+        *byte = decode_symbol(table, &mut bits);
+    }
+    bits.refill();
+    bits.is_finished().then_some(()).ok_or(Error::Corruption)
+}
+
+#[inline(always)]
+fn decode_symbol(table: Table<'_>, bits: &mut ReverseBitReader<'_>) -> u8 {
+    let [len, symbol] = table.cells[bits.peek(table.log) as usize & (TABLE_CELLS - 1)];
+    bits.skip(u32::from(len));
+    symbol
+}
+
+/// The streams of a section of four: where each begins, and how much each gives (all but the last the same).
+fn split_four(src: &[u8], content: usize) -> Result<([&[u8]; 4], usize), Error> {
+    // The jump table, and at least one byte for each stream.
+    if src.len() < 10 || content < 6 {
+        return Err(Error::Corruption);
+    }
+    let each = content.div_ceil(4);
+    let (jumps, mut rest) = src.split_at(6);
+    let mut streams: [&[u8]; 4] = [&[]; 4];
+    for (stream, jump) in streams.iter_mut().zip(jumps.chunks_exact(2)) {
+        let len = usize::from(u16::from_le_bytes([jump[0], jump[1]]));
+        (*stream, rest) = rest.split_at_checked(len).ok_or(Error::Corruption)?;
+    }
+    streams[3] = rest;
+    if 3 * each > content {
+        return Err(Error::Corruption);
+    }
+    Ok((streams, each))
+}
+
+/// Decodes four streams behind a jump table (RFC 8878, section 3.1.1.3.1.6). `dst` is filled exactly and each stream
+/// is used up exactly, else [`Error::Corruption`].
+pub(crate) fn decode_four(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
+    let (streams, each) = split_four(src, dst.len())?;
+    let mut rest = dst;
+    for (turn, stream) in streams.into_iter().enumerate() {
+        let len = if turn < 3 { each } else { rest.len() };
+        let (part, others) = rest.split_at_mut(len);
+        decode_one(table, stream, part)?;
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Decodes the first bytes of one or four streams, which give `content` bytes in all. What the rest of the streams
+/// holds is not checked.
+pub(crate) fn decode_first(
+    table: Table<'_>,
+    src: &[u8],
+    four_streams: bool,
+    content: usize,
+    dst: &mut [u8],
+) -> Result<(), Error> {
+    let (streams, each) = match four_streams {
+        true => split_four(src, content)?,
+        false => ([src, &[], &[], &[]], content.max(1)),
+    };
+    for (stream, part) in streams.into_iter().zip(dst.chunks_mut(each)) {
+        let mut bits = ReverseBitReader::new(stream).ok_or(Error::Corruption)?;
+        for byte in part {
+            *byte = decode_symbol(table, &mut bits);
+            bits.refill();
+        }
+        if bits.is_overrun() {
+            return Err(Error::Corruption);
+        }
+    }
+    Ok(())
+}

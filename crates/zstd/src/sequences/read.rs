@@ -1,0 +1,357 @@
+//! Reading the section's header and tables, and then sequence after sequence.
+
+use super::{
+    LITERAL_LENGTH_COUNTS, LITERAL_LENGTH_LOG_MAX, LITERAL_LENGTH_SYMBOL_MAX, MATCH_LENGTH_COUNTS,
+    MATCH_LENGTH_LOG_MAX, MATCH_LENGTH_SYMBOL_MAX, OFFSET_COUNTS, OFFSET_LOG_MAX,
+    OFFSET_SYMBOL_MAX,
+};
+use crate::Error;
+use crate::bits::ReverseBitReader;
+use crate::fse::{self, Cell, SymbolMeaning};
+
+/// How a table is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Predefined,
+    Rle,
+    Fse,
+    Repeat,
+}
+
+/// The header of a sequences section, up to the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Number of sequences. If 0, nothing follows.
+    pub(crate) count: usize,
+    /// Modes of the tables of literal lengths, offsets and match lengths, in the order of their descriptions.
+    pub(crate) modes: [Mode; 3],
+    /// Bytes of the header.
+    pub(crate) bytes: usize,
+}
+
+impl Header {
+    pub(crate) fn parse(src: &[u8]) -> Result<Header, Error> {
+        let byte = |at: usize| {
+            src.get(at)
+                .copied()
+                .map(usize::from)
+                .ok_or(Error::Corruption)
+        };
+        let (count, bytes) = match byte(0)? {
+            255 => (byte(1)? + (byte(2)? << 8) + 0x7f00, 3),
+            first @ 128.. => (((first - 128) << 8) + byte(1)?, 2),
+            first => (first, 1),
+        };
+        if count == 0 {
+            return Ok(Header {
+                count,
+                modes: [Mode::Predefined; 3],
+                bytes,
+            });
+        }
+        let modes = byte(bytes)?;
+        if modes & 3 != 0 {
+            return Err(Error::Corruption);
+        }
+        let mode = |at: u32| match (modes >> at) & 3 {
+            0 => Mode::Predefined,
+            1 => Mode::Rle,
+            2 => Mode::Fse,
+            _ => Mode::Repeat,
+        };
+        Ok(Header {
+            count,
+            modes: [mode(6), mode(4), mode(2)],
+            bytes: bytes + 1,
+        })
+    }
+}
+
+/// What a table is about.
+pub(crate) struct Kind {
+    log_max: u32,
+    meanings: &'static [SymbolMeaning],
+    predefined: &'static [Cell],
+}
+
+impl Kind {
+    pub(crate) const LITERAL_LENGTHS: &Kind = &Kind {
+        log_max: LITERAL_LENGTH_LOG_MAX,
+        meanings: &LITERAL_LENGTHS,
+        predefined: &PREDEFINED_LITERAL_LENGTHS,
+    };
+    pub(crate) const OFFSETS: &Kind = &Kind {
+        log_max: OFFSET_LOG_MAX,
+        meanings: &OFFSETS,
+        predefined: &PREDEFINED_OFFSETS,
+    };
+    pub(crate) const MATCH_LENGTHS: &Kind = &Kind {
+        log_max: MATCH_LENGTH_LOG_MAX,
+        meanings: &MATCH_LENGTHS,
+        predefined: &PREDEFINED_MATCH_LENGTHS,
+    };
+}
+
+/// Where the table of a kind is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableRef {
+    /// Nowhere: no block and no dictionary has given one.
+    Missing,
+    Predefined,
+    /// In the first `1 << log` cells of the workspace.
+    Own {
+        log: u32,
+    },
+}
+
+impl TableRef {
+    /// The cells: a power of two of them.
+    #[inline(always)]
+    pub(crate) fn cells<'t>(self, kind: &Kind, own: &'t [Cell]) -> &'t [Cell] {
+        match self {
+            TableRef::Predefined => kind.predefined,
+            TableRef::Own { log } => own.get(..1 << log).unwrap_or(&[]),
+            TableRef::Missing => &[],
+        }
+    }
+
+    /// Makes the table that a block asks for; gives the bytes of its description.
+    pub(crate) fn update(
+        &mut self,
+        kind: &Kind,
+        mode: Mode,
+        src: &[u8],
+        own: &mut [Cell],
+    ) -> Result<usize, Error> {
+        match mode {
+            Mode::Predefined => {
+                *self = TableRef::Predefined;
+                Ok(0)
+            }
+            Mode::Rle => {
+                let symbol = usize::from(*src.first().ok_or(Error::Corruption)?);
+                let &meaning = kind.meanings.get(symbol).ok_or(Error::Corruption)?;
+                own[0] = fse::single(meaning);
+                *self = TableRef::Own { log: 0 };
+                Ok(1)
+            }
+            Mode::Fse => {
+                let (log, bytes) = read_entropy_table(kind, src, own)?;
+                *self = TableRef::Own { log };
+                Ok(bytes)
+            }
+            Mode::Repeat if *self == TableRef::Missing => Err(Error::Corruption),
+            Mode::Repeat => Ok(0),
+        }
+    }
+}
+
+/// Reads the description of a table and builds it; gives its log and the bytes of the description.
+pub(crate) fn read_entropy_table(
+    kind: &Kind,
+    src: &[u8],
+    own: &mut [Cell],
+) -> Result<(u32, usize), Error> {
+    let mut counts = [0; MATCH_LENGTH_SYMBOL_MAX + 1];
+    let counts = &mut counts[..kind.meanings.len()];
+    let found = fse::read_distribution(src, kind.log_max, counts)?;
+    let cells = own.get_mut(..1 << found.log).ok_or(Error::Corruption)?;
+    fse::build(cells, &counts[..found.symbols], kind.meanings);
+    Ok((found.log, found.bytes))
+}
+
+/// A piece of content: literals, then a copy of what came `offset` bytes before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sequence {
+    pub(crate) literals: u32,
+    pub(crate) length: u32,
+    /// 0 if the block is corrupt.
+    pub(crate) offset: u32,
+}
+
+/// Reads the sequences of a block, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'t, 's> {
+    pub(crate) literal_lengths: &'t [Cell],
+    pub(crate) offsets: &'t [Cell],
+    pub(crate) match_lengths: &'t [Cell],
+    pub(crate) bits: ReverseBitReader<'s>,
+    /// States: the cells of the next sequence.
+    pub(crate) literal_length: usize,
+    pub(crate) offset: usize,
+    pub(crate) match_length: usize,
+    /// Repeat offsets, the latest first.
+    pub(crate) repeat: [u32; 3],
+    /// Sequences that have not been read.
+    pub(crate) left: usize,
+}
+
+impl<'t, 's> Reader<'t, 's> {
+    /// Reads the first states. The tables have a power of two of cells each.
+    pub(crate) fn new(
+        [literal_lengths, offsets, match_lengths]: [&'t [Cell]; 3],
+        src: &'s [u8],
+        repeat: [u32; 3],
+        count: usize,
+    ) -> Result<Reader<'t, 's>, Error> {
+        let mut bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
+        let mut state = |cells: &[Cell]| match cells.len().checked_ilog2() {
+            Some(log) => Ok(bits.read(log) as usize),
+            None => Err(Error::Corruption),
+        };
+        let literal_length = state(literal_lengths)?;
+        let offset = state(offsets)?;
+        let match_length = state(match_lengths)?;
+        bits.refill();
+        Ok(Reader {
+            literal_lengths,
+            offsets,
+            match_lengths,
+            bits,
+            literal_length,
+            offset,
+            match_length,
+            repeat,
+            left: count,
+        })
+    }
+
+    /// The next sequence. Only for `left` above 0.
+    #[inline(always)]
+    pub(crate) fn read(&mut self) -> Sequence {
+        let word = |cells: &[Cell], state: usize| {
+            cells.get(state).map_or(0, |&cell| u64::from_le_bytes(cell))
+        };
+        let literal_length = word(self.literal_lengths, self.literal_length);
+        let offset_cell = word(self.offsets, self.offset);
+        let match_length = word(self.match_lengths, self.match_length);
+        let extra = |cell: u64| (cell >> 56) as u32;
+
+        let no_literals = literal_length as u32 == 0;
+        let offset = match extra(offset_cell) {
+            // One bit and none: the three repeat offsets.
+            width @ 0..2 => {
+                let value = offset_cell as u32 + self.bits.read(width) as u32;
+                self.repeat_offset(value, no_literals)
+            }
+            width => {
+                // Three less than the value, which the base already says.
+                let new = (offset_cell as u32).wrapping_add(self.bits.read(width) as u32);
+                self.repeat = [new, self.repeat[0], self.repeat[1]];
+                new
+            }
+        };
+        let mut length = match_length as u32;
+        if extra(match_length) > 0 {
+            length += self.bits.read(extra(match_length)) as u32;
+        }
+        // At most 31 bits for the offset and 16 for the match length are gone; 16 and 26 are still to be read.
+        self.bits.refill();
+        let mut literals = literal_length as u32;
+        if extra(literal_length) > 0 {
+            literals += self.bits.read(extra(literal_length)) as u32;
+        }
+        self.left -= 1;
+        if self.left > 0 {
+            let bits = &mut self.bits;
+            let mut next = |cell: u64| {
+                (cell >> 32) as usize % 65536 + bits.read((cell >> 48) as u32 & 255) as usize
+            };
+            self.literal_length = next(literal_length);
+            self.match_length = next(match_length);
+            self.offset = next(offset_cell);
+        }
+        self.bits.refill();
+        Sequence {
+            literals,
+            length,
+            offset,
+        }
+    }
+
+    /// The offset for an offset value of 1, 2 or 3 (RFC 8878, section 3.1.1.5).
+    #[inline(always)]
+    pub(crate) fn repeat_offset(&mut self, value: u32, no_literals: bool) -> u32 {
+        let [first, second, third] = self.repeat;
+        let offset = match value + u32::from(no_literals) {
+            1 => return first,
+            2 => {
+                self.repeat = [second, first, third];
+                return second;
+            }
+            3 => third,
+            _ => first.wrapping_sub(1),
+        };
+        self.repeat = [offset, first, second];
+        offset
+    }
+}
+
+/// The base of each symbol from a table of extra bits, each symbol beginning where the one before ends.
+const fn meanings<const N: usize>(first: u32, extra: [u8; N]) -> [SymbolMeaning; N] {
+    let mut meanings = [SymbolMeaning { base: 0, extra: 0 }; N];
+    let mut base = first;
+    let mut symbol = 0;
+    while symbol < N {
+        meanings[symbol] = SymbolMeaning {
+            base,
+            extra: extra[symbol],
+        };
+        base += 1 << extra[symbol];
+        symbol += 1;
+    }
+    meanings
+}
+
+/// RFC 8878, table 16.
+static LITERAL_LENGTHS: [SymbolMeaning; LITERAL_LENGTH_SYMBOL_MAX + 1] = meanings(
+    0,
+    [
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, //
+        1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, //
+        13, 14, 15, 16,
+    ],
+);
+
+/// RFC 8878, table 17.
+static MATCH_LENGTHS: [SymbolMeaning; MATCH_LENGTH_SYMBOL_MAX + 1] = meanings(
+    3,
+    [
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, //
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, //
+        1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, //
+        12, 13, 14, 15, 16,
+    ],
+);
+
+/// A symbol is the number of extra bits. The base of the first two is that of the offset *value* (1 to 3, a repeat
+/// offset); the others' is three less, that of the offset itself.
+static OFFSETS: [SymbolMeaning; OFFSET_SYMBOL_MAX + 1] = {
+    let mut meanings = [SymbolMeaning { base: 0, extra: 0 }; OFFSET_SYMBOL_MAX + 1];
+    let mut symbol = 0;
+    while symbol < meanings.len() {
+        let base = 1 << symbol;
+        meanings[symbol] = SymbolMeaning {
+            base: if symbol < 2 { base } else { base - 3 },
+            extra: symbol as u8,
+        };
+        symbol += 1;
+    }
+    meanings
+};
+
+static PREDEFINED_LITERAL_LENGTHS: [Cell; 64] = {
+    let mut cells = [[0; 8]; 64];
+    fse::build(&mut cells, &LITERAL_LENGTH_COUNTS, &LITERAL_LENGTHS);
+    cells
+};
+static PREDEFINED_MATCH_LENGTHS: [Cell; 64] = {
+    let mut cells = [[0; 8]; 64];
+    fse::build(&mut cells, &MATCH_LENGTH_COUNTS, &MATCH_LENGTHS);
+    cells
+};
+static PREDEFINED_OFFSETS: [Cell; 32] = {
+    let mut cells = [[0; 8]; 32];
+    fse::build(&mut cells, &OFFSET_COUNTS, &OFFSETS);
+    cells
+};

@@ -1,0 +1,3 @@
+//! Tests of the codec through its public interface, by layer.
+
+mod decode;
