@@ -131,10 +131,29 @@ pub fn open_dir(path: &Path) -> io::Result<OwnedFd> {
 /// Opens one name in a directory. A symbolic link is not followed: unless `flags` has `PATH`, it is an error.
 ///
 /// # Errors
-/// What the kernel reports; `FilesystemLoop` for a symbolic link.
+/// What the kernel reports; for a symbolic link, one that [`is_symlink_error`] tells.
 pub fn open_at(dir: impl AsFd, name: &[u8], flags: OpenFlags, mode: u32) -> io::Result<OwnedFd> {
-    let flags = flags | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC | OpenFlags::NOCTTY;
-    Ok(fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?)
+    Ok(fs::openat(
+        dir,
+        name,
+        guarded(flags),
+        Mode::from_raw_mode(mode),
+    )?)
+}
+
+/// With the flags that every open here has. `openat2` refuses flags that mean nothing beside `PATH`.
+fn guarded(flags: OpenFlags) -> OpenFlags {
+    let flags = flags | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC;
+    if flags.contains(OpenFlags::PATH) {
+        flags
+    } else {
+        flags | OpenFlags::NOCTTY
+    }
+}
+
+/// Whether an open failed because a symbolic link stands where none may be followed (`ELOOP`).
+pub fn is_symlink_error(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 /// Set once `openat2` turned out to be missing or forbidden (before Linux 5.6, or in old sandboxes).
@@ -144,7 +163,8 @@ static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
 /// `dir`, even while others rename directories. Paths of any length are fine; an empty one opens `dir` again.
 ///
 /// # Errors
-/// What the kernel reports; `FilesystemLoop` or `NotADirectory` where a symbolic link stands in the way.
+/// What the kernel reports; one that [`is_symlink_error`] tells, or `NotADirectory`, where a symbolic link stands in
+/// the way.
 pub fn open_beneath(
     dir: impl AsFd,
     path: &[u8],
@@ -183,7 +203,7 @@ fn open_short(
     if !path.contains(&b'/') {
         return open_at(dir, path, flags, mode);
     }
-    let all = flags | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC | OpenFlags::NOCTTY;
+    let all = guarded(flags);
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     if !NO_OPENAT2.load(Ordering::Relaxed) {
         // EAGAIN says that a rename elsewhere left the kernel unsure. Trying again is what it asks for.

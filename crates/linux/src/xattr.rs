@@ -24,41 +24,48 @@ fn path_of(dir: impl AsFd, name: &[u8]) -> Vec<u8> {
 }
 
 /// Calls `each` with the names and values of the extended attributes of `name` in `dir`, a symbolic link's own
-/// included, or of `dir` itself when `name` is empty. `buf` is scratch memory, kept by the caller for the next call.
-/// A file system without attributes has none.
+/// included, or of `dir` itself when `name` is empty. A file system without attributes has none.
 ///
 /// # Errors
 /// What the kernel reports; `NotFound` without `/proc`.
-pub fn for_each_xattr<E: From<io::Error>>(
+pub fn for_each_xattr(
     dir: impl AsFd,
     name: &[u8],
-    buf: &mut Vec<u8>,
-    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
+    mut each: impl FnMut(&[u8], &[u8]),
+) -> io::Result<()> {
     let path = path_of(dir, name);
-    buf.resize(2 * XATTR_BYTES_MAX, 0);
-    let (names, value) = buf.split_at_mut(XATTR_BYTES_MAX);
-    let listed = if name.is_empty() {
-        fs::listxattr(path.as_slice(), &mut *names) // the magic link itself must be followed
+    let path = path.as_slice();
+    // The magic link itself must be followed, what is beneath it must not.
+    let itself = name.is_empty();
+    // Most files have none, and asking for the length alone is then the only call.
+    let len = if itself {
+        fs::listxattr_query(path)
     } else {
-        fs::llistxattr(path.as_slice(), &mut *names)
+        fs::llistxattr_query(path)
     };
-    let len = match listed {
-        Ok(len) => len,
-        Err(Errno::OPNOTSUPP) => return Ok(()),
-        Err(error) => return Err(io::Error::from(error).into()),
+    match len {
+        Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(()),
+        Ok(_) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut names = vec![0; XATTR_BYTES_MAX];
+    let len = if itself {
+        fs::listxattr(path, &mut names[..])?
+    } else {
+        fs::llistxattr(path, &mut names[..])?
     };
-    let listed = names.get(..len).unwrap_or_default();
-    for attribute in listed.split(|&byte| byte == 0).filter(|a| !a.is_empty()) {
-        let read = if name.is_empty() {
-            fs::getxattr(path.as_slice(), attribute, &mut *value)
+    names.truncate(len);
+    let mut value = vec![0; XATTR_BYTES_MAX];
+    for attribute in names.split(|&byte| byte == 0).filter(|a| !a.is_empty()) {
+        let read = if itself {
+            fs::getxattr(path, attribute, &mut value[..])
         } else {
-            fs::lgetxattr(path.as_slice(), attribute, &mut *value)
+            fs::lgetxattr(path, attribute, &mut value[..])
         };
         match read {
-            Ok(len) => each(attribute, value.get(..len).unwrap_or_default())?,
+            Ok(len) => each(attribute, value.get(..len).unwrap_or_default()),
             Err(Errno::NODATA) => {} // removed since it was listed
-            Err(error) => return Err(io::Error::from(error).into()),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! What the tests share: outside programs, loop mounts, golden files, random bytes and temporary directories.
+//! What the tests share: outside programs, loop mounts, golden files, random bytes, temporary directories,
+//! and trees, good and bad.
 //!
 //! A development dependency only. Everything here panics with a reason when it cannot do its work, because a test has
 //! nothing better to do with an error.
@@ -7,6 +8,7 @@
 mod golden;
 mod kernel_log;
 mod mount;
+mod nasty;
 mod rng;
 mod temp;
 mod tool;
@@ -14,6 +16,7 @@ mod tool;
 pub use golden::golden;
 pub use kernel_log::KernelLog;
 pub use mount::{Access, BackingFile, FsType, LoopDevice, Mount};
+pub use nasty::{NASTY_SPARSE_BYTES, nasty_tree};
 pub use rng::{Rng, cases};
 pub use temp::TempDir;
 pub use tool::{Tool, run, skip, tool};

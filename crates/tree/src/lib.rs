@@ -13,8 +13,8 @@ mod read_at;
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Algorithm, Device, DirEntry, Encoding, EntryId, Extent, ExtentId, ExtentKind, FileAttributes,
-    FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Step, Steps, Time, Xattr, diff,
-    manifest, tar,
+    FileId, FileKind, FileSystem, HostDir, Ino, Inventory, Metadata, Step, Steps, Time, Xattr,
+    diff, manifest, tar,
 };
 pub use pack::{NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary};
 pub use read_at::ReadAt;

@@ -1,9 +1,12 @@
 //! The neutral file tree that every container is a view of.
 
 pub mod diff;
+mod host;
 pub mod manifest;
 pub mod tar;
 mod walk;
+
+pub use host::HostDir;
 pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
 
 use crate::Result;

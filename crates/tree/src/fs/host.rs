@@ -1,0 +1,492 @@
+//! A directory of this machine as a tree.
+//!
+//! Every file is reached from the open root by names, never through a symbolic link, so nothing outside the root is
+//! read even if the tree changes meanwhile. A file is known by device and inode number: what was renamed away or
+//! replaced since it was listed is an error, and so is content that changed since.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use hashbrown::HashTable;
+use linux::{OpenFlags, Stat, Timestamp};
+
+use super::{
+    Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino, Metadata,
+    Time, Xattr, is_valid_name,
+};
+use crate::{Error, Result};
+
+/// Open directories, and open files, that are kept for the next call; together they bound the descriptors.
+const HANDLES_MAX: usize = 48;
+
+/// Extents that one call of `extents` gives at most.
+const EXTENTS_MAX: usize = 256;
+
+/// The `STATX_ATTR_*` bits that are attributes a container can store. Their values equal `FS_COMPR_FL`,
+/// `FS_IMMUTABLE_FL`, `FS_APPEND_FL` and `FS_NODUMP_FL`.
+const ATTRIBUTES: u64 = 0x04 | 0x10 | 0x20 | 0x40;
+
+const ROOT: Ino = Ino(0);
+
+/// A directory of this machine, with all that is below it, mounts included.
+///
+/// Sizes and times are as the last [`FileSystem::metadata`] or listing gave them: reading a file whose size or time of
+/// change differs from that by then fails, so that a copy is never a mix of two states. Attributes are those that
+/// `statx` knows. Memory grows with the number of files that were listed, by some 50 bytes each.
+#[derive(Debug)]
+pub struct HostDir {
+    root: OwnedFd,
+    table: RwLock<Table>,
+    dirs: Mutex<Handles<OwnedFd>>,
+    files: Mutex<Handles<File>>,
+}
+
+impl HostDir {
+    /// Opens a directory, also through symbolic links in `path`.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    pub fn open(path: &Path) -> Result<HostDir> {
+        let root = match linux::open_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(Error::NotADirectory);
+            }
+            root => root?,
+        };
+        let mut table = Table::default();
+        table.add(0, b"", &linux::stat(&root)?)?;
+        Ok(HostDir {
+            root,
+            table: RwLock::new(table),
+            dirs: Mutex::new(Handles::default()),
+            files: Mutex::new(Handles::default()),
+        })
+    }
+
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn table_mut(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open directory that holds the file, and the file's name there; the root directory and `.` for the root.
+    fn place(&self, ino: Ino) -> Result<(Arc<OwnedFd>, Box<[u8]>)> {
+        let (parent, name) = {
+            let table = self.table();
+            let inode = table.inode(ino)?;
+            (inode.parent, Box::from(table.name(inode)))
+        };
+        let dir = self.dir(parent)?;
+        if ino == ROOT {
+            return Ok((dir, Box::from(&b"."[..])));
+        }
+        Ok((dir, name))
+    }
+
+    /// An open directory, for calls relative to it.
+    fn dir(&self, index: u32) -> Result<Arc<OwnedFd>> {
+        let ino = Ino(index.into());
+        if let Some(dir) = lock(&self.dirs).find(ino) {
+            return Ok(dir);
+        }
+        let path = self.table().path(ino)?;
+        let flags = OpenFlags::PATH | OpenFlags::DIRECTORY;
+        let dir = linux::open_beneath(&self.root, &path, flags, 0).map_err(moved)?;
+        self.check_identity(ino, &linux::stat(&dir)?)?;
+        let dir = Arc::new(dir);
+        lock(&self.dirs).keep(ino, &dir);
+        Ok(dir)
+    }
+
+    /// A regular file, open to be read.
+    fn file(&self, ino: Ino) -> Result<Arc<File>> {
+        if let Some(file) = lock(&self.files).find(ino) {
+            return Ok(file);
+        }
+        let (dir, name) = self.place(ino)?;
+        // Should the name have become a fifo's, the open must not wait for its other end.
+        let flags = OpenFlags::RDONLY | OpenFlags::NONBLOCK;
+        let file = linux::open_at(&dir, &name, flags, 0).map_err(moved)?;
+        let stat = linux::stat(&file)?;
+        self.check_identity(ino, &stat)?;
+        match FileKind::from_mode(stat.mode) {
+            Some(FileKind::Regular) => {}
+            Some(FileKind::Directory) => return Err(Error::IsADirectory),
+            _ => return Err(Error::InvalidInput("the file has no content to read")),
+        }
+        let file = Arc::new(File::from(file));
+        lock(&self.files).keep(ino, &file);
+        Ok(file)
+    }
+
+    fn check_identity(&self, ino: Ino, stat: &Stat) -> Result<()> {
+        let table = self.table();
+        let inode = table.inode(ino)?;
+        if (table.devices[inode.device as usize], inode.ino) != (stat.dev, stat.ino) {
+            return Err(changed());
+        }
+        Ok(())
+    }
+
+    /// Checks that the content is what the last description spoke of, and returns its size.
+    fn check_unchanged(&self, ino: Ino, file: &File) -> Result<u64> {
+        let stat = linux::stat(file)?;
+        let table = self.table();
+        if table.stamp(&stat) != table.inode(ino)?.stamp {
+            return Err(changed());
+        }
+        Ok(stat.size)
+    }
+
+    /// The names in a directory with what `statx` says of each, ascending, and the directory for calls relative to it.
+    fn list(&self, dir: Ino) -> Result<Vec<(Box<[u8]>, Stat)>> {
+        let (parent, name) = self.place(dir)?;
+        let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+        let open = match linux::open_at(&parent, &name, flags, 0) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(Error::NotADirectory);
+            }
+            opened => opened.map_err(moved)?,
+        };
+        self.check_identity(dir, &linux::stat(&open)?)?;
+        let mut listed: Vec<(Box<[u8]>, Stat)> = Vec::new();
+        linux::for_each_name(&open, |name| {
+            let name = name.to_bytes();
+            match linux::stat_at(&open, name) {
+                Ok(stat) => listed.push((Box::from(name), stat)),
+                // It was removed since the directory was read, so it is no longer one of its names.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::from(error).in_file("read", name)),
+            }
+            Ok(())
+        })?;
+        listed.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        lock(&self.dirs).keep(dir, &Arc::new(open));
+        Ok(listed)
+    }
+}
+
+impl FileSystem for HostDir {
+    fn root(&self) -> Ino {
+        ROOT
+    }
+
+    fn metadata(&self, ino: Ino) -> Result<Metadata> {
+        let (dir, name) = self.place(ino)?;
+        let stat = linux::stat_at(&dir, &name).map_err(moved)?;
+        self.check_identity(ino, &stat)?;
+        self.table_mut().refresh(ino, &stat);
+        metadata(&stat)
+    }
+
+    fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
+        let with_metadata = self.read_dir_with_metadata(dir)?;
+        Ok(with_metadata.into_iter().map(|(entry, _)| entry).collect())
+    }
+
+    fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
+        let listed = self.list(dir)?;
+        let mut table = self.table_mut();
+        let mut entries = Vec::with_capacity(listed.len());
+        for (name, stat) in listed {
+            let ino = table.add(dir.0 as u32, &name, &stat)?;
+            let metadata = metadata(&stat)?;
+            let kind = metadata.kind;
+            entries.push((DirEntry { name, ino, kind }, metadata));
+        }
+        Ok(entries)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
+        if !is_valid_name(name) {
+            return Err(Error::NotFound);
+        }
+        let open = self.dir(self.table().index(dir)?)?;
+        let stat = linux::stat_at(&open, name).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::NotFound,
+            io::ErrorKind::NotADirectory => Error::NotADirectory,
+            _ => error.into(),
+        })?;
+        Ok(DirEntry {
+            name: name.into(),
+            ino: self.table_mut().add(dir.0 as u32, name, &stat)?,
+            kind: metadata(&stat)?.kind,
+        })
+    }
+
+    fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
+        let (dir, name) = self.place(link)?;
+        linux::read_link_at(&dir, &name).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => Error::InvalidInput("the file is no symbolic link"),
+            _ => moved(error),
+        })
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
+        let (dir, name) = self.place(ino)?;
+        let name = if ino == ROOT { &[] } else { &*name };
+        let mut xattrs = Vec::new();
+        linux::for_each_xattr(&dir, name, |name, value| {
+            xattrs.push(Xattr {
+                name: name.into(),
+                value: value.into(),
+            });
+        })
+        .map_err(moved)?;
+        xattrs.sort_unstable();
+        Ok(xattrs)
+    }
+
+    fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
+        let open = self.file(file)?;
+        let size = self.check_unchanged(file, &open)?;
+        let mut extents = Vec::new();
+        let mut at = from;
+        while at < size && extents.len() < EXTENTS_MAX {
+            let data = linux::seek_data(&open, at)?.unwrap_or(size).min(size);
+            if data > at {
+                extents.push(Extent {
+                    offset: at,
+                    len: data - at,
+                    kind: ExtentKind::Hole,
+                    id: None,
+                });
+            }
+            if data == size {
+                break;
+            }
+            let end = linux::seek_hole(&open, data)?.unwrap_or(size).min(size);
+            if data < at || end <= data {
+                return Err(changed());
+            }
+            extents.push(Extent {
+                offset: data,
+                len: end - data,
+                kind: ExtentKind::Plain {
+                    stored_offset: data,
+                },
+                id: None,
+            });
+            at = end;
+        }
+        self.check_unchanged(file, &open)?;
+        Ok(extents)
+    }
+
+    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let open = self.file(file)?;
+        let mut len = 0;
+        // The kernel refuses places that no file reaches.
+        let is_reachable = offset <= i64::MAX as u64 - buf.len() as u64;
+        while is_reachable && len < buf.len() {
+            match open.read_at(&mut buf[len..], offset + len as u64) {
+                Ok(0) => break,
+                Ok(n) => len += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let size = self.check_unchanged(file, &open)?;
+        if len as u64 != size.saturating_sub(offset).min(buf.len() as u64) {
+            return Err(changed());
+        }
+        Ok(len)
+    }
+}
+
+/// The error for a file that is no longer what was listed.
+fn changed() -> Error {
+    Error::Io(io::Error::other("the file changed while it was read"))
+}
+
+/// An error of reaching a file that was listed: that it is gone, or is now another kind of file, means that the tree
+/// changed.
+fn moved(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => changed(),
+        _ if linux::is_symlink_error(&error) => changed(),
+        _ => error.into(),
+    }
+}
+
+fn metadata(stat: &Stat) -> Result<Metadata> {
+    let unknown = Error::Unsupported("a file of a kind that Linux does not define");
+    let kind = FileKind::from_mode(stat.mode).ok_or(unknown)?;
+    let time = |time: Timestamp| Time {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    };
+    let has_size = matches!(kind, FileKind::Regular | FileKind::Symlink);
+    let (major, minor) = if kind.is_device() { stat.rdev } else { (0, 0) };
+    Ok(Metadata {
+        kind,
+        permissions: (stat.mode & 0o7777) as u16,
+        uid: stat.uid,
+        gid: stat.gid,
+        nlink: stat.nlink.max(1),
+        size: if has_size { stat.size } else { 0 },
+        rdev: Device { major, minor },
+        mtime: time(stat.mtime),
+        atime: Some(time(stat.atime)),
+        ctime: Some(time(stat.ctime)),
+        btime: stat.btime.map(time),
+        attributes: FileAttributes((stat.attributes & ATTRIBUTES) as u32),
+    })
+}
+
+fn lock<T>(handles: &Mutex<Handles<T>>) -> std::sync::MutexGuard<'_, Handles<T>> {
+    handles.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn full() -> Error {
+    Error::Limit("more files than a host directory can number")
+}
+
+/// Every file that was listed, by number: an `Ino` is an index here. 24 bytes each, and the name.
+#[derive(Debug, Default)]
+struct Table {
+    inodes: Vec<Inode>,
+    /// For each inode, a length byte and its name.
+    names: Vec<u8>,
+    devices: Vec<(u32, u32)>,
+    by_identity: HashTable<u32>,
+    hasher: RandomState,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Inode {
+    ino: u64,
+    device: u32,
+    parent: u32,
+    name_at: u32,
+    /// A hash of size and time of change.
+    stamp: u32,
+}
+
+impl Table {
+    /// The number of the file that `stat` describes: a new one, or the one that the same inode has already.
+    fn add(&mut self, parent: u32, name: &[u8], stat: &Stat) -> Result<Ino> {
+        let device = match self.devices.iter().position(|&dev| dev == stat.dev) {
+            Some(device) => device as u32,
+            None => {
+                self.devices.push(stat.dev);
+                self.devices.len() as u32 - 1
+            }
+        };
+        let hash = self.hasher.hash_one((device, stat.ino));
+        let is_same = |&index: &u32| {
+            let inode = self.inodes[index as usize];
+            (inode.device, inode.ino) == (device, stat.ino)
+        };
+        if let Some(&known) = self.by_identity.find(hash, is_same) {
+            let inode = self.inodes[known as usize];
+            let is_elsewhere = inode.parent != parent || self.name(inode) != name;
+            // A file with one name was renamed, or is a new one with the number of one removed. A directory keeps the
+            // path by which it was met, so that no renaming makes the way up a circle.
+            if is_elsewhere && stat.nlink <= 1 && !stat.is_dir() {
+                let name_at = self.add_name(name)?;
+                self.inodes[known as usize] = Inode {
+                    parent,
+                    name_at,
+                    ..inode
+                };
+            }
+            let ino = Ino(known.into());
+            self.refresh(ino, stat);
+            return Ok(ino);
+        }
+        let index = u32::try_from(self.inodes.len()).map_err(|_| full())?;
+        let name_at = self.add_name(name)?;
+        self.inodes.push(Inode {
+            ino: stat.ino,
+            device,
+            parent,
+            name_at,
+            stamp: self.stamp(stat),
+        });
+        let (inodes, hasher) = (&self.inodes, &self.hasher);
+        self.by_identity.insert_unique(hash, index, |&index| {
+            let inode = inodes[index as usize];
+            hasher.hash_one((inode.device, inode.ino))
+        });
+        Ok(Ino(index.into()))
+    }
+
+    fn add_name(&mut self, name: &[u8]) -> Result<u32> {
+        let name_at = u32::try_from(self.names.len()).map_err(|_| full())?;
+        self.names.push(name.len() as u8); // the kernel gives at most 255
+        self.names.extend_from_slice(name);
+        Ok(name_at)
+    }
+
+    fn refresh(&mut self, ino: Ino, stat: &Stat) {
+        let stamp = self.stamp(stat);
+        if let Some(inode) = self.inodes.get_mut(ino.0 as usize) {
+            inode.stamp = stamp;
+        }
+    }
+
+    fn stamp(&self, stat: &Stat) -> u32 {
+        let changed = (stat.mtime.seconds, stat.mtime.nanoseconds);
+        self.hasher.hash_one((stat.size, changed)) as u32
+    }
+
+    fn index(&self, ino: Ino) -> Result<u32> {
+        let index = u32::try_from(ino.0).ok();
+        let index = index.filter(|&index| (index as usize) < self.inodes.len());
+        index.ok_or(Error::NotFound)
+    }
+
+    fn inode(&self, ino: Ino) -> Result<Inode> {
+        Ok(self.inodes[self.index(ino)? as usize])
+    }
+
+    fn name(&self, inode: Inode) -> &[u8] {
+        let at = inode.name_at as usize;
+        let len = usize::from(self.names[at]);
+        &self.names[at + 1..at + 1 + len]
+    }
+
+    /// The path from the root, by which the file was first met.
+    fn path(&self, mut ino: Ino) -> Result<Vec<u8>> {
+        let mut names = Vec::new();
+        while ino != ROOT {
+            let inode = self.inode(ino)?;
+            names.push(self.name(inode));
+            ino = Ino(inode.parent.into());
+        }
+        names.reverse();
+        Ok(names.join(&b'/'))
+    }
+}
+
+/// The files that were used last, open; the last one first.
+#[derive(Debug)]
+struct Handles<T>(Vec<(Ino, Arc<T>)>);
+
+impl<T> Default for Handles<T> {
+    fn default() -> Self {
+        Handles(Vec::with_capacity(HANDLES_MAX))
+    }
+}
+
+impl<T> Handles<T> {
+    fn find(&mut self, ino: Ino) -> Option<Arc<T>> {
+        let at = self.0.iter().position(|(known, _)| *known == ino)?;
+        self.0[..=at].rotate_right(1);
+        self.0.first().map(|(_, handle)| Arc::clone(handle))
+    }
+
+    fn keep(&mut self, ino: Ino, handle: &Arc<T>) {
+        self.0.retain(|(known, _)| *known != ino);
+        self.0.truncate(HANDLES_MAX - 1);
+        self.0.insert(0, (ino, Arc::clone(handle)));
+    }
+}

@@ -1,0 +1,3 @@
+//! The integration tests of `tree`, one module per layer.
+
+mod host;
