@@ -50,13 +50,13 @@ fn licences() -> Outcome {
         "tree",
         "--workspace",
         "--edges",
-        "all",
+        "normal,build,dev",
         "--prefix",
         "none",
         "--format",
         "{p}|{l}",
     ]);
-    let crates = match output_of(tree.args(["--target", "all"])) {
+    let crates = match output_of(tree.arg("--all-features")) {
         Ok(crates) => crates,
         Err(reason) => return Outcome::failed(reason),
     };

@@ -72,7 +72,7 @@ impl Default for Options {
     }
 }
 
-/// A manifest in memory, for comparing two trees in one line. Programs write it to a file with [`write`].
+/// A manifest in memory, for comparing two trees in one line. Programs write it to a file with [`write()`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Manifest {
     text: String,
@@ -82,7 +82,7 @@ impl Manifest {
     /// The manifest of a whole tree, made with as many threads as the machine has.
     ///
     /// # Errors
-    /// As for [`write`].
+    /// As for [`write()`].
     pub fn of(fs: &dyn FileSystem, options: &Options) -> Result<Manifest> {
         let inventory = Inventory::of(fs, &Limits::default())?;
         let mut text = Vec::new();
