@@ -1,0 +1,42 @@
+//! What can be wrong with a block or with settings.
+
+use std::fmt;
+
+/// Why a block could not be decoded, or an encoder not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Error {
+    /// A level or size is out of its range; which one.
+    Settings(&'static str),
+    /// The block breaks its format; the words name the codec.
+    Corrupt(&'static str),
+    /// The block holds more than the destination.
+    DstSizeTooSmall,
+    /// The block asks for more memory than its size can justify.
+    MemoryLimit,
+    /// LZO's own judgement.
+    Lzo(lzo::Error),
+    /// zstd's own judgement.
+    Zstd(zstd::Error),
+}
+
+impl Error {
+    /// The error in a few lower-case words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Error::Settings(what) | Error::Corrupt(what) => what,
+            Error::DstSizeTooSmall => "compressed block holds more than it may",
+            Error::MemoryLimit => "compressed block asks for too much memory",
+            Error::Lzo(error) => error.as_str(),
+            Error::Zstd(error) => error.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,181 @@
+//! Every codec that stores blocks of at most a few MiB, behind one enum.
+//!
+//! [`Encoder`] and [`Decoder`] are the workspaces: one of each per thread, used for any number of blocks. A block is
+//! whole or not at all; there is no streaming. zstd and LZO are this project's own; zlib is libdeflate, LZ4 and xz are
+//! their reference libraries.
+//!
+//! ```
+//! use codec::{Decoder, Encoder, Settings};
+//!
+//! let text = b"to be, or not to be, or not to be".repeat(20);
+//! let mut packed = vec![0; text.len() - 1];
+//! let mut encoder = Encoder::new(&Settings::Zlib { level: 9 })?;
+//! let n = encoder.compress(&mut packed, &text).expect("it becomes smaller");
+//! let mut back = vec![0; text.len()];
+//! let m = Decoder::new().decompress(codec::Codec::Zlib, &mut back, &packed[..n])?;
+//! assert_eq!(back[..m], text);
+//! # Ok::<(), codec::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod lz4;
+mod xz;
+mod zlib;
+
+pub use error::Error;
+pub use xz::Filters;
+
+/// What decodes a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// One zlib stream (RFC 1950).
+    Zlib,
+    /// Zstandard frames (RFC 8878), and nothing else.
+    Zstd,
+    /// One raw LZO1X stream.
+    Lzo,
+    /// One raw LZ4 block.
+    Lz4,
+    /// One .xz stream.
+    Xz,
+    /// One .lzma stream (the older container of xz's algorithm).
+    Lzma,
+}
+
+impl Codec {
+    /// The codec's usual name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Codec::Zlib => "gzip",
+            Codec::Zstd => "zstd",
+            Codec::Lzo => "lzo",
+            Codec::Lz4 => "lz4",
+            Codec::Xz => "xz",
+            Codec::Lzma => "lzma",
+        }
+    }
+}
+
+/// How blocks are made. Levels out of range are an error of [`Encoder::new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Settings {
+    /// zlib: level 1 to 12. Up to 9 it gives at least the ratio that the zlib library's level of that number gives; 10 to
+    /// 12 search further.
+    Zlib {
+        /// The level.
+        level: u8,
+    },
+    /// LZO1X-1; there is one level.
+    Lzo,
+    /// LZ4's fast encoder.
+    Lz4,
+    /// LZ4's slow encoder, level 2 to 12.
+    Lz4Hc {
+        /// The level.
+        level: u8,
+    },
+    /// xz with a CRC32.
+    Xz {
+        /// Preset 0 to 9.
+        level: u8,
+        /// The preset's slower variant (`xz -e`).
+        extreme: bool,
+        /// How far back matches reach, in bytes: at least 4 KiB. Blocks that are shorter get by with less.
+        dictionary_bytes: u32,
+        /// Each filter here is tried on every block, beside none; the smallest result is taken.
+        filters: Filters,
+    },
+}
+
+impl Settings {
+    /// What decodes the blocks made with these settings.
+    pub const fn codec(&self) -> Codec {
+        match self {
+            Settings::Zlib { .. } => Codec::Zlib,
+            Settings::Lzo => Codec::Lzo,
+            Settings::Lz4 | Settings::Lz4Hc { .. } => Codec::Lz4,
+            Settings::Xz { .. } => Codec::Xz,
+        }
+    }
+}
+
+/// An encoder with the memory that it needs.
+pub struct Encoder(Encoding);
+
+enum Encoding {
+    Zlib(zlib::Encoder),
+    Lzo(Box<lzo::Workspace>),
+    Lz4(lz4::Encoder),
+    Xz(xz::Encoder),
+}
+
+impl Encoder {
+    /// An encoder for blocks with these settings.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] when a level or size is out of its range.
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
+        Ok(Encoder(match *settings {
+            Settings::Zlib { level } => Encoding::Zlib(zlib::Encoder::new(level)?),
+            Settings::Lzo => Encoding::Lzo(Box::default()),
+            Settings::Lz4 => Encoding::Lz4(lz4::Encoder::fast()),
+            Settings::Lz4Hc { level } => Encoding::Lz4(lz4::Encoder::high(level)?),
+            Settings::Xz {
+                level,
+                extreme,
+                dictionary_bytes,
+                filters,
+            } => Encoding::Xz(xz::Encoder::new(level, extreme, dictionary_bytes, filters)?),
+        }))
+    }
+
+    /// Encodes `src` into the beginning of `dst`, and returns how many bytes it became, or `None` when `dst` does not
+    /// hold them.
+    ///
+    /// A destination that is one byte shorter than the source is how a caller asks for "smaller or not at all". The same
+    /// input, room and settings give the same bytes. Bytes of `dst` behind the result may be overwritten.
+    pub fn compress(&mut self, dst: &mut [u8], src: &[u8]) -> Option<usize> {
+        match &mut self.0 {
+            Encoding::Zlib(encoder) => encoder.compress(dst, src),
+            Encoding::Lzo(workspace) => lzo::compress(dst, src, workspace),
+            Encoding::Lz4(encoder) => encoder.compress(dst, src),
+            Encoding::Xz(encoder) => encoder.compress(dst, src),
+        }
+    }
+}
+
+/// A decoder for every codec, with the memory that it needs.
+#[derive(Default)]
+pub struct Decoder {
+    zlib: Option<zlib::Decoder>,
+    zstd: Option<Box<zstd::Workspace<{ zstd::DECOMPRESS_WORKSPACE_SIZE }>>>,
+}
+
+impl Decoder {
+    /// A decoder; it takes its memory when it first needs it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decodes one block into the beginning of `dst`, and returns how many bytes it holds.
+    ///
+    /// `src` is the whole block. Whether bytes behind a stream's end are an error is the codec's matter: LZO, LZ4 and
+    /// zstd allow none, zlib and xz pass over them. Bytes of `dst` behind the result may be overwritten.
+    ///
+    /// # Errors
+    /// The block breaks its format, or holds more than `dst`.
+    pub fn decompress(&mut self, codec: Codec, dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
+        match codec {
+            Codec::Zlib => self.zlib.get_or_insert_default().decompress(dst, src),
+            Codec::Zstd => {
+                let workspace = self.zstd.get_or_insert_default();
+                zstd::decompress(dst, src, &mut workspace[..]).map_err(Error::Zstd)
+            }
+            Codec::Lzo => lzo::decompress(dst, src).map_err(Error::Lzo),
+            Codec::Lz4 => lz4::decompress(dst, src),
+            Codec::Xz => xz::decompress(dst, src),
+            Codec::Lzma => xz::decompress_lzma(dst, src),
+        }
+    }
+}

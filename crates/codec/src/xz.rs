@@ -1,0 +1,139 @@
+//! .xz and .lzma streams, by liblzma.
+
+use crate::Error;
+use liblzma::stream::{self, Action, Check, LzmaOptions, Status, Stream};
+
+/// What a decoder may take: the largest block's dictionary and liblzma's own tables, with room to spare. A header can
+/// ask for 4 GiB.
+const DECODER_MEMORY_MAX: u64 = 16 << 20;
+
+/// The shortest dictionary of the format.
+const DICTIONARY_MIN: u32 = 4096;
+
+/// A set of the filters that make machine code easier to compress, in SquashFS' bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Filters(pub u32);
+
+impl Filters {
+    /// x86 and x86-64.
+    pub const X86: Filters = Filters(1);
+    /// PowerPC, big-endian.
+    pub const POWERPC: Filters = Filters(2);
+    /// Itanium.
+    pub const IA64: Filters = Filters(4);
+    /// ARM.
+    pub const ARM: Filters = Filters(8);
+    /// ARM Thumb.
+    pub const ARM_THUMB: Filters = Filters(0x10);
+    /// SPARC.
+    pub const SPARC: Filters = Filters(0x20);
+    /// ARM64.
+    pub const ARM64: Filters = Filters(0x40);
+    /// RISC-V.
+    pub const RISCV: Filters = Filters(0x80);
+    /// Every one.
+    pub const ALL: Filters = Filters(0xff);
+
+    /// Names, as on `mksquashfs`' command line, in the order of their bits.
+    pub const NAMES: [&'static str; 8] = [
+        "x86", "powerpc", "ia64", "arm", "armthumb", "sparc", "arm64", "riscv",
+    ];
+}
+
+pub(crate) struct Encoder {
+    preset: u32,
+    dictionary_bytes: u32,
+    filters: Filters,
+    /// Holds a candidate while another is tried.
+    other: Vec<u8>,
+}
+
+impl Encoder {
+    pub(crate) fn new(
+        level: u8,
+        extreme: bool,
+        dictionary_bytes: u32,
+        filters: Filters,
+    ) -> Result<Self, Error> {
+        if level > 9 {
+            return Err(Error::Settings("xz level is not 0 to 9"));
+        }
+        if !(DICTIONARY_MIN..=1 << 30).contains(&dictionary_bytes) {
+            return Err(Error::Settings("xz dictionary is not 4 KiB to 1 GiB"));
+        }
+        if filters.0 & !Filters::ALL.0 != 0 {
+            return Err(Error::Settings("xz filter is not known"));
+        }
+        const EXTREME: u32 = 1 << 31;
+        Ok(Encoder {
+            preset: u32::from(level) | if extreme { EXTREME } else { 0 },
+            dictionary_bytes,
+            filters,
+            other: Vec::new(),
+        })
+    }
+
+    pub(crate) fn compress(&mut self, dst: &mut [u8], src: &[u8]) -> Option<usize> {
+        let mut best = self.attempt(0, dst, src);
+        for bit in (0..8)
+            .map(|n| 1 << n)
+            .filter(|bit| self.filters.0 & bit != 0)
+        {
+            let mut other = std::mem::take(&mut self.other);
+            other.resize(best.map_or(dst.len(), |len| len - 1), 0);
+            if let Some(len) = self.attempt(bit, &mut other, src) {
+                dst[..len].copy_from_slice(&other[..len]);
+                best = Some(len);
+            }
+            self.other = other;
+        }
+        best
+    }
+
+    /// Encodes with one filter (a bit of [`Filters`]) or none (0).
+    fn attempt(&self, filter: u32, dst: &mut [u8], src: &[u8]) -> Option<usize> {
+        let block = u32::try_from(src.len()).map_or(u32::MAX, |len| {
+            len.checked_next_power_of_two().unwrap_or(u32::MAX)
+        });
+        let mut options = LzmaOptions::new_preset(self.preset).ok()?;
+        options.dict_size(self.dictionary_bytes.min(block.max(DICTIONARY_MIN)));
+        let mut filters = stream::Filters::new();
+        match Filters(filter) {
+            Filters::X86 => filters.x86(),
+            Filters::POWERPC => filters.powerpc(),
+            Filters::IA64 => filters.ia64(),
+            Filters::ARM => filters.arm(),
+            Filters::ARM_THUMB => filters.arm_thumb(),
+            Filters::SPARC => filters.sparc(),
+            Filters::ARM64 => filters.arm64(),
+            Filters::RISCV => filters.riscv(),
+            _ => &mut filters,
+        };
+        filters.lzma2(&options);
+        let mut stream = Stream::new_stream_encoder(&filters, Check::Crc32).ok()?;
+        match stream.process(src, dst, Action::Finish) {
+            Ok(Status::StreamEnd) => usize::try_from(stream.total_out()).ok(),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn decompress(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
+    run(Stream::new_stream_decoder(DECODER_MEMORY_MAX, 0), dst, src)
+}
+
+pub(crate) fn decompress_lzma(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
+    run(Stream::new_lzma_decoder(DECODER_MEMORY_MAX), dst, src)
+}
+
+fn run(stream: Result<Stream, stream::Error>, dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
+    const CORRUPT: Error = Error::Corrupt("xz stream is corrupt");
+    let mut stream = stream.map_err(|_| Error::MemoryLimit)?;
+    match stream.process(src, dst, Action::Finish) {
+        Ok(Status::StreamEnd) => usize::try_from(stream.total_out()).map_err(|_| CORRUPT),
+        Err(stream::Error::MemLimit | stream::Error::Mem) => Err(Error::MemoryLimit),
+        // Out of input or out of room: whoever has used up the whole input has met the former.
+        _ if stream.total_out() == dst.len() as u64 => Err(Error::DstSizeTooSmall),
+        _ => Err(CORRUPT),
+    }
+}

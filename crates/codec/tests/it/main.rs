@@ -1,0 +1,214 @@
+//! Tests of the codecs behind one enum. What the foreign tools make of the blocks is tested where images are made.
+
+use codec::{Codec, Decoder, Encoder, Error, Filters, Settings};
+
+fn all_settings() -> Vec<Settings> {
+    let mut all = vec![Settings::Lzo, Settings::Lz4];
+    all.extend((1..=12).map(|level| Settings::Zlib { level }));
+    all.extend((2..=12).map(|level| Settings::Lz4Hc { level }));
+    for (level, filters) in [(0, Filters(0)), (6, Filters(0)), (1, Filters::ALL)] {
+        all.push(Settings::Xz {
+            level,
+            extreme: level == 6,
+            dictionary_bytes: 1 << 17,
+            filters,
+        });
+    }
+    all
+}
+
+/// Words, a ramp, noise, zeros, and code-like content, of lengths around the edges.
+fn contents() -> Vec<Vec<u8>> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut noise = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    let text: Vec<u8> = (0..131_072u32)
+        .map(|n| b"the quick brown fox "[((n ^ (n >> 9)) % 20) as usize])
+        .collect();
+    let mut all = vec![vec![0; 131_072], vec![7; 5000]];
+    for len in [1, 2, 13, 100, 4096, 65_537, 131_072] {
+        all.push(text[..len].to_vec());
+        all.push((0..len).map(|_| noise()).collect());
+        all.push(
+            (0..len)
+                .map(|n| {
+                    if n % 5 == 0 {
+                        0xe8
+                    } else {
+                        (n / 64) as u8 & noise()
+                    }
+                })
+                .collect(),
+        );
+    }
+    all
+}
+
+#[test]
+fn content_survives_every_codec() {
+    let mut decoder = Decoder::new();
+    for settings in all_settings() {
+        let mut encoder = Encoder::new(&settings).unwrap();
+        let codec = settings.codec();
+        for content in contents() {
+            let mut packed = vec![0; content.len() * 2 + 1000];
+            let len = encoder
+                .compress(&mut packed, &content)
+                .expect("there is room");
+            packed.truncate(len);
+            let mut back = vec![0xaa; content.len()];
+            let what = format!("{settings:?}, {} bytes", content.len());
+            assert_eq!(
+                decoder.decompress(codec, &mut back, &packed),
+                Ok(content.len()),
+                "{what}"
+            );
+            assert!(back == content, "{what}");
+
+            let mut room = vec![0; content.len() + 64];
+            assert_eq!(
+                decoder.decompress(codec, &mut room, &packed),
+                Ok(content.len()),
+                "{what}"
+            );
+            assert!(room[..content.len()] == content, "{what}");
+
+            let mut short = vec![0; content.len() - 1];
+            assert!(
+                decoder.decompress(codec, &mut short, &packed).is_err(),
+                "{what}"
+            );
+
+            // Smaller or not at all: whatever comes out fits and is whole.
+            let mut smaller = vec![0; content.len() - 1];
+            if let Some(len) = encoder.compress(&mut smaller, &content) {
+                assert_eq!(
+                    decoder.decompress(codec, &mut back, &smaller[..len]),
+                    Ok(content.len()),
+                    "{what}"
+                );
+                assert!(back == content, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn noise_is_not_stored_larger() {
+    let noise = contents()
+        .into_iter()
+        .filter(|content| content.len() == 131_072)
+        .nth(2)
+        .unwrap();
+    for settings in all_settings() {
+        let mut dst = vec![0; noise.len() - 1];
+        assert_eq!(
+            Encoder::new(&settings).unwrap().compress(&mut dst, &noise),
+            None,
+            "{settings:?}"
+        );
+    }
+}
+
+#[test]
+fn damage_is_an_error_or_other_content() {
+    let mut decoder = Decoder::new();
+    let content = contents().pop().unwrap()[..3000].to_vec();
+    for settings in all_settings() {
+        let mut packed = vec![0; 8000];
+        let len = Encoder::new(&settings)
+            .unwrap()
+            .compress(&mut packed, &content)
+            .unwrap();
+        packed.truncate(len);
+        let mut back = vec![0; 4000];
+        for at in 0..len {
+            for flip in [1, 0x80, 0xff] {
+                packed[at] ^= flip;
+                let result = decoder.decompress(settings.codec(), &mut back, &packed);
+                assert!(result.is_err() || result.is_ok_and(|len| len <= back.len()));
+                if matches!(settings.codec(), Codec::Zlib | Codec::Xz) && result.is_ok() {
+                    assert!(
+                        back[..content.len()] == content,
+                        "checksums catch {settings:?} at {at}"
+                    );
+                }
+                packed[at] ^= flip;
+            }
+            // An LZ4 block has no end mark: cut between two sequences, it is a shorter block.
+            let cut = decoder.decompress(settings.codec(), &mut back, &packed[..at]);
+            assert!(
+                cut.is_err()
+                    || settings.codec() == Codec::Lz4 && cut.is_ok_and(|len| len < content.len())
+            );
+        }
+    }
+}
+
+#[test]
+fn an_xz_header_may_not_ask_for_gigabytes() {
+    let mut packed = vec![0; 200];
+    let settings = Settings::Xz {
+        level: 0,
+        extreme: false,
+        dictionary_bytes: 1 << 26,
+        filters: Filters(0),
+    };
+    let len = Encoder::new(&settings)
+        .unwrap()
+        .compress(&mut packed, b"some text")
+        .unwrap();
+    // The dictionary's size is the fourth byte of the block header, which ends with its own CRC32.
+    let header = &mut packed[12..24];
+    assert_eq!(header[..4], [2, 0, 0x21, 1]);
+    header[4] = 40;
+    let mut crc = !0u32;
+    for &byte in &header[..8] {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+        }
+    }
+    header[8..].copy_from_slice(&(!crc).to_le_bytes());
+    assert_eq!(
+        Decoder::new().decompress(Codec::Xz, &mut [0; 100], &packed[..len]),
+        Err(Error::MemoryLimit)
+    );
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    for settings in [
+        Settings::Zlib { level: 0 },
+        Settings::Zlib { level: 13 },
+        Settings::Lz4Hc { level: 1 },
+        Settings::Lz4Hc { level: 13 },
+        Settings::Xz {
+            level: 10,
+            extreme: false,
+            dictionary_bytes: 8192,
+            filters: Filters(0),
+        },
+        Settings::Xz {
+            level: 6,
+            extreme: false,
+            dictionary_bytes: 100,
+            filters: Filters(0),
+        },
+        Settings::Xz {
+            level: 6,
+            extreme: false,
+            dictionary_bytes: 8192,
+            filters: Filters(0x100),
+        },
+    ] {
+        assert!(
+            matches!(Encoder::new(&settings), Err(Error::Settings(_))),
+            "{settings:?}"
+        );
+    }
+}
