@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::source::{Source, word_positions};
+use super::source::word_positions;
 use super::{File, Finding, Repository};
 
 /// The only places where `unsafe` may stand; the crate of each says why in its own documentation.
@@ -27,7 +27,7 @@ pub(super) fn unsafe_rooms(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.ending(".rs") {
         let path = &file.path;
-        let source = Source::parse(&file.text);
+        let source = file.source();
         if !starts_with_any(path, UNSAFE_ROOMS) {
             for at in word_positions(&source.code, "unsafe") {
                 let what = "unsafe code outside of its rooms (see CONTRIBUTING.md)";
@@ -73,7 +73,7 @@ pub(super) fn long_files(repository: &Repository) -> Vec<Finding> {
 pub(super) fn unique_error_words(repository: &Repository) -> Vec<Finding> {
     let mut places: BTreeMap<String, Vec<(&str, usize)>> = BTreeMap::new();
     for file in repository.ending(".rs").filter(|file| !is_test(&file.path)) {
-        let source = Source::parse(&file.text);
+        let source = file.source();
         let tests = source.tests_start();
         for (at, words) in &source.strings {
             let before = source.code[..*at].trim_end();
@@ -111,7 +111,7 @@ pub(super) fn names(repository: &Repository) -> Vec<Finding> {
                 format!("\"{name}\" says nothing: name what it holds"),
             ));
         }
-        for (number, line) in Source::parse(&file.text).code.lines().enumerate() {
+        for (number, line) in file.source().code.lines().enumerate() {
             if line.contains("fn get_") {
                 let what = "a function that gives a thing is named after the thing, without get_";
                 findings.push(Finding::new(path, number + 1, what));
@@ -135,7 +135,7 @@ pub(super) fn names(repository: &Repository) -> Vec<Finding> {
 pub(super) fn glob_re_exports(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.ending(".rs") {
-        let source = Source::parse(&file.text);
+        let source = file.source();
         for at in word_positions(&source.code, "pub") {
             let statement = source.code[at..].split(';').next().unwrap_or_default();
             // Inside of a crate, `pub(crate)`, there is no public path yet.
@@ -149,11 +149,39 @@ pub(super) fn glob_re_exports(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
+/// Libraries read neither the environment nor the clock: the same call does the same thing.
+pub(super) fn surroundings(repository: &Repository) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_library = |path: &str| {
+        path.starts_with("crates/") && !path.starts_with("crates/cli/") && !is_test(path)
+    };
+    for file in repository
+        .ending(".rs")
+        .filter(|file| is_library(&file.path))
+    {
+        let source = file.source();
+        let tests = source.tests_start();
+        for word in ["env::", "Instant", "SystemTime"] {
+            for at in source.code.match_indices(word).map(|(at, _)| at) {
+                let line = source.line_at(at);
+                let in_word =
+                    source.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                if !in_word && line < tests {
+                    let what =
+                        format!("{word}: only the command reads the environment and the clock");
+                    findings.push(Finding::new(&file.path, line, what));
+                }
+            }
+        }
+    }
+    findings
+}
+
 /// What is left to do says why it is left.
 pub(super) fn left_to_do(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.ending(".rs") {
-        let source = Source::parse(&file.text);
+        let source = file.source();
         for (line, comment) in &source.comments {
             for word in ["TODO", "FIXME", "XXX", "HACK"] {
                 for at in word_positions(comment, word) {
@@ -181,7 +209,7 @@ pub(super) fn left_to_do(repository: &Repository) -> Vec<Finding> {
 pub(super) fn ignored_tests(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.ending(".rs") {
-        let source = Source::parse(&file.text);
+        let source = file.source();
         for (at, _) in source.code.match_indices("#[ignore") {
             let reason = (source.strings.iter())
                 .find(|(quote, _)| *quote > at)
@@ -305,6 +333,15 @@ mod tests {
     fn glob_re_export_is_found() {
         let text = "use a::*;\npub use b::{c, d};\npub use e::*;\npub use f::{\n    g::*,\n};\npub(crate) use h::*;\n";
         assert_eq!(lines(glob_re_exports, "a.rs", text), [3, 4]);
+    }
+
+    #[test]
+    fn clock_and_environment_are_found() {
+        let text = "// Instant\nlet a = std::env::var(\"X\");\nuse std::time::{Instant};\n\
+            let b = my_env::var();\n#[cfg(test)]\nmod tests {\nInstant::now()\n}\n";
+        assert_eq!(lines(surroundings, "crates/tree/src/a.rs", text), [2, 3]);
+        assert_eq!(lines(surroundings, "crates/cli/src/a.rs", text), []);
+        assert_eq!(lines(surroundings, "crates/tree/tests/it/a.rs", text), []);
     }
 
     #[test]

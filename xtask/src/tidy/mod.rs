@@ -8,10 +8,12 @@ mod documents;
 mod source;
 mod words;
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::{fs, io};
 
 use crate::Outcome;
+use source::Source;
 
 /// Finds what breaks it.
 type Rule = fn(&Repository) -> Vec<Finding>;
@@ -23,6 +25,10 @@ const RULES: &[(&str, Rule)] = &[
     ("unique error words", code::unique_error_words),
     ("names", code::names),
     ("no glob re-exports", code::glob_re_exports),
+    (
+        "no environment and no clock below the command",
+        code::surroundings,
+    ),
     ("reasons beside what is left to do", code::left_to_do),
     ("one reason to ignore a test", code::ignored_tests),
     ("crate arrows", crates::arrows),
@@ -84,6 +90,23 @@ struct File {
     path: String,
     /// Empty if the file is not UTF-8.
     text: String,
+    /// What `source` gives, once it was asked.
+    source: OnceCell<Source>,
+}
+
+impl File {
+    fn new(path: String, text: String) -> File {
+        File {
+            path,
+            text,
+            source: OnceCell::new(),
+        }
+    }
+
+    /// The text as Rust source.
+    fn source(&self) -> &Source {
+        self.source.get_or_init(|| Source::parse(&self.text))
+    }
 }
 
 impl Repository {
@@ -111,7 +134,7 @@ impl Repository {
                     directories.push(path);
                 } else if kind.is_file() {
                     let text = String::from_utf8(fs::read(entry.path())?).unwrap_or_default();
-                    files.push(File { path, text });
+                    files.push(File::new(path, text));
                 }
             }
         }
@@ -144,10 +167,9 @@ impl Repository {
 impl Repository {
     /// A repository of these paths and texts.
     fn of(files: &[(&str, &str)]) -> Repository {
-        let files = files.iter().map(|(path, text)| File {
-            path: (*path).to_owned(),
-            text: (*text).to_owned(),
-        });
+        let files = files
+            .iter()
+            .map(|(path, text)| File::new((*path).to_owned(), (*text).to_owned()));
         Repository {
             files: files.collect(),
         }

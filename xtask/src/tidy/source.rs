@@ -8,6 +8,8 @@ pub(crate) struct Source {
     pub(crate) comments: Vec<(usize, String)>,
     /// Each string literal: where its first quote stands in `code`, and its content as it is written.
     pub(crate) strings: Vec<(usize, String)>,
+    /// Where each line of `code` but the first begins.
+    line_starts: Vec<usize>,
 }
 
 impl Source {
@@ -17,6 +19,7 @@ impl Source {
             code: String::with_capacity(text.len()),
             comments: Vec::new(),
             strings: Vec::new(),
+            line_starts: text.match_indices('\n').map(|(at, _)| at + 1).collect(),
         };
         let mut at = 0;
         while at < bytes.len() {
@@ -54,11 +57,7 @@ impl Source {
 
     /// The number of the line, counted from 1, of a place in `code`.
     pub(crate) fn line_at(&self, at: usize) -> usize {
-        self.code.as_bytes()[..at]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count()
-            + 1
+        self.line_starts.partition_point(|start| *start <= at) + 1
     }
 
     /// The line where the unit tests begin, or one after all lines.
