@@ -1,4 +1,100 @@
-//! The `restow` command.
+//! The `restow` command: reads what was typed, and does it with the libraries below.
+//!
+//! Nobody below this crate prints, reads the environment or the clock.
 #![forbid(unsafe_code)]
+#![expect(clippy::print_stderr, reason = "the command line is who prints")]
 
-fn main() {}
+mod args;
+mod bar;
+mod cat;
+mod copy;
+mod diff;
+mod ls;
+mod manifest;
+mod open;
+mod signals;
+mod text;
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use tree::{Error, Parallel, temporary};
+
+use args::{Command, Restow, Threads};
+
+/// Differences or damage were found, or something could not be kept.
+const FOUND: u8 = 1;
+/// It could not be done.
+const FAILED: u8 = 2;
+
+fn main() -> ExitCode {
+    let Restow { command } = Restow::parse();
+    let result = signals::watch()
+        .map_err(Into::into)
+        .and_then(|()| run(&command));
+    if temporary::is_stopping() {
+        // Whatever failed, failed because a signal came. Its thread removes what is unfinished and ends the process.
+        loop {
+            std::thread::park();
+        }
+    }
+    match result {
+        Ok(code) => code,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("restow: {}", text::of_error(&error));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<ExitCode> {
+    let found = |nothing: bool| {
+        if nothing {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(FOUND)
+        }
+    };
+    Ok(match command {
+        Command::Copy(args) => found(copy::run(args)?),
+        Command::Ls(args) => {
+            ls::run(args)?;
+            ExitCode::SUCCESS
+        }
+        Command::Cat(args) => {
+            cat::run(args)?;
+            ExitCode::SUCCESS
+        }
+        Command::Diff(args) => found(!diff::run(args)?),
+        Command::Manifest(args) => {
+            manifest::run(args)?;
+            ExitCode::SUCCESS
+        }
+    })
+}
+
+/// Whether whoever read our output has closed it, which is their right.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .any(|cause| match cause.downcast_ref::<Error>() {
+            Some(Error::Io(error)) => error.kind() == io::ErrorKind::BrokenPipe,
+            _ => {
+                let error = cause.downcast_ref::<io::Error>();
+                error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+            }
+        })
+}
+
+fn threads(args: Threads) -> Parallel {
+    args.threads
+        .map_or_else(Parallel::available, |threads| Parallel::new(threads.into()))
+}
+
+/// Tells what the user should know although the work goes on.
+fn warn(words: &str) {
+    eprintln!("restow: {words}");
+}

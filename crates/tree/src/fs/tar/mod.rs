@@ -20,11 +20,18 @@ mod read;
 mod write;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use linux::OpenFlags;
 
 use super::{
     Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino, Metadata,
     Time, Xattr,
 };
+use crate::pack::temporary::Temporary;
 use crate::{Error, Limits, ReadAt, Result};
 
 pub use write::{Summary, write};
@@ -121,6 +128,17 @@ impl Tar {
         })
     }
 
+    /// Reads an archive that cannot be read twice, such as a pipe: all of it goes first into a file without a name in
+    /// the directory `spool`.
+    ///
+    /// # Errors
+    /// As for [`Tar::open`], and when the file cannot be made or written.
+    pub fn from_stream(input: &mut dyn Read, spool: &Path, limits: Limits) -> Result<Tar> {
+        let mut file = unnamed_file(spool)?;
+        std::io::copy(input, &mut file)?;
+        Tar::open(Box::new(file), limits)
+    }
+
     /// Whether a file that begins with these bytes is a tar archive: its first header has the right checksum, or it
     /// begins with the end marker of an empty archive.
     pub fn recognises(start: &[u8]) -> bool {
@@ -165,6 +183,21 @@ impl Tar {
             _ => Err(Error::InvalidInput("the file is not a regular file")),
         }
     }
+}
+
+/// A new file that goes when it is closed.
+fn unnamed_file(dir: &Path) -> Result<File> {
+    let dir = Arc::new(linux::open_dir(dir)?);
+    if let Ok(file) = linux::open_unnamed(&*dir, 0o600) {
+        return Ok(file.into());
+    }
+    // A file system that knows no files without a name.
+    let (temporary, file) = Temporary::create(&dir, b"spool", |dir, name| {
+        let flags = OpenFlags::RDWR | OpenFlags::CREATE | OpenFlags::EXCL;
+        linux::open_at(dir, name, flags, 0o600)
+    })?;
+    drop(temporary); // That removes the name.
+    Ok(file.into())
 }
 
 impl FileSystem for Tar {

@@ -1,0 +1,249 @@
+//! What can be typed, and what `--help` says about it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Move Linux file trees between the containers that hold them
+///
+/// restow copies, lists, compares and describes file trees, whatever holds them: a directory or a tar archive. What a
+/// source is, is recognised from its bytes; what a destination becomes follows from its name. Kept are permissions,
+/// owners, times in nanoseconds, extended attributes, hard links, holes, devices, and names of any bytes.
+#[derive(Debug, Parser)]
+#[command(name = "restow", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Restow {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 differences found or something could not be kept, 2 could not do it.";
+
+const AFTER: &str = "\
+Examples:
+  restow copy photos photos.tar       pack a directory
+  restow copy photos.tar restored     unpack it
+  restow diff photos restored         compare the two
+  restow ls -lR photos.tar            see what is in it
+  restow help copy                    more about a command
+
+Exit codes:
+  0  done
+  1  differences were found (diff), or something could not be kept (copy)
+  2  could not do it, or did not understand the command line
+A reader of standard output that closes its pipe early, such as `head`, is no error.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Copy(Copy),
+    Ls(Ls),
+    Cat(Cat),
+    Diff(Diff),
+    Manifest(Manifest),
+}
+
+/// Copy a tree into another container
+///
+/// What SRC is, is recognised from its bytes. What DST becomes follows from its name: a tar archive when it ends with
+/// `.tar` or is `-`, otherwise a directory; `--to` says it instead. The result appears under its final name when it is
+/// whole and on the medium, and not before: an error or Ctrl-C leaves nothing behind.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow copy src src.tar                        directory to tar
+  restow copy src.tar dst                        tar to directory
+  restow copy src - | ssh host 'tar xf - -C dst' tar to standard output
+  curl -s URL | zstd -dc | restow copy - dst     tar from standard input
+  restow copy --overwrite src backup.tar         replace an earlier result
+
+Exit codes: 0 done; 1 done, but something could not be kept, as the messages say; 2 not done.")]
+pub(crate) struct Copy {
+    /// The tree to copy: a directory or a tar archive; `-` is standard input
+    pub(crate) src: PathBuf,
+
+    /// Where to; `-` is standard output
+    pub(crate) dst: PathBuf,
+
+    /// What DST becomes, whatever its name says
+    #[arg(long, value_name = "KIND")]
+    pub(crate) to: Option<Kind>,
+
+    /// Replace what is at DST, once the new result is whole
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+
+    /// Say nothing but errors and what could not be kept
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// A container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// A directory
+    Dir,
+    /// A tar archive (PAX)
+    Tar,
+    /// A SquashFS image (not yet)
+    Squashfs,
+    /// A btrfs image (not yet)
+    Btrfs,
+    /// A btrfs send stream (not yet)
+    Stream,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Threads {
+    /// How many threads work; the result does not depend on it [default: one per processor]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// List the files in a tree
+///
+/// Without options, the names in a directory, one per line. Control characters and bytes that are not UTF-8 are shown as
+/// `\xNN` unless `-0` is given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow ls src.tar               names in the root
+  restow ls -l src.tar usr/bin    with modes, owners, sizes, times
+  restow ls -R0 src.tar | xargs -0 -n1 echo
+                                  all paths, for a program to read")]
+pub(crate) struct Ls {
+    /// The tree: a directory or a tar archive; `-` is standard input
+    pub(crate) src: PathBuf,
+
+    /// A path in it [default: the root]
+    pub(crate) path: Option<PathBuf>,
+
+    /// Show mode, names, owner, size or device, time (UTC), and link target
+    #[arg(short, long)]
+    pub(crate) long: bool,
+
+    /// Show the whole tree below PATH, as paths
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+
+    /// Show a directory itself, not what is in it
+    #[arg(short, long)]
+    pub(crate) directory: bool,
+
+    /// End each line with a NUL instead of a newline, and show names as they are
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+}
+
+/// Write the content of files in a tree to standard output
+///
+/// Symbolic links are followed within the tree; a target that begins with `/` is taken from the tree's root.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow cat src.tar etc/os-release
+  tar c src | restow cat - src/a src/b > both")]
+pub(crate) struct Cat {
+    /// The tree: a directory or a tar archive; `-` is standard input
+    pub(crate) src: PathBuf,
+
+    /// Paths of files in it
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Compare two trees
+///
+/// Tells each difference on a line: what is in one tree only, and for what is in both kind, mode, owner, time, size,
+/// first differing byte of the content, link target, device number, extended attributes, and which names are hard links
+/// of one file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow diff src src.tar
+  restow diff --ignore mtime,owner old.tar new.tar
+  restow diff -q a b && echo same
+
+Exit codes: 0 no differences, 1 differences, 2 could not compare.")]
+pub(crate) struct Diff {
+    /// One tree: a directory or a tar archive; `-` is standard input
+    #[arg(value_name = "A")]
+    pub(crate) first: PathBuf,
+
+    /// The other
+    #[arg(value_name = "B")]
+    pub(crate) second: PathBuf,
+
+    /// What not to compare
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub(crate) ignore: Vec<Aspect>,
+
+    /// Compare where holes are, too
+    #[arg(long)]
+    pub(crate) holes: bool,
+
+    /// Only the exit code; end at the first difference
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+}
+
+/// What a comparison or a manifest may leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Aspect {
+    /// Bytes of files
+    Content,
+    /// Permissions
+    Mode,
+    /// User and group
+    Owner,
+    /// Time of the last change of content
+    Mtime,
+    /// Extended attributes
+    Xattrs,
+    /// Which names are of one file
+    Links,
+}
+
+/// Describe a tree in text, one line per file
+///
+/// The text is an mtree(5) specification in one canonical form: equal trees give equal text, whatever holds them. Each
+/// line has path, kind, mode, owner, size, time, extended attributes, the first name of a hard link, and the SHA-256 of
+/// the content.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow manifest src.tar > src.mtree
+  restow manifest --ignore mtime,owner src | sha256sum
+  diff <(restow manifest old) <(restow manifest new)")]
+pub(crate) struct Manifest {
+    /// The tree: a directory or a tar archive; `-` is standard input
+    pub(crate) src: PathBuf,
+
+    /// What not to say
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub(crate) ignore: Vec<Aspect>,
+
+    /// Say where files with holes have data, too
+    #[arg(long)]
+    pub(crate) holes: bool,
+
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Restow::command().debug_assert();
+    }
+}

@@ -1,0 +1,77 @@
+//! The progress bar: on standard error, and only on a terminal.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tree::Progress;
+
+/// How often the bar is drawn.
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// Progress as a bar, or as nothing.
+pub(crate) struct Bar {
+    bar: Option<ProgressBar>,
+    files: AtomicU64,
+}
+
+impl Bar {
+    /// A bar with a word for what goes on; none when quiet or when standard error is not a terminal.
+    pub(crate) fn new(word: &'static str, quiet: bool) -> Bar {
+        let shown = !quiet && std::io::stderr().is_terminal();
+        let bar = shown.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+            bar.set_style(style(
+                "{prefix} {spinner} {msg} {decimal_bytes} {decimal_bytes_per_sec}",
+            ));
+            bar.set_prefix(word);
+            bar.enable_steady_tick(REFRESH);
+            bar
+        });
+        Bar {
+            bar,
+            files: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes the bar off the screen.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Progress for Bar {
+    fn expect(&self, _files: Option<u64>, bytes: Option<u64>) {
+        if let (Some(bar), Some(bytes)) = (&self.bar, bytes.filter(|&bytes| bytes > 0)) {
+            bar.set_style(style(
+                "{prefix} [{bar:30}] {percent}% {decimal_bytes} of {decimal_total_bytes} \
+                 {decimal_bytes_per_sec} {eta} {msg}",
+            ));
+            bar.set_length(bytes);
+        }
+    }
+
+    fn advance(&self, files: u64, bytes: u64) {
+        let Some(bar) = &self.bar else { return };
+        bar.inc(bytes);
+        let before = self.files.fetch_add(files, Ordering::Relaxed);
+        // Text is made only now and then: trees have millions of files.
+        if before / 256 != (before + files) / 256 {
+            bar.set_message(format!("{} files", before + files));
+        }
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    style.progress_chars("=> ")
+}

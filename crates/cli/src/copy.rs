@@ -1,0 +1,227 @@
+//! `restow copy`
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use tree::{Error, Inventory, Limits, Output, Parallel, Progress};
+
+use crate::args::{Copy, Kind};
+use crate::bar::Bar;
+use crate::open::{self, Source};
+use crate::{text, threads, warn};
+
+/// Paths that are named one by one before the rest is only counted.
+const NAMED_MAX: usize = 20;
+
+/// Returns whether everything could be kept.
+pub(crate) fn run(args: &Copy) -> Result<bool> {
+    copy(args).with_context(|| {
+        let src = text::of_host_path(&args.src, "standard input");
+        let dst = text::of_host_path(&args.dst, "standard output");
+        format!("copy {src} to {dst}")
+    })
+}
+
+fn copy(args: &Copy) -> Result<bool> {
+    let start = Instant::now();
+    let kind = destination_kind(args)?;
+    refuse_before_reading(args, kind)?;
+    let source = open::open(&args.src)?;
+    for note in &source.notes {
+        warn(&format!(
+            "{}: {note}",
+            text::of_host_path(&args.src, "standard input")
+        ));
+    }
+    let job = Job {
+        args,
+        source: &source,
+        parallel: threads(args.threads),
+    };
+    let done = match kind {
+        Kind::Dir => job.to_directory()?,
+        Kind::Tar => job.to_tar()?,
+        Kind::Squashfs | Kind::Btrfs | Kind::Stream => unreachable!("refused above"),
+    };
+    for (number, lost) in done.lost.iter().enumerate() {
+        if number == NAMED_MAX {
+            warn(&format!("and {} more", done.lost.len() - NAMED_MAX));
+            break;
+        }
+        warn(lost);
+    }
+    if !args.quiet {
+        let seconds = start.elapsed().as_secs_f64();
+        let Done {
+            files,
+            read,
+            written,
+            ..
+        } = done;
+        let (read, written) = (text::of_bytes(read), text::of_bytes(written));
+        let memory = peak_memory().map_or(String::new(), |bytes| {
+            format!(", peak memory {}", text::of_bytes(bytes))
+        });
+        let files = text::count(files, "file");
+        eprintln!("restow: {files}, {read} read, {written} written, {seconds:.2} s{memory}");
+    }
+    Ok(done.lost.is_empty())
+}
+
+/// What a copy came to.
+struct Done {
+    files: u64,
+    /// Bytes of content.
+    read: u64,
+    /// Bytes of the result.
+    written: u64,
+    /// What could not be kept, a line each.
+    lost: Vec<String>,
+}
+
+/// What the destination becomes: what was asked for, or what its name says.
+fn destination_kind(args: &Copy) -> Result<Kind> {
+    let kind = match args.to {
+        Some(kind) => kind,
+        None if args.dst == Path::new("-") => Kind::Tar,
+        None => kind_of_name(&args.dst)?,
+    };
+    match kind {
+        Kind::Dir if args.dst == Path::new("-") => {
+            bail!("a directory cannot go to standard output")
+        }
+        Kind::Dir | Kind::Tar => Ok(kind),
+        Kind::Squashfs => bail!("this version cannot write SquashFS images yet"),
+        Kind::Btrfs => bail!("this version cannot write btrfs images yet"),
+        Kind::Stream => bail!("this version cannot write btrfs send streams yet"),
+    }
+}
+
+fn kind_of_name(path: &Path) -> Result<Kind> {
+    // A slash at the end says directory, whatever the name.
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return Ok(Kind::Dir);
+    }
+    let extension = path.extension().map(OsStr::to_ascii_lowercase);
+    Ok(
+        match extension.as_deref().map_or(&b""[..], OsStrExt::as_bytes) {
+            b"tar" => Kind::Tar,
+            b"sqfs" | b"squashfs" | b"sfs" | b"snap" => Kind::Squashfs,
+            b"btrfs" => Kind::Btrfs,
+            b"stream" | b"send" => Kind::Stream,
+            b"gz" | b"tgz" | b"zst" | b"tzst" | b"xz" | b"txz" | b"bz2" | b"tbz2" | b"lz4" => {
+                bail!(
+                    "this version writes nothing that is compressed as a whole; write to `-` and pipe it through a compressor"
+                )
+            }
+            b"zip" | b"7z" | b"rar" | b"cpio" | b"iso" | b"img" | b"ext4" | b"erofs" => bail!(
+                "restow does not write what this name says; say what it shall become with --to"
+            ),
+            _ => Kind::Dir,
+        },
+    )
+}
+
+/// Refuses what cannot end well before minutes are spent on reading. The output checks again when it appears.
+fn refuse_before_reading(args: &Copy, kind: Kind) -> Result<()> {
+    if args.dst == Path::new("-") {
+        if io::stdout().is_terminal() {
+            bail!("standard output is a terminal; name a file or pipe it into a program");
+        }
+        return Ok(());
+    }
+    let there = match fs::symlink_metadata(&args.dst) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = args
+                .dst
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+                bail!(
+                    "{} is not a directory that is there",
+                    text::of_host_path(parent, "-")
+                );
+            }
+            return Ok(());
+        }
+        Err(error) => return Err(error).context("look at the destination"),
+        Ok(there) => there.file_type(),
+    };
+    if kind == Kind::Tar && there.is_dir() {
+        bail!("the destination is a directory; a tar archive is a file");
+    }
+    let is_stream = there.is_char_device() || there.is_fifo();
+    let may_write = args.overwrite || (kind == Kind::Tar && is_stream);
+    if !may_write {
+        bail!("the destination is there already; --overwrite replaces it");
+    }
+    Ok(())
+}
+
+struct Job<'a> {
+    args: &'a Copy,
+    source: &'a Source,
+    parallel: Parallel,
+}
+
+impl Job<'_> {
+    fn inventory(&self, bar: &Bar) -> Result<Inventory> {
+        let inventory = Inventory::of(&*self.source.tree, &Limits::default());
+        let inventory = inventory.map_err(|error| self.source.name_error(error))?;
+        bar.expect(
+            Some(inventory.file_count().into()),
+            Some(inventory.content_bytes()),
+        );
+        Ok(inventory)
+    }
+
+    fn to_tar(&self) -> Result<Done> {
+        let bar = Bar::new("copied", self.args.quiet);
+        let inventory = self.inventory(&bar)?;
+        let mut output = if self.args.dst == Path::new("-") {
+            Output::stream(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+        } else {
+            Output::create(&self.args.dst, self.args.overwrite).context("create it")?
+        };
+        let tree = &*self.source.tree;
+        let written = tree::tar::write(tree, &inventory, self.parallel, &bar, &mut output);
+        let summary = match written {
+            Err(error @ Error::File { .. }) => return Err(self.source.name_error(error)),
+            written => written.context("write it")?,
+        };
+        output.commit().context("finish it")?;
+        bar.finish();
+        let lost = summary.sockets.iter().map(|path| {
+            format!(
+                "{}: a socket, which a tar archive cannot hold, is left out",
+                self.source.name(path)
+            )
+        });
+        Ok(Done {
+            files: summary.entries,
+            read: summary.content_bytes,
+            written: summary.archive_bytes,
+            lost: lost.collect(),
+        })
+    }
+
+    fn to_directory(&self) -> Result<Done> {
+        bail!("this version cannot write directories yet");
+    }
+}
+
+/// The most memory that this process has held so far, from the kernel.
+fn peak_memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}

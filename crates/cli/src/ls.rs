@@ -1,0 +1,164 @@
+//! `restow ls`
+
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Result;
+use tree::{DirEntry, FileKind, FileSystem, Metadata};
+
+use crate::args::Ls;
+use crate::open::{self, Source};
+use crate::text;
+
+pub(crate) fn run(args: &Ls) -> Result<()> {
+    let source = open::open(&args.src)?;
+    let path = args
+        .path
+        .as_ref()
+        .map_or(&b""[..], |path| path.as_os_str().as_bytes());
+    // With -l or -d a link is shown, not what it leads to; so does `ls`.
+    let follow = !args.long && !args.directory || path.ends_with(b"/");
+    let entry = source.find(path, follow)?;
+    let trimmed = path.strip_prefix(b"/").unwrap_or(path);
+    let trimmed = trimmed.strip_suffix(b"/").unwrap_or(trimmed);
+    let mut list = List {
+        args,
+        source: &source,
+        out: BufWriter::new(io::stdout().lock()),
+    };
+    let itself = args.directory || entry.kind != FileKind::Directory;
+    if itself {
+        let metadata = list.metadata(&entry, trimmed)?;
+        list.line(&entry, &metadata, trimmed, trimmed)?;
+    } else {
+        list.directory(&entry, trimmed)?;
+    }
+    Ok(list.out.flush()?)
+}
+
+struct List<'a, W> {
+    args: &'a Ls,
+    source: &'a Source,
+    out: W,
+}
+
+impl<W: Write> List<'_, W> {
+    fn tree(&self) -> &dyn FileSystem {
+        &*self.source.tree
+    }
+
+    fn metadata(&self, entry: &DirEntry, path: &[u8]) -> Result<Metadata> {
+        let metadata = self.tree().metadata(entry.ino);
+        metadata.map_err(|error| self.source.name_error(error.in_file("read", path)))
+    }
+
+    /// The entries of a directory; with `-R`, all that is below it.
+    fn directory(&mut self, dir: &DirEntry, path: &[u8]) -> Result<()> {
+        // Entries still to be shown, with the length of the path of their directory; the next one last.
+        let mut path = path.to_vec();
+        let mut open = vec![(path.len(), self.entries(dir, &path)?)];
+        while let Some((len, entries)) = open.last_mut() {
+            path.truncate(*len);
+            let Some(entry) = entries.next() else {
+                open.pop();
+                continue;
+            };
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&entry.name);
+            let metadata = if self.args.long {
+                self.metadata(&entry, &path)?
+            } else {
+                nothing(&entry)
+            };
+            let shown = if self.args.recursive {
+                &*path
+            } else {
+                &*entry.name
+            };
+            self.line(&entry, &metadata, shown, &path)?;
+            if self.args.recursive && entry.kind == FileKind::Directory {
+                let entries = self.entries(&entry, &path)?;
+                open.push((path.len(), entries));
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self, dir: &DirEntry, path: &[u8]) -> Result<std::vec::IntoIter<DirEntry>> {
+        let entries = self.tree().read_dir(dir.ino);
+        let entries =
+            entries.map_err(|error| self.source.name_error(error.in_file("read", path)))?;
+        Ok(entries.into_iter())
+    }
+
+    fn line(
+        &mut self,
+        entry: &DirEntry,
+        metadata: &Metadata,
+        shown: &[u8],
+        path: &[u8],
+    ) -> Result<()> {
+        let end = if self.args.null { b'\0' } else { b'\n' };
+        if self.args.long {
+            let Metadata {
+                kind,
+                permissions,
+                uid,
+                gid,
+                nlink,
+                size,
+                rdev,
+                mtime,
+                ..
+            } = *metadata;
+            let mode = text::of_mode(kind, permissions);
+            let size = if kind.is_device() {
+                format!("{}, {}", rdev.major, rdev.minor)
+            } else {
+                size.to_string()
+            };
+            let time = text::of_time(mtime);
+            write!(
+                self.out,
+                "{mode} {nlink:>3} {uid:>5} {gid:>5} {size:>11} {time} "
+            )?;
+        }
+        let shown = if shown.is_empty() { b"." } else { shown };
+        self.name(shown)?;
+        if self.args.long && entry.kind == FileKind::Symlink {
+            let target = self.tree().read_link(entry.ino);
+            let target =
+                target.map_err(|error| self.source.name_error(error.in_file("read", path)))?;
+            self.out.write_all(b" -> ")?;
+            self.name(&target)?;
+        }
+        Ok(self.out.write_all(&[end])?)
+    }
+
+    fn name(&mut self, name: &[u8]) -> io::Result<()> {
+        if self.args.null {
+            return self.out.write_all(name);
+        }
+        self.out.write_all(text::of_name(name).as_bytes())
+    }
+}
+
+/// Stands for metadata that a short list does not show.
+fn nothing(entry: &DirEntry) -> Metadata {
+    Metadata {
+        kind: entry.kind,
+        permissions: 0,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        size: 0,
+        rdev: tree::Device::default(),
+        mtime: tree::Time::default(),
+        atime: None,
+        ctime: None,
+        btime: None,
+        attributes: tree::FileAttributes::default(),
+    }
+}

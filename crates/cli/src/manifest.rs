@@ -1,0 +1,47 @@
+//! `restow manifest`
+
+use std::io;
+
+use anyhow::{Context, Result};
+use tree::manifest::{Options, write};
+use tree::{Inventory, Limits, Progress};
+
+use crate::args::{Aspect, Manifest};
+use crate::bar::Bar;
+use crate::{open, threads};
+
+pub(crate) fn run(args: &Manifest) -> Result<()> {
+    let source = open::open(&args.src)?;
+    let keep = |aspect| !args.ignore.contains(&aspect);
+    let options = Options {
+        content: keep(Aspect::Content),
+        permissions: keep(Aspect::Mode),
+        owner: keep(Aspect::Owner),
+        mtime: keep(Aspect::Mtime),
+        xattrs: keep(Aspect::Xattrs),
+        hard_links: keep(Aspect::Links),
+        holes: args.holes,
+    };
+    let tree = &*source.tree;
+    let inventory = Inventory::of(tree, &Limits::default());
+    let inventory = inventory.map_err(|error| source.name_error(error))?;
+    let bar = Bar::new("hashed", false);
+    bar.expect(
+        Some(inventory.file_count().into()),
+        Some(inventory.content_bytes()),
+    );
+    let mut out = io::stdout().lock();
+    let written = write(
+        tree,
+        &inventory,
+        &options,
+        threads(args.threads),
+        &bar,
+        &mut out,
+    );
+    bar.finish();
+    match written {
+        Err(error @ tree::Error::File { .. }) => Err(source.name_error(error)),
+        written => written.context("write standard output"),
+    }
+}

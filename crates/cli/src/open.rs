@@ -1,0 +1,273 @@
+//! What a source is, from its bytes, and the tree that it holds.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use tree::tar::Tar;
+use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, Limits, ReadAt};
+
+use crate::text;
+
+/// Bytes that suffice to recognise every container: btrfs has its mark at 64 KiB and 64 bytes.
+const START_BYTES: usize = (64 << 10) + 72;
+
+/// Symbolic links followed for one path (`MAXSYMLINKS` in Linux).
+const SYMLINKS_MAX: u32 = 40;
+
+/// Where what comes from a pipe is kept, unless `TMPDIR` says otherwise: a place for large files that is on a disk.
+const SPOOL: &str = "/var/tmp";
+
+/// A tree to read, with the name that it has for people.
+pub(crate) struct Source {
+    pub(crate) tree: Box<dyn FileSystem>,
+    path: PathBuf,
+    is_dir: bool,
+    /// What had to be decided while reading, in words.
+    pub(crate) notes: Vec<String>,
+}
+
+/// What a file is, by its bytes.
+enum Found {
+    Tar,
+    /// Recognised, and not readable yet.
+    NotYet(&'static str),
+    /// Compressed as a whole, and what decompresses it.
+    Compressed(&'static str, &'static str),
+    Unknown,
+}
+
+/// Opens a directory, an archive or, for `-`, standard input.
+///
+/// # Errors
+/// It is not there, cannot be read, or is nothing that restow knows.
+pub(crate) fn open(path: &Path) -> Result<Source> {
+    source(path).with_context(|| format!("open {}", text::of_host_path(path, "standard input")))
+}
+
+fn source(path: &Path) -> Result<Source> {
+    let mut file = if path == Path::new("-") {
+        File::from(io::stdin().as_fd().try_clone_to_owned()?)
+    } else {
+        // A directory is opened by what reads it.
+        match HostDir::open(path) {
+            Ok(tree) => {
+                let (tree, path) = (Box::new(tree), path.to_owned());
+                return Ok(Source {
+                    tree,
+                    path,
+                    is_dir: true,
+                    notes: Vec::new(),
+                });
+            }
+            Err(Error::NotADirectory) => File::open(path)?,
+            Err(error) => return Err(error.into()),
+        }
+    };
+    // What can seek is read where it is. A pipe is kept in a file, as is what was read in part before us.
+    let kind = file.metadata()?.file_type();
+    let seeks = kind.is_file() && io::Seek::stream_position(&mut file)? == 0;
+    let seeks = seeks || std::os::unix::fs::FileTypeExt::is_block_device(&kind);
+    let mut start = Vec::new();
+    if seeks {
+        let len = ReadAt::size(&file)?.min(START_BYTES as u64);
+        start.resize(len as usize, 0);
+        ReadAt::read_exact_at(&file, &mut start, 0)?;
+    } else {
+        (&mut file)
+            .take(START_BYTES as u64)
+            .read_to_end(&mut start)?;
+    }
+    match recognise(&start) {
+        Found::Tar => {}
+        Found::NotYet(what) => bail!("it is {what}, which this version cannot read yet"),
+        Found::Compressed(what, program) => {
+            let name = text::of_host_path(path, "FILE");
+            bail!(
+                "it is compressed with {what}: decompress it first, as in `{program} -dc {name} | restow copy - DST`"
+            );
+        }
+        Found::Unknown if start.is_empty() => bail!("it is empty"),
+        Found::Unknown => {
+            let begin: Vec<_> = start
+                .iter()
+                .take(8)
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            bail!(
+                "it is nothing that restow knows (it begins with {})",
+                begin.join(" ")
+            );
+        }
+    }
+    let tar = if seeks {
+        Tar::open(Box::new(file), Limits::default())?
+    } else {
+        let spool = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+        let spool = PathBuf::from(spool.unwrap_or_else(|| SPOOL.into()));
+        Tar::from_stream(&mut start.chain(file), &spool, Limits::default())?
+    };
+    let notes = notes(&tar);
+    Ok(Source {
+        tree: Box::new(tar),
+        path: path.to_owned(),
+        is_dir: false,
+        notes,
+    })
+}
+
+fn recognise(start: &[u8]) -> Found {
+    let has = |at: usize, mark: &[u8]| start.get(at..).is_some_and(|rest| rest.starts_with(mark));
+    if has(0, b"hsqs") {
+        return Found::NotYet("a SquashFS image");
+    }
+    if has(0x10040, b"_BHRfS_M") {
+        return Found::NotYet("a btrfs image");
+    }
+    if has(0, b"btrfs-stream\0") {
+        return Found::NotYet("a btrfs send stream");
+    }
+    // Before the marks of two and three bytes, which a file name in a tar may begin with.
+    if Tar::recognises(start) {
+        return Found::Tar;
+    }
+    for (mark, what, program) in [
+        (&b"\x1f\x8b"[..], "gzip", "gzip"),
+        (b"\x28\xb5\x2f\xfd", "Zstandard", "zstd"),
+        (b"\xfd7zXZ\0", "xz", "xz"),
+        (b"BZh", "bzip2", "bzip2"),
+        (b"\x04\x22\x4d\x18", "LZ4", "lz4"),
+    ] {
+        if has(0, mark) {
+            return Found::Compressed(what, program);
+        }
+    }
+    Found::Unknown
+}
+
+fn notes(tar: &Tar) -> Vec<String> {
+    let notes = tar.notes();
+    let mut words = Vec::new();
+    let mut add = |number: u64, noun: &str, what: &str| {
+        if number > 0 {
+            words.push(format!("{} {what}", text::count(number, noun)));
+        }
+    };
+    add(
+        notes.absolute_paths,
+        "path",
+        "began with `/`, which is left out",
+    );
+    add(
+        notes.replaced,
+        "entry",
+        "came again later in the archive; the later one counts",
+    );
+    add(
+        notes.acls_not_read,
+        "text access control list",
+        "in the archive cannot be read",
+    );
+    words
+}
+
+impl Source {
+    /// Names the place of an error in this source as the user knows it.
+    pub(crate) fn name_error(&self, error: Error) -> anyhow::Error {
+        let Error::File { verb, path, error } = error else {
+            let name = text::of_host_path(&self.path, "standard input");
+            return anyhow::Error::from(error).context(format!("read {name}"));
+        };
+        anyhow::Error::from(*error).context(format!("{verb} {}", self.name(&path)))
+    }
+
+    /// What a file in this source is called.
+    pub(crate) fn name(&self, path: &[u8]) -> String {
+        if self.is_dir {
+            return text::of_name(
+                self.path
+                    .join(std::ffi::OsStr::from_bytes(path))
+                    .as_os_str()
+                    .as_bytes(),
+            );
+        }
+        let source = text::of_host_path(&self.path, "standard input");
+        if path.is_empty() {
+            source
+        } else {
+            format!("{} in {source}", text::of_path(path))
+        }
+    }
+
+    /// The file of that path in the tree, a leading `/` or not. Symbolic links on the way are followed within the tree,
+    /// and the last one if `follow`.
+    ///
+    /// # Errors
+    /// It is not there, or the tree cannot be read.
+    pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<DirEntry> {
+        self.walk(path, follow).map_err(|error| {
+            anyhow::Error::from(error).context(format!("find {}", self.name(path)))
+        })
+    }
+
+    fn walk(&self, path: &[u8], follow: bool) -> tree::Result<DirEntry> {
+        let root = DirEntry {
+            name: Box::default(),
+            ino: self.tree.root(),
+            kind: FileKind::Directory,
+        };
+        // The directories from the root to where the walk is, and the names still to go, the next one last.
+        let mut above = vec![root];
+        let mut names: Vec<Vec<u8>> = path
+            .split(|&b| b == b'/')
+            .rev()
+            .map(<[u8]>::to_vec)
+            .collect();
+        let mut followed = 0;
+        while let Some(name) = names.pop() {
+            match &*name {
+                b"" | b"." => continue,
+                b".." => {
+                    if above.len() > 1 {
+                        above.pop();
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            let dir = above.last().expect("the root is never taken off");
+            if dir.kind != FileKind::Directory {
+                return Err(Error::NotADirectory);
+            }
+            let entry = self.tree.lookup(dir.ino, &name)?;
+            if entry.kind != FileKind::Symlink || (names.is_empty() && !follow) {
+                above.push(entry);
+                continue;
+            }
+            followed += 1;
+            if followed > SYMLINKS_MAX {
+                return Err(Error::Limit("symbolic links followed for one path"));
+            }
+            let target = self.tree.read_link(entry.ino)?;
+            if target.first() == Some(&b'/') {
+                above.truncate(1);
+            }
+            names.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
+        }
+        above.pop().ok_or(Error::NotFound)
+    }
+}
+
+/// That both arguments are standard input is a mistake that would hang.
+///
+/// # Errors
+/// When it is so.
+pub(crate) fn only_one_is_standard_input(a: &Path, b: &Path) -> Result<()> {
+    if a == Path::new("-") && b == Path::new("-") {
+        return Err(anyhow!("standard input cannot be both trees"));
+    }
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! How names, modes, times, sizes and errors are shown to people.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use tree::{Error, FileKind, Time};
+
+/// Words for an error, from the outside in: verb, path, reason.
+pub(crate) fn of_error(error: &anyhow::Error) -> String {
+    let mut words = Vec::new();
+    for cause in error.chain() {
+        // Both show their own causes, the latter without its number.
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            words.push(of_tree_error(error));
+            break;
+        }
+        if let Some(error) = cause.downcast_ref::<io::Error>() {
+            words.push(of_io_error(error));
+            break;
+        }
+        words.push(cause.to_string());
+    }
+    words.join(": ")
+}
+
+fn of_tree_error(error: &Error) -> String {
+    match error {
+        Error::Io(error) => of_io_error(error),
+        Error::File { verb, path, error } => {
+            format!("{verb} {}: {}", of_path(path), of_tree_error(error))
+        }
+        error => error.to_string(),
+    }
+}
+
+fn of_io_error(error: &io::Error) -> String {
+    let words = match error.kind() {
+        io::ErrorKind::AlreadyExists if error.raw_os_error().is_none() => "is there already".into(),
+        _ => error.to_string(),
+    };
+    let words = words.split(" (os error").next().unwrap_or(&words);
+    let mut letters = words.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
+}
+
+/// A path in a tree; the root is `.`.
+pub(crate) fn of_path(path: &[u8]) -> String {
+    if path.is_empty() {
+        ".".into()
+    } else {
+        of_name(path)
+    }
+}
+
+/// A path of this machine; `-` has a name.
+pub(crate) fn of_host_path(path: &Path, otherwise: &str) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    if path == Path::new("-") {
+        otherwise.into()
+    } else {
+        of_name(path.as_os_str().as_bytes())
+    }
+}
+
+/// A name, with control characters, backslashes and what is not UTF-8 as `\xNN`, so that no name can imitate another or
+/// tell a terminal what to do.
+pub(crate) fn of_name(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match letter {
+                '\\' => text += "\\\\",
+                _ if letter.is_control() || is_invisible(letter) => {
+                    let mut bytes = [0; 4];
+                    for byte in letter.encode_utf8(&mut bytes).bytes() {
+                        let _ = write!(text, "\\x{byte:02x}");
+                    }
+                }
+                _ => text.push(letter),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// Line separators and marks that turn the direction of writing.
+fn is_invisible(letter: char) -> bool {
+    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// What a kind of file is called.
+pub(crate) fn of_kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symbolic link",
+        FileKind::BlockDevice => "block device",
+        FileKind::CharDevice => "character device",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+    }
+}
+
+/// Kind and permissions as `ls -l` shows them.
+pub(crate) fn of_mode(kind: FileKind, permissions: u16) -> String {
+    let kind = match kind {
+        FileKind::Regular => '-',
+        FileKind::Directory => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::BlockDevice => 'b',
+        FileKind::CharDevice => 'c',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+    };
+    let mut text = String::from(kind);
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = permissions >> shift;
+        text.push(if bits & 4 == 0 { '-' } else { 'r' });
+        text.push(if bits & 2 == 0 { '-' } else { 'w' });
+        text.push(match (permissions & special != 0, bits & 1 != 0) {
+            (false, false) => '-',
+            (false, true) => 'x',
+            (true, false) => letter.to_ascii_uppercase(),
+            (true, true) => letter,
+        });
+    }
+    text
+}
+
+/// Date and time in UTC.
+pub(crate) fn of_time(time: Time) -> String {
+    let (days, second) = (
+        time.seconds.div_euclid(86400),
+        time.seconds.rem_euclid(86400),
+    );
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
+///
+/// Years are counted from March, so that the leap day is the last: then month lengths follow (153 m + 2) / 5.
+fn date(days: i64) -> (i64, i64, i64) {
+    const ERA_DAYS: i64 = 146_097; // 400 years
+    let days = days + 719_468; // from 0000-03-01
+    let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
+    let year = (day - day / 1460 + day / 36_524 - day / (ERA_DAYS - 1)) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next_year) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    (era * 400 + year + next_year, month, day)
+}
+
+/// A number of bytes, in units of 1000.
+pub(crate) fn of_bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "kB", "MB", "GB", "TB", "PB"] {
+        if value < 999.5 {
+            let places = if unit == "B" || value >= 99.95 { 0 } else { 1 };
+            return format!("{value:.places$} {unit}");
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} EB")
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_in_utc() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (-1, "1969-12-31 23:59:59"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (951_868_800, "2000-03-01 00:00:00"),
+            (1_700_000_000, "2023-11-14 22:13:20"),
+            (4_107_542_400, "2100-03-01 00:00:00"),
+            (-2_203_891_200, "1900-03-01 00:00:00"),
+            (253_402_300_799, "9999-12-31 23:59:59"),
+        ] {
+            assert_eq!(
+                of_time(Time {
+                    seconds,
+                    nanoseconds: 0
+                }),
+                text
+            );
+        }
+        // No time that can be stored panics.
+        for seconds in [i64::MIN / 2, i64::MAX / 2] {
+            of_time(Time {
+                seconds,
+                nanoseconds: 0,
+            });
+        }
+    }
+
+    #[test]
+    fn modes_as_ls_shows_them() {
+        assert_eq!(of_mode(FileKind::Directory, 0o1777), "drwxrwxrwt");
+        assert_eq!(of_mode(FileKind::Regular, 0o6654), "-rwSr-sr--");
+        assert_eq!(of_mode(FileKind::Symlink, 0o777), "lrwxrwxrwx");
+    }
+
+    #[test]
+    fn names_cannot_steer_the_terminal() {
+        assert_eq!(of_name(b"a\x1b[2Jb\n\xff\\"), "a\\x1b[2Jb\\x0a\\xff\\\\");
+        assert_eq!(of_name("naïve ✓".as_bytes()), "naïve ✓");
+        assert_eq!(of_name("\u{202e}".as_bytes()), "\\xe2\\x80\\xae");
+    }
+
+    #[test]
+    fn sizes_have_three_digits_at_most() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (99_940, "99.9 kB"),
+            (99_960, "100 kB"),
+            (999_600, "1.0 MB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(of_bytes(bytes), text);
+        }
+    }
+}
