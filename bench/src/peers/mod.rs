@@ -4,12 +4,16 @@
 
 /// C's libzstd by its binding.
 mod c;
+/// The crate zstd of this repository.
+mod ours;
 
 use c::{CDecoder, CEncoder};
+use ours::OurDecoder;
 
 /// One decoder.
 pub(crate) enum Decoder {
     C(&'static str, CDecoder),
+    Ours(OurDecoder),
 }
 
 impl Decoder {
@@ -17,6 +21,7 @@ impl Decoder {
         Ok(match name {
             "c" => Self::C("c", CDecoder::new()?),
             "c-again" => Self::C("c-again", CDecoder::new()?),
+            "ours" => Self::Ours(OurDecoder::new()),
             _ => return Err(format!("no decoder is called {name}")),
         })
     }
@@ -24,6 +29,7 @@ impl Decoder {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::C(name, _) => name,
+            Self::Ours(_) => "ours",
         }
     }
 
@@ -31,6 +37,7 @@ impl Decoder {
     pub(crate) fn decode(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
         match self {
             Self::C(_, c) => c.decode(frame, output),
+            Self::Ours(ours) => ours.decode(frame, output),
         }
     }
 
@@ -42,6 +49,7 @@ impl Decoder {
     ) -> Result<usize, String> {
         match self {
             Self::C(_, c) => c.decode_stream(frame, output),
+            Self::Ours(ours) => ours.decode_stream(frame, output),
         }
     }
 }
