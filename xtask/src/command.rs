@@ -124,7 +124,8 @@ pub(crate) fn line_of(command: &Command) -> String {
 /// The test harness's output so far.
 #[derive(Default)]
 struct Count {
-    passed: u32,
+    passed: usize,
+    ignored: usize,
     failed: Vec<String>,
     /// As the harness counts them, which is more than the names if an output line was torn.
     failed_count: usize,
@@ -144,7 +145,8 @@ impl Count {
                     .unwrap_or(0)
             };
             self.passed += number("passed;");
-            self.failed_count += number("failed;") as usize;
+            self.ignored += number("ignored;");
+            self.failed_count += number("failed;");
             return true;
         }
         let outcome = line
@@ -178,9 +180,11 @@ impl Count {
             }
         }
         Outcome {
-            passed: self.passed.saturating_sub(skipped.len() as u32),
+            passed: self.passed.saturating_sub(skipped.len()),
             failed: self.failed,
             skipped,
+            left: self.ignored,
+            note: None,
         }
     }
 }
@@ -203,7 +207,7 @@ mod tests {
             test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.09s\n\
             test result: ok. 12 passed; 0 failed; 6 ignored; 0 measured; 0 filtered out; finished in 0.09s\n";
         let outcome = counted(output, "");
-        assert_eq!(outcome.passed, 13);
+        assert_eq!((outcome.passed, outcome.left), (13, 7));
         assert_eq!(outcome.failed, ["b::c"]);
     }
 

@@ -5,9 +5,13 @@ use std::time::{Duration, Instant};
 /// What came of one step: how much passed, and what failed or was skipped, with reasons.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    pub(crate) passed: u32,
+    pub(crate) passed: usize,
     pub(crate) failed: Vec<String>,
     pub(crate) skipped: Vec<String>,
+    /// Tests that this step leaves to a later one.
+    pub(crate) left: usize,
+    /// What a person should know at the end, though it is no outcome of a test.
+    pub(crate) note: Option<String>,
 }
 
 impl Outcome {
@@ -51,10 +55,12 @@ impl Report {
         for failure in &outcome.failed {
             println!("FAILED {failure}");
         }
-        for reason in &outcome.skipped {
-            println!("SKIPPED {reason}");
-        }
         self.steps.push((name.to_owned(), start.elapsed(), outcome));
+    }
+
+    /// How many tests the steps so far have left to a later one.
+    pub(crate) fn left(&self) -> usize {
+        self.steps.iter().map(|(.., outcome)| outcome.left).sum()
     }
 
     pub(crate) fn failed(&self) -> bool {
@@ -65,40 +71,35 @@ impl Report {
 
     /// Prints each step with its time and counts, every failure and skip with its reason, and the sum as the last line.
     pub(crate) fn print(&self) {
-        println!(
-            "\n{:<24} {:>7} {:>7} {:>7} {:>7}",
-            "", "seconds", "passed", "failed", "skipped"
-        );
-        let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
+        println!("\n{:<31} seconds  passed  failed skipped", "");
+        let (mut passed, mut failed, mut skipped) = (0, 0, 0);
         for (name, time, outcome) in &self.steps {
-            println!(
-                "{name:<24} {:>7.1} {:>7} {:>7} {:>7}",
-                time.as_secs_f32(),
-                outcome.passed,
-                outcome.failed.len(),
-                outcome.skipped.len()
-            );
-            passed += outcome.passed;
-            failed.extend(
-                outcome
-                    .failed
-                    .iter()
-                    .map(|reason| format!("FAILED  {name}: {reason}")),
-            );
-            skipped.extend(
-                outcome
-                    .skipped
-                    .iter()
-                    .map(|reason| format!("SKIPPED {name}: {reason}")),
-            );
+            let seconds = time.as_secs_f32();
+            let counts = (outcome.passed, outcome.failed.len(), outcome.skipped.len());
+            let (now_passed, now_failed, now_skipped) = counts;
+            println!("{name:<31} {seconds:>7.1} {now_passed:>7} {now_failed:>7} {now_skipped:>7}");
+            passed += now_passed;
+            failed += now_failed;
+            skipped += now_skipped;
         }
-        for line in skipped.iter().chain(&failed) {
-            println!("{line}");
+        for (name, _, outcome) in &self.steps {
+            for (word, reasons) in [("SKIPPED", &outcome.skipped), ("FAILED", &outcome.failed)] {
+                for same in reasons.chunk_by(|a, b| a == b) {
+                    let times = match same.len() {
+                        1 => String::new(),
+                        count => format!("{count} tests: "),
+                    };
+                    println!("{word} {name}: {times}{}", same[0]);
+                }
+            }
         }
-        println!(
-            "{passed} passed, {} failed, {} skipped",
-            failed.len(),
-            skipped.len()
-        );
+        for note in self
+            .steps
+            .iter()
+            .filter_map(|(.., outcome)| outcome.note.as_ref())
+        {
+            println!("NOTE {note}");
+        }
+        println!("{passed} passed, {failed} failed, {skipped} skipped");
     }
 }

@@ -1,3 +1,4 @@
 //! Tests of the codec through its public interface, by layer.
 
+#[cfg(feature = "decompress")]
 mod decode;
