@@ -493,43 +493,117 @@ pub fn unlink_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
 }
 
 /// Removes a name and, when it is a directory's, everything beneath, without following a symbolic link. Directories
-/// that deny their owner access are opened up first. One descriptor is open per level.
+/// that deny their owner access are opened up first. The tree may be of any depth: few descriptors are open at once.
 ///
 /// # Errors
 /// What the kernel reports first; what could be removed until then is gone.
 pub fn remove_tree_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     let dir = dir.as_fd();
-    match fs::unlinkat(dir, name, AtFlags::empty()) {
-        Ok(()) => return Ok(()),
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(error) => return Err(error.into()),
-    }
-    if fs::unlinkat(dir, name, AtFlags::REMOVEDIR).is_ok() {
+    if remove_flat(dir, name)? {
         return Ok(());
     }
-    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
-    let child = match open_at(dir, name, flags, 0) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            set_mode_at(dir, name, 0o700)?;
-            open_at(dir, name, flags, 0)?
+    let top = open_to_remove(dir, name)?;
+    // Directories that lie too deep are moved up to the top, so that it has to be emptied again.
+    let mut moved = 0;
+    loop {
+        let moved_before = moved;
+        remove_contents(&top, top.as_fd(), 1, &mut moved)?;
+        if moved == moved_before {
+            return Ok(fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?);
         }
-        opened => opened?,
-    };
+    }
+}
+
+/// Directories that [`remove_tree_at`] has open at once.
+const REMOVE_LEVELS_MAX: u32 = 32;
+
+fn remove_contents(
+    top: &OwnedFd,
+    dir: BorrowedFd<'_>,
+    level: u32,
+    moved: &mut u64,
+) -> io::Result<()> {
     let mut names: Vec<Box<[u8]>> = Vec::new();
-    for_each_name(&child, |name| {
+    // A descriptor of its own, because reading moves the position in the directory.
+    let listing = open_at(dir, b".", OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0)?;
+    for_each_name(&listing, |name| {
         names.push(name.to_bytes().into());
         Ok::<_, io::Error>(())
     })?;
-    for name in &names {
-        match remove_tree_at(&child, name) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                set_mode(&child, 0o700)?;
-                remove_tree_at(&child, name)?;
+    drop(listing);
+    for name in names {
+        if remove_flat(dir, &name)? {
+            continue;
+        }
+        if level == REMOVE_LEVELS_MAX {
+            loop {
+                *moved += 1;
+                let up = format!(".restow-removed-{moved}");
+                match rename_new_at(dir, &name, top, up.as_bytes()) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    renamed => break renamed?,
+                }
             }
-            removed => removed?,
+            continue;
+        }
+        let child = open_to_remove(dir, &name)?;
+        let moved_before = *moved;
+        remove_contents(top, child.as_fd(), level + 1, moved)?;
+        let removed = fs::unlinkat(dir, &*name, AtFlags::REMOVEDIR);
+        if !(moved_before != *moved && matches!(removed, Err(Errno::NOTEMPTY))) {
+            removed?;
         }
     }
-    Ok(fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+    Ok(())
+}
+
+/// Removes what is no directory, or an empty one. Returns false for a directory that has to be emptied first.
+fn remove_flat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+    match fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) => return Ok(true),
+        Err(Errno::ACCESS) => {
+            // The directory may deny its owner to change it.
+            set_mode_of_dir(dir)?;
+            if fs::unlinkat(dir, name, AtFlags::empty()).is_ok() {
+                return Ok(true);
+            }
+        }
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match fs::unlinkat(dir, name, AtFlags::REMOVEDIR) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn set_mode_of_dir(dir: BorrowedFd<'_>) -> io::Result<()> {
+    let proc = proc_path(dir);
+    let mode = Mode::from_raw_mode(0o700);
+    Ok(fs::chmodat(
+        fs::CWD,
+        proc.as_slice(),
+        mode,
+        AtFlags::empty(),
+    )?)
+}
+
+fn open_to_remove(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+    let opened = open_at(dir, name, flags, 0);
+    let child = match opened {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            set_mode_at(dir, name, 0o700)?;
+            return open_at(dir, name, flags, 0);
+        }
+        opened => opened?,
+    };
+    // Readable, but perhaps neither searchable nor writable.
+    if !rustix::process::geteuid().is_root() {
+        set_mode(&child, 0o700)?;
+    }
+    Ok(child)
 }
 
 /// Where the next stored bytes at or after `from` begin (`SEEK_DATA`); `None` when only a hole is left. Moves the
@@ -564,6 +638,15 @@ pub fn seek_hole(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
 /// What the kernel reports; `Unsupported` or an inappropriate-ioctl error where the file system has none.
 pub fn attributes(file: impl AsFd) -> io::Result<u32> {
     Ok(fs::ioctl_getflags(file)?.bits())
+}
+
+/// Sets the attributes of an open file or directory (`FS_IOC_SETFLAGS`), all at once.
+///
+/// # Errors
+/// What the kernel reports; as for [`attributes`] where the file system has none.
+pub fn set_attributes(file: impl AsFd, attributes: u32) -> io::Result<()> {
+    let flags = fs::IFlags::from_bits_retain(attributes);
+    Ok(fs::ioctl_setflags(file, flags)?)
 }
 
 /// Waits until a file's content and size, or a directory's names, are on the medium.

@@ -89,13 +89,14 @@ pub fn set_xattr(file: impl AsFd, attribute: &[u8], value: &[u8]) -> io::Result<
     Ok(fs::fsetxattr(file, attribute, value, XattrFlags::empty())?)
 }
 
-/// Removes an extended attribute of an open file or directory; that it has none of that name is fine.
+/// Removes an extended attribute of an open file or directory, and returns whether it had it.
 ///
 /// # Errors
 /// What the kernel reports.
-pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<()> {
+pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
     match fs::fremovexattr(file, attribute) {
-        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

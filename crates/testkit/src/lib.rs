@@ -7,6 +7,7 @@
 
 mod golden;
 mod kernel_log;
+mod memory_fs;
 mod mount;
 mod nasty;
 mod rng;
@@ -15,6 +16,7 @@ mod tool;
 
 pub use golden::golden;
 pub use kernel_log::KernelLog;
+pub use memory_fs::MemoryFs;
 pub use mount::{Access, BackingFile, FsType, LoopDevice, Mount};
 pub use nasty::{NASTY_SPARSE_BYTES, nasty_tree};
 pub use rng::{Rng, cases};

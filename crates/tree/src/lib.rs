@@ -14,7 +14,7 @@ pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Algorithm, Device, DirEntry, Encoding, EntryId, Extent, ExtentId, ExtentKind, FileAttributes,
     FileId, FileKind, FileSystem, HostDir, Ino, Inventory, Metadata, Step, Steps, Time, Xattr,
-    diff, manifest, tar,
+    diff, extract, manifest, tar,
 };
 pub use pack::{NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary};
 pub use read_at::ReadAt;

@@ -1,6 +1,7 @@
 //! The neutral file tree that every container is a view of.
 
 pub mod diff;
+pub mod extract;
 mod host;
 pub mod manifest;
 pub mod tar;

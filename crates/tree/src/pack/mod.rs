@@ -9,3 +9,4 @@ pub mod temporary;
 pub use ordered::{Parallel, ordered};
 pub use output::{Output, OutputKind};
 pub use progress::{NoProgress, Progress};
+pub(crate) use temporary::Temporary;

@@ -96,6 +96,16 @@ impl Temporary {
     }
 }
 
+impl Temporary {
+    /// Lets `exchange` give the result its final name and what had that the temporary one, which is then removed.
+    pub(crate) fn exchange(self, exchange: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let live = self.registry.lock()?;
+        exchange(&self.place.name)?;
+        drop(live);
+        linux::remove_tree_at(&*self.place.dir, &self.place.name)
+    }
+}
+
 impl Drop for Temporary {
     fn drop(&mut self) {
         // When the list is closed, whoever closed it has removed this. When it was finished, it is not in the list.

@@ -1,3 +1,5 @@
 //! The integration tests of `tree`, one module per layer.
 
+mod extract;
 mod host;
+mod hostile;

@@ -1,0 +1,493 @@
+//! Making one file, and giving it all that its description says.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use linux::{OpenFlags, Timestamp};
+
+use super::super::{
+    EntryId, ExtentKind, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Time, Xattr,
+};
+use super::{Aspect, Unrestored};
+use crate::{Error, Result};
+
+/// Content that a thread holds at once. Reads end at multiples of it, so that blocks of any size are read whole.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Files below this size are written without a look at their holes, which would save nothing.
+const HOLE_BYTES_MIN: u64 = 4096;
+
+/// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL` of linux/fs.h: attributes that do not
+/// stand in the way of finishing or removing a file, as immutable would.
+const ATTRIBUTES_SETTABLE: u32 = 0x04 | 0x08 | 0x40 | 0x80 | 0x0080_0000;
+
+/// Makes files from their descriptions. One for an extraction, used by all threads.
+pub(super) struct Maker<'a> {
+    source: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+    owners: bool,
+    umask: Option<u32>,
+    process_owner: (u32, u32),
+}
+
+/// What a thread keeps from file to file.
+pub(super) struct Workspace {
+    buf: Vec<u8>,
+    unrestored: Unrestored,
+    missing: Vec<FileId>,
+    /// The owner that could not be given last, and why: it is not tried again.
+    denied: Option<(u32, u32, String)>,
+}
+
+impl Workspace {
+    pub(super) fn take_unrestored(&mut self) -> Unrestored {
+        std::mem::take(&mut self.unrestored)
+    }
+
+    /// Files that could not be made at all.
+    pub(super) fn take_missing(&mut self) -> Vec<FileId> {
+        std::mem::take(&mut self.missing)
+    }
+}
+
+/// A file that is written in parts.
+pub(super) struct Big {
+    file: File,
+    entry: EntryId,
+    ino: Ino,
+    size: u64,
+    parts: AtomicU32,
+}
+
+impl Big {
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn part_begun(&self) {
+        self.parts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it was the last one.
+    pub(super) fn part_done(&self) -> bool {
+        self.parts.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+impl<'a> Maker<'a> {
+    /// `umask` is that of this process, where it is known to decide the modes of new files alone.
+    pub(super) fn new(
+        source: &'a dyn FileSystem,
+        inventory: &'a Inventory,
+        owners: bool,
+        umask: Option<u32>,
+    ) -> Self {
+        Maker {
+            source,
+            inventory,
+            owners,
+            umask,
+            process_owner: linux::process_owner(),
+        }
+    }
+
+    pub(super) fn inventory(&self) -> &'a Inventory {
+        self.inventory
+    }
+
+    pub(super) fn workspace(&self) -> Workspace {
+        Workspace {
+            buf: Vec::new(),
+            unrestored: Unrestored::default(),
+            missing: Vec::new(),
+            denied: None,
+        }
+    }
+
+    /// Makes a file that is no directory.
+    pub(super) fn make(&self, dir: &OwnedFd, entry: EntryId, ws: &mut Workspace) -> Result<()> {
+        let file = self.inventory.file(entry);
+        let metadata = self.inventory.metadata(file);
+        match metadata.kind {
+            FileKind::Regular => self.make_regular(dir, entry, &metadata, ws),
+            _ => self.make_special(dir, entry, &metadata, ws),
+        }
+    }
+
+    fn failed(&self, verb: &'static str, entry: EntryId) -> impl Fn(io::Error) -> Error {
+        move |error| Error::from(error).in_file(verb, &self.inventory.path(entry))
+    }
+
+    fn unreadable(&self, entry: EntryId) -> impl Fn(Error) -> Error {
+        move |error| error.in_file("read", &self.inventory.path(entry))
+    }
+
+    fn xattrs(&self, entry: EntryId) -> Result<Vec<Xattr>> {
+        let ino = self.inventory.ino(self.inventory.file(entry));
+        self.source.xattrs(ino).map_err(self.unreadable(entry))
+    }
+
+    fn make_regular(
+        &self,
+        dir: &OwnedFd,
+        entry: EntryId,
+        metadata: &Metadata,
+        ws: &mut Workspace,
+    ) -> Result<()> {
+        let xattrs = self.xattrs(entry)?;
+        // Attributes cannot be set on a file that denies its owner to write.
+        let writable = if xattrs.is_empty() { 0 } else { 0o600 };
+        let mode = u32::from(metadata.permissions) & 0o777 | writable;
+        let out = self.create(dir, entry, mode)?;
+        let ino = self.inventory.ino(self.inventory.file(entry));
+        let end = self.copy(&out, entry, ino, 0..metadata.size, metadata.size, ws)?;
+        if end < metadata.size {
+            out.set_len(metadata.size)
+                .map_err(self.failed("write", entry))?;
+        }
+        let made = self.umask.map(|umask| mode & !umask);
+        self.finish(&OwnedFd::from(out), entry, metadata, &xattrs, made, ws)
+    }
+
+    fn create(&self, dir: &OwnedFd, entry: EntryId, mode: u32) -> Result<File> {
+        let flags = OpenFlags::WRONLY | OpenFlags::CREATE | OpenFlags::EXCL;
+        let out = linux::open_at(dir, self.inventory.name(entry), flags, mode);
+        Ok(out.map_err(self.failed("create", entry))?.into())
+    }
+
+    /// Makes a regular file with all its size and without content.
+    pub(super) fn make_big(&self, dir: &OwnedFd, entry: EntryId) -> Result<Big> {
+        let file = self.inventory.file(entry);
+        let out = self.create(dir, entry, 0o600)?;
+        let size = self.inventory.size(file);
+        out.set_len(size).map_err(self.failed("write", entry))?;
+        Ok(Big {
+            file: out,
+            entry,
+            ino: self.inventory.ino(file),
+            size,
+            parts: AtomicU32::new(1),
+        })
+    }
+
+    /// Where the first data at or after `at` is; the file's size when only holes are left.
+    pub(super) fn next_data(&self, big: &Big, mut at: u64) -> Result<u64> {
+        while at < big.size {
+            for (range, kind) in self.extents(big.entry, big.ino, at, big.size)? {
+                if kind != ExtentKind::Hole {
+                    return Ok(range.start);
+                }
+                at = range.end;
+            }
+        }
+        Ok(at)
+    }
+
+    /// Writes a part of a big file.
+    pub(super) fn fill(&self, big: &Big, range: Range<u64>, ws: &mut Workspace) -> Result<()> {
+        self.copy(&big.file, big.entry, big.ino, range, big.size, ws)?;
+        Ok(())
+    }
+
+    /// Finishes a big file of which all parts are written.
+    pub(super) fn finish_big(&self, big: &Big, ws: &mut Workspace) -> Result<()> {
+        let file = self.inventory.file(big.entry);
+        let metadata = self.inventory.metadata(file);
+        let xattrs = self.xattrs(big.entry)?;
+        self.finish(&big.file, big.entry, &metadata, &xattrs, None, ws)
+    }
+
+    /// The extents from `at` on, checked: they begin there, have no gaps and end with the file at the latest.
+    fn extents(
+        &self,
+        entry: EntryId,
+        ino: Ino,
+        at: u64,
+        size: u64,
+    ) -> Result<Vec<(Range<u64>, ExtentKind)>> {
+        let extents = self.source.extents(ino, at);
+        let extents = extents.map_err(self.unreadable(entry))?;
+        let mut checked = Vec::with_capacity(extents.len());
+        let mut expected = at;
+        for extent in &extents {
+            let end = extent.offset.checked_add(extent.len);
+            let end = end.filter(|&end| end > extent.offset && end <= size);
+            // The first may begin earlier, when the caller asked for a place within it.
+            let is_first = expected == at && extent.offset <= at;
+            match end {
+                Some(end) if extent.offset == expected || is_first && end > at => {
+                    checked.push((expected..end, extent.kind));
+                    expected = end;
+                }
+                _ => {
+                    let error = Error::InvalidInput("the extents of the file leave a gap");
+                    return Err(self.unreadable(entry)(error));
+                }
+            }
+        }
+        if checked.is_empty() {
+            let error = Error::InvalidInput("the extents of the file end before it does");
+            return Err(self.unreadable(entry)(error));
+        }
+        Ok(checked)
+    }
+
+    /// Copies the data in a range of a file and leaves its holes. Returns where the last data ended.
+    fn copy(
+        &self,
+        out: &File,
+        entry: EntryId,
+        ino: Ino,
+        range: Range<u64>,
+        size: u64,
+        ws: &mut Workspace,
+    ) -> Result<u64> {
+        let Range { start: mut at, end } = range;
+        let mut written = at;
+        while at < end {
+            let extents = if size < HOLE_BYTES_MIN {
+                vec![(at..end, ExtentKind::Plain { stored_offset: 0 })]
+            } else {
+                self.extents(entry, ino, at, size)?
+            };
+            for (extent, kind) in extents {
+                if at >= end {
+                    break;
+                }
+                let extent_end = extent.end.min(end);
+                if kind != ExtentKind::Hole {
+                    self.copy_data(out, entry, ino, at..extent_end, ws)?;
+                    written = extent_end;
+                }
+                at = extent_end;
+            }
+        }
+        Ok(written)
+    }
+
+    fn copy_data(
+        &self,
+        out: &File,
+        entry: EntryId,
+        ino: Ino,
+        range: Range<u64>,
+        ws: &mut Workspace,
+    ) -> Result<()> {
+        let Range { start: mut at, end } = range;
+        while at < end {
+            let room = BUFFER_BYTES as u64 - at % BUFFER_BYTES as u64;
+            let len = room.min(end - at) as usize;
+            if ws.buf.len() < len {
+                ws.buf.resize(len, 0);
+            }
+            let buf = &mut ws.buf[..len];
+            let read = self.source.read_at(ino, at, buf);
+            let read = read.map_err(self.unreadable(entry))?;
+            if read != len {
+                let error = Error::Io(io::ErrorKind::UnexpectedEof.into());
+                return Err(self.unreadable(entry)(error));
+            }
+            out.write_all_at(buf, at)
+                .map_err(self.failed("write", entry))?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Gives an open file or directory its owner, attributes, mode and times, in the order in which none undoes
+    /// another: a change of owner clears capabilities and set-id bits, an access control list changes the mode.
+    /// `made` is the mode that it has, where that is known.
+    fn finish(
+        &self,
+        file: &impl std::os::fd::AsFd,
+        entry: EntryId,
+        metadata: &Metadata,
+        xattrs: &[Xattr],
+        made: Option<u32>,
+        ws: &mut Workspace,
+    ) -> Result<()> {
+        let path = || self.inventory.path(entry);
+        let set_owner = |uid, gid| linux::set_owner(file, uid, gid);
+        let permissions = self.restore_owner(entry, metadata, ws, set_owner)?;
+        for Xattr { name, value } in xattrs {
+            if let Err(error) = linux::set_xattr(file, name, value) {
+                let reason = format!("{}: {error}", name.escape_ascii());
+                ws.unrestored.add(Aspect::Xattr, path, &reason);
+            }
+        }
+        if made != Some(permissions) || !xattrs.is_empty() {
+            linux::set_mode(file, permissions).map_err(self.failed("set the mode of", entry))?;
+        }
+        let attributes = metadata.attributes.0;
+        if attributes != 0 {
+            let settable = attributes & ATTRIBUTES_SETTABLE;
+            let set = match settable {
+                0 => Ok(()),
+                _ => linux::set_attributes(file, settable),
+            };
+            match set {
+                Err(error) => ws.unrestored.add(Aspect::Attributes, path, &error),
+                Ok(()) if settable != attributes => {
+                    let reason = "it would hinder the extraction";
+                    ws.unrestored.add(Aspect::Attributes, path, &reason);
+                }
+                Ok(()) => {}
+            }
+        }
+        let (atime, mtime) = times(metadata);
+        linux::set_times(file, atime, mtime).map_err(self.failed("set the times of", entry))?;
+        self.check_time(entry, mtime, ws, || linux::stat(file))
+    }
+
+    /// Finishes a directory when all that is in it is there.
+    pub(super) fn finish_dir(
+        &self,
+        dir: &OwnedFd,
+        entry: EntryId,
+        ws: &mut Workspace,
+    ) -> Result<()> {
+        let metadata = self.inventory.metadata(self.inventory.file(entry));
+        let xattrs = self.xattrs(entry)?;
+        self.finish(dir, entry, &metadata, &xattrs, None, ws)
+    }
+
+    fn make_special(
+        &self,
+        dir: &OwnedFd,
+        entry: EntryId,
+        metadata: &Metadata,
+        ws: &mut Workspace,
+    ) -> Result<()> {
+        let name = self.inventory.name(entry);
+        let path = || self.inventory.path(entry);
+        let file = self.inventory.file(entry);
+        let mode = u32::from(metadata.permissions) & 0o777;
+        if metadata.kind == FileKind::Symlink {
+            let target = self.source.read_link(self.inventory.ino(file));
+            let target = target.map_err(self.unreadable(entry))?;
+            linux::make_symlink_at(&target, dir, name).map_err(self.failed("create", entry))?;
+        } else {
+            let kind = metadata.kind.mode_bits();
+            let rdev = (metadata.rdev.major, metadata.rdev.minor);
+            match linux::make_node_at(dir, name, kind | mode, rdev) {
+                Err(error)
+                    if metadata.kind.is_device()
+                        && error.kind() == io::ErrorKind::PermissionDenied =>
+                {
+                    ws.missing.push(file);
+                    ws.unrestored.add(Aspect::Device, path, &error);
+                    return Ok(());
+                }
+                made => made.map_err(self.failed("create", entry))?,
+            }
+        }
+        let set_owner = |uid, gid| linux::set_owner_at(dir, name, uid, gid);
+        let permissions = self.restore_owner(entry, metadata, ws, set_owner)?;
+        let xattrs = self.xattrs(entry)?;
+        for xattr in &xattrs {
+            if let Err(error) = linux::set_xattr_at(dir, name, &xattr.name, &xattr.value) {
+                let reason = format!("{}: {error}", xattr.name.escape_ascii());
+                ws.unrestored.add(Aspect::Xattr, path, &reason);
+            }
+        }
+        let made = self.umask.map(|umask| mode & !umask);
+        let has_mode = metadata.kind != FileKind::Symlink; // Linux ignores those of links
+        if has_mode && (made != Some(permissions) || !xattrs.is_empty()) {
+            linux::set_mode_at(dir, name, permissions)
+                .map_err(self.failed("set the mode of", entry))?;
+        }
+        if metadata.attributes.0 != 0 {
+            let reason = "only files and directories can have them";
+            ws.unrestored.add(Aspect::Attributes, path, &reason);
+        }
+        let (atime, mtime) = times(metadata);
+        linux::set_times_at(dir, name, atime, mtime)
+            .map_err(self.failed("set the times of", entry))?;
+        self.check_time(entry, mtime, ws, || linux::stat_at(dir, name))
+    }
+
+    /// Gives a file its owner, and returns the permissions that it may have then: set-id bits only with the owner for
+    /// whom they were meant.
+    fn restore_owner(
+        &self,
+        entry: EntryId,
+        metadata: &Metadata,
+        ws: &mut Workspace,
+        set_owner: impl FnOnce(u32, u32) -> io::Result<()>,
+    ) -> Result<u32> {
+        let permissions = u32::from(metadata.permissions);
+        let (uid, gid) = (metadata.uid, metadata.gid);
+        if (uid, gid) == self.process_owner {
+            return Ok(permissions);
+        }
+        let path = || self.inventory.path(entry);
+        if self.owners {
+            let denied = match &ws.denied {
+                Some((denied_uid, denied_gid, reason))
+                    if (*denied_uid, *denied_gid) == (uid, gid) =>
+                {
+                    Err(reason.clone())
+                }
+                _ => match set_owner(uid, gid) {
+                    Ok(()) => Ok(()),
+                    // The second is an owner who does not exist in this user namespace.
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
+                        ) =>
+                    {
+                        Err(error.to_string())
+                    }
+                    Err(error) => return Err(self.failed("set the owner of", entry)(error)),
+                },
+            };
+            match denied {
+                Ok(()) => return Ok(permissions),
+                Err(reason) => {
+                    ws.unrestored.add(Aspect::Owner, path, &reason);
+                    ws.denied = Some((uid, gid, reason));
+                }
+            }
+        }
+        if permissions & 0o6000 != 0 && metadata.kind != FileKind::Directory {
+            let reason = "set-id bits are not given to a file of another owner";
+            ws.unrestored.add(Aspect::Mode, path, &reason);
+            return Ok(permissions & !0o6000);
+        }
+        Ok(permissions)
+    }
+
+    /// File systems cut times that they cannot hold without a word; no common one cuts those of 1970 to 2038.
+    fn check_time(
+        &self,
+        entry: EntryId,
+        mtime: Timestamp,
+        ws: &mut Workspace,
+        stat: impl FnOnce() -> io::Result<linux::Stat>,
+    ) -> Result<()> {
+        if (0..1 << 31).contains(&mtime.seconds) {
+            return Ok(());
+        }
+        let stat = stat().map_err(self.failed("read", entry))?;
+        if stat.mtime != mtime {
+            let path = || self.inventory.path(entry);
+            let reason = "the file system cannot hold it";
+            ws.unrestored.add(Aspect::Time, path, &reason);
+        }
+        Ok(())
+    }
+}
+
+/// Access time and time of change.
+fn times(metadata: &Metadata) -> (Option<Timestamp>, Timestamp) {
+    let timestamp = |time: Time| Timestamp {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    };
+    (metadata.atime.map(timestamp), timestamp(metadata.mtime))
+}

@@ -1,0 +1,469 @@
+//! Writing a tree into a directory of this machine.
+//!
+//! Everything is made relative to open directories that this module made itself, under names that the inventory has
+//! checked; no path is ever resolved by its text, so nothing can land outside, whatever the tree says. The target
+//! appears under its name when it is whole: see `target.rs`.
+//!
+//! Files are written by the ordered map: small ones of a directory in batches, big ones in parts. Then come hard
+//! links, and last, deepest first, the directories' own owners, modes and times.
+
+mod file;
+mod target;
+
+use std::collections::HashSet;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use linux::OpenFlags;
+
+use self::file::{Big, Maker};
+use self::target::Target;
+use super::{EntryId, FileId, FileKind, FileSystem, Inventory, Step, Steps};
+use crate::{Error, Parallel, Progress, Result, ordered, temporary};
+
+/// Files above this size are written in parts of this size by several threads.
+const PART_BYTES: u64 = 4 << 20;
+
+/// Files of one batch at most, and bytes at which it is full: enough work to pay for handing it over.
+const BATCH_FILES_MAX: u32 = 32;
+const BATCH_BYTES: u64 = 1 << 20;
+
+/// Directories on the way to the current one that are kept open.
+const OPEN_LEVELS_MAX: usize = 32;
+
+/// Files that are named for each [`Aspect`].
+const EXAMPLES_MAX: u64 = 5;
+
+/// How to extract.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtractOptions {
+    /// Replace what is there. Otherwise the target must not exist or be an empty directory.
+    pub overwrite: bool,
+    /// Give files their owners and groups, where this process may.
+    pub owners: bool,
+    /// Wait until everything is on the medium before the target gets its name, so that not even a power cut shows a
+    /// target that is not whole.
+    pub sync: bool,
+    /// How many threads write.
+    pub parallel: Parallel,
+}
+
+/// Something that a file of the tree has and its copy may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Aspect {
+    /// The file itself: a device, which only root can make.
+    Device,
+    /// Owner and group.
+    Owner,
+    /// Set-id bits, which are not given to a file whose owner is another than meant, and other mode bits.
+    Mode,
+    /// An extended attribute, access control lists included.
+    Xattr,
+    /// File attributes such as immutable.
+    Attributes,
+    /// A time that the file system cannot hold.
+    Time,
+}
+
+const ASPECTS: [(Aspect, &str); 6] = [
+    (Aspect::Device, "device files"),
+    (Aspect::Owner, "owners"),
+    (Aspect::Mode, "modes"),
+    (Aspect::Xattr, "extended attributes"),
+    (Aspect::Attributes, "file attributes"),
+    (Aspect::Time, "times"),
+];
+
+/// What an extraction could not restore: how often, and the first few cases of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unrestored {
+    counts: [u64; ASPECTS.len()],
+    examples: Vec<Example>,
+}
+
+/// A case of what could not be restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example {
+    /// What is missing.
+    pub aspect: Aspect,
+    /// The file's path in the tree.
+    pub path: Box<[u8]>,
+    /// Why, in words.
+    pub reason: Box<str>,
+}
+
+impl Unrestored {
+    /// Whether everything was restored.
+    pub fn is_empty(&self) -> bool {
+        self.counts == [0; ASPECTS.len()]
+    }
+
+    /// How many cases there are.
+    pub fn count(&self, aspect: Aspect) -> u64 {
+        self.counts[aspect as usize]
+    }
+
+    /// Each aspect with cases, its name in the plural, and how many.
+    pub fn counts(&self) -> impl Iterator<Item = (Aspect, &'static str, u64)> {
+        let counts = self.counts;
+        ASPECTS
+            .into_iter()
+            .map(move |(aspect, name)| (aspect, name, counts[aspect as usize]))
+            .filter(|&(_, _, count)| count > 0)
+    }
+
+    /// The first cases of an aspect, in the order of the tree.
+    pub fn examples(&self, aspect: Aspect) -> impl Iterator<Item = &Example> {
+        self.examples.iter().filter(move |e| e.aspect == aspect)
+    }
+
+    fn add(&mut self, aspect: Aspect, path: impl FnOnce() -> Vec<u8>, reason: &dyn ToString) {
+        self.counts[aspect as usize] += 1;
+        if self.counts[aspect as usize] <= EXAMPLES_MAX {
+            self.examples.push(Example {
+                aspect,
+                path: path().into(),
+                reason: reason.to_string().into(),
+            });
+        }
+    }
+
+    fn append(&mut self, other: Unrestored) {
+        for example in other.examples {
+            if self.examples(example.aspect).count() < EXAMPLES_MAX as usize {
+                self.examples.push(example);
+            }
+        }
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+    }
+}
+
+/// Writes the tree that `inventory` was made of into the directory `to`, which must not exist, or be an empty
+/// directory, unless `options.overwrite`: then it replaces what is there.
+///
+/// It is written under a temporary name beside `to` and renamed when it is whole. Where `to` is a mount point or the
+/// working directory, which cannot be replaced, it is written under a temporary name in `to` and moved up at the end,
+/// one top-level name after the other. After an error nothing of it is left.
+///
+/// Returns what could not be restored; modes, times, holes and hard links always are, or it is an error.
+///
+/// # Errors
+/// [`Error::File`] with verb and path for what cannot be read or written; `AlreadyExists`; [`Error::InvalidInput`] for
+/// a tree that cannot be (see [`Inventory::of`]); `Interrupted` after [`temporary::remove_all`].
+pub fn extract(
+    source: &dyn FileSystem,
+    inventory: &Inventory,
+    to: &Path,
+    options: &ExtractOptions,
+    progress: &dyn Progress,
+) -> Result<Unrestored> {
+    progress.expect(
+        Some(inventory.file_count().into()),
+        Some(inventory.content_bytes()),
+    );
+    let target = Target::begin(to, options.overwrite)?;
+    let maker = Maker::new(source, inventory, options.owners, target.umask());
+    let mut unrestored = Unrestored::default();
+    let mut missing = HashSet::new();
+    ordered(
+        options.parallel,
+        Plan::new(&maker, target.dir()),
+        || maker.workspace(),
+        |workspace, job: Result<Job>| {
+            if temporary::is_stopping() {
+                return Err(Error::Io(io::ErrorKind::Interrupted.into()));
+            }
+            let (files, bytes) = job?.run(&maker, workspace)?;
+            progress.advance(files, bytes);
+            Ok((workspace.take_unrestored(), workspace.take_missing()))
+        },
+        |(more, files)| {
+            unrestored.append(more);
+            missing.extend(files);
+            Ok(())
+        },
+    )?;
+    link(inventory, target.dir(), &missing, &mut unrestored)?;
+    let mut workspace = maker.workspace();
+    for step in inventory.steps() {
+        if let Step::Leave(entry) = step {
+            let dir = open_made_dir(inventory, target.dir(), inventory.file(entry))?;
+            maker.finish_dir(&dir, entry, &mut workspace)?;
+            progress.advance(1, 0);
+        }
+    }
+    unrestored.append(workspace.take_unrestored());
+    if let Some(dir) = target.commit(options.sync)? {
+        maker.finish_dir(&dir, inventory.root(), &mut workspace)?;
+    }
+    Ok(unrestored)
+}
+
+fn open_made_dir(inventory: &Inventory, root: &OwnedFd, dir: FileId) -> Result<OwnedFd> {
+    let path = inventory.path(inventory.first_name(dir));
+    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+    linux::open_beneath(root, &path, flags, 0)
+        .map_err(|error| Error::from(error).in_file("open", &path))
+}
+
+/// Makes all names but the first of files that have several.
+fn link(
+    inventory: &Inventory,
+    root: &OwnedFd,
+    missing: &HashSet<FileId>,
+    unrestored: &mut Unrestored,
+) -> Result<()> {
+    if inventory.entry_count() == inventory.file_count() {
+        return Ok(());
+    }
+    let mut dirs = OpenDirs::default();
+    for entry in inventory.names().filter(|&e| !inventory.is_first_name(e)) {
+        let file = inventory.file(entry);
+        if missing.contains(&file) {
+            let path = || inventory.path(entry);
+            unrestored.add(Aspect::Device, path, &"its first name could not be made");
+            continue;
+        }
+        let first = inventory.first_name(file);
+        let from = dirs.open(inventory, root, inventory.parent(first))?;
+        let to = dirs.open(inventory, root, inventory.parent(entry))?;
+        linux::link_at(&from, inventory.name(first), &to, inventory.name(entry))
+            .map_err(|error| Error::from(error).in_file("link", &inventory.path(entry)))?;
+    }
+    Ok(())
+}
+
+/// The directories that were used last, open.
+#[derive(Default)]
+struct OpenDirs(Vec<(FileId, Arc<OwnedFd>)>);
+
+impl OpenDirs {
+    fn open(&mut self, inventory: &Inventory, root: &OwnedFd, dir: FileId) -> Result<Arc<OwnedFd>> {
+        if let Some(at) = self.0.iter().position(|(known, _)| *known == dir) {
+            self.0[..=at].rotate_right(1);
+        } else {
+            let open = Arc::new(open_made_dir(inventory, root, dir)?);
+            self.0.truncate(OPEN_LEVELS_MAX - 1);
+            self.0.insert(0, (dir, open));
+        }
+        Ok(Arc::clone(&self.0[0].1))
+    }
+}
+
+/// A piece of work for one thread.
+enum Job {
+    /// Some neighbours in a directory that are no directories.
+    Batch {
+        dir: Arc<OwnedFd>,
+        entries: Range<u32>,
+    },
+    /// A part of a big file that exists already, and the hole of so many bytes before it.
+    Part {
+        big: Arc<Big>,
+        hole_bytes: u64,
+        range: Range<u64>,
+    },
+}
+
+impl Job {
+    /// Returns how many files were finished, and how many bytes of content were dealt with.
+    fn run(self, maker: &Maker<'_>, workspace: &mut file::Workspace) -> Result<(u64, u64)> {
+        match self {
+            Job::Batch { dir, entries } => {
+                let mut bytes = 0;
+                let mut files = 0;
+                for entry in entries.map(EntryId) {
+                    if is_made_in_batch(maker.inventory(), entry) {
+                        maker.make(&dir, entry, workspace)?;
+                        files += 1;
+                        bytes += content_bytes(maker.inventory(), entry);
+                    }
+                }
+                Ok((files, bytes))
+            }
+            Job::Part {
+                big,
+                hole_bytes,
+                range,
+            } => {
+                let bytes = hole_bytes + (range.end - range.start);
+                maker.fill(&big, range, workspace)?;
+                let is_last = big.part_done();
+                if is_last {
+                    maker.finish_big(&big, workspace)?;
+                }
+                Ok((is_last.into(), bytes))
+            }
+        }
+    }
+}
+
+fn content_bytes(inventory: &Inventory, entry: EntryId) -> u64 {
+    let file = inventory.file(entry);
+    match inventory.kind(file) {
+        FileKind::Regular => inventory.size(file),
+        _ => 0,
+    }
+}
+
+fn is_big(inventory: &Inventory, file: FileId) -> bool {
+    inventory.kind(file) == FileKind::Regular && inventory.size(file) > PART_BYTES
+}
+
+fn is_made_in_batch(inventory: &Inventory, entry: EntryId) -> bool {
+    let file = inventory.file(entry);
+    inventory.kind(file) != FileKind::Directory
+        && inventory.is_first_name(entry)
+        && !is_big(inventory, file)
+}
+
+/// The jobs, in the order of the tree. Makes the directories, and the big files empty, as it comes to them.
+struct Plan<'a> {
+    maker: &'a Maker<'a>,
+    root: &'a OwnedFd,
+    steps: Steps<'a>,
+    /// The way to the current directory; those far up are closed.
+    way: Vec<(EntryId, Option<Arc<OwnedFd>>)>,
+    /// The directory whose files are being handed out, and which of them are left.
+    files: Option<(Arc<OwnedFd>, Range<u32>)>,
+    /// The big file whose parts are being handed out, and where the next one begins.
+    big: Option<(Arc<Big>, u64)>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(maker: &'a Maker<'a>, root: &'a OwnedFd) -> Self {
+        Plan {
+            maker,
+            root,
+            steps: maker.inventory().steps(),
+            way: Vec::new(),
+            files: None,
+            big: None,
+        }
+    }
+
+    fn next_job(&mut self) -> Result<Option<Job>> {
+        loop {
+            if let Some(job) = self.next_part()? {
+                return Ok(Some(job));
+            }
+            if let Some(job) = self.next_batch()? {
+                return Ok(Some(job));
+            }
+            if self.big.is_some() {
+                continue;
+            }
+            match self.steps.next() {
+                None => return Ok(None),
+                Some(Step::Enter(entry)) => self.enter(entry)?,
+                Some(Step::File(_)) => {}
+                Some(Step::Leave(_)) => {
+                    self.way.pop();
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, entry: EntryId) -> Result<()> {
+        let inventory = self.maker.inventory();
+        let dir = match self.way.last_mut() {
+            None => self.root.try_clone()?,
+            Some((parent, open)) => {
+                if open.is_none() {
+                    let parent = inventory.file(*parent);
+                    *open = Some(Arc::new(open_made_dir(inventory, self.root, parent)?));
+                }
+                let above: &OwnedFd = open.as_ref().map_or(self.root, |open| open);
+                make_dir(above, inventory.name(entry))
+                    .map_err(|error| Error::from(error).in_file("create", &inventory.path(entry)))?
+            }
+        };
+        let dir = Arc::new(dir);
+        let mut entries = inventory.entries(inventory.file(entry));
+        let start = entries.next().map_or(0, |entry| entry.0);
+        let count = inventory.entries(inventory.file(entry)).len() as u32;
+        self.files = Some((Arc::clone(&dir), start..start + count));
+        self.way.push((entry, Some(dir)));
+        let far = self.way.len().checked_sub(OPEN_LEVELS_MAX);
+        if let Some((_, open)) = far.and_then(|far| self.way.get_mut(far)) {
+            *open = None;
+        }
+        Ok(())
+    }
+
+    fn next_batch(&mut self) -> Result<Option<Job>> {
+        let inventory = self.maker.inventory();
+        let Some((dir, left)) = &mut self.files else {
+            return Ok(None);
+        };
+        let (mut files, mut bytes) = (0, 0);
+        let mut batch = left.start..left.start;
+        while let Some(entry) = left.next().map(EntryId) {
+            let file = inventory.file(entry);
+            if is_big(inventory, file) && inventory.is_first_name(entry) {
+                // It comes after the batch that this ends.
+                self.big = Some((Arc::new(self.maker.make_big(dir, entry)?), 0));
+                break;
+            }
+            batch.end = entry.0 + 1;
+            if is_made_in_batch(inventory, entry) {
+                files += 1;
+                bytes += content_bytes(inventory, entry);
+            }
+            if files == BATCH_FILES_MAX || bytes >= BATCH_BYTES {
+                break;
+            }
+        }
+        if files > 0 {
+            let dir = Arc::clone(dir);
+            let entries = batch;
+            return Ok(Some(Job::Batch { dir, entries }));
+        }
+        if left.start >= left.end && self.big.is_none() {
+            self.files = None;
+        }
+        Ok(None)
+    }
+
+    /// Parts begin at data and skip holes. The last one is empty: with it the number of parts is known.
+    fn next_part(&mut self) -> Result<Option<Job>> {
+        let Some((big, at)) = &mut self.big else {
+            return Ok(None);
+        };
+        let size = big.size();
+        let start = self.maker.next_data(big, *at)?;
+        let end = size.min((start - start % PART_BYTES).saturating_add(PART_BYTES));
+        let job = Job::Part {
+            big: Arc::clone(big),
+            hole_bytes: start - *at,
+            range: start..end,
+        };
+        if start >= size {
+            self.big = None;
+        } else {
+            *at = end;
+            big.part_begun();
+        }
+        Ok(Some(job))
+    }
+}
+
+impl Iterator for Plan<'_> {
+    type Item = Result<Job>;
+
+    fn next(&mut self) -> Option<Result<Job>> {
+        self.next_job().transpose()
+    }
+}
+
+/// Makes a directory that only its owner can enter until it is finished, and opens it.
+fn make_dir(above: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+    linux::make_dir_at(above, name, 0o700)?;
+    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+    linux::open_at(above, name, flags, 0)
+}
