@@ -136,3 +136,71 @@ impl<'s> ReverseBitReader<'s> {
 }
 
 // ---- writing (feature `compress`) ----
+
+/// Writes bits from the lowest of each byte upwards, into a slice that it never leaves.
+///
+/// Between two flushes at most 56 bits may be added. Where the slice is full, bits are dropped, and [`BitWriter::finish`]
+/// tells so: the inner loops need no error of their own.
+#[cfg(feature = "compress")]
+pub(crate) struct BitWriter<'a> {
+    out: &'a mut [u8],
+    at: usize,
+    bits: u64,
+    count: u32,
+}
+
+#[cfg(feature = "compress")]
+impl<'a> BitWriter<'a> {
+    /// Starts at the front of `out`.
+    #[inline(always)]
+    pub(crate) fn new(out: &'a mut [u8]) -> Self {
+        BitWriter { out, at: 0, bits: 0, count: 0 }
+    }
+
+    /// Adds the `count` low bits of `value`, which has no others.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, value: u64, count: u32) {
+        self.bits |= value << (self.count & 63);
+        self.count += count;
+    }
+
+    /// Writes out the whole bytes among the bits added.
+    #[inline(always)]
+    pub(crate) fn flush(&mut self) {
+        let bytes = self.count / 8;
+        if let Some(place) = self.out.get_mut(self.at..).and_then(|out| out.first_chunk_mut::<8>()) {
+            *place = self.bits.to_le_bytes();
+        } else {
+            self.flush_at_end(bytes as usize);
+        }
+        self.at += bytes as usize;
+        self.bits >>= (8 * bytes) & 63;
+        self.count &= 7;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn flush_at_end(&mut self, bytes: usize) {
+        for (i, byte) in self.bits.to_le_bytes().iter().take(bytes).enumerate() {
+            if let Some(place) = self.out.get_mut(self.at + i) {
+                *place = *byte;
+            }
+        }
+    }
+
+    /// Closes a stream that is read backwards: a last set bit, then zeros up to a whole byte. The number of bytes, or
+    /// `None` if they did not fit.
+    pub(crate) fn finish_with_mark(mut self) -> Option<usize> {
+        self.flush();
+        self.add(1, 1);
+        self.finish()
+    }
+
+    /// Fills the last byte with zeros. The number of bytes, or `None` if they did not fit.
+    pub(crate) fn finish(mut self) -> Option<usize> {
+        self.flush();
+        self.count = self.count.next_multiple_of(8);
+        self.flush();
+        (self.at <= self.out.len()).then_some(self.at)
+    }
+}

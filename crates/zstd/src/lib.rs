@@ -40,4 +40,6 @@ pub use frame::{
 mod encode;
 
 #[cfg(feature = "compress")]
+pub use encode::frame::{Compressor, compress, compress_bound, workspace_size};
+#[cfg(feature = "compress")]
 pub use encode::levels::{LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy, WINDOW_LOG_RANGE};

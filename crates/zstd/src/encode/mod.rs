@@ -1,5 +1,7 @@
 //! The encoder.
 
+pub(crate) mod block;
 pub(crate) mod finder;
+pub(crate) mod frame;
 pub(crate) mod levels;
 pub(crate) mod store;

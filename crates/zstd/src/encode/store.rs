@@ -63,8 +63,13 @@ impl<'a> SequenceStore<'a> {
             *place = sequence.bits().to_ne_bytes();
         }
         let next = anchor + length + sequence.match_length() as usize;
-        // Room must remain for one more sequence, were all the rest literals.
-        self.sequences - self.literals >= end.wrapping_sub(next).wrapping_add(8 + OVERRUN)
+        !self.is_full(end.wrapping_sub(next))
+    }
+
+    /// Whether there may be no room for one more sequence, were all the `rest` of the block literals.
+    #[inline(always)]
+    pub(crate) fn is_full(&self, rest: usize) -> bool {
+        self.sequences - self.literals < rest.wrapping_add(8 + OVERRUN)
     }
 
     /// Appends the literals that follow the last match.

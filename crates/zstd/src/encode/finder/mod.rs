@@ -15,6 +15,73 @@
 //! - `insert(&mut self, &Block)`: makes `data[start..end]` known without looking for matches (dictionaries);
 //! - `find(&mut self, &Block, &Params, &mut [u32; 3], &mut SequenceStore) -> usize`.
 
+pub(crate) mod fast;
+
+use super::levels::{Params, Strategy};
+use super::store::SequenceStore;
+use crate::Error;
+use crate::workspace::Carver;
+
+/// The tables of a strategy.
+pub(crate) enum Finder<'a> {
+    Fast(fast::Tables<'a>),
+}
+
+impl<'a> Finder<'a> {
+    /// Bytes of workspace.
+    pub(crate) fn bytes(params: &Params) -> usize {
+        fast::Tables::bytes(params)
+    }
+
+    /// Takes the tables from a workspace.
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
+        Ok(match params.strategy {
+            _ => Finder::Fast(fast::Tables::carve(carver, params)?),
+        })
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Finder::Fast(tables) => tables.clear(),
+        }
+    }
+
+    /// Lowers every index.
+    pub(crate) fn reduce(&mut self, by: u32) {
+        match self {
+            Finder::Fast(tables) => tables.reduce(by),
+        }
+    }
+
+    /// A new frame begins.
+    pub(crate) fn start_frame(&mut self) {
+        match self {
+            Finder::Fast(_) => {}
+        }
+    }
+
+    /// Makes `data[start..end]` known.
+    pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
+        match self {
+            Finder::Fast(tables) => tables.insert(block, params),
+        }
+    }
+
+    /// Finds the sequences of a block. Returns where the literals behind the last one begin.
+    pub(crate) fn find(
+        &mut self,
+        block: &Block<'_>,
+        params: &Params,
+        repeat: &mut [u32; 3],
+        store: &mut SequenceStore<'_>,
+    ) -> usize {
+        match self {
+            Finder::Fast(tables) => tables.find(block, params, repeat, store),
+        }
+    }
+}
+
 /// What a finder works on.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
@@ -49,20 +116,46 @@ pub(crate) fn read64(data: &[u8], at: usize) -> u64 {
 /// How many bytes at `at` and at `before`, which lies before it, are equal, up to `end`.
 #[inline(always)]
 pub(crate) fn match_length(data: &[u8], at: usize, before: usize, end: usize) -> usize {
-    let (ahead, behind) = (&data[at..end], &data[before..]);
-    let behind = &behind[..ahead.len()];
-    let (ahead8, ahead_rest) = ahead.as_chunks::<8>();
-    let (behind8, behind_rest) = behind.as_chunks::<8>();
-    for (i, (a, b)) in ahead8.iter().zip(behind8).enumerate() {
-        let differ = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+    let data = &data[..end];
+    let (mut a, mut b) = (at, before);
+    while a + 8 <= data.len() {
+        let differ = read64(data, a) ^ read64(data, b);
         if differ != 0 {
-            return 8 * i + differ.trailing_zeros() as usize / 8;
+            return a - at + differ.trailing_zeros() as usize / 8;
         }
+        a += 8;
+        b += 8;
     }
-    let same = ahead_rest
-        .iter()
-        .zip(behind_rest)
-        .take_while(|(a, b)| a == b)
-        .count();
-    8 * ahead8.len() + same
+    while a < data.len() && data[a] == data[b] {
+        a += 1;
+        b += 1;
+    }
+    a - at
+}
+
+/// How many bytes before `at` and before `candidate` are equal, down to `anchor` and to the start.
+#[inline(always)]
+pub(crate) fn count_back(data: &[u8], at: usize, candidate: usize, anchor: usize) -> usize {
+    let most = (at - anchor).min(candidate);
+    let mut back = 0;
+    while back < most && data[at - 1 - back] == data[candidate - 1 - back] {
+        back += 1;
+    }
+    back
+}
+
+/// Multiplier of the hashes: 2^64 divided by the golden ratio.
+pub(crate) const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Hash of the first `BYTES` bytes of `value`, of 64 - `shift` bits.
+#[inline(always)]
+pub(crate) fn hash<const BYTES: u32>(value: u64, shift: u32) -> usize {
+    ((value << (64 - 8 * BYTES)).wrapping_mul(PRIME) >> (shift & 63)) as usize
+}
+
+/// Lowers every index of a table, to 0 at least.
+pub(crate) fn reduce(table: &mut [[u8; 4]], by: u32) {
+    for cell in table {
+        *cell = u32::from_ne_bytes(*cell).saturating_sub(by).to_ne_bytes();
+    }
 }

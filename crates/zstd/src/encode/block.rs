@@ -1,0 +1,186 @@
+//! One block: its sequences and literals in the form that takes least.
+
+use super::store::SequenceStore;
+use crate::Error;
+use crate::frame::{BLOCK_HEADER_BYTES, BlockKind, block_header};
+use crate::huffman::{HuffmanEncoder, HuffmanScratch};
+use crate::literals::write_literals;
+use crate::sequences::{SequenceTables, write_sequences};
+use crate::workspace::Carver;
+
+/// Fewer bytes than this are stored as they are.
+const WORTH_COMPRESSING: usize = 7;
+
+/// The tables in force, and those that the block at hand may put in their place.
+pub(crate) struct Entropy<'a> {
+    huffman: HuffmanEncoder<'a>,
+    huffman_next: HuffmanEncoder<'a>,
+    tables: SequenceTables<'a>,
+    tables_next: SequenceTables<'a>,
+    huffman_scratch: HuffmanScratch<'a>,
+    counts: &'a mut [[u8; 4]; 1024],
+}
+
+impl<'a> Entropy<'a> {
+    /// Bytes of workspace.
+    pub(crate) const BYTES: usize = 2 * HuffmanEncoder::BYTES
+        + 2 * SequenceTables::BYTES
+        + HuffmanScratch::BYTES
+        + 4 * 1024;
+
+    /// Takes all tables from a workspace.
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+        Ok(Entropy {
+            huffman: HuffmanEncoder::carve(carver)?,
+            huffman_next: HuffmanEncoder::carve(carver)?,
+            tables: SequenceTables::carve(carver)?,
+            tables_next: SequenceTables::carve(carver)?,
+            huffman_scratch: HuffmanScratch::carve(carver)?,
+            counts: carver.array()?,
+        })
+    }
+
+    /// A frame begins: no table is in force.
+    pub(crate) fn start_frame(&mut self) {
+        self.huffman.invalidate();
+        self.tables.invalidate();
+    }
+
+    /// Writes the content of a compressed block. `None` if it does not fit in `out`. Which new tables are then in force
+    /// is told by [`Entropy::commit`].
+    fn write_compressed(
+        &mut self,
+        out: &mut [u8],
+        store: &SequenceStore<'_>,
+        store_literals: bool,
+    ) -> Option<(usize, NewTables)> {
+        let literals = write_literals(
+            out,
+            store.literals(),
+            &self.huffman,
+            &mut self.huffman_next,
+            &mut self.huffman_scratch,
+            self.counts,
+            store_literals,
+        )?;
+        let (counts, cells) = self.counts.split_first_chunk_mut::<192>()?;
+        let sequences = write_sequences(
+            out.get_mut(literals.bytes..)?,
+            store.reversed(),
+            &self.tables,
+            &mut self.tables_next,
+            counts,
+            cells.as_flattened_mut(),
+        )?;
+        let new = NewTables {
+            huffman: literals.new_table,
+            literal_lengths: sequences.new_literal_lengths,
+            offsets: sequences.new_offsets,
+            match_lengths: sequences.new_match_lengths,
+        };
+        Some((literals.bytes + sequences.bytes, new))
+    }
+
+    /// The block was written as compressed: its new tables are in force.
+    fn commit(&mut self, new: NewTables) {
+        use core::mem::swap;
+        if new.huffman {
+            swap(&mut self.huffman, &mut self.huffman_next);
+        }
+        if new.literal_lengths {
+            swap(&mut self.tables.literal_lengths, &mut self.tables_next.literal_lengths);
+        }
+        if new.offsets {
+            swap(&mut self.tables.offsets, &mut self.tables_next.offsets);
+        }
+        if new.match_lengths {
+            swap(&mut self.tables.match_lengths, &mut self.tables_next.match_lengths);
+        }
+    }
+
+    /// Writes a block with its header: compressed if that is worth it, else the bytes that it stands for, `source`.
+    ///
+    /// Returns the number of bytes and the kind of block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DstSizeTooSmall`]: nothing of use was written.
+    pub(crate) fn write_block(
+        &mut self,
+        out: &mut [u8],
+        source: &[u8],
+        store: &SequenceStore<'_>,
+        choice: BlockChoice,
+    ) -> Result<(usize, BlockKind), Error> {
+        let n = source.len();
+        if choice.rle && n > 24 && is_run(source) {
+            let place = out.get_mut(..BLOCK_HEADER_BYTES + 1).ok_or(Error::DstSizeTooSmall)?;
+            let [a, b, c] = block_header(BlockKind::Rle, n, choice.last);
+            place.copy_from_slice(&[a, b, c, source[0]]);
+            return Ok((BLOCK_HEADER_BYTES + 1, BlockKind::Rle));
+        }
+        if let Some((bytes, new)) = self.write_worthwhile(out, n, store, choice) {
+            self.commit(new);
+            out[..BLOCK_HEADER_BYTES]
+                .copy_from_slice(&block_header(BlockKind::Compressed, bytes, choice.last));
+            return Ok((BLOCK_HEADER_BYTES + bytes, BlockKind::Compressed));
+        }
+        Ok((write_raw(out, source, choice.last)?, BlockKind::Raw))
+    }
+
+    fn write_worthwhile(
+        &mut self,
+        out: &mut [u8],
+        n: usize,
+        store: &SequenceStore<'_>,
+        choice: BlockChoice,
+    ) -> Option<(usize, NewTables)> {
+        let gain = (n >> choice.gain_log) + 2;
+        if n < WORTH_COMPRESSING || gain >= n {
+            return None;
+        }
+        let room = out.get_mut(BLOCK_HEADER_BYTES..)?;
+        let limit = room.len().min(n - gain);
+        // A few bytes more than may be used: the bit writers are quickest where eight bytes fit.
+        let slack = room.len().min(limit + 8);
+        let (bytes, new) = self.write_compressed(&mut room[..slack], store, choice.store_literals)?;
+        (bytes <= limit).then_some((bytes, new))
+    }
+}
+
+/// Which tables a block has brought.
+struct NewTables {
+    huffman: bool,
+    literal_lengths: bool,
+    offsets: bool,
+    match_lengths: bool,
+}
+
+/// What a block may be.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockChoice {
+    /// The last of its frame.
+    pub(crate) last: bool,
+    /// May be a run of one byte. Not so the first block: an old decoder stumbles over that.
+    pub(crate) rle: bool,
+    /// Literals are stored as they are.
+    pub(crate) store_literals: bool,
+    /// Compression must save 1/2^`gain_log` of the block, and 2 bytes.
+    pub(crate) gain_log: u32,
+}
+
+/// Writes a block as it is.
+pub(crate) fn write_raw(out: &mut [u8], source: &[u8], last: bool) -> Result<usize, Error> {
+    let size = BLOCK_HEADER_BYTES + source.len();
+    let (head, body) = out
+        .get_mut(..size)
+        .and_then(|out| out.split_first_chunk_mut::<BLOCK_HEADER_BYTES>())
+        .ok_or(Error::DstSizeTooSmall)?;
+    *head = block_header(BlockKind::Raw, source.len(), last);
+    body.copy_from_slice(source);
+    Ok(size)
+}
+
+fn is_run(source: &[u8]) -> bool {
+    source.windows(2).all(|pair| pair[0] == pair[1])
+}

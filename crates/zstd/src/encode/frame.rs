@@ -1,0 +1,244 @@
+//! Whole frames in one call.
+
+use super::block::{BlockChoice, Entropy};
+use super::finder::{Block, Finder};
+use super::levels::{Params, Strategy};
+use super::store::SequenceStore;
+use crate::Error;
+use crate::frame::{BlockKind, HeaderFields};
+use crate::sequences::REPEAT_OFFSETS_START;
+use crate::workspace::Carver;
+
+/// Shorter blocks are not searched for matches.
+const MATCHES_FROM: usize = 7;
+
+/// Indexes beyond this are brought down before the next block.
+const INDEX_MAX: u32 = 3 << 30;
+
+/// Largest size of a frame of `size` bytes of content.
+pub const fn compress_bound(size: usize) -> usize {
+    // A header, and three bytes for each block: those of a window of 1 KiB are the smallest.
+    let blocks = if size < super::levels::BLOCK_SIZE_MAX { size >> 10 } else { size >> 17 };
+    size.saturating_add(3 * blocks + 64)
+}
+
+/// Bytes of workspace that a [`Compressor`] needs for frames with these parameters, or with any that are no larger.
+pub fn workspace_size(params: &Params) -> usize {
+    Carver::SLACK
+        + Entropy::BYTES
+        + SequenceStore::bytes(params.block_size())
+        + Finder::bytes(params)
+}
+
+/// Compresses `src` to one frame in `dst` and returns its length.
+///
+/// # Errors
+///
+/// [`Error::DstSizeTooSmall`] if the frame is larger than `dst`: as soon as that is sure.
+/// [`Error::WorkspaceTooSmall`] if `workspace` is smaller than [`workspace_size`] says.
+pub fn compress(
+    dst: &mut [u8],
+    src: &[u8],
+    params: &Params,
+    workspace: &mut [u8],
+) -> Result<usize, Error> {
+    Compressor::new(workspace).compress(dst, src, params)
+}
+
+/// Compresses one frame after another in the same workspace.
+///
+/// The workspace may hold anything at first. What a frame is does not depend on the frames before it.
+pub struct Compressor<'w> {
+    workspace: &'w mut [u8],
+    /// What the tables' places and sizes follow from, once they hold something that is known.
+    layout: Option<(Strategy, u8, u8, usize)>,
+    /// The first index that is above all in the tables.
+    next_index: u32,
+}
+
+impl<'w> Compressor<'w> {
+    /// A compressor in `workspace`, whose size is checked when a frame needs it.
+    pub fn new(workspace: &'w mut [u8]) -> Self {
+        Compressor { workspace, layout: None, next_index: 1 }
+    }
+
+    /// Compresses `src` to one frame in `dst` and returns its length; see [`compress`].
+    ///
+    /// # Errors
+    ///
+    /// As [`compress`]. The compressor can be used on after an error.
+    pub fn compress(&mut self, dst: &mut [u8], src: &[u8], params: &Params) -> Result<usize, Error> {
+        params.check()?;
+        let layout = (params.strategy, params.hash_log, params.chain_log, params.block_size());
+        let known = self.layout.replace(layout) == Some(layout);
+        let mut parts = Parts::carve(self.workspace, params).inspect_err(|_| self.layout = None)?;
+        if !known {
+            parts.finder.clear();
+            self.next_index = 1;
+        }
+        parts.start_frame(self.next_index);
+        let result = parts.write_frame(dst, src, params);
+        self.next_index = parts.next_index();
+        result
+    }
+}
+
+/// The parts of a workspace, in the state of a frame.
+pub(crate) struct Parts<'a> {
+    pub(crate) entropy: Entropy<'a>,
+    pub(crate) store: SequenceStore<'a>,
+    pub(crate) finder: Finder<'a>,
+    pub(crate) repeat: [u32; 3],
+    /// Index of the first byte of the frame, less what indexes were lowered by.
+    origin: u32,
+    /// How far the frame's indexes reach.
+    end_index: u32,
+}
+
+impl<'a> Parts<'a> {
+    /// Takes the parts from a workspace.
+    pub(crate) fn carve(workspace: &'a mut [u8], params: &Params) -> Result<Self, Error> {
+        Self::carve_with(&mut Carver::new(workspace), params)
+    }
+
+    /// Takes the parts from what is left of a workspace.
+    pub(crate) fn carve_with(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
+        Ok(Parts {
+            finder: Finder::carve(carver, params)?,
+            entropy: Entropy::carve(carver)?,
+            store: SequenceStore::new(
+                carver.cells::<1>(SequenceStore::bytes(params.block_size()))?.as_flattened_mut(),
+            ),
+            repeat: REPEAT_OFFSETS_START,
+            origin: 1,
+            end_index: 1,
+        })
+    }
+
+    /// Begins a frame whose first byte has this index.
+    pub(crate) fn start_frame(&mut self, index: u32) {
+        self.entropy.start_frame();
+        self.finder.start_frame();
+        self.repeat = REPEAT_OFFSETS_START;
+        self.origin = index;
+        self.end_index = index;
+    }
+
+    /// An index above all that the frame has used.
+    pub(crate) fn next_index(&self) -> u32 {
+        self.end_index
+    }
+
+    fn write_frame(&mut self, dst: &mut [u8], src: &[u8], params: &Params) -> Result<usize, Error> {
+        let fields = HeaderFields {
+            window_log: params.window_log,
+            content_size: params.content_size.then_some(src.len() as u64),
+            checksum: params.checksum,
+            dictionary_id: 0,
+        };
+        let (header, mut at) = fields.emit();
+        dst.get_mut(..at).ok_or(Error::DstSizeTooSmall)?.copy_from_slice(&header[..at]);
+        let mut start = 0_usize;
+        loop {
+            let low = start.saturating_sub(1 << params.window_log);
+            let end = src.len().min(start + params.block_size());
+            let piece = Piece {
+                data: &src[low..],
+                low: low as u64,
+                start: start - low,
+                end: end - low,
+                first: start == 0,
+                last: end == src.len(),
+            };
+            let room = dst.get_mut(at..).ok_or(Error::DstSizeTooSmall)?;
+            let (reached, bytes) = self.write_block(room, &piece, params)?;
+            at += bytes;
+            start = low + reached;
+            if start == src.len() {
+                break;
+            }
+        }
+        if params.checksum {
+            let sum = xxhash::xxh64(src, 0) as u32;
+            let place = dst.get_mut(at..at + 4).ok_or(Error::DstSizeTooSmall)?;
+            place.copy_from_slice(&sum.to_le_bytes());
+            at += 4;
+        }
+        Ok(at)
+    }
+}
+
+/// A block of a frame, with the history that its matches may refer to.
+pub(crate) struct Piece<'a> {
+    /// History, the block, perhaps more.
+    pub(crate) data: &'a [u8],
+    /// Where `data` begins in the frame.
+    pub(crate) low: u64,
+    /// Where the block begins in `data`.
+    pub(crate) start: usize,
+    /// Where it ends at the latest.
+    pub(crate) end: usize,
+    /// The first block of its frame.
+    pub(crate) first: bool,
+    /// Nothing follows `end` in the frame.
+    pub(crate) last: bool,
+}
+
+impl Parts<'_> {
+    /// Writes one block. Returns where it ended in the data, which is before `end` if it had too many sequences, and the
+    /// number of bytes that were written.
+    pub(crate) fn write_block(
+        &mut self,
+        out: &mut [u8],
+        piece: &Piece<'_>,
+        params: &Params,
+    ) -> Result<(usize, usize), Error> {
+        let Piece { data, start, end, .. } = *piece;
+        let block = self.place(piece, params);
+        let repeat = self.repeat;
+        self.store.clear();
+        let mut reached = end;
+        if end - start >= MATCHES_FROM {
+            let anchor = self.finder.find(&block, params, &mut self.repeat, &mut self.store);
+            if self.store.is_full(end - anchor) {
+                reached = anchor;
+            } else {
+                self.store.push_last_literals(&data[anchor..end]);
+            }
+        } else {
+            self.store.push_last_literals(&data[start..end]);
+        }
+        let choice = BlockChoice {
+            last: piece.last && reached == end,
+            rle: !piece.first,
+            store_literals: params.strategy == Strategy::Fast && params.target_length > 0,
+            gain_log: 6,
+        };
+        let (bytes, kind) =
+            self.entropy.write_block(out, &data[start..reached], &self.store, choice)?;
+        if kind != BlockKind::Compressed {
+            // A decoder sees no sequences.
+            self.repeat = repeat;
+        }
+        Ok((reached, bytes))
+    }
+
+    /// The block with its indexes, which are lowered if they have become large.
+    fn place<'d>(&mut self, piece: &Piece<'d>, params: &Params) -> Block<'d> {
+        let mut base = self.origin.wrapping_add(piece.low as u32);
+        if u64::from(base) + piece.end as u64 > u64::from(INDEX_MAX) {
+            let by = base - 1;
+            self.finder.reduce(by);
+            self.origin = self.origin.wrapping_sub(by);
+            base = 1;
+        }
+        self.end_index = base + piece.end as u32;
+        Block {
+            data: piece.data,
+            start: piece.start,
+            end: piece.end,
+            base,
+            window: 1 << params.window_log,
+        }
+    }
+}
