@@ -154,7 +154,12 @@ impl<'a> BitWriter<'a> {
     /// Starts at the front of `out`.
     #[inline(always)]
     pub(crate) fn new(out: &'a mut [u8]) -> Self {
-        BitWriter { out, at: 0, bits: 0, count: 0 }
+        BitWriter {
+            out,
+            at: 0,
+            bits: 0,
+            count: 0,
+        }
     }
 
     /// Adds the `count` low bits of `value`, which has no others.
@@ -168,7 +173,11 @@ impl<'a> BitWriter<'a> {
     #[inline(always)]
     pub(crate) fn flush(&mut self) {
         let bytes = self.count / 8;
-        if let Some(place) = self.out.get_mut(self.at..).and_then(|out| out.first_chunk_mut::<8>()) {
+        if let Some(place) = self
+            .out
+            .get_mut(self.at..)
+            .and_then(|out| out.first_chunk_mut::<8>())
+        {
             *place = self.bits.to_le_bytes();
         } else {
             self.flush_at_end(bytes as usize);

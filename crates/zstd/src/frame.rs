@@ -47,7 +47,8 @@ mod writing {
     impl HeaderFields {
         /// Whether the content is the window: no window field, and the content size is told.
         pub(crate) fn is_single_segment(&self) -> bool {
-            self.content_size.is_some_and(|size| size <= 1 << self.window_log)
+            self.content_size
+                .is_some_and(|size| size <= 1 << self.window_log)
         }
 
         /// The header and its length.
@@ -73,7 +74,10 @@ mod writing {
                 _ => (3, 4),
             };
             put(MAGIC.into(), 4);
-            put(size_flag << 6 | u64::from(single) << 5 | u64::from(self.checksum) << 2 | id_flag, 1);
+            put(
+                size_flag << 6 | u64::from(single) << 5 | u64::from(self.checksum) << 2 | id_flag,
+                1,
+            );
             if !single {
                 put(u64::from(self.window_log - 10) << 3, 1);
             }
@@ -92,7 +96,11 @@ mod writing {
     }
 
     /// The header of a block.
-    pub(crate) fn block_header(kind: BlockKind, size: usize, last: bool) -> [u8; BLOCK_HEADER_BYTES] {
+    pub(crate) fn block_header(
+        kind: BlockKind,
+        size: usize,
+        last: bool,
+    ) -> [u8; BLOCK_HEADER_BYTES] {
         let word = u32::from(last) | (kind as u32) << 1 | (size as u32) << 3;
         let [a, b, c, _] = word.to_le_bytes();
         [a, b, c]

@@ -116,13 +116,13 @@ mod writing {
 
     /// Probabilities of the predefined tables (RFC 8878, section 3.1.1.3.2.2), and their accuracies.
     pub(crate) static LITERAL_LENGTHS_PREDEFINED: [i16; 36] = [
-        4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1,
-        1, -1, -1, -1, -1,
+        4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1,
+        1, 1, -1, -1, -1, -1,
     ];
     /// See [`LITERAL_LENGTHS_PREDEFINED`].
     pub(crate) static MATCH_LENGTHS_PREDEFINED: [i16; 53] = [
-        1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1,
+        1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1,
     ];
     /// See [`LITERAL_LENGTHS_PREDEFINED`].
     pub(crate) static OFFSETS_PREDEFINED: [i16; 29] = [
@@ -175,7 +175,12 @@ mod writing {
 
         /// Takes a table from a workspace.
         pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
-            Ok(FseEncoder { states: carver.array()?, symbols: carver.array()?, log: 0, valid: false })
+            Ok(FseEncoder {
+                states: carver.array()?,
+                symbols: carver.array()?,
+                log: 0,
+                valid: false,
+            })
         }
 
         /// Whether the table may be used for a *repeat*.
@@ -223,11 +228,16 @@ mod writing {
                     continue;
                 }
                 let count = u32::from(probability.unsigned_abs());
-                let bits = if count == 1 { log } else { log - (count - 1).ilog2() };
+                let bits = if count == 1 {
+                    log
+                } else {
+                    log - (count - 1).ilog2()
+                };
                 let raise = (bits << 16).wrapping_sub(count << bits);
                 next[symbol] = total as u16;
                 let first = total.wrapping_sub(count);
-                self.symbols.put(symbol, u64::from(raise) | u64::from(first) << 32);
+                self.symbols
+                    .put(symbol, u64::from(raise) | u64::from(first) << 32);
                 total += count;
                 if probability < 0 {
                     high -= 1;
@@ -247,7 +257,8 @@ mod writing {
             // The states of a symbol ascend with its cells.
             for (cell, &symbol) in cells.iter().enumerate() {
                 let place = &mut next[usize::from(symbol) % SYMBOLS];
-                self.states.put(usize::from(*place) & (STATES - 1), (size + cell) as u16);
+                self.states
+                    .put(usize::from(*place) & (STATES - 1), (size + cell) as u16);
                 *place += 1;
             }
         }
@@ -367,7 +378,11 @@ mod writing {
     }
 
     /// Writes the description of a table. The number of bytes, or `None` if they do not fit.
-    pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32) -> Option<usize> {
+    pub(crate) fn write_description(
+        out: &mut [u8],
+        probabilities: &[i16],
+        log: u32,
+    ) -> Option<usize> {
         let mut writer = BitWriter::new(out);
         writer.add(u64::from(log - 5), 4);
         let mut left = (1_i32 << log) + 1;
@@ -406,7 +421,11 @@ mod writing {
     }
 
     /// What `counts` cost in whole bits under probabilities out of 2^`log`.
-    pub(crate) fn cost_of_probabilities(counts: &[[u8; 4]], probabilities: &[i16], log: u32) -> Option<u64> {
+    pub(crate) fn cost_of_probabilities(
+        counts: &[[u8; 4]],
+        probabilities: &[i16],
+        log: u32,
+    ) -> Option<u64> {
         let mut cost = 0;
         for symbol in 0..counts.len() {
             let count = counts.at(symbol);

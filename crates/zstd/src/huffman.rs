@@ -73,7 +73,11 @@ mod writing {
 
         /// Takes a table from a workspace.
         pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
-            Ok(HuffmanEncoder { codes: carver.array()?, length_max: 0, valid: false })
+            Ok(HuffmanEncoder {
+                codes: carver.array()?,
+                length_max: 0,
+                valid: false,
+            })
         }
 
         /// Whether the table may be used again.
@@ -151,7 +155,10 @@ mod writing {
                     continue;
                 }
                 let code = &mut next[usize::from(*length) & 15];
-                self.codes.put(symbol, u64::from(*code) << (64 - length) | u64::from(*length));
+                self.codes.put(
+                    symbol,
+                    u64::from(*code) << (64 - length) | u64::from(*length),
+                );
                 *code += 1;
             }
             self.length_max = longest as u32;
@@ -193,16 +200,24 @@ mod writing {
             // The last weight is not told: it makes the sum a power of two.
             for symbol in 0..last {
                 let length = self.length(symbol as u8);
-                scratch.weights[symbol] =
-                    [if length == 0 { 0 } else { (self.length_max + 1 - length) as u8 }];
+                scratch.weights[symbol] = [if length == 0 {
+                    0
+                } else {
+                    (self.length_max + 1 - length) as u8
+                }];
             }
             let (header, rest) = out.split_first_mut()?;
             let direct = last.div_ceil(2);
             let weights = scratch.weights.as_flattened();
             let (counts, cells) = scratch.tree.split_at_mut(16);
             let cells = cells.as_flattened_mut();
-            let packed =
-                compress_weights(rest, &weights[..last], counts, cells, &mut scratch.weight_table);
+            let packed = compress_weights(
+                rest,
+                &weights[..last],
+                counts,
+                cells,
+                &mut scratch.weight_table,
+            );
             match packed {
                 Some(bytes) if bytes < 128 && (bytes < direct || last > DIRECT_WEIGHTS_MAX) => {
                     *header = bytes as u8;
@@ -225,7 +240,12 @@ mod writing {
             // Codes enter a word from above. The length in an entry's low four bits may linger there: up to four codes
             // after a flush do not reach down to it, and the fifth comes without.
             let (rest, fives) = literals.as_rchunks::<5>();
-            let mut writer = TopWriter { out, at: 0, word: 0, count: 0 };
+            let mut writer = TopWriter {
+                out,
+                at: 0,
+                word: 0,
+                count: 0,
+            };
             for [a, b, c, d, e] in fives.iter().rev() {
                 writer.add(self.codes.at(usize::from(*e)));
                 writer.add(self.codes.at(usize::from(*d)));
@@ -270,8 +290,10 @@ mod writing {
             let count = self.count & 0xff;
             let low = self.word >> (64_u64.wrapping_sub(count) & 63);
             let bytes = (count / 8) as usize;
-            if let Some(place) =
-                self.out.get_mut(self.at..).and_then(|out| out.first_chunk_mut::<8>())
+            if let Some(place) = self
+                .out
+                .get_mut(self.at..)
+                .and_then(|out| out.first_chunk_mut::<8>())
             {
                 *place = low.to_le_bytes();
             } else {
@@ -319,8 +341,11 @@ mod writing {
         let mut shift = 8;
         let mut swapped = false;
         loop {
-            let (source, target) =
-                if swapped { (&scratch.sorted[..], &mut *from) } else { (&*from, &mut scratch.sorted[..]) };
+            let (source, target) = if swapped {
+                (&scratch.sorted[..], &mut *from)
+            } else {
+                (&*from, &mut scratch.sorted[..])
+            };
             numbers.fill([0; 4]);
             for i in 0..used {
                 let digit = (source.at(i) >> shift) as usize & 0xff;

@@ -6,6 +6,8 @@
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+#[cfg(not(feature = "portable"))]
+mod arch;
 mod bits;
 mod dictionary;
 mod error;

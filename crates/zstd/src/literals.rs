@@ -82,7 +82,10 @@ mod writing {
         let stored = |out: &mut [u8]| {
             let head = write_plain_header(out, RAW, n)?;
             out.get_mut(head..head + n)?.copy_from_slice(literals);
-            Some(LiteralsWritten { bytes: head + n, new_table: false })
+            Some(LiteralsWritten {
+                bytes: head + n,
+                new_table: false,
+            })
         };
         let least = if previous.is_valid() { 6 } else { TABLE_FROM };
         if store || n < least {
@@ -99,7 +102,10 @@ mod writing {
         if most as usize == n {
             let head = write_plain_header(out, RLE, n)?;
             *out.get_mut(head)? = literals[0];
-            return Some(LiteralsWritten { bytes: head + 1, new_table: false });
+            return Some(LiteralsWritten {
+                bytes: head + 1,
+                new_table: false,
+            });
         }
         if most as usize <= (n >> 7) + 4 {
             return stored(out);
@@ -110,14 +116,24 @@ mod writing {
         let head = 3 + usize::from(n >= 1 << 10) + usize::from(n >= 1 << 14);
         let jumps = if single { 1 } else { 6 + 4 };
         let whole = |bits: u64| (bits / 8) as usize + jumps;
-        let old = previous.is_valid().then(|| previous.cost(counts)).flatten().map(whole);
+        let old = previous
+            .is_valid()
+            .then(|| previous.cost(counts))
+            .flatten()
+            .map(whole);
         let limit = n - ((n >> 6) + 2).min(n);
         let mut new = None;
         if n >= TABLE_FROM {
-            let log = (n as u32 - 1).ilog2().saturating_sub(1).max((used - 1).ilog2() + 1).clamp(5, 11);
+            let log = (n as u32 - 1)
+                .ilog2()
+                .saturating_sub(1)
+                .max((used - 1).ilog2() + 1)
+                .clamp(5, 11);
             next.build(counts, log, scratch);
             if let Some(description) = next.write_description(out.get_mut(head..)?, scratch) {
-                new = next.cost(counts).map(|bits| (description, description + whole(bits)));
+                new = next
+                    .cost(counts)
+                    .map(|bits| (description, description + whole(bits)));
             }
         }
         let (kind, table, description) = match (old, new) {
@@ -144,8 +160,12 @@ mod writing {
         };
         let bits = [10, 10, 14, 18][format as usize];
         let header = u64::from(kind | format << 2) | (n as u64) << 4 | (size as u64) << (4 + bits);
-        out.get_mut(..head)?.copy_from_slice(&header.to_le_bytes()[..head]);
-        Some(LiteralsWritten { bytes: head + size, new_table: kind == COMPRESSED })
+        out.get_mut(..head)?
+            .copy_from_slice(&header.to_le_bytes()[..head]);
+        Some(LiteralsWritten {
+            bytes: head + size,
+            new_table: kind == COMPRESSED,
+        })
     }
 
     fn write_four(out: &mut [u8], literals: &[u8], table: &HuffmanEncoder<'_>) -> Option<usize> {
@@ -170,7 +190,8 @@ mod writing {
             32..4096 => (kind | 1 << 2 | n << 4, 2),
             _ => (kind | 3 << 2 | n << 4, 3),
         };
-        out.get_mut(..bytes)?.copy_from_slice(&header.to_le_bytes()[..bytes]);
+        out.get_mut(..bytes)?
+            .copy_from_slice(&header.to_le_bytes()[..bytes]);
         Some(bytes)
     }
 }

@@ -49,8 +49,8 @@ mod writing {
     use crate::Error;
     use crate::bits::BitWriter;
     use crate::fse::{
-        COST_ONE, FseEncoder, LITERAL_LENGTHS_PREDEFINED, MATCH_LENGTHS_PREDEFINED, OFFSETS_PREDEFINED,
-        accuracy, cost_of_probabilities, normalise, write_description,
+        COST_ONE, FseEncoder, LITERAL_LENGTHS_PREDEFINED, MATCH_LENGTHS_PREDEFINED,
+        OFFSETS_PREDEFINED, accuracy, cost_of_probabilities, normalise, write_description,
     };
     use crate::workspace::{Carver, Cells};
 
@@ -251,11 +251,21 @@ mod writing {
         log_max: u32,
     }
 
-    static LITERAL_LENGTHS: Kind =
-        Kind { predefined: &LITERAL_LENGTHS_PREDEFINED, predefined_log: 6, log_max: 9 };
-    static OFFSETS: Kind = Kind { predefined: &OFFSETS_PREDEFINED, predefined_log: 5, log_max: 8 };
-    static MATCH_LENGTHS: Kind =
-        Kind { predefined: &MATCH_LENGTHS_PREDEFINED, predefined_log: 6, log_max: 9 };
+    static LITERAL_LENGTHS: Kind = Kind {
+        predefined: &LITERAL_LENGTHS_PREDEFINED,
+        predefined_log: 6,
+        log_max: 9,
+    };
+    static OFFSETS: Kind = Kind {
+        predefined: &OFFSETS_PREDEFINED,
+        predefined_log: 5,
+        log_max: 8,
+    };
+    static MATCH_LENGTHS: Kind = Kind {
+        predefined: &MATCH_LENGTHS_PREDEFINED,
+        predefined_log: 6,
+        log_max: 9,
+    };
 
     /// The section, and which of the new tables are in force from now on (the others stay).
     pub(crate) struct SequencesWritten {
@@ -308,12 +318,7 @@ mod writing {
             &previous.literal_lengths,
             &mut next.literal_lengths,
         )?;
-        let of_mode = choose(
-            &OFFSETS,
-            of_counts,
-            &previous.offsets,
-            &mut next.offsets,
-        )?;
+        let of_mode = choose(&OFFSETS, of_counts, &previous.offsets, &mut next.offsets)?;
         let ml_mode = choose(
             &MATCH_LENGTHS,
             ml_counts,
@@ -328,9 +333,17 @@ mod writing {
         let bytes = write_bits(
             out.get_mut(at..)?,
             reversed,
-            pick(written.new_literal_lengths, &next.literal_lengths, &previous.literal_lengths),
+            pick(
+                written.new_literal_lengths,
+                &next.literal_lengths,
+                &previous.literal_lengths,
+            ),
             pick(written.new_offsets, &next.offsets, &previous.offsets),
-            pick(written.new_match_lengths, &next.match_lengths, &previous.match_lengths),
+            pick(
+                written.new_match_lengths,
+                &next.match_lengths,
+                &previous.match_lengths,
+            ),
         )?;
         written.bytes = at + bytes;
         Some(written)
@@ -389,8 +402,14 @@ mod writing {
             next.build_single(largest);
             return Some((Mode::Rle, 1));
         }
-        let repeat = if previous.is_valid() { cost_of_table(counts, previous) } else { None };
-        let old = predefined.unwrap_or(u64::MAX).min(repeat.unwrap_or(u64::MAX));
+        let repeat = if previous.is_valid() {
+            cost_of_table(counts, previous)
+        } else {
+            None
+        };
+        let old = predefined
+            .unwrap_or(u64::MAX)
+            .min(repeat.unwrap_or(u64::MAX));
         let log = accuracy(kind.log_max, n, largest);
         if u64::from(n) >= 8 && old > 48 || old == u64::MAX {
             let mut probabilities = [0_i16; 64];
@@ -491,7 +510,10 @@ mod writing {
                 writer.flush();
                 writer.add(offset, self.offset);
             } else {
-                writer.add(lengths | offset << (ll_bits + ml_bits), ll_bits + ml_bits + self.offset);
+                writer.add(
+                    lengths | offset << (ll_bits + ml_bits),
+                    ll_bits + ml_bits + self.offset,
+                );
             }
             writer.flush();
         }

@@ -23,10 +23,8 @@ pub(crate) struct Entropy<'a> {
 
 impl<'a> Entropy<'a> {
     /// Bytes of workspace.
-    pub(crate) const BYTES: usize = 2 * HuffmanEncoder::BYTES
-        + 2 * SequenceTables::BYTES
-        + HuffmanScratch::BYTES
-        + 4 * 1024;
+    pub(crate) const BYTES: usize =
+        2 * HuffmanEncoder::BYTES + 2 * SequenceTables::BYTES + HuffmanScratch::BYTES + 4 * 1024;
 
     /// Takes all tables from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
@@ -88,13 +86,19 @@ impl<'a> Entropy<'a> {
             swap(&mut self.huffman, &mut self.huffman_next);
         }
         if new.literal_lengths {
-            swap(&mut self.tables.literal_lengths, &mut self.tables_next.literal_lengths);
+            swap(
+                &mut self.tables.literal_lengths,
+                &mut self.tables_next.literal_lengths,
+            );
         }
         if new.offsets {
             swap(&mut self.tables.offsets, &mut self.tables_next.offsets);
         }
         if new.match_lengths {
-            swap(&mut self.tables.match_lengths, &mut self.tables_next.match_lengths);
+            swap(
+                &mut self.tables.match_lengths,
+                &mut self.tables_next.match_lengths,
+            );
         }
     }
 
@@ -114,15 +118,20 @@ impl<'a> Entropy<'a> {
     ) -> Result<(usize, BlockKind), Error> {
         let n = source.len();
         if choice.rle && n > 24 && is_run(source) {
-            let place = out.get_mut(..BLOCK_HEADER_BYTES + 1).ok_or(Error::DstSizeTooSmall)?;
+            let place = out
+                .get_mut(..BLOCK_HEADER_BYTES + 1)
+                .ok_or(Error::DstSizeTooSmall)?;
             let [a, b, c] = block_header(BlockKind::Rle, n, choice.last);
             place.copy_from_slice(&[a, b, c, source[0]]);
             return Ok((BLOCK_HEADER_BYTES + 1, BlockKind::Rle));
         }
         if let Some((bytes, new)) = self.write_worthwhile(out, n, store, choice) {
             self.commit(new);
-            out[..BLOCK_HEADER_BYTES]
-                .copy_from_slice(&block_header(BlockKind::Compressed, bytes, choice.last));
+            out[..BLOCK_HEADER_BYTES].copy_from_slice(&block_header(
+                BlockKind::Compressed,
+                bytes,
+                choice.last,
+            ));
             return Ok((BLOCK_HEADER_BYTES + bytes, BlockKind::Compressed));
         }
         Ok((write_raw(out, source, choice.last)?, BlockKind::Raw))
@@ -143,7 +152,8 @@ impl<'a> Entropy<'a> {
         let limit = room.len().min(n - gain);
         // A few bytes more than may be used: the bit writers are quickest where eight bytes fit.
         let slack = room.len().min(limit + 8);
-        let (bytes, new) = self.write_compressed(&mut room[..slack], store, choice.store_literals)?;
+        let (bytes, new) =
+            self.write_compressed(&mut room[..slack], store, choice.store_literals)?;
         (bytes <= limit).then_some((bytes, new))
     }
 }

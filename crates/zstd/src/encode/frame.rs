@@ -18,7 +18,11 @@ const INDEX_MAX: u32 = 3 << 30;
 /// Largest size of a frame of `size` bytes of content.
 pub const fn compress_bound(size: usize) -> usize {
     // A header, and three bytes for each block: those of a window of 1 KiB are the smallest.
-    let blocks = if size < super::levels::BLOCK_SIZE_MAX { size >> 10 } else { size >> 17 };
+    let blocks = if size < super::levels::BLOCK_SIZE_MAX {
+        size >> 10
+    } else {
+        size >> 17
+    };
     size.saturating_add(3 * blocks + 64)
 }
 
@@ -59,7 +63,11 @@ pub struct Compressor<'w> {
 impl<'w> Compressor<'w> {
     /// A compressor in `workspace`, whose size is checked when a frame needs it.
     pub fn new(workspace: &'w mut [u8]) -> Self {
-        Compressor { workspace, layout: None, next_index: 1 }
+        Compressor {
+            workspace,
+            layout: None,
+            next_index: 1,
+        }
     }
 
     /// Compresses `src` to one frame in `dst` and returns its length; see [`compress`].
@@ -67,9 +75,19 @@ impl<'w> Compressor<'w> {
     /// # Errors
     ///
     /// As [`compress`]. The compressor can be used on after an error.
-    pub fn compress(&mut self, dst: &mut [u8], src: &[u8], params: &Params) -> Result<usize, Error> {
+    pub fn compress(
+        &mut self,
+        dst: &mut [u8],
+        src: &[u8],
+        params: &Params,
+    ) -> Result<usize, Error> {
         params.check()?;
-        let layout = (params.strategy, params.hash_log, params.chain_log, params.block_size());
+        let layout = (
+            params.strategy,
+            params.hash_log,
+            params.chain_log,
+            params.block_size(),
+        );
         let known = self.layout.replace(layout) == Some(layout);
         let mut parts = Parts::carve(self.workspace, params).inspect_err(|_| self.layout = None)?;
         if !known {
@@ -107,7 +125,9 @@ impl<'a> Parts<'a> {
             finder: Finder::carve(carver, params)?,
             entropy: Entropy::carve(carver)?,
             store: SequenceStore::new(
-                carver.cells::<1>(SequenceStore::bytes(params.block_size()))?.as_flattened_mut(),
+                carver
+                    .cells::<1>(SequenceStore::bytes(params.block_size()))?
+                    .as_flattened_mut(),
             ),
             repeat: REPEAT_OFFSETS_START,
             origin: 1,
@@ -137,7 +157,9 @@ impl<'a> Parts<'a> {
             dictionary_id: 0,
         };
         let (header, mut at) = fields.emit();
-        dst.get_mut(..at).ok_or(Error::DstSizeTooSmall)?.copy_from_slice(&header[..at]);
+        dst.get_mut(..at)
+            .ok_or(Error::DstSizeTooSmall)?
+            .copy_from_slice(&header[..at]);
         let mut start = 0_usize;
         loop {
             let low = start.saturating_sub(1 << params.window_log);
@@ -193,13 +215,17 @@ impl Parts<'_> {
         piece: &Piece<'_>,
         params: &Params,
     ) -> Result<(usize, usize), Error> {
-        let Piece { data, start, end, .. } = *piece;
+        let Piece {
+            data, start, end, ..
+        } = *piece;
         let block = self.place(piece, params);
         let repeat = self.repeat;
         self.store.clear();
         let mut reached = end;
         if end - start >= MATCHES_FROM {
-            let anchor = self.finder.find(&block, params, &mut self.repeat, &mut self.store);
+            let anchor = self
+                .finder
+                .find(&block, params, &mut self.repeat, &mut self.store);
             if self.store.is_full(end - anchor) {
                 reached = anchor;
             } else {
@@ -215,7 +241,8 @@ impl Parts<'_> {
             gain_log: 6,
         };
         let (bytes, kind) =
-            self.entropy.write_block(out, &data[start..reached], &self.store, choice)?;
+            self.entropy
+                .write_block(out, &data[start..reached], &self.store, choice)?;
         if kind != BlockKind::Compressed {
             // A decoder sees no sequences.
             self.repeat = repeat;

@@ -1,5 +1,6 @@
 //! Where a finder puts the sequences of a block.
 
+use super::finder::memory::Memory;
 use crate::sequences::Sequence;
 
 /// Bytes that the copying of literals may touch beyond their end.
@@ -41,17 +42,11 @@ impl<'a> SequenceStore<'a> {
 
     /// Appends a sequence whose literals begin at `data[anchor]`.
     ///
-    /// `end` is where the block ends. Returns whether the block may go on: when this is false the store is full (the
+    /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
     /// sequence was taken), and the finder must return, with the block ending behind this match.
     #[inline(always)]
     #[must_use]
-    pub(crate) fn push(
-        &mut self,
-        data: &[u8],
-        anchor: usize,
-        sequence: Sequence,
-        end: usize,
-    ) -> bool {
+    pub(crate) fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool {
         let length = sequence.literal_length() as usize;
         self.copy_literals(data, anchor, length);
         self.sequences -= 8;
@@ -63,7 +58,7 @@ impl<'a> SequenceStore<'a> {
             *place = sequence.bits().to_ne_bytes();
         }
         let next = anchor + length + sequence.match_length() as usize;
-        !self.is_full(end.wrapping_sub(next))
+        !self.is_full(data.end() - next)
     }
 
     /// Whether there may be no room for one more sequence, were all the `rest` of the block literals.
@@ -80,18 +75,24 @@ impl<'a> SequenceStore<'a> {
     }
 
     #[inline(always)]
-    fn copy_literals(&mut self, data: &[u8], anchor: usize, length: usize) {
-        let from = &data[anchor..];
+    fn copy_literals<M: Memory>(&mut self, data: M, anchor: usize, length: usize) {
         let to = &mut self.buffer[self.literals..];
         self.literals += length;
         // Sixteen bytes at a time, whatever the length: most runs are shorter. What is too much is overwritten.
-        if let (Some(from), Some(to)) = (from.first_chunk::<16>(), to.first_chunk_mut::<16>()) {
-            *to = *from;
-            if length <= 16 {
-                return;
+        if anchor + length + 16 <= data.end() {
+            let mut done = 0;
+            let (chunks, _) = to.as_chunks_mut::<16>();
+            for chunk in chunks {
+                *chunk = data.chunk16(anchor + done);
+                done += 16;
+                if done >= length {
+                    return;
+                }
             }
         }
-        to[..length].copy_from_slice(&from[..length]);
+        for (i, byte) in to[..length].iter_mut().enumerate() {
+            *byte = data.byte(anchor + i);
+        }
     }
 
     /// All literals.

@@ -15,7 +15,11 @@
 //! - `insert(&mut self, &Block)`: makes `data[start..end]` known without looking for matches (dictionaries);
 //! - `find(&mut self, &Block, &Params, &mut [u32; 3], &mut SequenceStore) -> usize`.
 
+pub(crate) mod double_fast;
 pub(crate) mod fast;
+pub(crate) mod lazy;
+pub(crate) mod memory;
+pub(crate) mod row;
 
 use super::levels::{Params, Strategy};
 use super::store::SequenceStore;
@@ -25,47 +29,61 @@ use crate::workspace::Carver;
 /// The tables of a strategy.
 pub(crate) enum Finder<'a> {
     Fast(fast::Tables<'a>),
+    DoubleFast(double_fast::Tables<'a>),
+    Lazy(row::Tables<'a>),
+}
+
+/// Calls the same function of whichever tables these are.
+macro_rules! each {
+    ($finder:expr, $tables:ident => $call:expr) => {
+        match $finder {
+            Finder::Fast($tables) => $call,
+            Finder::DoubleFast($tables) => $call,
+            Finder::Lazy($tables) => $call,
+        }
+    };
 }
 
 impl<'a> Finder<'a> {
     /// Bytes of workspace.
     pub(crate) fn bytes(params: &Params) -> usize {
-        fast::Tables::bytes(params)
+        match params.strategy {
+            Strategy::Fast => fast::Tables::bytes(params),
+            Strategy::DoubleFast => double_fast::Tables::bytes(params),
+            _ => row::Tables::bytes(params),
+        }
     }
 
     /// Takes the tables from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
         Ok(match params.strategy {
-            _ => Finder::Fast(fast::Tables::carve(carver, params)?),
+            Strategy::Fast => Finder::Fast(fast::Tables::carve(carver, params)?),
+            Strategy::DoubleFast => Finder::DoubleFast(double_fast::Tables::carve(carver, params)?),
+            _ => Finder::Lazy(row::Tables::carve(carver, params)?),
         })
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        match self {
-            Finder::Fast(tables) => tables.clear(),
-        }
+        each!(self, tables => tables.clear());
     }
 
     /// Lowers every index.
     pub(crate) fn reduce(&mut self, by: u32) {
-        match self {
-            Finder::Fast(tables) => tables.reduce(by),
-        }
+        each!(self, tables => tables.reduce(by));
     }
 
     /// A new frame begins.
     pub(crate) fn start_frame(&mut self) {
         match self {
-            Finder::Fast(_) => {}
+            Finder::Fast(_) | Finder::DoubleFast(_) => {}
+            Finder::Lazy(tables) => tables.start_frame(),
         }
     }
 
     /// Makes `data[start..end]` known.
     pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
-        match self {
-            Finder::Fast(tables) => tables.insert(block, params),
-        }
+        each!(self, tables => tables.insert(block, params));
     }
 
     /// Finds the sequences of a block. Returns where the literals behind the last one begin.
@@ -78,6 +96,8 @@ impl<'a> Finder<'a> {
     ) -> usize {
         match self {
             Finder::Fast(tables) => tables.find(block, params, repeat, store),
+            Finder::DoubleFast(tables) => tables.find(block, params, repeat, store),
+            Finder::Lazy(tables) => lazy::find_block(tables, block, params, repeat, store),
         }
     }
 }
@@ -111,37 +131,6 @@ pub(crate) fn read32(data: &[u8], at: usize) -> u32 {
 pub(crate) fn read64(data: &[u8], at: usize) -> u64 {
     let bytes: [u8; 8] = data[at..][..8].try_into().unwrap_or_default();
     u64::from_le_bytes(bytes)
-}
-
-/// How many bytes at `at` and at `before`, which lies before it, are equal, up to `end`.
-#[inline(always)]
-pub(crate) fn match_length(data: &[u8], at: usize, before: usize, end: usize) -> usize {
-    let data = &data[..end];
-    let (mut a, mut b) = (at, before);
-    while a + 8 <= data.len() {
-        let differ = read64(data, a) ^ read64(data, b);
-        if differ != 0 {
-            return a - at + differ.trailing_zeros() as usize / 8;
-        }
-        a += 8;
-        b += 8;
-    }
-    while a < data.len() && data[a] == data[b] {
-        a += 1;
-        b += 1;
-    }
-    a - at
-}
-
-/// How many bytes before `at` and before `candidate` are equal, down to `anchor` and to the start.
-#[inline(always)]
-pub(crate) fn count_back(data: &[u8], at: usize, candidate: usize, anchor: usize) -> usize {
-    let most = (at - anchor).min(candidate);
-    let mut back = 0;
-    while back < most && data[at - 1 - back] == data[candidate - 1 - back] {
-        back += 1;
-    }
-    back
 }
 
 /// Multiplier of the hashes: 2^64 divided by the golden ratio.

@@ -1,0 +1,247 @@
+//! Match finding without bounds checks.
+//!
+//! The finders in `encode/finder` are written once, over [`Memory`] and [`Table`]. The safe twin gives them slices. The
+//! functions here give them pointers instead, and let the compiler use BMI instructions where the machine has them.
+//!
+//! Measured (128 KiB frames, level 1, mean of six corpora): see `docs/decisions/`.
+
+#![allow(unsafe_code)]
+
+use crate::encode::finder::memory::{Memory, Table};
+use crate::encode::finder::{double_fast, fast, lazy, row};
+use crate::encode::store::SequenceStore;
+use core::marker::PhantomData;
+
+/// Bytes that are read without a check.
+#[derive(Clone, Copy)]
+pub(crate) struct Trusted<'a> {
+    /// Where the byte of index 0 would lie.
+    origin: *const u8,
+    first: usize,
+    end: usize,
+    data: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Trusted<'a> {
+    /// `data`, of which the first byte has index `first`, and of which nobody checks how it is read.
+    ///
+    /// # Safety
+    ///
+    /// Every read must lie within `data`: for `byte` at + 1, for `read32` at + 4, for `read64` at + 8, for `chunk16`
+    /// at + 16 at most the end.
+    #[inline(always)]
+    pub(crate) unsafe fn new(data: &'a [u8], first: u32) -> Self {
+        let first = first as usize;
+        let origin = data.as_ptr().wrapping_sub(first);
+        Trusted {
+            origin,
+            first,
+            end: first + data.len(),
+            data: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn read<const N: usize>(self, at: usize) -> [u8; N] {
+        debug_assert!(self.first <= at && at + N <= self.end);
+        let place = self.origin.wrapping_add(at).cast::<[u8; N]>();
+        // SAFETY: who made this promised that the bytes from `at` to `at + N` lie in the slice; byte arrays need no
+        // alignment.
+        unsafe { place.read() }
+    }
+}
+
+impl Memory for Trusted<'_> {
+    #[inline(always)]
+    fn first(self) -> usize {
+        self.first
+    }
+
+    #[inline(always)]
+    fn end(self) -> usize {
+        self.end
+    }
+
+    #[inline(always)]
+    fn byte(self, at: usize) -> u8 {
+        self.read::<1>(at)[0]
+    }
+
+    #[inline(always)]
+    fn read32(self, at: usize) -> u32 {
+        u32::from_le_bytes(self.read(at))
+    }
+
+    #[inline(always)]
+    fn read64(self, at: usize) -> u64 {
+        u64::from_le_bytes(self.read(at))
+    }
+
+    #[inline(always)]
+    fn chunk16(self, at: usize) -> [u8; 16] {
+        self.read(at)
+    }
+}
+
+/// A table of `u32` that is read and written without a check.
+pub(crate) struct TrustedTable<'a> {
+    start: *mut [u8; 4],
+    len: usize,
+    cells: PhantomData<&'a mut [[u8; 4]]>,
+}
+
+impl<'a> TrustedTable<'a> {
+    /// `cells`, of which nobody checks how they are used.
+    ///
+    /// # Safety
+    ///
+    /// Every place must be below their number.
+    #[inline(always)]
+    pub(crate) unsafe fn new(cells: &'a mut [[u8; 4]]) -> Self {
+        TrustedTable {
+            start: cells.as_mut_ptr(),
+            len: cells.len(),
+            cells: PhantomData,
+        }
+    }
+}
+
+impl Table for TrustedTable<'_> {
+    #[inline(always)]
+    fn at(&self, i: usize) -> u32 {
+        debug_assert!(i < self.len);
+        // SAFETY: who made this promised that `i` is below the length of the slice behind `start`.
+        let place = unsafe { self.start.add(i) };
+        // SAFETY: as above, and the slice is borrowed for as long as this lives.
+        u32::from_ne_bytes(unsafe { place.read() })
+    }
+
+    #[inline(always)]
+    fn put(&mut self, i: usize, value: u32) {
+        debug_assert!(i < self.len);
+        // SAFETY: as in `at`.
+        let place = unsafe { self.start.add(i) };
+        // SAFETY: as in `at`, and the borrow is unique.
+        unsafe { place.write(value.to_ne_bytes()) };
+    }
+}
+
+/// Declares a kernel: with BMI where the machine has it.
+macro_rules! kernel {
+    ($(#[$doc:meta])* $name:ident, $bmi:ident, ($($arg:ident: $type:ty),*), $body:expr) => {
+        $(#[$doc])*
+        pub(crate) fn $name($($arg: $type),*) -> usize {
+            #[cfg(target_arch = "x86_64")]
+            if bmi() {
+                // SAFETY: the machine has these instructions, as was just asked.
+                return unsafe { $bmi($($arg),*) };
+            }
+            $body
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "bmi1,bmi2,lzcnt")]
+        fn $bmi($($arg: $type),*) -> usize {
+            $body
+        }
+    };
+}
+
+kernel!(
+    /// [`fast::find`] without checks.
+    fast,
+    fast_bmi,
+    (
+        data: &[u8],
+        positions: &mut [[u8; 4]],
+        task: &fast::Task,
+        repeat: &mut [u32; 3],
+        store: &mut SequenceStore<'_>
+    ),
+    {
+        assert!(positions.len() == 1 << (64 - task.shift));
+        // SAFETY: `fast::find` reads at a position only after comparing it with the length (`p3 + 8 <= end`, `at + 8
+        // <= end`), at smaller positions, and at candidates, which lie before the position.
+        let data = unsafe { Trusted::new(data, task.base) };
+        // SAFETY: places are hashes of 64 - shift bits.
+        let mut positions = unsafe { TrustedTable::new(positions) };
+        fast::find(data, &mut positions, task, repeat, store)
+    }
+);
+
+kernel!(
+    /// [`double_fast::find`] without checks.
+    double_fast,
+    double_fast_bmi,
+    (
+        data: &[u8],
+        long: &mut [[u8; 4]],
+        short: &mut [[u8; 4]],
+        task: &double_fast::Task,
+        repeat: &mut [u32; 3],
+        store: &mut SequenceStore<'_>
+    ),
+    {
+        assert!(long.len() == 1 << (64 - task.long_shift));
+        assert!(short.len() == 1 << (64 - task.short_shift));
+        // SAFETY: `double_fast::find` reads at a position only after comparing it with the length (`a + step + 8 <= end`,
+        // `at + 8 <= end`), at smaller positions, and at candidates, which lie before the position.
+        let data = unsafe { Trusted::new(data, task.base) };
+        // SAFETY: places are hashes of 64 - long_shift bits.
+        let mut long = unsafe { TrustedTable::new(long) };
+        // SAFETY: places are hashes of 64 - short_shift bits.
+        let mut short = unsafe { TrustedTable::new(short) };
+        double_fast::find(data, &mut long, &mut short, task, repeat, store)
+    }
+);
+
+kernel!(
+    /// [`lazy::find`] without checks on the data.
+    lazy,
+    lazy_bmi,
+    (
+        data: &[u8],
+        rows: &mut row::Rows<'_>,
+        task: &lazy::Task,
+        repeat: &mut [u32; 3],
+        store: &mut SequenceStore<'_>
+    ),
+    {
+        // SAFETY: `lazy::find` reads at a position only after comparing it with the length (`at + 9 < end`, `ahead + 8 <=
+        // end`, `at + 8 <= end`), at smaller positions, and at candidates, which lie before the position.
+        let data = unsafe { Trusted::new(data, task.base) };
+        lazy::find(data, rows, task, repeat, store)
+    }
+);
+
+/// [`row::equal_bytes`] in two instructions.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u16 {
+    use core::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
+    };
+    // SAFETY: sixteen bytes are there to be read, and SSE2 is part of the architecture.
+    let row = unsafe { _mm_loadu_si128(bytes.as_ptr().cast::<__m128i>()) };
+    // SAFETY: SSE2 is part of the architecture.
+    unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(row, _mm_set1_epi8(byte as i8))) as u16 }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use row::equal_bytes;
+
+/// Whether the machine has BMI1, BMI2 and LZCNT.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn bmi() -> bool {
+    #[cfg(feature = "std")]
+    return std::arch::is_x86_feature_detected!("bmi2")
+        && std::arch::is_x86_feature_detected!("bmi1")
+        && std::arch::is_x86_feature_detected!("lzcnt");
+    #[cfg(not(feature = "std"))]
+    cfg!(all(
+        target_feature = "bmi1",
+        target_feature = "bmi2",
+        target_feature = "lzcnt"
+    ))
+}

@@ -1,0 +1,228 @@
+//! Greedy and lazy parsing over rows: the best match of a position is taken, unless the next one or two have a better.
+
+use super::Block;
+#[cfg(feature = "portable")]
+use super::memory::Checked;
+use super::memory::{Memory, count_back, match_length, put_aside, take_back};
+use super::row::{Rows, Tables};
+use crate::encode::levels::{Params, Strategy};
+use crate::encode::store::SequenceStore;
+use crate::sequences::{Sequence, offset_value};
+
+/// Literals after which the steps grow by one.
+const PATIENCE_LOG: usize = 8;
+
+/// What [`find`] needs to know.
+pub(crate) struct Task {
+    /// Index at which the block begins.
+    start: usize,
+    /// Index of the first byte of the data.
+    pub(crate) base: u32,
+    window: usize,
+    attempts: u32,
+    min_match: u8,
+    row_log: u8,
+    depth: u8,
+}
+
+/// Finds the sequences of a block. Returns where the literals behind the last one begin.
+pub(crate) fn find_block(
+    tables: &mut Tables<'_>,
+    block: &Block<'_>,
+    params: &Params,
+    repeat: &mut [u32; 3],
+    store: &mut SequenceStore<'_>,
+) -> usize {
+    let task = Task {
+        start: block.base as usize + block.start,
+        base: block.base,
+        window: block.window as usize,
+        attempts: 1 << params.search_log,
+        min_match: params.min_match,
+        row_log: tables.row_log(),
+        depth: match params.strategy {
+            Strategy::Greedy => 0,
+            Strategy::Lazy => 1,
+            _ => 2,
+        },
+    };
+    let data = &block.data[..block.end];
+    #[cfg(not(feature = "portable"))]
+    let anchor = crate::arch::find::lazy(data, &mut tables.rows, &task, repeat, store);
+    #[cfg(feature = "portable")]
+    let anchor = find(
+        Checked::new(data, task.base),
+        &mut tables.rows,
+        &task,
+        repeat,
+        store,
+    );
+    anchor - block.base as usize
+}
+
+/// Finds the sequences in `data` from `task.start` on. Reads lie within `data`.
+#[inline(always)]
+pub(crate) fn find<M: Memory>(
+    data: M,
+    rows: &mut Rows<'_>,
+    task: &Task,
+    repeat: &mut [u32; 3],
+    store: &mut SequenceStore<'_>,
+) -> usize {
+    macro_rules! widths {
+        ($depth:literal) => {
+            match (task.row_log, task.min_match) {
+                (4, 0..=4) => parse::<M, 16, 4, $depth>(data, rows, task, repeat, store),
+                (4, _) => parse::<M, 16, 5, $depth>(data, rows, task, repeat, store),
+                (5, 0..=4) => parse::<M, 32, 4, $depth>(data, rows, task, repeat, store),
+                (5, _) => parse::<M, 32, 5, $depth>(data, rows, task, repeat, store),
+                (_, 0..=4) => parse::<M, 64, 4, $depth>(data, rows, task, repeat, store),
+                (_, _) => parse::<M, 64, 5, $depth>(data, rows, task, repeat, store),
+            }
+        };
+    }
+    match task.depth {
+        0 => widths!(0),
+        1 => widths!(1),
+        _ => widths!(2),
+    }
+}
+
+/// The best match so far.
+#[derive(Clone, Copy)]
+struct Best {
+    at: usize,
+    length: usize,
+    /// 0 for the last offset used.
+    offset: usize,
+}
+
+impl Best {
+    /// About how many bits the offset costs.
+    #[inline(always)]
+    fn offset_cost(self) -> isize {
+        (self.offset as u32 + 3 - 2 * u32::from(self.offset == 0)).ilog2() as isize
+    }
+}
+
+#[inline(always)]
+fn parse<M: Memory, const W: usize, const MIN: u32, const DEPTH: u8>(
+    data: M,
+    rows: &mut Rows<'_>,
+    task: &Task,
+    repeat: &mut [u32; 3],
+    store: &mut SequenceStore<'_>,
+) -> usize {
+    let Task {
+        start,
+        window,
+        attempts,
+        ..
+    } = *task;
+    let (first, end) = (data.first(), data.end());
+    let begin = start.max(first + 1);
+    let [mut rep1, mut rep2, mut rep3] = put_aside(*repeat, begin - first);
+    let shift = rows.shift();
+    rows.start(first);
+    let mut anchor = start;
+    let mut at = begin;
+    while at + 9 < end {
+        let low = first.max(at.saturating_sub(window));
+        let mut best = Best {
+            at: at + 1,
+            length: 3,
+            offset: 0,
+        };
+        if (data.read32(at + 1 - rep1) == data.read32(at + 1)) & (rep1 != 0) {
+            best.length = 4 + match_length(data, at + 5, at + 5 - rep1);
+        }
+        if DEPTH > 0 || best.length < 4 {
+            let (length, from) =
+                rows.search::<M, W, MIN>(data, at, low, attempts, best.length.max(3), shift);
+            if length > best.length {
+                best = Best {
+                    at,
+                    length,
+                    offset: at - from,
+                };
+            }
+        }
+        if best.length < 4 {
+            at += ((at - anchor) >> PATIENCE_LOG) + 1;
+            continue;
+        }
+        if DEPTH > 0 {
+            // Do the next positions have something better?
+            let mut ahead = at;
+            'ahead: while ahead + 9 < end {
+                for depth in 1..=DEPTH {
+                    ahead += 1;
+                    if ahead + 8 > end {
+                        break 'ahead;
+                    }
+                    if (data.read32(ahead - rep1) == data.read32(ahead)) & (rep1 != 0) {
+                        let length = 4 + match_length(data, ahead + 4, ahead + 4 - rep1);
+                        let weight = if depth == 1 { 3 } else { 4 };
+                        let gain = (length as isize) * weight;
+                        let owned = best.length as isize * weight - best.offset_cost() + 1;
+                        if best.offset != 0 && gain > owned {
+                            best = Best {
+                                at: ahead,
+                                length,
+                                offset: 0,
+                            };
+                        }
+                    }
+                    let low = first.max(ahead.saturating_sub(window));
+                    let (length, from) =
+                        rows.search::<M, W, MIN>(data, ahead, low, attempts, 3, shift);
+                    if length >= 4 {
+                        let other = Best {
+                            at: ahead,
+                            length,
+                            offset: ahead - from,
+                        };
+                        let gain = 4 * length as isize - other.offset_cost();
+                        let margin = if depth == 1 { 4 } else { 7 };
+                        if gain > 4 * best.length as isize - best.offset_cost() + margin {
+                            best = other;
+                            continue 'ahead;
+                        }
+                    }
+                }
+                break;
+            }
+        }
+        let mut begins = best.at;
+        let mut length = best.length;
+        let value = if best.offset == 0 {
+            1
+        } else {
+            let back = count_back(data, begins, begins - best.offset, anchor);
+            begins -= back;
+            length += back;
+            (rep3, rep2, rep1) = (rep2, rep1, best.offset);
+            offset_value(rep1 as u32)
+        };
+        let sequence = Sequence::new((begins - anchor) as u32, value, length as u32);
+        let mut open = store.push(data, anchor, sequence);
+        at = begins + length;
+        anchor = at;
+        // The offset before the last, at once.
+        while open && at + 8 <= end && rep2 != 0 && rep2 <= at - first {
+            if data.read32(at) != data.read32(at - rep2) {
+                break;
+            }
+            let length = 4 + match_length(data, at + 4, at + 4 - rep2);
+            (rep1, rep2) = (rep2, rep1);
+            open = store.push(data, anchor, Sequence::new(0, 1, length as u32));
+            at += length;
+            anchor = at;
+        }
+        if !open {
+            break;
+        }
+    }
+    *repeat = take_back(*repeat, [rep1, rep2, rep3], store);
+    anchor
+}

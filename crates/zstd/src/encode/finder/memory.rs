@@ -1,0 +1,165 @@
+//! What finders read and write, with checks or (in `arch/`) without.
+
+use core::hint::select_unpredictable;
+
+use crate::encode::store::SequenceStore;
+use crate::sequences::update_repeat_offsets;
+use crate::workspace::Cells;
+
+/// Bytes, each with an index.
+pub(crate) trait Memory: Copy {
+    /// The index of the first.
+    fn first(self) -> usize;
+    /// The index behind the last.
+    fn end(self) -> usize;
+    /// The byte at `at`.
+    fn byte(self, at: usize) -> u8;
+    /// Four bytes at `at` as a number.
+    fn read32(self, at: usize) -> u32;
+    /// Eight bytes at `at` as a number.
+    fn read64(self, at: usize) -> u64;
+    /// Sixteen bytes at `at`.
+    fn chunk16(self, at: usize) -> [u8; 16];
+}
+
+/// Bytes in a slice whose first byte has a given index.
+#[derive(Clone, Copy)]
+pub(crate) struct Checked<'a> {
+    data: &'a [u8],
+    first: usize,
+}
+
+impl<'a> Checked<'a> {
+    /// `data`, of which the first byte has index `first`.
+    pub(crate) fn new(data: &'a [u8], first: u32) -> Self {
+        Checked {
+            data,
+            first: first as usize,
+        }
+    }
+
+    #[inline(always)]
+    fn read<const N: usize>(self, at: usize) -> [u8; N] {
+        self.data[at - self.first..][..N]
+            .try_into()
+            .unwrap_or([0; N])
+    }
+}
+
+impl Memory for Checked<'_> {
+    #[inline(always)]
+    fn first(self) -> usize {
+        self.first
+    }
+
+    #[inline(always)]
+    fn end(self) -> usize {
+        self.first + self.data.len()
+    }
+
+    #[inline(always)]
+    fn byte(self, at: usize) -> u8 {
+        self.read::<1>(at)[0]
+    }
+
+    #[inline(always)]
+    fn read32(self, at: usize) -> u32 {
+        u32::from_le_bytes(self.read(at))
+    }
+
+    #[inline(always)]
+    fn read64(self, at: usize) -> u64 {
+        u64::from_le_bytes(self.read(at))
+    }
+
+    #[inline(always)]
+    fn chunk16(self, at: usize) -> [u8; 16] {
+        self.read(at)
+    }
+}
+
+/// A table of indexes.
+pub(crate) trait Table {
+    /// The index in cell `i`.
+    fn at(&self, i: usize) -> u32;
+    /// Sets cell `i`.
+    fn put(&mut self, i: usize, value: u32);
+}
+
+impl Table for &mut [[u8; 4]] {
+    #[inline(always)]
+    fn at(&self, i: usize) -> u32 {
+        Cells::at(&**self, i)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, i: usize, value: u32) {
+        Cells::put(&mut **self, i, value);
+    }
+}
+
+/// How many bytes at `at` and at `before`, which lies before it, are equal, up to the end.
+#[inline(always)]
+pub(crate) fn match_length<M: Memory>(data: M, at: usize, before: usize) -> usize {
+    let (mut a, mut b) = (at, before);
+    let end = data.end();
+    while a + 8 <= end {
+        let differ = data.read64(a) ^ data.read64(b);
+        if differ != 0 {
+            return a - at + differ.trailing_zeros() as usize / 8;
+        }
+        a += 8;
+        b += 8;
+    }
+    while a < end && data.byte(a) == data.byte(b) {
+        a += 1;
+        b += 1;
+    }
+    a - at
+}
+
+/// How many bytes before `at` and before `candidate`, which lies before it, are equal, down to `anchor` and to the start.
+#[inline(always)]
+pub(crate) fn count_back<M: Memory>(data: M, at: usize, candidate: usize, anchor: usize) -> usize {
+    let most = (at - anchor).min(candidate - data.first());
+    let mut back = 0;
+    while back < most && data.byte(at - 1 - back) == data.byte(candidate - 1 - back) {
+        back += 1;
+    }
+    back
+}
+
+/// Where an index from a table points: before `at` and at or above `low` always. Stale ones and those too far back
+/// become that of the byte before `at`, which is as good a candidate as any: what they were never shows.
+#[inline(always)]
+pub(super) fn place(index: usize, low: usize, at: usize) -> usize {
+    // Which of the two is hard to foretell in a short frame.
+    select_unpredictable(index >= low, index, at - 1)
+}
+
+/// Repeat offsets that reach before the data are put aside: they are 0 while a block is searched.
+pub(super) fn put_aside(repeat: [u32; 3], begin: usize) -> [usize; 3] {
+    repeat.map(|offset| {
+        if offset as usize > begin {
+            0
+        } else {
+            offset as usize
+        }
+    })
+}
+
+/// Repeat offsets after a block, from those before it and those that the search kept.
+pub(super) fn take_back(given: [u32; 3], kept: [usize; 3], store: &SequenceStore<'_>) -> [u32; 3] {
+    if !kept.contains(&0) {
+        return kept.map(|offset| offset as u32);
+    }
+    let mut counted = given;
+    for sequence in store.sequences() {
+        update_repeat_offsets(
+            &mut counted,
+            sequence.offset_value(),
+            sequence.literal_length(),
+        );
+    }
+    counted
+}
