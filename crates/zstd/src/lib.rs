@@ -42,6 +42,10 @@ pub use frame::{
 mod encode;
 
 #[cfg(feature = "compress")]
-pub use encode::frame::{Compressor, compress, compress_bound, workspace_size};
+pub use encode::frame::{
+    Compressor, compress, compress_bound, workspace_size, workspace_size_up_to,
+};
 #[cfg(feature = "compress")]
 pub use encode::levels::{LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy, WINDOW_LOG_RANGE};
+#[cfg(feature = "compress")]
+pub use frame::skippable_frame_header;

@@ -5,7 +5,7 @@
 //!
 //! Measured (128 KiB frames, level 1, mean of six corpora): see `docs/decisions/`.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "this is where it may be")]
 
 use crate::encode::finder::memory::{Memory, Table};
 use crate::encode::finder::{double_fast, fast, lazy, row};
@@ -218,13 +218,18 @@ kernel!(
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u16 {
-    use core::arch::x86_64::{
-        __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
-    };
-    // SAFETY: sixteen bytes are there to be read, and SSE2 is part of the architecture.
-    let row = unsafe { _mm_loadu_si128(bytes.as_ptr().cast::<__m128i>()) };
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn sse2(bytes: &[u8; 16], byte: u8) -> u16 {
+        use core::arch::x86_64::{
+            __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
+        };
+        // SAFETY: sixteen bytes are there to be read, at any alignment.
+        let row = unsafe { _mm_loadu_si128(bytes.as_ptr().cast::<__m128i>()) };
+        _mm_movemask_epi8(_mm_cmpeq_epi8(row, _mm_set1_epi8(byte as i8))) as u16
+    }
     // SAFETY: SSE2 is part of the architecture.
-    unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(row, _mm_set1_epi8(byte as i8))) as u16 }
+    unsafe { sse2(bytes, byte) }
 }
 
 #[cfg(not(target_arch = "x86_64"))]

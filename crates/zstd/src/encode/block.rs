@@ -2,7 +2,7 @@
 
 use super::store::SequenceStore;
 use crate::Error;
-use crate::frame::{BLOCK_HEADER_BYTES, BlockKind, block_header};
+use crate::frame::{BLOCK_HEADER_SIZE, COMPRESSED, RAW, RLE, block_header};
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
 use crate::literals::write_literals;
 use crate::sequences::{SequenceTables, write_sequences};
@@ -115,26 +115,22 @@ impl<'a> Entropy<'a> {
         source: &[u8],
         store: &SequenceStore<'_>,
         choice: BlockChoice,
-    ) -> Result<(usize, BlockKind), Error> {
+    ) -> Result<(usize, u32), Error> {
         let n = source.len();
         if choice.rle && n > 24 && is_run(source) {
             let place = out
-                .get_mut(..BLOCK_HEADER_BYTES + 1)
+                .get_mut(..BLOCK_HEADER_SIZE + 1)
                 .ok_or(Error::DstSizeTooSmall)?;
-            let [a, b, c] = block_header(BlockKind::Rle, n, choice.last);
+            let [a, b, c] = block_header(RLE, n, choice.last);
             place.copy_from_slice(&[a, b, c, source[0]]);
-            return Ok((BLOCK_HEADER_BYTES + 1, BlockKind::Rle));
+            return Ok((BLOCK_HEADER_SIZE + 1, RLE));
         }
         if let Some((bytes, new)) = self.write_worthwhile(out, n, store, choice) {
             self.commit(new);
-            out[..BLOCK_HEADER_BYTES].copy_from_slice(&block_header(
-                BlockKind::Compressed,
-                bytes,
-                choice.last,
-            ));
-            return Ok((BLOCK_HEADER_BYTES + bytes, BlockKind::Compressed));
+            out[..BLOCK_HEADER_SIZE].copy_from_slice(&block_header(COMPRESSED, bytes, choice.last));
+            return Ok((BLOCK_HEADER_SIZE + bytes, COMPRESSED));
         }
-        Ok((write_raw(out, source, choice.last)?, BlockKind::Raw))
+        Ok((write_raw(out, source, choice.last)?, RAW))
     }
 
     fn write_worthwhile(
@@ -148,7 +144,7 @@ impl<'a> Entropy<'a> {
         if n < WORTH_COMPRESSING || gain >= n {
             return None;
         }
-        let room = out.get_mut(BLOCK_HEADER_BYTES..)?;
+        let room = out.get_mut(BLOCK_HEADER_SIZE..)?;
         let limit = room.len().min(n - gain);
         // A few bytes more than may be used: the bit writers are quickest where eight bytes fit.
         let slack = room.len().min(limit + 8);
@@ -181,12 +177,12 @@ pub(crate) struct BlockChoice {
 
 /// Writes a block as it is.
 pub(crate) fn write_raw(out: &mut [u8], source: &[u8], last: bool) -> Result<usize, Error> {
-    let size = BLOCK_HEADER_BYTES + source.len();
+    let size = BLOCK_HEADER_SIZE + source.len();
     let (head, body) = out
         .get_mut(..size)
-        .and_then(|out| out.split_first_chunk_mut::<BLOCK_HEADER_BYTES>())
+        .and_then(|out| out.split_first_chunk_mut::<BLOCK_HEADER_SIZE>())
         .ok_or(Error::DstSizeTooSmall)?;
-    *head = block_header(BlockKind::Raw, source.len(), last);
+    *head = block_header(RAW, source.len(), last);
     body.copy_from_slice(source);
     Ok(size)
 }

@@ -2,11 +2,11 @@
 
 use super::block::{BlockChoice, Entropy};
 use super::finder::{Block, Finder};
-use super::levels::{Params, Strategy};
+use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy};
 use super::store::SequenceStore;
 use crate::Error;
-use crate::frame::{BlockKind, HeaderFields};
-use crate::sequences::REPEAT_OFFSETS_START;
+use crate::frame::{COMPRESSED, HeaderFields};
+use crate::sequences::REPEAT_OFFSETS;
 use crate::workspace::Carver;
 
 /// Shorter blocks are not searched for matches.
@@ -32,6 +32,30 @@ pub fn workspace_size(params: &Params) -> usize {
         + Entropy::BYTES
         + SequenceStore::bytes(params.block_size())
         + Finder::bytes(params)
+}
+
+/// Bytes of workspace that do for every level up to `level` and every content of up to `source_size` bytes (any content
+/// if that is `None`), with the parameters of [`Params::for_level`].
+///
+/// Never falls when level or size grow: it is the largest of all that they include.
+pub fn workspace_size_up_to(level: i32, source_size: Option<u64>) -> usize {
+    let size = source_size.unwrap_or(u64::MAX);
+    let level = if level == 0 {
+        LEVEL_DEFAULT
+    } else {
+        level.clamp(LEVEL_MIN, LEVEL_MAX)
+    };
+    let sizes = CLASS_SIZES
+        .iter()
+        .copied()
+        .filter(|class| *class < size)
+        .chain([size]);
+    // All levels below 1 have tables of one size.
+    sizes
+        .flat_map(|size| (LEVEL_MIN.max(-1)..=level.max(-1)).map(move |level| (level, size)))
+        .map(|(level, size)| workspace_size(&Params::for_level(level, Some(size))))
+        .max()
+        .unwrap_or(0)
 }
 
 /// Compresses `src` to one frame in `dst` and returns its length.
@@ -129,7 +153,7 @@ impl<'a> Parts<'a> {
                     .cells::<1>(SequenceStore::bytes(params.block_size()))?
                     .as_flattened_mut(),
             ),
-            repeat: REPEAT_OFFSETS_START,
+            repeat: REPEAT_OFFSETS,
             origin: 1,
             end_index: 1,
         })
@@ -139,7 +163,7 @@ impl<'a> Parts<'a> {
     pub(crate) fn start_frame(&mut self, index: u32) {
         self.entropy.start_frame();
         self.finder.start_frame();
-        self.repeat = REPEAT_OFFSETS_START;
+        self.repeat = REPEAT_OFFSETS;
         self.origin = index;
         self.end_index = index;
     }
@@ -243,7 +267,7 @@ impl Parts<'_> {
         let (bytes, kind) =
             self.entropy
                 .write_block(out, &data[start..reached], &self.store, choice)?;
-        if kind != BlockKind::Compressed {
+        if kind != COMPRESSED {
             // A decoder sees no sequences.
             self.repeat = repeat;
         }

@@ -12,6 +12,9 @@ pub const LEVEL_DEFAULT: i32 = 3;
 /// Smallest and largest logarithm of a window's size.
 pub const WINDOW_LOG_RANGE: core::ops::RangeInclusive<u8> = 10..=27;
 
+/// Largest content of each class of the table but the first, which has all that is larger.
+pub(crate) const CLASS_SIZES: [u64; 3] = [256 << 10, 128 << 10, 16 << 10];
+
 /// Largest block, before and after compression.
 pub(crate) const BLOCK_SIZE_MAX: usize = 128 << 10;
 
@@ -69,12 +72,7 @@ impl Params {
     /// is no larger than the content needs. The content size and the dictionary id are told, the checksum is off.
     pub fn for_level(level: i32, source_size: Option<u64>) -> Params {
         let size = source_size.unwrap_or(u64::MAX);
-        let class = match size {
-            0..=0x4000 => 3,
-            0x4001..=0x2_0000 => 2,
-            0x2_0001..=0x4_0000 => 1,
-            _ => 0,
-        };
+        let class = CLASS_SIZES.iter().filter(|class| size <= **class).count();
         let level = if level == 0 {
             LEVEL_DEFAULT
         } else {

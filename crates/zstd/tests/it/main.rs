@@ -2,3 +2,5 @@
 
 #[cfg(feature = "decompress")]
 mod decode;
+#[cfg(feature = "compress")]
+mod encode;

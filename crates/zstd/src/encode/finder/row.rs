@@ -219,7 +219,7 @@ fn mask<const W: usize>(tags: &[u8], tag: u8, head: usize) -> u64 {
 }
 
 /// A bit for each byte that equals `byte`.
-#[cfg_attr(not(feature = "portable"), allow(dead_code))]
+#[cfg_attr(not(feature = "portable"), allow(dead_code, reason = "the twin"))]
 pub(crate) fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u16 {
     let mut mask = 0;
     for (i, b) in bytes.iter().enumerate() {

@@ -1,0 +1,318 @@
+//! Tables for encoding, and how they are told.
+
+use crate::Error;
+use crate::bits::BitWriter;
+use crate::workspace::{Carver, Cells};
+
+/// Largest accuracy of a table that this encoder makes, as a logarithm.
+pub(crate) const ENCODER_LOG_MAX: u32 = 9;
+const STATES: usize = 1 << ENCODER_LOG_MAX;
+/// Symbols that a table has room for.
+const SYMBOLS: usize = 64;
+/// Fractions of a bit in which costs are counted.
+pub(crate) const COST_ONE: u32 = 256;
+
+/// Base-2 logarithms in 1/256 bit of 256/i, rounded: the cost of a symbol of probability i/256.
+pub(crate) static COSTS: [u16; 257] = {
+    let mut costs = [0; 257];
+    let mut i = 1;
+    while i <= 256 {
+        // Square a number between 1 and 2, ten times: its logarithm's digits.
+        let mut whole = 0;
+        while i >> (whole + 1) != 0 {
+            whole += 1;
+        }
+        let mut x = (i as u64) << (32 - whole);
+        let mut log = whole as u64;
+        let mut digit = 0;
+        while digit < 10 {
+            x = ((x as u128 * x as u128) >> 32) as u64;
+            log *= 2;
+            if x >> 33 != 0 {
+                x >>= 1;
+                log += 1;
+            }
+            digit += 1;
+        }
+        costs[i] = ((8 * 1024 - log + 2) / 4) as u16;
+        i += 1;
+    }
+    costs[0] = costs[1];
+    costs
+};
+
+/// A table for encoding: a state for each symbol and number, and how to get there.
+pub(crate) struct FseEncoder<'a> {
+    /// Next states, those of a symbol together.
+    states: &'a mut [[u8; 2]; STATES],
+    /// For each symbol: in the low half what a state must be raised by so that its upper 16 bits are the number of
+    /// bits to write, in the high half where the symbol's states begin.
+    symbols: &'a mut [[u8; 8]; SYMBOLS],
+    log: u32,
+    valid: bool,
+}
+
+impl<'a> FseEncoder<'a> {
+    /// Bytes of workspace.
+    pub(crate) const BYTES: usize = 2 * STATES + 8 * SYMBOLS;
+
+    /// Takes a table from a workspace.
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+        Ok(FseEncoder {
+            states: carver.array()?,
+            symbols: carver.array()?,
+            log: 0,
+            valid: false,
+        })
+    }
+
+    /// Whether the table may be used for a *repeat*.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.valid
+    }
+
+    /// Makes the table unusable until it is built again.
+    pub(crate) fn invalidate(&mut self) {
+        self.valid = false;
+    }
+
+    /// The table in which `symbol` alone exists, and costs nothing.
+    pub(crate) fn build_single(&mut self, symbol: usize) {
+        self.symbols.fill((1_u64 << 16).to_ne_bytes());
+        self.symbols.put(symbol % SYMBOLS, 0);
+        self.states.put(0, 0);
+        self.log = 0;
+        self.valid = true;
+    }
+
+    /// The table of normalised probabilities, whose sum is 2^`log`. `cells` is scratch of 2^`log` bytes.
+    pub(crate) fn build(&mut self, probabilities: &[i16], log: u32, cells: &mut [u8]) {
+        let size = 1_usize << log;
+        let cells = &mut cells[..size];
+        self.log = log;
+        self.valid = true;
+        let absent = ((log + 1) << 16) - size as u32;
+        self.symbols.fill(u64::from(absent).to_ne_bytes());
+
+        // The symbol of each cell: the rarest take theirs from the end, the others step through the rest.
+        let step = (size >> 1) + (size >> 3) + 3;
+        let mut next = [0_u16; SYMBOLS];
+        let mut high = size;
+        let mut total = 0_u32;
+        for (symbol, &probability) in probabilities.iter().enumerate().take(SYMBOLS) {
+            if probability == 0 {
+                continue;
+            }
+            let count = u32::from(probability.unsigned_abs());
+            let bits = if count == 1 {
+                log
+            } else {
+                log - (count - 1).ilog2()
+            };
+            let raise = (bits << 16).wrapping_sub(count << bits);
+            next[symbol] = total as u16;
+            let first = total.wrapping_sub(count);
+            self.symbols
+                .put(symbol, u64::from(raise) | u64::from(first) << 32);
+            total += count;
+            if probability < 0 {
+                high -= 1;
+                cells[high] = symbol as u8;
+            }
+        }
+        let mut at = 0;
+        for (symbol, &probability) in probabilities.iter().enumerate().take(SYMBOLS) {
+            for _ in 0..probability {
+                cells[at & (size - 1)] = symbol as u8;
+                at = (at + step) & (size - 1);
+                while at >= high {
+                    at = (at + step) & (size - 1);
+                }
+            }
+        }
+        // The states of a symbol ascend with its cells.
+        for (cell, &symbol) in cells.iter().enumerate() {
+            let place = &mut next[usize::from(symbol) % SYMBOLS];
+            self.states
+                .put(usize::from(*place) & (STATES - 1), (size + cell) as u16);
+            *place += 1;
+        }
+    }
+
+    /// The cost of `symbol` in 1/256 bit, averaged over the states; `None` if the table lacks it.
+    pub(crate) fn cost(&self, symbol: usize) -> Option<u32> {
+        let raise = self.symbols.at(symbol % SYMBOLS) as u32;
+        if self.log == 0 {
+            return (raise == 0).then_some(0);
+        }
+        // A state in [size, 2 size) costs the lower number of bits up to a threshold, above it one more.
+        let bits_low = raise >> 16;
+        let threshold = (bits_low + 1) << 16;
+        let above = threshold - (raise + (1 << self.log));
+        let cost = (bits_low + 1) * COST_ONE - ((above * COST_ONE) >> self.log);
+        (cost < (self.log + 1) * COST_ONE).then_some(cost)
+    }
+
+    /// The first state, which can end with `symbol` and costs nothing to enter.
+    #[inline(always)]
+    pub(crate) fn start(&self, symbol: u32) -> u32 {
+        let entry = self.symbols.at(symbol as usize & (SYMBOLS - 1));
+        let raise = entry as u32;
+        let bits = raise.wrapping_add(1 << 15) >> 16;
+        let state = (bits << 16).wrapping_sub(raise);
+        self.next(entry, state, bits)
+    }
+
+    /// From `state` to one that yields `symbol`: the new state, and the bits to write with their number.
+    #[inline(always)]
+    pub(crate) fn step(&self, state: u32, symbol: u32) -> (u32, u64, u32) {
+        let entry = self.symbols.at(symbol as usize & (SYMBOLS - 1));
+        let bits = state.wrapping_add(entry as u32) >> 16;
+        let low = u64::from(state) & ((1_u64 << (bits & 31)) - 1);
+        (self.next(entry, state, bits), low, bits)
+    }
+
+    #[inline(always)]
+    fn next(&self, entry: u64, state: u32, bits: u32) -> u32 {
+        let place = (state >> (bits & 31)).wrapping_add((entry >> 32) as u32);
+        u32::from(self.states.at(place as usize & (STATES - 1)))
+    }
+
+    /// The last state and the number of bits to write for it.
+    #[inline(always)]
+    pub(crate) fn end(&self, state: u32) -> (u64, u32) {
+        (u64::from(state) & ((1_u64 << self.log) - 1), self.log)
+    }
+}
+
+/// The accuracy to use for a table of `total` symbols, of which `symbol_max` is the largest.
+pub(crate) fn accuracy(log_max: u32, total: u32, symbol_max: usize) -> u32 {
+    let total = total.max(2);
+    let worth = (total - 1).ilog2().saturating_sub(2);
+    let least = (total.ilog2() + 1).min((symbol_max as u32).max(1).ilog2() + 2);
+    worth.max(least).clamp(5, log_max)
+}
+
+/// Scales `counts`, whose sum is `total`, to probabilities whose sum is 2^`log`. No count is `total` itself.
+///
+/// Every symbol that occurs keeps a probability: 1, or -1 ("less than 1") if `rare` allows it.
+pub(crate) fn normalise(
+    probabilities: &mut [i16],
+    counts: &[[u8; 4]],
+    total: u32,
+    log: u32,
+    rare: bool,
+) {
+    // Where a fraction is rounded up, in 1/1000: the point at which n and n + 1 cost the same.
+    const ROUND: [u64; 8] = [0, 443, 466, 476, 481, 485, 487, 489];
+    let size = 1_u64 << log;
+    let scale = (1_u64 << 40) / u64::from(total.max(1)) * size;
+    let low = total >> log;
+    let mut left = size as i32;
+    let (mut largest, mut largest_probability) = (0, 0);
+    for (symbol, probability) in probabilities.iter_mut().enumerate() {
+        let count = counts.at(symbol);
+        if count == 0 {
+            *probability = 0;
+            continue;
+        }
+        if count <= low {
+            *probability = if rare { -1 } else { 1 };
+            left -= 1;
+            continue;
+        }
+        let exact = u64::from(count) * scale;
+        let whole = exact >> 40;
+        let fraction = ((exact >> 20 & 0xf_ffff) * 1000) >> 20;
+        let round = ROUND.get(whole as usize).copied().unwrap_or(500);
+        let rounded = (whole + u64::from(fraction > round)).max(1) as i16;
+        *probability = rounded;
+        left -= i32::from(rounded);
+        if rounded > largest_probability {
+            (largest, largest_probability) = (symbol, rounded);
+        }
+    }
+    // The rest goes to the largest, which it changes least; too large a debt is taken one by one from all.
+    while left < 0 && -left >= i32::from(largest_probability) / 4 {
+        let before = left;
+        for probability in probabilities.iter_mut() {
+            if *probability > 1 && left < 0 {
+                *probability -= 1;
+                left += 1;
+            }
+        }
+        largest_probability = probabilities.iter().copied().max().unwrap_or(0);
+        if left == before {
+            break;
+        }
+    }
+    if left != 0 {
+        for (symbol, &probability) in probabilities.iter().enumerate() {
+            if probability > probabilities[largest] {
+                largest = symbol;
+            }
+        }
+        probabilities[largest] += left as i16;
+    }
+}
+
+/// Writes the description of a table. The number of bytes, or `None` if they do not fit.
+pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32) -> Option<usize> {
+    let mut writer = BitWriter::new(out);
+    writer.add(u64::from(log - 5), 4);
+    let mut left = (1_i32 << log) + 1;
+    let mut symbol = 0;
+    while left > 1 {
+        let &probability = probabilities.get(symbol)?;
+        symbol += 1;
+        // Of the values 0 to `left` the smallest need a bit less.
+        let bits = left.ilog2() + 1;
+        let short = (2 << (bits - 1)) - 1 - left;
+        let value = i32::from(probability) + 1;
+        let half = 1 << (bits - 1);
+        if value < short {
+            writer.add(value as u64, bits - 1);
+        } else if value < half {
+            writer.add(value as u64, bits);
+        } else {
+            writer.add((value + short) as u64, bits);
+        }
+        left -= i32::from(probability.unsigned_abs());
+        if probability == 0 {
+            // How many more zeros follow, in threes.
+            let rest = probabilities.get(symbol..)?;
+            let mut zeros = rest.iter().take_while(|p| **p == 0).count();
+            symbol += zeros;
+            while zeros >= 3 {
+                writer.add(3, 2);
+                writer.flush();
+                zeros -= 3;
+            }
+            writer.add(zeros as u64, 2);
+        }
+        writer.flush();
+    }
+    writer.finish()
+}
+
+/// What `counts` cost in whole bits under probabilities out of 2^`log`.
+pub(crate) fn cost_of_probabilities(
+    counts: &[[u8; 4]],
+    probabilities: &[i16],
+    log: u32,
+) -> Option<u64> {
+    let mut cost = 0;
+    for symbol in 0..counts.len() {
+        let count = counts.at(symbol);
+        if count == 0 {
+            continue;
+        }
+        let probability = probabilities.get(symbol).map_or(0, |p| p.unsigned_abs());
+        if probability == 0 {
+            return None;
+        }
+        let of_256 = (usize::from(probability) << 8) >> log;
+        cost += u64::from(count) * u64::from(COSTS[of_256.clamp(1, 256)]);
+    }
+    Some(cost / u64::from(COST_ONE))
+}

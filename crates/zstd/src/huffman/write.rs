@@ -1,0 +1,492 @@
+//! Codes for encoding, and how they are told.
+
+use crate::Error;
+use crate::bits::BitWriter;
+use crate::fse::{FseEncoder, accuracy, normalise, write_description};
+use crate::workspace::{Carver, Cells};
+
+/// Longest code.
+const LENGTH_MAX: u32 = 11;
+const SYMBOLS: usize = 256;
+/// Most weights that a description holds as they are, four bits each.
+const DIRECT_WEIGHTS_MAX: usize = 128;
+/// Largest accuracy of the table that weights are compressed with.
+const WEIGHT_LOG_MAX: u32 = 6;
+
+/// Room to build tables in.
+pub(crate) struct HuffmanScratch<'a> {
+    /// Symbols in the low 8 bits and their counts above, ascending.
+    sorted: &'a mut [[u8; 4]; SYMBOLS],
+    /// Counts of symbols, then depths in the tree; also room to sort.
+    tree: &'a mut [[u8; 4]; 2 * SYMBOLS],
+    weights: &'a mut [[u8; 1]; SYMBOLS],
+    weight_table: FseEncoder<'a>,
+}
+
+impl<'a> HuffmanScratch<'a> {
+    /// Bytes of workspace.
+    pub(crate) const BYTES: usize = 4 * SYMBOLS + 8 * SYMBOLS + SYMBOLS + FseEncoder::BYTES;
+
+    /// Takes the room from a workspace.
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+        Ok(HuffmanScratch {
+            sorted: carver.array()?,
+            tree: carver.array()?,
+            weights: carver.array()?,
+            weight_table: FseEncoder::carve(carver)?,
+        })
+    }
+}
+
+/// A code for bytes.
+pub(crate) struct HuffmanEncoder<'a> {
+    /// For each byte its code in the highest bits, the code's length in the lowest; 0 where there is none.
+    codes: &'a mut [[u8; 8]; SYMBOLS],
+    length_max: u32,
+    valid: bool,
+}
+
+impl<'a> HuffmanEncoder<'a> {
+    /// Bytes of workspace.
+    pub(crate) const BYTES: usize = 8 * SYMBOLS;
+
+    /// Takes a table from a workspace.
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+        Ok(HuffmanEncoder {
+            codes: carver.array()?,
+            length_max: 0,
+            valid: false,
+        })
+    }
+
+    /// Whether the table may be used again.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.valid
+    }
+
+    /// Makes the table unusable until it is built again.
+    pub(crate) fn invalidate(&mut self) {
+        self.valid = false;
+    }
+
+    /// Length of the code of `symbol`, 0 if it has none.
+    pub(crate) fn length(&self, symbol: u8) -> u32 {
+        self.codes.at(usize::from(symbol)) as u32 & 0xff
+    }
+
+    /// Bits that all of `counts` take, or `None` if a symbol has no code.
+    pub(crate) fn cost(&self, counts: &[[u8; 4]; SYMBOLS]) -> Option<u64> {
+        let (mut bits, mut missing) = (0, false);
+        for symbol in 0..SYMBOLS {
+            let (count, length) = (counts.at(symbol), self.codes.at(symbol) & 0xff);
+            bits += u64::from(count) * length;
+            missing |= count != 0 && length == 0;
+        }
+        (!missing).then_some(bits)
+    }
+
+    /// Builds the best code for `counts` (at least two of them not 0, their sum at most 2^17), of codes of at most
+    /// `length_max` bits.
+    pub(crate) fn build(
+        &mut self,
+        counts: &[[u8; 4]; SYMBOLS],
+        length_max: u32,
+        scratch: &mut HuffmanScratch<'_>,
+    ) {
+        let used = sort(counts, scratch);
+        let mut numbers = [0_u16; LENGTH_MAX as usize + 1];
+        depths(&mut scratch.tree[..used], &scratch.sorted[..used]);
+        for i in 0..used {
+            numbers[scratch.tree.at(i).min(length_max) as usize & 15] += 1;
+        }
+        limit(&mut numbers, &scratch.sorted[..used], length_max);
+        self.assign(&numbers, &scratch.sorted[..used], scratch.weights);
+    }
+
+    /// Gives codes: `numbers[l]` symbols have length `l`, and the rarest have the longest.
+    fn assign(
+        &mut self,
+        numbers: &[u16; LENGTH_MAX as usize + 1],
+        sorted: &[[u8; 4]],
+        lengths: &mut [[u8; 1]; SYMBOLS],
+    ) {
+        let longest = numbers.iter().rposition(|n| *n != 0).unwrap_or(1);
+        *lengths = [[0]; SYMBOLS];
+        let (mut next, mut code, mut at) = ([0_u16; 16], 0, 0);
+        for length in (1..=longest).rev() {
+            let number = numbers[length];
+            next[length & 15] = code;
+            code = (code + number) >> 1;
+            for i in at..at + usize::from(number) {
+                lengths[sorted.at(i) as usize & 0xff] = [length as u8];
+            }
+            at += usize::from(number);
+        }
+        for (symbol, [length]) in lengths.iter().enumerate() {
+            if *length == 0 {
+                self.codes.put(symbol, 0);
+                continue;
+            }
+            let code = &mut next[usize::from(*length) & 15];
+            self.codes.put(
+                symbol,
+                u64::from(*code) << (64 - length) | u64::from(*length),
+            );
+            *code += 1;
+        }
+        self.length_max = longest as u32;
+        self.valid = true;
+    }
+
+    /// Writes the description of the code. The number of bytes, or `None` if they do not fit.
+    pub(crate) fn write_description(
+        &self,
+        out: &mut [u8],
+        scratch: &mut HuffmanScratch<'_>,
+    ) -> Option<usize> {
+        let last = (0..SYMBOLS).rposition(|symbol| self.length(symbol as u8) != 0)?;
+        // The last weight is not told: it makes the sum a power of two.
+        for symbol in 0..last {
+            let length = self.length(symbol as u8);
+            scratch.weights[symbol] = [if length == 0 {
+                0
+            } else {
+                (self.length_max + 1 - length) as u8
+            }];
+        }
+        let (header, rest) = out.split_first_mut()?;
+        let direct = last.div_ceil(2);
+        let weights = scratch.weights.as_flattened();
+        let (counts, cells) = scratch.tree.split_at_mut(16);
+        let cells = cells.as_flattened_mut();
+        let packed = compress_weights(
+            rest,
+            &weights[..last],
+            counts,
+            cells,
+            &mut scratch.weight_table,
+        );
+        match packed {
+            Some(bytes) if bytes < 128 && (bytes < direct || last > DIRECT_WEIGHTS_MAX) => {
+                *header = bytes as u8;
+                return Some(1 + bytes);
+            }
+            _ if last > DIRECT_WEIGHTS_MAX => return None,
+            _ => {}
+        }
+        *header = 127 + last as u8;
+        let rest = rest.get_mut(..direct)?;
+        for (place, pair) in rest.iter_mut().zip(weights[..last].chunks(2)) {
+            *place = pair[0] << 4 | pair.get(1).copied().unwrap_or(0);
+        }
+        Some(1 + direct)
+    }
+
+    /// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
+    #[inline(always)]
+    pub(crate) fn write_stream(&self, out: &mut [u8], literals: &[u8]) -> Option<usize> {
+        // Codes enter a word from above. The length in an entry's low four bits may linger there: up to four codes
+        // after a flush do not reach down to it, and the fifth comes without.
+        let (rest, fives) = literals.as_rchunks::<5>();
+        let mut writer = TopWriter {
+            out,
+            at: 0,
+            word: 0,
+            count: 0,
+        };
+        for [a, b, c, d, e] in fives.iter().rev() {
+            writer.add(self.codes.at(usize::from(*e)));
+            writer.add(self.codes.at(usize::from(*d)));
+            writer.add(self.codes.at(usize::from(*c)));
+            writer.add(self.codes.at(usize::from(*b)));
+            writer.add_exactly(self.codes.at(usize::from(*a)));
+            writer.flush();
+        }
+        for byte in rest.iter().rev() {
+            writer.add(self.codes.at(usize::from(*byte)));
+        }
+        writer.flush();
+        writer.add(1 << 63 | 1);
+        writer.finish()
+    }
+}
+
+/// A bit writer whose bits wait at the top of a word.
+struct TopWriter<'a> {
+    out: &'a mut [u8],
+    at: usize,
+    word: u64,
+    /// In the low 8 bits, the number of bits that wait.
+    count: u64,
+}
+
+impl TopWriter<'_> {
+    #[inline(always)]
+    fn add(&mut self, entry: u64) {
+        self.word = self.word >> (entry & 63) | entry;
+        self.count = self.count.wrapping_add(entry);
+    }
+
+    #[inline(always)]
+    fn add_exactly(&mut self, entry: u64) {
+        self.word = self.word >> (entry & 63) | (entry & !0xff);
+        self.count = self.count.wrapping_add(entry);
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        let count = self.count & 0xff;
+        let low = self.word >> (64_u64.wrapping_sub(count) & 63);
+        let bytes = (count / 8) as usize;
+        if let Some(place) = self
+            .out
+            .get_mut(self.at..)
+            .and_then(|out| out.first_chunk_mut::<8>())
+        {
+            *place = low.to_le_bytes();
+        } else {
+            self.flush_at_end(low, bytes);
+        }
+        self.at += bytes;
+        self.count = count & 7;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn flush_at_end(&mut self, low: u64, bytes: usize) {
+        for (i, byte) in low.to_le_bytes().iter().take(bytes).enumerate() {
+            if let Some(place) = self.out.get_mut(self.at + i) {
+                *place = *byte;
+            }
+        }
+    }
+
+    fn finish(mut self) -> Option<usize> {
+        self.flush();
+        if self.count != 0 {
+            let low = self.word >> (64 - self.count);
+            self.flush_at_end(low & ((1 << self.count) - 1), 1);
+            self.at += 1;
+        }
+        (self.at <= self.out.len()).then_some(self.at)
+    }
+}
+
+/// Sorts the symbols that occur by their counts, ascending. Returns their number.
+fn sort(counts: &[[u8; 4]; SYMBOLS], scratch: &mut HuffmanScratch<'_>) -> usize {
+    let (from, numbers) = scratch.tree.split_at_mut(SYMBOLS);
+    let mut used = 0;
+    let mut largest = 0;
+    for symbol in 0..SYMBOLS {
+        let count = counts.at(symbol);
+        if count != 0 {
+            from.put(used, count << 8 | symbol as u32);
+            used += 1;
+            largest = largest.max(count);
+        }
+    }
+    // By digits of 8 bits, the lowest first.
+    let mut shift = 8;
+    let mut swapped = false;
+    loop {
+        let (source, target) = if swapped {
+            (&scratch.sorted[..], &mut *from)
+        } else {
+            (&*from, &mut scratch.sorted[..])
+        };
+        numbers.fill([0; 4]);
+        for i in 0..used {
+            let digit = (source.at(i) >> shift) as usize & 0xff;
+            numbers.put(digit, numbers.at(digit) + 1);
+        }
+        let mut sum = 0;
+        for digit in 0..SYMBOLS {
+            let number = numbers.at(digit);
+            numbers.put(digit, sum);
+            sum += number;
+        }
+        for i in 0..used {
+            let entry = source.at(i);
+            let digit = (entry >> shift) as usize & 0xff;
+            let place = numbers.at(digit);
+            numbers.put(digit, place + 1);
+            target.put(place as usize & 0xff, entry);
+        }
+        swapped = !swapped;
+        shift += 8;
+        if shift >= 32 || largest >> (shift - 8) == 0 {
+            break;
+        }
+    }
+    if !swapped {
+        scratch.sorted[..used].copy_from_slice(&from[..used]);
+    }
+    used
+}
+
+/// Depths of the leaves of a Huffman tree over weights in ascending order, in place (Moffat and Katajainen, "In-place
+/// calculation of minimum-redundancy codes", 1995). At least two leaves.
+fn depths(tree: &mut [[u8; 4]], sorted: &[[u8; 4]]) {
+    let n = tree.len();
+    for i in 0..n {
+        tree.put(i, sorted.at(i) >> 8);
+    }
+    // Parents replace the weights of the nodes that they join.
+    let (mut leaf, mut root) = (0, 0);
+    for next in 0..n - 1 {
+        let mut weight = 0;
+        for _ in 0..2 {
+            if leaf >= n || (root < next && tree.at(root) < tree.at(leaf)) {
+                weight += tree.at(root);
+                tree.put(root, next as u32);
+                root += 1;
+            } else {
+                weight += tree.at(leaf);
+                leaf += 1;
+            }
+        }
+        tree.put(next, weight);
+    }
+    // Depths of inner nodes, from the root down.
+    tree.put(n - 2, 0);
+    for i in (0..n - 2).rev() {
+        tree.put(i, tree.at(tree.at(i) as usize) + 1);
+    }
+    // Depths of leaves: at each level, what is no inner node.
+    let (mut available, mut depth) = (1, 0);
+    let (mut inner, mut place) = (n as isize - 2, n as isize - 1);
+    while available > 0 {
+        let mut used = 0;
+        while inner >= 0 && tree.at(inner as usize) == depth {
+            used += 1;
+            inner -= 1;
+        }
+        while available > used {
+            tree.put(place as usize, depth);
+            place -= 1;
+            available -= 1;
+        }
+        available = 2 * used;
+        depth += 1;
+    }
+}
+
+/// Makes the code complete again after lengths were cut to `length_max`, at little cost. `numbers[l]` symbols have
+/// length `l`.
+fn limit(numbers: &mut [u16; LENGTH_MAX as usize + 1], sorted: &[[u8; 4]], length_max: u32) {
+    let longest = length_max as usize;
+    let unit = |length: usize| 1_i32 << (longest - length);
+    let mut debt = -unit(0);
+    for (length, &number) in numbers.iter().enumerate().skip(1) {
+        if length <= longest {
+            debt += i32::from(number) * unit(length);
+        }
+    }
+    // `first(l)`: where symbols of length `l` begin among the sorted.
+    let first = |numbers: &[u16; LENGTH_MAX as usize + 1], length: usize| -> usize {
+        numbers[length + 1..].iter().map(|n| usize::from(*n)).sum()
+    };
+    while debt > 0 {
+        // Lengthen the rarest symbol of some length: what costs least for each unit that it frees and that is owed.
+        let mut best = (0, u64::MAX);
+        for length in 1..longest {
+            if numbers[length] == 0 {
+                continue;
+            }
+            let count = u64::from(sorted.at(first(numbers, length)) >> 8);
+            let freed = (unit(length) / 2).min(debt) as u64;
+            let price = (count << 16) / freed;
+            if price < best.1 {
+                best = (length, price);
+            }
+        }
+        let length = best.0;
+        if length == 0 {
+            return;
+        }
+        numbers[length] -= 1;
+        numbers[length + 1] += 1;
+        debt -= unit(length) / 2;
+    }
+    while debt < 0 {
+        // Shorten the commonest symbol of the length that wins most and fits.
+        let mut best = (0, 0);
+        for length in 2..=longest {
+            if numbers[length] == 0 || unit(length) > -debt {
+                continue;
+            }
+            let last = first(numbers, length) + usize::from(numbers[length]) - 1;
+            let count = u64::from(sorted.at(last) >> 8);
+            let gain = (count << 16) / unit(length) as u64;
+            if gain >= best.1 {
+                best = (length, gain);
+            }
+        }
+        let length = best.0;
+        if length == 0 {
+            return;
+        }
+        numbers[length] -= 1;
+        numbers[length - 1] += 1;
+        debt += unit(length);
+    }
+}
+
+/// Compresses weights with a table of their own and two states in turn.
+fn compress_weights(
+    out: &mut [u8],
+    weights: &[u8],
+    counts: &mut [[u8; 4]],
+    cells: &mut [u8],
+    table: &mut FseEncoder<'_>,
+) -> Option<usize> {
+    if weights.len() < 2 {
+        return None;
+    }
+    counts.fill([0; 4]);
+    for &weight in weights {
+        let weight = usize::from(weight) & 15;
+        counts.put(weight, counts.at(weight) + 1);
+    }
+    let largest = (0..16).rposition(|w| counts.at(w) != 0)?;
+    let most = (0..16).map(|w| counts.at(w)).max()?;
+    if most as usize == weights.len() || most == 1 {
+        return None;
+    }
+    let total = weights.len() as u32;
+    let log = accuracy(WEIGHT_LOG_MAX, total, largest);
+    let mut probabilities = [0_i16; 16];
+    let probabilities = &mut probabilities[..=largest];
+    normalise(probabilities, counts, total, log, false);
+    let head = write_description(out, probabilities, log)?;
+    table.build(probabilities, log, cells);
+
+    let mut writer = BitWriter::new(out.get_mut(head..)?);
+    let mut back = weights.iter().map(|w| u32::from(*w)).rev();
+    // The state that ends first in time is the one that holds the symbol of even place.
+    let (mut one, mut two);
+    if weights.len().is_multiple_of(2) {
+        two = table.start(back.next()?);
+        one = table.start(back.next()?);
+    } else {
+        one = table.start(back.next()?);
+        two = table.start(back.next()?);
+        let (next, value, bits) = table.step(one, back.next()?);
+        one = next;
+        writer.add(value, bits);
+    }
+    while let Some(weight) = back.next() {
+        let (next, value, bits) = table.step(two, weight);
+        two = next;
+        writer.add(value, bits);
+        let (next, value, bits) = table.step(one, back.next()?);
+        one = next;
+        writer.add(value, bits);
+        writer.flush();
+    }
+    let (value, bits) = table.end(two);
+    writer.add(value, bits);
+    let (value, bits) = table.end(one);
+    writer.add(value, bits);
+    Some(head + writer.finish_with_mark()?)
+}

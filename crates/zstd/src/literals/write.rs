@@ -1,0 +1,182 @@
+//! The section in the form that takes least.
+
+use crate::huffman::{HuffmanEncoder, HuffmanScratch};
+use crate::workspace::Cells;
+
+const RAW: u32 = 0;
+const RLE: u32 = 1;
+const COMPRESSED: u32 = 2;
+const TREELESS: u32 = 3;
+
+/// Below this many literals one stream is written, from it on four.
+const FOUR_STREAMS_FROM: usize = 256;
+/// Fewer literals than this are not worth a table of their own.
+const TABLE_FROM: usize = 48;
+
+/// The section, and whether `next` holds the table that is in force from now on.
+pub(crate) struct LiteralsWritten {
+    pub(crate) bytes: usize,
+    pub(crate) new_table: bool,
+}
+
+/// Counts bytes. Four tables in turn keep equal neighbours from waiting for each other.
+pub(crate) fn count_bytes(counts: &mut [[u8; 4]; 1024], bytes: &[u8]) {
+    counts.fill([0; 4]);
+    let (a, rest) = counts.split_at_mut(256);
+    let (b, rest) = rest.split_at_mut(256);
+    let (c, d) = rest.split_at_mut(256);
+    let (eights, rest) = bytes.as_chunks::<8>();
+    let add = |table: &mut [[u8; 4]], value: u64| {
+        let i = (value & 0xff) as usize;
+        if let Some(cell) = table.get_mut(i) {
+            *cell = (u32::from_ne_bytes(*cell) + 1).to_ne_bytes();
+        }
+    };
+    for eight in eights {
+        let word = u64::from_le_bytes(*eight);
+        add(a, word);
+        add(b, word >> 8);
+        add(c, word >> 16);
+        add(d, word >> 24);
+        add(a, word >> 32);
+        add(b, word >> 40);
+        add(c, word >> 48);
+        add(d, word >> 56);
+    }
+    for &byte in rest {
+        add(a, byte.into());
+    }
+    for i in 0..256 {
+        a.put(i, a.at(i) + b.at(i) + c.at(i) + d.at(i));
+    }
+}
+
+/// Writes the section that costs least. `None` if it does not fit.
+///
+/// `previous` is the table in force, `next` room for another. `counts` is scratch. With `store`, the literals are not
+/// compressed.
+pub(crate) fn write_literals(
+    out: &mut [u8],
+    literals: &[u8],
+    previous: &HuffmanEncoder<'_>,
+    next: &mut HuffmanEncoder<'_>,
+    scratch: &mut HuffmanScratch<'_>,
+    counts: &mut [[u8; 4]; 1024],
+    store: bool,
+) -> Option<LiteralsWritten> {
+    let n = literals.len();
+    let stored = |out: &mut [u8]| {
+        let head = write_plain_header(out, RAW, n)?;
+        out.get_mut(head..head + n)?.copy_from_slice(literals);
+        Some(LiteralsWritten {
+            bytes: head + n,
+            new_table: false,
+        })
+    };
+    let least = if previous.is_valid() { 6 } else { TABLE_FROM };
+    if store || n < least {
+        return stored(out);
+    }
+    count_bytes(counts, literals);
+    let counts: &[[u8; 4]; 256] = counts.first_chunk()?;
+    let (mut most, mut used) = (0, 0);
+    for symbol in 0..256 {
+        let count = counts.at(symbol);
+        most = most.max(count);
+        used += u32::from(count != 0);
+    }
+    if most as usize == n {
+        let head = write_plain_header(out, RLE, n)?;
+        *out.get_mut(head)? = literals[0];
+        return Some(LiteralsWritten {
+            bytes: head + 1,
+            new_table: false,
+        });
+    }
+    if most as usize <= (n >> 7) + 4 {
+        return stored(out);
+    }
+
+    // What the streams would take, with the old table and with a new one.
+    let single = n < FOUR_STREAMS_FROM;
+    let head = 3 + usize::from(n >= 1 << 10) + usize::from(n >= 1 << 14);
+    let jumps = if single { 1 } else { 6 + 4 };
+    let whole = |bits: u64| (bits / 8) as usize + jumps;
+    let old = previous
+        .is_valid()
+        .then(|| previous.cost(counts))
+        .flatten()
+        .map(whole);
+    let limit = n - ((n >> 6) + 2).min(n);
+    let mut new = None;
+    if n >= TABLE_FROM {
+        let log = (n as u32 - 1)
+            .ilog2()
+            .saturating_sub(1)
+            .max((used - 1).ilog2() + 1)
+            .clamp(5, 11);
+        next.build(counts, log, scratch);
+        if let Some(description) = next.write_description(out.get_mut(head..)?, scratch) {
+            new = next
+                .cost(counts)
+                .map(|bits| (description, description + whole(bits)));
+        }
+    }
+    let (kind, table, description) = match (old, new) {
+        (Some(old), Some((_, new))) if old <= new && old < limit => (TREELESS, previous, 0),
+        (_, Some((description, new))) if new < limit => (COMPRESSED, &*next, description),
+        (Some(old), _) if old < limit => (TREELESS, previous, 0),
+        _ => return stored(out),
+    };
+    let start = head + description;
+    let room = out.get_mut(start..)?;
+    let bytes = if single {
+        table.write_stream(room, literals)?
+    } else {
+        write_four(room, literals, table)?
+    };
+    let size = description + bytes;
+    if size >= limit {
+        return stored(out);
+    }
+    let format = match head {
+        3 => u32::from(!single),
+        4 => 2,
+        _ => 3,
+    };
+    let bits = [10, 10, 14, 18][format as usize];
+    let header = u64::from(kind | format << 2) | (n as u64) << 4 | (size as u64) << (4 + bits);
+    out.get_mut(..head)?
+        .copy_from_slice(&header.to_le_bytes()[..head]);
+    Some(LiteralsWritten {
+        bytes: head + size,
+        new_table: kind == COMPRESSED,
+    })
+}
+
+fn write_four(out: &mut [u8], literals: &[u8], table: &HuffmanEncoder<'_>) -> Option<usize> {
+    let part = literals.len().div_ceil(4);
+    let (jumps, mut rest) = out.split_first_chunk_mut::<6>()?;
+    let mut total = 6;
+    for (i, stream) in literals.chunks(part).enumerate() {
+        let bytes = table.write_stream(rest, stream)?;
+        if let Some(jump) = jumps.as_chunks_mut::<2>().0.get_mut(i) {
+            *jump = u16::try_from(bytes).ok()?.to_le_bytes();
+        }
+        total += bytes;
+        rest = &mut rest[bytes..];
+    }
+    Some(total)
+}
+
+fn write_plain_header(out: &mut [u8], kind: u32, n: usize) -> Option<usize> {
+    let n = n as u32;
+    let (header, bytes) = match n {
+        0..32 => (kind | n << 3, 1),
+        32..4096 => (kind | 1 << 2 | n << 4, 2),
+        _ => (kind | 3 << 2 | n << 4, 3),
+    };
+    out.get_mut(..bytes)?
+        .copy_from_slice(&header.to_le_bytes()[..bytes]);
+    Some(bytes)
+}
