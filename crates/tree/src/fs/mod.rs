@@ -132,7 +132,7 @@ pub struct DirEntry {
 }
 
 /// An extended attribute, with its full name (`user.mime_type`).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xattr {
     /// Name with namespace, without NUL.
     pub name: Box<[u8]>,

@@ -1,0 +1,105 @@
+//! A small cache of decoded blocks that several threads share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Values by key, at most so many. Each is made once, even when several threads ask for it at the same time; the one
+/// that was not used for the longest time goes first.
+pub(crate) struct Cache<V> {
+    shards: Box<[Mutex<Shard<V>>]>,
+    slots_per_shard: usize,
+}
+
+struct Shard<V> {
+    slots: Vec<Slot<V>>,
+    clock: u64,
+}
+
+struct Slot<V> {
+    key: u64,
+    used: u64,
+    value: Value<V>,
+}
+
+/// `None` while its first user makes it, or after that user failed.
+type Value<V> = Arc<Mutex<Option<Arc<V>>>>;
+
+/// A lock, whatever became of its last holder: what these locks guard is whole at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<V> Cache<V> {
+    /// A cache of `shards * slots_per_shard` values.
+    pub(crate) fn new(shards: usize, slots_per_shard: usize) -> Self {
+        let shard = || {
+            Mutex::new(Shard {
+                slots: Vec::new(),
+                clock: 0,
+            })
+        };
+        Cache {
+            shards: std::iter::repeat_with(shard).take(shards).collect(),
+            slots_per_shard,
+        }
+    }
+
+    /// The value of that key, made by `make` if it is not there.
+    pub(crate) fn find_or_make<E>(
+        &self,
+        key: u64,
+        make: impl FnOnce() -> Result<V, E>,
+    ) -> Result<Arc<V>, E> {
+        let slot = self.slot(key);
+        let mut value = lock(&slot);
+        if let Some(value) = &*value {
+            return Ok(Arc::clone(value));
+        }
+        let made = Arc::new(make()?);
+        *value = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    fn slot(&self, key: u64) -> Value<V> {
+        // The upper bits of the product depend on all bits of the key.
+        let spread = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let mut shard = lock(&self.shards[spread as usize % self.shards.len()]);
+        shard.clock += 1;
+        let used = shard.clock;
+        if let Some(slot) = shard.slots.iter_mut().find(|slot| slot.key == key) {
+            slot.used = used;
+            return Arc::clone(&slot.value);
+        }
+        let value = Value::default();
+        let slot = Slot {
+            key,
+            used,
+            value: Arc::clone(&value),
+        };
+        if shard.slots.len() < self.slots_per_shard {
+            shard.slots.push(slot);
+        } else if let Some(oldest) = shard.slots.iter_mut().min_by_key(|slot| slot.used) {
+            *oldest = slot;
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_made_once_until_they_are_pushed_out() {
+        let cache = Cache::new(1, 2);
+        let mut made = 0;
+        for (key, made_then) in [(1, 1), (1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)] {
+            let value = cache.find_or_make(key, || {
+                made += 1;
+                Ok::<_, ()>(key * 10)
+            });
+            assert_eq!((value.as_deref(), made), (Ok(&(key * 10)), made_then));
+        }
+        assert_eq!(cache.find_or_make(9, || Err("no")), Err("no"));
+        assert_eq!(cache.find_or_make(9, || Ok::<_, ()>(5)).as_deref(), Ok(&5));
+    }
+}

@@ -1,0 +1,303 @@
+//! What an image says of its codec's settings.
+//!
+//! Nothing that is stored needs them to be read (an xz dictionary apart, and that also stands in each block). The record
+//! is left out when all settings are the usual ones, except for lz4, which always has it.
+
+use codec::{Codec, Filters, Settings};
+use tree::{Corrupt, Error, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::raw;
+
+/// The longest record that is read; tools may append to the known ones.
+pub(crate) const OPTIONS_BYTES_MAX: usize = 64;
+
+/// The usual gzip level, which is not recorded.
+pub(crate) const GZIP_LEVEL_DEFAULT: u8 = 9;
+/// The usual zstd level, which is not recorded.
+pub(crate) const ZSTD_LEVEL_DEFAULT: i32 = 15;
+
+/// A codec's settings, as an image records them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Compressor {
+    /// gzip (which is zlib).
+    Gzip {
+        /// 1 to 9.
+        level: u32,
+        /// Log2 of the window.
+        window_log2: u16,
+        /// One bit per strategy that was tried.
+        strategies: u16,
+    },
+    /// lzma; it has no settings.
+    Lzma,
+    /// lzo.
+    Lzo {
+        /// 0 lzo1x_1, 1 lzo1x_1_11, 2 lzo1x_1_12, 3 lzo1x_1_15, 4 lzo1x_999.
+        algorithm: u32,
+        /// 1 to 9 for lzo1x_999.
+        level: u32,
+    },
+    /// xz.
+    Xz {
+        /// Bytes of the dictionary.
+        dictionary_bytes: u32,
+        /// Filters that were tried.
+        filters: Filters,
+    },
+    /// lz4.
+    Lz4 {
+        /// Made by the slow encoder.
+        high: bool,
+    },
+    /// zstd.
+    Zstd {
+        /// The level.
+        level: i32,
+    },
+}
+
+impl Compressor {
+    /// The settings of an image without a record.
+    pub(crate) fn usual(codec: Codec, block_bytes: u32) -> Compressor {
+        match codec {
+            Codec::Zlib => Compressor::Gzip {
+                level: GZIP_LEVEL_DEFAULT.into(),
+                window_log2: 15,
+                strategies: 0,
+            },
+            Codec::Lzma => Compressor::Lzma,
+            Codec::Lzo => Compressor::Lzo {
+                algorithm: 4,
+                level: 8,
+            },
+            Codec::Xz => Compressor::Xz {
+                dictionary_bytes: block_bytes,
+                filters: Filters(0),
+            },
+            Codec::Lz4 => Compressor::Lz4 { high: false },
+            Codec::Zstd => Compressor::Zstd {
+                level: ZSTD_LEVEL_DEFAULT,
+            },
+        }
+    }
+
+    /// Parses a record that stands at `at`.
+    pub(crate) fn parse(codec: Codec, record: &[u8], at: u64) -> Result<Compressor> {
+        let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
+        let short = || corrupt("compressor's options are too short", record.len() as u64);
+        Ok(match codec {
+            Codec::Zlib => {
+                let (raw, _) = raw::GzipOptions::read_from_prefix(record).map_err(|_| short())?;
+                let level = raw.compression_level.get();
+                if !(1..=9).contains(&level) || !(8..=15).contains(&raw.window_size.get()) {
+                    return Err(corrupt("gzip options are out of range", level.into()));
+                }
+                Compressor::Gzip {
+                    level,
+                    window_log2: raw.window_size.get(),
+                    strategies: raw.strategy.get(),
+                }
+            }
+            Codec::Lzma => Compressor::Lzma,
+            Codec::Lzo => {
+                let (raw, _) = raw::LzoOptions::read_from_prefix(record).map_err(|_| short())?;
+                let algorithm = raw.algorithm.get();
+                if algorithm > 4 {
+                    return Err(corrupt("lzo options are out of range", algorithm.into()));
+                }
+                Compressor::Lzo {
+                    algorithm,
+                    level: raw.compression_level.get(),
+                }
+            }
+            Codec::Xz => {
+                let (raw, _) = raw::XzOptions::read_from_prefix(record).map_err(|_| short())?;
+                let bytes = raw.dictionary_size.get();
+                // A power of two, or the sum of two neighbouring ones.
+                let rest = bytes & bytes.wrapping_sub(1);
+                if bytes < 4096 || (rest != 0 && rest != bytes / 3 * 2) {
+                    return Err(corrupt("xz options are out of range", bytes.into()));
+                }
+                Compressor::Xz {
+                    dictionary_bytes: bytes,
+                    filters: Filters(raw.flags.get()),
+                }
+            }
+            Codec::Lz4 => {
+                let (raw, _) = raw::Lz4Options::read_from_prefix(record).map_err(|_| short())?;
+                if raw.version != 1 {
+                    return Err(corrupt(
+                        "lz4 blocks are of an unknown version",
+                        raw.version.get().into(),
+                    ));
+                }
+                Compressor::Lz4 {
+                    high: raw.flags.get() & 1 != 0,
+                }
+            }
+            Codec::Zstd => {
+                let (raw, _) = raw::ZstdOptions::read_from_prefix(record).map_err(|_| short())?;
+                // The newest tools store negative levels too.
+                let level = raw.compression_level.get().cast_signed();
+                if !(-(1 << 17)..=22).contains(&level) || level == 0 {
+                    return Err(corrupt(
+                        "zstd options are out of range",
+                        raw.compression_level.get().into(),
+                    ));
+                }
+                Compressor::Zstd { level }
+            }
+        })
+    }
+
+    /// What an image made with these settings records.
+    pub(crate) fn of(settings: &Settings) -> Compressor {
+        match *settings {
+            Settings::Zlib { level } => Compressor::Gzip {
+                level: level.min(9).into(),
+                window_log2: 15,
+                strategies: 0,
+            },
+            Settings::Lzo => Compressor::Lzo {
+                algorithm: 0,
+                level: 0,
+            },
+            Settings::Lz4 => Compressor::Lz4 { high: false },
+            Settings::Lz4Hc { .. } => Compressor::Lz4 { high: true },
+            Settings::Xz {
+                dictionary_bytes,
+                filters,
+                ..
+            } => Compressor::Xz {
+                dictionary_bytes,
+                filters,
+            },
+        }
+    }
+
+    /// The record, or `None` when it is left out.
+    pub(crate) fn emit(&self, block_bytes: u32) -> Option<Vec<u8>> {
+        Some(match *self {
+            Compressor::Lz4 { high } => raw::Lz4Options {
+                version: 1.into(),
+                flags: u32::from(high).into(),
+            }
+            .as_bytes()
+            .to_vec(),
+            _ if *self == Compressor::usual(self.codec(), block_bytes) => return None,
+            Compressor::Lzma => return None,
+            Compressor::Gzip {
+                level,
+                window_log2,
+                strategies,
+            } => raw::GzipOptions {
+                compression_level: level.into(),
+                window_size: window_log2.into(),
+                strategy: strategies.into(),
+            }
+            .as_bytes()
+            .to_vec(),
+            Compressor::Lzo { algorithm, level } => raw::LzoOptions {
+                algorithm: algorithm.into(),
+                compression_level: level.into(),
+            }
+            .as_bytes()
+            .to_vec(),
+            Compressor::Xz {
+                dictionary_bytes,
+                filters,
+            } => raw::XzOptions {
+                dictionary_size: dictionary_bytes.into(),
+                flags: filters.0.into(),
+            }
+            .as_bytes()
+            .to_vec(),
+            Compressor::Zstd { level } => raw::ZstdOptions {
+                compression_level: level.cast_unsigned().into(),
+            }
+            .as_bytes()
+            .to_vec(),
+        })
+    }
+
+    /// The codec that these are settings of.
+    pub const fn codec(&self) -> Codec {
+        match self {
+            Compressor::Gzip { .. } => Codec::Zlib,
+            Compressor::Lzma => Codec::Lzma,
+            Compressor::Lzo { .. } => Codec::Lzo,
+            Compressor::Xz { .. } => Codec::Xz,
+            Compressor::Lz4 { .. } => Codec::Lz4,
+            Compressor::Zstd { .. } => Codec::Zstd,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_survive_and_usual_ones_are_left_out() {
+        for (compressor, recorded) in [
+            (Compressor::Zstd { level: 15 }, false),
+            (Compressor::Zstd { level: -3 }, true),
+            (Compressor::Lz4 { high: false }, true),
+            (
+                Compressor::Lzo {
+                    algorithm: 0,
+                    level: 0,
+                },
+                true,
+            ),
+            (
+                Compressor::Gzip {
+                    level: 9,
+                    window_log2: 15,
+                    strategies: 0,
+                },
+                false,
+            ),
+            (
+                Compressor::Gzip {
+                    level: 6,
+                    window_log2: 15,
+                    strategies: 0,
+                },
+                true,
+            ),
+            (
+                Compressor::Xz {
+                    dictionary_bytes: 131_072,
+                    filters: Filters(0),
+                },
+                false,
+            ),
+            (
+                Compressor::Xz {
+                    dictionary_bytes: 98_304,
+                    filters: Filters::X86,
+                },
+                true,
+            ),
+        ] {
+            let record = compressor.emit(131_072);
+            assert_eq!(record.is_some(), recorded, "{compressor:?}");
+            if let Some(record) = record {
+                assert_eq!(
+                    Compressor::parse(compressor.codec(), &record, 98).unwrap(),
+                    compressor
+                );
+            }
+        }
+        for bytes in [2048u32, 8193, 131_072 + 1, 131_072 + 32_768] {
+            let record = [bytes.to_le_bytes(), [0; 4]].concat();
+            assert!(
+                Compressor::parse(Codec::Xz, &record, 98).is_err(),
+                "{bytes}"
+            );
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Directories: runs of entries, each run with a header for what its entries have in common.
+
+use tree::{Corrupt, FileKind, Result, fs::is_valid_name};
+use zerocopy::IntoBytes;
+
+use crate::image::Image;
+use crate::inode::{Listing, basic_type, kind_of};
+use crate::metadata::{MetadataReader, Place, Reference};
+use crate::raw;
+
+/// Longest listing that is read: 40 MiB hold a million names of average length.
+const LISTING_BYTES_MAX: u32 = 256 << 20;
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: Box<[u8]>,
+    /// The inode.
+    pub(crate) inode: Reference,
+    /// The inode's number.
+    pub(crate) number: u32,
+    pub(crate) kind: FileKind,
+}
+
+/// Reads a listing's entries in order.
+pub(crate) struct ListingReader<'a> {
+    reader: MetadataReader<'a>,
+    /// Bytes of the listing that are left.
+    left: u32,
+    /// Entries of the run that are left.
+    run_left: u32,
+    header: raw::DirectoryHeader,
+    previous: Box<[u8]>,
+}
+
+impl<'a> ListingReader<'a> {
+    /// The entries of a listing, from its beginning.
+    ///
+    /// `Ok(None)` when it is empty, whatever place it names.
+    pub(crate) fn new(image: &'a Image, end: u64, listing: &Listing) -> Result<Option<Self>> {
+        Self::from(
+            image,
+            end,
+            listing,
+            0,
+            Reference::new(listing.block.into(), listing.offset),
+        )
+    }
+
+    /// The entries from the header on that is `skipped` bytes into the listing and at `at`.
+    fn from(
+        image: &'a Image,
+        end: u64,
+        listing: &Listing,
+        skipped: u32,
+        at: Reference,
+    ) -> Result<Option<Self>> {
+        if listing.len > LISTING_BYTES_MAX {
+            return Err(tree::Error::Limit(
+                "a directory listing of more than 256 MiB",
+            ));
+        }
+        let left = listing.len.saturating_sub(skipped);
+        if left == 0 {
+            return Ok(None);
+        }
+        let table = image.superblock.directory_table;
+        Ok(Some(ListingReader {
+            reader: MetadataReader::new(image, table, end, at)?,
+            left,
+            run_left: 0,
+            header: raw::DirectoryHeader {
+                count: 0.into(),
+                start_block: 0.into(),
+                inode_number: 0.into(),
+            },
+            previous: Box::default(),
+        }))
+    }
+
+    /// The next entry.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry>> {
+        let at = self.reader.at();
+        let corrupt = |what, got: u64| tree::Error::Corrupt(Corrupt { what, at, got });
+        if self.run_left == 0 {
+            if self.left == 0 {
+                return Ok(None);
+            }
+            self.take(size_of::<raw::DirectoryHeader>() as u32)?;
+            self.header = self.reader.record()?;
+            let count = self.header.count.get();
+            if count >= raw::RUN_ENTRIES_MAX {
+                return Err(corrupt("directory run has too many entries", count.into()));
+            }
+            self.run_left = count + 1;
+        }
+        self.run_left -= 1;
+        self.take(size_of::<raw::DirectoryEntry>() as u32)?;
+        let entry: raw::DirectoryEntry = self.reader.record()?;
+        let len = u32::from(entry.size.get()) + 1;
+        if len > raw::NAME_BYTES_MAX as u32 {
+            return Err(corrupt("directory entry's name is too long", len.into()));
+        }
+        self.take(len)?;
+        let name = self.reader.bytes(len as usize)?.into_boxed_slice();
+        if !is_valid_name(&name) {
+            return Err(corrupt("directory entry's name is not valid", len.into()));
+        }
+        if name <= self.previous {
+            return Err(corrupt("directory entries are not in order", len.into()));
+        }
+        self.previous.clone_from(&name);
+        let Some(kind) = kind_of(entry.kind.get()) else {
+            return Err(corrupt(
+                "directory entry's type is unknown",
+                entry.kind.get().into(),
+            ));
+        };
+        let delta = i64::from(entry.inode_number.get());
+        let number = i64::from(self.header.inode_number.get()) + delta;
+        let Some(number) = u32::try_from(number).ok().filter(|&number| number > 0) else {
+            return Err(corrupt(
+                "directory entry's inode number is impossible",
+                number.cast_unsigned(),
+            ));
+        };
+        Ok(Some(Entry {
+            name,
+            inode: Reference::new(self.header.start_block.get().into(), entry.offset.get()),
+            number,
+            kind,
+        }))
+    }
+
+    fn take(&mut self, bytes: u32) -> Result<()> {
+        let Some(left) = self.left.checked_sub(bytes) else {
+            return Err(Corrupt {
+                what: "directory record does not fit in its listing",
+                at: self.reader.at(),
+                got: self.left.into(),
+            }
+            .into());
+        };
+        self.left = left;
+        Ok(())
+    }
+}
+
+/// Finds a name with the help of the directory's index, of which `index_count` records are at `index`.
+pub(crate) fn find(
+    image: &Image,
+    end: u64,
+    listing: &Listing,
+    (index, index_count): (Place, u16),
+    name: &[u8],
+) -> Result<Option<Entry>> {
+    let mut from = Reference::new(listing.block.into(), listing.offset);
+    let mut skipped = 0;
+    if index_count > 0 {
+        let mut reader = MetadataReader::resume(image, image.superblock.directory_table, index)?;
+        for _ in 0..index_count {
+            let at = reader.at();
+            let record: raw::DirectoryIndex = reader.record()?;
+            let len = record.size.get().saturating_add(1);
+            if len > raw::NAME_BYTES_MAX as u32 || record.index.get() > listing.len {
+                return Err(Corrupt {
+                    what: "directory index is impossible",
+                    at,
+                    got: record.index.get().into(),
+                }
+                .into());
+            }
+            if *reader.bytes(len as usize)? > *name {
+                break;
+            }
+            skipped = record.index.get();
+            let offset = (u32::from(listing.offset) + skipped) % raw::METADATA_BYTES as u32;
+            from = Reference::new(record.start_block.get().into(), offset as u16);
+        }
+    }
+    let Some(mut entries) = ListingReader::from(image, end, listing, skipped, from)? else {
+        return Ok(None);
+    };
+    while let Some(entry) = entries.next()? {
+        match (*entry.name).cmp(name) {
+            std::cmp::Ordering::Less => {}
+            std::cmp::Ordering::Equal => return Ok(Some(entry)),
+            std::cmp::Ordering::Greater => break,
+        }
+    }
+    Ok(None)
+}
+
+/// Lays out listings, one directory at a time.
+#[derive(Default)]
+pub(crate) struct ListingWriter {
+    /// The listing so far.
+    bytes: Vec<u8>,
+    /// Where the open run's header is, if one is open.
+    run: Option<Run>,
+    /// Each run's place in the listing, and where its first name is there.
+    runs: Vec<(u32, std::ops::Range<usize>)>,
+}
+
+struct Run {
+    at: usize,
+    count: u32,
+    block: u32,
+    base: u32,
+}
+
+impl ListingWriter {
+    /// Appends an entry. Names have to come in ascending order.
+    pub(crate) fn push(&mut self, name: &[u8], inode: Reference, number: u32, kind: FileKind) {
+        let block = inode.block() as u32;
+        let fits = self.run.as_ref().is_some_and(|run| {
+            let delta = i64::from(number) - i64::from(run.base);
+            run.count < raw::RUN_ENTRIES_MAX && run.block == block && i16::try_from(delta).is_ok()
+        });
+        if !fits {
+            self.end_run();
+            let at = self.bytes.len();
+            self.bytes.extend([0; size_of::<raw::DirectoryHeader>()]);
+            let name_at = self.bytes.len() + size_of::<raw::DirectoryEntry>();
+            self.runs.push((at as u32, name_at..name_at + name.len()));
+            self.run = Some(Run {
+                at,
+                count: 0,
+                block,
+                base: number,
+            });
+        }
+        let run = self.run.as_mut().expect("a run is open");
+        run.count += 1;
+        let entry = raw::DirectoryEntry {
+            offset: inode.offset().into(),
+            inode_number: (number.wrapping_sub(run.base) as u16).cast_signed().into(),
+            kind: basic_type(kind).into(),
+            size: (name.len() as u16 - 1).into(),
+        };
+        self.bytes.extend(entry.as_bytes());
+        self.bytes.extend(name);
+    }
+
+    fn end_run(&mut self) {
+        if let Some(run) = self.run.take() {
+            let header = raw::DirectoryHeader {
+                count: (run.count - 1).into(),
+                start_block: run.block.into(),
+                inode_number: run.base.into(),
+            };
+            self.bytes[run.at..run.at + size_of::<raw::DirectoryHeader>()]
+                .copy_from_slice(header.as_bytes());
+        }
+    }
+
+    /// The listing of the directory whose entries were pushed since the last call.
+    pub(crate) fn finish(&mut self) -> &[u8] {
+        self.end_run();
+        &self.bytes
+    }
+
+    /// The runs of the finished listing that may stand in an index: for each, its offset and its first name.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.runs
+            .iter()
+            .map(|(at, name)| (*at, &self.bytes[name.clone()]))
+    }
+
+    /// Begins the next directory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.runs.clear();
+        self.run = None;
+    }
+}

@@ -1,0 +1,219 @@
+//! The image's bytes: positioned reads, a pool of decoders, and caches of what was decoded.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use codec::Decoder;
+use tree::{Corrupt, Error, ReadAt, Result};
+
+use crate::cache::Cache;
+use crate::metadata::{MetadataBlock, STORED_METADATA_MAX};
+use crate::raw;
+use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
+
+/// Decoded metadata that is kept, in blocks of 8 KiB.
+const METADATA_SLOTS: (usize, usize) = (16, 16);
+/// Decoded data blocks that are kept, in bytes, if at least [`DATA_SLOTS_MIN`] fit.
+const DATA_BYTES_KEPT: usize = 8 << 20;
+/// Data blocks that are kept at least.
+const DATA_SLOTS_MIN: usize = 8;
+const DATA_SHARDS: usize = 4;
+
+/// An image that is open for reading.
+pub(crate) struct Image {
+    source: Box<dyn ReadAt>,
+    /// Where the image begins in the source.
+    base: u64,
+    pub(crate) superblock: Superblock,
+    workers: Mutex<Vec<Worker>>,
+    metadata: Cache<MetadataBlock>,
+    data: Cache<Vec<u8>>,
+}
+
+/// What one thread needs to decode a block.
+#[derive(Default)]
+struct Worker {
+    decoder: Decoder,
+    stored: Vec<u8>,
+}
+
+/// The stored size of a data or fragment block, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredSize {
+    /// Stored bytes; never 0.
+    pub(crate) bytes: u32,
+    /// Stored as it is.
+    pub(crate) plain: bool,
+}
+
+impl StoredSize {
+    /// Parses a size word that is not that of a hole. `at` is where it stands.
+    pub(crate) fn parse(word: u32, block_bytes: u32, at: u64) -> Result<StoredSize> {
+        let bytes = word & (raw::BLOCK_PLAIN - 1);
+        if word & !(raw::BLOCK_PLAIN | (raw::BLOCK_PLAIN - 1)) != 0
+            || bytes == 0
+            || bytes > block_bytes
+        {
+            return Err(Corrupt {
+                what: "stored block size is impossible",
+                at,
+                got: word.into(),
+            }
+            .into());
+        }
+        Ok(StoredSize {
+            bytes,
+            plain: word & raw::BLOCK_PLAIN != 0,
+        })
+    }
+}
+
+impl Image {
+    /// Opens the image that begins at `base`.
+    pub(crate) fn open(source: Box<dyn ReadAt>, base: u64) -> Result<Image> {
+        let available = source.size()?.saturating_sub(base);
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        if available < SUPERBLOCK_BYTES as u64 {
+            return Err(Corrupt {
+                what: "too short for a squashfs superblock",
+                at: 0,
+                got: available,
+            }
+            .into());
+        }
+        source.read_exact_at(&mut bytes, base)?;
+        let superblock = Superblock::parse(&bytes, available)?;
+        let slots = (DATA_BYTES_KEPT / superblock.block_bytes as usize).max(DATA_SLOTS_MIN);
+        Ok(Image {
+            source,
+            base,
+            superblock,
+            workers: Mutex::default(),
+            metadata: Cache::new(METADATA_SLOTS.0, METADATA_SLOTS.1),
+            data: Cache::new(DATA_SHARDS, slots / DATA_SHARDS),
+        })
+    }
+
+    /// Reads stored bytes. `at` is a place in the image.
+    pub(crate) fn read(&self, buf: &mut [u8], at: u64) -> Result<()> {
+        let end = at.checked_add(buf.len() as u64);
+        let place = end
+            .filter(|&end| end <= self.superblock.bytes_used)
+            .and_then(|_| at.checked_add(self.base));
+        let Some(place) = place else {
+            return Err(Corrupt {
+                what: "stored bytes lie behind the image's end",
+                at,
+                got: buf.len() as u64,
+            }
+            .into());
+        };
+        Ok(self.source.read_exact_at(buf, place)?)
+    }
+
+    fn with_worker<T>(&self, run: impl FnOnce(&mut Worker) -> Result<T>) -> Result<T> {
+        let pool = || self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut worker = pool().pop().unwrap_or_default();
+        let result = run(&mut worker);
+        pool().push(worker);
+        result
+    }
+
+    /// Reads a stored block and decodes it into the beginning of `dst`; gives its length.
+    fn decode(&self, at: u64, stored: u32, dst: &mut [u8]) -> Result<usize> {
+        self.with_worker(|worker| {
+            worker.stored.resize(stored as usize, 0);
+            self.read(&mut worker.stored, at)?;
+            let codec = self.superblock.codec;
+            let decoded = worker.decoder.decompress(codec, dst, &worker.stored);
+            decoded.map_err(|error| {
+                Error::Corrupt(Corrupt {
+                    what: error.as_str(),
+                    at,
+                    got: stored.into(),
+                })
+            })
+        })
+    }
+
+    /// The metadata block at `at`, of a table that ends at `end`.
+    pub(crate) fn metadata(&self, at: u64, end: u64) -> Result<Arc<MetadataBlock>> {
+        self.metadata.find_or_make(at, || {
+            let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
+            let room = end.min(self.superblock.bytes_used).saturating_sub(at);
+            if room < 2 {
+                return Err(corrupt("metadata block begins behind its table", end));
+            }
+            let mut buf = [0; STORED_METADATA_MAX];
+            let stored = &mut buf[..room.min(STORED_METADATA_MAX as u64) as usize];
+            self.read(stored, at)?;
+            let header = u16::from_le_bytes([stored[0], stored[1]]);
+            let len = usize::from(header & !raw::METADATA_PLAIN);
+            if len == 0 || len > raw::METADATA_BYTES {
+                return Err(corrupt(
+                    "metadata block's stored length is impossible",
+                    header.into(),
+                ));
+            }
+            let Some(stored) = stored.get(2..2 + len) else {
+                return Err(corrupt(
+                    "metadata block does not fit in its table",
+                    header.into(),
+                ));
+            };
+            let next = at + 2 + len as u64;
+            if header & raw::METADATA_PLAIN != 0 {
+                return Ok(MetadataBlock {
+                    content: stored.into(),
+                    next,
+                });
+            }
+            let mut content = [0; raw::METADATA_BYTES];
+            let codec = self.superblock.codec;
+            let decoded = self
+                .with_worker(|worker| Ok(worker.decoder.decompress(codec, &mut content, stored)));
+            match decoded? {
+                Ok(0) => Err(corrupt("metadata block is empty", header.into())),
+                Ok(len) => Ok(MetadataBlock {
+                    content: content[..len].into(),
+                    next,
+                }),
+                Err(error) => Err(corrupt(error.as_str(), header.into())),
+            }
+        })
+    }
+
+    /// Reads a block whose content fills `dst` exactly.
+    pub(crate) fn block_into(&self, at: u64, stored: StoredSize, dst: &mut [u8]) -> Result<()> {
+        let len = if stored.plain {
+            let len = dst.len().min(stored.bytes as usize);
+            self.read(&mut dst[..len], at)?;
+            stored.bytes as usize
+        } else {
+            self.decode(at, stored.bytes, dst)?
+        };
+        if len != dst.len() {
+            return Err(Corrupt {
+                what: "data block's content is not as long as the file says",
+                at,
+                got: len as u64,
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    /// The content of a block, which is at most a block long and stays in the cache.
+    pub(crate) fn block(&self, at: u64, stored: StoredSize) -> Result<Arc<Vec<u8>>> {
+        self.data.find_or_make(at, || {
+            if stored.plain {
+                let mut content = vec![0; stored.bytes as usize];
+                self.read(&mut content, at)?;
+                return Ok(content);
+            }
+            let mut content = vec![0; self.superblock.block_bytes as usize];
+            let len = self.decode(at, stored.bytes, &mut content)?;
+            content.truncate(len);
+            Ok(content)
+        })
+    }
+}

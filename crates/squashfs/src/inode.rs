@@ -1,0 +1,413 @@
+//! Inodes: what an image knows of a file, beside its names.
+
+use tree::{Corrupt, Device, FileKind, Result};
+use zerocopy::IntoBytes;
+
+use crate::metadata::{MetadataReader, Place};
+use crate::raw;
+
+/// Longest target of a symbolic link that is read; Linux follows none of a page or more.
+const TARGET_BYTES_MAX: u32 = 65_535;
+
+/// An inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inode {
+    /// The low twelve bits of the mode.
+    pub(crate) permissions: u16,
+    /// Index into the id table.
+    pub(crate) uid: u16,
+    /// Index into the id table.
+    pub(crate) gid: u16,
+    /// Seconds since 1970.
+    pub(crate) mtime: u32,
+    /// 1 or more.
+    pub(crate) number: u32,
+    /// Names; for a directory, subdirectories and two.
+    pub(crate) nlink: u32,
+    /// Index of the attribute set.
+    pub(crate) xattrs: Option<u32>,
+    pub(crate) body: Body,
+}
+
+/// What differs between the kinds of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// A directory. Its index follows.
+    Directory {
+        listing: Listing,
+        /// Inode number of the directory that this is in.
+        parent: u32,
+        /// Records of the index.
+        index_count: u16,
+    },
+    /// A regular file. Its blocks' size words follow.
+    File(File),
+    /// A symbolic link.
+    Symlink { target: Box<[u8]> },
+    /// A device, by [`FileKind`].
+    Device { kind: FileKind, rdev: u32 },
+    /// A fifo or a socket.
+    Ipc { kind: FileKind },
+}
+
+/// Where a directory's entries are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listing {
+    /// Its first metadata block, from the directory table's start.
+    pub(crate) block: u32,
+    /// Where it begins there.
+    pub(crate) offset: u16,
+    /// Its bytes.
+    pub(crate) len: u32,
+}
+
+/// Where a regular file's content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    /// Where the first block is in the image.
+    pub(crate) start: u64,
+    /// Bytes of content.
+    pub(crate) size: u64,
+    /// Bytes in holes.
+    pub(crate) sparse: u64,
+    /// Where the part that fills no block is, if it is not a block of its own.
+    pub(crate) tail: Option<Tail>,
+}
+
+/// A place in a fragment block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// Index of the fragment block.
+    pub(crate) fragment: u32,
+    /// Where the tail begins in its content.
+    pub(crate) offset: u32,
+}
+
+/// The basic inode type of a kind; the extended one is seven more.
+pub(crate) const fn basic_type(kind: FileKind) -> u16 {
+    match kind {
+        FileKind::Directory => 1,
+        FileKind::Regular => 2,
+        FileKind::Symlink => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::CharDevice => 5,
+        FileKind::Fifo => 6,
+        FileKind::Socket => 7,
+    }
+}
+
+/// The kind that a basic inode type stands for.
+pub(crate) const fn kind_of(basic_type: u16) -> Option<FileKind> {
+    Some(match basic_type {
+        1 => FileKind::Directory,
+        2 => FileKind::Regular,
+        3 => FileKind::Symlink,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::CharDevice,
+        6 => FileKind::Fifo,
+        7 => FileKind::Socket,
+        _ => return None,
+    })
+}
+
+impl File {
+    /// How many size words the file has.
+    pub(crate) fn block_count(&self, block_bytes: u32) -> u64 {
+        let block_bytes = u64::from(block_bytes);
+        match self.tail {
+            Some(_) => self.size / block_bytes,
+            None => self.size.div_ceil(block_bytes),
+        }
+    }
+}
+
+impl Inode {
+    pub(crate) fn kind(&self) -> FileKind {
+        match &self.body {
+            Body::Directory { .. } => FileKind::Directory,
+            Body::File(_) => FileKind::Regular,
+            Body::Symlink { .. } => FileKind::Symlink,
+            Body::Device { kind, .. } | Body::Ipc { kind } => *kind,
+        }
+    }
+
+    /// Parses the inode that `reader` is at, and says where what follows it begins: a directory's index, or a file's
+    /// size words.
+    pub(crate) fn parse(reader: &mut MetadataReader) -> Result<(Inode, Place)> {
+        let at = reader.at();
+        let header: raw::InodeHeader = reader.record()?;
+        let corrupt = |what, got: u64| tree::Error::Corrupt(Corrupt { what, at, got });
+        let stored_type = header.inode_type.get();
+        let extended = stored_type > 7;
+        let Some(kind) = kind_of(if extended {
+            stored_type - 7
+        } else {
+            stored_type
+        }) else {
+            return Err(corrupt("inode type is unknown", stored_type.into()));
+        };
+        let nlink;
+        let mut xattrs = raw::NO_XATTRS;
+        let body = match kind {
+            FileKind::Directory => {
+                let raw = if extended {
+                    reader.record()?
+                } else {
+                    let basic: raw::Directory = reader.record()?;
+                    raw::ExtendedDirectory {
+                        nlink: basic.nlink,
+                        file_size: u32::from(basic.file_size.get()).into(),
+                        start_block: basic.start_block,
+                        parent_inode: basic.parent_inode,
+                        i_count: 0.into(),
+                        offset: basic.offset,
+                        xattr: raw::NO_XATTRS.into(),
+                    }
+                };
+                nlink = raw.nlink.get();
+                xattrs = raw.xattr.get();
+                Body::Directory {
+                    listing: Listing {
+                        block: raw.start_block.get(),
+                        offset: raw.offset.get(),
+                        len: raw.file_size.get().saturating_sub(raw::LISTING_EXTRA),
+                    },
+                    parent: raw.parent_inode.get(),
+                    index_count: raw.i_count.get(),
+                }
+            }
+            FileKind::Regular => {
+                let raw = if extended {
+                    reader.record()?
+                } else {
+                    let basic: raw::File = reader.record()?;
+                    raw::ExtendedFile {
+                        start_block: u64::from(basic.start_block.get()).into(),
+                        file_size: u64::from(basic.file_size.get()).into(),
+                        sparse: 0.into(),
+                        nlink: 1.into(),
+                        fragment: basic.fragment,
+                        offset: basic.offset,
+                        xattr: raw::NO_XATTRS.into(),
+                    }
+                };
+                nlink = raw.nlink.get();
+                xattrs = raw.xattr.get();
+                if raw.file_size.get() > i64::MAX as u64 {
+                    return Err(corrupt("file is impossibly large", raw.file_size.get()));
+                }
+                let fragment = raw.fragment.get();
+                Body::File(File {
+                    start: raw.start_block.get(),
+                    size: raw.file_size.get(),
+                    sparse: raw.sparse.get(),
+                    tail: (fragment != raw::NO_FRAGMENT).then(|| Tail {
+                        fragment,
+                        offset: raw.offset.get(),
+                    }),
+                })
+            }
+            FileKind::Symlink => {
+                let raw: raw::Symlink = reader.record()?;
+                nlink = raw.nlink.get();
+                let len = raw.symlink_size.get();
+                if len == 0 || len > TARGET_BYTES_MAX {
+                    return Err(corrupt(
+                        "symbolic link's target has an impossible length",
+                        len.into(),
+                    ));
+                }
+                let target = reader.bytes(len as usize)?;
+                if target.contains(&0) {
+                    return Err(corrupt("symbolic link's target holds a NUL", len.into()));
+                }
+                Body::Symlink {
+                    target: target.into(),
+                }
+            }
+            FileKind::BlockDevice | FileKind::CharDevice => {
+                let raw: raw::Device = reader.record()?;
+                nlink = raw.nlink.get();
+                Body::Device {
+                    kind,
+                    rdev: raw.rdev.get(),
+                }
+            }
+            FileKind::Fifo | FileKind::Socket => {
+                let raw: raw::Ipc = reader.record()?;
+                nlink = raw.nlink.get();
+                Body::Ipc { kind }
+            }
+        };
+        if extended && !matches!(kind, FileKind::Directory | FileKind::Regular) {
+            let raw: zerocopy::little_endian::U32 = reader.record()?;
+            xattrs = raw.get();
+        }
+        let inode = Inode {
+            permissions: header.mode.get() & 0o7777,
+            uid: header.uid.get(),
+            gid: header.guid.get(),
+            mtime: header.mtime.get(),
+            number: header.inode_number.get(),
+            nlink,
+            xattrs: (xattrs != raw::NO_XATTRS).then_some(xattrs),
+            body,
+        };
+        Ok((inode, reader.place()))
+    }
+
+    /// Whether the basic form cannot say it.
+    fn needs_extended(&self) -> bool {
+        let more = match &self.body {
+            Body::Directory {
+                listing,
+                index_count,
+                ..
+            } => *index_count > 0 || listing.len + raw::LISTING_EXTRA > u16::MAX.into(),
+            Body::File(file) => {
+                self.nlink > 1
+                    || file.sparse > 0
+                    || file.start > u32::MAX.into()
+                    || file.size > u32::MAX.into()
+            }
+            _ => false,
+        };
+        more || self.xattrs.is_some()
+    }
+
+    /// Appends the inode in its shortest form. A directory's index or a file's size words have to follow.
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        let extended = self.needs_extended();
+        let xattrs = self.xattrs.unwrap_or(raw::NO_XATTRS).into();
+        let header = raw::InodeHeader {
+            inode_type: (basic_type(self.kind()) + if extended { 7 } else { 0 }).into(),
+            mode: self.permissions.into(),
+            uid: self.uid.into(),
+            guid: self.gid.into(),
+            mtime: self.mtime.into(),
+            inode_number: self.number.into(),
+        };
+        out.extend(header.as_bytes());
+        match &self.body {
+            Body::Directory {
+                listing,
+                parent,
+                index_count,
+            } => {
+                let file_size = listing.len + raw::LISTING_EXTRA;
+                let extended_form = raw::ExtendedDirectory {
+                    nlink: self.nlink.into(),
+                    file_size: file_size.into(),
+                    start_block: listing.block.into(),
+                    parent_inode: (*parent).into(),
+                    i_count: (*index_count).into(),
+                    offset: listing.offset.into(),
+                    xattr: xattrs,
+                };
+                let basic = raw::Directory {
+                    start_block: extended_form.start_block,
+                    nlink: extended_form.nlink,
+                    file_size: (file_size as u16).into(),
+                    offset: extended_form.offset,
+                    parent_inode: extended_form.parent_inode,
+                };
+                out.extend(if extended {
+                    extended_form.as_bytes()
+                } else {
+                    basic.as_bytes()
+                });
+            }
+            Body::File(file) => {
+                let (fragment, offset) = file
+                    .tail
+                    .map_or((raw::NO_FRAGMENT, 0), |tail| (tail.fragment, tail.offset));
+                let extended_form = raw::ExtendedFile {
+                    start_block: file.start.into(),
+                    file_size: file.size.into(),
+                    sparse: file.sparse.into(),
+                    nlink: self.nlink.into(),
+                    fragment: fragment.into(),
+                    offset: offset.into(),
+                    xattr: xattrs,
+                };
+                let basic = raw::File {
+                    start_block: (file.start as u32).into(),
+                    fragment: fragment.into(),
+                    offset: offset.into(),
+                    file_size: (file.size as u32).into(),
+                };
+                out.extend(if extended {
+                    extended_form.as_bytes()
+                } else {
+                    basic.as_bytes()
+                });
+            }
+            Body::Symlink { target } => {
+                let raw = raw::Symlink {
+                    nlink: self.nlink.into(),
+                    symlink_size: (target.len() as u32).into(),
+                };
+                out.extend(raw.as_bytes());
+                out.extend(&**target);
+            }
+            Body::Device { rdev, .. } => {
+                let raw = raw::Device {
+                    nlink: self.nlink.into(),
+                    rdev: (*rdev).into(),
+                };
+                out.extend(raw.as_bytes());
+            }
+            Body::Ipc { .. } => out.extend(self.nlink.to_le_bytes()),
+        }
+        if extended && !matches!(self.body, Body::Directory { .. } | Body::File(_)) {
+            out.extend(xattrs.as_bytes());
+        }
+    }
+}
+
+/// A device number as the kernel's `new_decode_dev` reads it: 12 bits of major, 20 of minor.
+pub(crate) fn decode_device(rdev: u32) -> Device {
+    Device {
+        major: (rdev >> 8) & 0xfff,
+        minor: (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00),
+    }
+}
+
+/// A device number as the kernel's `new_encode_dev` packs it; `None` when it does not fit.
+pub(crate) fn encode_device(device: Device) -> Option<u32> {
+    let fits = device.major < 1 << 12 && device.minor < 1 << 20;
+    fits.then_some((device.minor & 0xff) | (device.major << 8) | ((device.minor & !0xff) << 12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_survive() {
+        for (major, minor) in [(0, 0), (8, 1), (259, 65_535), (4095, (1 << 20) - 1)] {
+            let device = Device { major, minor };
+            assert_eq!(decode_device(encode_device(device).unwrap()), device);
+        }
+        // 259:0x12345, by the kernel's rule: minor's low byte, major, the rest of minor.
+        let device = Device {
+            major: 259,
+            minor: 0x1_2345,
+        };
+        assert_eq!(encode_device(device), Some(0x1231_0345));
+        assert_eq!(
+            encode_device(Device {
+                major: 4096,
+                minor: 0
+            }),
+            None
+        );
+        assert_eq!(
+            encode_device(Device {
+                major: 0,
+                minor: 1 << 20
+            }),
+            None
+        );
+    }
+}

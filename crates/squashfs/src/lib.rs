@@ -1,0 +1,62 @@
+//! SquashFS 4.0 images: read as a tree of files, and made from any tree.
+//!
+//! An image is, from front to back: the superblock, the codec's options, the files' data in blocks, fragment blocks that
+//! hold the ends of many files, the inode table, the directory table, and the tables of fragments, of inode numbers (the
+//! export table), of owners and of extended attributes. Everything but the data is *metadata*: streams of bytes in blocks of
+//! 8 KiB. All references point backwards or to what lies at a known place, so an image is made in one pass.
+//!
+//! One file here is one thing on disk, reader and writer side by side; all records are in `raw`. Reading follows the
+//! kernel's rules, and is stricter where Linux trusts the image.
+#![forbid(unsafe_code)]
+
+mod cache;
+#[allow(
+    dead_code,
+    reason = "the writer, which uses all of it, is not there yet"
+)]
+mod compressor;
+mod data;
+#[allow(
+    dead_code,
+    reason = "the writer, which uses all of it, is not there yet"
+)]
+mod dir;
+mod find;
+mod image;
+#[allow(
+    dead_code,
+    reason = "the writer, which uses all of it, is not there yet"
+)]
+mod inode;
+#[allow(
+    dead_code,
+    reason = "the writer, which uses all of it, is not there yet"
+)]
+mod metadata;
+#[allow(
+    dead_code,
+    reason = "the writer, which uses all of it, is not there yet"
+)]
+mod raw;
+mod read;
+#[allow(
+    dead_code,
+    reason = "the writer, which uses all of it, is not there yet"
+)]
+mod superblock;
+#[allow(
+    dead_code,
+    reason = "the writer, which uses all of it, is not there yet"
+)]
+mod table;
+#[allow(
+    dead_code,
+    reason = "the writer, which uses all of it, is not there yet"
+)]
+mod xattr;
+
+pub use compressor::Compressor;
+pub use find::find_image;
+pub use raw::flags;
+pub use read::Squashfs;
+pub use superblock::Superblock;

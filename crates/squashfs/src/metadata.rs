@@ -1,0 +1,260 @@
+//! Metadata: a stream of bytes in blocks of 8 KiB, each stored encoded if that makes it smaller.
+//!
+//! A place in such a stream is a *reference*: where its block begins (in the table, as stored), and how far into the
+//! block's content.
+
+use std::sync::Arc;
+
+use codec::Encoder;
+use tree::{Corrupt, Result};
+use zerocopy::FromBytes;
+
+use crate::image::Image;
+use crate::raw::{METADATA_BYTES, METADATA_PLAIN};
+
+/// The longest that a metadata block is when stored, with its header.
+pub(crate) const STORED_METADATA_MAX: usize = 2 + METADATA_BYTES;
+
+/// A decoded metadata block.
+pub(crate) struct MetadataBlock {
+    /// 1 to 8,192 bytes.
+    pub(crate) content: Box<[u8]>,
+    /// Where the next one begins in the image.
+    pub(crate) next: u64,
+}
+
+/// A reference: the block's place in its table in the upper 48 bits, and 16 bits of offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Reference(pub(crate) u64);
+
+impl Reference {
+    pub(crate) const fn new(block: u64, offset: u16) -> Self {
+        Reference(block << 16 | offset as u64)
+    }
+
+    pub(crate) const fn block(self) -> u64 {
+        self.0 >> 16
+    }
+
+    pub(crate) const fn offset(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+/// Reads a table's stream from a reference on.
+#[derive(Clone)]
+pub(crate) struct MetadataReader<'a> {
+    image: &'a Image,
+    block: Arc<MetadataBlock>,
+    /// Where `block` is in the image.
+    block_at: u64,
+    offset: usize,
+    /// Where the table ends in the image.
+    end: u64,
+}
+
+/// Where a [`MetadataReader`] is, without the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    block_at: u64,
+    offset: usize,
+}
+
+impl<'a> MetadataReader<'a> {
+    /// Begins at a reference of the table that lies from `table` to `end`.
+    pub(crate) fn new(image: &'a Image, table: u64, end: u64, from: Reference) -> Result<Self> {
+        let block_at = table.saturating_add(from.block());
+        let place = Place {
+            block_at,
+            offset: from.offset().into(),
+        };
+        Self::resume(image, end, place)
+    }
+
+    /// Goes on at a place of the table that ends at `end`.
+    pub(crate) fn resume(image: &'a Image, end: u64, place: Place) -> Result<Self> {
+        let Place { block_at, offset } = place;
+        if block_at >= end {
+            return Err(Corrupt {
+                what: "reference lies behind its table",
+                at: block_at,
+                got: end,
+            }
+            .into());
+        }
+        let block = image.metadata(block_at, end)?;
+        if offset > block.content.len() {
+            return Err(Corrupt {
+                what: "reference lies behind its metadata block",
+                at: block_at,
+                got: offset as u64,
+            }
+            .into());
+        }
+        Ok(MetadataReader {
+            image,
+            block,
+            block_at,
+            offset,
+            end,
+        })
+    }
+
+    /// Where the next byte is.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            block_at: self.block_at,
+            offset: self.offset,
+        }
+    }
+
+    /// Where the block of the next byte is in the image: the place that errors name.
+    pub(crate) fn at(&self) -> u64 {
+        self.block_at
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        if self.block.content.len() < METADATA_BYTES {
+            return Err(Corrupt {
+                what: "metadata goes on behind a block that is not full",
+                at: self.block_at,
+                got: self.block.content.len() as u64,
+            }
+            .into());
+        }
+        *self = Self::resume(
+            self.image,
+            self.end,
+            Place {
+                block_at: self.block.next,
+                offset: 0,
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Fills `buf`.
+    pub(crate) fn read_exact(&mut self, mut buf: &mut [u8]) -> Result<()> {
+        while !buf.is_empty() {
+            if self.offset == self.block.content.len() {
+                self.advance()?;
+            }
+            let rest = &self.block.content[self.offset..];
+            let len = rest.len().min(buf.len());
+            let (now, later) = buf.split_at_mut(len);
+            now.copy_from_slice(&rest[..len]);
+            self.offset += len;
+            buf = later;
+        }
+        Ok(())
+    }
+
+    /// Passes over bytes.
+    pub(crate) fn skip(&mut self, mut bytes: u64) -> Result<()> {
+        while bytes > 0 {
+            if self.offset == self.block.content.len() {
+                self.advance()?;
+            }
+            let len = bytes.min((self.block.content.len() - self.offset) as u64);
+            self.offset += len as usize;
+            bytes -= len;
+        }
+        Ok(())
+    }
+
+    /// Reads a record.
+    pub(crate) fn record<T: FromBytes + zerocopy::IntoBytes>(&mut self) -> Result<T> {
+        if let Some(bytes) = self
+            .block
+            .content
+            .get(self.offset..self.offset + size_of::<T>())
+        {
+            self.offset += size_of::<T>();
+            return Ok(T::read_from_bytes(bytes).expect("the slice has the record's size"));
+        }
+        let mut record = T::new_zeroed();
+        self.read_exact(record.as_mut_bytes())?;
+        Ok(record)
+    }
+
+    /// Reads `len` bytes. The caller has bounded `len`.
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// Writes a table's stream, block by block, into memory.
+pub(crate) struct MetadataWriter {
+    /// `None` stores every block as it is.
+    encoder: Option<Encoder>,
+    stored: Vec<u8>,
+    /// Where each block begins in `stored`.
+    blocks: Vec<u64>,
+    /// Content of the block that is not full yet.
+    open: Vec<u8>,
+}
+
+impl MetadataWriter {
+    /// A writer that encodes with `encoder`, or not at all.
+    pub(crate) fn new(encoder: Option<Encoder>) -> Self {
+        MetadataWriter {
+            encoder,
+            stored: Vec::new(),
+            blocks: Vec::new(),
+            open: Vec::with_capacity(METADATA_BYTES),
+        }
+    }
+
+    /// The reference of the next byte.
+    pub(crate) fn reference(&self) -> Reference {
+        Reference::new(self.stored.len() as u64, self.open.len() as u16)
+    }
+
+    /// Appends bytes.
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let len = (METADATA_BYTES - self.open.len()).min(bytes.len());
+            let (now, later) = bytes.split_at(len);
+            self.open.extend_from_slice(now);
+            // A full block is stored at once, so that a reference never points behind a block's end.
+            if self.open.len() == METADATA_BYTES {
+                self.store();
+            }
+            bytes = later;
+        }
+    }
+
+    fn store(&mut self) {
+        self.blocks.push(self.stored.len() as u64);
+        let header_at = self.stored.len();
+        self.stored.extend([0; 2]);
+        let len = self.encoder.as_mut().and_then(|encoder| {
+            let room = self.open.len() - 1;
+            self.stored.resize(header_at + 2 + room, 0);
+            encoder.compress(&mut self.stored[header_at + 2..], &self.open)
+        });
+        let header = match len {
+            Some(len) => {
+                self.stored.truncate(header_at + 2 + len);
+                len as u16
+            }
+            None => {
+                self.stored.truncate(header_at + 2);
+                self.stored.extend_from_slice(&self.open);
+                self.open.len() as u16 | METADATA_PLAIN
+            }
+        };
+        self.stored[header_at..header_at + 2].copy_from_slice(&header.to_le_bytes());
+        self.open.clear();
+    }
+
+    /// The table as it is stored, and where each block begins in it.
+    pub(crate) fn finish(mut self) -> (Vec<u8>, Vec<u64>) {
+        if !self.open.is_empty() {
+            self.store();
+        }
+        (self.stored, self.blocks)
+    }
+}

@@ -1,0 +1,470 @@
+//! An image as a tree of files.
+
+use std::sync::Arc;
+
+use codec::Codec;
+use tree::{
+    Algorithm, Corrupt, DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind, FileAttributes,
+    FileSystem, Ino, Limits, Metadata, ReadAt, Result, Time, Xattr,
+};
+
+use crate::cache::Cache;
+use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
+use crate::data::{Block, Content};
+use crate::dir::{self, Entry, ListingReader};
+use crate::image::{Image, StoredSize};
+use crate::inode::{Body, Inode, decode_device};
+use crate::metadata::{MetadataReader, Place, Reference};
+use crate::raw::{self, flags};
+use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
+use crate::table::Table;
+use crate::xattr::XattrTable;
+
+/// Files whose block lists are remembered.
+const CONTENT_SLOTS: (usize, usize) = (8, 8);
+/// Blocks that one call of [`FileSystem::extents`] looks at.
+const EXTENT_BLOCKS: u64 = 1024;
+
+/// A SquashFS image, open for reading.
+///
+/// An [`Ino`] is the reference of the inode: where it is in the inode table. Any number of threads may read; what they
+/// decode goes through small caches, whose memory does not grow with the image.
+pub struct Squashfs {
+    image: Image,
+    compressor: Compressor,
+    ids: Vec<u32>,
+    fragments: Option<Table<raw::FragmentEntry>>,
+    exports: Option<Table<zerocopy::little_endian::U64>>,
+    xattrs: Option<XattrTable>,
+    /// Where the directory table ends.
+    directories_end: u64,
+    contents: Cache<Content>,
+}
+
+impl Squashfs {
+    /// Opens an image that begins with the first byte of `source`.
+    ///
+    /// # Errors
+    /// The source cannot be read; it is no image, or breaks the format; it is of a version before 4.0.
+    pub fn open(source: impl ReadAt + 'static) -> Result<Squashfs> {
+        Self::open_at(source, 0, &Limits::default())
+    }
+
+    /// Opens an image that begins at byte `offset` of `source`, as in an AppImage; see [`crate::find_image`].
+    ///
+    /// # Errors
+    /// As for [`Squashfs::open`].
+    pub fn open_at(
+        source: impl ReadAt + 'static,
+        offset: u64,
+        limits: &Limits,
+    ) -> Result<Squashfs> {
+        let image = Image::open(Box::new(source), offset)?;
+        let superblock = image.superblock;
+        let compressor = read_compressor(&image)?;
+
+        // The tables lie one behind the other: each list ends where the next table begins. From the last to the first.
+        let xattrs = match superblock.xattr_table {
+            Some(at) => XattrTable::read(&image, at, limits)?,
+            None => None,
+        };
+        let no_xattrs = superblock.xattr_table.unwrap_or(superblock.bytes_used);
+        let mut end = xattrs.as_ref().map_or(no_xattrs, XattrTable::start);
+        let from = superblock.directory_table;
+        let id_table: Table<zerocopy::little_endian::U32> = {
+            let at = superblock.id_table;
+            Table::read(&image, at, end, (from, at), superblock.id_count)?
+        };
+        end = id_table.start();
+        let mut exports = None;
+        if let Some(at) = superblock.export_table {
+            let table: Table<_> = Table::read(&image, at, end, (from, at), superblock.inode_count)?;
+            end = table.start();
+            exports = Some(table);
+        }
+        let mut fragments = None;
+        if let Some(at) = superblock.fragment_table {
+            let table: Table<_> =
+                Table::read(&image, at, end, (from, at), superblock.fragment_count)?;
+            end = table.start();
+            fragments = Some(table);
+        }
+        let ids = id_table.all(&image)?.iter().map(|id| id.get()).collect();
+        Ok(Squashfs {
+            image,
+            compressor,
+            ids,
+            fragments,
+            exports,
+            xattrs,
+            directories_end: end,
+            contents: Cache::new(CONTENT_SLOTS.0, CONTENT_SLOTS.1),
+        })
+    }
+
+    /// What the image says of itself.
+    pub fn superblock(&self) -> &Superblock {
+        &self.image.superblock
+    }
+
+    /// The settings of the codec, as the image records them.
+    pub fn compressor(&self) -> Compressor {
+        self.compressor
+    }
+
+    /// How many different sets of extended attributes there are.
+    pub fn xattr_set_count(&self) -> u32 {
+        self.xattrs.as_ref().map_or(0, XattrTable::len)
+    }
+
+    /// The file of that inode number, by the export table; `None` without a table, and for numbers that it lacks.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn by_number(&self, number: u32) -> Result<Option<Ino>> {
+        let (Some(exports), Some(index)) = (&self.exports, number.checked_sub(1)) else {
+            return Ok(None);
+        };
+        Ok(exports
+            .find(&self.image, index)?
+            .map(|reference| Ino(reference.get())))
+    }
+
+    /// The number of an inode, unique in the image, from 1 on.
+    ///
+    /// # Errors
+    /// As for [`FileSystem::metadata`].
+    pub fn number(&self, ino: Ino) -> Result<u32> {
+        Ok(self.inode(ino)?.0.number)
+    }
+
+    fn inode(&self, ino: Ino) -> Result<(Inode, Place)> {
+        let superblock = &self.image.superblock;
+        let (table, end) = (superblock.inode_table, superblock.directory_table);
+        let mut reader = MetadataReader::new(&self.image, table, end, Reference(ino.0))?;
+        let at = reader.at();
+        let (inode, place) = Inode::parse(&mut reader)?;
+        if inode.number == 0 || inode.number > superblock.inode_count {
+            return Err(Corrupt {
+                what: "inode number is not one of the image's",
+                at,
+                got: inode.number.into(),
+            }
+            .into());
+        }
+        Ok((inode, place))
+    }
+
+    fn id(&self, index: u16) -> Result<u32> {
+        self.ids.get(usize::from(index)).copied().ok_or_else(|| {
+            Error::Corrupt(Corrupt {
+                what: "owner's index is too large",
+                at: self.image.superblock.id_table,
+                got: index.into(),
+            })
+        })
+    }
+
+    fn content(&self, file: Ino) -> Result<Arc<Content>> {
+        self.contents.find_or_make(file.0, || {
+            let (inode, list) = self.inode(file)?;
+            match inode.body {
+                Body::File(file) => Content::new(&self.image, file, list),
+                Body::Directory { .. } => Err(Error::IsADirectory),
+                _ => Err(Error::InvalidInput("not a regular file")),
+            }
+        })
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        match self.image.superblock.codec {
+            Codec::Zlib => Algorithm::Zlib,
+            Codec::Lzma => Algorithm::Lzma,
+            Codec::Lzo => Algorithm::Lzo,
+            Codec::Xz => Algorithm::Xz,
+            Codec::Lz4 => Algorithm::Lz4,
+            Codec::Zstd => Algorithm::Zstd,
+        }
+    }
+
+    /// The extent of stored data: `len` bytes of the file from `offset` on, which are in the block's content from
+    /// `begin` on.
+    fn extent(
+        &self,
+        offset: u64,
+        len: u64,
+        at: u64,
+        size: StoredSize,
+        begin: u64,
+        unencoded: u64,
+    ) -> Extent {
+        let kind = if size.plain {
+            ExtentKind::Plain {
+                stored_offset: begin,
+            }
+        } else {
+            ExtentKind::Encoded(Encoding {
+                algorithm: self.algorithm(),
+                stored_len: size.bytes.into(),
+                unencoded_len: unencoded,
+                unencoded_offset: begin,
+            })
+        };
+        Extent {
+            offset,
+            len,
+            kind,
+            id: Some(ExtentId(at)),
+        }
+    }
+}
+
+fn read_compressor(image: &Image) -> Result<Compressor> {
+    let superblock = &image.superblock;
+    if superblock.flags & flags::OPTIONS == 0 {
+        return Ok(Compressor::usual(superblock.codec, superblock.block_bytes));
+    }
+    // The record is a metadata block of its own, which is never encoded: nothing could decode it yet.
+    let at = SUPERBLOCK_BYTES as u64;
+    let mut header = [0; 2];
+    image.read(&mut header, at)?;
+    let header = u16::from_le_bytes(header);
+    let len = usize::from(header & !raw::METADATA_PLAIN);
+    if header & raw::METADATA_PLAIN == 0 || len > OPTIONS_BYTES_MAX {
+        return Err(Corrupt {
+            what: "compressor's options are not stored as they must be",
+            at,
+            got: header.into(),
+        }
+        .into());
+    }
+    let mut record = [0; OPTIONS_BYTES_MAX];
+    image.read(&mut record[..len], at + 2)?;
+    Compressor::parse(superblock.codec, &record[..len], at + 2)
+}
+
+impl FileSystem for Squashfs {
+    fn root(&self) -> Ino {
+        Ino(self.image.superblock.root)
+    }
+
+    fn metadata(&self, ino: Ino) -> Result<Metadata> {
+        let (inode, _) = self.inode(ino)?;
+        let size = match &inode.body {
+            Body::File(file) => file.size,
+            Body::Symlink { target } => target.len() as u64,
+            _ => 0,
+        };
+        let rdev = match inode.body {
+            Body::Device { rdev, .. } => decode_device(rdev),
+            _ => tree::Device::default(),
+        };
+        Ok(Metadata {
+            kind: inode.kind(),
+            permissions: inode.permissions,
+            uid: self.id(inode.uid)?,
+            gid: self.id(inode.gid)?,
+            nlink: inode.nlink.max(1),
+            size,
+            rdev,
+            mtime: Time {
+                seconds: inode.mtime.into(),
+                nanoseconds: 0,
+            },
+            atime: None,
+            ctime: None,
+            btime: None,
+            attributes: FileAttributes::default(),
+        })
+    }
+
+    fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
+        let (inode, _) = self.inode(dir)?;
+        let Body::Directory { listing, .. } = inode.body else {
+            return Err(Error::NotADirectory);
+        };
+        let mut entries = Vec::new();
+        let Some(mut reader) = ListingReader::new(&self.image, self.directories_end, &listing)?
+        else {
+            return Ok(entries);
+        };
+        while let Some(entry) = reader.next()? {
+            entries.push(dir_entry(entry));
+        }
+        Ok(entries)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
+        let (inode, index) = self.inode(dir)?;
+        let Body::Directory {
+            listing,
+            index_count,
+            ..
+        } = inode.body
+        else {
+            return Err(Error::NotADirectory);
+        };
+        let end = self.directories_end;
+        let entry = dir::find(&self.image, end, &listing, (index, index_count), name)?;
+        entry.map(dir_entry).ok_or(Error::NotFound)
+    }
+
+    fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
+        match self.inode(link)?.0.body {
+            Body::Symlink { target } => Ok(target.into()),
+            _ => Err(Error::InvalidInput("not a symbolic link")),
+        }
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
+        let (inode, _) = self.inode(ino)?;
+        let Some(index) = inode.xattrs else {
+            return Ok(Vec::new());
+        };
+        match &self.xattrs {
+            Some(table) => table.set(&self.image, index),
+            // Linux reads such images as if there were none.
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
+        let content = self.content(file)?;
+        let block_bytes = u64::from(self.image.superblock.block_bytes);
+        let mut extents: Vec<Extent> = Vec::new();
+        if from >= content.size() {
+            return Ok(extents);
+        }
+        let first = from / block_bytes;
+        let blocks = content.blocks(&self.image, first, EXTENT_BLOCKS)?;
+        let mut offset = first * block_bytes;
+        for block in &blocks {
+            let len = block_bytes.min(content.size() - offset);
+            match (block, extents.last_mut()) {
+                (Block::Hole, Some(last)) if last.kind == ExtentKind::Hole => last.len += len,
+                (Block::Hole, _) => {
+                    extents.push(Extent {
+                        offset,
+                        len,
+                        kind: ExtentKind::Hole,
+                        id: None,
+                    });
+                }
+                (Block::Stored { at, size }, _) => {
+                    extents.push(self.extent(offset, len, *at, *size, 0, len));
+                }
+            }
+            offset += len;
+        }
+        if first + blocks.len() as u64 == content.block_count()
+            && let Some(tail) = content.tail(&self.image, self.fragments.as_ref())?
+            && tail.len > 0
+        {
+            let begin = tail.offset.into();
+            // How long the fragment's content is does not stand anywhere; a block is the most.
+            extents.push(self.extent(
+                offset,
+                tail.len.into(),
+                tail.at,
+                tail.size,
+                begin,
+                block_bytes,
+            ));
+        }
+        Ok(extents)
+    }
+
+    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let content = self.content(file)?;
+        let left = content.size().saturating_sub(offset);
+        let wanted = left.min(buf.len() as u64) as usize;
+        let buf = &mut buf[..wanted];
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let image = &self.image;
+        let block_bytes = u64::from(image.superblock.block_bytes);
+        let first = offset / block_bytes;
+        let last = (offset + wanted as u64 - 1) / block_bytes;
+        let mut done = 0;
+        for (index, block) in (first..).zip(content.blocks(image, first, last - first + 1)?) {
+            let begin = index * block_bytes;
+            let len = block_bytes.min(content.size() - begin) as usize;
+            let skip = (offset + done as u64 - begin) as usize;
+            let part = &mut buf[done..];
+            let part_len = part.len().min(len - skip);
+            let part = &mut part[..part_len];
+            match block {
+                Block::Hole => part.fill(0),
+                Block::Stored { at, size } if part_len == len => {
+                    image.block_into(at, size, part)?;
+                }
+                Block::Stored { at, size } => {
+                    let decoded = image.block(at, size)?;
+                    if decoded.len() != len {
+                        return Err(Corrupt {
+                            what: "data block is not as long as its file says",
+                            at,
+                            got: decoded.len() as u64,
+                        }
+                        .into());
+                    }
+                    part.copy_from_slice(&decoded[skip..skip + part_len]);
+                }
+            }
+            done += part_len;
+        }
+        if done < wanted {
+            let begin = content.block_count() * block_bytes;
+            let Some(tail) = content.tail(image, self.fragments.as_ref())? else {
+                return Err(Corrupt {
+                    what: "file's blocks end before its size",
+                    at: image.superblock.inode_table,
+                    got: begin,
+                }
+                .into());
+            };
+            tail.read(
+                image,
+                (offset + done as u64 - begin) as usize,
+                &mut buf[done..],
+            )?;
+        }
+        Ok(wanted)
+    }
+
+    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+        stored.clear();
+        const NOT_OURS: Error = Error::InvalidInput("not an encoded extent of that file");
+        let (ExtentKind::Encoded(encoding), Some(ExtentId(at))) = (extent.kind, extent.id) else {
+            return Err(NOT_OURS);
+        };
+        let content = self.content(file)?;
+        let block_bytes = u64::from(self.image.superblock.block_bytes);
+        let index = extent.offset / block_bytes;
+        let (place, size) = if index < content.block_count() {
+            match content.blocks(&self.image, index, 1)?.first() {
+                Some(&Block::Stored { at, size }) => (at, size),
+                _ => return Err(NOT_OURS),
+            }
+        } else {
+            match content.tail(&self.image, self.fragments.as_ref())? {
+                Some(tail) => (tail.at, tail.size),
+                None => return Err(NOT_OURS),
+            }
+        };
+        if place != at || size.plain || u64::from(size.bytes) != encoding.stored_len {
+            return Err(NOT_OURS);
+        }
+        stored.resize(size.bytes as usize, 0);
+        self.image.read(stored, at)
+    }
+}
+
+fn dir_entry(entry: Entry) -> DirEntry {
+    DirEntry {
+        name: entry.name,
+        ino: Ino(entry.inode.0),
+        kind: entry.kind,
+    }
+}

@@ -1,0 +1,246 @@
+//! The superblock: what an image says of itself, and where its tables are.
+
+use std::mem::offset_of;
+
+use codec::Codec;
+use tree::{Corrupt, Error, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::raw::{self, flags};
+
+/// Bytes of the superblock.
+pub(crate) const SUPERBLOCK_BYTES: usize = size_of::<raw::Superblock>();
+
+/// Smallest block size of the format, as a logarithm.
+pub(crate) const BLOCK_LOG2_MIN: u16 = 12;
+/// Largest block size of the format, as a logarithm.
+pub(crate) const BLOCK_LOG2_MAX: u16 = 20;
+
+/// A checked superblock. All places are in the image, ascending, and below `bytes_used`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// What the blocks and the metadata are encoded with.
+    pub codec: Codec,
+    /// Bytes of a data block.
+    pub block_bytes: u32,
+    /// How many inodes there are.
+    pub inode_count: u32,
+    /// When the image was made, in seconds since 1970.
+    pub mkfs_time: u32,
+    /// How many fragment blocks there are.
+    pub fragment_count: u32,
+    /// How many different owners and groups there are, 1 to 65,536.
+    pub id_count: u32,
+    /// See [`raw::flags`].
+    pub flags: u16,
+    /// Reference of the root directory's inode.
+    pub root: u64,
+    /// Bytes of the image without padding.
+    pub bytes_used: u64,
+    /// Where the inode table begins.
+    pub inode_table: u64,
+    /// Where the directory table begins.
+    pub directory_table: u64,
+    /// Where the fragment table's list is, if there are fragments.
+    pub fragment_table: Option<u64>,
+    /// Where the export table's list is, if there is one.
+    pub export_table: Option<u64>,
+    /// Where the id table's list is.
+    pub id_table: u64,
+    /// Where the xattr table's header is, if there is one.
+    pub xattr_table: Option<u64>,
+}
+
+/// The number that stands for each codec.
+const CODECS: [(u16, Codec); 6] = [
+    (1, Codec::Zlib),
+    (2, Codec::Lzma),
+    (3, Codec::Lzo),
+    (4, Codec::Xz),
+    (5, Codec::Lz4),
+    (6, Codec::Zstd),
+];
+
+impl Superblock {
+    /// Parses and checks the superblock of an image of which `available` bytes are there.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when it breaks the format, [`Error::Unsupported`] for versions before 4.0.
+    pub(crate) fn parse(bytes: &[u8; SUPERBLOCK_BYTES], available: u64) -> Result<Superblock> {
+        let raw = raw::Superblock::read_from_bytes(bytes).expect("the array has the record's size");
+        let corrupt = |what, field: usize, got: u64| -> Error {
+            let at = field as u64;
+            Corrupt { what, at, got }.into()
+        };
+        macro_rules! bad {
+            ($what:literal, $field:ident) => {
+                return Err(corrupt(
+                    $what,
+                    offset_of!(raw::Superblock, $field),
+                    raw.$field.get().into(),
+                ))
+            };
+        }
+        if raw.s_magic != raw::MAGIC {
+            bad!("not a squashfs superblock", s_magic);
+        }
+        if raw.s_major != 4 || raw.s_minor != 0 {
+            if (1..4).contains(&raw.s_major.get()) {
+                return Err(Error::Unsupported("squashfs before version 4.0"));
+            }
+            bad!("squashfs version is not 4.0", s_major);
+        }
+        let Some(&(_, codec)) = CODECS.iter().find(|(n, _)| raw.compression == *n) else {
+            bad!("squashfs codec is unknown", compression);
+        };
+        let block_log = raw.block_log.get();
+        if !(BLOCK_LOG2_MIN..=BLOCK_LOG2_MAX).contains(&block_log) {
+            bad!("squashfs block size is not 4 KiB to 1 MiB", block_log);
+        }
+        if raw.block_size != 1 << block_log {
+            bad!("squashfs block size differs from its logarithm", block_size);
+        }
+        if raw.inodes == 0 {
+            bad!("squashfs image has no inodes", inodes);
+        }
+        if raw.no_ids == 0 {
+            bad!("squashfs id table is empty", no_ids);
+        }
+        let bytes_used = raw.bytes_used.get();
+        if bytes_used > available || bytes_used < SUPERBLOCK_BYTES as u64 {
+            bad!("squashfs image is shorter than it says", bytes_used);
+        }
+
+        // In the order in which they lie, each begins behind the one before it.
+        let optional = |present: bool, at: u64| (present && at != raw::NO_TABLE).then_some(at);
+        let fragment_table = optional(raw.fragments != 0, raw.fragment_table_start.get());
+        if raw.fragments != 0 && fragment_table.is_none() {
+            bad!("squashfs fragment table is missing", fragment_table_start);
+        }
+        // The export table is believed only if the flag says so; old tools left its place unset.
+        let exportable = raw.flags.get() & flags::EXPORTABLE != 0;
+        let export_table = optional(exportable, raw.lookup_table_start.get());
+        let xattr_table = optional(true, raw.xattr_id_table_start.get());
+        let id_table = raw.id_table_start.get();
+        let inode_table = raw.inode_table_start.get();
+        let directory_table = raw.directory_table_start.get();
+        let mut below = SUPERBLOCK_BYTES as u64;
+        for (place, field) in [
+            (
+                Some(inode_table),
+                offset_of!(raw::Superblock, inode_table_start),
+            ),
+            (
+                Some(directory_table),
+                offset_of!(raw::Superblock, directory_table_start),
+            ),
+            (
+                fragment_table,
+                offset_of!(raw::Superblock, fragment_table_start),
+            ),
+            (
+                export_table,
+                offset_of!(raw::Superblock, lookup_table_start),
+            ),
+            (Some(id_table), offset_of!(raw::Superblock, id_table_start)),
+            (
+                xattr_table,
+                offset_of!(raw::Superblock, xattr_id_table_start),
+            ),
+        ] {
+            let Some(place) = place else { continue };
+            if place < below || place >= bytes_used {
+                return Err(corrupt("squashfs tables are out of order", field, place));
+            }
+            below = place;
+        }
+        if inode_table == directory_table {
+            bad!("squashfs inode table is empty", inode_table_start);
+        }
+
+        Ok(Superblock {
+            codec,
+            block_bytes: raw.block_size.get(),
+            inode_count: raw.inodes.get(),
+            mkfs_time: raw.mkfs_time.get(),
+            fragment_count: raw.fragments.get(),
+            id_count: raw.no_ids.get().into(),
+            flags: raw.flags.get(),
+            root: raw.root_inode.get(),
+            bytes_used,
+            inode_table,
+            directory_table,
+            fragment_table,
+            export_table,
+            id_table,
+            xattr_table,
+        })
+    }
+
+    /// The superblock as it is stored.
+    pub(crate) fn emit(&self) -> [u8; SUPERBLOCK_BYTES] {
+        let (compression, _) = CODECS
+            .iter()
+            .find(|(_, codec)| *codec == self.codec)
+            .expect("every codec has a number");
+        let raw = raw::Superblock {
+            s_magic: raw::MAGIC.into(),
+            inodes: self.inode_count.into(),
+            mkfs_time: self.mkfs_time.into(),
+            block_size: self.block_bytes.into(),
+            fragments: self.fragment_count.into(),
+            compression: (*compression).into(),
+            block_log: (self.block_bytes.trailing_zeros() as u16).into(),
+            flags: self.flags.into(),
+            // 65,536 ids are stored as 0, which Linux refuses; the writer stops at 65,535.
+            no_ids: (self.id_count as u16).into(),
+            s_major: 4.into(),
+            s_minor: 0.into(),
+            root_inode: self.root.into(),
+            bytes_used: self.bytes_used.into(),
+            id_table_start: self.id_table.into(),
+            xattr_id_table_start: self.xattr_table.unwrap_or(raw::NO_TABLE).into(),
+            inode_table_start: self.inode_table.into(),
+            directory_table_start: self.directory_table.into(),
+            fragment_table_start: self.fragment_table.unwrap_or(raw::NO_TABLE).into(),
+            lookup_table_start: self.export_table.unwrap_or(raw::NO_TABLE).into(),
+        };
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        bytes.copy_from_slice(raw.as_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_emitted_is_parsed() {
+        let superblock = Superblock {
+            codec: Codec::Xz,
+            block_bytes: 1 << 18,
+            inode_count: 7,
+            mkfs_time: 1_700_000_000,
+            fragment_count: 0,
+            id_count: 2,
+            flags: flags::EXPORTABLE | flags::DUPLICATES,
+            root: 96 << 16 | 32,
+            bytes_used: 4000,
+            inode_table: 1000,
+            directory_table: 2000,
+            fragment_table: None,
+            export_table: Some(2500),
+            id_table: 2600,
+            xattr_table: None,
+        };
+        let bytes = superblock.emit();
+        assert_eq!(bytes[..4], *b"hsqs");
+        assert_eq!(Superblock::parse(&bytes, 4000).unwrap(), superblock);
+        let error = Superblock::parse(&bytes, 3999).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "squashfs image is shorter than it says (found 0xfa0 at byte 0x28)"
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Tables of fixed-size records: owners, fragments, the export table, and sets of extended attributes.
+//!
+//! The records are in metadata blocks, and a plain list says where each of those is.
+
+use tree::{Corrupt, Result};
+
+use crate::image::Image;
+use crate::metadata::{MetadataReader, MetadataWriter, Reference, STORED_METADATA_MAX};
+use crate::raw::METADATA_BYTES;
+
+/// A table of `count` records of type `T`, open for reading.
+pub(crate) struct Table<T> {
+    blocks: Box<[u64]>,
+    count: u32,
+    /// Where the last block ends.
+    end: u64,
+    record: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
+    const PER_BLOCK: u32 = (METADATA_BYTES / size_of::<T>()) as u32;
+
+    /// Reads the list at `list_at`, which may reach up to `list_end`; the blocks lie from `from` to `end`.
+    pub(crate) fn read(
+        image: &Image,
+        list_at: u64,
+        list_end: u64,
+        (from, end): (u64, u64),
+        count: u32,
+    ) -> Result<Self> {
+        let corrupt = |what, got| Corrupt {
+            what,
+            at: list_at,
+            got,
+        };
+        let block_count = u64::from(count.div_ceil(Self::PER_BLOCK));
+        if list_at
+            .checked_add(block_count * 8)
+            .is_none_or(|end| end > list_end)
+        {
+            return Err(corrupt("table's list overlaps what follows it", list_end).into());
+        }
+        let mut blocks = vec![0u64; block_count as usize];
+        image.read(zerocopy::IntoBytes::as_mut_bytes(&mut blocks[..]), list_at)?;
+        let mut below = from;
+        for block in &mut blocks {
+            *block = u64::from_le(*block);
+        }
+        for (n, &block) in blocks.iter().enumerate() {
+            let next = blocks.get(n + 1).copied().unwrap_or(end);
+            if block < below || block >= next || next - block > STORED_METADATA_MAX as u64 {
+                return Err(corrupt("table's blocks are out of order", block).into());
+            }
+            below = next;
+        }
+        Ok(Table {
+            blocks: blocks.into(),
+            count,
+            end,
+            record: std::marker::PhantomData,
+        })
+    }
+
+    /// Where the first block is; that is also where whatever lies before this table ends.
+    pub(crate) fn start(&self) -> u64 {
+        self.blocks.first().copied().unwrap_or(self.end)
+    }
+
+    /// How many records there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// The record of that index, or `None` behind the last one.
+    pub(crate) fn find(&self, image: &Image, index: u32) -> Result<Option<T>> {
+        if index >= self.count {
+            return Ok(None);
+        }
+        let block = self.blocks[(index / Self::PER_BLOCK) as usize];
+        let offset = (index % Self::PER_BLOCK) as usize * size_of::<T>();
+        let at = Reference::new(0, offset as u16);
+        let mut reader = MetadataReader::new(image, block, self.end, at)?;
+        reader.record().map(Some)
+    }
+
+    /// All records in order.
+    pub(crate) fn all(&self, image: &Image) -> Result<Vec<T>> {
+        let mut records = Vec::new();
+        for (n, &block) in self.blocks.iter().enumerate() {
+            let mut reader = MetadataReader::new(image, block, self.end, Reference(0))?;
+            let left = self.count - n as u32 * Self::PER_BLOCK;
+            for _ in 0..left.min(Self::PER_BLOCK) {
+                records.push(reader.record()?);
+            }
+        }
+        Ok(records)
+    }
+}
+
+/// Ends a table that is stored at `at`: appends the list, and says where the list is.
+pub(crate) fn emit_table(writer: MetadataWriter, at: u64, out: &mut Vec<u8>) -> u64 {
+    let (stored, blocks) = writer.finish();
+    let list_at = at + stored.len() as u64;
+    out.extend(stored);
+    for block in blocks {
+        out.extend((at + block).to_le_bytes());
+    }
+    list_at
+}

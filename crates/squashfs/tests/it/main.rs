@@ -1,0 +1,5 @@
+//! Tests of SquashFS images.
+
+mod differential;
+mod hostile;
+mod sources;
