@@ -1,8 +1,10 @@
 //! The guards around the kernel's mounts do what they promise, asked of the kernel itself.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use testkit::{Access, BackingFile, FsType, KernelLog, LoopDevice, Mount, Rng, TempDir, run, tool};
 
@@ -190,8 +192,49 @@ fn detached_device_gives_its_file_back() {
     let device = LoopDevice::attach(BackingFile::create(1 << 20), Access::ReadWrite);
     let content = Rng::new(2).bytes(1 << 20);
     fs::write(device.path(), &content).unwrap();
-    run(std::process::Command::new("sync").arg(device.path()));
+    run(Command::new("sync").arg(device.path()));
     let backing = device.detach();
     assert_eq!(fs::read(backing.path()).unwrap(), content);
     assert_eq!(devices_of(backing.path()), [] as [PathBuf; 0]);
+}
+
+/// Names the image to the process that is to die while it is mounted.
+const DIE_WITH: &str = "RESTOW_DIE_WITH_MOUNT";
+
+#[test]
+#[ignore = "needs root"]
+fn killed_process_leaves_neither_mount_nor_device() {
+    if let Some(image) = std::env::var_os(DIE_WITH) {
+        let mount = Mount::read_only(image, FsType::Btrfs);
+        assert!(is_mounted(mount.path()));
+        // No destructor runs.
+        std::process::abort();
+    }
+    let Some(mkfs) = tool("mkfs.btrfs") else {
+        return;
+    };
+    let image = BackingFile::create(256 << 20);
+    run(mkfs.command().arg("--quiet").arg(image.path()));
+
+    let out = TempDir::new();
+    let died = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            "kernel::killed_process_leaves_neither_mount_nor_device",
+        ])
+        .env(DIE_WITH, image.path())
+        .env("TMPDIR", out.path())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&died.stderr);
+    let abort = 6; // SIGABRT
+    assert_eq!(died.status.signal(), Some(abort), "{words}");
+    assert!(
+        fs::read_dir(out.path()).unwrap().next().is_some(),
+        "it has mounted there"
+    );
+    assert_eq!(devices_of(image.path()), [] as [PathBuf; 0]);
 }
