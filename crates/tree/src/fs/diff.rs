@@ -1,6 +1,7 @@
 //! Two trees compared, entry by entry.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::iter::Peekable;
 use std::vec;
 
@@ -47,12 +48,18 @@ impl Default for Options {
 }
 
 /// One difference between two trees.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The path from the root, without a leading `/`; empty for the root.
     pub path: Box<[u8]>,
     /// What differs there.
     pub change: Change,
+}
+
+impl fmt::Debug for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.path.escape_ascii(), self.change)
+    }
 }
 
 /// What differs, first tree before second.

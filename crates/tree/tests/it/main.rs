@@ -3,3 +3,4 @@
 mod extract;
 mod host;
 mod hostile;
+mod tar_differential; // GNU tar and libarchive read ours, and we theirs

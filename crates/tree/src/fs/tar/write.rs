@@ -14,9 +14,6 @@ use crate::{
 /// Content bytes in one piece of work. Larger files take several.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Files below this size are not asked for holes: no file system stores finer ones.
-const HOLES_BYTES_MIN: u64 = 4096;
-
 /// Fragments that are kept of one file; what follows the last one is stored whole, holes as zeros.
 const FRAGMENTS_KEPT_MAX: usize = 1 << 20;
 
@@ -269,13 +266,6 @@ impl Reader<'_> {
             size,
             stored_len: 0,
         };
-        if size == 0 {
-            return Ok(plan);
-        }
-        if size < HOLES_BYTES_MIN {
-            plan.add(0, size);
-            return Ok(plan);
-        }
         let mut position = 0;
         while position < size {
             let extents = self.fs.extents(ino, position)?;
@@ -429,13 +419,21 @@ impl Header<'_> {
         header.set_size(stored_len); // In base 256 when it is too large, beside the record.
 
         let mut records = Records::default();
+        let split = split_path(self.path).filter(|_| self.sparse.is_none());
+        // Records are UTF-8 unless the first says otherwise. GNU tar warns of this one, libarchive warns without it.
+        let is_text = |name: &[u8], fits: bool| fits || str::from_utf8(name).is_ok();
+        if !is_text(self.path, split.is_some())
+            || !is_text(&self.link_target, self.link_target.len() <= 100)
+        {
+            records.add("hdrcharset", b"BINARY");
+        }
         let ustar = header.as_ustar_mut().expect("it was made as one");
         if self.sparse.is_some() {
             // Programs that do not know the format give the stored bytes this name.
             let name = self.path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
             let shown = [b"GNUSparseFile.0/", &name[..name.len().min(84)]].concat();
             ustar.name[..shown.len()].copy_from_slice(&shown);
-        } else if let Some((prefix, name)) = split_path(self.path) {
+        } else if let Some((prefix, name)) = split {
             ustar.prefix[..prefix.len()].copy_from_slice(prefix);
             ustar.name[..name.len()].copy_from_slice(name);
         } else {
