@@ -46,7 +46,7 @@ pub(crate) enum Command {
 /// Copy a tree into another container
 ///
 /// What SRC is, is recognised from its bytes. What DST becomes follows from its name: a tar archive when it ends with
-/// `.tar` or is `-`, otherwise a directory; `--to` says it instead. The result appears under its final name when it is
+/// `.tar` or is `-`, otherwise a directory; `--to` says it instead. A directory that is there must be empty. The result appears under its final name when it is
 /// whole and on the medium, and not before: an error or Ctrl-C leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -72,6 +72,10 @@ pub(crate) struct Copy {
     /// Replace what is at DST, once the new result is whole
     #[arg(long)]
     pub(crate) overwrite: bool,
+
+    /// Let the files in a directory belong to whoever runs this, not to the owners that SRC states
+    #[arg(long)]
+    pub(crate) no_owners: bool,
 
     #[command(flatten)]
     pub(crate) threads: Threads,

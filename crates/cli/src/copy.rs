@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use tree::extract::{Aspect, ExtractOptions, extract};
 use tree::{Error, Inventory, Limits, Output, Parallel, Progress};
 
 use crate::args::{Copy, Kind};
@@ -124,6 +125,9 @@ fn kind_of_name(path: &Path) -> Result<Kind> {
             b"zip" | b"7z" | b"rar" | b"cpio" | b"iso" | b"img" | b"ext4" | b"erofs" => bail!(
                 "restow does not write what this name says; say what it shall become with --to"
             ),
+            _ if fs::metadata(path).is_ok_and(|there| !there.is_dir()) => {
+                bail!("the destination is no directory; say what it shall become with --to")
+            }
             _ => Kind::Dir,
         },
     )
@@ -156,6 +160,10 @@ fn refuse_before_reading(args: &Copy, kind: Kind) -> Result<()> {
     };
     if kind == Kind::Tar && there.is_dir() {
         bail!("the destination is a directory; a tar archive is a file");
+    }
+    let is_empty = || fs::read_dir(&args.dst).is_ok_and(|mut entries| entries.next().is_none());
+    if kind == Kind::Dir && there.is_dir() && is_empty() {
+        return Ok(());
     }
     let is_stream = there.is_char_device() || there.is_fifo();
     let may_write = args.overwrite || (kind == Kind::Tar && is_stream);
@@ -213,7 +221,69 @@ impl Job<'_> {
     }
 
     fn to_directory(&self) -> Result<Done> {
-        bail!("this version cannot write directories yet");
+        let bar = Bar::new("copied", self.args.quiet);
+        let inventory = self.inventory(&bar)?;
+        let options = ExtractOptions {
+            overwrite: self.args.overwrite,
+            owners: !self.args.no_owners,
+            sync: true,
+            parallel: self.parallel,
+        };
+        let extracted = extract(
+            &*self.source.tree,
+            &inventory,
+            &self.args.dst,
+            &options,
+            &bar,
+        );
+        let unrestored = match extracted {
+            Err(error @ Error::File { verb: "read", .. }) => {
+                return Err(self.source.name_error(error));
+            }
+            Err(Error::File { verb, path, error }) => {
+                let path = self.args.dst.join(OsStr::from_bytes(&path));
+                let path = text::of_host_path(&path, "-");
+                return Err(anyhow::Error::from(*error).context(format!("{verb} {path}")));
+            }
+            extracted => extracted.context("write it")?,
+        };
+        bar.finish();
+        let mut lost = Vec::new();
+        for (aspect, names, count) in unrestored.counts() {
+            for example in unrestored.examples(aspect) {
+                let path = self.args.dst.join(OsStr::from_bytes(&example.path));
+                let path = text::of_host_path(&path, "-");
+                let reason = text::of_reason(&example.reason);
+                lost.push(format!(
+                    "{path}: {} could not be kept: {reason}",
+                    name_of(aspect)
+                ));
+            }
+            let shown = unrestored.examples(aspect).count() as u64;
+            if count > shown {
+                lost.push(format!("and {} more {names}", count - shown));
+            }
+        }
+        if unrestored.count(Aspect::Owner) > 0 {
+            lost.push("with --no-owners, the owners in the source do not matter".into());
+        }
+        Ok(Done {
+            files: inventory.entry_count().into(),
+            read: inventory.content_bytes(),
+            written: inventory.content_bytes(),
+            lost,
+        })
+    }
+}
+
+fn name_of(aspect: Aspect) -> &'static str {
+    match aspect {
+        Aspect::Device => "the device file",
+        Aspect::Owner => "the owner",
+        Aspect::Mode => "the mode",
+        Aspect::Xattr => "an extended attribute",
+        Aspect::Attributes => "file attributes",
+        Aspect::Time => "a time",
     }
 }
 

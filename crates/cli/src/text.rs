@@ -36,10 +36,15 @@ fn of_tree_error(error: &Error) -> String {
 
 fn of_io_error(error: &io::Error) -> String {
     let words = match error.kind() {
-        io::ErrorKind::AlreadyExists if error.raw_os_error().is_none() => "is there already".into(),
+        io::ErrorKind::AlreadyExists => "it is there already; --overwrite replaces it".into(),
         _ => error.to_string(),
     };
-    let words = words.split(" (os error").next().unwrap_or(&words);
+    of_reason(&words)
+}
+
+/// The system's words for a reason, without their number and the capital at the beginning.
+pub(crate) fn of_reason(words: &str) -> String {
+    let words = words.split(" (os error").next().unwrap_or(words);
     let mut letters = words.chars();
     let first = letters.next().map(|letter| letter.to_ascii_lowercase());
     first.into_iter().chain(letters).collect()

@@ -4,3 +4,4 @@ mod extract;
 mod host;
 mod hostile;
 mod tar_differential; // GNU tar and libarchive read ours, and we theirs
+mod tar_hostile; // archives made to do harm

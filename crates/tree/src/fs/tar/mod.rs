@@ -139,14 +139,15 @@ impl Tar {
         Tar::open(Box::new(file), limits)
     }
 
-    /// Whether a file that begins with these bytes is a tar archive: its first header has the right checksum, or it
-    /// begins with the end marker of an empty archive.
+    /// Whether a file that begins with these bytes, or consists of them, is a tar archive: its first header has the right
+    /// checksum, or it is the end marker of an empty archive, padded as tars are, and nothing else.
     pub fn recognises(start: &[u8]) -> bool {
+        const EMPTY_BYTES: std::ops::RangeInclusive<usize> = 1024..=20 * 512;
         let Some(block) = start.first_chunk::<512>() else {
             return false;
         };
-        let empty = start.len() >= 1024 && start.iter().all(|&byte| byte == 0);
-        empty || header::checksum_is_right(block)
+        let is_empty = EMPTY_BYTES.contains(&start.len()) && start.iter().all(|&byte| byte == 0);
+        is_empty || header::checksum_is_right(block)
     }
 
     /// What had to be decided while reading.
