@@ -6,14 +6,19 @@
 mod c;
 /// The crate zstd of this repository.
 mod ours;
+/// Others in Rust.
+#[cfg(feature = "rust-peers")]
+mod rust;
 
 use c::{CDecoder, CEncoder};
-use ours::OurDecoder;
+use ours::{OurDecoder, OurEncoder};
 
 /// One decoder.
 pub(crate) enum Decoder {
     C(&'static str, CDecoder),
     Ours(OurDecoder),
+    #[cfg(feature = "rust-peers")]
+    Rust(rust::Peer),
 }
 
 impl Decoder {
@@ -22,6 +27,10 @@ impl Decoder {
             "c" => Self::C("c", CDecoder::new()?),
             "c-again" => Self::C("c-again", CDecoder::new()?),
             "ours" => Self::Ours(OurDecoder::new()),
+            #[cfg(feature = "rust-peers")]
+            other if rust::Peer::new(other).is_some() => {
+                Self::Rust(rust::Peer::new(other).ok_or("no such peer")?)
+            }
             _ => return Err(format!("no decoder is called {name}")),
         })
     }
@@ -30,6 +39,8 @@ impl Decoder {
         match self {
             Self::C(name, _) => name,
             Self::Ours(_) => "ours",
+            #[cfg(feature = "rust-peers")]
+            Self::Rust(peer) => peer.name(),
         }
     }
 
@@ -38,6 +49,8 @@ impl Decoder {
         match self {
             Self::C(_, c) => c.decode(frame, output),
             Self::Ours(ours) => ours.decode(frame, output),
+            #[cfg(feature = "rust-peers")]
+            Self::Rust(peer) => peer.decode(frame, output),
         }
     }
 
@@ -50,6 +63,8 @@ impl Decoder {
         match self {
             Self::C(_, c) => c.decode_stream(frame, output),
             Self::Ours(ours) => ours.decode_stream(frame, output),
+            #[cfg(feature = "rust-peers")]
+            Self::Rust(peer) => Err(format!("{} does not decode streams here", peer.name())),
         }
     }
 }
@@ -57,6 +72,9 @@ impl Decoder {
 /// One encoder.
 pub(crate) enum Encoder {
     C(&'static str, CEncoder),
+    Ours(OurEncoder),
+    #[cfg(feature = "rust-peers")]
+    Rust(rust::Peer),
 }
 
 impl Encoder {
@@ -64,6 +82,11 @@ impl Encoder {
         Ok(match name {
             "c" => Self::C("c", CEncoder::new()?),
             "c-again" => Self::C("c-again", CEncoder::new()?),
+            "ours" => Self::Ours(OurEncoder::new()),
+            #[cfg(feature = "rust-peers")]
+            other if rust::Peer::new(other).is_some() => {
+                Self::Rust(rust::Peer::new(other).ok_or("no such peer")?)
+            }
             _ => return Err(format!("no encoder is called {name}")),
         })
     }
@@ -71,6 +94,9 @@ impl Encoder {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::C(name, _) => name,
+            Self::Ours(_) => "ours",
+            #[cfg(feature = "rust-peers")]
+            Self::Rust(peer) => peer.name(),
         }
     }
 
@@ -83,6 +109,9 @@ impl Encoder {
     ) -> Result<usize, String> {
         match self {
             Self::C(_, c) => c.encode(level, content, output),
+            Self::Ours(ours) => ours.encode(level, content, output),
+            #[cfg(feature = "rust-peers")]
+            Self::Rust(peer) => peer.encode(level, content, output),
         }
     }
 
@@ -95,6 +124,7 @@ impl Encoder {
     ) -> Result<usize, String> {
         match self {
             Self::C(_, c) => c.encode_stream(level, content, output),
+            _ => Err(format!("{} does not encode streams here", self.name())),
         }
     }
 }

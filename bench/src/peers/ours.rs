@@ -1,7 +1,10 @@
 //! The crate zstd of this repository, in workspaces that are allocated once.
 
 use crate::stream::PIECE;
-use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Status, Workspace};
+use zstd::{
+    Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, LEVEL_MAX, Params, Status,
+    Workspace, workspace_size_up_to,
+};
 
 /// The largest window of a stream: that of level 22.
 const WINDOW_MAX: u64 = 1 << 27;
@@ -50,6 +53,29 @@ impl OurDecoder {
                 return Err("our decoder does not finish".into());
             }
         }
+    }
+}
+
+/// The largest block that a frame is made of at once.
+const CONTENT_MAX: u64 = 16 << 20;
+
+pub(crate) struct OurEncoder(Compressor<'static>);
+
+impl OurEncoder {
+    pub(crate) fn new() -> Self {
+        // One per run, kept to its end.
+        let workspace = vec![0; workspace_size_up_to(LEVEL_MAX, Some(CONTENT_MAX))].leak();
+        Self(Compressor::new(workspace))
+    }
+
+    pub(crate) fn encode(
+        &mut self,
+        level: i32,
+        content: &[u8],
+        output: &mut [u8],
+    ) -> Result<usize, String> {
+        let params = Params::for_level(level, Some(content.len() as u64));
+        self.0.compress(output, content, &params).map_err(fault)
     }
 }
 
