@@ -27,7 +27,7 @@ pub(crate) const RUN_ENTRIES_MAX: u32 = 256;
 /// Bytes of a name.
 pub(crate) const NAME_BYTES_MAX: usize = 256;
 
-/// Bits of [`Superblock::flags`].
+/// Bits of `Superblock::flags`.
 pub mod flags {
     /// The inode table is stored as it is.
     pub const INODES_PLAIN: u16 = 1;
