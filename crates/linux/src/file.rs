@@ -632,6 +632,18 @@ pub fn seek_hole(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// The size of an open block device in bytes. Leaves the descriptor's position alone. Needs `/proc`.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn device_bytes(device: impl AsFd) -> io::Result<u64> {
+    // Its size is where its end is, and this descriptor has a position of its own.
+    let proc = proc_path(device.as_fd());
+    let flags = OpenFlags::RDONLY | OpenFlags::CLOEXEC;
+    let again = fs::openat(fs::CWD, proc.as_slice(), flags, Mode::empty())?;
+    Ok(fs::seek(again, fs::SeekFrom::End(0))?)
+}
+
 /// The attributes of an open file or directory (`FS_IOC_GETFLAGS`: `FS_*_FL` of linux/fs.h).
 ///
 /// # Errors

@@ -24,12 +24,12 @@ impl ReadAt for File {
         FileExt::read_exact_at(self, buf, at)
     }
 
-    /// The size of a regular file, or of a block device by seeking to its end.
+    /// The size of a regular file, or of a block device.
     fn size(&self) -> io::Result<u64> {
         use std::os::unix::fs::FileTypeExt;
         let metadata = self.metadata()?;
         if metadata.file_type().is_block_device() {
-            return io::Seek::seek(&mut &*self, io::SeekFrom::End(0));
+            return linux::device_bytes(self);
         }
         Ok(metadata.len())
     }

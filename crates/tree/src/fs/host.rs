@@ -246,37 +246,38 @@ impl FileSystem for HostDir {
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
         let open = self.file(file)?;
-        let size = self.check_unchanged(file, &open)?;
         let mut extents = Vec::new();
+        let extent = |from: u64, to: u64, kind| Extent {
+            offset: from,
+            len: to - from,
+            kind,
+            id: None,
+        };
         let mut at = from;
-        while at < size && extents.len() < EXTENTS_MAX {
-            let data = linux::seek_data(&open, at)?.unwrap_or(size).min(size);
-            if data > at {
-                extents.push(Extent {
-                    offset: at,
-                    len: data - at,
-                    kind: ExtentKind::Hole,
-                    id: None,
-                });
-            }
-            if data == size {
+        let mut rest_is_hole = false;
+        // The kernel refuses places that no file reaches.
+        while at <= i64::MAX as u64 && extents.len() < EXTENTS_MAX {
+            let Some(data) = linux::seek_data(&open, at)? else {
+                rest_is_hole = true;
                 break;
-            }
-            let end = linux::seek_hole(&open, data)?.unwrap_or(size).min(size);
+            };
+            // Where there is data a hole follows it, at the file's end at the latest.
+            let end = linux::seek_hole(&open, data)?.unwrap_or(data);
             if data < at || end <= data {
                 return Err(changed());
             }
-            extents.push(Extent {
-                offset: data,
-                len: end - data,
-                kind: ExtentKind::Plain {
-                    stored_offset: data,
-                },
-                id: None,
-            });
+            if at < data {
+                extents.push(extent(at, data, ExtentKind::Hole));
+            }
+            let stored_offset = data;
+            extents.push(extent(data, end, ExtentKind::Plain { stored_offset }));
             at = end;
         }
-        self.check_unchanged(file, &open)?;
+        // Asked last, so that all of the above is of the file that was listed.
+        let size = self.check_unchanged(file, &open)?;
+        if rest_is_hole && at < size {
+            extents.push(extent(at, size, ExtentKind::Hole));
+        }
         Ok(extents)
     }
 

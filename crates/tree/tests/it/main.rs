@@ -3,5 +3,7 @@
 mod extract;
 mod host;
 mod hostile;
+mod kernel;
+mod output;
 mod tar_differential; // GNU tar and libarchive read ours, and we theirs
 mod tar_hostile; // archives made to do harm

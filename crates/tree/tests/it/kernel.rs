@@ -1,0 +1,126 @@
+//! Block devices, mount points and a file system other than that of the temporary directory.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, nasty_tree, run, tool};
+use tree::extract::{ExtractOptions, Unrestored, extract};
+use tree::{
+    Error, FileSystem, HostDir, Inventory, Limits, NoProgress, Output, OutputKind, Parallel, ReadAt,
+};
+
+fn write(fs: &dyn FileSystem, to: &Path, overwrite: bool) -> Result<Unrestored, Error> {
+    let options = ExtractOptions {
+        overwrite,
+        owners: true,
+        sync: true,
+        parallel: Parallel::new(2),
+    };
+    let inventory = Inventory::of(fs, &Limits::default())?;
+    extract(fs, &inventory, to, &options, &NoProgress)
+}
+
+/// An empty btrfs, mounted.
+fn btrfs() -> Option<Mount> {
+    let mkfs = tool("mkfs.btrfs")?;
+    let backing = BackingFile::create(512 << 20);
+    run(mkfs.command().arg("--quiet").arg(backing.path()));
+    let device = LoopDevice::attach(backing, Access::ReadWrite);
+    Some(Mount::new(device, FsType::Btrfs, ""))
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_block_device_is_written_in_place() {
+    let device = LoopDevice::attach(BackingFile::create(1 << 20), Access::ReadWrite);
+    let error = Output::create(device.path(), false).unwrap_err();
+    assert!(matches!(&error, Error::Io(e) if e.kind() == std::io::ErrorKind::AlreadyExists));
+    let mut output = Output::create(device.path(), true).unwrap();
+    assert_eq!(output.kind(), OutputKind::Device);
+    assert_eq!(output.size().unwrap(), 1 << 20);
+    output.write_all(b"first").unwrap();
+    output.write_all_at(b"later", 4096).unwrap();
+    output.commit().unwrap();
+    let backing = device.detach();
+    let content = fs::read(backing.path()).unwrap();
+    assert_eq!(
+        (&content[..5], &content[4096..4101]),
+        (&b"first"[..], &b"later"[..])
+    );
+    assert_eq!(content.len(), 1 << 20);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mounted_device_is_refused() {
+    let Some(mount) = btrfs() else { return };
+    let error = Output::create(mount.device(), true).unwrap_err();
+    assert!(
+        matches!(&error, Error::Io(e) if e.kind() == std::io::ErrorKind::ResourceBusy),
+        "{error}"
+    );
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mount_point_is_filled_and_stays_the_same_directory() {
+    let Some(mount) = btrfs() else { return };
+    let from = TempDir::new();
+    nasty_tree(from.path());
+    fs::set_permissions(
+        from.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o1751),
+    )
+    .unwrap();
+    let source = HostDir::open(from.path()).unwrap();
+    let before = fs::metadata(mount.path()).unwrap();
+    assert_eq!(
+        write(&source, mount.path(), false).unwrap(),
+        Unrestored::default()
+    );
+    let after = fs::metadata(mount.path()).unwrap();
+    assert_eq!((before.dev(), before.ino()), (after.dev(), after.ino()));
+    assert_eq!(after.mode() & 0o7777, 0o1751);
+    assert_eq!(after.mtime(), fs::metadata(from.path()).unwrap().mtime());
+    let error = write(&source, mount.path(), true).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("a mount point or the working directory")
+    );
+
+    let difference = Command::new("diff")
+        .args([
+            "--recursive",
+            "--no-dereference",
+            "--brief",
+            "--exclude=huge",
+        ])
+        .args([
+            "--exclude=fifo*",
+            "--exclude=disk*",
+            "--exclude=null",
+            "--exclude=big*",
+        ])
+        .arg(from.path().join("links"))
+        .arg(mount.path().join("links"))
+        .output()
+        .unwrap();
+    assert!(difference.status.success(), "{difference:?}");
+
+    // A tree that holds a mount is walked across it, and two devices' inode numbers are not mixed up.
+    let above = TempDir::new();
+    fs::write(above.join("file"), "x").unwrap();
+    fs::create_dir(above.join("mount")).unwrap();
+    let bind = ["--bind".as_ref(), mount.path(), &above.join("mount")];
+    run(Command::new("mount").args(bind));
+    let inventory = Inventory::of(&HostDir::open(above.path()).unwrap(), &Limits::default());
+    run(Command::new("umount").arg(above.join("mount")));
+    let inventory = inventory.unwrap();
+    let whole = Inventory::of(&source, &Limits::default()).unwrap();
+    assert_eq!(inventory.file_count(), whole.file_count() + 2);
+    assert!(inventory.find(b"mount/links/second").is_some());
+}
