@@ -64,3 +64,6 @@ mod read;
 pub(crate) use read::Loaded;
 
 // ---- writing (feature `compress`) ----
+
+#[cfg(feature = "compress")]
+mod write;

@@ -27,4 +27,4 @@ mod write;
 #[cfg(feature = "compress")]
 pub use write::skippable_frame_header;
 #[cfg(feature = "compress")]
-pub(crate) use write::{COMPRESSED, HeaderFields, RAW, RLE, block_header};
+pub(crate) use write::{COMPRESSED, FRAME_HEADER_SIZE_MAX, HeaderFields, RAW, RLE, block_header};

@@ -88,12 +88,14 @@ pub(crate) const fn spread_step(size: usize) -> usize {
     (size >> 1) + (size >> 3) + 3
 }
 
-// ---- reading (feature `decompress`) ----
-
-#[cfg(feature = "decompress")]
+#[cfg_attr(
+    not(feature = "decompress"),
+    allow(dead_code, reason = "an encoder needs no more than weights")
+)]
 mod read;
+pub(crate) use read::{Cell, WEIGHT_CELLS, decode_weights};
 #[cfg(feature = "decompress")]
-pub(crate) use read::{Cell, SymbolMeaning, WEIGHT_CELLS, build, decode_weights, single};
+pub(crate) use read::{SymbolMeaning, build, single};
 
 // ---- writing (feature `compress`) ----
 

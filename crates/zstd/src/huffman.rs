@@ -5,12 +5,18 @@ pub(crate) const CODE_BITS_MAX: u32 = 11;
 /// Literals are bytes.
 pub(crate) const SYMBOLS_MAX: usize = 256;
 
-// ---- reading (feature `decompress`) ----
+// ---- reading (both features: an encoder reads the tables of its dictionary) ----
 
-#[cfg(feature = "decompress")]
+#[cfg_attr(
+    not(feature = "decompress"),
+    allow(dead_code, reason = "an encoder needs no more than weights")
+)]
 mod read;
+pub(crate) use read::WeightScratch;
+#[cfg(feature = "compress")]
+pub(crate) use read::read_weights;
 #[cfg(feature = "decompress")]
-pub(crate) use read::{Cell, TABLE_CELLS, Table, WeightScratch, read_table};
+pub(crate) use read::{Cell, TABLE_CELLS, Table, read_table};
 #[cfg(feature = "decompress")]
 pub(crate) use read::{decode_first, decode_four, decode_one};
 

@@ -48,4 +48,8 @@ pub use encode::frame::{
 #[cfg(feature = "compress")]
 pub use encode::levels::{LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy, WINDOW_LOG_RANGE};
 #[cfg(feature = "compress")]
+pub use encode::stream::{
+    EncodeProgress, Encoder, Finish, compress_with_dictionary, stream_workspace_size,
+};
+#[cfg(feature = "compress")]
 pub use frame::skippable_frame_header;

@@ -13,12 +13,13 @@ const WORTH_COMPRESSING: usize = 7;
 
 /// The tables in force, and those that the block at hand may put in their place.
 pub(crate) struct Entropy<'a> {
-    huffman: HuffmanEncoder<'a>,
+    pub(crate) huffman: HuffmanEncoder<'a>,
     huffman_next: HuffmanEncoder<'a>,
-    tables: SequenceTables<'a>,
+    pub(crate) tables: SequenceTables<'a>,
     tables_next: SequenceTables<'a>,
     huffman_scratch: HuffmanScratch<'a>,
-    counts: &'a mut [[u8; 4]; 1024],
+    /// Scratch.
+    pub(crate) counts: &'a mut [[u8; 4]; 1024],
 }
 
 impl<'a> Entropy<'a> {
@@ -133,9 +134,32 @@ impl<'a> Entropy<'a> {
         Ok((write_raw(out, source, choice.last)?, RAW))
     }
 
+    /// Writes the content of a block, without a header. `None` if that is not worth it.
+    pub(crate) fn write_bare_block(
+        &mut self,
+        out: &mut [u8],
+        n: usize,
+        store: &SequenceStore<'_>,
+        choice: BlockChoice,
+    ) -> Option<usize> {
+        let (bytes, new) = self.write_content(out, n, store, choice)?;
+        self.commit(new);
+        Some(bytes)
+    }
+
     fn write_worthwhile(
         &mut self,
         out: &mut [u8],
+        n: usize,
+        store: &SequenceStore<'_>,
+        choice: BlockChoice,
+    ) -> Option<(usize, NewTables)> {
+        self.write_content(out.get_mut(BLOCK_HEADER_SIZE..)?, n, store, choice)
+    }
+
+    fn write_content(
+        &mut self,
+        room: &mut [u8],
         n: usize,
         store: &SequenceStore<'_>,
         choice: BlockChoice,
@@ -144,7 +168,6 @@ impl<'a> Entropy<'a> {
         if n < WORTH_COMPRESSING || gain >= n {
             return None;
         }
-        let room = out.get_mut(BLOCK_HEADER_SIZE..)?;
         let limit = room.len().min(n - gain);
         // A few bytes more than may be used: the bit writers are quickest where eight bytes fit.
         let slack = room.len().min(limit + 8);

@@ -17,13 +17,8 @@ const INDEX_MAX: u32 = 3 << 30;
 
 /// Largest size of a frame of `size` bytes of content.
 pub const fn compress_bound(size: usize) -> usize {
-    // A header, and three bytes for each block: those of a window of 1 KiB are the smallest.
-    let blocks = if size < super::levels::BLOCK_SIZE_MAX {
-        size >> 10
-    } else {
-        size >> 17
-    };
-    size.saturating_add(3 * blocks + 64)
+    // A header and a checksum, and three bytes for each block: those of a window of 1 KiB are the smallest.
+    size.saturating_add((size >> 8) + 64)
 }
 
 /// Bytes of workspace that a [`Compressor`] needs for frames with these parameters, or with any that are no larger.
@@ -214,11 +209,18 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Compression must save 1/64 of a block.
+const GAIN_LOG: u32 = 6;
+
+fn stores_literals(params: &Params) -> bool {
+    params.strategy == Strategy::Fast && params.target_length > 0
+}
+
 /// A block of a frame, with the history that its matches may refer to.
 pub(crate) struct Piece<'a> {
     /// History, the block, perhaps more.
     pub(crate) data: &'a [u8],
-    /// Where `data` begins in the frame.
+    /// Where `data` begins in the frame, modulo 2^64: history from a dictionary lies before it.
     pub(crate) low: u64,
     /// Where the block begins in `data`.
     pub(crate) start: usize,
@@ -239,30 +241,14 @@ impl Parts<'_> {
         piece: &Piece<'_>,
         params: &Params,
     ) -> Result<(usize, usize), Error> {
-        let Piece {
-            data, start, end, ..
-        } = *piece;
-        let block = self.place(piece, params);
+        let Piece { data, start, .. } = *piece;
         let repeat = self.repeat;
-        self.store.clear();
-        let mut reached = end;
-        if end - start >= MATCHES_FROM {
-            let anchor = self
-                .finder
-                .find(&block, params, &mut self.repeat, &mut self.store);
-            if self.store.is_full(end - anchor) {
-                reached = anchor;
-            } else {
-                self.store.push_last_literals(&data[anchor..end]);
-            }
-        } else {
-            self.store.push_last_literals(&data[start..end]);
-        }
+        let reached = self.find(piece, params);
         let choice = BlockChoice {
-            last: piece.last && reached == end,
+            last: piece.last && reached == piece.end,
             rle: !piece.first,
-            store_literals: params.strategy == Strategy::Fast && params.target_length > 0,
-            gain_log: 6,
+            store_literals: stores_literals(params),
+            gain_log: GAIN_LOG,
         };
         let (bytes, kind) =
             self.entropy
@@ -272,6 +258,70 @@ impl Parts<'_> {
             self.repeat = repeat;
         }
         Ok((reached, bytes))
+    }
+
+    /// Writes the content of one block without a header. `None` if it is to be stored.
+    pub(crate) fn write_bare_block(
+        &mut self,
+        out: &mut [u8],
+        piece: &Piece<'_>,
+        params: &Params,
+    ) -> Option<usize> {
+        let repeat = self.repeat;
+        let reached = self.find(piece, params);
+        let choice = BlockChoice {
+            last: false,
+            rle: false,
+            store_literals: stores_literals(params),
+            gain_log: GAIN_LOG,
+        };
+        let size = piece.end - piece.start;
+        let written = if reached == piece.end {
+            self.entropy
+                .write_bare_block(out, size, &self.store, choice)
+        } else {
+            None
+        };
+        if written.is_none() {
+            self.repeat = repeat;
+        }
+        written
+    }
+
+    /// Fills the store. Returns where the block ends.
+    fn find(&mut self, piece: &Piece<'_>, params: &Params) -> usize {
+        let Piece {
+            data, start, end, ..
+        } = *piece;
+        let block = self.place(piece, params);
+        self.store.clear();
+        let mut anchor = start;
+        if end - start >= MATCHES_FROM {
+            anchor = self
+                .finder
+                .find(&block, params, &mut self.repeat, &mut self.store);
+            if self.store.is_full(end - anchor) {
+                return anchor;
+            }
+        }
+        self.store.push_last_literals(&data[anchor..end]);
+        end
+    }
+
+    /// Begins the frame with a history: `data`, whose first byte has the index that the frame was started with.
+    pub(crate) fn insert_history(&mut self, data: &[u8], params: &Params) {
+        let piece = Piece {
+            data,
+            low: 0,
+            start: 0,
+            end: data.len(),
+            first: true,
+            last: false,
+        };
+        let block = self.place(&piece, params);
+        self.finder.insert(&block, params);
+        // The frame's first byte comes behind.
+        self.origin = self.origin.wrapping_add(data.len() as u32);
     }
 
     /// The block with its indexes, which are lowered if they have become large.

@@ -1,6 +1,7 @@
 //! Levels: one table.
 
 use crate::Error;
+use crate::frame::BLOCK_SIZE_MAX;
 
 /// The fastest level.
 pub const LEVEL_MIN: i32 = -15;
@@ -14,9 +15,6 @@ pub const WINDOW_LOG_RANGE: core::ops::RangeInclusive<u8> = 10..=27;
 
 /// Largest content of each class of the table but the first, which has all that is larger.
 pub(crate) const CLASS_SIZES: [u64; 3] = [256 << 10, 128 << 10, 16 << 10];
-
-/// Largest block, before and after compression.
-pub(crate) const BLOCK_SIZE_MAX: usize = 128 << 10;
 
 /// How matches are looked for, from fast to strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +82,16 @@ impl Params {
         }
         params.narrow(size);
         params
+    }
+
+    /// As [`Params::for_level`], for content that follows a dictionary of `dictionary_size` bytes.
+    pub fn for_level_with_dictionary(
+        level: i32,
+        source_size: Option<u64>,
+        dictionary_size: usize,
+    ) -> Params {
+        let whole = source_size.map(|size| size.saturating_add(dictionary_size as u64));
+        Params::for_level(level, whole)
     }
 
     /// Lets the window be at most 2^`log` bytes: 17 for btrfs, the logarithm of the block size for SquashFS.

@@ -5,3 +5,4 @@ pub(crate) mod finder;
 pub(crate) mod frame;
 pub(crate) mod levels;
 pub(crate) mod store;
+pub(crate) mod stream;

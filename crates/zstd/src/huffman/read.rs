@@ -32,6 +32,19 @@ pub(crate) fn read_table(
     scratch: &mut WeightScratch<'_>,
     cells: &mut [Cell; TABLE_CELLS],
 ) -> Result<(u32, usize), Error> {
+    let (log, symbols, bytes) = read_weights(src, scratch)?;
+    fill_cells(&scratch.weights[..symbols], log, cells);
+    Ok((log, bytes))
+}
+
+/// Reads a table description into weights.
+///
+/// Gives the longest code's bits, the number of symbols and the bytes of the description. [`Error::Corruption`] if it is
+/// not valid.
+pub(crate) fn read_weights(
+    src: &[u8],
+    scratch: &mut WeightScratch<'_>,
+) -> Result<(u32, usize, usize), Error> {
     let (&header, rest) = src.split_first().ok_or(Error::Corruption)?;
     let weights = &mut *scratch.weights;
     let given;
@@ -51,8 +64,7 @@ pub(crate) fn read_table(
         given = fse::decode_weights(packed, scratch.cells, &mut weights[..SYMBOLS_MAX - 1])?;
     }
     let log = complete_weights(weights, given)?;
-    fill_cells(&weights[..given + 1], log, cells);
-    Ok((log, 1 + bytes))
+    Ok((log, given + 1, 1 + bytes))
 }
 
 /// Adds the weight of the last symbol, which makes the sum a power of two. Gives the longest code's bits.

@@ -138,6 +138,30 @@ impl<'a> HuffmanEncoder<'a> {
         self.valid = true;
     }
 
+    /// Sets a code from the weights of a description (as in a dictionary).
+    pub(crate) fn set_weights(&mut self, weights: &[u8], length_max: u32) {
+        let mut numbers = [0_u16; 16];
+        for &weight in weights.iter().filter(|w| **w != 0) {
+            numbers[(length_max + 1 - u32::from(weight)) as usize & 15] += 1;
+        }
+        let (mut next, mut code) = ([0_u16; 16], 0);
+        for length in (1..=length_max as usize).rev() {
+            next[length & 15] = code;
+            code = (code + numbers[length & 15]) >> 1;
+        }
+        self.codes.fill([0; 8]);
+        for (symbol, &weight) in weights.iter().enumerate().take(SYMBOLS) {
+            if weight != 0 {
+                let length = length_max + 1 - u32::from(weight);
+                let code = &mut next[length as usize & 15];
+                let entry = u64::from(*code) << (64 - length) | u64::from(length);
+                self.codes.put(symbol, entry);
+                *code += 1;
+            }
+        }
+        (self.length_max, self.valid) = (length_max, true);
+    }
+
     /// Writes the description of the code. The number of bytes, or `None` if they do not fit.
     pub(crate) fn write_description(
         &self,

@@ -16,6 +16,9 @@ mod doors;
 /// Frames that we make, decoded by C.
 #[cfg(feature = "compress")]
 mod encode;
+/// Streams and dictionaries that we make, decoded by C.
+#[cfg(feature = "compress")]
+mod encode_stream;
 /// Known bytes, known answers.
 #[cfg(feature = "decompress")]
 mod vectors;

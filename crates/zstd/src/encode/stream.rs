@@ -1,0 +1,388 @@
+//! Frames from input in pieces of any size, to output in pieces of any size; dictionaries; bare blocks.
+
+use super::frame::{Parts, Piece, workspace_size};
+use super::levels::Params;
+use crate::frame::{BLOCK_HEADER_SIZE, FRAME_HEADER_SIZE_MAX, HeaderFields};
+use crate::workspace::Carver;
+use crate::{Dictionary, Error};
+use xxhash::Xxh64;
+
+/// Output that may wait besides a block: a frame header, a checksum.
+const STAGED_BESIDES: usize = FRAME_HEADER_SIZE_MAX + 4 + BLOCK_HEADER_SIZE + 16;
+
+/// History beyond the window is kept so that the window need not be moved too often: as much as the window, but of large
+/// windows only a quarter.
+const BEYOND_MAX: usize = 4 << 20;
+
+/// Bytes of workspace that an [`Encoder`] needs for frames with these parameters, or with any that are no larger.
+pub fn stream_workspace_size(params: &Params) -> usize {
+    workspace_size(params) + window_bytes(params) + staged_bytes(params)
+}
+
+fn window_bytes(params: &Params) -> usize {
+    let window = 1_usize << params.window_log;
+    window
+        + window
+            .min(BEYOND_MAX.max(window / 4))
+            .max(params.block_size())
+}
+
+fn staged_bytes(params: &Params) -> usize {
+    params.block_size() + STAGED_BESIDES
+}
+
+/// Compresses `src` to one frame in `dst`, as what follows the content of `dictionary`, and returns its length.
+///
+/// # Errors
+///
+/// [`Error::DstSizeTooSmall`] if the frame is larger than `dst`.
+/// [`Error::WorkspaceTooSmall`] if `workspace` is smaller than [`stream_workspace_size`] says.
+/// [`Error::DictionaryCorrupted`] if the tables of the dictionary are not valid.
+pub fn compress_with_dictionary(
+    dst: &mut [u8],
+    src: &[u8],
+    params: &Params,
+    dictionary: &Dictionary<'_>,
+    workspace: &mut [u8],
+) -> Result<usize, Error> {
+    let mut encoder = Encoder::new(params, workspace)?;
+    encoder.set_dictionary(Some(*dictionary));
+    encoder.reset(Some(src.len() as u64));
+    let progress = encoder.step(src, dst, Finish::Frame)?;
+    if progress.held > 0 {
+        Err(Error::DstSizeTooSmall)
+    } else {
+        Ok(progress.written)
+    }
+}
+
+/// What an [`Encoder`] is to complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Nothing: more input comes.
+    Nothing,
+    /// Blocks: everything that was read can be decoded from what is written.
+    Block,
+    /// The frame.
+    Frame,
+}
+
+/// What a call of [`Encoder::step`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncodeProgress {
+    /// Bytes of input that were taken.
+    pub read: usize,
+    /// Bytes of output that were written.
+    pub written: usize,
+    /// Bytes of output that wait for room, at least. When this is 0 and all input was taken, what was to be finished is
+    /// finished.
+    pub held: usize,
+    /// How many bytes of input would complete a block.
+    pub wanted: usize,
+}
+
+/// Where an encoder stands in its frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing has been written.
+    Start,
+    /// The header has been written.
+    Content,
+    /// The last block has been written.
+    End,
+    /// Blocks without headers are written.
+    Bare,
+    Failed(Error),
+}
+
+/// Encodes frames from input that comes in pieces.
+///
+/// All its memory is the workspace, but for a few hundred bytes in itself. What a frame is depends neither on how its
+/// content is cut into pieces (but for flushes) nor on the frames before it. After an error the same error comes again
+/// until [`reset`](Self::reset).
+pub struct Encoder<'w, 'd> {
+    params: Params,
+    dictionary: Option<Dictionary<'d>>,
+    parts: Parts<'w>,
+    /// History, then content that no block holds yet, then room.
+    window: &'w mut [u8],
+    /// Where the content without a block begins and ends.
+    start: usize,
+    filled: usize,
+    /// Where the window's first byte lies in the frame, modulo 2^64.
+    low: u64,
+    staged: &'w mut [u8],
+    staged_from: usize,
+    staged_to: usize,
+    /// What was said about the size of the content, and how much has been taken.
+    pledged: Option<u64>,
+    taken: u64,
+    checksum: Xxh64,
+    stage: Stage,
+    first: bool,
+}
+
+impl<'w, 'd> Encoder<'w, 'd> {
+    /// An encoder for a frame of unknown size.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WorkspaceTooSmall`] if `workspace` is smaller than [`stream_workspace_size`] says;
+    /// [`Error::ParameterOutOfBound`].
+    pub fn new(params: &Params, workspace: &'w mut [u8]) -> Result<Self, Error> {
+        params.check()?;
+        let mut carver = Carver::new(workspace);
+        let mut parts = Parts::carve_with(&mut carver, params)?;
+        parts.finder.clear();
+        Ok(Encoder {
+            params: *params,
+            dictionary: None,
+            parts,
+            window: carver.cells::<1>(window_bytes(params))?.as_flattened_mut(),
+            start: 0,
+            filled: 0,
+            low: 0,
+            staged: carver.cells::<1>(staged_bytes(params))?.as_flattened_mut(),
+            staged_from: 0,
+            staged_to: 0,
+            pledged: None,
+            taken: 0,
+            checksum: Xxh64::new(0),
+            stage: Stage::Start,
+            first: true,
+        })
+    }
+
+    /// From the next [`reset`](Self::reset) on, frames follow this dictionary.
+    pub fn set_dictionary(&mut self, dictionary: Option<Dictionary<'d>>) {
+        self.dictionary = dictionary;
+    }
+
+    /// Begins another frame, whatever became of this one. `pledged` is the size of its content, if that is known: the
+    /// header then tells it, and another size is an error.
+    pub fn reset(&mut self, pledged: Option<u64>) {
+        (self.start, self.filled, self.low) = (0, 0, 0);
+        (self.staged_from, self.staged_to) = (0, 0);
+        (self.pledged, self.taken) = (pledged, 0);
+        self.checksum = Xxh64::new(0);
+        self.stage = Stage::Start;
+        self.first = true;
+    }
+
+    /// Takes input, writes output, until one of them is used up and what is to be finished is finished.
+    ///
+    /// Nothing is written before a block is complete or is to be finished. With [`Finish::Block`] and
+    /// [`Finish::Frame`], call again with the rest of the input and with more output until nothing is held.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SrcSizeWrong`] if the content is not of the size that was pledged; [`Error::StageWrong`] for input
+    /// behind the end of a frame; [`Error::DictionaryCorrupted`].
+    pub fn step(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        finish: Finish,
+    ) -> Result<EncodeProgress, Error> {
+        self.advance(input, output, finish)
+            .inspect_err(|e| self.stage = Stage::Failed(*e))
+    }
+
+    fn advance(
+        &mut self,
+        mut input: &[u8],
+        output: &mut [u8],
+        finish: Finish,
+    ) -> Result<EncodeProgress, Error> {
+        match self.stage {
+            Stage::Failed(e) => return Err(e),
+            Stage::Bare => return Err(Error::StageWrong),
+            Stage::End if !input.is_empty() => return Err(Error::StageWrong),
+            _ => {}
+        }
+        let given = input.len();
+        let mut written = 0;
+        if self.start == 0 && self.filled == 0 && self.taken == 0 && self.stage == Stage::Start {
+            self.begin()?;
+        }
+        let block_size = self.params.block_size();
+        loop {
+            written += self.drain(&mut output[written..]);
+            let pending = self.filled - self.start;
+            let blocked = self.staged_from < self.staged_to;
+            let due = if input.is_empty() {
+                pending > 0 && finish != Finish::Nothing
+                    || finish == Finish::Frame && self.stage != Stage::End
+            } else {
+                pending == block_size
+            };
+            if blocked || !due && input.is_empty() {
+                return Ok(EncodeProgress {
+                    read: given - input.len(),
+                    written,
+                    held: self.staged_to - self.staged_from,
+                    wanted: block_size - pending,
+                });
+            }
+            if due {
+                let last = finish == Finish::Frame && input.is_empty();
+                if last && self.pledged.is_some_and(|size| size != self.taken) {
+                    return Err(Error::SrcSizeWrong);
+                }
+                written += self.write_block(&mut output[written..], last)?;
+                continue;
+            }
+            let (now, later) = input.split_at(input.len().min(block_size - pending));
+            self.take(now)?;
+            input = later;
+        }
+    }
+
+    /// Loads the dictionary, if there is one.
+    fn begin(&mut self) -> Result<(), Error> {
+        self.parts.start_frame(self.parts.next_index());
+        let Some(dictionary) = self.dictionary else {
+            return Ok(());
+        };
+        let (content, repeat) = dictionary.load_into(&mut self.parts.entropy)?;
+        self.parts.repeat = repeat;
+        let most = self.window.len() - self.params.block_size();
+        let content = &content[content.len() - content.len().min(most)..];
+        self.window[..content.len()].copy_from_slice(content);
+        self.parts
+            .insert_history(&self.window[..content.len()], &self.params);
+        (self.start, self.filled) = (content.len(), content.len());
+        self.low = 0_u64.wrapping_sub(content.len() as u64);
+        Ok(())
+    }
+
+    /// Gives out what waits.
+    fn drain(&mut self, output: &mut [u8]) -> usize {
+        let waiting = &self.staged[self.staged_from..self.staged_to];
+        let n = waiting.len().min(output.len());
+        output[..n].copy_from_slice(&waiting[..n]);
+        self.staged_from += n;
+        n
+    }
+
+    /// Takes input that fits in a block with what is there.
+    fn take(&mut self, input: &[u8]) -> Result<(), Error> {
+        self.taken += input.len() as u64;
+        if self.pledged.is_some_and(|size| self.taken > size) {
+            return Err(Error::SrcSizeWrong);
+        }
+        if self.filled + input.len() > self.window.len() {
+            let shift = self.start - (1 << self.params.window_log).min(self.start);
+            self.window.copy_within(shift..self.filled, 0);
+            self.start -= shift;
+            self.filled -= shift;
+            self.low = self.low.wrapping_add(shift as u64);
+        }
+        self.window[self.filled..self.filled + input.len()].copy_from_slice(input);
+        self.filled += input.len();
+        if self.params.checksum {
+            self.checksum.update(input);
+        }
+        Ok(())
+    }
+
+    /// Writes a block of what was taken, to the output if it surely fits there, else to where it waits.
+    fn write_block(&mut self, output: &mut [u8], last: bool) -> Result<usize, Error> {
+        let most = self.filled - self.start + STAGED_BESIDES;
+        let direct = output.len() >= most;
+        let out = if direct { output } else { &mut *self.staged };
+        let mut at = 0;
+        if self.stage == Stage::Start {
+            if last {
+                // All of it is here, so its size is known.
+                self.pledged = Some(self.taken);
+            }
+            let fields = HeaderFields {
+                window_log: self.params.window_log,
+                content_size: self.pledged.filter(|_| self.params.content_size),
+                checksum: self.params.checksum,
+                dictionary_id: match self.dictionary {
+                    Some(dictionary) if self.params.dictionary_id => dictionary.id(),
+                    _ => 0,
+                },
+            };
+            let (header, bytes) = fields.emit();
+            out[..bytes].copy_from_slice(&header[..bytes]);
+            at = bytes;
+            self.stage = Stage::Content;
+        }
+        let history = self.start.min(1 << self.params.window_log);
+        // A dictionary is in reach as a whole while the content is no longer than the window.
+        let from = if self.low.wrapping_add(self.filled as u64) <= 1 << self.params.window_log {
+            0
+        } else {
+            self.start - history
+        };
+        let piece = Piece {
+            data: &self.window[from..self.filled],
+            low: self.low.wrapping_add(from as u64),
+            start: self.start - from,
+            end: self.filled - from,
+            first: self.first,
+            last,
+        };
+        let (reached, bytes) = self
+            .parts
+            .write_block(&mut out[at..], &piece, &self.params)?;
+        at += bytes;
+        self.first = false;
+        self.start = from + reached;
+        if last && self.start == self.filled {
+            if self.params.checksum {
+                out[at..at + 4].copy_from_slice(&(self.checksum.digest() as u32).to_le_bytes());
+                at += 4;
+            }
+            self.stage = Stage::End;
+        }
+        if direct {
+            return Ok(at);
+        }
+        (self.staged_from, self.staged_to) = (0, at);
+        Ok(0)
+    }
+
+    /// Largest block of [`Encoder::compress_block`].
+    pub fn block_size_max(&self) -> usize {
+        self.params.block_size()
+    }
+
+    /// Compresses one block without header, as a caller with a framing of its own needs. Between this and the frame's
+    /// other methods lies a [`reset`](Self::reset).
+    ///
+    /// `None` if it is not worth it: the caller stores the block as it is, and declares it to the decoder.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SrcSizeWrong`] if `src` is larger than [`block_size_max`](Self::block_size_max);
+    /// [`Error::StageWrong`]; [`Error::DictionaryCorrupted`].
+    pub fn compress_block(&mut self, dst: &mut [u8], src: &[u8]) -> Result<Option<usize>, Error> {
+        match self.stage {
+            Stage::Start if self.filled == 0 => self.begin()?,
+            Stage::Bare => {}
+            _ => return Err(Error::StageWrong),
+        }
+        self.stage = Stage::Bare;
+        if src.len() > self.params.block_size() {
+            return Err(Error::SrcSizeWrong);
+        }
+        self.pledged = None;
+        self.take(src)?;
+        let from = self.start - self.start.min(1 << self.params.window_log);
+        let piece = Piece {
+            data: &self.window[from..self.filled],
+            low: self.low.wrapping_add(from as u64),
+            start: self.start - from,
+            end: self.filled - from,
+            first: false,
+            last: false,
+        };
+        let written = self.parts.write_bare_block(dst, &piece, &self.params);
+        self.start = self.filled;
+        Ok(written)
+    }
+}
