@@ -696,3 +696,100 @@ pub fn split_path(path: &Path) -> Option<(&Path, &[u8])> {
     };
     Some((parent, name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs as std_fs;
+    use std::os::unix::fs::symlink;
+    use testkit::TempDir;
+
+    /// Opens a path in both ways, with `openat2` and name by name, and demands the same outcome.
+    fn opens(dir: &OwnedFd, path: &str) -> bool {
+        let flags = OpenFlags::RDONLY;
+        let by_kernel = open_short(dir.as_fd(), path.as_bytes(), flags, 0);
+        let by_names = open_by_names(dir.as_fd(), path.as_bytes(), flags, 0);
+        match (by_kernel, by_names) {
+            (Ok(a), Ok(b)) => {
+                assert!(stat(a).unwrap().is_same_file(&stat(b).unwrap()), "{path}");
+                true
+            }
+            (Err(_), Err(_)) => false,
+            (a, b) => panic!("{path}: {a:?}, {b:?}"),
+        }
+    }
+
+    #[test]
+    fn both_ways_to_open_beneath_agree_and_follow_no_link() {
+        let dir = TempDir::new();
+        std_fs::create_dir_all(dir.join("a/b/c")).unwrap();
+        std_fs::write(dir.join("a/b/file"), "x").unwrap();
+        symlink("b", dir.join("a/link")).unwrap();
+        symlink("/", dir.join("a/all")).unwrap();
+        symlink("file", dir.join("a/b/to-file")).unwrap();
+        symlink("/proc/self/root", dir.join("a/magic")).unwrap();
+        let root = open_dir(dir.path()).unwrap();
+        for path in ["a", "a/b", "a/b/c", "a/b/file", "."] {
+            assert!(opens(&root, path), "{path}");
+        }
+        for path in [
+            "a/link",
+            "a/link/c",
+            "a/link/file",
+            "a/b/to-file",
+            "a/all/etc",
+            "a/magic/etc",
+            "a/no/c",
+            "a/b/file/x",
+        ] {
+            assert!(!opens(&root, path), "{path}");
+        }
+        for path in ["..", "a/../..", "a/../a", "../x"] {
+            let flags = OpenFlags::RDONLY;
+            let error = open_beneath(&root, path.as_bytes(), flags, 0).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path}");
+        }
+        let again = open_beneath(&root, b"", OpenFlags::PATH, 0).unwrap();
+        assert!(stat(again).unwrap().is_same_file(&stat(&root).unwrap()));
+    }
+
+    #[test]
+    fn trees_are_removed_at_any_depth_and_links_are_not_followed() {
+        let dir = TempDir::new();
+        std_fs::create_dir(dir.join("keep")).unwrap();
+        std_fs::write(dir.join("keep/file"), "x").unwrap();
+        std_fs::create_dir(dir.join("go")).unwrap();
+        symlink("../keep", dir.join("go/link")).unwrap();
+        symlink("../keep/file", dir.join("go/to-file")).unwrap();
+        let root = open_dir(dir.path()).unwrap();
+        let mut at = open_at(&root, b"go", OpenFlags::RDONLY, 0).unwrap();
+        for level in 0..300 {
+            for name in [&b"left"[..], b"right"] {
+                make_dir_at(&at, name, 0o700).unwrap();
+            }
+            make_node_at(&at, b"fifo", 0o010_000, (0, 0)).unwrap();
+            let name = if level % 2 == 0 {
+                &b"left"[..]
+            } else {
+                b"right"
+            };
+            at = open_at(&at, name, OpenFlags::RDONLY, 0).unwrap();
+        }
+        remove_tree_at(&root, b"go").unwrap();
+        assert!(!dir.join("go").exists());
+        assert!(dir.join("keep/file").exists());
+        let error = remove_tree_at(&root, b"go").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn paths_split_into_directory_and_name() {
+        let split = |path: &'static str| split_path(Path::new(path));
+        assert_eq!(split("a/b"), Some((Path::new("a"), &b"b"[..])));
+        assert_eq!(split("b"), Some((Path::new("."), &b"b"[..])));
+        assert_eq!(split("/b/"), Some((Path::new("/"), &b"b"[..])));
+        for path in ["/", "..", "", "a/.."] {
+            assert_eq!(split(path), None, "{path}");
+        }
+    }
+}

@@ -16,5 +16,7 @@ pub use fs::{
     FileId, FileKind, FileSystem, HostDir, Ino, Inventory, Metadata, Step, Steps, Time, Xattr,
     diff, extract, manifest, tar,
 };
-pub use pack::{NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary};
+pub use pack::{
+    Duplicates, NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary,
+};
 pub use read_at::ReadAt;

@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("zstd", &["xxhash"]),
     ("codec", &["lzo", "zstd"]),
     ("linux", &[]),
-    ("tree", &["linux"]),
+    ("tree", &["linux", "xxhash"]),
     ("squashfs", &["codec", "tree"]),
     ("btrfs", &["codec", "tree"]),
     ("sendstream", &["codec", "linux", "tree"]),

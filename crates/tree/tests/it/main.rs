@@ -1,5 +1,6 @@
 //! The integration tests of `tree`, one module per layer.
 
+mod dedup;
 mod extract;
 mod host;
 mod hostile;
