@@ -45,9 +45,10 @@ pub struct Params {
     pub strategy: Strategy,
     /// Logarithm of the number of entries of the main table.
     pub hash_log: u8,
-    /// Logarithm of the number of entries of the second table, where the strategy has one.
+    /// Logarithm of the number of entries of the second table, where the strategy has one. For the optimal strategies:
+    /// of the largest content whose positions are sorted, instead of being looked up in tables.
     pub chain_log: u8,
-    /// Logarithm of the number of candidates that are looked at.
+    /// Logarithm of the number of candidates that are looked at. For the optimal strategies: number of tables.
     pub search_log: u8,
     /// Shortest match that is looked for, 3 to 7.
     pub min_match: u8,
@@ -176,16 +177,16 @@ static LEVELS: [[Params; 23]; 4] = [
     row(22, 6, 22, 5, 5,  16, Lazy2),      // 10
     row(22, 6, 22, 5, 5,  16, Lazy2),      // 11
     row(22, 6, 22, 6, 5,  32, Lazy2),      // 12
-    row(22, 22, 22, 4, 5, 32, Optimal),    // 13
-    row(22, 22, 22, 5, 5, 32, Optimal),    // 14
-    row(22, 23, 22, 6, 5, 32, Optimal),    // 15
-    row(22, 22, 22, 5, 5, 48, Optimal),    // 16
-    row(23, 23, 22, 5, 4, 64, Optimal),    // 17
-    row(23, 23, 22, 6, 3, 64, Optimal2),   // 18
-    row(23, 24, 22, 7, 3, 256, Optimal2),  // 19
-    row(25, 25, 23, 7, 3, 256, Optimal2),  // 20
-    row(26, 26, 24, 7, 3, 512, Optimal2),  // 21
-    row(27, 27, 25, 9, 3, 999, Optimal2),  // 22
+    row(22, 20, 19, 7, 3, 32, Optimal),    // 13
+    row(22, 20, 19, 8, 3, 48, Optimal),    // 14
+    row(22, 20, 19, 8, 3, 64, Optimal),    // 15
+    row(22, 20, 20, 9, 3, 96, Optimal2),   // 16
+    row(23, 20, 20, 9, 3, 128, Optimal2),  // 17
+    row(23, 20, 20, 10, 3, 128, Optimal2), // 18
+    row(23, 20, 20, 10, 3, 256, Optimal2), // 19
+    row(25, 20, 21, 10, 3, 256, Optimal2), // 20
+    row(26, 20, 22, 10, 3, 512, Optimal2), // 21
+    row(27, 20, 23, 10, 3, 999, Optimal2), // 22
     ],
     [
     row(18, 6, 13, 1, 5,   1, Fast),       // below 0
@@ -201,16 +202,16 @@ static LEVELS: [[Params; 23]; 4] = [
     row(18, 6, 18, 5, 4,   8, Lazy2),      // 10
     row(18, 6, 18, 6, 4,  12, Lazy2),      // 11
     row(18, 6, 18, 6, 4,  12, Lazy2),      // 12
-    row(18, 19, 18, 4, 4, 16, Optimal),    // 13
-    row(18, 18, 18, 4, 3, 32, Optimal),    // 14
-    row(18, 18, 18, 6, 3, 128, Optimal),   // 15
-    row(18, 19, 18, 6, 3, 128, Optimal2),  // 16
-    row(18, 19, 18, 8, 3, 256, Optimal2),  // 17
-    row(18, 19, 18, 6, 3, 128, Optimal2),  // 18
-    row(18, 19, 18, 8, 3, 256, Optimal2),  // 19
-    row(18, 19, 18, 10, 3, 512, Optimal2), // 20
-    row(18, 19, 18, 12, 3, 512, Optimal2), // 21
-    row(18, 19, 18, 13, 3, 999, Optimal2), // 22
+    row(18, 18, 16, 8, 3, 32, Optimal),    // 13
+    row(18, 18, 16, 8, 3, 64, Optimal),    // 14
+    row(18, 18, 16, 8, 3, 128, Optimal),   // 15
+    row(18, 18, 16, 8, 3, 128, Optimal2),  // 16
+    row(18, 18, 16, 8, 3, 128, Optimal2),  // 17
+    row(18, 18, 16, 8, 3, 256, Optimal2),  // 18
+    row(18, 18, 16, 8, 3, 256, Optimal2),  // 19
+    row(18, 18, 16, 8, 3, 512, Optimal2),  // 20
+    row(18, 18, 16, 8, 3, 512, Optimal2),  // 21
+    row(18, 18, 16, 8, 3, 999, Optimal2),  // 22
     ],
     [
     row(17, 6, 12, 1, 5,   1, Fast),       // below 0
@@ -226,16 +227,16 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 16, 6, 4,   8, Lazy2),      // 10
     row(17, 6, 17, 6, 4,  12, Lazy2),      // 11
     row(17, 6, 17, 6, 4,  12, Lazy2),      // 12
-    row(17, 17, 17, 4, 4, 12, Optimal),    // 13
-    row(17, 17, 17, 4, 3, 32, Optimal),    // 14
-    row(17, 17, 17, 6, 3, 256, Optimal),   // 15
-    row(17, 17, 17, 6, 3, 128, Optimal2),  // 16
-    row(17, 17, 17, 8, 3, 256, Optimal2),  // 17
-    row(17, 17, 17, 7, 3, 256, Optimal2),  // 18
-    row(17, 17, 17, 8, 3, 256, Optimal2),  // 19
-    row(17, 17, 17, 9, 3, 512, Optimal2),  // 20
-    row(17, 17, 17, 10, 3, 512, Optimal2), // 21
-    row(17, 17, 17, 11, 3, 999, Optimal2), // 22
+    row(17, 17, 15, 8, 3, 32, Optimal),    // 13
+    row(17, 17, 15, 8, 3, 64, Optimal),    // 14
+    row(17, 17, 15, 8, 3, 256, Optimal),   // 15
+    row(17, 17, 15, 8, 3, 128, Optimal2),  // 16
+    row(17, 17, 15, 8, 3, 128, Optimal2),  // 17
+    row(17, 17, 15, 8, 3, 256, Optimal2),  // 18
+    row(17, 17, 15, 8, 3, 256, Optimal2),  // 19
+    row(17, 17, 15, 8, 3, 512, Optimal2),  // 20
+    row(17, 17, 15, 8, 3, 512, Optimal2),  // 21
+    row(17, 17, 15, 8, 3, 999, Optimal2),  // 22
     ],
     [
     row(14, 6, 12, 1, 5,   1, Fast),       // below 0
@@ -251,15 +252,15 @@ static LEVELS: [[Params; 23]; 4] = [
     row(14, 6, 14, 6, 4,  12, Lazy2),      // 10
     row(14, 6, 14, 6, 4,  16, Lazy2),      // 11
     row(14, 6, 14, 6, 4,  24, Lazy2),      // 12
-    row(14, 15, 14, 4, 3, 24, Optimal),    // 13
-    row(14, 15, 14, 5, 3, 32, Optimal),    // 14
-    row(14, 15, 14, 6, 3, 64, Optimal),    // 15
-    row(14, 15, 14, 7, 3, 256, Optimal),   // 16
-    row(14, 15, 14, 5, 3, 48, Optimal2),   // 17
-    row(14, 15, 14, 6, 3, 128, Optimal2),  // 18
-    row(14, 15, 14, 7, 3, 256, Optimal2),  // 19
-    row(14, 15, 14, 8, 3, 256, Optimal2),  // 20
-    row(14, 15, 14, 8, 3, 512, Optimal2),  // 21
-    row(14, 15, 14, 9, 3, 999, Optimal2),  // 22
+    row(14, 14, 12, 8, 3, 24, Optimal),    // 13
+    row(14, 14, 12, 8, 3, 32, Optimal),    // 14
+    row(14, 14, 12, 8, 3, 64, Optimal),    // 15
+    row(14, 14, 12, 8, 3, 96, Optimal2),   // 16
+    row(14, 14, 12, 8, 3, 128, Optimal2),  // 17
+    row(14, 14, 12, 8, 3, 128, Optimal2),  // 18
+    row(14, 14, 12, 8, 3, 256, Optimal2),  // 19
+    row(14, 14, 12, 8, 3, 256, Optimal2),  // 20
+    row(14, 14, 12, 8, 3, 512, Optimal2),  // 21
+    row(14, 14, 12, 8, 3, 999, Optimal2),  // 22
     ],
 ];

@@ -16,6 +16,8 @@ pub(crate) struct SequenceStore<'a> {
     literals: usize,
     /// Where the last sequence lies; the first lies at the end of the buffer.
     sequences: usize,
+    /// Whether the block ends behind the last sequence.
+    cut: bool,
 }
 
 impl<'a> SequenceStore<'a> {
@@ -31,6 +33,7 @@ impl<'a> SequenceStore<'a> {
             buffer,
             literals: 0,
             sequences,
+            cut: false,
         }
     }
 
@@ -38,6 +41,12 @@ impl<'a> SequenceStore<'a> {
     pub(crate) fn clear(&mut self) {
         self.literals = 0;
         self.sequences = self.buffer.len();
+        self.cut = false;
+    }
+
+    /// Lets the block end behind the last sequence.
+    pub(crate) fn cut(&mut self) {
+        self.cut = true;
     }
 
     /// Appends a sequence whose literals begin at `data[anchor]`.
@@ -61,10 +70,11 @@ impl<'a> SequenceStore<'a> {
         !self.is_full(data.end() - next)
     }
 
-    /// Whether there may be no room for one more sequence, were all the `rest` of the block literals.
+    /// Whether the block ends behind the last sequence: because it was cut there, or because there may be no room for
+    /// one more sequence, were all the `rest` of the block literals.
     #[inline(always)]
     pub(crate) fn is_full(&self, rest: usize) -> bool {
-        self.sequences - self.literals < rest.wrapping_add(8 + OVERRUN)
+        self.cut || self.sequences - self.literals < rest.wrapping_add(8 + OVERRUN)
     }
 
     /// Appends the literals that follow the last match.

@@ -19,6 +19,7 @@ pub(crate) mod double_fast;
 pub(crate) mod fast;
 pub(crate) mod lazy;
 pub(crate) mod memory;
+pub(crate) mod optimal;
 pub(crate) mod row;
 
 use super::levels::{Params, Strategy};
@@ -27,10 +28,12 @@ use crate::Error;
 use crate::workspace::Carver;
 
 /// The tables of a strategy.
+#[expect(clippy::large_enum_variant, reason = "there is nothing to box it with")]
 pub(crate) enum Finder<'a> {
     Fast(fast::Tables<'a>),
     DoubleFast(double_fast::Tables<'a>),
     Lazy(row::Tables<'a>),
+    Optimal(optimal::Tables<'a>),
 }
 
 /// Calls the same function of whichever tables these are.
@@ -40,6 +43,7 @@ macro_rules! each {
             Finder::Fast($tables) => $call,
             Finder::DoubleFast($tables) => $call,
             Finder::Lazy($tables) => $call,
+            Finder::Optimal($tables) => $call,
         }
     };
 }
@@ -50,6 +54,7 @@ impl<'a> Finder<'a> {
         match params.strategy {
             Strategy::Fast => fast::Tables::bytes(params),
             Strategy::DoubleFast => double_fast::Tables::bytes(params),
+            Strategy::Optimal | Strategy::Optimal2 => optimal::Tables::bytes(params),
             _ => row::Tables::bytes(params),
         }
     }
@@ -59,6 +64,9 @@ impl<'a> Finder<'a> {
         Ok(match params.strategy {
             Strategy::Fast => Finder::Fast(fast::Tables::carve(carver, params)?),
             Strategy::DoubleFast => Finder::DoubleFast(double_fast::Tables::carve(carver, params)?),
+            Strategy::Optimal | Strategy::Optimal2 => {
+                Finder::Optimal(optimal::Tables::carve(carver, params)?)
+            }
             _ => Finder::Lazy(row::Tables::carve(carver, params)?),
         })
     }
@@ -78,6 +86,7 @@ impl<'a> Finder<'a> {
         match self {
             Finder::Fast(_) | Finder::DoubleFast(_) => {}
             Finder::Lazy(tables) => tables.start_frame(),
+            Finder::Optimal(tables) => tables.start_frame(),
         }
     }
 
@@ -98,6 +107,7 @@ impl<'a> Finder<'a> {
             Finder::Fast(tables) => tables.find(block, params, repeat, store),
             Finder::DoubleFast(tables) => tables.find(block, params, repeat, store),
             Finder::Lazy(tables) => lazy::find_block(tables, block, params, repeat, store),
+            Finder::Optimal(tables) => tables.find(block, params, repeat, store),
         }
     }
 }

@@ -1,0 +1,412 @@
+//! The optimal parser: of all ways to divide a block into literals and matches, the one that a price model finds
+//! cheapest.
+//!
+//! A block is planned as a whole, with prices that adapt on the way or, for the highest levels, with the prices of an
+//! earlier pass. The plan is then divided where it pays to begin new entropy tables, and handed out part by part: each
+//! call of [`Tables::find`] gives one block of the frame.
+
+mod candidates;
+mod heads;
+mod parse;
+mod partition;
+mod prices;
+mod sorted;
+
+use self::candidates::Candidates;
+use self::heads::Heads;
+use self::parse::{Effort, Input, Nodes, State};
+use self::partition::{CHUNK_LOG, Chunks};
+use self::prices::{COUNTS, Counts, PRICED_LENGTH_MAX, Prices};
+use self::sorted::Sorted;
+use super::Block;
+use super::memory::Checked;
+use crate::Error;
+use crate::encode::levels::{Params, Strategy};
+use crate::encode::store::SequenceStore;
+use crate::sequences::{MATCH_MIN, Sequence, offset_value, update_repeat_offsets};
+use crate::workspace::{Carver, Cells};
+
+/// Tables and plan of the optimal parser.
+pub(crate) struct Tables<'a> {
+    heads: Heads,
+    /// 1 when the memory of the nodes holds heads. It lies in the workspace to outlive the frame.
+    heads_known: &'a mut [[u8; 4]; 1],
+    sorted: Sorted<'a>,
+    /// Index of the first position that is sorted, and of the first that is not.
+    sorted_range: (u32, u32),
+    prices: Prices<'a>,
+    nodes: Nodes<'a>,
+    candidates: Candidates<'a>,
+    chunks: Chunks<'a>,
+    /// Those of the pass before.
+    chunks_before: Chunks<'a>,
+    /// What prices follow from; kept from block to block.
+    counts: &'a mut Counts,
+    counts_known: bool,
+    plan: Plan,
+}
+
+/// Decisions that are made and not handed out yet. They lie in the memory of the leaves.
+struct Plan {
+    /// Where the steps begin, and their number.
+    cells: usize,
+    len: usize,
+    /// The next step, and the index that it begins at.
+    next: usize,
+    at: u32,
+    /// Index of the first byte of the plan, and of the first byte beyond it.
+    start: u32,
+    end: u32,
+    /// The part at hand.
+    part: usize,
+}
+
+impl<'a> Tables<'a> {
+    /// Bytes of workspace.
+    pub(crate) fn bytes(params: &Params) -> usize {
+        let (nodes, leaves) = Self::cells(params);
+        8 * nodes
+            + 4 * leaves
+            + Sorted::BYTES
+            + Prices::BYTES
+            + Nodes::BYTES
+            + Candidates::BYTES
+            + 2 * Chunks::BYTES
+            + 4 * COUNTS
+            + 4
+    }
+
+    /// Most positions that are sorted.
+    fn sorted_max(params: &Params) -> usize {
+        if params.window_log <= params.chain_log {
+            1 << params.window_log
+        } else {
+            0
+        }
+    }
+
+    /// Numbers of cells: of the nodes or the heads, of the leaves and the plan.
+    fn cells(params: &Params) -> (usize, usize) {
+        // So much even where nothing is sorted, for the size to grow with the window.
+        let sorted = 1 << params.chain_log.min(params.window_log);
+        let heads = Heads::cells(params.hash_log, params.search_log).div_ceil(2);
+        let plan = Self::plan_cells(params) + 2 * (params.block_size() / MATCH_MIN + 1);
+        (sorted.max(heads), sorted.max(plan))
+    }
+
+    /// Where the plan begins. A frame of one block does not need the leaves of what has been decided; a step takes two
+    /// cells, and at least three positions.
+    fn plan_cells(params: &Params) -> usize {
+        let sorted = 1 << params.chain_log.min(params.window_log);
+        if sorted > params.block_size() {
+            sorted
+        } else {
+            0
+        }
+    }
+
+    /// Takes the tables from a workspace.
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
+        let (nodes, leaves) = Self::cells(params);
+        Ok(Tables {
+            heads: Heads::new(params.hash_log, params.search_log),
+            heads_known: carver.array()?,
+            sorted: Sorted::carve(carver, nodes, leaves)?,
+            sorted_range: (0, 0),
+            prices: Prices::carve(carver)?,
+            nodes: Nodes::carve(carver)?,
+            candidates: Candidates::carve(carver)?,
+            chunks: Chunks::carve(carver)?,
+            chunks_before: Chunks::carve(carver)?,
+            counts: carver.array()?,
+            counts_known: false,
+            plan: Plan {
+                cells: Self::plan_cells(params),
+                len: 0,
+                next: 0,
+                at: 0,
+                start: 0,
+                end: 0,
+                part: 0,
+            },
+        })
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.heads_known.put(0, 0);
+        self.start_frame();
+    }
+
+    /// Lowers every index by `by`.
+    pub(crate) fn reduce(&mut self, by: u32) {
+        if self.heads_known.at(0) == 1 {
+            super::reduce(self.sorted.nodes_memory(), by);
+        }
+        self.heads.reduce(by);
+        for index in [&mut self.plan.at, &mut self.plan.start, &mut self.plan.end] {
+            *index = index.saturating_sub(by);
+        }
+        self.sorted_range = (0, 0);
+    }
+
+    /// A new frame begins.
+    pub(crate) fn start_frame(&mut self) {
+        self.heads.start_frame();
+        self.sorted_range = (0, 0);
+        self.counts_known = false;
+        self.plan.end = 0;
+        self.plan.at = 0;
+    }
+
+    /// Makes the block known without looking for matches.
+    pub(crate) fn insert(&mut self, block: &Block<'_>, _params: &Params) {
+        self.ready_heads();
+        self.heads
+            .insert(self.sorted.nodes_memory(), block, block.end);
+    }
+
+    /// Makes the memory of the nodes that of the heads.
+    fn ready_heads(&mut self) {
+        if self.heads_known.at(0) != 1 {
+            self.sorted.nodes_memory().fill([0; 4]);
+            self.heads.start_frame();
+            self.heads_known.put(0, 1);
+        }
+        self.sorted_range = (0, 0);
+    }
+
+    /// Finds the sequences of a block, which may end earlier than asked for: then [`SequenceStore::cut`] is called.
+    ///
+    /// Returns where the literals behind the last sequence begin.
+    pub(crate) fn find(
+        &mut self,
+        block: &Block<'_>,
+        params: &Params,
+        repeat: &mut [u32; 3],
+        store: &mut SequenceStore<'_>,
+    ) -> usize {
+        let from = block.base + block.start as u32;
+        let to = block.base + block.end as u32;
+        if self.plan.at != from || self.plan.end <= from || self.plan.end > to {
+            self.plan(block, params, *repeat);
+        }
+        let anchor = self.tell(block, repeat, store);
+        if anchor > block.start || self.plan.end == to {
+            return anchor;
+        }
+        // Nothing but literals was left of a plan that ends too early.
+        self.plan(block, params, *repeat);
+        self.tell(block, repeat, store)
+    }
+
+    /// Decides all sequences up to the end of a block, and how to divide them.
+    fn plan(&mut self, block: &Block<'_>, params: &Params, repeat: [u32; 3]) {
+        let effort = Effort {
+            enough: usize::from(params.target_length).clamp(16, PRICED_LENGTH_MAX),
+            thorough: params.strategy == Strategy::Optimal2,
+        };
+        if self.counts_known {
+            prices::age(self.counts);
+        } else {
+            prices::seed(self.counts, &block.data[block.start..block.end]);
+            self.counts_known = true;
+        }
+        let from = block.base + block.start as u32;
+        if block.start == 0 && block.data.len() <= Self::sorted_max(params) {
+            self.heads_known.put(0, 0);
+            self.sorted.build(block.data);
+            self.sorted_range = (from, from + block.data.len() as u32);
+        } else if !self.is_sorted(block) {
+            self.ready_heads();
+        }
+        // The tables of heads know what lies ahead after a pass.
+        let passes = if params.strategy == Strategy::Optimal2 && self.is_sorted(block) {
+            2
+        } else {
+            1
+        };
+        for pass in 1..=passes {
+            self.pass(block, repeat, effort, pass > 1, pass == passes);
+            self.chunks.join();
+        }
+        self.plan.start = block.base + block.start as u32;
+        self.plan.at = self.plan.start;
+        self.plan.end = block.base + block.end as u32;
+        self.plan.next = 0;
+        self.plan.part = 0;
+    }
+
+    /// Whether the positions of a block are sorted.
+    fn is_sorted(&self, block: &Block<'_>) -> bool {
+        let (from, to) = self.sorted_range;
+        from == block.base && to >= block.base + block.end as u32
+    }
+
+    /// Decides all sequences, with prices that adapt or, `again`, with those of the parts of the pass before. The `last`
+    /// pass writes the plan.
+    fn pass(
+        &mut self,
+        block: &Block<'_>,
+        repeat: [u32; 3],
+        effort: Effort,
+        again: bool,
+        last: bool,
+    ) {
+        core::mem::swap(&mut self.chunks, &mut self.chunks_before);
+        let sort = self.is_sorted(block);
+        if again && sort {
+            self.sorted.restart();
+        }
+        let Tables {
+            heads,
+            sorted,
+            prices,
+            nodes,
+            candidates,
+            chunks,
+            chunks_before,
+            counts,
+            plan,
+            ..
+        } = self;
+        let input = Input {
+            data: block.data,
+            end: block.end,
+            window: block.window,
+        };
+        let mut state = State {
+            at: block.start,
+            pending: 0,
+            repeat,
+        };
+        candidates.start(block.start);
+        plan.len = 0;
+        chunks.start();
+        let mut chunk = 0;
+        let mut part = 0;
+        if !again {
+            prices.set(counts, effort.enough);
+        }
+        while state.at < block.end {
+            if again {
+                // Several parts may have been passed at once.
+                let mut entered = None;
+                while let Some((start, counts)) = chunks_before.part(part)
+                    && block.start + start <= state.at
+                {
+                    entered = Some(counts);
+                    part += 1;
+                }
+                if let Some(counts) = entered {
+                    prices.set(counts, effort.enough);
+                }
+            }
+            let mut way = nodes.series(input, &state, prices, effort, candidates, |at, list| {
+                if sort {
+                    sorted.fill(block.data, block.end, block.window, at, effort.enough, list);
+                } else {
+                    heads.fill(sorted.nodes_memory(), block, at, effort.enough, list);
+                }
+            });
+            let was = chunk;
+            let mut anchor = state.at - state.pending as usize;
+            while let Some(step) = nodes.next_step(&mut way, &mut state) {
+                let counts = chunks.chunk(chunk);
+                let literals = anchor + step.literals as usize;
+                prices::count_literals(counts, &block.data[anchor..literals]);
+                prices::count_sequence(counts, step.literals, step.value, step.length);
+                anchor = state.at;
+                chunk = (anchor - block.start) >> CHUNK_LOG;
+                if last {
+                    let bits = Sequence::new(step.literals, step.offset, step.length).bits();
+                    let cells = sorted.leaves_memory();
+                    cells.put(plan.cells + 2 * plan.len, bits as u32);
+                    cells.put(plan.cells + 2 * plan.len + 1, (bits >> 32) as u32);
+                    plan.len += 1;
+                }
+            }
+            if chunk != was && !again {
+                for chunk in was..chunk {
+                    prices::add(counts, chunks.chunk(chunk));
+                }
+                prices.set(counts, effort.enough);
+            }
+        }
+        let anchor = block.end - state.pending as usize;
+        prices::count_literals(chunks.chunk(chunk), &block.data[anchor..block.end]);
+    }
+
+    /// Hands out the next part of the plan. Returns where the literals behind its last sequence begin.
+    fn tell(
+        &mut self,
+        block: &Block<'_>,
+        repeat: &mut [u32; 3],
+        store: &mut SequenceStore<'_>,
+    ) -> usize {
+        let plan = &mut self.plan;
+        let data = Checked::new(&block.data[..block.end], 0);
+        // Where the part ends, if another one follows.
+        let part_end = loop {
+            plan.part += 1;
+            match self.chunks.part(plan.part) {
+                // A long match may have passed a part.
+                Some((at, _)) if plan.start + at as u32 <= plan.at => {}
+                next => break next.map(|(at, _)| plan.start + at as u32),
+            }
+        };
+        let mut room = true;
+        while plan.next < plan.len && room && part_end.is_none_or(|end| plan.at < end) {
+            let cell = plan.cells + 2 * plan.next;
+            let cells = self.sorted.leaves_memory();
+            let bits = u64::from(cells.at(cell + 1)) << 32 | u64::from(cells.at(cell));
+            let step = Sequence::from_bits(bits);
+            let (literals, offset) = (step.literal_length(), step.offset_value());
+            let value = value_of(offset, literals, repeat);
+            update_repeat_offsets(repeat, value, literals);
+            let anchor = (plan.at - block.base) as usize;
+            let sequence = Sequence::new(literals, value, step.match_length());
+            room = store.push(data, anchor, sequence);
+            plan.next += 1;
+            plan.at += literals + step.match_length();
+        }
+        let ended = plan.next >= plan.len && plan.end == block.base + block.end as u32;
+        if !room {
+            plan.part -= 1;
+        } else if !ended {
+            store.cut();
+        }
+        (plan.at - block.base) as usize
+    }
+}
+
+/// The offset value that stands for an offset.
+fn value_of(offset: u32, literals: u32, repeat: &[u32; 3]) -> u32 {
+    let [a, b, c] = *repeat;
+    let short = if literals > 0 {
+        [a, b, c]
+    } else {
+        [b, c, a.wrapping_sub(1)]
+    };
+    match short.iter().position(|repeat| *repeat == offset) {
+        Some(i) => i as u32 + 1,
+        None => offset_value(offset),
+    }
+}
+
+/// How many bytes at `at` and at `before`, which lies before it, are equal, up to `end`.
+#[inline(always)]
+fn match_length(data: &[u8], at: usize, before: usize, end: usize) -> usize {
+    let (ahead, behind) = (&data[at..end], &data[before..]);
+    let behind = &behind[..ahead.len()];
+    let (ahead8, ahead_rest) = ahead.as_chunks::<8>();
+    let (behind8, behind_rest) = behind.as_chunks::<8>();
+    for (i, (a, b)) in ahead8.iter().zip(behind8).enumerate() {
+        let differ = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differ != 0 {
+            return 8 * i + differ.trailing_zeros() as usize / 8;
+        }
+    }
+    let rest = ahead_rest.iter().zip(behind_rest);
+    8 * ahead8.len() + rest.take_while(|(a, b)| a == b).count()
+}

@@ -1,0 +1,336 @@
+//! The cheapest way through a block, as prices see it.
+
+use super::candidates::Candidates;
+use super::match_length;
+use super::prices::{BIT, PRICED_LENGTH_MAX, Prices};
+use crate::Error;
+use crate::encode::finder::read32;
+use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offsets};
+use crate::workspace::{Carver, Cells};
+
+/// Positions that a series of decisions spans at most, and the longest match that it may hold.
+const NODES: usize = 4096;
+/// No way leads here yet.
+const NEVER: u32 = u32::MAX / 4;
+/// Matches do not begin in the last bytes.
+pub(super) const TAIL: usize = 8;
+
+/// The positions of one series.
+///
+/// A position can be reached by a match that ends there, or by literals behind one. Both ways are followed: what a
+/// literal costs depends on how many there are in a row, and one literal may be much cheaper than none. The way by
+/// literals is that of the position before, hence only its price and length are kept, in the loop.
+pub(super) struct Nodes<'a> {
+    /// Price of the cheapest way whose last step is a match, without the literal length that follows.
+    price: &'a mut [[u8; 4]; NODES],
+    /// That match: its length and offset value.
+    length: &'a mut [[u8; 4]; NODES],
+    value: &'a mut [[u8; 4]; NODES],
+    /// Number of literals at the end of the cheapest way to here.
+    literals: &'a mut [[u8; 4]; NODES],
+    /// Repeat offsets behind the match.
+    repeat: &'a mut [[u8; 12]; NODES],
+    /// Matches of the cheapest way, the last one first: where they begin and end.
+    path: &'a mut [[u8; 8]; NODES / MATCH_MIN + 1],
+}
+
+impl<'a> Nodes<'a> {
+    /// Bytes of workspace.
+    pub(super) const BYTES: usize = NODES * (4 * 4 + 12) + (NODES / MATCH_MIN + 1) * 8;
+
+    /// Takes the nodes from a workspace.
+    pub(super) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+        Ok(Nodes {
+            price: carver.array()?,
+            length: carver.array()?,
+            value: carver.array()?,
+            literals: carver.array()?,
+            repeat: carver.array()?,
+            path: carver.array()?,
+        })
+    }
+
+    fn repeat(&self, node: usize) -> [u32; 3] {
+        let [a, b, c] = *self.repeat[node].as_chunks().0 else {
+            return [0; 3];
+        };
+        [a, b, c].map(u32::from_ne_bytes)
+    }
+
+    fn put_repeat(&mut self, node: usize, repeat: [u32; 3]) {
+        for (place, offset) in self.repeat[node].as_chunks_mut().0.iter_mut().zip(repeat) {
+            *place = offset.to_ne_bytes();
+        }
+    }
+
+    /// Offers a match of every length in `from..=to`, which begins at `node`, for `price` and that of its length.
+    #[inline(always)]
+    fn offer(
+        &mut self,
+        node: usize,
+        lengths: core::ops::RangeInclusive<usize>,
+        (price, length_prices): (u32, &[[u8; 4]; PRICED_LENGTH_MAX + 1]),
+        value: u32,
+        thorough: bool,
+    ) {
+        let (from, to) = (*lengths.start(), *lengths.end());
+        let span = node + from..node + to + 1;
+        let lengths = &length_prices[lengths];
+        let prices = &mut self.price[span.clone()][..lengths.len()];
+        let way_lengths = &mut self.length[span.clone()][..lengths.len()];
+        let way_values = &mut self.value[span][..lengths.len()];
+        for i in (0..lengths.len()).rev() {
+            let new = price + lengths.at(i);
+            if new < prices.at(i) {
+                prices.put(i, new);
+                way_lengths.put(i, (from + i) as u32);
+                way_values.put(i, value);
+            } else if !thorough {
+                break;
+            }
+        }
+    }
+}
+
+/// How hard to try.
+#[derive(Clone, Copy)]
+pub(super) struct Effort {
+    /// A match of this length is taken without asking.
+    pub(super) enough: usize,
+    /// Look at a position even where the next one is reached for nearly the same price.
+    pub(super) thorough: bool,
+}
+
+/// Where a parse is.
+#[derive(Clone, Copy)]
+pub(super) struct State {
+    /// The next byte.
+    pub(super) at: usize,
+    /// Literals before it that belong to no sequence yet.
+    pub(super) pending: u32,
+    /// Repeat offsets.
+    pub(super) repeat: [u32; 3],
+}
+
+/// What a parse reads.
+#[derive(Clone, Copy)]
+pub(super) struct Input<'a> {
+    pub(super) data: &'a [u8],
+    /// No match reaches beyond.
+    pub(super) end: usize,
+    /// Largest offset.
+    pub(super) window: u32,
+}
+
+/// A decision: so many literals, then a match.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    pub(super) literals: u32,
+    pub(super) value: u32,
+    pub(super) offset: u32,
+    pub(super) length: u32,
+}
+
+impl Nodes<'_> {
+    /// Decides the way from `state` to a position that every cheapest way passes, or that cannot be looked beyond.
+    ///
+    /// `fill` makes the matches of the positions from the given one on known. [`Nodes::next_step`] then tells the steps.
+    pub(super) fn series(
+        &mut self,
+        input: Input<'_>,
+        state: &State,
+        prices: &Prices<'_>,
+        effort: Effort,
+        candidates: &mut Candidates<'_>,
+        mut fill: impl FnMut(usize, &mut Candidates<'_>),
+    ) -> Way {
+        let Input { data, end, window } = input;
+        let start = state.at;
+        let none = prices.literal_length(0);
+        let one = prices.literal_length(1);
+        self.put_repeat(0, state.repeat);
+        self.price
+            .put(0, if state.pending == 0 { 0 } else { NEVER });
+        // The way that ends in literals: its price with the length of literals, and that length.
+        let mut run = state.pending;
+        let mut run_price = if run == 0 {
+            NEVER
+        } else {
+            prices.literal_length(run)
+        };
+        // The last node that a match reaches, and the node at hand.
+        let mut reach = 0;
+        let mut node = 0;
+        let mut last = None;
+        loop {
+            let at = start + node;
+            let mut price = NEVER;
+            if node <= reach {
+                price = self.price.at(node);
+                if node > 0 && price < NEVER {
+                    let from = node - self.length.at(node) as usize;
+                    let literals = self.literals.at(from);
+                    let mut repeat = self.repeat(from.saturating_sub(literals as usize));
+                    update_repeat_offsets(&mut repeat, self.value.at(node), literals);
+                    self.put_repeat(node, repeat);
+                }
+            }
+            let (base, literals) = if price + none <= run_price {
+                (price + none, 0)
+            } else {
+                (run_price, run)
+            };
+            self.literals.put(node, literals);
+            if at >= end || (node > reach && node > 0) || node + effort.enough + 2 >= NODES {
+                break;
+            }
+            // One literal more.
+            let literal = prices.literal(data[at]);
+            let longer = if run == 0 {
+                NEVER
+            } else {
+                run_price + prices.literal_length(run + 1) - prices.literal_length(run)
+            };
+            if price + one <= longer {
+                (run_price, run) = (price + one + literal, 1);
+            } else {
+                (run_price, run) = (longer + literal, run + 1);
+            }
+            if at + TAIL > end {
+                node += 1;
+                continue;
+            }
+            if !effort.thorough && node < reach && self.price.at(node + 1) + none <= base + BIT / 2
+            {
+                node += 1;
+                continue;
+            }
+            // Repeat offsets.
+            let repeat = self.repeat(node.saturating_sub(literals as usize));
+            let offsets = if literals == 0 {
+                [repeat[1], repeat[2], repeat[0].wrapping_sub(1)]
+            } else {
+                repeat
+            };
+            let head = read32(data, at) << 8;
+            let mut longest = MATCH_MIN - 1;
+            let mut longest_value = 0;
+            for (offset, value) in offsets.into_iter().zip(1..) {
+                let distance = offset as usize;
+                if offset.wrapping_sub(1) >= window
+                    || distance > at
+                    || read32(data, at - distance) << 8 != head
+                {
+                    continue;
+                }
+                let length = match_length(data, at, at - distance, end);
+                if length > longest {
+                    let to = length.min(effort.enough);
+                    while reach < node + to {
+                        reach += 1;
+                        self.price.put(reach, NEVER);
+                    }
+                    let price = base + prices.offset(offset_code(value));
+                    if longest < to {
+                        let price = (price, prices.match_lengths());
+                        self.offer(node, longest + 1..=to, price, value, effort.thorough);
+                    }
+                    (longest, longest_value) = (length, value);
+                }
+            }
+            if longest < effort.enough {
+                if at >= candidates.end() {
+                    fill(at, candidates);
+                }
+                let range = candidates.range(at);
+                let mut from = MATCH_MIN;
+                for i in range.clone() {
+                    let found = candidates.at(i);
+                    let value = offset_value(found.offset);
+                    let code = offset_code(value);
+                    let length = (found.length as usize).min(end - at);
+                    let to = length.min(effort.enough);
+                    while reach < node + to {
+                        reach += 1;
+                        self.price.put(reach, NEVER);
+                    }
+                    if from <= to {
+                        let price = base + prices.offset(code);
+                        let price = (price, prices.match_lengths());
+                        self.offer(node, from..=to, price, value, effort.thorough);
+                        from = to + 1;
+                    }
+                    if length > longest {
+                        (longest, longest_value) = (length, value);
+                    }
+                }
+            }
+            if longest >= effort.enough {
+                last = Some((longest, longest_value));
+                break;
+            }
+            node += 1;
+        }
+        self.walk_back(node, last)
+    }
+
+    /// Finds the steps that lead to `node`.
+    fn walk_back(&mut self, node: usize, last: Option<(usize, u32)>) -> Way {
+        let mut steps = 0;
+        let mut at = node;
+        loop {
+            let literals = self.literals.at(at) as usize;
+            if literals >= at {
+                break;
+            }
+            let end = at - literals;
+            at = end - self.length.at(end) as usize;
+            self.path.put(steps, (at as u64) << 32 | end as u64);
+            steps += 1;
+        }
+        Way {
+            steps,
+            node,
+            last,
+            behind: 0,
+        }
+    }
+
+    /// Takes the next step of a way. At its end `None`, and `state` is there.
+    pub(super) fn next_step(&self, way: &mut Way, state: &mut State) -> Option<Step> {
+        let (from, length, value) = if way.steps > 0 {
+            way.steps -= 1;
+            let bits = self.path.at(way.steps);
+            let (from, end) = ((bits >> 32) as usize, bits as u32 as usize);
+            (from, end - from, self.value.at(end))
+        } else if let Some((length, value)) = way.last.take() {
+            (way.node, length, value)
+        } else {
+            let rest = way.node.saturating_sub(way.behind);
+            state.at += rest;
+            state.pending += rest as u32;
+            return None;
+        };
+        let skipped = from - way.behind;
+        let literals = skipped as u32 + state.pending;
+        update_repeat_offsets(&mut state.repeat, value, literals);
+        state.pending = 0;
+        state.at += skipped + length;
+        way.behind = from + length;
+        Some(Step {
+            literals,
+            value,
+            offset: state.repeat[0],
+            length: length as u32,
+        })
+    }
+}
+
+/// The steps of a series.
+pub(super) struct Way {
+    steps: usize,
+    node: usize,
+    last: Option<(usize, u32)>,
+    /// The node behind the last step that was taken.
+    behind: usize,
+}

@@ -1,0 +1,134 @@
+//! Where one set of entropy tables should end and the next begin.
+
+use super::prices::{ALPHABETS, BIT, COUNTS, Counts, add, log2};
+use crate::Error;
+use crate::workspace::{Carver, Cells};
+
+/// Logarithm of the bytes that are not divided.
+pub(super) const CHUNK_LOG: u32 = 12;
+/// Chunks of a block of 128 KiB.
+const CHUNKS: usize = 32;
+
+/// Counts of each chunk of a block; then of each part.
+pub(super) struct Chunks<'a> {
+    counts: &'a mut [[[u8; 4]; COUNTS]],
+    /// Chunks that hold anything at all.
+    len: usize,
+    /// The first chunk of each part, ascending.
+    parts: [u8; CHUNKS],
+    parts_len: usize,
+}
+
+impl<'a> Chunks<'a> {
+    /// Bytes of workspace.
+    pub(super) const BYTES: usize = CHUNKS * COUNTS * 4;
+
+    /// Takes the counts from a workspace.
+    pub(super) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+        Ok(Chunks {
+            counts: carver.cells::<4>(CHUNKS * COUNTS)?.as_chunks_mut().0,
+            len: 0,
+            parts: [0; CHUNKS],
+            parts_len: 0,
+        })
+    }
+
+    /// Forgets all counts.
+    pub(super) fn start(&mut self) {
+        self.len = 0;
+    }
+
+    /// The counts of a chunk. Those between it and the last one that was asked for are empty.
+    #[inline(always)]
+    pub(super) fn chunk(&mut self, chunk: usize) -> &mut Counts {
+        let chunk = chunk.min(CHUNKS - 1);
+        while self.len <= chunk {
+            self.counts[self.len] = [[0; 4]; COUNTS];
+            self.len += 1;
+        }
+        &mut self.counts[chunk]
+    }
+
+    /// Joins neighbouring chunks as long as that saves bits: the gain of one table less, against the loss of a table
+    /// that fits both less well.
+    ///
+    /// Afterwards [`Chunks::part`] tells the counts of each part.
+    pub(super) fn join(&mut self) {
+        let mut costs = [0_u32; CHUNKS];
+        let mut joint = [0_u32; CHUNKS];
+        let mut n = self.len;
+        for (i, (part, cost)) in self.parts.iter_mut().zip(&mut costs).enumerate().take(n) {
+            *part = i as u8;
+            *cost = bits(&self.counts[i], None);
+        }
+        for i in 1..n {
+            joint[i - 1] = bits(&self.counts[i - 1], Some(&self.counts[i]));
+        }
+        while n > 1 {
+            let (mut best, mut gain) = (0, i64::MIN);
+            for i in 0..n - 1 {
+                let saved = i64::from(costs[i]) + i64::from(costs[i + 1]) - i64::from(joint[i]);
+                if saved > gain {
+                    (best, gain) = (i, saved);
+                }
+            }
+            if gain < 0 {
+                break;
+            }
+            let (to, from) = (
+                usize::from(self.parts[best]),
+                usize::from(self.parts[best + 1]),
+            );
+            let (head, tail) = self.counts.split_at_mut(from);
+            add(&mut head[to], &tail[0]);
+            costs[best] = joint[best];
+            self.parts.copy_within(best + 2..n, best + 1);
+            costs.copy_within(best + 2..n, best + 1);
+            joint.copy_within(best + 1..n - 1, best);
+            n -= 1;
+            let counts = |i: usize| &self.counts[usize::from(self.parts[i])];
+            if best > 0 {
+                joint[best - 1] = bits(counts(best - 1), Some(counts(best)));
+            }
+            if best + 1 < n {
+                joint[best] = bits(counts(best), Some(counts(best + 1)));
+            }
+        }
+        self.parts_len = n;
+    }
+
+    /// Where part `i` begins, in bytes from the start of the block, and what it consists of.
+    pub(super) fn part(&self, i: usize) -> Option<(usize, &Counts)> {
+        let first = usize::from(*self.parts[..self.parts_len].get(i)?);
+        Some((first << CHUNK_LOG, &self.counts[first]))
+    }
+}
+
+/// About how many 1/256 bits a block with these counts takes, or with the sum of two.
+fn bits(a: &Counts, b: Option<&Counts>) -> u32 {
+    let count = |cell: usize| a.at(cell) + b.map_or(0, |b| b.at(cell));
+    // Block header, literals' header and jump table, sequences' header.
+    let mut sum = (3 + 9 + 3) * 8 * u64::from(BIT);
+    for (i, alphabet) in ALPHABETS.into_iter().enumerate() {
+        let (mut total, mut symbols, mut saved) = (0_u32, 0_u32, 0_u64);
+        for cell in alphabet {
+            let n = count(cell);
+            if n > 0 {
+                total += n;
+                symbols += 1;
+                saved += u64::from(n) * u64::from(log2(n));
+            }
+        }
+        if total == 0 {
+            continue;
+        }
+        let coded = u64::from(total) * u64::from(log2(total)) - saved;
+        sum += if i == 0 {
+            // A weight takes 2.5 bits.
+            (coded + u64::from((8 + symbols * 5 / 2) * BIT)).min(u64::from(total * 8 * BIT))
+        } else {
+            coded + u64::from((8 + symbols * 9 / 2) * BIT)
+        };
+    }
+    sum.min(u64::from(u32::MAX)) as u32
+}

@@ -1,0 +1,202 @@
+//! What literals, lengths and offsets cost, in 1/256 bit.
+
+use crate::Error;
+use crate::sequences::{
+    LITERAL_LENGTH_BITS, MATCH_LENGTH_BITS, MATCH_MIN, literal_length_code, match_length_code,
+    offset_code,
+};
+use crate::workspace::{Carver, Cells};
+
+/// One bit.
+pub(super) const BIT: u32 = 256;
+/// Longest match that has a price of its own; longer ones are taken without asking.
+pub(super) const PRICED_LENGTH_MAX: usize = 1024;
+
+/// The largest codes.
+const LITERAL_LENGTH_CODE_MAX: usize = 35;
+const MATCH_LENGTH_CODE_MAX: usize = 52;
+const OFFSET_CODE_MAX: usize = 28;
+
+const LITERALS: usize = 0;
+const LITERAL_LENGTHS: usize = 256;
+const MATCH_LENGTHS: usize = LITERAL_LENGTHS + LITERAL_LENGTH_CODE_MAX + 1;
+const OFFSETS: usize = MATCH_LENGTHS + MATCH_LENGTH_CODE_MAX + 1;
+/// Cells of a table of counts.
+pub(super) const COUNTS: usize = OFFSETS + OFFSET_CODE_MAX + 1;
+
+/// How often each literal, length code and offset code occurs.
+pub(super) type Counts = [[u8; 4]; COUNTS];
+
+/// The four alphabets in a table of counts.
+pub(super) const ALPHABETS: [core::ops::Range<usize>; 4] = [
+    LITERALS..LITERAL_LENGTHS,
+    LITERAL_LENGTHS..MATCH_LENGTHS,
+    MATCH_LENGTHS..OFFSETS,
+    OFFSETS..COUNTS,
+];
+
+#[inline(always)]
+fn increment(counts: &mut Counts, cell: usize) {
+    let count = counts.at(cell) + 1;
+    counts.put(cell, count);
+}
+
+/// Counts a run of literals.
+pub(super) fn count_literals(counts: &mut Counts, literals: &[u8]) {
+    for &literal in literals {
+        increment(counts, usize::from(literal));
+    }
+}
+
+/// Counts a sequence without its literals.
+pub(super) fn count_sequence(counts: &mut Counts, literals: u32, value: u32, length: u32) {
+    increment(
+        counts,
+        LITERAL_LENGTHS + literal_length_code(literals) as usize,
+    );
+    let length = length - MATCH_MIN as u32;
+    increment(counts, MATCH_LENGTHS + match_length_code(length) as usize);
+    increment(counts, OFFSETS + offset_code(value) as usize);
+}
+
+/// Counts as if a little of a typical block were known, with the literals of `source`.
+pub(super) fn seed(counts: &mut Counts, source: &[u8]) {
+    *counts = [[0; 4]; COUNTS];
+    count_literals(counts, source);
+    for cell in ALPHABETS[0].clone() {
+        let count = counts.at(cell);
+        counts.put(cell, (count >> 7) + u32::from(count > 0));
+    }
+    for (cell, code) in ALPHABETS[1].clone().zip(0..) {
+        counts.put(cell, [4, 2].get(code).copied().unwrap_or(1));
+    }
+    for (cell, code) in ALPHABETS[2].clone().zip(0..) {
+        counts.put(cell, if code < 16 { 2 } else { 1 });
+    }
+    for (cell, code) in ALPHABETS[3].clone().zip(0_usize..) {
+        let typical = [6, 2, 1, 1, 2, 3, 4, 4, 4, 3, 2];
+        counts.put(cell, typical.get(code).copied().unwrap_or(1));
+    }
+}
+
+/// Adds one table of counts to another.
+pub(super) fn add(sum: &mut Counts, counts: &Counts) {
+    for (sum, count) in sum.iter_mut().zip(counts) {
+        *sum = (u32::from_ne_bytes(*sum) + u32::from_ne_bytes(*count)).to_ne_bytes();
+    }
+}
+
+/// Makes old counts weigh less than those to come.
+pub(super) fn age(counts: &mut Counts) {
+    for (alphabet, total_max) in ALPHABETS.into_iter().zip([4096, 1024, 1024, 1024]) {
+        let cells = &mut counts[alphabet];
+        let total: u32 = cells.iter().map(|cell| u32::from_ne_bytes(*cell)).sum();
+        let shift = (total / total_max).checked_ilog2().map_or(0, |log| log + 1);
+        for cell in cells {
+            let count = u32::from_ne_bytes(*cell);
+            *cell = ((count >> shift) + u32::from(count > 0)).to_ne_bytes();
+        }
+    }
+}
+
+/// Logarithm to base 2, in 1/256, at most one too small or large. `n` is at least 1.
+#[inline(always)]
+pub(super) fn log2(n: u32) -> u32 {
+    let whole = n.ilog2();
+    // The fraction f, in 1/65536; the logarithm of 1 + f is f + 0.343 f (1 - f), nearly.
+    let f = ((u64::from(n) << 16) >> whole) as u32 & 0xffff;
+    let bend = ((f * ((0x1_0000 - f) >> 4)) >> 12) * 343 / 1000;
+    (whole << 8) + ((f + bend) >> 8)
+}
+
+/// Prices of everything that a sequence consists of.
+pub(super) struct Prices<'a> {
+    literals: &'a mut [[u8; 4]; 256],
+    literal_lengths: &'a mut [[u8; 4]; 64],
+    match_lengths: &'a mut [[u8; 4]; PRICED_LENGTH_MAX + 1],
+    offsets: &'a mut [[u8; 4]; 32],
+}
+
+impl<'a> Prices<'a> {
+    /// Bytes of workspace.
+    pub(super) const BYTES: usize = 4 * (256 + 64 + PRICED_LENGTH_MAX + 1 + 32);
+
+    /// Takes the tables from a workspace.
+    pub(super) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+        Ok(Prices {
+            literals: carver.array()?,
+            literal_lengths: carver.array()?,
+            match_lengths: carver.array()?,
+            offsets: carver.array()?,
+        })
+    }
+
+    /// Sets all prices from counts, for matches of up to `length_max` bytes.
+    pub(super) fn set(&mut self, counts: &Counts, length_max: usize) {
+        let total = |alphabet: core::ops::Range<usize>| -> u32 {
+            counts[alphabet]
+                .iter()
+                .map(|cell| u32::from_ne_bytes(*cell))
+                .sum()
+        };
+        // Half a count for what has not been seen yet keeps its price finite.
+        let price = |total: u32, cell: usize| total - log2(counts.at(cell) * 2 + 1).min(total);
+        let literals = log2(2 * total(ALPHABETS[0].clone()) + 16);
+        for (place, cell) in self.literals.iter_mut().zip(ALPHABETS[0].clone()) {
+            // A Huffman code has 1 to 11 bits.
+            *place = price(literals, cell).clamp(BIT, 11 * BIT).to_ne_bytes();
+        }
+        let lengths = log2(2 * total(ALPHABETS[1].clone()) + 36);
+        for (length, place) in (0..).zip(self.literal_lengths.iter_mut()) {
+            let code = literal_length_code(length) as usize;
+            let price = price(lengths, LITERAL_LENGTHS + code).min(9 * BIT);
+            *place = (price + u32::from(LITERAL_LENGTH_BITS[code]) * BIT).to_ne_bytes();
+        }
+        let lengths = log2(2 * total(ALPHABETS[2].clone()) + 53);
+        let mut code = usize::MAX;
+        let mut last = 0;
+        let places = self.match_lengths[MATCH_MIN..=length_max].iter_mut();
+        for (length, place) in (0..).zip(places) {
+            let next = match_length_code(length) as usize;
+            if next != code {
+                code = next;
+                last = price(lengths, MATCH_LENGTHS + code).min(9 * BIT)
+                    + u32::from(MATCH_LENGTH_BITS[code]) * BIT;
+            }
+            *place = last.to_ne_bytes();
+        }
+        let offsets = log2(2 * total(ALPHABETS[3].clone()) + 29);
+        for (code, place) in (0..=OFFSET_CODE_MAX).zip(self.offsets.iter_mut()) {
+            let price = price(offsets, OFFSETS + code).min(8 * BIT);
+            *place = (price + code as u32 * BIT).to_ne_bytes();
+        }
+    }
+
+    /// Price of a literal.
+    #[inline(always)]
+    pub(super) fn literal(&self, literal: u8) -> u32 {
+        self.literals.at(usize::from(literal))
+    }
+
+    /// Price of a length of literals.
+    #[inline(always)]
+    pub(super) fn literal_length(&self, length: u32) -> u32 {
+        // The extra bits of the longest are all that tells them apart.
+        match self.literal_lengths.get(length as usize) {
+            Some(price) => u32::from_ne_bytes(*price),
+            None => self.literal_lengths.at(63) + (length.ilog2() - 5) * BIT,
+        }
+    }
+
+    /// Price of the offset values with this code.
+    #[inline(always)]
+    pub(super) fn offset(&self, code: u32) -> u32 {
+        self.offsets.at(code as usize & 31)
+    }
+
+    /// Prices of match lengths, by length.
+    #[inline(always)]
+    pub(super) fn match_lengths(&self) -> &[[u8; 4]; PRICED_LENGTH_MAX + 1] {
+        self.match_lengths
+    }
+}

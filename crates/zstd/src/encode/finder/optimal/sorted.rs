@@ -1,0 +1,530 @@
+//! The nearest source for every length, from all positions sorted by what follows them.
+
+use super::candidates::Candidates;
+use super::match_length;
+use super::parse::TAIL;
+use crate::Error;
+use crate::encode::finder::{read32, read64};
+use crate::sequences::{offset_code, offset_value};
+use crate::workspace::{Carver, Cells};
+
+/// Positions are told in so many bits.
+const POSITION_BITS: u32 = 24;
+const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
+/// Bits of a key beside a position.
+const KEY_BITS: u32 = 64 - POSITION_BITS;
+/// Bytes that a round of sorting compares.
+const KEY_BYTES: usize = KEY_BITS as usize / 8;
+/// Logarithm of the number of buckets, at most.
+const BUCKETS_LOG: u32 = 16;
+/// Shortest length of a node.
+const LENGTH_MIN: usize = 4;
+/// Up to here lengths are exact.
+const EXACT_MAX: usize = 37;
+/// Lengths of the nodes beyond; sources have at least so many bytes in common.
+const DEEP: [usize; 4] = [53, 85, 149, 277];
+/// What stands for the first of them.
+const DEEP_CODE: u64 = 200;
+/// Not told apart yet.
+const SAME: u64 = 255;
+/// Most nodes from a leaf to the root.
+const DEPTH_MAX: usize = EXACT_MAX + DEEP.len() + 1;
+/// Logarithm of the number of cells of the table of three bytes.
+const TRIPLES_LOG: u32 = 14;
+
+/// All positions of a frame, as the leaves of a tree: two positions meet in a node whose length is that of what they
+/// have in common.
+///
+/// The tree is made once. Then positions are visited in their order; a visit goes from the leaf to the root and leaves
+/// the position in each node. So a node always knows the last position that has its bytes: the nearest source for its
+/// length.
+pub(super) struct Sorted<'a> {
+    /// Sorted positions, then nodes: 24 bits of parent, 8 of length, 32 of the last position, plus 1.
+    nodes: &'a mut [[u8; 8]],
+    nodes_len: usize,
+    /// For each position the deepest node that it shares.
+    leaves: &'a mut [[u8; 4]],
+    /// The last positions of three bytes, plus 1.
+    triples: &'a mut [[u8; 4]; 1 << TRIPLES_LOG],
+    /// Open nodes while the tree is made.
+    open: &'a mut [[u8; 8]; DEPTH_MAX + 1],
+    /// Positions from here to there are known.
+    next: usize,
+    len: usize,
+    /// Up to here a long match goes, and its offset.
+    within: (usize, u32),
+}
+
+impl<'a> Sorted<'a> {
+    /// Bytes of workspace for frames of `size` bytes, beside the cells that [`Sorted::carve`] is given.
+    pub(super) const BYTES: usize = (4 << TRIPLES_LOG) + 8 * (DEPTH_MAX + 1);
+
+    /// Takes the tree from a workspace, for as many positions as there are `nodes` and `leaves`.
+    pub(super) fn carve(
+        carver: &mut Carver<'a>,
+        nodes: usize,
+        leaves: usize,
+    ) -> Result<Self, Error> {
+        Ok(Sorted {
+            nodes: carver.cells(nodes)?,
+            nodes_len: 0,
+            leaves: carver.cells(leaves)?,
+            triples: carver.array()?,
+            open: carver.array()?,
+            next: 0,
+            len: 0,
+            within: (0, 0),
+        })
+    }
+
+    /// The memory of the nodes, for another use.
+    pub(super) fn nodes_memory(&mut self) -> &mut [[u8; 4]] {
+        self.nodes_len = 0;
+        self.nodes.as_flattened_mut().as_chunks_mut().0
+    }
+
+    /// The memory of the leaves. Those of positions that have been looked at may be overwritten if the tree is not
+    /// started again.
+    pub(super) fn leaves_memory(&mut self) -> &mut [[u8; 4]] {
+        self.leaves
+    }
+
+    /// Sorts the positions of `data` and makes the tree.
+    pub(super) fn build(&mut self, data: &[u8]) {
+        let n = data.len().saturating_sub(TAIL - 1).min(self.leaves.len());
+        self.len = n;
+        self.sort(data, n);
+        self.grow(n);
+        self.restart();
+    }
+
+    /// Forgets all visits.
+    pub(super) fn restart(&mut self) {
+        for node in &mut self.nodes[..self.nodes_len] {
+            *node = (u64::from_ne_bytes(*node) & !u64::from(u32::MAX)).to_ne_bytes();
+        }
+        self.triples.fill([0; 4]);
+        self.next = 0;
+        self.within = (0, 0);
+    }
+
+    fn sort(&mut self, data: &[u8], n: usize) {
+        let log = n.max(2).ilog2().min(BUCKETS_LOG);
+        let buckets = &mut self.leaves[..1 << log];
+        buckets.fill([0; 4]);
+        // A product with an odd number keeps four bytes apart: its upper bits choose the bucket, the lower ones begin
+        // the key.
+        let scramble = |word: u64| (word as u32).wrapping_mul(0x9e37_79b1);
+        let words = data
+            .windows(8)
+            .map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default()));
+        for word in words.clone().take(n) {
+            let bucket = (scramble(word) >> (32 - log)) as usize;
+            let count = buckets.at(bucket) + 1;
+            buckets.put(bucket, count);
+        }
+        let mut sum = 0;
+        for bucket in buckets.iter_mut() {
+            let count = u32::from_ne_bytes(*bucket);
+            *bucket = u32::to_ne_bytes(sum);
+            sum += count;
+        }
+        let rest_bits = 32 - log;
+        let key_bytes = (KEY_BITS - rest_bits) / 8;
+        let spare = KEY_BITS - rest_bits - 8 * key_bytes;
+        for (position, word) in words.take(n).enumerate() {
+            let product = scramble(word);
+            let bucket = (product >> rest_bits) as usize;
+            let place = buckets.at(bucket);
+            buckets.put(bucket, place + 1);
+            let rest = u64::from(product) & ((1 << rest_bits) - 1);
+            let key = rest << (8 * key_bytes) | word.swap_bytes() << 32 >> (64 - 8 * key_bytes);
+            let element = key << (POSITION_BITS + spare) | position as u64;
+            self.nodes.put(place as usize, element);
+        }
+        let depth = LENGTH_MIN + key_bytes as usize;
+        let mut from = 0;
+        for bucket in 0..1 << log {
+            let to = self.leaves.at(bucket) as usize;
+            if to - from > 1 {
+                Self::sort_bucket(&mut self.nodes[from..to], data, spare, depth);
+            } else if to > from {
+                let position = self.nodes.at(from) & POSITION_MASK;
+                self.nodes.put(from, position);
+            }
+            from = to;
+        }
+    }
+
+    /// Sorts a bucket; afterwards each element holds the length that it has in common with the one before.
+    fn sort_bucket(bucket: &mut [[u8; 8]], data: &[u8], spare: u32, depth: usize) {
+        sort(bucket);
+        // The key is followed by `spare` zero bits; before its bytes lies what is left of four bytes.
+        let mut before = bucket.at(0) >> (POSITION_BITS + spare);
+        bucket.put(0, bucket.at(0) & POSITION_MASK);
+        let mut same = false;
+        for i in 1..bucket.len() {
+            let element = bucket.at(i);
+            let key = element >> (POSITION_BITS + spare);
+            let length = if key == before {
+                same = true;
+                SAME
+            } else {
+                let bytes = (64 - (key ^ before).leading_zeros()).div_ceil(8) as usize;
+                if bytes > depth - LENGTH_MIN {
+                    0
+                } else {
+                    (depth - bytes) as u64
+                }
+            };
+            before = key;
+            bucket.put(i, length << 56 | (element & POSITION_MASK));
+        }
+        let mut depth = depth;
+        while same && depth < EXACT_MAX {
+            let step = KEY_BYTES.min(EXACT_MAX - depth);
+            same = Self::refine(
+                bucket,
+                |position| window(data, position + depth) >> (64 - 8 * step),
+                |difference| {
+                    let bytes = (64 - difference.leading_zeros()).div_ceil(8) as usize;
+                    (depth + step - bytes) as u64
+                },
+                |a, b| {
+                    let (a, b) = (a.min(b), a.max(b));
+                    let end = data.len().min(b + EXACT_MAX);
+                    let skip = depth.min(end - b);
+                    let common = depth + match_length(data, b + skip, a + skip, end);
+                    (common < EXACT_MAX).then_some(common as u64)
+                },
+            );
+            depth += step;
+        }
+        let mut length = EXACT_MAX;
+        let mut code = EXACT_MAX as u64;
+        for (next, next_code) in DEEP.into_iter().zip(DEEP_CODE..) {
+            if !same {
+                return;
+            }
+            same = Self::refine(
+                bucket,
+                |position| hash(data, position + length, position + next),
+                |_| code,
+                |_, _| None,
+            );
+            (length, code) = (next, next_code);
+        }
+        if same {
+            for i in 0..bucket.len() {
+                let element = bucket.at(i);
+                if element >> 56 == SAME {
+                    bucket.put(i, code << 56 | (element & POSITION_MASK));
+                }
+            }
+        }
+    }
+
+    /// Sorts each run of elements that are the same so far by a further key. Returns whether some still are.
+    fn refine(
+        bucket: &mut [[u8; 8]],
+        key: impl Fn(usize) -> u64,
+        length: impl Fn(u64) -> u64,
+        pair: impl Fn(usize, usize) -> Option<u64>,
+    ) -> bool {
+        let mut same = false;
+        let mut at = 1;
+        while at < bucket.len() {
+            if bucket.at(at) >> 56 != SAME {
+                at += 1;
+                continue;
+            }
+            let from = at - 1;
+            while at < bucket.len() && bucket.at(at) >> 56 == SAME {
+                at += 1;
+            }
+            let run = &mut bucket[from..at];
+            let first = run.at(0) & !POSITION_MASK;
+            if let [a, b] = *run {
+                let [a, b] = [a, b].map(|e| (u64::from_ne_bytes(e) & POSITION_MASK) as usize);
+                if let Some(length) = pair(a, b) {
+                    run.put(1, length << 56 | b as u64);
+                    continue;
+                }
+            }
+            let mut last = 0;
+            let mut ascending = true;
+            for element in run.iter_mut() {
+                let position = u64::from_ne_bytes(*element) & POSITION_MASK;
+                let next = key(position as usize) << POSITION_BITS | position;
+                ascending &= last <= next;
+                last = next;
+                *element = next.to_ne_bytes();
+            }
+            // Where the same goes on for long, all keys are equal, and positions ascend as they are.
+            if !ascending {
+                sort(run);
+            }
+            let mut before = run.at(0) >> POSITION_BITS;
+            run.put(0, first | (run.at(0) & POSITION_MASK));
+            for i in 1..run.len() {
+                let element = run.at(i);
+                let key = element >> POSITION_BITS;
+                let common = if key == before {
+                    same = true;
+                    SAME
+                } else {
+                    length(key ^ before)
+                };
+                before = key;
+                run.put(i, common << 56 | (element & POSITION_MASK));
+            }
+        }
+        same
+    }
+
+    /// Makes the tree from the lengths that neighbours have in common.
+    ///
+    /// There are fewer nodes than elements before: nodes take the places of elements that are done with.
+    fn grow(&mut self, n: usize) {
+        let mut nodes = 0_usize;
+        // The open nodes: length and number, the root first.
+        let mut top = 0_usize;
+        self.open.put(0, 0);
+        let (mut top_length, mut top_node) = (0, 0_u64);
+        let mut before = if n > 0 {
+            self.nodes.at(0) & POSITION_MASK
+        } else {
+            0
+        };
+        for i in 1..=n {
+            let element = if i < n { self.nodes.at(i) } else { 0 };
+            let length = element >> 56;
+            if length > top_length {
+                nodes += 1;
+                self.nodes.put(nodes - 1, top_node << 40 | length << 32);
+                top = (top + 1).min(DEPTH_MAX);
+                (top_length, top_node) = (length, nodes as u64);
+                self.open.put(top, length << 32 | top_node);
+                self.leaves.put(before as usize, top_node as u32);
+            } else {
+                self.leaves.put(before as usize, top_node as u32);
+                while length < top_length {
+                    let under = self.open.at(top - 1);
+                    if under >> 32 < length {
+                        // The node is a child of one that has just come to light.
+                        nodes += 1;
+                        self.nodes
+                            .put(nodes - 1, (under & 0xffff_ffff) << 40 | length << 32);
+                        self.nodes.put(
+                            top_node as usize - 1,
+                            (nodes as u64) << 40 | top_length << 32,
+                        );
+                        (top_length, top_node) = (length, nodes as u64);
+                        self.open.put(top, length << 32 | top_node);
+                        break;
+                    }
+                    top -= 1;
+                    (top_length, top_node) = (under >> 32, under & 0xffff_ffff);
+                }
+            }
+            before = element & POSITION_MASK;
+        }
+        self.nodes_len = nodes;
+    }
+
+    /// Visits a position without asking.
+    #[inline(always)]
+    fn visit(&mut self, position: usize) {
+        let mut node = self.leaves.at(position);
+        while node != 0 {
+            let bits = self.nodes.at(node as usize - 1);
+            self.nodes
+                .put(node as usize - 1, bits >> 32 << 32 | (position as u64 + 1));
+            node = (bits >> 40) as u32;
+        }
+    }
+
+    /// Finds the matches of positions from `at` on.
+    pub(super) fn fill(
+        &mut self,
+        data: &[u8],
+        end: usize,
+        window: u32,
+        at: usize,
+        enough: usize,
+        candidates: &mut Candidates<'_>,
+    ) {
+        while self.next < at.min(self.len) {
+            self.triples
+                .put(triple(data, self.next), self.next as u32 + 1);
+            self.visit(self.next);
+            self.next += 1;
+        }
+        candidates.start(at);
+        let mut at = at;
+        let stop = end.saturating_sub(TAIL - 1).min(self.len);
+        while at < stop && candidates.has_room() {
+            if at < self.within.0 {
+                let triple = triple(data, at);
+                self.triples.put(triple, at as u32 + 1);
+                self.visit(at);
+                let rest = (self.within.0 - at) as u32;
+                if rest >= 3 {
+                    candidates.push(rest, self.within.1);
+                }
+                candidates.end_position(false);
+                at += 1;
+                continue;
+            }
+            let mut nearest = 0;
+            let mut code = u32::MAX;
+            let mut node = self.leaves.at(at);
+            while node != 0 {
+                let bits = self.nodes.at(node as usize - 1);
+                self.nodes
+                    .put(node as usize - 1, bits >> 32 << 32 | (at as u64 + 1));
+                let source = bits as u32;
+                // A position beyond this one was visited for an earlier plan that did not keep it.
+                if source > nearest && source as usize <= at {
+                    let offset = at as u32 + 1 - source;
+                    let offset_code = offset_code(offset_value(offset));
+                    if offset_code < code && offset <= window {
+                        code = offset_code;
+                        let length = (bits >> 32) as usize & 0xff;
+                        let length = if length < EXACT_MAX {
+                            length.min(end - at)
+                        } else {
+                            match_length(data, at, source as usize - 1, end)
+                        };
+                        candidates.push_shorter(length as u32, offset);
+                        if length >= enough && at + length > self.within.0 {
+                            self.within = (at + length, offset);
+                        }
+                    }
+                    nearest = source;
+                }
+                node = (bits >> 40) as u32;
+            }
+            let triple = triple(data, at);
+            let source = self.triples.at(triple);
+            self.triples.put(triple, at as u32 + 1);
+            if source > nearest && source as usize <= at {
+                let offset = at as u32 + 1 - source;
+                if offset <= window
+                    && offset_code(offset_value(offset)) < code
+                    && (read32(data, at) ^ read32(data, source as usize - 1)) << 8 == 0
+                {
+                    candidates.push_shorter(3, offset);
+                }
+            }
+            candidates.end_position(true);
+            at += 1;
+        }
+        self.next = self.next.max(at);
+        while at < end && candidates.has_room() {
+            candidates.end_position(false);
+            at += 1;
+        }
+    }
+}
+
+/// The cell of three bytes.
+#[inline(always)]
+fn triple(data: &[u8], at: usize) -> usize {
+    ((read32(data, at) << 8).wrapping_mul(0x9e37_79b1) >> (32 - TRIPLES_LOG)) as usize
+}
+
+/// The eight bytes at `at`, the first in the highest place; zero beyond the end.
+#[inline(always)]
+fn window(data: &[u8], at: usize) -> u64 {
+    if at + 8 <= data.len() {
+        read64(data, at).swap_bytes()
+    } else {
+        let rest = data.get(at..).unwrap_or_default();
+        rest.iter()
+            .fold((0, 64), |(word, shift), byte| {
+                (word | u64::from(*byte) << (shift - 8), shift - 8)
+            })
+            .0
+    }
+}
+
+/// A hash of the bytes `from..to`, of [`KEY_BITS`] bits.
+fn hash(data: &[u8], from: usize, to: usize) -> u64 {
+    let mut sum = 0_u64;
+    let mut at = from;
+    while at < to {
+        sum = (sum.rotate_left(29) ^ window(data, at)).wrapping_mul(0x9e37_79b1_85eb_ca87);
+        at += 8;
+    }
+    sum >> (64 - KEY_BITS)
+}
+
+/// Up to so many elements are sorted by rank.
+const RANKED: usize = 16;
+
+/// Sorts ascending. All cells differ.
+fn sort(cells: &mut [[u8; 8]]) {
+    // Parts that are still to be sorted: of each pair the larger one.
+    let mut later = [(0_u32, 0_u32); 24];
+    let mut waiting = 0;
+    let (mut from, mut to) = (0_usize, cells.len());
+    loop {
+        if to - from <= RANKED {
+            sort_by_rank(&mut cells[from..to]);
+            if waiting == 0 {
+                return;
+            }
+            waiting -= 1;
+            (from, to) = (later[waiting].0 as usize, later[waiting].1 as usize);
+            continue;
+        }
+        let part = &mut cells[from..to];
+        let n = part.len();
+        let [a, b, c] = [part.at(0), part.at(n / 2), part.at(n - 1)];
+        let pivot = a.max(b).min(a.min(b).max(c));
+        let mut less = 0;
+        for i in 0..n {
+            let cell = part.at(i);
+            part.put(i, part.at(less));
+            part.put(less, cell);
+            less += usize::from(cell < pivot);
+        }
+        let middle = from + less;
+        let (small, large) = if less < n - less {
+            ((from, middle), (middle, to))
+        } else {
+            ((middle, to), (from, middle))
+        };
+        later[waiting] = (large.0 as u32, large.1 as u32);
+        waiting += 1;
+        (from, to) = small;
+    }
+}
+
+/// Sorts a few cells: each goes where the number of smaller ones says. No branch depends on their values.
+#[inline(always)]
+fn sort_by_rank(cells: &mut [[u8; 8]]) {
+    let n = cells.len();
+    if n == 2 {
+        let [a, b] = [cells.at(0), cells.at(1)];
+        cells.put(0, a.min(b));
+        cells.put(1, a.max(b));
+        return;
+    }
+    if n > RANKED {
+        return;
+    }
+    let mut values = [0_u64; RANKED];
+    for (value, cell) in values.iter_mut().zip(cells.iter()) {
+        *value = u64::from_ne_bytes(*cell);
+    }
+    for i in 0..n {
+        let value = values[i];
+        let mut rank = 0;
+        for other in &values[..n] {
+            rank += usize::from(*other < value);
+        }
+        cells.put(rank.min(n - 1), value);
+    }
+}
