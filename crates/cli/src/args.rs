@@ -77,6 +77,10 @@ pub(crate) struct Copy {
     #[arg(long)]
     pub(crate) no_owners: bool,
 
+    /// Give a directory its name before all of it is on the medium: faster, but a power cut soon after may damage it
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+
     #[command(flatten)]
     pub(crate) threads: Threads,
 

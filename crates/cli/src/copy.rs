@@ -226,7 +226,7 @@ impl Job<'_> {
         let options = ExtractOptions {
             overwrite: self.args.overwrite,
             owners: !self.args.no_owners,
-            sync: true,
+            sync: !self.args.no_sync,
             parallel: self.parallel,
         };
         let extracted = extract(

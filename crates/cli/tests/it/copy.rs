@@ -1,0 +1,288 @@
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Stdio;
+
+use testkit::{TempDir, nasty_tree, tool};
+
+use super::{names, restow, run_in, shown};
+
+/// A directory of this machine with 10,000 files or more.
+fn big_directory() -> &'static Path {
+    let candidates = [
+        "/usr/share/man",
+        "/usr/share/doc",
+        "/usr/include",
+        "/usr/lib/python3",
+        "/usr/share",
+        "/usr",
+    ];
+    let count = |dir: &&str| {
+        let (code, list, _) = run_in(Path::new("/"), ["ls", "-R", dir]);
+        code == 0 && list.lines().count() >= 10_000
+    };
+    Path::new(
+        candidates
+            .into_iter()
+            .find(count)
+            .expect("/usr has 10,000 files"),
+    )
+}
+
+#[test]
+fn ten_thousand_files_there_and_back() {
+    let (Some(find), Some(getfattr)) = (tool("find"), tool("getfattr")) else {
+        return;
+    };
+    let source = big_directory();
+    let dir = TempDir::new();
+    let (code, _, words) = run_in(
+        dir.path(),
+        ["copy".as_ref(), source.as_os_str(), "x.tar".as_ref()],
+    );
+    assert_eq!(code, 0, "{words}");
+    assert!(
+        words.starts_with("restow: ") && words.contains(" files, "),
+        "{words}"
+    );
+    let (code, _, words) = run_in(
+        dir.path(),
+        ["copy", "x.tar", "back", "--quiet", "--no-sync"],
+    );
+    assert_eq!((code, &*words), (0, ""));
+    for other in ["x.tar", "back"] {
+        let options = ["diff", "--holes", other];
+        let (code, found, words) = run_in(
+            dir.path(),
+            options
+                .iter()
+                .map(AsRef::as_ref)
+                .chain([source.as_os_str()]),
+        );
+        assert_eq!((code, &*found, &*words), (0, "", ""));
+    }
+    // What programs say that know nothing of us.
+    let view = |at: &Path| {
+        let format = "%P|%y|%m|%U|%G|%T@|%n|%l|%s\\0";
+        // The size of a directory is the file system's business.
+        let dirs = [
+            "-type",
+            "d",
+            "-printf",
+            "%P|%m|%U|%G|%T@\\0",
+            "-o",
+            "-printf",
+            format,
+        ];
+        let found = find
+            .command()
+            .current_dir(at)
+            .arg(".")
+            .args(dirs)
+            .output()
+            .unwrap();
+        let mut lines: Vec<_> = found
+            .stdout
+            .split(|&b| b == 0)
+            .map(<[u8]>::to_vec)
+            .collect();
+        lines.sort();
+        let options = ["-R", "-h", "-d", "-m", "-", "-e", "hex", "."];
+        let attributes = getfattr
+            .command()
+            .current_dir(at)
+            .args(options)
+            .output()
+            .unwrap();
+        (lines, attributes.stdout)
+    };
+    let back = dir.join("back");
+    let (ours, theirs) = (view(&back), view(source));
+    assert!(ours.0.len() > 10_000);
+    let differs = ours.0.iter().zip(&theirs.0).find(|(a, b)| a != b);
+    let differs =
+        differs.map(|(a, b)| (a.escape_ascii().to_string(), b.escape_ascii().to_string()));
+    assert_eq!(differs, None);
+    assert!(ours == theirs);
+    let diff = std::process::Command::new("diff")
+        .args(["-r", "--no-dereference"])
+        .args([source, &back])
+        .output()
+        .unwrap();
+    assert_eq!(shown(&diff), (0, String::new(), String::new()));
+}
+
+#[test]
+fn all_that_linux_has_there_and_back() {
+    let Some(find) = tool("find") else { return };
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("nasty")).unwrap();
+    nasty_tree(&dir.join("nasty"));
+    // A file system has no holes as small as this, and extraction does not look for them.
+    fs::remove_file(dir.join("nasty/holes/small")).unwrap();
+    let (code, _, words) = run_in(dir.path(), ["copy", "nasty", "x.tar", "-q"]);
+    assert_eq!(code, 1, "{words}");
+    assert_eq!(
+        words,
+        "restow: nasty/socket: a socket, which a tar archive cannot hold, is left out\n"
+    );
+    let (code, _, words) = run_in(dir.path(), ["copy", "x.tar", "back", "-q", "--no-sync"]);
+    assert_eq!((code, &*words), (0, ""));
+    let (code, found, words) = run_in(dir.path(), ["diff", "--holes", "nasty", "back"]);
+    assert_eq!((code, &*words), (1, ""));
+    assert_eq!(found, "only in nasty: socket (socket)\n");
+    // A directory is copied with its sockets.
+    let (code, _, words) = run_in(dir.path(), ["copy", "nasty", "copy", "-q", "--no-sync"]);
+    assert_eq!((code, &*words), (0, ""));
+    let (code, found, words) = run_in(dir.path(), ["diff", "--holes", "nasty", "copy"]);
+    assert_eq!((code, &*found, &*words), (0, "", ""));
+    let manifest = |of: &str| {
+        let (code, text, words) = run_in(dir.path(), ["manifest", "--holes", of]);
+        assert_eq!((code, &*words), (0, ""));
+        text
+    };
+    let (nasty, copy) = (manifest("nasty"), manifest("copy"));
+    assert!(nasty == copy);
+    // As many lines as there are files, whatever their names are.
+    let count = find.run([
+        dir.join("nasty").as_os_str(),
+        "-printf".as_ref(),
+        "x".as_ref(),
+    ]);
+    assert_eq!(nasty.lines().count(), count.stdout.len() + 1);
+    let same = run_in(
+        dir.path(),
+        ["manifest", "--ignore", "content", "-j1", "x.tar"],
+    );
+    assert_eq!(same.0, 0);
+    assert!(!same.1.contains("sha256digest"));
+}
+
+#[test]
+fn through_pipes() {
+    let Some(tar) = tool("tar") else { return };
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/file"), "content").unwrap();
+    let mut ours = restow(["copy", "src", "-", "-q"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let list = tar
+        .command()
+        .arg("t")
+        .stdin(ours.stdout.take().unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(shown(&list), (0, "./\nfile\n".into(), String::new()));
+    assert!(ours.wait().unwrap().success());
+
+    let mut theirs = tar
+        .command()
+        .args(["c", "src"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let copied = restow(["copy", "-", "dst", "-q"])
+        .current_dir(dir.path())
+        .stdin(theirs.stdout.take().unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(shown(&copied), (0, String::new(), String::new()));
+    assert!(theirs.wait().unwrap().success());
+    assert_eq!(fs::read(dir.join("dst/src/file")).unwrap(), b"content");
+
+    // A file as standard input is read where it is.
+    assert_eq!(run_in(dir.path(), ["copy", "src", "src.tar", "-q"]).0, 0);
+    let file = File::open(dir.join("src.tar")).unwrap();
+    let shows = restow(["cat", "-", "file"]).stdin(file).output().unwrap();
+    assert_eq!(shown(&shows), (0, "content".into(), String::new()));
+}
+
+#[test]
+fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
+    let dir = TempDir::new();
+    fs::create_dir_all(dir.join("src/sub")).unwrap();
+    fs::write(dir.join("there.tar"), "precious").unwrap();
+    fs::create_dir(dir.join("there")).unwrap();
+    fs::write(dir.join("there/file"), "precious").unwrap();
+    for there in ["there.tar", "there"] {
+        let (code, _, words) = run_in(dir.path(), ["copy", "src", there]);
+        let reason = "the destination is there already; --overwrite replaces it";
+        assert_eq!(
+            (code, words),
+            (2, format!("restow: copy src to {there}: {reason}\n"))
+        );
+    }
+    assert_eq!(fs::read(dir.join("there.tar")).unwrap(), b"precious");
+    assert_eq!(names(&dir.join("there")), ["file"]);
+    for there in ["there.tar", "there"] {
+        let (code, _, words) = run_in(dir.path(), ["copy", "-q", "--overwrite", "src", there]);
+        assert_eq!((code, &*words), (0, ""));
+        assert_eq!(run_in(dir.path(), ["diff", "src", there]).0, 0);
+    }
+    assert_eq!(names(dir.path()), ["src", "there", "there.tar"]);
+    // An empty directory is as good as none.
+    fs::create_dir(dir.join("empty")).unwrap();
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "empty"]).0, 0);
+    assert_eq!(names(&dir.join("empty")), ["sub"]);
+}
+
+#[test]
+fn a_source_that_is_bad_leaves_nothing() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/file"), vec![b'x'; 100_000]).unwrap();
+    assert_eq!(run_in(dir.path(), ["copy", "src", "good.tar", "-q"]).0, 0);
+    let good = fs::read(dir.join("good.tar")).unwrap();
+    fs::write(dir.join("cut.tar"), &good[..50_000]).unwrap();
+    let before = names(dir.path());
+    for dst in ["dst", "dst.tar"] {
+        let (code, _, words) = run_in(dir.path(), ["copy", "cut.tar", dst]);
+        let reason = "tar entry runs past the end of the archive (found 0x186a0 at byte 0xa00)";
+        let expected = format!("restow: copy cut.tar to {dst}: open cut.tar: {reason}\n");
+        assert_eq!((code, words), (2, expected));
+        assert_eq!(names(dir.path()), before);
+    }
+}
+
+/// A file that may not be read is named, and nothing is left.
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(setpriv) = tool("setpriv") else {
+        return;
+    };
+    let dir = TempDir::new();
+    fs::create_dir_all(dir.join("src/sub")).unwrap();
+    fs::write(dir.join("src/sub/secret"), "x").unwrap();
+    fs::set_permissions(
+        dir.join("src/sub/secret"),
+        fs::Permissions::from_mode(0o000),
+    )
+    .unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // Where an ordinary user can reach it.
+    fs::copy(env!("CARGO_BIN_EXE_restow"), dir.join("restow")).unwrap();
+    let is_root = fs::metadata("/proc/self").unwrap().permissions().mode() != 0
+        && std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0;
+    for dst in ["dst", "dst.tar"] {
+        let mut command = if is_root {
+            let mut command = setpriv.command();
+            command.args(["--reuid", "65534", "--clear-groups", "./restow"]);
+            command
+        } else {
+            std::process::Command::new("./restow")
+        };
+        let output = command
+            .args(["copy", "src", dst])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let reason = "read src/sub/secret: permission denied";
+        let expected = format!("restow: copy src to {dst}: {reason}\n");
+        assert_eq!(shown(&output), (2, String::new(), expected));
+        assert_eq!(names(dir.path()), ["restow", "src"]);
+    }
+}

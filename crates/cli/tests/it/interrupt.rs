@@ -1,0 +1,111 @@
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use testkit::TempDir;
+
+use super::{names, restow};
+
+/// A tree of so many files of 20 kB.
+fn source(dir: &TempDir, files: usize) {
+    let content = [b'x'; 20_000];
+    let from = names(&dir.join("src")).len();
+    for number in from..files {
+        fs::write(dir.join(format!("src/{number}")), content).unwrap();
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let kill = Command::new("sh")
+        .arg("-c")
+        .arg(format!("kill -s {name} {}", child.id()))
+        .status();
+    assert!(kill.unwrap().success());
+}
+
+/// Whether it has begun to write to `out`: a directory under a temporary name, or an open file without a name.
+fn is_writing(child: &Child, out: &Path) -> bool {
+    let is_temporary = |name: &String| name.ends_with(".tmp") && name.starts_with('.');
+    if let Some(name) = names(out).iter().find(|name| is_temporary(name)) {
+        let size = fs::read_dir(out.join(name)).map(Iterator::count);
+        return size.is_ok_and(|count| count > 5);
+    }
+    let Ok(open) = fs::read_dir(format!("/proc/{}/fd", child.id())) else {
+        return false;
+    };
+    open.flatten().any(|file| {
+        let target = fs::read_link(file.path()).unwrap_or_default();
+        target.starts_with(out) && fs::metadata(file.path()).is_ok_and(|file| file.len() > 100_000)
+    })
+}
+
+/// Starts a copy and sends a signal while it writes. Gives exit code, standard error, and what it left in `out`.
+fn interrupted(dir: &TempDir, dst: &str, name: &str) -> (Option<i32>, String, Vec<String>) {
+    fs::create_dir_all(dir.join("src")).unwrap();
+    let mut files = 2000;
+    loop {
+        source(dir, files);
+        let out = dir.join(format!("out-{name}-{files}"));
+        fs::create_dir(&out).unwrap();
+        let mut child = restow(["copy", "-j1", "src"])
+            .arg(out.join(dst))
+            .current_dir(dir.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ended = false;
+        while !ended && !is_writing(&child, &out) {
+            ended = child.try_wait().unwrap().is_some();
+        }
+        if !ended {
+            signal(&child, name);
+        }
+        let status = child.wait().unwrap();
+        // It was too fast for us: the next tree is larger.
+        if status.success() {
+            files *= 2;
+            continue;
+        }
+        let mut words = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut words)
+            .unwrap();
+        return (status.code(), words, names(&out));
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_nothing() {
+    let dir = TempDir::new();
+    for dst in ["dst.tar", "dst"] {
+        for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+            let left = interrupted(&dir, dst, name);
+            assert_eq!(left, (Some(code), String::new(), vec![]), "{dst} {name}");
+            fs::remove_dir_all(dir.join("src")).unwrap();
+            for out in names(dir.path()) {
+                fs::remove_dir_all(dir.join(out)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn kill_leaves_nothing_under_the_final_name() {
+    let dir = TempDir::new();
+    let (code, _, left) = interrupted(&dir, "dst.tar", "KILL");
+    assert_eq!(code, None);
+    assert!(!left.contains(&"dst.tar".to_owned()), "{left:?}");
+    fs::remove_dir_all(dir.path().join("src")).unwrap();
+    let dir = TempDir::new();
+    let (code, _, left) = interrupted(&dir, "dst", "KILL");
+    assert_eq!(code, None);
+    // The temporary name says what it is.
+    assert!(
+        left.iter().all(|name| name.starts_with(".dst.restow-")),
+        "{left:?}"
+    );
+}

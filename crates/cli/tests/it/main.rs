@@ -1,0 +1,41 @@
+//! The integration tests of `restow`: the program itself, from outside.
+
+mod copy; // directories and tar archives in all directions, compared by programs that are not ours
+mod interrupt; // signals in the midst of a copy
+mod words; // help, messages and exit codes
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A command that runs the program, with nothing on standard input.
+fn restow<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_restow"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Runs it in a directory; gives exit code, standard output and standard error.
+fn run_in<A: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = A>) -> (i32, String, String) {
+    let output = restow(args).current_dir(dir).output().unwrap();
+    shown(&output)
+}
+
+fn shown(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code().unwrap_or(-1),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+/// The names in a directory, hidden ones as well.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,238 @@
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+
+use testkit::{TempDir, golden};
+
+use super::{restow, run_in};
+
+#[test]
+fn help_of_every_subcommand() {
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
+    let here = Path::new("/");
+    for command in ["copy", "ls", "cat", "diff", "manifest"] {
+        let (code, help, words) = run_in(here, [command, "--help"]);
+        assert_eq!((code, &*words), (0, ""));
+        assert!(help.contains("Examples:"), "{command}");
+        golden(goldens.join(format!("{command}.txt")), help);
+    }
+    let (code, help, _) = run_in(here, ["--help"]);
+    assert_eq!(code, 0);
+    golden(goldens.join("restow.txt"), help);
+    // Without a command it helps, which is not what was wanted.
+    let (code, out, words) = run_in(here, [""; 0]);
+    assert_eq!((code, &*out), (2, ""));
+    assert!(words.contains("Usage: restow <COMMAND>"), "{words}");
+    let (code, version, _) = run_in(here, ["--version"]);
+    assert_eq!(
+        (code, version),
+        (0, format!("restow {}\n", env!("CARGO_PKG_VERSION")))
+    );
+}
+
+#[test]
+fn messages_are_verb_path_and_reason() {
+    let dir = TempDir::new();
+    fs::create_dir_all(dir.join("src/d")).unwrap();
+    fs::write(dir.join("src/f"), "x").unwrap();
+    std::os::unix::fs::symlink("/d", dir.join("src/l")).unwrap();
+    std::os::unix::fs::symlink("loop", dir.join("src/loop")).unwrap();
+    fs::write(dir.join("x.tar.gz"), b"\x1f\x8b\x08\0").unwrap();
+    fs::write(dir.join("x.sqfs"), b"hsqs").unwrap();
+    fs::write(dir.join("x.stream"), b"btrfs-stream\0\x02\0\0\0").unwrap();
+    let mut btrfs = vec![0; 70_000];
+    btrfs[0x10040..0x10048].copy_from_slice(b"_BHRfS_M");
+    fs::write(dir.join("x.btrfs"), btrfs).unwrap();
+    fs::write(dir.join("empty"), "").unwrap();
+    fs::write(dir.join("text"), "hello").unwrap();
+    for (args, words) in [
+        (
+            &["ls", "missing"][..],
+            "open missing: no such file or directory",
+        ),
+        (
+            &["ls", "text"],
+            "open text: it is nothing that restow knows (it begins with 68 65 6c 6c 6f)",
+        ),
+        (&["ls", "empty"], "open empty: it is empty"),
+        (
+            &["ls", "x.sqfs"],
+            "open x.sqfs: it is a SquashFS image, which this version cannot read yet",
+        ),
+        (
+            &["ls", "x.btrfs"],
+            "open x.btrfs: it is a btrfs image, which this version cannot read yet",
+        ),
+        (
+            &["ls", "x.stream"],
+            "open x.stream: it is a btrfs send stream, which this version cannot read yet",
+        ),
+        (
+            &["ls", "x.tar.gz"],
+            "open x.tar.gz: it is compressed with gzip: decompress it first, as in `gzip -dc x.tar.gz | restow copy - DST`",
+        ),
+        (&["ls", "src", "g"], "find src/g: no such file or directory"),
+        (&["ls", "src", "f/g"], "find src/f/g: not a directory"),
+        (&["cat", "src", "d"], "read src/d: is a directory"),
+        (
+            &["cat", "src", "loop"],
+            "find src/loop: limit reached: symbolic links followed for one path",
+        ),
+        (&["diff", "-", "-"], "standard input cannot be both trees"),
+        (
+            &["copy", "src", "missing/x.tar"],
+            "copy src to missing/x.tar: missing is not a directory that is there",
+        ),
+        (
+            &["copy", "missing", "x"],
+            "copy missing to x: open missing: no such file or directory",
+        ),
+        (
+            &["copy", "src", "y.sqfs"],
+            "copy src to y.sqfs: this version cannot write SquashFS images yet",
+        ),
+        (
+            &["copy", "src", "--to", "btrfs", "y"],
+            "copy src to y: this version cannot write btrfs images yet",
+        ),
+        (
+            &["copy", "src", "y.zip"],
+            "copy src to y.zip: restow does not write what this name says; say what it shall become with --to",
+        ),
+        (
+            &["copy", "src", "-", "--to", "dir"],
+            "copy src to standard output: a directory cannot go to standard output",
+        ),
+    ] {
+        let expected = (2, String::new(), format!("restow: {words}\n"));
+        assert_eq!(run_in(dir.path(), args), expected, "{args:?}");
+    }
+    // The command line itself.
+    for args in [
+        &["copy", "src"][..],
+        &["frobnicate"],
+        &["copy", "src", "x.tar", "-j", "0"],
+    ] {
+        let (code, out, words) = run_in(dir.path(), args);
+        assert_eq!((code, &*out), (2, ""), "{args:?}");
+        assert!(words.starts_with("error: "), "{words}");
+    }
+}
+
+#[test]
+fn lists_and_contents() {
+    let dir = TempDir::new();
+    fs::create_dir_all(dir.join("src/d/e")).unwrap();
+    fs::write(dir.join("src/d/file"), "content").unwrap();
+    fs::write(dir.join("src/d/a\nb"), "").unwrap();
+    std::os::unix::fs::symlink("/d/file", dir.join("src/link")).unwrap();
+    std::os::unix::fs::symlink("d/../d", dir.join("src/dirlink")).unwrap();
+    let touch = testkit::run(
+        std::process::Command::new("touch")
+            .args(["-h", "-d", "@-1"])
+            .arg(dir.join("src/link")),
+    );
+    assert!(touch.status.success());
+    assert_eq!(run_in(dir.path(), ["copy", "src", "x.tar", "-q"]).0, 0);
+    for source in ["src", "x.tar"] {
+        let out = |args: &[&str]| {
+            let (code, out, words) = run_in(dir.path(), args);
+            assert_eq!((code, &*words), (0, ""), "{args:?}");
+            out
+        };
+        assert_eq!(out(&["ls", source]), "d\ndirlink\nlink\n");
+        assert_eq!(out(&["ls", source, "d"]), "a\\x0ab\ne\nfile\n");
+        assert_eq!(out(&["ls", source, "dirlink"]), "a\\x0ab\ne\nfile\n");
+        assert_eq!(out(&["ls", "-d", source, "dirlink"]), "dirlink\n");
+        assert_eq!(
+            out(&["ls", "-R0", source]),
+            "d\0d/a\nb\0d/e\0d/file\0dirlink\0link\0"
+        );
+        assert_eq!(
+            out(&["ls", "-R", source, "/d/"]),
+            "d/a\\x0ab\nd/e\nd/file\n"
+        );
+        let line = out(&["ls", "-l", source, "link"]);
+        assert!(line.starts_with("lrwxrwxrwx   1 "), "{line}");
+        assert!(
+            line.ends_with(" 7 1969-12-31 23:59:59 link -> /d/file\n"),
+            "{line}"
+        );
+        assert_eq!(
+            out(&["cat", source, "link", "dirlink/file", "../d/./file"]),
+            "content".repeat(3)
+        );
+    }
+}
+
+#[test]
+fn differences_have_exit_code_1_and_a_line_each() {
+    let dir = TempDir::new();
+    for side in ["a", "b"] {
+        fs::create_dir_all(dir.join(side).join("d")).unwrap();
+        for name in ["same", "content", "size", "mode", "linked", "d/x"] {
+            fs::write(dir.join(side).join(name), "0123456789").unwrap();
+        }
+    }
+    fs::write(dir.join("b/content"), "0123x56789").unwrap();
+    fs::write(dir.join("b/size"), "0").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4711);
+    fs::set_permissions(dir.join("b/mode"), mode).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(dir.join("a/mode"), mode).unwrap();
+    fs::hard_link(dir.join("a/linked"), dir.join("a/linked too")).unwrap();
+    fs::write(dir.join("b/linked too"), "0123456789").unwrap();
+    fs::write(dir.join("a/only"), "").unwrap();
+    fs::create_dir(dir.join("b/only too")).unwrap();
+    fs::remove_file(dir.join("b/d/x")).unwrap();
+    std::os::unix::fs::symlink("same", dir.join("b/d/x")).unwrap();
+    let (code, found, words) = run_in(dir.path(), ["diff", "--ignore", "mtime", "a", "b"]);
+    assert_eq!((code, &*words), (1, ""));
+    assert_eq!(
+        found,
+        "content: content differs from byte 4 on\n\
+         d/x: kind file | symbolic link\n\
+         linked too: hard link to linked | no earlier file\n\
+         mode: mode 0600 | 4711\n\
+         only in a: only (file)\n\
+         only in b: only too (directory)\n\
+         size: size 10 | 1\n"
+    );
+    let (code, found, words) = run_in(dir.path(), ["diff", "-q", "a", "b"]);
+    assert_eq!((code, &*found, &*words), (1, "", ""));
+    let (code, found, words) = run_in(dir.path(), ["diff", "a", "a"]);
+    assert_eq!((code, &*found, &*words), (0, "", ""));
+}
+
+#[test]
+fn a_reader_that_goes_is_no_error() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    for number in 0..2000 {
+        fs::write(
+            dir.join(format!(
+                "src/a rather long name so that it is more than a pipe {number}"
+            )),
+            "x",
+        )
+        .unwrap();
+    }
+    for args in [
+        &["ls", "-l", "src"][..],
+        &["manifest", "src"],
+        &["copy", "-q", "src", "-"],
+    ] {
+        let mut child = restow(args)
+            .current_dir(dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = [0; 10];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*words), (Some(0), ""), "{args:?}");
+    }
+}
