@@ -43,13 +43,13 @@ impl<'s> BitReader<'s> {
 /// allowed, gives bits without meaning, and is remembered: [`is_overrun`](Self::is_overrun).
 #[derive(Clone, Debug)]
 pub(crate) struct ReverseBitReader<'s> {
-    src: &'s [u8],
+    pub(crate) src: &'s [u8],
     /// Where in `src` the word begins.
-    at: usize,
+    pub(crate) at: usize,
     /// Eight bytes of the stream; a shorter stream fills the top of it.
-    word: u64,
+    pub(crate) word: u64,
     /// Bits of `word` that have been taken, from the top.
-    taken: u32,
+    pub(crate) taken: u32,
     /// Bits of `word` that belong to the stream: 64, fewer if the stream is shorter than 8 bytes.
     valid: u32,
 }

@@ -7,6 +7,7 @@
 extern crate std;
 
 #[cfg(not(feature = "portable"))]
+#[allow(unsafe_code)]
 mod arch;
 mod bits;
 mod dictionary;

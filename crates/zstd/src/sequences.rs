@@ -37,7 +37,9 @@ pub(crate) const OFFSET_COUNTS: [i16; 29] = [
 #[cfg(feature = "decompress")]
 mod read;
 #[cfg(feature = "decompress")]
-pub(crate) use read::{Header, Kind, Reader, TableRef, read_entropy_table};
+pub(crate) use read::{
+    CELLS, DecodedSequence, Header, Kind, Logs, Reader, read_entropy_table, update_tables,
+};
 
 // ---- writing (feature `compress`) ----
 

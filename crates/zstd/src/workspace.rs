@@ -57,42 +57,34 @@ mod read {
 
     /// The decoder's tables, in the caller's memory. No byte of them needs a value before it is used.
     pub(crate) struct Tables<'w> {
-        pub(crate) literal_lengths: &'w mut [fse::Cell; LITERAL_LENGTH_CELLS],
-        pub(crate) match_lengths: &'w mut [fse::Cell; MATCH_LENGTH_CELLS],
-        pub(crate) offsets: &'w mut [fse::Cell; OFFSET_CELLS],
+        pub(crate) sequences: &'w mut [fse::Cell; sequences::CELLS],
         pub(crate) huffman: &'w mut [huffman::Cell; huffman::TABLE_CELLS],
         pub(crate) weight_cells: &'w mut [fse::Cell; fse::WEIGHT_CELLS],
         pub(crate) weights: &'w mut [u8; huffman::SYMBOLS_MAX],
     }
 
-    const LITERAL_LENGTH_CELLS: usize = 1 << sequences::LITERAL_LENGTH_LOG_MAX;
-    const MATCH_LENGTH_CELLS: usize = 1 << sequences::MATCH_LENGTH_LOG_MAX;
-    const OFFSET_CELLS: usize = 1 << sequences::OFFSET_LOG_MAX;
-
     /// Bytes of [`Tables`].
-    pub(crate) const TABLES_SIZE: usize = 8
-        * (LITERAL_LENGTH_CELLS + MATCH_LENGTH_CELLS + OFFSET_CELLS + fse::WEIGHT_CELLS)
+    pub(crate) const TABLES_SIZE: usize = size_of::<[fse::Cell; sequences::CELLS]>()
         + size_of::<[huffman::Cell; huffman::TABLE_CELLS]>()
+        + size_of::<[fse::Cell; fse::WEIGHT_CELLS]>()
         + huffman::SYMBOLS_MAX;
 
     impl<'w> Tables<'w> {
         /// Takes the tables from the start of `bytes`; gives them and the rest, `None` if there are too few bytes.
         pub(crate) fn carve(bytes: &'w mut [u8]) -> Option<(Tables<'w>, &'w mut [u8])> {
-            let (literal_lengths, bytes) = cells(bytes)?;
-            let (match_lengths, bytes) = cells(bytes)?;
-            let (offsets, bytes) = cells(bytes)?;
+            let (sequences, bytes) = cells(bytes)?;
             let (huffman, bytes) = cells(bytes)?;
             let (weight_cells, bytes) = cells(bytes)?;
             let (weights, bytes) = bytes.split_first_chunk_mut()?;
-            let tables = Tables {
-                literal_lengths,
-                match_lengths,
-                offsets,
-                huffman,
-                weight_cells,
-                weights,
-            };
-            Some((tables, bytes))
+            Some((
+                Tables {
+                    sequences,
+                    huffman,
+                    weight_cells,
+                    weights,
+                },
+                bytes,
+            ))
         }
     }
 

@@ -1,11 +1,12 @@
 //! A compressed block: literals and sequences become content (RFC 8878, section 3.1.1.3).
 
-use super::output::{Extent, Full, Output};
+use super::execute::{Literals, execute, push_literals};
+use super::output::{Extent, Output};
 use crate::Error;
 use crate::dictionary::Loaded;
 use crate::huffman::{self, Table, WeightScratch};
 use crate::literals::{self, Coding};
-use crate::sequences::{self, Kind, Reader, TableRef};
+use crate::sequences::{self, Logs, Reader, update_tables};
 use crate::workspace::Tables;
 
 /// What one block leaves to the next of its frame, beside the tables themselves.
@@ -13,8 +14,7 @@ use crate::workspace::Tables;
 pub(crate) struct State {
     /// The longest code of the Huffman table; `None` if there is none.
     huffman: Option<u32>,
-    /// Tables of literal lengths, offsets, match lengths.
-    sequences: [TableRef; 3],
+    sequences: Logs,
     repeat: [u32; 3],
 }
 
@@ -36,17 +36,6 @@ pub(crate) enum Keep<'w> {
     Buffer(&'w mut [u8]),
 }
 
-/// The literals of a block.
-#[derive(Clone, Copy)]
-enum Literals<'s> {
-    Slice(&'s [u8]),
-    /// In the output, at its end.
-    InPlace {
-        at: usize,
-        end: usize,
-    },
-}
-
 /// Decodes one compressed block. `content_max` is the largest block of the frame.
 pub(crate) fn decode(
     block: &[u8],
@@ -62,46 +51,42 @@ pub(crate) fn decode(
 
     let counted = sequences::Header::parse(section)?;
     let mut section = &section[counted.bytes..];
-    if counted.count == 0 {
-        if !section.is_empty() {
-            return Err(Error::Corruption);
-        }
-    } else {
-        let own: [&mut [_]; 3] = [tables.literal_lengths, tables.offsets, tables.match_lengths];
-        for (((table, own), kind), mode) in state
-            .sequences
-            .iter_mut()
-            .zip(own)
-            .zip(KINDS)
-            .zip(counted.modes)
-        {
-            let bytes = table.update(kind, mode, section, own)?;
-            section = &section[bytes..];
-        }
+    if counted.count > 0 {
+        section = update_tables(&mut state.sequences, &counted, section, tables.sequences)?;
+    } else if !section.is_empty() {
+        return Err(Error::Corruption);
     }
     let tables = &*tables;
     let table = |log| Table {
         cells: tables.huffman,
         log,
     };
-    let reader = || -> Result<Reader<'_, '_>, Error> {
-        let own: [&[_]; 3] = [tables.literal_lengths, tables.offsets, tables.match_lengths];
-        let [a, b, c] = state.sequences;
-        let cells = [
-            a.cells(KINDS[0], own[0]),
-            b.cells(KINDS[1], own[1]),
-            c.cells(KINDS[2], own[2]),
-        ];
-        Reader::new(cells, section, state.repeat, counted.count)
+    let reader = || {
+        Reader::new(
+            tables.sequences,
+            state.sequences,
+            section,
+            state.repeat,
+            counted.count,
+        )
     };
 
-    let literals = match header.coding {
-        Coding::Raw => Literals::Slice(stored),
+    let mut literals = match header.coding {
+        // Copies may read on behind the literals.
+        Coding::Raw => Literals::Slice {
+            bytes: &block[header.bytes..],
+            at: 0,
+            end: header.content,
+        },
         _ => match keep {
             Keep::Buffer(buffer) if header.content <= buffer.len() => {
-                let buffer = &mut buffer[..header.content];
-                decode_literals(&header, codes, state.huffman.map(table), buffer)?;
-                Literals::Slice(buffer)
+                let literals = &mut buffer[..header.content];
+                decode_literals(&header, codes, state.huffman.map(table), literals)?;
+                Literals::Slice {
+                    bytes: buffer,
+                    at: 0,
+                    end: header.content,
+                }
             }
             Keep::Buffer(_) => {
                 let (content, used) = match counted.count {
@@ -135,7 +120,7 @@ pub(crate) fn decode(
         return push_literals(literals, output);
     }
     let mut reader = reader()?;
-    let (literals, extent) = execute(&mut reader, literals, output)?;
+    let extent = execute(&mut reader, &mut literals, output)?;
     if extent == Extent::Truncated {
         return Ok(extent);
     }
@@ -145,8 +130,6 @@ pub(crate) fn decode(
     state.repeat = reader.repeat;
     push_literals(literals, output)
 }
-
-const KINDS: [&Kind; 3] = [Kind::LITERAL_LENGTHS, Kind::OFFSETS, Kind::MATCH_LENGTHS];
 
 /// Reads the Huffman table, if there is one; gives what is left of the section.
 fn read_codes<'s>(
@@ -232,76 +215,4 @@ fn measure(
     }
     let fits = output.fit(literals + copied)?;
     Ok((fits, fits - copied))
-}
-
-/// Executes sequences until none are left or the output is full. Gives the literals that are left.
-fn execute<'s>(
-    reader: &mut Reader<'_, '_>,
-    literals: Literals<'s>,
-    output: &mut Output<'_, '_>,
-) -> Result<(Literals<'s>, Extent), Error> {
-    match literals {
-        Literals::Slice(mut slice) => {
-            while reader.left > 0 {
-                let sequence = reader.read();
-                let (now, later) = slice
-                    .split_at_checked(sequence.literals as usize)
-                    .ok_or(Error::Corruption)?;
-                if output.push_slice(now)? == Extent::Truncated {
-                    return Ok((literals, Extent::Truncated));
-                }
-                slice = later;
-                let len = output.fit(sequence.length as usize)?;
-                output.push_match(sequence.offset as usize, len)?;
-                if len < sequence.length as usize {
-                    return Ok((literals, Extent::Truncated));
-                }
-            }
-            Ok((Literals::Slice(slice), Extent::Whole))
-        }
-        Literals::InPlace { mut at, end } => {
-            while reader.left > 0 {
-                let sequence = reader.read();
-                let count = output.fit(sequence.literals as usize)?;
-                let now = count.min(end - at);
-                output.push_within(at, now);
-                at += now;
-                if now < sequence.literals as usize {
-                    return match output.full {
-                        Full::Truncates if output.room() == 0 => Ok((literals, Extent::Truncated)),
-                        _ => Err(Error::Corruption),
-                    };
-                }
-                let len = output.fit(sequence.length as usize)?;
-                // Literals that are still needed would be overwritten: the content is longer than it should be.
-                if at < end && len > at - output.at {
-                    return Err(match output.full {
-                        Full::Fails(error) => error,
-                        Full::Truncates => Error::Corruption,
-                    });
-                }
-                output.push_match(sequence.offset as usize, len)?;
-                if len < sequence.length as usize {
-                    return Ok((literals, Extent::Truncated));
-                }
-            }
-            Ok((Literals::InPlace { at, end }, Extent::Whole))
-        }
-    }
-}
-
-/// Writes the literals after the last sequence.
-fn push_literals(literals: Literals<'_>, output: &mut Output<'_, '_>) -> Result<Extent, Error> {
-    match literals {
-        Literals::Slice(slice) => output.push_slice(slice),
-        Literals::InPlace { at, end } => {
-            let len = output.fit(end - at)?;
-            output.push_within(at, len);
-            Ok(if len == end - at {
-                Extent::Whole
-            } else {
-                Extent::Truncated
-            })
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! The decoder.
 
 mod block;
+pub(crate) mod execute;
 mod once;
-mod output;
+pub(crate) mod output;
 mod stream;
 
 use crate::{Dictionary, Error, FrameHeader, workspace};

@@ -3,6 +3,7 @@
 use xxhash::Xxh64;
 
 use super::block::{self, Keep, State};
+use super::execute::TAIL;
 use super::output::{Extent, Full, Older, Output};
 use super::{DecodeOptions, LITERALS_SIZE};
 use crate::frame::{BlockHeader, BlockKind, le32};
@@ -164,6 +165,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
         let block_size_max = header.block_size_max as usize;
         *src = &src[header.size..];
 
+        let dst_len = dst.len();
         let mut at = start;
         loop {
             let (block, stored) = split_block(src, header.block_size_max)?;
@@ -181,6 +183,8 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
                 bytes: dst,
                 at,
                 end,
+                scratch_end: content_end.unwrap_or(dst_len),
+                tail: if content_end.is_some() { 0 } else { TAIL },
                 start,
                 older: Older::Dictionary(loaded.content),
                 window,

@@ -19,6 +19,11 @@ pub(crate) struct Output<'o, 'd> {
     pub(crate) at: usize,
     /// This byte and all after it stay as they are.
     pub(crate) end: usize,
+    /// Bytes before this one may be written over by copies that are longer than they must be, but for those that
+    /// the last [`tail`](Self::tail) sequences of a block leave behind them.
+    pub(crate) scratch_end: usize,
+    /// So many sequences at the end of a block are copied exactly.
+    pub(crate) tail: usize,
     /// Matches reach back to this byte, and then into `older`.
     pub(crate) start: usize,
     pub(crate) older: Older<'d>,

@@ -456,6 +456,8 @@ impl<'w, 'd> Decoder<'w, 'd> {
             bytes: &mut self.window[..self.capacity],
             at: from,
             end: from + left.min(self.header.block_size_max as usize),
+            scratch_end: from + self.header.block_size_max as usize + SLACK,
+            tail: 0,
             start: 0,
             older: self.older,
             window: self.header.window_size as usize,

@@ -3,7 +3,7 @@
 use super::Dictionary;
 use crate::Error;
 use crate::huffman::{self, WeightScratch};
-use crate::sequences::{Kind, REPEAT_OFFSETS, TableRef, read_entropy_table};
+use crate::sequences::{Kind, Logs, REPEAT_OFFSETS, read_entropy_table};
 use crate::workspace::Tables;
 
 /// What a frame begins with.
@@ -12,8 +12,7 @@ pub(crate) struct Loaded<'d> {
     pub(crate) repeat: [u32; 3],
     /// The longest code of the Huffman table, `None` without one.
     pub(crate) huffman: Option<u32>,
-    /// Tables of literal lengths, offsets, match lengths.
-    pub(crate) sequences: [TableRef; 3],
+    pub(crate) sequences: Logs,
 }
 
 impl Loaded<'_> {
@@ -21,7 +20,7 @@ impl Loaded<'_> {
         content: &[],
         repeat: REPEAT_OFFSETS,
         huffman: None,
-        sequences: [TableRef::Missing; 3],
+        sequences: [None; 3],
     };
 }
 
@@ -46,13 +45,13 @@ impl<'d> Dictionary<'d> {
         let mut rest = self.entropy;
         let (huffman, bytes) = huffman::read_table(rest, &mut scratch, tables.huffman)?;
         rest = &rest[bytes..];
-        let (offsets, bytes) = read_entropy_table(Kind::OFFSETS, rest, tables.offsets)?;
+        let (offsets, bytes) = read_entropy_table(Kind::OFFSETS, rest, tables.sequences)?;
         rest = &rest[bytes..];
         let (match_lengths, bytes) =
-            read_entropy_table(Kind::MATCH_LENGTHS, rest, tables.match_lengths)?;
+            read_entropy_table(Kind::MATCH_LENGTHS, rest, tables.sequences)?;
         rest = &rest[bytes..];
         let (literal_lengths, bytes) =
-            read_entropy_table(Kind::LITERAL_LENGTHS, rest, tables.literal_lengths)?;
+            read_entropy_table(Kind::LITERAL_LENGTHS, rest, tables.sequences)?;
         rest = &rest[bytes..];
 
         let (repeat_bytes, content) = rest.split_first_chunk::<12>().ok_or(Error::Corruption)?;
@@ -63,12 +62,11 @@ impl<'d> Dictionary<'d> {
                 return Err(Error::Corruption);
             }
         }
-        let own = |log| TableRef::Own { log };
         Ok(Loaded {
             content,
             repeat,
             huffman: Some(huffman),
-            sequences: [own(literal_lengths), own(offsets), own(match_lengths)],
+            sequences: [Some(literal_lengths), Some(offsets), Some(match_lengths)],
         })
     }
 }

@@ -2,6 +2,8 @@
 
 use super::{CODE_BITS_MAX, SYMBOLS_MAX};
 use crate::Error;
+#[cfg(all(not(feature = "portable"), target_pointer_width = "64"))]
+use crate::arch;
 use crate::bits::ReverseBitReader;
 use crate::fse;
 
@@ -184,14 +186,36 @@ fn split_four(src: &[u8], content: usize) -> Result<([&[u8]; 4], usize), Error> 
 /// is used up exactly, else [`Error::Corruption`].
 pub(crate) fn decode_four(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     let (streams, each) = split_four(src, dst.len())?;
+    let [Some(a), Some(b), Some(c), Some(d)] = streams.map(ReverseBitReader::new) else {
+        return Err(Error::Corruption);
+    };
+    let mut readers = [a, b, c, d];
+    let done = run_four(table, src, &mut readers, dst, each);
     let mut rest = dst;
-    for (turn, stream) in streams.into_iter().enumerate() {
+    for (turn, reader) in readers.into_iter().enumerate() {
         let len = if turn < 3 { each } else { rest.len() };
         let (part, others) = rest.split_at_mut(len);
-        decode_one(table, stream, part)?;
+        finish_stream(table, reader, part.get_mut(done..).unwrap_or_default())?;
         rest = others;
     }
     Ok(())
+}
+
+/// Decodes the start of each stream's part of `dst`; gives how many bytes of each.
+fn run_four(
+    table: Table<'_>,
+    src: &[u8],
+    readers: &mut [ReverseBitReader<'_>; 4],
+    dst: &mut [u8],
+    each: usize,
+) -> usize {
+    #[cfg(all(not(feature = "portable"), target_pointer_width = "64"))]
+    return arch::huffman::run_four(table, src, readers, dst, each);
+    #[allow(unreachable_code)]
+    {
+        let _ = (table, src, readers, dst, each);
+        0
+    }
 }
 
 /// Decodes the first bytes of one or four streams, which give `content` bytes in all. What the rest of the streams

@@ -69,100 +69,104 @@ impl Header {
 
 /// What a table is about.
 pub(crate) struct Kind {
-    log_max: u32,
+    /// Where the table begins among the cells.
+    pub(crate) at: usize,
+    pub(crate) log_max: u32,
     meanings: &'static [SymbolMeaning],
     predefined: &'static [Cell],
 }
 
 impl Kind {
     pub(crate) const LITERAL_LENGTHS: &Kind = &Kind {
+        at: 0,
         log_max: LITERAL_LENGTH_LOG_MAX,
         meanings: &LITERAL_LENGTHS,
         predefined: &PREDEFINED_LITERAL_LENGTHS,
     };
-    pub(crate) const OFFSETS: &Kind = &Kind {
-        log_max: OFFSET_LOG_MAX,
-        meanings: &OFFSETS,
-        predefined: &PREDEFINED_OFFSETS,
-    };
     pub(crate) const MATCH_LENGTHS: &Kind = &Kind {
+        at: 1 << LITERAL_LENGTH_LOG_MAX,
         log_max: MATCH_LENGTH_LOG_MAX,
         meanings: &MATCH_LENGTHS,
         predefined: &PREDEFINED_MATCH_LENGTHS,
     };
-}
+    pub(crate) const OFFSETS: &Kind = &Kind {
+        at: (1 << LITERAL_LENGTH_LOG_MAX) + (1 << MATCH_LENGTH_LOG_MAX),
+        log_max: OFFSET_LOG_MAX,
+        meanings: &OFFSETS,
+        predefined: &PREDEFINED_OFFSETS,
+    };
 
-/// Where the table of a kind is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TableRef {
-    /// Nowhere: no block and no dictionary has given one.
-    Missing,
-    Predefined,
-    /// In the first `1 << log` cells of the workspace.
-    Own {
-        log: u32,
-    },
-}
+    /// In the order of their modes and descriptions.
+    const ALL: [&Kind; 3] = [Kind::LITERAL_LENGTHS, Kind::OFFSETS, Kind::MATCH_LENGTHS];
 
-impl TableRef {
-    /// The cells: a power of two of them.
-    #[inline(always)]
-    pub(crate) fn cells<'t>(self, kind: &Kind, own: &'t [Cell]) -> &'t [Cell] {
-        match self {
-            TableRef::Predefined => kind.predefined,
-            TableRef::Own { log } => own.get(..1 << log).unwrap_or(&[]),
-            TableRef::Missing => &[],
-        }
+    /// Where the table ends among the cells.
+    const fn end(&self) -> usize {
+        self.at + (1 << self.log_max)
     }
+}
 
-    /// Makes the table that a block asks for; gives the bytes of its description.
-    pub(crate) fn update(
-        &mut self,
-        kind: &Kind,
-        mode: Mode,
-        src: &[u8],
-        own: &mut [Cell],
-    ) -> Result<usize, Error> {
+/// Cells of the largest tables of all kinds. They lie side by side, so that one pointer reaches them.
+pub(crate) const CELLS: usize = Kind::OFFSETS.end();
+
+/// The sizes, as powers of two, of the tables of literal lengths, offsets and match lengths. `None` without a table:
+/// no block and no dictionary has given one.
+pub(crate) type Logs = [Option<u32>; 3];
+
+/// Makes the tables that a block asks for; gives what follows their descriptions.
+pub(crate) fn update_tables<'s>(
+    logs: &mut Logs,
+    header: &Header,
+    mut src: &'s [u8],
+    cells: &mut [Cell; CELLS],
+) -> Result<&'s [u8], Error> {
+    for ((log, kind), mode) in logs.iter_mut().zip(Kind::ALL).zip(header.modes) {
         match mode {
             Mode::Predefined => {
-                *self = TableRef::Predefined;
-                Ok(0)
+                let size = kind.predefined.len();
+                cells[kind.at..kind.at + size].copy_from_slice(kind.predefined);
+                *log = Some(size.ilog2());
             }
             Mode::Rle => {
-                let symbol = usize::from(*src.first().ok_or(Error::Corruption)?);
-                let &meaning = kind.meanings.get(symbol).ok_or(Error::Corruption)?;
-                own[0] = fse::single(meaning);
-                *self = TableRef::Own { log: 0 };
-                Ok(1)
+                let (&symbol, rest) = src.split_first().ok_or(Error::Corruption)?;
+                let &meaning = kind
+                    .meanings
+                    .get(usize::from(symbol))
+                    .ok_or(Error::Corruption)?;
+                cells[kind.at] = fse::single(meaning);
+                *log = Some(0);
+                src = rest;
             }
             Mode::Fse => {
-                let (log, bytes) = read_entropy_table(kind, src, own)?;
-                *self = TableRef::Own { log };
-                Ok(bytes)
+                let (new, bytes) = read_entropy_table(kind, src, cells)?;
+                *log = Some(new);
+                src = &src[bytes..];
             }
-            Mode::Repeat if *self == TableRef::Missing => Err(Error::Corruption),
-            Mode::Repeat => Ok(0),
+            Mode::Repeat if log.is_none() => return Err(Error::Corruption),
+            Mode::Repeat => {}
         }
     }
+    Ok(src)
 }
 
 /// Reads the description of a table and builds it; gives its log and the bytes of the description.
 pub(crate) fn read_entropy_table(
     kind: &Kind,
     src: &[u8],
-    own: &mut [Cell],
+    cells: &mut [Cell; CELLS],
 ) -> Result<(u32, usize), Error> {
     let mut counts = [0; MATCH_LENGTH_SYMBOL_MAX + 1];
     let counts = &mut counts[..kind.meanings.len()];
     let found = fse::read_distribution(src, kind.log_max, counts)?;
-    let cells = own.get_mut(..1 << found.log).ok_or(Error::Corruption)?;
+    let cells = cells
+        .get_mut(kind.at..kind.at + (1 << found.log))
+        .ok_or(Error::Corruption)?;
     fse::build(cells, &counts[..found.symbols], kind.meanings);
     Ok((found.log, found.bytes))
 }
 
 /// A piece of content: literals, then a copy of what came `offset` bytes before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sequence {
+pub(crate) struct DecodedSequence {
     pub(crate) literals: u32,
     pub(crate) length: u32,
     /// 0 if the block is corrupt.
@@ -172,11 +176,9 @@ pub(crate) struct Sequence {
 /// Reads the sequences of a block, one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'t, 's> {
-    pub(crate) literal_lengths: &'t [Cell],
-    pub(crate) offsets: &'t [Cell],
-    pub(crate) match_lengths: &'t [Cell],
+    pub(crate) cells: &'t [Cell; CELLS],
     pub(crate) bits: ReverseBitReader<'s>,
-    /// States: the cells of the next sequence.
+    /// States: the cells of the next sequence, counted from the start of each kind's table.
     pub(crate) literal_length: usize,
     pub(crate) offset: usize,
     pub(crate) match_length: usize,
@@ -187,26 +189,22 @@ pub(crate) struct Reader<'t, 's> {
 }
 
 impl<'t, 's> Reader<'t, 's> {
-    /// Reads the first states. The tables have a power of two of cells each.
+    /// Reads the first states.
     pub(crate) fn new(
-        [literal_lengths, offsets, match_lengths]: [&'t [Cell]; 3],
+        cells: &'t [Cell; CELLS],
+        logs: Logs,
         src: &'s [u8],
         repeat: [u32; 3],
         count: usize,
     ) -> Result<Reader<'t, 's>, Error> {
         let mut bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
-        let mut state = |cells: &[Cell]| match cells.len().checked_ilog2() {
-            Some(log) => Ok(bits.read(log) as usize),
-            None => Err(Error::Corruption),
-        };
-        let literal_length = state(literal_lengths)?;
-        let offset = state(offsets)?;
-        let match_length = state(match_lengths)?;
+        let mut state = |log: Option<u32>| Ok(bits.read(log.ok_or(Error::Corruption)?) as usize);
+        let literal_length = state(logs[0])?;
+        let offset = state(logs[1])?;
+        let match_length = state(logs[2])?;
         bits.refill();
         Ok(Reader {
-            literal_lengths,
-            offsets,
-            match_lengths,
+            cells,
             bits,
             literal_length,
             offset,
@@ -216,15 +214,24 @@ impl<'t, 's> Reader<'t, 's> {
         })
     }
 
+    /// Whether every state is the number of a cell. What [`fse::build`] makes keeps it so: the bits of a cell, added
+    /// to its smallest next state, are less than the number of cells.
+    #[allow(dead_code)] // without `arch`
+    pub(crate) fn states_are_valid(&self) -> bool {
+        self.literal_length < 1 << LITERAL_LENGTH_LOG_MAX
+            && self.offset < 1 << OFFSET_LOG_MAX
+            && self.match_length < 1 << MATCH_LENGTH_LOG_MAX
+    }
+
     /// The next sequence. Only for `left` above 0.
     #[inline(always)]
-    pub(crate) fn read(&mut self) -> Sequence {
-        let word = |cells: &[Cell], state: usize| {
-            cells.get(state).map_or(0, |&cell| u64::from_le_bytes(cell))
+    pub(crate) fn read(&mut self) -> DecodedSequence {
+        let word = |kind: &Kind, state: usize| {
+            u64::from_le_bytes(self.cells[kind.at + (state & ((1 << kind.log_max) - 1))])
         };
-        let literal_length = word(self.literal_lengths, self.literal_length);
-        let offset_cell = word(self.offsets, self.offset);
-        let match_length = word(self.match_lengths, self.match_length);
+        let literal_length = word(Kind::LITERAL_LENGTHS, self.literal_length);
+        let offset_cell = word(Kind::OFFSETS, self.offset);
+        let match_length = word(Kind::MATCH_LENGTHS, self.match_length);
         let extra = |cell: u64| (cell >> 56) as u32;
 
         let no_literals = literal_length as u32 == 0;
@@ -262,7 +269,7 @@ impl<'t, 's> Reader<'t, 's> {
             self.offset = next(offset_cell);
         }
         self.bits.refill();
-        Sequence {
+        DecodedSequence {
             literals,
             length,
             offset,
