@@ -7,7 +7,6 @@
 extern crate std;
 
 #[cfg(not(feature = "portable"))]
-#[allow(unsafe_code)]
 mod arch;
 mod bits;
 mod dictionary;

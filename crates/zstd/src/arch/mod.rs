@@ -3,6 +3,8 @@
 //! Each has a safe twin beside its caller, which is the definition and is always compiled. The crate feature `portable`
 //! leaves this module out.
 
+#![allow(unsafe_code, reason = "this is where it may be")]
+
 // ---- reading (feature `decompress`) ----
 
 #[cfg(all(feature = "decompress", target_pointer_width = "64"))]

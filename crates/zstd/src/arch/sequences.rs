@@ -5,7 +5,6 @@
 //! The loop holds all its state in registers and checks, once a sequence, that everything the sequence may touch lies
 //! within its buffers with a chunk to spare; then it copies in whole chunks. What is not easy goes back to the caller.
 
-use crate::Error;
 use crate::decode::execute::{CHUNK, Literals};
 use crate::decode::output::Output;
 use crate::sequences::{DecodedSequence, Kind, Reader};
@@ -18,21 +17,21 @@ pub(crate) fn run(
     literals: &mut Literals<'_>,
     output: &mut Output<'_, '_>,
     count: usize,
-) -> Result<Option<DecodedSequence>, Error> {
+) -> Option<DecodedSequence> {
     if !reader.states_are_valid() || output.at > output.end || output.end > output.bytes.len() {
-        return Ok(None);
+        return None;
     }
     #[cfg(target_arch = "x86_64")]
     if super::is_haswell() {
         // SAFETY: the processor has these instructions; the rest was checked above.
-        return Ok(unsafe { run_haswell(reader, literals, output, count) });
+        return unsafe { run_haswell(reader, literals, output, count) };
     }
-    Ok(match literals {
+    match literals {
         // SAFETY: this was checked above.
         Literals::Slice { .. } => unsafe { run_body::<false>(reader, literals, output, count) },
         // SAFETY: the same.
         Literals::InPlace { .. } => unsafe { run_body::<true>(reader, literals, output, count) },
-    })
+    }
 }
 
 /// # Safety

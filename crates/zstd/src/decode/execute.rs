@@ -36,11 +36,12 @@ pub(crate) fn execute(
     while reader.left > 0 {
         // The last sequence has no states behind it, which the fast loop does not look after.
         let fast = reader.left.saturating_sub(output.tail.max(1));
-        let sequence = match if fast > 0 {
-            run_fast(reader, literals, output, fast)?
+        let hard = if fast > 0 {
+            run_fast(reader, literals, output, fast)
         } else {
             None
-        } {
+        };
+        let sequence = match hard {
             Some(sequence) => sequence,
             None => reader.read(),
         };
@@ -59,28 +60,28 @@ fn run_fast(
     literals: &mut Literals<'_>,
     output: &mut Output<'_, '_>,
     count: usize,
-) -> Result<Option<DecodedSequence>, Error> {
+) -> Option<DecodedSequence> {
     #[cfg(all(not(feature = "portable"), target_pointer_width = "64"))]
     return crate::arch::sequences::run(reader, literals, output, count);
-    #[allow(unreachable_code)]
+    #[allow(unreachable_code, reason = "unless there is no kernel")]
     run_portable(reader, literals, output, count)
 }
 
 /// The safe twin of `arch::sequences::run`.
-#[allow(dead_code)] // where there is a faster one, only tests use it
+#[allow(dead_code, reason = "where there is a kernel, only tests use it")]
 pub(crate) fn run_portable(
     reader: &mut Reader<'_, '_>,
     literals: &mut Literals<'_>,
     output: &mut Output<'_, '_>,
     count: usize,
-) -> Result<Option<DecodedSequence>, Error> {
+) -> Option<DecodedSequence> {
     for _ in 0..count {
         let sequence = reader.read();
-        if !execute_easy(sequence, literals, output)? {
-            return Ok(Some(sequence));
+        if !execute_easy(sequence, literals, output) {
+            return Some(sequence);
         }
     }
-    Ok(None)
+    None
 }
 
 /// Executes a sequence if its copies have room to spare. Gives whether.
@@ -89,7 +90,7 @@ fn execute_easy(
     sequence: DecodedSequence,
     literals: &mut Literals<'_>,
     output: &mut Output<'_, '_>,
-) -> Result<bool, Error> {
+) -> bool {
     let count = sequence.literals as usize;
     let offset = sequence.offset as usize;
     let length = sequence.length as usize;
@@ -108,14 +109,14 @@ fn execute_easy(
             end,
         } => {
             if !fits || *end - *from < count || bytes.len() - *from < count + CHUNK {
-                return Ok(false);
+                return false;
             }
             copy_literals(&mut output.bytes[at..], &bytes[*from..], count);
             *from += count;
         }
         Literals::InPlace { at: from, end } => {
             if !fits || *end - *from < count {
-                return Ok(false);
+                return false;
             }
             output.bytes.copy_within(*from..*from + count, at);
             *from += count;
@@ -128,7 +129,7 @@ fn execute_easy(
         length,
     );
     output.at = match_at + length;
-    Ok(true)
+    true
 }
 
 /// Copies `count` bytes in chunks; both slices have a chunk more.

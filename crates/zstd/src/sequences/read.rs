@@ -216,7 +216,7 @@ impl<'t, 's> Reader<'t, 's> {
 
     /// Whether every state is the number of a cell. What [`fse::build`] makes keeps it so: the bits of a cell, added
     /// to its smallest next state, are less than the number of cells.
-    #[allow(dead_code)] // without `arch`
+    #[allow(dead_code, reason = "only `arch` needs it")]
     pub(crate) fn states_are_valid(&self) -> bool {
         self.literal_length < 1 << LITERAL_LENGTH_LOG_MAX
             && self.offset < 1 << OFFSET_LOG_MAX
