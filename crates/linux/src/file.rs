@@ -338,6 +338,12 @@ pub fn open_unnamed(dir: impl AsFd, mode: u32) -> io::Result<OwnedFd> {
     Ok(fs::openat(dir, ".", flags, Mode::from_raw_mode(mode))?)
 }
 
+/// Whether [`link_open_file`] can reach an open file: that is, whether `/proc` is there.
+pub fn can_link_open_file(file: impl AsFd) -> bool {
+    let proc = proc_path(file.as_fd());
+    fs::statx(fs::CWD, proc.as_slice(), AtFlags::empty(), StatxFlags::TYPE).is_ok()
+}
+
 /// Gives an open file a name. Needs `/proc`, but no privilege.
 ///
 /// # Errors

@@ -27,7 +27,7 @@ fn path_of(dir: impl AsFd, name: &[u8]) -> Vec<u8> {
 /// included, or of `dir` itself when `name` is empty. A file system without attributes has none.
 ///
 /// # Errors
-/// What the kernel reports; `NotFound` without `/proc`.
+/// What the kernel reports; `Unsupported` without `/proc`.
 pub fn for_each_xattr(
     dir: impl AsFd,
     name: &[u8],
@@ -46,6 +46,10 @@ pub fn for_each_xattr(
     match len {
         Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(()),
         Ok(_) => {}
+        Err(Errno::NOENT) if fs::stat("/proc/self/fd").is_err() => {
+            let why = "extended attributes cannot be read without /proc";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
         Err(error) => return Err(error.into()),
     }
     let mut names = vec![0; XATTR_BYTES_MAX];

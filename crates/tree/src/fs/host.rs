@@ -257,9 +257,19 @@ impl FileSystem for HostDir {
         let mut rest_is_hole = false;
         // The kernel refuses places that no file reaches.
         while at <= i64::MAX as u64 && extents.len() < EXTENTS_MAX {
-            let Some(data) = linux::seek_data(&open, at)? else {
-                rest_is_hole = true;
-                break;
+            let data = match linux::seek_data(&open, at) {
+                // A file system that does not know holes, and does not even say that all is data.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    let size = self.check_unchanged(file, &open)?;
+                    let stored_offset = at;
+                    let all = || extent(at, size, ExtentKind::Plain { stored_offset });
+                    return Ok((at < size).then(all).into_iter().collect());
+                }
+                Ok(None) => {
+                    rest_is_hole = true;
+                    break;
+                }
+                data => data?.unwrap_or(at),
             };
             // Where there is data a hole follows it, at the file's end at the latest.
             let end = linux::seek_hole(&open, data)?.unwrap_or(data);

@@ -82,7 +82,10 @@ impl Output {
         if !overwrite && linux::stat_at(&destination.dir, name).is_ok() {
             return Err(Error::Io(io::ErrorKind::AlreadyExists.into()));
         }
-        if let Ok(file) = linux::open_unnamed(&destination.dir, 0o666) {
+        // Whether it can get its name must be known now, not when everything is written.
+        if let Ok(file) = linux::open_unnamed(&destination.dir, 0o666)
+            && linux::can_link_open_file(&file)
+        {
             return Ok(Output {
                 file: file.into(),
                 target: Target::Unnamed(destination),

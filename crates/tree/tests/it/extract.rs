@@ -200,6 +200,41 @@ fn what_is_there_is_refused_unless_it_is_an_empty_directory() {
     assert!(!at("nowhere").exists());
 }
 
+#[test]
+fn what_the_place_would_pass_on_does_not_reach_the_copy() {
+    let (from, to) = (TempDir::new(), TempDir::new());
+    nasty_tree(from.path());
+    let Some(expected) = description(from.path()) else {
+        return;
+    };
+    // The directory above has a group of its own, passes it on, and has a list of access rights for what is made in it.
+    let place = to.join("place");
+    fs::create_dir(&place).unwrap();
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in [
+        (1u16, 7u16, !0u32),
+        (2, 7, 8),
+        (4, 7, !0),
+        (16, 7, !0),
+        (32, 7, !0),
+    ] {
+        list.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    let dir = linux::open_dir(&place).unwrap();
+    linux::set_xattr(&dir, b"system.posix_acl_default", &list).unwrap();
+    if linux::process_owner().0 == 0 {
+        std::os::unix::fs::chown(&place, None, Some(4321)).unwrap();
+    }
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o2777)).unwrap();
+    let source = HostDir::open(from.path()).unwrap();
+    write(&source, &place.join("copy"), &options(2)).unwrap();
+    let got = description(&place.join("copy")).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(text(&got.0), text(&expected.0));
+    assert_eq!(text(&got.1), text(&expected.1));
+}
+
 /// Fails to read one file.
 struct Broken(MemoryFs, tree::Ino);
 

@@ -93,9 +93,14 @@ impl Target {
     }
 
     fn make(parent: &Arc<OwnedFd>, name: &[u8], place: Place) -> Result<Target> {
+        let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
         let (temporary, dir) = Temporary::create(parent, name, |parent, name| {
             linux::make_dir_at(parent, name, 0o777)?;
-            linux::open_at(parent, name, OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0)
+            let opened = linux::open_at(parent, name, flags, 0);
+            if opened.is_err() {
+                linux::remove_tree_at(parent, name)?;
+            }
+            opened
         })?;
         // What the new directory inherits must not reach what is made in it: a default access control list, and the
         // set-group-id bit.
