@@ -22,6 +22,7 @@ mod error;
 mod lz4;
 mod xz;
 mod zlib;
+mod zstandard;
 
 pub use error::Error;
 pub use xz::Filters;
@@ -31,7 +32,7 @@ pub use xz::Filters;
 pub enum Codec {
     /// One zlib stream (RFC 1950).
     Zlib,
-    /// Zstandard frames (RFC 8878), and nothing else.
+    /// Zstandard frames (RFC 8878), at least one, and nothing else.
     Zstd,
     /// One raw LZO1X stream.
     Lzo,
@@ -66,6 +67,11 @@ pub enum Settings {
         /// The level.
         level: u8,
     },
+    /// Zstandard, one frame without a checksum.
+    Zstd {
+        /// The level: -131,072 to 22, not 0.
+        level: i32,
+    },
     /// LZO1X-1; there is one level.
     Lzo,
     /// LZ4's fast encoder.
@@ -93,6 +99,7 @@ impl Settings {
     pub const fn codec(&self) -> Codec {
         match self {
             Settings::Zlib { .. } => Codec::Zlib,
+            Settings::Zstd { .. } => Codec::Zstd,
             Settings::Lzo => Codec::Lzo,
             Settings::Lz4 | Settings::Lz4Hc { .. } => Codec::Lz4,
             Settings::Xz { .. } => Codec::Xz,
@@ -105,6 +112,7 @@ pub struct Encoder(Encoding);
 
 enum Encoding {
     Zlib(zlib::Encoder),
+    Zstd(zstandard::Encoder),
     Lzo(Box<lzo::Workspace>),
     Lz4(lz4::Encoder),
     Xz(xz::Encoder),
@@ -118,6 +126,7 @@ impl Encoder {
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         Ok(Encoder(match *settings {
             Settings::Zlib { level } => Encoding::Zlib(zlib::Encoder::new(level)?),
+            Settings::Zstd { level } => Encoding::Zstd(zstandard::Encoder::new(level)?),
             Settings::Lzo => Encoding::Lzo(Box::default()),
             Settings::Lz4 => Encoding::Lz4(lz4::Encoder::fast()),
             Settings::Lz4Hc { level } => Encoding::Lz4(lz4::Encoder::high(level)?),
@@ -138,6 +147,7 @@ impl Encoder {
     pub fn compress(&mut self, dst: &mut [u8], src: &[u8]) -> Option<usize> {
         match &mut self.0 {
             Encoding::Zlib(encoder) => encoder.compress(dst, src),
+            Encoding::Zstd(encoder) => encoder.compress(dst, src),
             Encoding::Lzo(workspace) => lzo::compress(dst, src, workspace),
             Encoding::Lz4(encoder) => encoder.compress(dst, src),
             Encoding::Xz(encoder) => encoder.compress(dst, src),
@@ -168,6 +178,7 @@ impl Decoder {
     pub fn decompress(&mut self, codec: Codec, dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
         match codec {
             Codec::Zlib => self.zlib.get_or_insert_default().decompress(dst, src),
+            Codec::Zstd if src.is_empty() => Err(Error::Corrupt("zstd frame is missing")),
             Codec::Zstd => {
                 let workspace = self.zstd.get_or_insert_default();
                 zstd::decompress(dst, src, &mut workspace[..]).map_err(Error::Zstd)

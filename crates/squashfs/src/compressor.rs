@@ -160,6 +160,7 @@ impl Compressor {
                 window_log2: 15,
                 strategies: 0,
             },
+            Settings::Zstd { level } => Compressor::Zstd { level },
             Settings::Lzo => Compressor::Lzo {
                 algorithm: 0,
                 level: 0,

@@ -5,6 +5,9 @@ use codec::{Codec, Decoder, Encoder, Error, Filters, Settings};
 fn all_settings() -> Vec<Settings> {
     let mut all = vec![Settings::Lzo, Settings::Lz4];
     all.extend((1..=12).map(|level| Settings::Zlib { level }));
+    all.extend(
+        [-5, -1, 1, 2, 3, 5, 7, 9, 12, 13, 15, 16, 19, 22].map(|level| Settings::Zstd { level }),
+    );
     all.extend((2..=12).map(|level| Settings::Lz4Hc { level }));
     for (level, filters) in [(0, Filters(0)), (6, Filters(0)), (1, Filters::ALL)] {
         all.push(Settings::Xz {
@@ -183,6 +186,8 @@ fn an_xz_header_may_not_ask_for_gigabytes() {
 #[test]
 fn settings_out_of_range_are_refused() {
     for settings in [
+        Settings::Zstd { level: 0 },
+        Settings::Zstd { level: 23 },
         Settings::Zlib { level: 0 },
         Settings::Zlib { level: 13 },
         Settings::Lz4Hc { level: 1 },
