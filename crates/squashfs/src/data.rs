@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tree::{Corrupt, Error, Result};
 
 use crate::image::{Image, StoredSize};
-use crate::inode::File;
+use crate::inode::{File, Tail};
 use crate::metadata::{MetadataReader, Place};
 use crate::raw;
 use crate::table::Table;
@@ -82,6 +82,11 @@ impl Content {
     /// Bytes of content.
     pub(crate) fn size(&self) -> u64 {
         self.file.size
+    }
+
+    /// Where the inode says that the tail is.
+    pub(crate) fn placed_tail(&self) -> Option<Tail> {
+        self.file.tail
     }
 
     /// How many blocks the file has, the tail in a fragment not among them.

@@ -46,6 +46,11 @@ pub(crate) struct StoredSize {
 }
 
 impl StoredSize {
+    /// The size word.
+    pub(crate) fn word(self) -> u32 {
+        self.bytes | if self.plain { raw::BLOCK_PLAIN } else { 0 }
+    }
+
     /// Parses a size word that is not that of a hole. `at` is where it stands.
     pub(crate) fn parse(word: u32, block_bytes: u32, at: u64) -> Result<StoredSize> {
         let bytes = word & (raw::BLOCK_PLAIN - 1);

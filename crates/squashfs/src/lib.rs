@@ -21,6 +21,7 @@ mod data;
     reason = "the writer, which uses all of it, is not there yet"
 )]
 mod dir;
+mod encode;
 mod find;
 mod image;
 #[allow(
@@ -37,6 +38,7 @@ mod metadata;
     dead_code,
     reason = "the writer, which uses all of it, is not there yet"
 )]
+mod plan;
 mod raw;
 mod read;
 #[allow(
@@ -49,6 +51,8 @@ mod superblock;
     reason = "the writer, which uses all of it, is not there yet"
 )]
 mod table;
+mod verify;
+mod write;
 #[allow(
     dead_code,
     reason = "the writer, which uses all of it, is not there yet"
@@ -60,3 +64,4 @@ pub use find::find_image;
 pub use raw::flags;
 pub use read::Squashfs;
 pub use superblock::Superblock;
+pub use write::{Fragments, Options, Summary, create};

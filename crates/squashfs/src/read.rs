@@ -165,7 +165,11 @@ impl Squashfs {
         })
     }
 
-    fn content(&self, file: Ino) -> Result<Arc<Content>> {
+    pub(crate) fn image(&self) -> &Image {
+        &self.image
+    }
+
+    pub(crate) fn content(&self, file: Ino) -> Result<Arc<Content>> {
         self.contents.find_or_make(file.0, || {
             let (inode, list) = self.inode(file)?;
             match inode.body {

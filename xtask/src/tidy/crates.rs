@@ -13,7 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("codec", &["lzo", "zstd"]),
     ("linux", &[]),
     ("tree", &["linux", "xxhash"]),
-    ("squashfs", &["codec", "tree"]),
+    ("squashfs", &["codec", "tree", "xxhash"]),
     ("btrfs", &["codec", "tree"]),
     ("sendstream", &["codec", "linux", "tree"]),
     ("fuse", &["tree"]),

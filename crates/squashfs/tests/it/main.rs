@@ -1,5 +1,6 @@
 //! Tests of SquashFS images.
 
+mod create;
 mod differential;
 mod hostile;
 mod sources;

@@ -140,6 +140,17 @@ impl Output {
         self.file.write_all_at(buf, at)
     }
 
+    /// A second handle, to read back what was written so far.
+    ///
+    /// # Errors
+    /// What the kernel reports; a stream cannot be read back.
+    pub fn reader(&self) -> io::Result<File> {
+        match self.kind() {
+            OutputKind::Stream => Err(io::ErrorKind::NotSeekable.into()),
+            OutputKind::File | OutputKind::Device => self.file.try_clone(),
+        }
+    }
+
     /// Makes a regular file that long; new bytes are zeros that take no space. Changes nothing on a device.
     ///
     /// # Errors

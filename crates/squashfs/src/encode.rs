@@ -1,0 +1,192 @@
+//! What a worker does with a job: read, encode, and prove that what was encoded can be decoded.
+
+use std::sync::{Mutex, PoisonError};
+
+use codec::{Codec, Decoder, Encoder, Settings};
+use tree::{Error, FileId, FileSystem, Inventory, Result};
+
+use crate::plan::Job;
+use crate::raw::BLOCK_PLAIN;
+
+/// What all workers share.
+pub(crate) struct Encoding<'a> {
+    pub(crate) fs: &'a dyn FileSystem,
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) block_bytes: usize,
+    /// How data blocks are encoded, if at all.
+    pub(crate) data: Option<Settings>,
+    /// How fragment blocks are encoded, if at all.
+    pub(crate) fragments: Option<Settings>,
+    pub(crate) verify: bool,
+    /// Buffers of a block's size that wait to be used again.
+    pub(crate) buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+/// What a worker keeps from job to job.
+pub(crate) struct Worker {
+    encoder: Option<Encoder>,
+    decoder: Decoder,
+    codec: Codec,
+    content: Vec<u8>,
+    decoded: Vec<u8>,
+}
+
+/// What came of a job.
+pub(crate) enum Done {
+    /// As [`Job::Holes`].
+    Holes {
+        file: FileId,
+        first: bool,
+        bytes: u64,
+    },
+    /// A block of a file: its content's length, and what is stored; `None` for a hole.
+    Block {
+        file: FileId,
+        first: bool,
+        len: usize,
+        stored: Option<Stored>,
+    },
+    /// A fragment block, its content's length, and of how many files it holds tails.
+    Fragment {
+        stored: Stored,
+        len: usize,
+        files: usize,
+    },
+}
+
+/// A block as it is stored.
+pub(crate) struct Stored {
+    /// A buffer of a block's size; the block is its beginning.
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) len: usize,
+    pub(crate) plain: bool,
+}
+
+impl Stored {
+    /// The size word.
+    pub(crate) fn word(&self) -> u32 {
+        self.len as u32 | if self.plain { BLOCK_PLAIN } else { 0 }
+    }
+}
+
+impl Encoding<'_> {
+    pub(crate) fn worker(&self) -> Worker {
+        let settings = self.data.or(self.fragments);
+        Worker {
+            encoder: settings.and_then(|settings| Encoder::new(&settings).ok()),
+            decoder: Decoder::new(),
+            codec: settings.map_or(Codec::Zlib, |settings| settings.codec()),
+            content: vec![0; self.block_bytes],
+            decoded: if self.verify {
+                vec![0; self.block_bytes]
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    /// Gives a buffer back.
+    pub(crate) fn recycle(&self, buffer: Vec<u8>) {
+        self.buffers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(buffer);
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        let recycled = self
+            .buffers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        recycled.unwrap_or_else(|| vec![0; self.block_bytes])
+    }
+
+    pub(crate) fn work(&self, worker: &mut Worker, job: Result<Job>) -> Result<Done> {
+        match job? {
+            Job::Holes { file, first, bytes } => Ok(Done::Holes { file, first, bytes }),
+            Job::Block {
+                file,
+                first,
+                offset,
+                len,
+            } => {
+                self.read(file, offset, &mut worker.content[..len])?;
+                let stored = if worker.content[..len].iter().all(|&byte| byte == 0) {
+                    None
+                } else {
+                    Some(self.encode(worker, len, self.data.is_some())?)
+                };
+                Ok(Done::Block {
+                    file,
+                    first,
+                    len,
+                    stored,
+                })
+            }
+            Job::Fragment { tails } => {
+                let mut len = 0;
+                for &file in &tails {
+                    let size = self.inventory.size(file);
+                    let tail = (size % self.block_bytes as u64) as usize;
+                    self.read(
+                        file,
+                        size - tail as u64,
+                        &mut worker.content[len..len + tail],
+                    )?;
+                    len += tail;
+                }
+                let stored = self.encode(worker, len, self.fragments.is_some())?;
+                Ok(Done::Fragment {
+                    stored,
+                    len,
+                    files: tails.len(),
+                })
+            }
+        }
+    }
+
+    fn read(&self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let error = match self.fs.read_at(self.inventory.ino(file), offset, buf) {
+            Ok(len) if len == buf.len() => return Ok(()),
+            Ok(_) => Error::InvalidInput("the file became shorter while it was read"),
+            Err(error) => error,
+        };
+        let path = self.inventory.path(self.inventory.first_name(file));
+        Err(error.in_file("read", &path))
+    }
+
+    /// Encodes the first `len` bytes of the worker's content.
+    fn encode(&self, worker: &mut Worker, len: usize, encoded: bool) -> Result<Stored> {
+        let mut buffer = self.buffer();
+        let content = &worker.content[..len];
+        let smaller = match &mut worker.encoder {
+            Some(encoder) if encoded => encoder.compress(&mut buffer[..len - 1], content),
+            _ => None,
+        };
+        let Some(stored_len) = smaller else {
+            std::mem::swap(&mut buffer, &mut worker.content);
+            return Ok(Stored {
+                buffer,
+                len,
+                plain: true,
+            });
+        };
+        if self.verify {
+            let decoded = &mut worker.decoded[..len];
+            let result = worker
+                .decoder
+                .decompress(worker.codec, decoded, &buffer[..stored_len]);
+            if result != Ok(len) || decoded != content {
+                return Err(Error::InvalidInput(
+                    "a block does not decode to what was encoded",
+                ));
+            }
+        }
+        Ok(Stored {
+            buffer,
+            len: stored_len,
+            plain: false,
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! Proof that an image holds what went in, before it counts as made.
+//!
+//! That each block decodes to its content, the workers have proved when they encoded it. What is left: that the output
+//! gives back the bytes that were written, and that a reader finds in them the same tree, with each file's data where it
+//! was put.
+
+use std::fs::File;
+use std::io;
+
+use tree::{
+    Error, FileId, FileKind, FileSystem, Inventory, Limits, Metadata, ReadAt, Result, Step,
+};
+use xxhash::Xxh64;
+
+use crate::data::Block;
+use crate::inode::Tail;
+use crate::read::Squashfs;
+
+/// Bytes that are read back at once.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// What must be found again.
+pub(crate) struct Expected<'a> {
+    /// The tree that went in.
+    pub(crate) fs: &'a dyn FileSystem,
+    pub(crate) inventory: &'a Inventory,
+    /// What a file's metadata must be.
+    pub(crate) metadata: &'a dyn Fn(FileId) -> Metadata,
+    /// Whether a file has a set of extended attributes.
+    pub(crate) has_xattrs: &'a dyn Fn(FileId) -> bool,
+    /// Where a regular file's blocks begin, their size words, and where its tail is.
+    pub(crate) data: &'a dyn Fn(FileId) -> (u64, &'a [u32], Option<Tail>),
+}
+
+fn differs(what: &'static str) -> Error {
+    Error::Io(io::Error::other(what))
+}
+
+/// Compares the sum of the `len` bytes from `at` on with that of what was written there.
+pub(crate) fn bytes(output: &File, at: u64, len: u64, written: u64) -> Result<()> {
+    let mut sum = Xxh64::new(0);
+    let mut buf = vec![0; CHUNK_BYTES.min(len) as usize];
+    let mut done = 0;
+    while done < len {
+        let chunk = &mut buf[..CHUNK_BYTES.min(len - done) as usize];
+        output.read_exact_at(chunk, at + done)?;
+        sum.update(chunk);
+        done += chunk.len() as u64;
+    }
+    if sum.digest() != written {
+        return Err(differs("the output does not hold what was written to it"));
+    }
+    Ok(())
+}
+
+/// Reads the tree in `image` and compares it with what is expected.
+pub(crate) fn tree(image: &Squashfs, expected: &Expected) -> Result<()> {
+    let ours = Inventory::of(image, &Limits::default())?;
+    let theirs = expected.inventory;
+    if ours.file_count() != theirs.file_count() || ours.entry_count() != theirs.entry_count() {
+        return Err(differs("the image does not hold as many files as went in"));
+    }
+    // Both walks number what they find in the same order, so equal trees have equal numbers.
+    for (a, b) in ours.steps().zip(theirs.steps()) {
+        let (Step::Enter(entry) | Step::File(entry) | Step::Leave(entry)) = a;
+        let same = a == b
+            && ours.name(entry) == theirs.name(entry)
+            && ours.file(entry) == theirs.file(entry);
+        if !same {
+            let error = differs("the image has another name there");
+            return Err(error.in_file("verify", &theirs.path(entry)));
+        }
+    }
+    for file in theirs.files() {
+        self::file(image, &ours, expected, file)
+            .map_err(|error| error.in_file("verify", &theirs.path(theirs.first_name(file))))?;
+    }
+    Ok(())
+}
+
+fn file(image: &Squashfs, ours: &Inventory, expected: &Expected, file: FileId) -> Result<()> {
+    let (is, must) = (ours.metadata(file), (expected.metadata)(file));
+    let kind = must.kind;
+    // What the format has no room for, and a directory's link count, are not compared.
+    let same = is.kind == kind
+        && (is.permissions, is.uid, is.gid) == (must.permissions, must.uid, must.gid)
+        && (is.size, is.rdev, is.mtime) == (must.size, must.rdev, must.mtime)
+        && (kind == FileKind::Directory || is.nlink == must.nlink);
+    if !same {
+        return Err(differs("the image has other metadata"));
+    }
+    let (ino, source) = (ours.ino(file), expected.inventory.ino(file));
+    let xattrs = image.xattrs(ino)?;
+    if (expected.has_xattrs)(file) {
+        let mut must = expected.fs.xattrs(source)?;
+        must.retain(|xattr| crate::xattr::is_storable(&xattr.name));
+        if xattrs != must {
+            return Err(differs("the image has other extended attributes"));
+        }
+    } else if !xattrs.is_empty() {
+        return Err(differs(
+            "the image has extended attributes that it must not have",
+        ));
+    }
+    match kind {
+        FileKind::Symlink if image.read_link(ino)? != expected.fs.read_link(source)? => {
+            Err(differs("the image has another link target"))
+        }
+        FileKind::Regular if must.size > 0 => {
+            let (start, words, tail) = (expected.data)(file);
+            let content = image.content(ino)?;
+            let mut at = start;
+            let blocks = content.blocks(image.image(), 0, content.block_count())?;
+            let same = blocks.len() == words.len()
+                && blocks.iter().zip(words).all(|(block, &word)| match *block {
+                    Block::Hole => word == 0,
+                    Block::Stored { at: here, size } => {
+                        let same = here == at && size.word() == word;
+                        at = here + u64::from(size.bytes);
+                        same
+                    }
+                });
+            if !same || content.placed_tail() != tail {
+                return Err(differs("the image has the file's data elsewhere"));
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}

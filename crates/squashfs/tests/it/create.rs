@@ -1,0 +1,212 @@
+//! Images that we make, read by us, by other tools and (as root) by Linux.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::Path;
+
+use codec::{Filters, Settings};
+use squashfs::{Fragments, Options, Squashfs, create};
+use testkit::TempDir;
+use tree::manifest::{self, Manifest};
+use tree::{HostDir, Inventory, Limits, NoProgress, Output, Parallel};
+
+use crate::sources::nasty;
+
+/// Makes an image of a directory.
+pub(crate) fn image_of(
+    source: &Path,
+    image: &Path,
+    options: &Options,
+    threads: usize,
+) -> squashfs::Summary {
+    let source = HostDir::open(source).unwrap();
+    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+    let mut output = Output::create(image, true).unwrap();
+    let parallel = Parallel::new(threads);
+    let summary = create(
+        &source,
+        &inventory,
+        options,
+        parallel,
+        &NoProgress,
+        &mut output,
+    )
+    .unwrap();
+    output.commit().unwrap();
+    summary
+}
+
+/// Options that change the layout: name, and what is changed.
+pub(crate) fn layouts(block_bytes: u32) -> Vec<(String, Options)> {
+    let usual = Options {
+        block_bytes,
+        ..Options::default()
+    };
+    let with = |settings| Options {
+        compression: Some(settings),
+        ..usual.clone()
+    };
+    let xz = |filters| Settings::Xz {
+        level: 1,
+        extreme: false,
+        dictionary_bytes: block_bytes.max(8192),
+        filters,
+    };
+    let mut all = vec![
+        ("zstd 1", with(Settings::Zstd { level: 1 })),
+        ("zstd 3", with(Settings::Zstd { level: 3 })),
+        ("zstd 15", with(Settings::Zstd { level: 15 })),
+        ("gzip 9", with(Settings::Zlib { level: 9 })),
+        ("gzip 1", with(Settings::Zlib { level: 1 })),
+        ("lzo", with(Settings::Lzo)),
+        ("lz4", with(Settings::Lz4)),
+        ("lz4 hc", with(Settings::Lz4Hc { level: 12 })),
+        ("xz", with(xz(Filters(0)))),
+        ("xz x86", with(xz(Filters::X86))),
+        (
+            "none",
+            Options {
+                compression: None,
+                ..usual.clone()
+            },
+        ),
+    ];
+    let fast = with(Settings::Lz4);
+    for fragments in [Fragments::None, Fragments::Always] {
+        all.push((
+            "fragments",
+            Options {
+                fragments,
+                ..fast.clone()
+            },
+        ));
+    }
+    all.push((
+        "no duplicates",
+        Options {
+            duplicates: false,
+            ..fast.clone()
+        },
+    ));
+    all.push((
+        "no exports",
+        Options {
+            exportable: false,
+            ..fast.clone()
+        },
+    ));
+    all.push((
+        "no padding",
+        Options {
+            padding: false,
+            ..fast.clone()
+        },
+    ));
+    all.push((
+        "not verified",
+        Options {
+            verify: false,
+            ..fast
+        },
+    ));
+    all.into_iter()
+        .map(|(name, options)| {
+            (
+                format!("{name}, {:?}, blocks of {block_bytes}", options.fragments),
+                options,
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn what_we_write_is_read_by_us_and_by_unsquashfs() {
+    let Some(unsquashfs) = testkit::tool("unsquashfs") else {
+        return;
+    };
+    let out = TempDir::new();
+    let image = out.join("image");
+    for block in [4096, 131_072] {
+        let Some(dir) = nasty(block) else { return };
+        let options = manifest::Options::default();
+        let expected = Manifest::of(&HostDir::open(dir.path()).unwrap(), &options).unwrap();
+        for (name, layout) in layouts(block as u32) {
+            image_of(dir.path(), &image, &layout, 2);
+            let ours = Squashfs::open(File::open(&image).unwrap()).unwrap();
+            let ours = Manifest::of(&ours, &options).unwrap();
+            assert!(
+                ours == expected,
+                "{name}, read by us:\n{}",
+                ours.difference(&expected)
+            );
+
+            let there = out.join("extracted");
+            unsquashfs.run([
+                OsStr::new("-q"),
+                "-n".as_ref(),
+                "-d".as_ref(),
+                there.as_ref(),
+                image.as_ref(),
+            ]);
+            let theirs = Manifest::of(&HostDir::open(&there).unwrap(), &options).unwrap();
+            assert!(
+                theirs == expected,
+                "{name}, read by unsquashfs:\n{}",
+                theirs.difference(&expected)
+            );
+            fs::remove_dir_all(&there).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_same_bytes_for_any_number_of_threads() {
+    let out = TempDir::new();
+    let Some(dir) = nasty(4096) else { return };
+    for compression in [
+        Some(Settings::Zstd { level: 1 }),
+        Some(Settings::Zlib { level: 6 }),
+        None,
+    ] {
+        let options = Options {
+            compression,
+            block_bytes: 4096,
+            ..Options::default()
+        };
+        let mut first = None;
+        for threads in [1, 2, 8] {
+            let image = out.join("image");
+            image_of(dir.path(), &image, &options, threads);
+            let bytes = fs::read(&image).unwrap();
+            let first = first.get_or_insert_with(|| bytes.clone());
+            assert!(*first == bytes, "{threads} threads, {compression:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_reads_what_we_write() {
+    let out = TempDir::new();
+    let image = out.join("image");
+    let options = manifest::Options::default();
+    for block in [4096, 131_072, 262_144, 1 << 20] {
+        let Some(dir) = nasty(block) else { return };
+        let expected = Manifest::of(&HostDir::open(dir.path()).unwrap(), &options).unwrap();
+        for (name, layout) in layouts(block as u32) {
+            image_of(dir.path(), &image, &layout, 2);
+            // Linux reads devices in pieces of 4 KiB: what the padding is for.
+            let file = File::options().write(true).open(&image).unwrap();
+            file.set_len(file.metadata().unwrap().len().next_multiple_of(4096))
+                .unwrap();
+            let mount = testkit::Mount::read_only(&image, testkit::FsType::Squashfs);
+            let linux = Manifest::of(&HostDir::open(mount.path()).unwrap(), &options).unwrap();
+            assert!(
+                linux == expected,
+                "{name}:\n{}",
+                linux.difference(&expected)
+            );
+            mount.unmount();
+        }
+    }
+}
