@@ -91,10 +91,16 @@ impl Output {
                 target: Target::Unnamed(destination),
             });
         }
-        let (temporary, file) = Temporary::create(&destination.dir, name, |dir, name| {
-            let flags = OpenFlags::RDWR | OpenFlags::CREATE | OpenFlags::EXCL;
-            linux::open_at(dir, name, flags, 0o666)
-        })?;
+        Self::create_named(destination)
+    }
+
+    /// For a file system that knows no files without a name.
+    fn create_named(destination: Destination) -> Result<Output> {
+        let (temporary, file) =
+            Temporary::create(&destination.dir, &destination.name, |dir, name| {
+                let flags = OpenFlags::RDWR | OpenFlags::CREATE | OpenFlags::EXCL;
+                linux::open_at(dir, name, flags, 0o666)
+            })?;
         Ok(Output {
             file: file.into(),
             target: Target::Named(destination, temporary),
@@ -234,5 +240,54 @@ impl ReadAt for Output {
 
     fn size(&self) -> io::Result<u64> {
         ReadAt::size(&self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write;
+    use testkit::TempDir;
+
+    /// As [`Output::create`] does where there are no files without a name.
+    fn named(dir: &TempDir, overwrite: bool) -> Output {
+        let destination = Destination {
+            dir: Arc::new(linux::open_dir(dir.path()).unwrap()),
+            name: (*b"out").into(),
+            overwrite,
+        };
+        let mut output = Output::create_named(destination).unwrap();
+        output.write_all(b"content").unwrap();
+        output
+    }
+
+    fn names(dir: &TempDir) -> usize {
+        fs::read_dir(dir.path()).unwrap().count()
+    }
+
+    #[test]
+    fn a_temporary_name_becomes_the_final_one_on_commit() {
+        let dir = TempDir::new();
+        let output = named(&dir, false);
+        assert!(!dir.join("out").exists());
+        assert_eq!(names(&dir), 1);
+        output.commit().unwrap();
+        assert_eq!(fs::read(dir.join("out")).unwrap(), b"content");
+        named(&dir, true).commit().unwrap();
+        assert_eq!(names(&dir), 1);
+    }
+
+    #[test]
+    fn a_temporary_name_goes_with_an_output_that_is_not_committed() {
+        let dir = TempDir::new();
+        drop(named(&dir, false));
+        assert_eq!(names(&dir), 0);
+        // Nor is it left when the final name was taken meanwhile.
+        let output = named(&dir, false);
+        fs::write(dir.join("out"), "theirs").unwrap();
+        assert!(output.commit().is_err());
+        assert_eq!(fs::read(dir.join("out")).unwrap(), b"theirs");
+        assert_eq!(names(&dir), 1);
     }
 }
