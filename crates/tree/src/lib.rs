@@ -9,6 +9,7 @@ mod error;
 pub mod fs;
 pub mod pack;
 mod read_at;
+mod sha256;
 
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
@@ -20,3 +21,4 @@ pub use pack::{
     Duplicates, NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary,
 };
 pub use read_at::ReadAt;
+pub use sha256::sha256;

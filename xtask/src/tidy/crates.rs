@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("linux", &[]),
     ("tree", &["linux", "xxhash"]),
     ("squashfs", &["codec", "tree", "xxhash"]),
-    ("btrfs", &["codec", "tree"]),
+    ("btrfs", &["codec", "tree", "xxhash"]),
     ("sendstream", &["codec", "linux", "tree"]),
     ("fuse", &["tree"]),
     ("ffi", &["xxhash", "zstd"]),
@@ -52,6 +52,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
+/// The crates that each know one container.
+const FORMATS: &[&str] = &["btrfs", "sendstream", "squashfs"];
+
 /// Our crates depend on each other along [`ARROWS`]; tests may also use `testkit` and whatever the arrows reach.
 pub(super) fn arrows(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -81,7 +84,8 @@ pub(super) fn arrows(repository: &Repository) -> Vec<Finding> {
 }
 
 /// Each outside crate stands in the workspace's manifest with the crate that may use it as a comment:
-/// `tar = "0.4" # tree`, or `twox-hash = "2" # tests: xxhash, bench` for what nothing that is shipped may use.
+/// `tar = "0.4" # tree`, or `twox-hash = "2" # tests: xxhash, bench` for what nothing that is shipped may use. What
+/// describes records on disk cannot be used through another crate, so the formats may share it: `# formats: btrfs, squashfs`.
 pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Some(manifest) = repository.file("Cargo.toml") else {
@@ -96,8 +100,9 @@ pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
             .map_or("", |(_, comment)| comment.trim());
         let (for_tests, names) = match comment.strip_prefix("tests:") {
             Some(names) => (true, names),
-            None => (false, comment),
+            None => (false, comment.strip_prefix("formats:").unwrap_or(comment)),
         };
+        let of_formats = comment.starts_with("formats:");
         let names: Vec<&str> = names.split(',').map(str::trim).collect();
         let ours = text.contains("path = ");
         if ours {
@@ -111,7 +116,10 @@ pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
                 "say in a comment which crate owns `{key}`: `# tree`, or `# tests: xxhash`"
             );
             findings.push(Finding::new("Cargo.toml", line, what));
-        } else if !for_tests && names.len() > 1 {
+        } else if of_formats && names.iter().any(|name| !FORMATS.contains(name)) {
+            let what = format!("only the formats may share `{key}`");
+            findings.push(Finding::new("Cargo.toml", line, what));
+        } else if !for_tests && !of_formats && names.len() > 1 {
             let what = format!("`{key}` has one owner, through which the others use it");
             findings.push(Finding::new("Cargo.toml", line, what));
         }
@@ -297,6 +305,10 @@ mod tests {
         assert_eq!(findings(owners, &nobody, "").len(), 1);
         let many = WORKSPACE.replace("# tree", "# tree, zstd");
         assert_eq!(findings(owners, &many, "").len(), 1);
+        let formats = WORKSPACE.replace("# tree", "# formats: btrfs, squashfs");
+        assert_eq!(findings(owners, &formats, "").len(), 0);
+        let not_formats = WORKSPACE.replace("# tree", "# formats: btrfs, tree");
+        assert_eq!(findings(owners, &not_formats, "").len(), 1);
     }
 
     #[test]

@@ -1,0 +1,737 @@
+//! What lies on disk: every record of btrfs, as in the kernel's `linux/btrfs_tree.h`.
+//!
+//! All numbers are little-endian and unaligned. Nothing here is checked; the noun's own file does that.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// `_BHRfS_M`, at [`Superblock::magic`].
+pub(crate) const MAGIC: [u8; 8] = *b"_BHRfS_M";
+
+/// Bytes that a checksum has in a superblock and in a tree block, whatever its algorithm.
+pub(crate) const CHECKSUM_BYTES: usize = 32;
+/// Bytes of a superblock.
+pub(crate) const SUPERBLOCK_BYTES: usize = 4096;
+/// Room for chunks in a superblock.
+pub(crate) const SYS_CHUNK_ARRAY_BYTES: usize = 2048;
+/// Room for the label, its NUL included.
+pub(crate) const LABEL_BYTES: usize = 256;
+/// Levels that a tree may have: 0 to this, less one (`BTRFS_MAX_LEVEL`).
+pub(crate) const LEVELS_MAX: u8 = 8;
+/// Bytes of a name in a directory.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
+/// Bits of [`Superblock::incompat_flags`]: who does not know one cannot read the file system.
+pub mod incompat {
+    /// Back references of the second kind; set in every file system since 2009.
+    pub const MIXED_BACKREF: u64 = 1;
+    /// The default subvolume is not the top level.
+    pub const DEFAULT_SUBVOL: u64 = 2;
+    /// Chunks may hold data and metadata.
+    pub const MIXED_GROUPS: u64 = 4;
+    /// There are extents compressed with LZO.
+    pub const COMPRESS_LZO: u64 = 8;
+    /// There are extents compressed with zstd.
+    pub const COMPRESS_ZSTD: u64 = 0x10;
+    /// Tree blocks may be larger than a page.
+    pub const BIG_METADATA: u64 = 0x20;
+    /// A file may have more names in a directory than one item holds.
+    pub const EXTENDED_IREF: u64 = 0x40;
+    /// There are RAID5 or RAID6 chunks.
+    pub const RAID56: u64 = 0x80;
+    /// Extent items of tree blocks have the level in their key.
+    pub const SKINNY_METADATA: u64 = 0x100;
+    /// Holes in files have no items.
+    pub const NO_HOLES: u64 = 0x200;
+    /// Tree blocks carry another UUID than the file system shows.
+    pub const METADATA_UUID: u64 = 0x400;
+    /// There are RAID1C3 or RAID1C4 chunks.
+    pub const RAID1C34: u64 = 0x800;
+    /// For zoned devices.
+    pub const ZONED: u64 = 0x1000;
+    /// A rework of the extent tree that is not finished.
+    pub const EXTENT_TREE_V2: u64 = 0x2000;
+    /// Where data lies stands in a tree of its own.
+    pub const RAID_STRIPE_TREE: u64 = 0x4000;
+    /// Extents record the subvolume that made them.
+    pub const SIMPLE_QUOTA: u64 = 0x1_0000;
+}
+
+/// Bits of [`Superblock::compat_ro_flags`]: who does not know one may only read.
+pub mod compat_ro {
+    /// There is a free space tree.
+    pub const FREE_SPACE_TREE: u64 = 1;
+    /// The free space tree is right.
+    pub const FREE_SPACE_TREE_VALID: u64 = 2;
+    /// Files may have fs-verity items.
+    pub const VERITY: u64 = 4;
+    /// Block group items have a tree of their own.
+    pub const BLOCK_GROUP_TREE: u64 = 8;
+}
+
+/// Bits of [`Chunk::chunk_type`] and of [`BlockGroupItem::flags`].
+pub mod block_group {
+    /// Holds the content of files.
+    pub const DATA: u64 = 1;
+    /// Holds the chunk tree.
+    pub const SYSTEM: u64 = 2;
+    /// Holds all other trees.
+    pub const METADATA: u64 = 4;
+    /// Striped over all devices.
+    pub const RAID0: u64 = 8;
+    /// On two devices.
+    pub const RAID1: u64 = 0x10;
+    /// Twice on one device.
+    pub const DUP: u64 = 0x20;
+    /// Striped over pairs.
+    pub const RAID10: u64 = 0x40;
+    /// With one parity.
+    pub const RAID5: u64 = 0x80;
+    /// With two parities.
+    pub const RAID6: u64 = 0x100;
+    /// On three devices.
+    pub const RAID1C3: u64 = 0x200;
+    /// On four devices.
+    pub const RAID1C4: u64 = 0x400;
+    /// What the chunk holds.
+    pub const TYPE_MASK: u64 = DATA | SYSTEM | METADATA;
+    /// How it is spread; none of these bits is "single".
+    pub const PROFILE_MASK: u64 = RAID0 | RAID1 | DUP | RAID10 | RAID5 | RAID6 | RAID1C3 | RAID1C4;
+}
+
+/// Bits of [`InodeItem::flags`].
+pub mod inode_flags {
+    /// Content has no checksums.
+    pub const NODATASUM: u64 = 1;
+    /// Content is written over in place.
+    pub const NODATACOW: u64 = 2;
+    /// Never written to.
+    pub const READONLY: u64 = 4;
+    /// Content is not to be compressed.
+    pub const NOCOMPRESS: u64 = 8;
+    /// Content was preallocated.
+    pub const PREALLOC: u64 = 0x10;
+    /// Every write is to be on disk before it returns.
+    pub const SYNC: u64 = 0x20;
+    /// May not be changed.
+    pub const IMMUTABLE: u64 = 0x40;
+    /// May only be appended to.
+    pub const APPEND: u64 = 0x80;
+    /// Not for backups.
+    pub const NODUMP: u64 = 0x100;
+    /// Reading does not change the access time.
+    pub const NOATIME: u64 = 0x200;
+    /// Changes of the directory are on disk before they return.
+    pub const DIRSYNC: u64 = 0x400;
+    /// Content is to be compressed.
+    pub const COMPRESS: u64 = 0x800;
+    /// Of the inode in a [`super::RootItem`]: the flags there have a meaning.
+    pub const ROOT_ITEM_INIT: u64 = 1 << 31;
+    /// Every bit that is defined.
+    pub const ALL: u64 = 0xfff | ROOT_ITEM_INIT;
+    /// In the upper half: the file has fs-verity items.
+    pub const RO_VERITY: u64 = 1 << 32;
+}
+
+/// `struct btrfs_disk_key`: the address of every item.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct DiskKey {
+    /// What the item is about.
+    pub(crate) objectid: U64,
+    /// The item's type.
+    pub(crate) item_type: u8,
+    /// Of several items of one type, which.
+    pub(crate) offset: U64,
+}
+const _: () = assert!(size_of::<DiskKey>() == 17);
+
+/// `struct btrfs_dev_item`: a device of the file system.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct DevItem {
+    /// 1 or more.
+    pub(crate) devid: U64,
+    /// Bytes of the device that the file system may use.
+    pub(crate) total_bytes: U64,
+    /// Bytes that chunks take.
+    pub(crate) bytes_used: U64,
+    /// The device's best alignment of a transfer.
+    pub(crate) io_align: U32,
+    /// The device's best size of a transfer.
+    pub(crate) io_width: U32,
+    /// The file system's sector size.
+    pub(crate) sector_size: U32,
+    /// 0.
+    pub(crate) dev_type: U64,
+    /// 0.
+    pub(crate) generation: U64,
+    /// 0.
+    pub(crate) start_offset: U64,
+    /// 0.
+    pub(crate) dev_group: U32,
+    /// 0.
+    pub(crate) seek_speed: u8,
+    /// 0.
+    pub(crate) bandwidth: u8,
+    /// The device's own UUID.
+    pub(crate) uuid: [u8; 16],
+    /// The file system's UUID.
+    pub(crate) fsid: [u8; 16],
+}
+const _: () = assert!(size_of::<DevItem>() == 98);
+
+/// `struct btrfs_root_backup`: where the trees were at one of the last four commits.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct RootBackup {
+    pub(crate) tree_root: U64,
+    pub(crate) tree_root_gen: U64,
+    pub(crate) chunk_root: U64,
+    pub(crate) chunk_root_gen: U64,
+    pub(crate) extent_root: U64,
+    pub(crate) extent_root_gen: U64,
+    pub(crate) fs_root: U64,
+    pub(crate) fs_root_gen: U64,
+    pub(crate) dev_root: U64,
+    pub(crate) dev_root_gen: U64,
+    pub(crate) csum_root: U64,
+    pub(crate) csum_root_gen: U64,
+    pub(crate) total_bytes: U64,
+    pub(crate) bytes_used: U64,
+    pub(crate) num_devices: U64,
+    pub(crate) unused_64: [U64; 4],
+    pub(crate) tree_root_level: u8,
+    pub(crate) chunk_root_level: u8,
+    pub(crate) extent_root_level: u8,
+    pub(crate) fs_root_level: u8,
+    pub(crate) dev_root_level: u8,
+    pub(crate) csum_root_level: u8,
+    pub(crate) unused_8: [u8; 10],
+}
+const _: () = assert!(size_of::<RootBackup>() == 168);
+
+/// `struct btrfs_super_block`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Superblock {
+    /// Checksum of all that follows.
+    pub(crate) csum: [u8; CHECKSUM_BYTES],
+    /// The file system's UUID.
+    pub(crate) fsid: [u8; 16],
+    /// Where this copy lies on its device.
+    pub(crate) bytenr: U64,
+    /// 1 (`BTRFS_HEADER_FLAG_WRITTEN`).
+    pub(crate) flags: U64,
+    /// [`MAGIC`].
+    pub(crate) magic: [u8; 8],
+    /// Of the last commit.
+    pub(crate) generation: U64,
+    /// The root tree's root.
+    pub(crate) root: U64,
+    /// The chunk tree's root.
+    pub(crate) chunk_root: U64,
+    /// The log tree's root; 0 when there is nothing to replay.
+    pub(crate) log_root: U64,
+    /// 0.
+    pub(crate) unused_log_root_transid: U64,
+    /// Bytes of all devices together.
+    pub(crate) total_bytes: U64,
+    /// Bytes of extents.
+    pub(crate) bytes_used: U64,
+    /// 6 (`BTRFS_ROOT_TREE_DIR_OBJECTID`).
+    pub(crate) root_dir_objectid: U64,
+    /// 1 or more.
+    pub(crate) num_devices: U64,
+    /// Unit of data.
+    pub(crate) sectorsize: U32,
+    /// Bytes of a tree block.
+    pub(crate) nodesize: U32,
+    /// `nodesize`.
+    pub(crate) unused_leafsize: U32,
+    /// `sectorsize`.
+    pub(crate) stripesize: U32,
+    /// Bytes used of `sys_chunk_array`.
+    pub(crate) sys_chunk_array_size: U32,
+    /// Generation of the chunk tree's root.
+    pub(crate) chunk_root_generation: U64,
+    /// 0.
+    pub(crate) compat_flags: U64,
+    /// See [`compat_ro`].
+    pub(crate) compat_ro_flags: U64,
+    /// See [`incompat`].
+    pub(crate) incompat_flags: U64,
+    /// 0 crc32c, 1 xxhash64, 2 sha256, 3 blake2b.
+    pub(crate) csum_type: U16,
+    /// Level of the root tree's root.
+    pub(crate) root_level: u8,
+    /// Level of the chunk tree's root.
+    pub(crate) chunk_root_level: u8,
+    /// Level of the log tree's root.
+    pub(crate) log_root_level: u8,
+    /// The device that this lies on.
+    pub(crate) dev_item: DevItem,
+    /// NUL-terminated.
+    pub(crate) label: [u8; LABEL_BYTES],
+    /// Generation of the first space cache; 0 or all ones with the second.
+    pub(crate) cache_generation: U64,
+    /// Equal to `generation` when the UUID tree is complete.
+    pub(crate) uuid_tree_generation: U64,
+    /// What tree blocks carry, with [`incompat::METADATA_UUID`].
+    pub(crate) metadata_uuid: [u8; 16],
+    /// 0.
+    pub(crate) nr_global_roots: U64,
+    /// 0.
+    pub(crate) remap_root: U64,
+    /// 0.
+    pub(crate) remap_root_generation: U64,
+    /// 0.
+    pub(crate) remap_root_level: u8,
+    /// 0.
+    pub(crate) reserved: [u8; 199],
+    /// Keys and chunks of the system chunks.
+    pub(crate) sys_chunk_array: [u8; SYS_CHUNK_ARRAY_BYTES],
+    /// The last four commits.
+    pub(crate) super_roots: [RootBackup; 4],
+    /// 0.
+    pub(crate) padding: [u8; 565],
+}
+const _: () = assert!(size_of::<Superblock>() == SUPERBLOCK_BYTES);
+
+/// `struct btrfs_chunk`; its stripes follow.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct Chunk {
+    /// Logical bytes.
+    pub(crate) length: U64,
+    /// 2 (`BTRFS_EXTENT_TREE_OBJECTID`).
+    pub(crate) owner: U64,
+    /// 64 KiB.
+    pub(crate) stripe_len: U64,
+    /// See [`block_group`].
+    pub(crate) chunk_type: U64,
+    /// `stripe_len`.
+    pub(crate) io_align: U32,
+    /// `stripe_len`.
+    pub(crate) io_width: U32,
+    /// The file system's sector size.
+    pub(crate) sector_size: U32,
+    /// How many [`Stripe`]s follow.
+    pub(crate) num_stripes: U16,
+    /// Copies of a stripe in RAID10: 2; otherwise 1, in old file systems 0.
+    pub(crate) sub_stripes: U16,
+}
+const _: () = assert!(size_of::<Chunk>() == 48);
+
+/// `struct btrfs_stripe`: where a part of a chunk lies.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct Stripe {
+    /// Which device.
+    pub(crate) devid: U64,
+    /// Where on it.
+    pub(crate) offset: U64,
+    /// The device's own UUID.
+    pub(crate) dev_uuid: [u8; 16],
+}
+const _: () = assert!(size_of::<Stripe>() == 32);
+
+/// `struct btrfs_header`: begins every tree block.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct Header {
+    /// Checksum of all that follows in the block.
+    pub(crate) csum: [u8; CHECKSUM_BYTES],
+    /// The file system's metadata UUID.
+    pub(crate) fsid: [u8; 16],
+    /// The block's logical address.
+    pub(crate) bytenr: U64,
+    /// [`HEADER_WRITTEN`], [`HEADER_RELOC`], and the revision of back references in the highest byte: 1.
+    pub(crate) flags: U64,
+    /// The chunk tree's UUID.
+    pub(crate) chunk_tree_uuid: [u8; 16],
+    /// Of the commit that wrote the block.
+    pub(crate) generation: U64,
+    /// The tree for which it was made.
+    pub(crate) owner: U64,
+    /// Items of a leaf, pointers of a node.
+    pub(crate) nritems: U32,
+    /// 0 in a leaf.
+    pub(crate) level: u8,
+}
+const _: () = assert!(size_of::<Header>() == 101);
+
+/// In [`Header::flags`]: the block was written.
+pub(crate) const HEADER_WRITTEN: u64 = 1;
+/// In [`Header::flags`]: the block belongs to a tree that is being moved.
+pub(crate) const HEADER_RELOC: u64 = 2;
+/// In [`Header::flags`]: back references of the second kind.
+pub(crate) const HEADER_BACKREF_REVISION_1: u64 = 1 << 56;
+
+/// `struct btrfs_item`: of a leaf.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct Item {
+    /// Its address.
+    pub(crate) key: DiskKey,
+    /// Where its data begins, counted from the header's end.
+    pub(crate) offset: U32,
+    /// Bytes of its data.
+    pub(crate) size: U32,
+}
+const _: () = assert!(size_of::<Item>() == 25);
+
+/// `struct btrfs_key_ptr`: of a node.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct KeyPtr {
+    /// The first key of the block.
+    pub(crate) key: DiskKey,
+    /// The block's logical address.
+    pub(crate) blockptr: U64,
+    /// The block's generation.
+    pub(crate) generation: U64,
+}
+const _: () = assert!(size_of::<KeyPtr>() == 33);
+
+/// `struct btrfs_timespec`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct Timespec {
+    /// Seconds since 1970, signed.
+    pub(crate) sec: U64,
+    /// Nanoseconds.
+    pub(crate) nsec: U32,
+}
+const _: () = assert!(size_of::<Timespec>() == 12);
+
+/// `struct btrfs_inode_item`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct InodeItem {
+    /// Of its making.
+    pub(crate) generation: U64,
+    /// Of its last change.
+    pub(crate) transid: U64,
+    /// Bytes of content; of a directory, twice the bytes of the names in it.
+    pub(crate) size: U64,
+    /// Bytes of extents, holes left out.
+    pub(crate) nbytes: U64,
+    /// 0.
+    pub(crate) block_group: U64,
+    /// Names; 1 for a directory.
+    pub(crate) nlink: U32,
+    pub(crate) uid: U32,
+    pub(crate) gid: U32,
+    /// As `st_mode`.
+    pub(crate) mode: U32,
+    /// Major number above bit 20, minor number below.
+    pub(crate) rdev: U64,
+    /// See [`inode_flags`].
+    pub(crate) flags: U64,
+    /// Counts changes, for NFS.
+    pub(crate) sequence: U64,
+    /// 0.
+    pub(crate) reserved: [U64; 4],
+    pub(crate) atime: Timespec,
+    pub(crate) ctime: Timespec,
+    pub(crate) mtime: Timespec,
+    /// Birth.
+    pub(crate) otime: Timespec,
+}
+const _: () = assert!(size_of::<InodeItem>() == 160);
+
+/// `struct btrfs_inode_ref`: a name of an inode in the directory that the key names; the name follows.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct InodeRef {
+    /// Its place in the directory's order.
+    pub(crate) index: U64,
+    /// Bytes of the name.
+    pub(crate) name_len: U16,
+}
+const _: () = assert!(size_of::<InodeRef>() == 10);
+
+/// `struct btrfs_inode_extref`: a name of an inode; the name follows.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct InodeExtref {
+    /// The directory.
+    pub(crate) parent_objectid: U64,
+    /// Its place in the directory's order.
+    pub(crate) index: U64,
+    /// Bytes of the name.
+    pub(crate) name_len: U16,
+}
+const _: () = assert!(size_of::<InodeExtref>() == 18);
+
+/// `struct btrfs_dir_item`: an entry of a directory, or an extended attribute; name and value follow.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct DirItem {
+    /// The inode's key, or the root's; all zero for an attribute.
+    pub(crate) location: DiskKey,
+    /// Of its making.
+    pub(crate) transid: U64,
+    /// Bytes of the value.
+    pub(crate) data_len: U16,
+    /// Bytes of the name.
+    pub(crate) name_len: U16,
+    /// 1 file, 2 directory, 3 character device, 4 block device, 5 fifo, 6 socket, 7 link, 8 attribute.
+    pub(crate) dir_type: u8,
+}
+const _: () = assert!(size_of::<DirItem>() == 30);
+
+/// The beginning of `struct btrfs_file_extent_item`; the content follows when it is inline, otherwise an
+/// [`ExtentPlace`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct FileExtentItem {
+    /// Of its making.
+    pub(crate) generation: U64,
+    /// Bytes that the stored bytes decode to.
+    pub(crate) ram_bytes: U64,
+    /// 0 none, 1 zlib, 2 LZO, 3 zstd.
+    pub(crate) compression: u8,
+    /// 0.
+    pub(crate) encryption: u8,
+    /// 0.
+    pub(crate) other_encoding: U16,
+    /// 0 inline, 1 regular, 2 preallocated.
+    pub(crate) extent_type: u8,
+}
+const _: () = assert!(size_of::<FileExtentItem>() == 21);
+
+/// The end of `struct btrfs_file_extent_item` when the content is not inline.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct ExtentPlace {
+    /// Logical address of the stored bytes; 0 for a hole.
+    pub(crate) disk_bytenr: U64,
+    /// How many there are.
+    pub(crate) disk_num_bytes: U64,
+    /// Where, in what they decode to, this file's part begins.
+    pub(crate) offset: U64,
+    /// Bytes of this file's part.
+    pub(crate) num_bytes: U64,
+}
+const _: () = assert!(size_of::<ExtentPlace>() == 32);
+
+/// `struct btrfs_root_item`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct RootItem {
+    /// What is known of it beside its tree.
+    pub(crate) inode: InodeItem,
+    /// Of the root block.
+    pub(crate) generation: U64,
+    /// 256 for subvolumes.
+    pub(crate) root_dirid: U64,
+    /// The root block.
+    pub(crate) bytenr: U64,
+    /// 0.
+    pub(crate) byte_limit: U64,
+    /// Bytes of tree blocks.
+    pub(crate) bytes_used: U64,
+    /// Of the last snapshot.
+    pub(crate) last_snapshot: U64,
+    /// [`ROOT_READ_ONLY`].
+    pub(crate) flags: U64,
+    /// 1; 0 while it is being deleted.
+    pub(crate) refs: U32,
+    /// While it is being deleted: how far that came.
+    pub(crate) drop_progress: DiskKey,
+    /// While it is being deleted: at which level.
+    pub(crate) drop_level: u8,
+    /// Of the root block.
+    pub(crate) level: u8,
+    /// Equal to `generation` if what follows has a meaning.
+    pub(crate) generation_v2: U64,
+    /// The subvolume's own.
+    pub(crate) uuid: [u8; 16],
+    /// That of the subvolume of which it is a snapshot.
+    pub(crate) parent_uuid: [u8; 16],
+    /// That of the subvolume which was sent and received as this one.
+    pub(crate) received_uuid: [u8; 16],
+    /// Generation of the last change of the inode tree.
+    pub(crate) ctransid: U64,
+    /// Generation of its making.
+    pub(crate) otransid: U64,
+    /// Generation of the sending.
+    pub(crate) stransid: U64,
+    /// Generation of the receiving.
+    pub(crate) rtransid: U64,
+    pub(crate) ctime: Timespec,
+    pub(crate) otime: Timespec,
+    pub(crate) stime: Timespec,
+    pub(crate) rtime: Timespec,
+    /// 0.
+    pub(crate) reserved: [U64; 8],
+}
+const _: () = assert!(size_of::<RootItem>() == 439);
+
+/// Bytes of a [`RootItem`] of the first kind, which ends before `generation_v2`.
+pub(crate) const ROOT_ITEM_V1_BYTES: usize = 239;
+/// In [`RootItem::flags`]: the subvolume may not be changed.
+pub(crate) const ROOT_READ_ONLY: u64 = 1;
+/// In [`RootItem::flags`]: the subvolume is being deleted.
+pub(crate) const ROOT_DEAD: u64 = 1 << 48;
+
+/// `struct btrfs_root_ref`: where a subvolume is seen; the name follows.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct RootRef {
+    /// Inode of the directory.
+    pub(crate) dirid: U64,
+    /// Its place in the directory's order.
+    pub(crate) sequence: U64,
+    /// Bytes of the name.
+    pub(crate) name_len: U16,
+}
+const _: () = assert!(size_of::<RootRef>() == 18);
+
+/// `struct btrfs_extent_item`: begins an item of the extent tree.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct ExtentItem {
+    /// References of all kinds together.
+    pub(crate) refs: U64,
+    /// Of its making.
+    pub(crate) generation: U64,
+    /// [`EXTENT_DATA`], [`EXTENT_TREE_BLOCK`], [`EXTENT_FULL_BACKREF`].
+    pub(crate) flags: U64,
+}
+const _: () = assert!(size_of::<ExtentItem>() == 24);
+
+/// In [`ExtentItem::flags`]: content of files.
+pub(crate) const EXTENT_DATA: u64 = 1;
+/// In [`ExtentItem::flags`]: a tree block.
+pub(crate) const EXTENT_TREE_BLOCK: u64 = 2;
+/// In [`ExtentItem::flags`]: what the block refers to is referred to by the block's address.
+pub(crate) const EXTENT_FULL_BACKREF: u64 = 1 << 8;
+
+/// `struct btrfs_tree_block_info`: of a tree block without [`incompat::SKINNY_METADATA`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct TreeBlockInfo {
+    /// The block's first key.
+    pub(crate) key: DiskKey,
+    /// The block's level.
+    pub(crate) level: u8,
+}
+const _: () = assert!(size_of::<TreeBlockInfo>() == 18);
+
+/// `struct btrfs_extent_data_ref`: files of one inode that show an extent at one place.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct ExtentDataRef {
+    /// The subvolume.
+    pub(crate) root: U64,
+    /// The inode.
+    pub(crate) objectid: U64,
+    /// Where in the file the extent's first byte would be.
+    pub(crate) offset: U64,
+    /// How many items.
+    pub(crate) count: U32,
+}
+const _: () = assert!(size_of::<ExtentDataRef>() == 28);
+
+/// `struct btrfs_block_group_item`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct BlockGroupItem {
+    /// Bytes of extents.
+    pub(crate) used: U64,
+    /// 256.
+    pub(crate) chunk_objectid: U64,
+    /// See [`block_group`].
+    pub(crate) flags: U64,
+}
+const _: () = assert!(size_of::<BlockGroupItem>() == 24);
+
+/// `struct btrfs_dev_extent`: a part of a device that a chunk takes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct DevExtent {
+    /// 3.
+    pub(crate) chunk_tree: U64,
+    /// 256.
+    pub(crate) chunk_objectid: U64,
+    /// The chunk's logical address.
+    pub(crate) chunk_offset: U64,
+    /// Bytes.
+    pub(crate) length: U64,
+    /// The chunk tree's UUID.
+    pub(crate) chunk_tree_uuid: [u8; 16],
+}
+const _: () = assert!(size_of::<DevExtent>() == 48);
+
+/// `struct btrfs_free_space_info`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct FreeSpaceInfo {
+    /// Free extents of the block group.
+    pub(crate) extent_count: U32,
+    /// [`FREE_SPACE_BITMAPS`].
+    pub(crate) flags: U32,
+}
+const _: () = assert!(size_of::<FreeSpaceInfo>() == 8);
+
+/// In [`FreeSpaceInfo::flags`]: free space is told by bitmaps.
+pub(crate) const FREE_SPACE_BITMAPS: u32 = 1;

@@ -1,0 +1,294 @@
+//! The superblock: what a file system says of itself, and where its trees begin.
+//!
+//! A device has up to three copies at fixed places. All are written at each commit, the first one first.
+
+use tree::{Corrupt, Error, ReadAt, Result};
+use zerocopy::FromBytes;
+
+use crate::checksum::ChecksumType;
+use crate::chunk::{self, Chunk};
+use crate::key::{Generation, Logical, Physical};
+use crate::raw::{self, CHECKSUM_BYTES, SUPERBLOCK_BYTES, incompat};
+
+/// Where the copies lie on a device, as far as it reaches.
+pub const SUPERBLOCK_PLACES: [Physical; 3] =
+    [Physical(64 << 10), Physical(64 << 20), Physical(256 << 30)];
+
+/// What this program can read.
+const INCOMPAT_KNOWN: u64 = incompat::MIXED_BACKREF
+    | incompat::DEFAULT_SUBVOL
+    | incompat::MIXED_GROUPS
+    | incompat::COMPRESS_LZO
+    | incompat::COMPRESS_ZSTD
+    | incompat::BIG_METADATA
+    | incompat::EXTENDED_IREF
+    | incompat::RAID56
+    | incompat::SKINNY_METADATA
+    | incompat::NO_HOLES
+    | incompat::METADATA_UUID
+    | incompat::RAID1C34
+    | incompat::SIMPLE_QUOTA;
+
+/// The smallest and the largest size of a sector and of a tree block.
+const BLOCK_BYTES: (u32, u32) = (4 << 10, 64 << 10);
+/// What begins a commit's smallest set of trees (`BTRFS_SUPER_INFO` rules: six tree blocks).
+const TREES_MIN: u64 = 6;
+
+/// A superblock, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The file system's UUID, which mounting and users know.
+    pub fsid: [u8; 16],
+    /// The UUID that tree blocks carry; seldom another one.
+    pub metadata_uuid: [u8; 16],
+    /// Of the last commit.
+    pub generation: Generation,
+    /// The root tree's root, and its level.
+    pub root: (Logical, u8),
+    /// The chunk tree's root, its level and its generation.
+    pub chunk_root: (Logical, u8, Generation),
+    /// The log tree's root and level: there is one after a crash, with what was synced since the last commit.
+    pub log_root: Option<(Logical, u8)>,
+    /// Bytes of all devices together.
+    pub total_bytes: u64,
+    /// Bytes of extents, each counted once.
+    pub bytes_used: u64,
+    /// How many devices there are.
+    pub num_devices: u64,
+    /// Unit of data, in bytes: a power of two from 4 KiB to 64 KiB.
+    pub sectorsize: u32,
+    /// Bytes of a tree block: a power of two from the sector size to 64 KiB.
+    pub nodesize: u32,
+    /// Bits of [`crate::compat_ro`].
+    pub compat_ro: u64,
+    /// Bits of [`crate::incompat`].
+    pub incompat: u64,
+    /// The checksum of everything.
+    pub checksum: ChecksumType,
+    /// The device that this superblock was read from.
+    pub device: Device,
+    /// The file system's name; any bytes but NUL.
+    pub label: Box<[u8]>,
+    /// Of the first kind of space cache.
+    pub cache_generation: u64,
+    /// Equal to `generation` when the UUID tree is complete.
+    pub uuid_tree_generation: u64,
+    /// The chunks that the chunk tree is in.
+    pub(crate) system_chunks: Vec<Chunk>,
+}
+
+/// What is known of a device (`struct btrfs_dev_item`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its number in the file system, from 1 on.
+    pub id: u64,
+    /// Its own UUID.
+    pub uuid: [u8; 16],
+    /// Bytes that the file system may use.
+    pub total_bytes: u64,
+    /// Bytes that chunks take.
+    pub bytes_used: u64,
+}
+
+impl Device {
+    pub(crate) fn parse(raw: &raw::DevItem) -> Device {
+        Device {
+            id: raw.devid.get(),
+            uuid: raw.uuid,
+            total_bytes: raw.total_bytes.get(),
+            bytes_used: raw.bytes_used.get(),
+        }
+    }
+}
+
+impl Superblock {
+    /// Parses the superblock that was read from `place`, and verifies its checksum.
+    ///
+    /// # Errors
+    /// It is none, or breaks a rule; [`Error::Unsupported`] when it needs what this program does not know.
+    pub fn parse(bytes: &[u8; SUPERBLOCK_BYTES], place: Physical) -> Result<Superblock> {
+        let raw = raw::Superblock::ref_from_bytes(bytes).expect("a superblock fills 4096 bytes");
+        let corrupt = |what, got| {
+            Error::Corrupt(Corrupt {
+                what,
+                at: place.0,
+                got,
+            })
+        };
+        if raw.magic != raw::MAGIC {
+            let magic = u64::from_le_bytes(raw.magic);
+            return Err(corrupt("no btrfs superblock is there", magic));
+        }
+        let checksum = ChecksumType::parse(raw.csum_type.get())?;
+        if checksum.of(&bytes[CHECKSUM_BYTES..])[..checksum.size()] != raw.csum[..checksum.size()] {
+            let first = u32::from_le_bytes([raw.csum[0], raw.csum[1], raw.csum[2], raw.csum[3]]);
+            return Err(corrupt("superblock's checksum differs", first.into()));
+        }
+        if raw.bytenr.get() != place.0 {
+            return Err(corrupt("superblock belongs elsewhere", raw.bytenr.get()));
+        }
+        let incompat = raw.incompat_flags.get();
+        if incompat & !INCOMPAT_KNOWN != 0 {
+            return Err(Error::Unsupported(match incompat & !INCOMPAT_KNOWN {
+                incompat::ZONED => "a btrfs file system for zoned devices",
+                incompat::EXTENT_TREE_V2 => "a btrfs file system with the second extent tree",
+                incompat::RAID_STRIPE_TREE => "a btrfs file system with a stripe tree",
+                _ => "a btrfs file system with features of a newer kernel",
+            }));
+        }
+        let (sectorsize, nodesize) = (raw.sectorsize.get(), raw.nodesize.get());
+        let is_size = |bytes: u32, min: u32| {
+            bytes.is_power_of_two() && (min..=BLOCK_BYTES.1).contains(&bytes)
+        };
+        if !is_size(sectorsize, BLOCK_BYTES.0) {
+            return Err(corrupt("sector size is impossible", sectorsize.into()));
+        }
+        if !is_size(nodesize, sectorsize) {
+            return Err(corrupt("tree block size is impossible", nodesize.into()));
+        }
+        if raw.unused_leafsize != raw.nodesize {
+            let leafsize = raw.unused_leafsize.get();
+            return Err(corrupt("leaf size is not the node size", leafsize.into()));
+        }
+        let levels = [raw.root_level, raw.chunk_root_level, raw.log_root_level];
+        if let Some(&level) = levels.iter().find(|&&level| level >= raw::LEVELS_MAX) {
+            return Err(corrupt(
+                "tree has more levels than there can be",
+                level.into(),
+            ));
+        }
+        for root in [raw.root, raw.chunk_root, raw.log_root] {
+            if !root.get().is_multiple_of(sectorsize.into()) {
+                return Err(corrupt("tree root is not at a sector's begin", root.get()));
+            }
+        }
+        if raw.root_dir_objectid.get() != crate::key::object::ROOT_TREE_DIR {
+            let dir = raw.root_dir_objectid.get();
+            return Err(corrupt(
+                "directory of the root tree has another number",
+                dir,
+            ));
+        }
+        let nodesize_bytes = u64::from(nodesize);
+        if raw.bytes_used.get() < TREES_MIN * nodesize_bytes {
+            return Err(corrupt(
+                "fewer bytes are used than trees need",
+                raw.bytes_used.get(),
+            ));
+        }
+        if raw.bytes_used > raw.total_bytes {
+            return Err(corrupt(
+                "more bytes are used than there are",
+                raw.bytes_used.get(),
+            ));
+        }
+        if !raw.stripesize.get().is_power_of_two() {
+            return Err(corrupt(
+                "stripe size is no power of two",
+                raw.stripesize.get().into(),
+            ));
+        }
+        if raw.num_devices.get() == 0 || raw.num_devices.get() > 1 << 31 {
+            return Err(corrupt(
+                "number of devices is impossible",
+                raw.num_devices.get(),
+            ));
+        }
+        if raw.chunk_root_generation > raw.generation {
+            let generation = raw.chunk_root_generation.get();
+            return Err(corrupt(
+                "chunk tree is newer than its superblock",
+                generation,
+            ));
+        }
+        let own = if incompat & incompat::METADATA_UUID == 0 {
+            raw.fsid
+        } else {
+            raw.metadata_uuid
+        };
+        if raw.dev_item.fsid != own {
+            let begin = u32::from_le_bytes([own[0], own[1], own[2], own[3]]);
+            return Err(corrupt(
+                "device belongs to another file system",
+                begin.into(),
+            ));
+        }
+        let used = raw.sys_chunk_array_size.get();
+        let array = raw.sys_chunk_array.get(..used as usize);
+        let Some(array) = array.filter(|array| !array.is_empty()) else {
+            return Err(corrupt(
+                "system chunks do not fit in the superblock",
+                used.into(),
+            ));
+        };
+        let label_bytes = raw.label.iter().position(|&byte| byte == 0);
+        let Some(label_bytes) = label_bytes else {
+            return Err(corrupt("label has no end", 0));
+        };
+        let at = place.0 + std::mem::offset_of!(raw::Superblock, sys_chunk_array) as u64;
+        let log_root = raw.log_root.get();
+        Ok(Superblock {
+            fsid: raw.fsid,
+            metadata_uuid: own,
+            generation: Generation(raw.generation.get()),
+            root: (Logical(raw.root.get()), raw.root_level),
+            chunk_root: (
+                Logical(raw.chunk_root.get()),
+                raw.chunk_root_level,
+                Generation(raw.chunk_root_generation.get()),
+            ),
+            log_root: (log_root != 0).then_some((Logical(log_root), raw.log_root_level)),
+            total_bytes: raw.total_bytes.get(),
+            bytes_used: raw.bytes_used.get(),
+            num_devices: raw.num_devices.get(),
+            sectorsize,
+            nodesize,
+            compat_ro: raw.compat_ro_flags.get(),
+            incompat,
+            checksum,
+            device: Device::parse(&raw.dev_item),
+            label: raw.label[..label_bytes].into(),
+            cache_generation: raw.cache_generation.get(),
+            uuid_tree_generation: raw.uuid_tree_generation.get(),
+            system_chunks: chunk::parse_system_chunks(array, at, sectorsize, incompat)?,
+        })
+    }
+
+    /// The newest valid superblock of a device: of equally new ones the first.
+    ///
+    /// # Errors
+    /// None is valid: then what is wrong with the first one. Or the device cannot be read.
+    pub fn read(device: &dyn ReadAt) -> Result<Superblock> {
+        let size = device.size()?;
+        let mut newest: Option<Superblock> = None;
+        let mut first_error = None;
+        for place in SUPERBLOCK_PLACES {
+            if size < place.0 + SUPERBLOCK_BYTES as u64 {
+                break;
+            }
+            let mut bytes = [0; SUPERBLOCK_BYTES];
+            device.read_exact_at(&mut bytes, place.0)?;
+            match Superblock::parse(&bytes, place) {
+                // A copy of a file system that was here before is not a copy of this one.
+                Ok(found)
+                    if newest.as_ref().is_none_or(|newest| {
+                        found.fsid == newest.fsid && found.generation > newest.generation
+                    }) =>
+                {
+                    newest = Some(found);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        newest.ok_or_else(|| {
+            first_error.unwrap_or(Error::Corrupt(Corrupt {
+                what: "too short for a btrfs superblock",
+                at: 0,
+                got: size,
+            }))
+        })
+    }
+}
