@@ -262,6 +262,16 @@ impl Chunk {
             len: len.min(STRIPE_BYTES - within),
         }
     }
+
+    /// Which stripe holds the second parity of the row that an address is in.
+    pub(crate) fn second_parity(&self, logical: Logical) -> Option<usize> {
+        if self.profile != Profile::Raid6 {
+            return None;
+        }
+        let count = self.stripes.len() as u64;
+        let row = (logical.0 - self.start.0) / STRIPE_BYTES / (count - 2);
+        Some(((count - 1 + row) % count) as usize)
+    }
 }
 
 impl Profile {

@@ -21,7 +21,7 @@ pub(crate) const LEVELS_MAX: u8 = 8;
 /// Bytes of a name in a directory.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
-/// Bits of [`Superblock::incompat_flags`]: who does not know one cannot read the file system.
+/// Bits of `incompat_flags` in the superblock: who does not know one cannot read the file system.
 pub mod incompat {
     /// Back references of the second kind; set in every file system since 2009.
     pub const MIXED_BACKREF: u64 = 1;
@@ -57,7 +57,7 @@ pub mod incompat {
     pub const SIMPLE_QUOTA: u64 = 0x1_0000;
 }
 
-/// Bits of [`Superblock::compat_ro_flags`]: who does not know one may only read.
+/// Bits of `compat_ro_flags` in the superblock: who does not know one may only read.
 pub mod compat_ro {
     /// There is a free space tree.
     pub const FREE_SPACE_TREE: u64 = 1;
@@ -69,7 +69,7 @@ pub mod compat_ro {
     pub const BLOCK_GROUP_TREE: u64 = 8;
 }
 
-/// Bits of [`Chunk::chunk_type`] and of [`BlockGroupItem::flags`].
+/// Bits of the type of a chunk and of a block group.
 pub mod block_group {
     /// Holds the content of files.
     pub const DATA: u64 = 1;
@@ -99,7 +99,7 @@ pub mod block_group {
     pub const PROFILE_MASK: u64 = RAID0 | RAID1 | DUP | RAID10 | RAID5 | RAID6 | RAID1C3 | RAID1C4;
 }
 
-/// Bits of [`InodeItem::flags`].
+/// Bits of the flags of an inode.
 pub mod inode_flags {
     /// Content has no checksums.
     pub const NODATASUM: u64 = 1;
@@ -125,7 +125,7 @@ pub mod inode_flags {
     pub const DIRSYNC: u64 = 0x400;
     /// Content is to be compressed.
     pub const COMPRESS: u64 = 0x800;
-    /// Of the inode in a [`super::RootItem`]: the flags there have a meaning.
+    /// Of the inode in a root item: the flags there have a meaning.
     pub const ROOT_ITEM_INIT: u64 = 1 << 31;
     /// Every bit that is defined.
     pub const ALL: u64 = 0xfff | ROOT_ITEM_INIT;

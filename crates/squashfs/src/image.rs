@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codec::Decoder;
-use tree::{Corrupt, Error, ReadAt, Result};
+use tree::{Cache, Corrupt, Error, ReadAt, Result};
 
-use crate::cache::Cache;
 use crate::metadata::{MetadataBlock, STORED_METADATA_MAX};
 use crate::raw;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};

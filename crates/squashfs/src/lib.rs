@@ -9,7 +9,6 @@
 //! kernel's rules, and is stricter where Linux trusts the image.
 #![forbid(unsafe_code)]
 
-mod cache;
 #[allow(
     dead_code,
     reason = "the writer, which uses all of it, is not there yet"

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use codec::Codec;
 use tree::{
-    Algorithm, Corrupt, DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind, FileAttributes,
-    FileSystem, Ino, Limits, Metadata, ReadAt, Result, Time, Xattr,
+    Algorithm, Cache, Corrupt, DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind,
+    FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt, Result, Time, Xattr,
 };
 
-use crate::cache::Cache;
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
 use crate::data::{Block, Content};
 use crate::dir::{self, Entry, ListingReader};

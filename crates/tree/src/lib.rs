@@ -18,7 +18,7 @@ pub use fs::{
     diff, extract, manifest, tar,
 };
 pub use pack::{
-    Duplicates, NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary,
+    Cache, Duplicates, NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary,
 };
 pub use read_at::ReadAt;
 pub use sha256::sha256;

@@ -1,12 +1,14 @@
-//! What makes a container out of a tree: the ordered parallel map, the output that appears whole or not at all, and
-//! progress.
+//! What containers are made and read with: the ordered parallel map, the output that appears whole or not at all, a
+//! cache, and progress.
 
+mod cache;
 mod dedup;
 mod ordered;
 mod output;
 mod progress;
 pub mod temporary;
 
+pub use cache::Cache;
 pub use dedup::Duplicates;
 pub use ordered::{Parallel, ordered};
 pub use output::{Output, OutputKind};

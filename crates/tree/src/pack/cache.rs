@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Values by key, at most so many. Each is made once, even when several threads ask for it at the same time; the one
 /// that was not used for the longest time goes first.
-pub(crate) struct Cache<V> {
+pub struct Cache<V> {
     shards: Box<[Mutex<Shard<V>>]>,
     slots_per_shard: usize,
 }
@@ -30,7 +30,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<V> Cache<V> {
     /// A cache of `shards * slots_per_shard` values.
-    pub(crate) fn new(shards: usize, slots_per_shard: usize) -> Self {
+    pub fn new(shards: usize, slots_per_shard: usize) -> Self {
         let shard = || {
             Mutex::new(Shard {
                 slots: Vec::new(),
@@ -44,7 +44,7 @@ impl<V> Cache<V> {
     }
 
     /// The value of that key, made by `make` if it is not there.
-    pub(crate) fn find_or_make<E>(
+    pub fn find_or_make<E>(
         &self,
         key: u64,
         make: impl FnOnce() -> Result<V, E>,
