@@ -10,6 +10,9 @@ mod catalogue;
 /// Small frames as literals.
 #[cfg(feature = "decompress")]
 mod decode;
+/// The same as C's decoder and a slow one, frame after frame.
+#[cfg(feature = "decompress")]
+mod differential;
 /// Every way to decode a frame.
 #[cfg(feature = "decompress")]
 mod doors;
@@ -19,6 +22,12 @@ mod encode;
 /// Streams and dictionaries that we make, decoded by C.
 #[cfg(feature = "compress")]
 mod encode_stream;
+/// Valid frames that an encoder would hardly make.
+#[cfg(feature = "decompress")]
+mod generator;
+/// A slow decoder after the RFC.
+#[cfg(feature = "decompress")]
+mod reference;
 /// Known bytes, known answers.
 #[cfg(feature = "decompress")]
 mod vectors;

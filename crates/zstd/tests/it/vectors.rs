@@ -48,6 +48,9 @@ const C_DIFFERS: &[(&str, bool, bool)] = &[
     ("bad-dictionary-raw-position-over-window", true, true),
 ];
 
+/// What C says depends on the processor: its fast loop for four streams does not ask whether all bits were used.
+const C_MAY_ACCEPT: &[&str] = &["bad-literals-four-streams-leftover-bit"];
+
 impl Vector {
     fn file(&self) -> String {
         format!("{}.zst", self.name)
@@ -170,7 +173,7 @@ fn every_vector_through_c() {
         ] {
             let right = match (&got, &vector.expected) {
                 (Ok(content), Ok(expected)) => accepts && content == expected,
-                (Ok(_), Err(_)) => accepts,
+                (Ok(_), Err(_)) => accepts || C_MAY_ACCEPT.contains(&&*vector.name),
                 (Err(_), _) => !accepts,
             };
             if !right {

@@ -138,9 +138,9 @@ impl Model {
         &self.history[self.dictionary..]
     }
 
-    /// Bytes that a match could reach back over, were the window large enough.
-    pub(crate) fn reach(&self) -> usize {
-        self.history.len()
+    /// A model without content: enough to see where repeat offsets lead.
+    pub(crate) fn clone_repeats(&self) -> Self {
+        Self::with_dictionary(&[], self.repeats)
     }
 
     /// Takes a raw or RLE block.

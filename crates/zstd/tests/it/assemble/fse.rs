@@ -37,10 +37,10 @@ pub(crate) const OFFSETS: (u32, &[i16]) = (
 
 /// What a decoder does in one state: emit `symbol`, then read `bits` and add `base`.
 #[derive(Clone, Copy, Debug)]
-struct Cell {
-    symbol: u8,
-    bits: u32,
-    base: usize,
+pub(crate) struct Cell {
+    pub(crate) symbol: u8,
+    pub(crate) bits: u32,
+    pub(crate) base: usize,
 }
 
 impl Counts {
@@ -123,7 +123,8 @@ impl Counts {
         }
     }
 
-    fn cells(&self) -> Vec<Cell> {
+    /// The table.
+    pub(crate) fn cells(&self) -> Vec<Cell> {
         let size = 1usize << self.accuracy;
         let mut symbols = vec![None; size];
         let mut end = size;
@@ -192,13 +193,6 @@ impl Counts {
             first: next? as u64,
             steps,
         })
-    }
-
-    /// Whether the symbol can be coded.
-    pub(crate) fn has(&self, symbol: u8) -> bool {
-        self.counts
-            .get(usize::from(symbol))
-            .is_some_and(|count| *count != 0)
     }
 }
 

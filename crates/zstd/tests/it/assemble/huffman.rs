@@ -50,6 +50,16 @@ impl Huffman {
                 .expect("a weight of 1");
             weights[grown] += 1;
         }
+        // The longest codes have weight 1.
+        let spare = weights
+            .iter()
+            .filter(|w| **w > 0)
+            .min()
+            .map_or(0, |least| least - 1);
+        weights
+            .iter_mut()
+            .filter(|w| **w > 0)
+            .for_each(|weight| *weight -= spare);
         Self { weights }
     }
 
@@ -82,7 +92,7 @@ impl Huffman {
     }
 
     /// The code of each symbol and its length.
-    fn codes(&self) -> Vec<(u64, u32)> {
+    pub(crate) fn codes(&self) -> Vec<(u64, u32)> {
         let bits = self.bits();
         let mut codes = vec![(0, 0); self.weights.len()];
         let mut at = 0;

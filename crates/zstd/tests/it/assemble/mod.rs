@@ -4,8 +4,6 @@
 //! right. What it takes is data (weights, counts, sequences), what it gives is bytes; [`Model`] says what a correct decoder
 //! must make of them.
 
-#![allow(dead_code, reason = "the generator of frames will use the rest")]
-
 mod bits;
 mod frame;
 mod fse;
@@ -18,4 +16,6 @@ pub(crate) use frame::{BlockType, Header, Model, block, checksum, skippable};
 pub(crate) use fse::{Counts, LITERAL_LENGTHS, MATCH_LENGTHS, OFFSETS};
 pub(crate) use huffman::{Huffman, direct as huffman_direct, fse_with as huffman_fse_with};
 pub(crate) use literals::Literals;
-pub(crate) use sequences::{Coding, Sections, Sequence, sequence_count};
+pub(crate) use sequences::{
+    Coding, LITERAL_LENGTH_BITS, MATCH_LENGTH_BITS, Sections, Sequence, codes, sequence_count,
+};

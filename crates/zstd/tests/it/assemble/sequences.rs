@@ -40,6 +40,11 @@ impl Coding {
         }
     }
 
+    /// Whether it has all of these codes.
+    pub(crate) fn codes(&self, codes: &[u8], predefined: (u32, &[i16])) -> bool {
+        self.encode(codes, predefined).is_some()
+    }
+
     /// The states of these codes; `None` if one cannot be coded. The accuracy is 0 for RLE.
     fn encode(
         &self,
@@ -148,11 +153,11 @@ pub(crate) struct Code {
 }
 
 /// The widths of the literal-length codes from 16 on.
-const LITERAL_LENGTH_BITS: [u32; 20] = [
+pub(crate) const LITERAL_LENGTH_BITS: [u32; 20] = [
     1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
 ];
 /// The widths of the match-length codes from 32 on.
-const MATCH_LENGTH_BITS: [u32; 21] = [
+pub(crate) const MATCH_LENGTH_BITS: [u32; 21] = [
     1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
 ];
 

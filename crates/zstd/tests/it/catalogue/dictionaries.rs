@@ -2,6 +2,7 @@
 
 use super::{Builder, Dictionary, List, letters, literals, pattern, sequence};
 use crate::assemble::{Coding, Counts, Header, Literals, Sections};
+use crate::generator::Start;
 use zstd::Error;
 
 const ID: u32 = 0x0102_0304;
@@ -38,6 +39,19 @@ pub(super) fn formatted() -> Vec<u8> {
     }
     bytes.extend(content());
     bytes
+}
+
+/// What the formatted dictionary gives to a frame.
+pub(super) fn start() -> Start {
+    let [offsets, match_lengths, literal_lengths] = tables();
+    let table = |counts| Some(Coding::Fse(counts));
+    Start {
+        id: ID,
+        content: content(),
+        repeats: REPEATS,
+        huffman: Some(literals::small()),
+        tables: [table(literal_lengths), table(offsets), table(match_lengths)],
+    }
 }
 
 pub(super) fn add(list: &mut List) {

@@ -298,6 +298,18 @@ fn forged(list: &mut List) {
         four(40, [&part(10), &part(10), &part(10), &[]]),
         Error::Corruption,
     );
+    let mut leftover = crate::assemble::BackwardBits::default();
+    for _ in 0..250 {
+        leftover.push(1, 1); // the code of `a`
+    }
+    leftover.push(0, 1);
+    let long = part(250);
+    list.bad(
+        "literals-four-streams-leftover-bit",
+        "1000 literals in four streams, the second of which has a bit that is never read.",
+        four(1000, [&long, &leftover.bytes(), &long, &long]),
+        Error::Corruption,
+    );
     let mut bytes = [vec![0xFF; 6], part(40)].concat();
     list.bad(
         "literals-jump-table-past-end",

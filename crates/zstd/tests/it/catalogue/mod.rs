@@ -12,6 +12,7 @@ mod literals;
 mod sequences;
 
 use crate::assemble::{BlockType, Header, Literals, Model, Sections, Sequence, block};
+use crate::generator::Start;
 use zstd::Error;
 
 /// One file.
@@ -39,6 +40,17 @@ impl Dictionary {
         match self {
             Self::Raw => "dictionary-raw",
             Self::Formatted => "dictionary-formatted",
+        }
+    }
+
+    /// What it gives to the first block of a frame.
+    pub(crate) fn start(self) -> Start {
+        match self {
+            Self::Raw => Start {
+                content: dictionaries::content(),
+                ..Start::nothing()
+            },
+            Self::Formatted => dictionaries::start(),
         }
     }
 
