@@ -210,10 +210,6 @@ fn attributes(at: &Path, is_root: bool) {
     set(b"attributes", b"user.big", &Rng::new(9).bytes(3000));
     set(b"attributes", b"user.\xc3\xa9=\n", b"an odd name");
     set(b"attributes.d", b"user.on a directory", b"yes");
-    write(&at.join("attributes-read-only"), b"content");
-    set(b"attributes-read-only", b"user.a", b"1");
-    let read_only = fs::Permissions::from_mode(0o444);
-    fs::set_permissions(at.join("attributes-read-only"), read_only).expect("set the mode");
     // Version 2, then tag, permissions, id: owner rw-, user 7 r--, group ---, mask r--, others ---.
     let acl = acl(&[(1, 6, !0), (2, 4, 7), (4, 0, !0), (16, 4, !0), (32, 0, !0)]);
     write(&at.join("access-list"), b"content");
@@ -222,6 +218,11 @@ fn attributes(at: &Path, is_root: bool) {
     set(b"access-list.d", b"system.posix_acl_default", &acl);
     write(&at.join("access-list.d/inherits"), b"content");
     if is_root {
+        // GNU tar cannot restore it for anyone else.
+        write(&at.join("attributes-read-only"), b"content");
+        set(b"attributes-read-only", b"user.a", b"1");
+        let read_only = fs::Permissions::from_mode(0o444);
+        fs::set_permissions(at.join("attributes-read-only"), read_only).expect("set the mode");
         symlink("attributes", at.join("attributes-link")).expect("link");
         set(b"attributes-link", b"trusted.on a link", b"yes");
         write(&at.join("capability"), b"content");

@@ -130,7 +130,9 @@ fn a_nasty_tree_comes_back_whole() {
                 .all(|name| name.to_str().unwrap().starts_with("copy-")),
             "no temporary name is left"
         );
-        fs::remove_dir_all(&to).unwrap();
+        let above = linux::open_dir(to.parent().unwrap()).unwrap();
+        let name = to.file_name().unwrap().as_encoded_bytes();
+        linux::remove_tree_at(above, name).unwrap();
     }
 }
 
