@@ -1,6 +1,7 @@
 //! A tree written as a tar archive, in one pass from front to back, so that it can go into a pipe.
 
 use std::io::{self, Write};
+use std::iter::Peekable;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Fragment;
@@ -13,6 +14,11 @@ use crate::{
 
 /// Content bytes in one piece of work. Larger files take several.
 const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Small files are worked on together, until there are this many or they have this many bytes: handing one over costs
+/// as much as reading it.
+const BATCH_ENTRIES_MAX: usize = 64;
+const BATCH_BYTES_MIN: u64 = 128 << 10;
 
 /// Fragments that are kept of one file; what follows the last one is stored whole, holes as zeros.
 const FRAGMENTS_KEPT_MAX: usize = 1 << 20;
@@ -61,7 +67,7 @@ pub fn write(
         parallel,
         Jobs {
             reader: &reader,
-            names: inventory.names(),
+            names: inventory.names().peekable(),
             rest: None,
         },
         || (),
@@ -72,14 +78,12 @@ pub fn write(
             reader.work(job?, bytes)
         },
         |piece: Piece| {
-            match piece.socket {
-                Some(path) => summary.sockets.push(path),
-                None => summary.entries += u64::from(piece.is_entry),
-            }
+            summary.entries += piece.entries;
+            summary.sockets.extend(piece.sockets);
             summary.content_bytes += piece.content_bytes;
             summary.archive_bytes += piece.bytes.len() as u64;
             out.write_all(&piece.bytes)?;
-            progress.advance(piece.is_entry.into(), piece.content_bytes);
+            progress.advance(piece.entries, piece.content_bytes);
             spare
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -95,8 +99,10 @@ pub fn write(
 
 /// A piece of work.
 enum Job {
-    /// The header of an entry, with its content unless that is planned.
-    Entry(EntryId, Option<Arc<Plan>>),
+    /// The headers of some entries with their content.
+    Entries(Vec<EntryId>),
+    /// The header of a large file.
+    Large(EntryId, Arc<Plan>),
     /// A part of the stored bytes of a large file.
     Part {
         entry: EntryId,
@@ -111,8 +117,8 @@ enum Job {
 struct Piece {
     bytes: Vec<u8>,
     content_bytes: u64,
-    is_entry: bool,
-    socket: Option<Vec<u8>>,
+    entries: u64,
+    sockets: Vec<Vec<u8>>,
 }
 
 /// Which bytes of a regular file are stored.
@@ -122,9 +128,9 @@ struct Plan {
     stored_len: u64,
 }
 
-struct Jobs<'a, Names> {
+struct Jobs<'a, Names: Iterator> {
     reader: &'a Reader<'a>,
-    names: Names,
+    names: Peekable<Names>,
     /// The large file that is being cut into parts, and where the next part begins.
     rest: Option<(EntryId, Arc<Plan>, u64)>,
 }
@@ -145,15 +151,23 @@ impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
                 to,
             }));
         }
-        let entry = self.names.next()?;
-        let inventory = self.reader.inventory;
-        let file = inventory.file(entry);
-        let is_large =
-            inventory.kind(file) == FileKind::Regular && inventory.size(file) > CHUNK_BYTES;
-        if !is_large || !inventory.is_first_name(entry) {
-            return Some(Ok(Job::Entry(entry, None)));
+        let reader = self.reader;
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while batch.len() < BATCH_ENTRIES_MAX && bytes < BATCH_BYTES_MIN {
+            let Some(entry) = self.names.next_if(|&entry| !reader.is_large(entry)) else {
+                break;
+            };
+            bytes += reader.content_bytes(entry);
+            batch.push(entry);
         }
-        let plan = self.reader.plan(inventory.ino(file), inventory.size(file));
+        if !batch.is_empty() {
+            return Some(Ok(Job::Entries(batch)));
+        }
+        let entry = self.names.next()?;
+        let inventory = reader.inventory;
+        let file = inventory.file(entry);
+        let plan = reader.plan(inventory.ino(file), inventory.size(file));
         Some(
             match plan.map_err(|error| error.in_file("read", &inventory.path(entry))) {
                 Err(error) => Err(error),
@@ -162,7 +176,7 @@ impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
                     if plan.stored_len > 0 {
                         self.rest = Some((entry, Arc::clone(&plan), 0));
                     }
-                    Ok(Job::Entry(entry, Some(plan)))
+                    Ok(Job::Large(entry, plan))
                 }
             },
         )
@@ -175,11 +189,37 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Bytes of content that stand behind the header of this entry.
+    fn content_bytes(&self, entry: EntryId) -> u64 {
+        let file = self.inventory.file(entry);
+        let has_content =
+            self.inventory.kind(file) == FileKind::Regular && self.inventory.is_first_name(entry);
+        if has_content {
+            self.inventory.size(file)
+        } else {
+            0
+        }
+    }
+
+    fn is_large(&self, entry: EntryId) -> bool {
+        self.content_bytes(entry) > CHUNK_BYTES
+    }
+
     fn work(&self, job: Job, bytes: Vec<u8>) -> Result<Piece> {
-        let (Job::Entry(entry, _) | Job::Part { entry, .. }) = &job;
-        let path = self.inventory.path(*entry);
-        let piece = match job {
-            Job::Entry(entry, plan) => self.entry(entry, plan.as_deref(), &path, bytes),
+        let mut piece = Piece {
+            bytes,
+            ..Piece::default()
+        };
+        let in_file = |entry, done: Result<()>| {
+            done.map_err(|error| error.in_file("read", &self.inventory.path(entry)))
+        };
+        match job {
+            Job::Entries(entries) => {
+                for entry in entries {
+                    in_file(entry, self.entry(entry, None, &mut piece))?;
+                }
+            }
+            Job::Large(entry, plan) => in_file(entry, self.entry(entry, Some(&plan), &mut piece))?,
             Job::Part {
                 entry,
                 plan,
@@ -187,42 +227,29 @@ impl Reader<'_> {
                 to,
             } => {
                 let ino = self.inventory.ino(self.inventory.file(entry));
-                let mut piece = Piece {
-                    bytes,
-                    ..Piece::default()
-                };
-                self.read(ino, &plan, from, to, &mut piece).map(|()| piece)
+                in_file(entry, self.read(ino, &plan, from, to, &mut piece))?;
             }
-        };
-        piece.map_err(|error| error.in_file("read", &path))
+        }
+        Ok(piece)
     }
 
-    fn entry(
-        &self,
-        entry: EntryId,
-        plan: Option<&Plan>,
-        path: &[u8],
-        bytes: Vec<u8>,
-    ) -> Result<Piece> {
+    /// Appends the header of an entry, and its content unless the plan is given, whose parts follow.
+    fn entry(&self, entry: EntryId, plan: Option<&Plan>, piece: &mut Piece) -> Result<()> {
         let inventory = self.inventory;
         let file = inventory.file(entry);
         let ino = inventory.ino(file);
         let metadata = inventory.metadata(file);
-        let mut piece = Piece {
-            bytes,
-            is_entry: true,
-            ..Piece::default()
-        };
+        let mut path = inventory.path(entry);
         if metadata.kind == FileKind::Socket {
-            piece.socket = Some(path.to_vec());
-            return Ok(piece);
+            piece.sockets.push(path);
+            return Ok(());
         }
-        let mut stored_path = path.to_vec();
+        piece.entries += 1;
         if metadata.kind == FileKind::Directory {
-            stored_path.extend_from_slice(if path.is_empty() { b"./" } else { b"/" });
+            path.extend_from_slice(if path.is_empty() { b"./" } else { b"/" });
         }
         let mut header = Header {
-            path: &stored_path,
+            path: &path,
             link_target: Vec::new(),
             metadata: &metadata,
             type_flag: type_flag(metadata.kind),
@@ -234,29 +261,22 @@ impl Reader<'_> {
             header.type_flag = tar::EntryType::Link;
             header.link_target = inventory.path(inventory.first_name(file));
             header.emit(&mut piece.bytes);
-            return Ok(piece);
+            return Ok(());
         }
         header.xattrs = self.fs.xattrs(ino)?;
-        match metadata.kind {
-            FileKind::Symlink => header.link_target = self.fs.read_link(ino)?,
-            FileKind::Regular => {
-                let own_plan = match plan {
-                    None => Some(self.plan(ino, metadata.size)?),
-                    Some(_) => None,
-                };
-                let all = plan.or(own_plan.as_ref()).expect("one of both is there");
-                header.stored_len = all.stored_len;
-                header.sparse = all.map();
+        match (metadata.kind, plan) {
+            (FileKind::Symlink, _) => header.link_target = self.fs.read_link(ino)?,
+            (FileKind::Regular, Some(plan)) => header.take_plan(plan),
+            (FileKind::Regular, None) => {
+                let plan = self.plan(ino, metadata.size)?;
+                header.take_plan(&plan);
                 header.emit(&mut piece.bytes);
-                if own_plan.is_some() {
-                    self.read(ino, all, 0, all.stored_len, &mut piece)?;
-                }
-                return Ok(piece);
+                return self.read(ino, &plan, 0, plan.stored_len, piece);
             }
             _ => {}
         }
         header.emit(&mut piece.bytes);
-        Ok(piece)
+        Ok(())
     }
 
     /// Which parts of a regular file are not holes.
@@ -395,6 +415,11 @@ struct Header<'a> {
 }
 
 impl Header<'_> {
+    fn take_plan(&mut self, plan: &Plan) {
+        self.stored_len = plan.stored_len;
+        self.sparse = plan.map();
+    }
+
     /// Appends the PAX header, if one is needed, the header, and the map of a sparse file.
     fn emit(&self, out: &mut Vec<u8>) {
         let Metadata {
