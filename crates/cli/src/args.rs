@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::squash::SquashfsArgs;
+
 /// Move Linux file trees between the containers that hold them
 ///
-/// restow copies, lists, compares and describes file trees, whatever holds them: a directory or a tar archive. What a
+/// restow copies, lists, compares and describes file trees, whatever holds them: a directory, a tar archive or a SquashFS
+/// image. What a
 /// source is, is recognised from its bytes; what a destination becomes follows from its name. Kept are permissions,
 /// owners, times in nanoseconds, extended attributes, hard links, holes, devices, and names of any bytes.
 #[derive(Debug, Parser)]
@@ -41,12 +44,13 @@ pub(crate) enum Command {
     Cat(Cat),
     Diff(Diff),
     Manifest(Manifest),
+    Info(Info),
 }
 
 /// Copy a tree into another container
 ///
 /// What SRC is, is recognised from its bytes. What DST becomes follows from its name: a tar archive when it ends with
-/// `.tar` or is `-`, otherwise a directory; `--to` says it instead. A directory that is there must be empty. The result appears under its final name when it is
+/// `.tar` or is `-`, a SquashFS image when it ends with `.squashfs`, `.sqfs`, `.sfs` or `.snap`, otherwise a directory; `--to` says it instead. A directory that is there must be empty. The result appears under its final name when it is
 /// whole and on the medium, and not before: an error or Ctrl-C leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -56,10 +60,12 @@ Examples:
   restow copy src - | ssh host 'tar xf - -C dst' tar to standard output
   curl -s URL | zstd -dc | restow copy - dst     tar from standard input
   restow copy --overwrite src backup.tar         replace an earlier result
+  restow copy --compress zstd:19 src src.squashfs
+                                                 directory to SquashFS
 
 Exit codes: 0 done; 1 done, but something could not be kept, as the messages say; 2 not done.")]
 pub(crate) struct Copy {
-    /// The tree to copy: a directory or a tar archive; `-` is standard input
+    /// The tree to copy: a directory, a tar archive or a SquashFS image; `-` is standard input
     pub(crate) src: PathBuf,
 
     /// Where to; `-` is standard output
@@ -87,6 +93,23 @@ pub(crate) struct Copy {
     /// Say nothing but errors and what could not be kept
     #[arg(short, long)]
     pub(crate) quiet: bool,
+
+    #[command(flatten)]
+    pub(crate) squashfs: SquashfsArgs,
+}
+
+/// Say what an image says of itself
+///
+/// Codec and settings, sizes, counts, and where its parts lie. Only SquashFS images have anything to say so far.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow info image.squashfs
+
+Exit codes: 0 done, 2 not done.")]
+pub(crate) struct Info {
+    /// The image
+    pub(crate) file: PathBuf,
 }
 
 /// A container.
@@ -96,7 +119,7 @@ pub(crate) enum Kind {
     Dir,
     /// A tar archive (PAX)
     Tar,
-    /// A SquashFS image (not yet)
+    /// A SquashFS image
     Squashfs,
     /// A btrfs image (not yet)
     Btrfs,

@@ -49,7 +49,8 @@ fn copy(args: &Copy) -> Result<bool> {
     let done = match kind {
         Kind::Dir => job.to_directory()?,
         Kind::Tar => job.to_tar()?,
-        Kind::Squashfs | Kind::Btrfs | Kind::Stream => unreachable!("refused above"),
+        Kind::Squashfs => job.to_squashfs()?,
+        Kind::Btrfs | Kind::Stream => unreachable!("refused above"),
     };
     for (number, lost) in done.lost.iter().enumerate() {
         if number == NAMED_MAX {
@@ -98,8 +99,10 @@ fn destination_kind(args: &Copy) -> Result<Kind> {
         Kind::Dir if args.dst == Path::new("-") => {
             bail!("a directory cannot go to standard output")
         }
-        Kind::Dir | Kind::Tar => Ok(kind),
-        Kind::Squashfs => bail!("this version cannot write SquashFS images yet"),
+        Kind::Squashfs if args.dst == Path::new("-") => {
+            bail!("a SquashFS image is not written in order and cannot go to standard output")
+        }
+        Kind::Dir | Kind::Tar | Kind::Squashfs => Ok(kind),
         Kind::Btrfs => bail!("this version cannot write btrfs images yet"),
         Kind::Stream => bail!("this version cannot write btrfs send streams yet"),
     }
@@ -158,8 +161,8 @@ fn refuse_before_reading(args: &Copy, kind: Kind) -> Result<()> {
         Err(error) => return Err(error).context("look at the destination"),
         Ok(there) => there.file_type(),
     };
-    if kind == Kind::Tar && there.is_dir() {
-        bail!("the destination is a directory; a tar archive is a file");
+    if kind != Kind::Dir && there.is_dir() {
+        bail!("the destination is a directory; it must become a file");
     }
     let is_empty = || fs::read_dir(&args.dst).is_ok_and(|mut entries| entries.next().is_none());
     if kind == Kind::Dir && there.is_dir() && is_empty() {
@@ -217,6 +220,43 @@ impl Job<'_> {
             read: summary.content_bytes,
             written: summary.archive_bytes,
             lost: lost.collect(),
+        })
+    }
+
+    fn to_squashfs(&self) -> Result<Done> {
+        let bar = Bar::new("copied", self.args.quiet);
+        let inventory = self.inventory(&bar)?;
+        let options = self.args.squashfs.options(&inventory)?;
+        let mut output =
+            Output::create(&self.args.dst, self.args.overwrite).context("create it")?;
+        let tree = &*self.source.tree;
+        let made = squashfs::create(tree, &inventory, &options, self.parallel, &bar, &mut output);
+        let summary = match made {
+            Err(error @ Error::File { verb: "read", .. }) => {
+                return Err(self.source.name_error(error));
+            }
+            made => made.context("write it")?,
+        };
+        output.commit().context("finish it")?;
+        bar.finish();
+        let mut lost: Vec<String> = Vec::new();
+        for (path, name) in &summary.lost_xattrs {
+            let (path, name) = (self.source.name(path), text::of_name(name));
+            lost.push(format!(
+                "{path}: the attribute {name}, which SquashFS cannot hold, is left out"
+            ));
+        }
+        for path in &summary.changed_times {
+            let path = self.source.name(path);
+            lost.push(format!(
+                "{path}: its time is none that SquashFS has; it got the nearest"
+            ));
+        }
+        Ok(Done {
+            files: inventory.entry_count().into(),
+            read: summary.content_bytes,
+            written: summary.image_bytes,
+            lost,
         })
     }
 

@@ -13,6 +13,7 @@ mod ls;
 mod manifest;
 mod open;
 mod signals;
+mod squash;
 mod text;
 
 use std::io;
@@ -69,6 +70,10 @@ fn run(command: &Command) -> Result<ExitCode> {
             ExitCode::SUCCESS
         }
         Command::Diff(args) => found(!diff::run(args)?),
+        Command::Info(args) => {
+            squash::info(args)?;
+            ExitCode::SUCCESS
+        }
         Command::Manifest(args) => {
             manifest::run(args)?;
             ExitCode::SUCCESS

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use squashfs::Squashfs;
 use tree::tar::Tar;
 use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, Limits, ReadAt};
 
@@ -33,6 +34,8 @@ pub(crate) struct Source {
 /// What a file is, by its bytes.
 enum Found {
     Tar,
+    /// And where it begins.
+    Squashfs(u64),
     /// Recognised, and not readable yet.
     NotYet(&'static str),
     /// Compressed as a whole, and what decompresses it.
@@ -81,8 +84,28 @@ fn source(path: &Path) -> Result<Source> {
             .take(START_BYTES as u64)
             .read_to_end(&mut start)?;
     }
-    match recognise(&start) {
+    let found = match recognise(&start) {
+        // An AppImage is a program with an image behind it.
+        Found::Unknown if seeks => match squashfs::find_image(&file)? {
+            Some(offset) => Found::Squashfs(offset),
+            None => Found::Unknown,
+        },
+        found => found,
+    };
+    match found {
         Found::Tar => {}
+        Found::Squashfs(offset) if seeks => {
+            let image = Squashfs::open_at(file, offset, &Limits::default())?;
+            return Ok(Source {
+                tree: Box::new(image),
+                path: path.to_owned(),
+                is_dir: false,
+                notes: Vec::new(),
+            });
+        }
+        Found::Squashfs(_) => {
+            bail!("it is a SquashFS image from a pipe: save it to a file first")
+        }
         Found::NotYet(what) => bail!("it is {what}, which this version cannot read yet"),
         Found::Compressed(what, program) => {
             let name = text::of_host_path(path, "FILE");
@@ -119,10 +142,19 @@ fn source(path: &Path) -> Result<Source> {
     })
 }
 
+/// Opens a SquashFS image, at its beginning or behind a program.
+pub(crate) fn squashfs(path: &Path) -> Result<Squashfs> {
+    let file = File::open(path)?;
+    match squashfs::find_image(&file)? {
+        Some(offset) => Ok(Squashfs::open_at(file, offset, &Limits::default())?),
+        None => bail!("it is no SquashFS image"),
+    }
+}
+
 fn recognise(start: &[u8]) -> Found {
     let has = |at: usize, mark: &[u8]| start.get(at..).is_some_and(|rest| rest.starts_with(mark));
     if has(0, b"hsqs") {
-        return Found::NotYet("a SquashFS image");
+        return Found::Squashfs(0);
     }
     if has(0x10040, b"_BHRfS_M") {
         return Found::NotYet("a btrfs image");

@@ -2,6 +2,7 @@
 
 mod copy; // directories and tar archives in all directions, compared by programs that are not ours
 mod interrupt; // signals in the midst of a copy
+mod squash; // SquashFS images
 mod words; // help, messages and exit codes
 
 use std::ffi::OsStr;

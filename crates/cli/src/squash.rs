@@ -1,0 +1,313 @@
+//! SquashFS: the options that an image is made with, and `restow info`.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use codec::{Filters, Settings};
+use squashfs::{Compressor, Fragments, Options, Squashfs, flags};
+use tree::{FileKind, Inventory, Limits, Time};
+
+use crate::args::Info;
+use crate::open;
+use crate::text;
+
+/// How a SquashFS image is made.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "SquashFS images")]
+pub(crate) struct SquashfsArgs {
+    /// What an image is encoded with: `zstd:1` to 22, `gzip:1` to 12, xz, lz4, `lz4:hc`, lzo or none
+    ///
+    /// xz takes a level, `e` and filters, as in `xz:9:e:x86`; `lz4:hc` a level from 2 to 12.
+    #[arg(long, value_name = "CODEC", value_parser = settings, default_value = "zstd:15")]
+    pub(crate) compress: Compression,
+
+    /// Bytes of a block: a power of two, 4K to 1M
+    #[arg(long, value_name = "BYTES", value_parser = block_size, default_value = "128K")]
+    pub(crate) block_size: u32,
+
+    /// Which files share blocks: none, those smaller than a block, or the tails of all
+    #[arg(long, value_name = "WHICH", value_parser = fragments, default_value = "small")]
+    pub(crate) fragments: Fragments,
+
+    /// Store equal files once for each
+    #[arg(long)]
+    pub(crate) no_duplicates: bool,
+
+    /// Leave out the table by which NFS finds files
+    #[arg(long)]
+    pub(crate) no_exports: bool,
+
+    /// Leave out extended attributes
+    #[arg(long)]
+    pub(crate) no_xattrs: bool,
+
+    /// Do not fill the image up to a multiple of 4 KiB; Linux cannot mount it then
+    #[arg(long)]
+    pub(crate) no_padding: bool,
+
+    /// Do not decode every block again and read the image back
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+
+    /// Let all files belong to root
+    #[arg(long)]
+    pub(crate) all_root: bool,
+
+    /// Let all files belong to this user, by number
+    #[arg(long, value_name = "UID", conflicts_with = "all_root")]
+    pub(crate) uid: Option<u32>,
+
+    /// Let all files belong to this group, by number
+    #[arg(long, value_name = "GID", conflicts_with = "all_root")]
+    pub(crate) gid: Option<u32>,
+
+    /// When the image says that it was made, in seconds since 1970 [default: SOURCE_DATE_EPOCH, else the newest time of
+    /// a file]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) mkfs_time: Option<u32>,
+
+    /// A time for all files, in seconds since 1970
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) all_time: Option<u32>,
+
+    /// Where in the output the image begins; what is before it becomes zeros
+    #[arg(long, value_name = "BYTES", default_value = "0")]
+    pub(crate) offset: u64,
+}
+
+/// A codec with its settings, before the block size is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compression(Option<Settings>);
+
+fn settings(words: &str) -> Result<Compression> {
+    let mut parts = words.split(':');
+    let name = parts.next().unwrap_or_default();
+    let rest: Vec<&str> = parts.collect();
+    fn level<T: std::str::FromStr>(rest: &[&str], usual: T) -> Result<T> {
+        match rest {
+            [] => Ok(usual),
+            [level] => level.parse().map_err(|_| anyhow!("`{level}` is no level")),
+            _ => bail!("a codec has one level"),
+        }
+    }
+    let settings = match name {
+        "none" if rest.is_empty() => return Ok(Compression(None)),
+        "zstd" => Settings::Zstd {
+            level: level(&rest, 15)?,
+        },
+        "gzip" | "zlib" => Settings::Zlib {
+            level: level(&rest, 9)?,
+        },
+        "lzo" if rest.is_empty() => Settings::Lzo,
+        "lz4" if rest.is_empty() => Settings::Lz4,
+        "lz4" if rest[0] == "hc" => Settings::Lz4Hc {
+            level: level(&rest[1..], 12)?,
+        },
+        "xz" => xz(&rest)?,
+        _ => bail!("it is zstd, gzip, xz, lz4, lzo or none, with settings behind a colon"),
+    };
+    // The dictionary follows the block size; the rest can be refused now.
+    codec::Encoder::new(&settings)?;
+    Ok(Compression(Some(settings)))
+}
+
+fn xz(words: &[&str]) -> Result<Settings> {
+    let (mut level, mut extreme, mut filters) = (6, false, Filters(0));
+    for word in words {
+        if let Ok(number) = word.parse() {
+            level = number;
+        } else if *word == "e" {
+            extreme = true;
+        } else if let Some(bit) = Filters::NAMES.iter().position(|name| name == word) {
+            filters.0 |= 1 << bit;
+        } else {
+            let names = Filters::NAMES.join(", ");
+            bail!("`{word}` is no level, `e`, or filter ({names})");
+        }
+    }
+    let dictionary_bytes = 1 << 20;
+    Ok(Settings::Xz {
+        level,
+        extreme,
+        dictionary_bytes,
+        filters,
+    })
+}
+
+fn block_size(words: &str) -> Result<u32> {
+    let upper = words.to_ascii_uppercase();
+    let (digits, factor) = match upper.as_bytes().last() {
+        Some(b'K') => (&upper[..upper.len() - 1], 1 << 10),
+        Some(b'M') => (&upper[..upper.len() - 1], 1 << 20),
+        _ => (&upper[..], 1u32),
+    };
+    let bytes: Option<u32> = digits.parse().ok().and_then(|n: u32| n.checked_mul(factor));
+    bytes
+        .filter(|bytes| bytes.is_power_of_two() && (4 << 10..=1 << 20).contains(bytes))
+        .context("it is a power of two from 4K to 1M")
+}
+
+fn fragments(words: &str) -> Result<Fragments> {
+    Ok(match words {
+        "none" => Fragments::None,
+        "small" => Fragments::SmallFiles,
+        "all" => Fragments::Always,
+        _ => bail!("it is none, small or all"),
+    })
+}
+
+impl SquashfsArgs {
+    /// The options for an image of that tree.
+    pub(crate) fn options(&self, inventory: &Inventory) -> Result<Options> {
+        let mut compression = self.compress.0;
+        if let Some(Settings::Xz {
+            dictionary_bytes, ..
+        }) = &mut compression
+        {
+            *dictionary_bytes = self.block_size.max(8192);
+        }
+        let owner = |given: Option<u32>| given.or(self.all_root.then_some(0));
+        Ok(Options {
+            compression,
+            block_bytes: self.block_size,
+            fragments: self.fragments,
+            duplicates: !self.no_duplicates,
+            exportable: !self.no_exports,
+            xattrs: !self.no_xattrs,
+            mkfs_time: self.mkfs_time(inventory)?,
+            all_time: self.all_time,
+            uid: owner(self.uid),
+            gid: owner(self.gid),
+            padding: !self.no_padding,
+            offset: self.offset,
+            verify: !self.no_verify,
+        })
+    }
+
+    fn mkfs_time(&self, inventory: &Inventory) -> Result<u32> {
+        if let Some(time) = self.mkfs_time {
+            return Ok(time);
+        }
+        if let Some(epoch) = std::env::var_os("SOURCE_DATE_EPOCH") {
+            let number = epoch.to_str().and_then(|epoch| epoch.parse().ok());
+            return number.context("SOURCE_DATE_EPOCH is not a number of seconds since 1970");
+        }
+        if let Some(time) = self.all_time {
+            return Ok(time);
+        }
+        let times = inventory
+            .files()
+            .map(|file| inventory.metadata(file).mtime.seconds);
+        Ok(times.max().unwrap_or(0).clamp(0, u32::MAX.into()) as u32)
+    }
+}
+
+/// `restow info`: what an image says of itself.
+pub(crate) fn info(args: &Info) -> Result<()> {
+    let name = text::of_host_path(&args.file, "standard input");
+    let image = open::squashfs(&args.file).with_context(|| format!("open {name}"))?;
+    show(&image, &mut io::stdout().lock()).with_context(|| format!("read {name}"))
+}
+
+fn show(image: &Squashfs, out: &mut dyn Write) -> Result<()> {
+    let superblock = image.superblock();
+    let inventory = Inventory::of(image, &Limits::default())?;
+    let count = |kind: FileKind| {
+        inventory
+            .files()
+            .filter(|&file| inventory.kind(file) == kind)
+            .count()
+    };
+    let (block, content) = (superblock.block_bytes, inventory.content_bytes());
+    writeln!(out, "format          SquashFS 4.0")?;
+    writeln!(out, "codec           {}", codec_words(&image.compressor()))?;
+    writeln!(out, "block size      {block}")?;
+    writeln!(
+        out,
+        "made            {}",
+        text::of_time(Time {
+            seconds: superblock.mkfs_time.into(),
+            nanoseconds: 0
+        })
+    )?;
+    writeln!(out, "image bytes     {}", superblock.bytes_used)?;
+    writeln!(out, "content bytes   {content}")?;
+    writeln!(
+        out,
+        "ratio           {:.3}",
+        content as f64 / superblock.bytes_used as f64
+    )?;
+    writeln!(out, "inodes          {}", superblock.inode_count)?;
+    for (name, kind) in [
+        ("files", FileKind::Regular),
+        ("directories", FileKind::Directory),
+        ("symlinks", FileKind::Symlink),
+    ] {
+        writeln!(out, "  {name:<13} {}", count(kind))?;
+    }
+    writeln!(out, "names           {}", inventory.entry_count())?;
+    writeln!(out, "fragments       {}", superblock.fragment_count)?;
+    writeln!(out, "owners, groups  {}", superblock.id_count)?;
+    writeln!(out, "xattr sets      {}", image.xattr_set_count())?;
+    let yes = |bit: u16| {
+        if superblock.flags & bit != 0 {
+            "yes"
+        } else {
+            "no"
+        }
+    };
+    writeln!(out, "export table    {}", yes(flags::EXPORTABLE))?;
+    writeln!(
+        out,
+        "data            {}..{}",
+        superblock_end(),
+        superblock.inode_table
+    )?;
+    writeln!(
+        out,
+        "inode table     {}..{}",
+        superblock.inode_table, superblock.directory_table
+    )?;
+    Ok(())
+}
+
+/// Where the superblock ends.
+fn superblock_end() -> u64 {
+    96
+}
+
+fn codec_words(compressor: &Compressor) -> String {
+    match *compressor {
+        Compressor::Gzip {
+            level,
+            window_log2,
+            strategies,
+        } => {
+            format!("gzip, level {level}, window 2^{window_log2}, strategies {strategies:#x}")
+        }
+        Compressor::Lzma => "lzma".into(),
+        Compressor::Lzo { algorithm, level } => {
+            format!("lzo, algorithm {algorithm}, level {level}")
+        }
+        Compressor::Xz {
+            dictionary_bytes,
+            filters,
+        } => {
+            let names = Filters::NAMES
+                .iter()
+                .enumerate()
+                .filter(|(bit, _)| filters.0 & (1 << bit) != 0);
+            let names: Vec<&str> = names.map(|(_, name)| *name).collect();
+            let names = if names.is_empty() {
+                "none".into()
+            } else {
+                names.join(", ")
+            };
+            format!("xz, dictionary {dictionary_bytes}, filters {names}")
+        }
+        Compressor::Lz4 { high } => if high { "lz4, slow encoder" } else { "lz4" }.into(),
+        Compressor::Zstd { level } => format!("zstd, level {level}"),
+        _ => "unknown".into(),
+    }
+}

@@ -1,0 +1,140 @@
+//! SquashFS images: made, listed, described, extracted and copied on.
+
+use std::fs;
+
+use testkit::TempDir;
+
+use crate::{names, restow, run_in};
+
+fn source(dir: &TempDir) {
+    fs::create_dir_all(dir.join("src/sub/empty")).unwrap();
+    fs::write(dir.join("src/small"), "a small file\n").unwrap();
+    fs::write(dir.join("src/sub/large"), "a large file\n".repeat(30_000)).unwrap();
+    fs::write(dir.join("src/sub/again"), "a large file\n".repeat(30_000)).unwrap();
+    fs::hard_link(dir.join("src/small"), dir.join("src/sub/hard")).unwrap();
+    std::os::unix::fs::symlink("../small", dir.join("src/sub/soft")).unwrap();
+}
+
+/// Whole seconds are what an image keeps.
+const TIME: &str = "--all-time=1234567890";
+
+#[test]
+fn there_and_back_with_every_codec() {
+    let dir = TempDir::new();
+    source(&dir);
+    for codec in [
+        "zstd:1", "zstd", "gzip:6", "xz:1:x86", "lz4", "lz4:hc:9", "lzo", "none",
+    ] {
+        for threads in ["-j1", "-j3"] {
+            let _ = fs::remove_dir_all(dir.join("back"));
+            let args = [
+                "copy",
+                "-q",
+                "--overwrite",
+                threads,
+                TIME,
+                "--compress",
+                codec,
+                "src",
+                "x.sqfs",
+            ];
+            assert_eq!(
+                run_in(dir.path(), args),
+                (0, String::new(), String::new()),
+                "{codec}"
+            );
+            let args = ["copy", "-q", "x.sqfs", "back"];
+            assert_eq!(
+                run_in(dir.path(), args),
+                (0, String::new(), String::new()),
+                "{codec}"
+            );
+            let (_, ours, _) = run_in(dir.path(), ["manifest", "x.sqfs"]);
+            let (_, back, _) = run_in(dir.path(), ["manifest", "back"]);
+            assert_eq!(ours, back, "{codec}");
+            for file in ["small", "sub/large", "sub/again", "sub/hard"] {
+                let name = dir.join("back").join(file);
+                assert_eq!(
+                    fs::read(name).unwrap(),
+                    fs::read(dir.join("src").join(file)).unwrap()
+                );
+            }
+        }
+        let (code, info, _) = run_in(dir.path(), ["info", "x.sqfs"]);
+        assert!(
+            code == 0 && info.contains("\nblock size      131072\n"),
+            "{info}"
+        );
+        assert!(
+            info.contains("\n  files         3\n") && info.contains("\nnames           8\n"),
+            "{info}"
+        );
+    }
+    let (code, list, _) = run_in(dir.path(), ["ls", "-R", "x.sqfs"]);
+    assert_eq!(
+        (code, &*list),
+        (
+            0,
+            "small\nsub\nsub/again\nsub/empty\nsub/hard\nsub/large\nsub/soft\n"
+        )
+    );
+    let (_, text, _) = run_in(dir.path(), ["cat", "x.sqfs", "sub/soft"]);
+    assert_eq!(text, "a small file\n");
+    assert_eq!(names(dir.path()), ["back", "src", "x.sqfs"]);
+}
+
+#[test]
+fn behind_a_program() {
+    let dir = TempDir::new();
+    source(&dir);
+    // What `--offset` leaves in front is room for a program; here one with no sections, at byte 4096.
+    let args = [
+        "copy", "-q", "--to", "squashfs", "--offset", "4096", TIME, "src", "app",
+    ];
+    assert_eq!(run_in(dir.path(), args).0, 0);
+    let mut app = fs::read(dir.join("app")).unwrap();
+    app[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    app[40..48].copy_from_slice(&4096u64.to_le_bytes());
+    fs::write(dir.join("app"), app).unwrap();
+    let (code, text, words) = run_in(dir.path(), ["cat", "app", "small"]);
+    assert_eq!((code, &*text, &*words), (0, "a small file\n", ""));
+}
+
+#[test]
+fn what_cannot_be_is_said_before_anything_is_written() {
+    let dir = TempDir::new();
+    source(&dir);
+    for (args, words) in [
+        (&["--compress", "zstd:99"][..], "zstd level is not"),
+        (
+            &["--compress", "xz:blue"],
+            "`blue` is no level, `e`, or filter",
+        ),
+        (
+            &["--compress", "rar"],
+            "it is zstd, gzip, xz, lz4, lzo or none",
+        ),
+        (
+            &["--block-size", "100K"],
+            "it is a power of two from 4K to 1M",
+        ),
+        (&["--fragments", "some"], "it is none, small or all"),
+    ] {
+        let output = restow(["copy", "src", "x.sqfs"])
+            .args(args)
+            .current_dir(dir.path())
+            .output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && said.contains(words),
+            "{said}"
+        );
+    }
+    let (code, _, words) = run_in(dir.path(), ["copy", "--to", "squashfs", "src", "-"]);
+    assert!(
+        code == 2 && words.contains("cannot go to standard output"),
+        "{words}"
+    );
+    assert_eq!(names(dir.path()), ["src"]);
+}
