@@ -14,12 +14,24 @@
 
 mod checksum;
 mod chunk;
+mod compression;
+mod csum_tree;
+mod dir;
+mod extent;
+mod inode;
 mod key;
+mod node;
 mod raw;
+mod read;
+mod subvolume;
 mod superblock;
+mod tree;
+mod volume;
 
 pub use checksum::ChecksumType;
 pub use chunk::{Chunk, ChunkMap, Profile, STRIPE_BYTES, Stripe};
+pub use compression::Compression;
 pub use key::{Generation, Key, Logical, Physical, item, object};
 pub use raw::{block_group, compat_ro, incompat, inode_flags};
+pub use read::{Btrfs, Subvolume, SubvolumeInfo};
 pub use superblock::{Device, SUPERBLOCK_PLACES, Superblock};

@@ -189,4 +189,21 @@ impl Decoder {
             Codec::Lzma => xz::decompress_lzma(dst, src),
         }
     }
+
+    /// Decodes one zstd frame as file systems store it into the beginning of `dst`, and returns how many bytes of it were
+    /// filled: what follows the frame is not looked at, and its content may be shorter or longer than `dst`.
+    ///
+    /// # Errors
+    /// There is no frame, it breaks its format, or its window is larger than `window_max` bytes.
+    pub fn decompress_zstd_extent(
+        &mut self,
+        dst: &mut [u8],
+        src: &[u8],
+        window_max: u64,
+    ) -> Result<usize, Error> {
+        let options = zstd::DecodeOptions::new().window_max(window_max);
+        let workspace = self.zstd.get_or_insert_default();
+        let decoded = options.decompress_extent(dst, src, &mut workspace[..]);
+        decoded.map(|decoded| decoded.written).map_err(Error::Zstd)
+    }
 }

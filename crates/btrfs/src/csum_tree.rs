@@ -1,0 +1,135 @@
+//! The tree of checksums: one for each sector of data on disk, compressed or not.
+
+use tree::{Corrupt, Error, Result};
+
+use crate::extent::Checksums;
+use crate::key::{Key, Logical, item, object};
+use crate::node::Item;
+use crate::superblock::Superblock;
+use crate::tree::Tree;
+use crate::volume::Volume;
+
+/// Bytes of data that are read at once from a copy.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// Parses an item: where the bytes that it is about begin and end.
+pub(crate) fn parse_item(item: &Item<'_>, superblock: &Superblock) -> Result<(u64, u64)> {
+    let sector = u64::from(superblock.sectorsize);
+    let size = superblock.checksum.size();
+    if (item.key.objectid, item.key.kind) != (object::EXTENT_CSUM, item::EXTENT_CSUM) {
+        return Err(item.corrupt("item in the tree of checksums is none", item.key.objectid));
+    }
+    let start = item.key.offset;
+    if !start.is_multiple_of(sector) {
+        return Err(item.corrupt("checksums begin within a sector", start));
+    }
+    if item.data.is_empty() || !item.data.len().is_multiple_of(size) {
+        return Err(item.corrupt("checksum is cut off", item.data.len() as u64));
+    }
+    let bytes = (item.data.len() / size) as u64 * sector;
+    let end = start.checked_add(bytes);
+    let end = end.ok_or_else(|| item.corrupt("checksums end behind every address", start))?;
+    Ok((start, end))
+}
+
+/// Puts the checksums of `sectors` sectors from `at` on into `sums`.
+fn look_up(
+    volume: &Volume,
+    tree: &Tree,
+    at: Logical,
+    sectors: usize,
+    sums: &mut Vec<u8>,
+) -> Result<()> {
+    let superblock = &volume.superblock;
+    let sector = u64::from(superblock.sectorsize);
+    let size = superblock.checksum.size();
+    sums.clear();
+    let mut wanted = at.0;
+    let end = at.0 + sectors as u64 * sector;
+    let missing = |wanted| {
+        Error::Corrupt(Corrupt {
+            what: "data has no checksum",
+            at: wanted,
+            got: sectors as u64,
+        })
+    };
+    let key = Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, at.0);
+    let mut cursor = tree.seek_back(volume, key)?;
+    while wanted < end {
+        let Some(item) = cursor.item() else {
+            return Err(missing(wanted));
+        };
+        let (from, to) = parse_item(&item, superblock)?;
+        if from > wanted {
+            return Err(missing(wanted));
+        }
+        if to > wanted {
+            let first = ((wanted - from) / sector) as usize * size;
+            let last = ((to.min(end) - from) / sector) as usize * size;
+            sums.extend_from_slice(&item.data[first..last]);
+            wanted = to.min(end);
+        }
+        if wanted < end {
+            cursor.advance()?;
+        }
+    }
+    Ok(())
+}
+
+/// Fills `dst`, whole sectors, with the data at `at`. Each sector is verified, and taken from the first copy in which it
+/// is right. `sums` is memory to work in.
+pub(crate) fn read_data(
+    volume: &Volume,
+    checksums: Checksums<'_>,
+    at: Logical,
+    dst: &mut [u8],
+    sums: &mut Vec<u8>,
+) -> Result<()> {
+    let Some(tree) = checksums else {
+        return volume.read_verified(at, dst, |_| Ok(()));
+    };
+    let sector = volume.superblock.sectorsize as usize;
+    for (index, dst) in dst.chunks_mut(READ_BYTES_MAX).enumerate() {
+        let at = Logical(at.0 + (index * READ_BYTES_MAX) as u64);
+        look_up(volume, tree, at, dst.len() / sector, sums)?;
+        read_verified(volume, at, dst, sums)?;
+    }
+    Ok(())
+}
+
+fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> Result<()> {
+    let checksum = volume.superblock.checksum;
+    let size = checksum.size();
+    let sector = volume.superblock.sectorsize as usize;
+    let is_right = |data: &[u8], sum: &[u8]| checksum.of(data)[..size] == *sum;
+    let chunk = volume.chunk(at, dst.len() as u64)?;
+    let first = volume.read_copy(chunk, at, dst, 0);
+    let copies = Volume::copies(chunk);
+    if first.is_err() && copies == 1 {
+        return first;
+    }
+    for (index, (data, sum)) in dst.chunks_mut(sector).zip(sums.chunks(size)).enumerate() {
+        if first.is_ok() && is_right(data, sum) {
+            continue;
+        }
+        let at = Logical(at.0 + (index * sector) as u64);
+        let found = checksum.of(data);
+        let mut is_found = false;
+        // The first copy too: that the whole could not be read does not mean that this sector cannot.
+        for copy in 0..copies {
+            if volume.read_copy(chunk, at, data, copy).is_ok() && is_right(data, sum) {
+                is_found = true;
+                break;
+            }
+        }
+        if !is_found {
+            first?;
+            return Err(Error::Corrupt(Corrupt {
+                what: "data's checksum differs",
+                at: at.0,
+                got: u32::from_le_bytes([found[0], found[1], found[2], found[3]]).into(),
+            }));
+        }
+    }
+    Ok(())
+}

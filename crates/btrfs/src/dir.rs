@@ -1,0 +1,188 @@
+//! Directories' entries. Each has two items of the same form: one by the hash of its name, to find it, and one by its
+//! place in the order, to list it. Extended attributes have that form too.
+
+use tree::fs::is_valid_name;
+use tree::{FileKind, Result};
+use zerocopy::FromBytes;
+
+use crate::checksum::{NAME_SEED, name_hash};
+use crate::key::{Key, item, object};
+use crate::node::Item;
+use crate::raw::{self, NAME_BYTES_MAX};
+use crate::tree::Tree;
+use crate::volume::Volume;
+
+/// `BTRFS_FT_XATTR`.
+const XATTR: u8 = 8;
+
+/// What an entry names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// An inode of the same subvolume.
+    Inode(u64),
+    /// Another subvolume.
+    Subvolume(u64),
+}
+
+/// An entry of a directory, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) target: Target,
+    pub(crate) kind: FileKind,
+}
+
+/// An entry or an attribute, its lengths checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'a> {
+    pub(crate) raw: &'a raw::DirItem,
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+/// Calls `each` with the records in an item: more than one where names have the same hash.
+pub(crate) fn for_each_record<'a>(
+    item: &Item<'a>,
+    mut each: impl FnMut(Record<'a>) -> Result<()>,
+) -> Result<()> {
+    let mut rest = item.data;
+    if rest.is_empty() {
+        return Err(item.corrupt("directory item is empty", item.key.objectid));
+    }
+    while !rest.is_empty() {
+        let Ok((raw, after)) = raw::DirItem::ref_from_prefix(rest) else {
+            return Err(item.corrupt("directory item is cut off", rest.len() as u64));
+        };
+        let (name_len, value_len) = (raw.name_len.get(), raw.data_len.get());
+        let name_bytes = usize::from(name_len);
+        if name_bytes == 0 || name_bytes > NAME_BYTES_MAX {
+            return Err(item.corrupt("directory item's name is too long", name_len.into()));
+        }
+        let end = name_bytes + usize::from(value_len);
+        let Some(both) = after.get(..end) else {
+            return Err(item.corrupt("directory item's name does not fit", name_len.into()));
+        };
+        let (name, value) = both.split_at(name_bytes);
+        each(Record { raw, name, value })?;
+        rest = &after[end..];
+    }
+    Ok(())
+}
+
+/// Calls `each` with the attributes in an `XATTR_ITEM`.
+pub(crate) fn for_each_xattr<'a>(
+    item: &Item<'a>,
+    mut each: impl FnMut(&'a [u8], &'a [u8]) -> Result<()>,
+) -> Result<()> {
+    for_each_record(item, |record| {
+        if record.raw.dir_type != XATTR {
+            let found = record.raw.dir_type.into();
+            return Err(item.corrupt("attribute has an entry's type", found));
+        }
+        if Key::parse(&record.raw.location) != Key::MIN {
+            let found = record.raw.location.objectid.get();
+            return Err(item.corrupt("attribute points at an inode", found));
+        }
+        if u64::from(name_hash(NAME_SEED, record.name)) != item.key.offset {
+            return Err(item.corrupt("attribute's name has another hash", item.key.offset));
+        }
+        if record.name.contains(&0) {
+            return Err(item.corrupt("attribute's name has a NUL", item.key.offset));
+        }
+        each(record.name, record.value)
+    })
+}
+
+/// Calls `each` with the entries in a `DIR_ITEM` or `DIR_INDEX` item.
+pub(crate) fn for_each_entry<'a>(
+    item: &Item<'a>,
+    mut each: impl FnMut(Entry<'a>) -> Result<()>,
+) -> Result<()> {
+    let is_index = item.key.kind == item::DIR_INDEX;
+    let mut count = 0;
+    for_each_record(item, |record| {
+        count += 1;
+        if is_index && count > 1 {
+            return Err(item.corrupt("index of a directory has two entries", item.key.offset));
+        }
+        if !is_index && u64::from(name_hash(NAME_SEED, record.name)) != item.key.offset {
+            return Err(item.corrupt("entry's name has another hash", item.key.offset));
+        }
+        each(entry(item, &record)?)
+    })
+}
+
+fn entry<'a>(item: &Item<'a>, record: &Record<'a>) -> Result<Entry<'a>> {
+    let kind = match record.raw.dir_type {
+        1 => FileKind::Regular,
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        other => return Err(item.corrupt("entry's type is unknown", other.into())),
+    };
+    if !record.value.is_empty() {
+        return Err(item.corrupt("entry has a value", record.value.len() as u64));
+    }
+    if !is_valid_name(record.name) {
+        return Err(item.corrupt("entry's name cannot be one", record.name.len() as u64));
+    }
+    let location = Key::parse(&record.raw.location);
+    let is_free = (object::FIRST_FREE..=object::LAST_FREE).contains(&location.objectid);
+    let target = match location.kind {
+        item::INODE_ITEM if is_free && location.offset == 0 => Target::Inode(location.objectid),
+        item::ROOT_ITEM if is_free && kind == FileKind::Directory => {
+            Target::Subvolume(location.objectid)
+        }
+        _ => return Err(item.corrupt("entry points at no inode", location.objectid)),
+    };
+    Ok(Entry {
+        name: record.name,
+        target,
+        kind,
+    })
+}
+
+/// The entry of that name in a directory.
+pub(crate) fn find(
+    volume: &Volume,
+    tree: &Tree,
+    dir: u64,
+    name: &[u8],
+) -> Result<Option<(Target, FileKind)>> {
+    let key = Key::new(dir, item::DIR_ITEM, name_hash(NAME_SEED, name).into());
+    let Some(cursor) = tree.find(volume, key)? else {
+        return Ok(None);
+    };
+    let mut found = None;
+    if let Some(item) = cursor.item() {
+        for_each_entry(&item, |entry| {
+            if entry.name == name {
+                found = Some((entry.target, entry.kind));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+/// The number of the default subvolume, by the entry `default` of the root tree's directory.
+pub(crate) fn default_subvolume(volume: &Volume, roots: &Tree) -> Result<u64> {
+    let hash = name_hash(NAME_SEED, b"default").into();
+    let key = Key::new(object::ROOT_TREE_DIR, item::DIR_ITEM, hash);
+    let Some(cursor) = roots.find(volume, key)? else {
+        return Ok(object::FS_TREE);
+    };
+    let mut id = object::FS_TREE;
+    if let Some(item) = cursor.item() {
+        for_each_record(&item, |record| {
+            if record.name == b"default" {
+                id = record.raw.location.objectid.get();
+            }
+            Ok(())
+        })?;
+    }
+    Ok(id)
+}

@@ -1,0 +1,223 @@
+//! Inodes, and the references by which they know their names.
+
+use tree::{Device, FileAttributes, FileKind, Metadata, Result, Time};
+use zerocopy::FromBytes;
+
+use crate::key::Generation;
+use crate::node::Item;
+use crate::raw::{self, NAME_BYTES_MAX, inode_flags};
+use crate::superblock::Superblock;
+
+/// An inode item, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inode {
+    pub(crate) kind: FileKind,
+    pub(crate) permissions: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// 0 for an inode that was removed while it was open.
+    pub(crate) nlink: u32,
+    pub(crate) size: u64,
+    /// Bytes of extents.
+    pub(crate) nbytes: u64,
+    pub(crate) rdev: Device,
+    /// Bits of [`inode_flags`].
+    pub(crate) flags: u64,
+    pub(crate) atime: Time,
+    pub(crate) ctime: Time,
+    pub(crate) mtime: Time,
+    pub(crate) otime: Time,
+}
+
+impl Inode {
+    pub(crate) fn parse(item: &Item<'_>, superblock: &Superblock) -> Result<Inode> {
+        let Ok(raw) = raw::InodeItem::ref_from_bytes(item.data) else {
+            return Err(item.corrupt("inode item's size is wrong", item.data.len() as u64));
+        };
+        Inode::check(raw, item, superblock)
+    }
+
+    fn check(raw: &raw::InodeItem, item: &Item<'_>, superblock: &Superblock) -> Result<Inode> {
+        if item.key.offset != 0 {
+            return Err(item.corrupt("inode item's key has an offset", item.key.offset));
+        }
+        // A change may be on disk one commit before the superblock knows of it.
+        let newest = Generation(superblock.generation.0.saturating_add(1));
+        for generation in [raw.generation.get(), raw.transid.get()] {
+            if Generation(generation) > newest {
+                return Err(item.corrupt("inode is newer than the superblock", generation));
+            }
+        }
+        let mode = raw.mode.get();
+        let kind = FileKind::from_mode(mode).filter(|_| mode <= 0o177_777);
+        let Some(kind) = kind else {
+            return Err(item.corrupt("inode's mode is impossible", mode.into()));
+        };
+        let nlink = raw.nlink.get();
+        if kind == FileKind::Directory && nlink > 1 {
+            return Err(item.corrupt("directory has more than one name", nlink.into()));
+        }
+        let flags = raw.flags.get();
+        if flags & !(inode_flags::ALL | inode_flags::RO_VERITY) != 0 {
+            return Err(item.corrupt("inode has unknown flags", flags));
+        }
+        let size = raw.size.get();
+        if size > i64::MAX as u64 {
+            return Err(item.corrupt("inode's size is impossible", size));
+        }
+        let rdev = raw.rdev.get();
+        let time = |raw: &raw::Timespec| {
+            let nanoseconds = raw.nsec.get();
+            if nanoseconds >= 1_000_000_000 {
+                return Err(item.corrupt("inode's nanoseconds make a second", nanoseconds.into()));
+            }
+            Ok(Time {
+                seconds: raw.sec.get().cast_signed(),
+                nanoseconds,
+            })
+        };
+        Ok(Inode {
+            kind,
+            permissions: (mode & 0o7777) as u16,
+            uid: raw.uid.get(),
+            gid: raw.gid.get(),
+            nlink,
+            size,
+            nbytes: raw.nbytes.get(),
+            rdev: Device {
+                major: (rdev >> 20) as u32,
+                minor: (rdev & 0xf_ffff) as u32,
+            },
+            flags,
+            atime: time(&raw.atime)?,
+            ctime: time(&raw.ctime)?,
+            mtime: time(&raw.mtime)?,
+            otime: time(&raw.otime)?,
+        })
+    }
+
+    pub(crate) fn metadata(&self) -> Metadata {
+        let has_size = matches!(self.kind, FileKind::Regular | FileKind::Symlink);
+        Metadata {
+            kind: self.kind,
+            permissions: self.permissions,
+            uid: self.uid,
+            gid: self.gid,
+            nlink: self.nlink.max(1),
+            size: if has_size { self.size } else { 0 },
+            rdev: if self.kind.is_device() {
+                self.rdev
+            } else {
+                Device::default()
+            },
+            mtime: self.mtime,
+            atime: Some(self.atime),
+            ctime: Some(self.ctime),
+            btime: Some(self.otime),
+            attributes: attributes(self.flags),
+        }
+    }
+
+    /// Whether its content has checksums.
+    pub(crate) fn has_checksums(&self) -> bool {
+        self.flags & inode_flags::NODATASUM == 0
+    }
+}
+
+/// Flags of an inode, and the `FS_*_FL` bit of linux/fs.h that shows each.
+const ATTRIBUTES: [(u64, u32); 8] = [
+    (inode_flags::COMPRESS, 0x4),
+    (inode_flags::SYNC, 0x8),
+    (inode_flags::IMMUTABLE, 0x10),
+    (inode_flags::APPEND, 0x20),
+    (inode_flags::NODUMP, 0x40),
+    (inode_flags::NOATIME, 0x80),
+    (inode_flags::DIRSYNC, 0x1_0000),
+    (inode_flags::NODATACOW, 0x80_0000),
+];
+/// `FS_NOCOMP_FL`.
+const NOCOMPRESS: u32 = 0x400;
+
+fn attributes(flags: u64) -> FileAttributes {
+    let mut bits = 0;
+    for (flag, bit) in ATTRIBUTES {
+        if flags & flag != 0 {
+            bits |= bit;
+        }
+    }
+    if flags & inode_flags::NOCOMPRESS != 0 && flags & inode_flags::COMPRESS == 0 {
+        bits |= NOCOMPRESS;
+    }
+    FileAttributes(bits)
+}
+
+/// A name of an inode, as its references tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reference<'a> {
+    pub(crate) parent: u64,
+    pub(crate) index: u64,
+    pub(crate) name: &'a [u8],
+}
+
+/// Calls `each` with the names in an `INODE_REF` item.
+pub(crate) fn for_each_ref<'a>(
+    item: &Item<'a>,
+    mut each: impl FnMut(Reference<'a>) -> Result<()>,
+) -> Result<()> {
+    let mut rest = item.data;
+    if rest.is_empty() {
+        return Err(item.corrupt("inode reference is empty", 0));
+    }
+    while !rest.is_empty() {
+        let Ok((raw, names)) = raw::InodeRef::ref_from_prefix(rest) else {
+            return Err(item.corrupt("inode reference is cut off", rest.len() as u64));
+        };
+        let name = name(names, raw.name_len.get()).ok_or_else(|| {
+            item.corrupt(
+                "inode reference's name does not fit",
+                raw.name_len.get().into(),
+            )
+        })?;
+        each(Reference {
+            parent: item.key.offset,
+            index: raw.index.get(),
+            name,
+        })?;
+        rest = &names[name.len()..];
+    }
+    Ok(())
+}
+
+/// Calls `each` with the names in an `INODE_EXTREF` item.
+pub(crate) fn for_each_extref<'a>(
+    item: &Item<'a>,
+    mut each: impl FnMut(Reference<'a>) -> Result<()>,
+) -> Result<()> {
+    let mut rest = item.data;
+    while !rest.is_empty() {
+        let Ok((raw, names)) = raw::InodeExtref::ref_from_prefix(rest) else {
+            return Err(item.corrupt("extended reference is cut off", rest.len() as u64));
+        };
+        let name = name(names, raw.name_len.get()).ok_or_else(|| {
+            item.corrupt(
+                "extended reference's name does not fit",
+                raw.name_len.get().into(),
+            )
+        })?;
+        each(Reference {
+            parent: raw.parent_objectid.get(),
+            index: raw.index.get(),
+            name,
+        })?;
+        rest = &names[name.len()..];
+    }
+    Ok(())
+}
+
+/// The name of that length at the beginning of `bytes`.
+fn name(bytes: &[u8], len: u16) -> Option<&[u8]> {
+    let len = usize::from(len);
+    bytes
+        .get(..len)
+        .filter(|_| (1..=NAME_BYTES_MAX).contains(&len))
+}

@@ -1,0 +1,349 @@
+//! Tree blocks: leaves, which hold items, and nodes, which point at blocks one level below.
+
+use std::sync::Arc;
+
+use tree::{Corrupt, Error, Result};
+use zerocopy::FromBytes;
+
+use crate::key::{Generation, Key, Logical, is_file_tree, object};
+use crate::raw::{self, CHECKSUM_BYTES};
+use crate::superblock::Superblock;
+use crate::volume::Volume;
+
+const HEADER_BYTES: usize = size_of::<raw::Header>();
+const ITEM_BYTES: usize = size_of::<raw::Item>();
+const POINTER_BYTES: usize = size_of::<raw::KeyPtr>();
+
+/// A tree block whose checksum, header and structure are right.
+pub(crate) struct Node {
+    bytes: Box<[u8]>,
+    pub(crate) at: Logical,
+    pub(crate) level: u8,
+    pub(crate) generation: Generation,
+    /// The tree for which it was written.
+    pub(crate) owner: u64,
+    /// As in [`raw::Header::flags`].
+    pub(crate) flags: u64,
+    count: usize,
+}
+
+/// A pointer of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pointer {
+    pub(crate) key: Key,
+    pub(crate) at: Logical,
+    pub(crate) generation: Generation,
+}
+
+/// An item of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) key: Key,
+    pub(crate) data: &'a [u8],
+    /// Where the data lies, for error messages: a logical address.
+    pub(crate) at: u64,
+}
+
+/// What a block must be to fit where it was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    pub(crate) tree: u64,
+    pub(crate) level: u8,
+    pub(crate) generation: Generation,
+    /// Of a block below another one: its first key.
+    pub(crate) first: Option<Key>,
+    /// All its keys are below this one.
+    pub(crate) end: Option<Key>,
+}
+
+impl Node {
+    /// The block at an address, from the cache or from the first copy that is right.
+    pub(crate) fn read(volume: &Volume, at: Logical, expected: &Expected) -> Result<Arc<Node>> {
+        let node = volume
+            .nodes
+            .find_or_make(at.0, || Node::load(volume, at, expected))?;
+        node.check_place(expected)?;
+        Ok(node)
+    }
+
+    /// The block at an address, from the first copy that is right.
+    pub(crate) fn load(volume: &Volume, at: Logical, expected: &Expected) -> Result<Node> {
+        let superblock = &volume.superblock;
+        if !at.0.is_multiple_of(superblock.sectorsize.into()) {
+            return Err(Error::Corrupt(Corrupt {
+                what: "tree block begins within a sector",
+                at: at.0,
+                got: expected.tree,
+            }));
+        }
+        let mut bytes = vec![0; superblock.nodesize as usize].into_boxed_slice();
+        volume.read_verified(at, &mut bytes, |bytes| {
+            let node = Node::parse(bytes.into(), at, superblock)?;
+            node.check_place(expected)
+        })?;
+        Node::parse(bytes, at, superblock)
+    }
+
+    /// Parses a block of `superblock.nodesize` bytes.
+    pub(crate) fn parse(bytes: Box<[u8]>, at: Logical, superblock: &Superblock) -> Result<Node> {
+        let corrupt = |what, got| {
+            Error::Corrupt(Corrupt {
+                what,
+                at: at.0,
+                got,
+            })
+        };
+        let (header, _) = raw::Header::ref_from_prefix(&bytes).expect("a block is longer");
+        let checksum = superblock.checksum;
+        if checksum.of(&bytes[CHECKSUM_BYTES..])[..checksum.size()]
+            != header.csum[..checksum.size()]
+        {
+            let first = u32::from_le_bytes([
+                header.csum[0],
+                header.csum[1],
+                header.csum[2],
+                header.csum[3],
+            ]);
+            return Err(corrupt("tree block's checksum differs", first.into()));
+        }
+        if header.bytenr.get() != at.0 {
+            return Err(corrupt("tree block belongs elsewhere", header.bytenr.get()));
+        }
+        if header.fsid != superblock.metadata_uuid {
+            return Err(corrupt("tree block is of another file system", 0));
+        }
+        if header.level >= raw::LEVELS_MAX {
+            return Err(corrupt(
+                "tree block's level is too high",
+                header.level.into(),
+            ));
+        }
+        if header.flags.get() & raw::HEADER_WRITTEN == 0 {
+            return Err(corrupt("tree block was never written", header.flags.get()));
+        }
+        let generation = Generation(header.generation.get());
+        if generation > superblock.generation {
+            return Err(corrupt(
+                "tree block is newer than the superblock",
+                generation.0,
+            ));
+        }
+        let count = header.nritems.get();
+        let entry_bytes = if header.level == 0 {
+            ITEM_BYTES
+        } else {
+            POINTER_BYTES
+        };
+        if count as usize > (bytes.len() - HEADER_BYTES) / entry_bytes {
+            return Err(corrupt(
+                "tree block has more entries than fit",
+                count.into(),
+            ));
+        }
+        let node = Node {
+            at,
+            level: header.level,
+            generation,
+            owner: header.owner.get(),
+            flags: header.flags.get(),
+            count: count as usize,
+            bytes,
+        };
+        if node.level == 0 {
+            node.check_leaf()?;
+        } else {
+            node.check_pointers(superblock)?;
+        }
+        Ok(node)
+    }
+
+    fn corrupt(&self, what: &'static str, got: u64) -> Error {
+        Error::Corrupt(Corrupt {
+            what,
+            at: self.at.0,
+            got,
+        })
+    }
+
+    /// Items lie from the block's end on downwards, without gaps, their keys ascending.
+    fn check_leaf(&self) -> Result<()> {
+        if self.count == 0 {
+            let must_have_items = matches!(
+                self.owner,
+                object::ROOT_TREE
+                    | object::EXTENT_TREE
+                    | object::CHUNK_TREE
+                    | object::DEV_TREE
+                    | object::FS_TREE
+                    | object::DATA_RELOC_TREE
+            );
+            if must_have_items {
+                return Err(self.corrupt("leaf of a tree that cannot be empty is", self.owner));
+            }
+            return Ok(());
+        }
+        let mut end = (self.bytes.len() - HEADER_BYTES) as u64;
+        let items_end = (self.count * ITEM_BYTES) as u64;
+        let mut before: Option<Key> = None;
+        for item in self.raw_items() {
+            let key = Key::parse(&item.key);
+            if before.is_some_and(|before| before >= key) {
+                return Err(self.corrupt("leaf's keys do not ascend", key.objectid));
+            }
+            before = Some(key);
+            let (offset, size) = (u64::from(item.offset.get()), u64::from(item.size.get()));
+            if offset + size != end {
+                return Err(self.corrupt("item does not end where the one before begins", offset));
+            }
+            if offset < items_end {
+                return Err(self.corrupt("item's data overlaps the list of items", offset));
+            }
+            end = offset;
+        }
+        Ok(())
+    }
+
+    fn check_pointers(&self, superblock: &Superblock) -> Result<()> {
+        if self.count == 0 {
+            return Err(self.corrupt("node points at nothing", self.level.into()));
+        }
+        let mut before: Option<Key> = None;
+        for index in 0..self.count {
+            let pointer = self.pointer(index);
+            if before.is_some_and(|before| before >= pointer.key) {
+                return Err(self.corrupt("node's keys do not ascend", pointer.key.objectid));
+            }
+            before = Some(pointer.key);
+            if pointer.at.0 == 0 || !pointer.at.0.is_multiple_of(superblock.sectorsize.into()) {
+                return Err(self.corrupt("node's pointer is no block's address", pointer.at.0));
+            }
+            if pointer.generation > self.generation {
+                // A block is written anew with each block below it.
+                return Err(self.corrupt("node is older than a block below", pointer.generation.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the block fits where it was found.
+    fn check_place(&self, expected: &Expected) -> Result<()> {
+        if self.level != expected.level {
+            return Err(self.corrupt(
+                "tree block's level is not as its parent says",
+                self.level.into(),
+            ));
+        }
+        if self.generation != expected.generation {
+            let got = self.generation.0;
+            return Err(self.corrupt("tree block's generation is not as its parent says", got));
+        }
+        let is_owner = match expected.tree {
+            object::TREE_RELOC => true,
+            tree if is_file_tree(tree) => is_file_tree(self.owner),
+            tree => tree == self.owner,
+        };
+        if !is_owner {
+            return Err(self.corrupt("tree block is of another tree", self.owner));
+        }
+        if let Some(first) = expected.first {
+            if self.count == 0 {
+                return Err(self.corrupt("leaf below a node is empty", expected.tree));
+            }
+            if self.key(0) != first {
+                let got = self.key(0).objectid;
+                return Err(self.corrupt("tree block's first key is not as its parent says", got));
+            }
+        }
+        if let Some(end) = expected.end
+            && self.count > 0
+            && self.key(self.count - 1) >= end
+        {
+            let got = self.key(self.count - 1).objectid;
+            return Err(self.corrupt("tree block's last key belongs to the next one", got));
+        }
+        Ok(())
+    }
+
+    /// Items of a leaf, pointers of a node.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    fn raw_items(&self) -> &[raw::Item] {
+        let list = &self.bytes[HEADER_BYTES..HEADER_BYTES + self.count * ITEM_BYTES];
+        <[raw::Item]>::ref_from_bytes(list).expect("cut to whole items")
+    }
+
+    fn raw_pointers(&self) -> &[raw::KeyPtr] {
+        let list = &self.bytes[HEADER_BYTES..HEADER_BYTES + self.count * POINTER_BYTES];
+        <[raw::KeyPtr]>::ref_from_bytes(list).expect("cut to whole pointers")
+    }
+
+    /// The key of an item or pointer. `index` is below [`Node::len`].
+    pub(crate) fn key(&self, index: usize) -> Key {
+        if self.level == 0 {
+            Key::parse(&self.raw_items()[index].key)
+        } else {
+            Key::parse(&self.raw_pointers()[index].key)
+        }
+    }
+
+    /// How many keys are at most `key`.
+    pub(crate) fn count_up_to(&self, key: Key) -> usize {
+        if self.level == 0 {
+            self.raw_items()
+                .partition_point(|item| Key::parse(&item.key) <= key)
+        } else {
+            self.raw_pointers()
+                .partition_point(|pointer| Key::parse(&pointer.key) <= key)
+        }
+    }
+
+    /// An item of a leaf. `index` is below [`Node::len`].
+    pub(crate) fn item(&self, index: usize) -> Item<'_> {
+        let item = &self.raw_items()[index];
+        let begin = HEADER_BYTES + item.offset.get() as usize;
+        Item {
+            key: Key::parse(&item.key),
+            data: &self.bytes[begin..begin + item.size.get() as usize],
+            at: self.at.0 + begin as u64,
+        }
+    }
+
+    /// A pointer of a node. `index` is below [`Node::len`].
+    pub(crate) fn pointer(&self, index: usize) -> Pointer {
+        let pointer = &self.raw_pointers()[index];
+        Pointer {
+            key: Key::parse(&pointer.key),
+            at: Logical(pointer.blockptr.get()),
+            generation: Generation(pointer.generation.get()),
+        }
+    }
+
+    /// What the block below that pointer must be; `end` is where this block's keys end.
+    pub(crate) fn expected_below(&self, index: usize, tree: u64, end: Option<Key>) -> Expected {
+        let pointer = self.pointer(index);
+        Expected {
+            tree,
+            level: self.level - 1, // a leaf has no pointers
+            generation: pointer.generation,
+            first: Some(pointer.key),
+            end: if index + 1 < self.count {
+                Some(self.key(index + 1))
+            } else {
+                end
+            },
+        }
+    }
+}
+
+impl Item<'_> {
+    /// The error that this item breaks a rule.
+    pub(crate) fn corrupt(&self, what: &'static str, got: u64) -> Error {
+        Error::Corrupt(Corrupt {
+            what,
+            at: self.at,
+            got,
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! Subvolumes: trees of files with a place in another one, and snapshots, which are subvolumes that began as a copy.
+
+use tree::{Result, Time};
+use zerocopy::FromBytes;
+
+use crate::key::{Generation, Key, Logical, is_file_tree, item, object};
+use crate::node::Item;
+use crate::raw::{self, NAME_BYTES_MAX, ROOT_ITEM_V1_BYTES};
+use crate::superblock::Superblock;
+use crate::tree::Tree;
+use crate::volume::Volume;
+
+/// A root item, checked: where a tree begins, and of a subvolume what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) tree: Tree,
+    /// 0 while the subvolume is being deleted.
+    pub(crate) refs: u32,
+    pub(crate) flags: u64,
+    pub(crate) bytes_used: u64,
+    pub(crate) drop_progress: Key,
+    /// Nil UUIDs where there is none.
+    pub(crate) uuid: [u8; 16],
+    pub(crate) parent_uuid: [u8; 16],
+    pub(crate) received_uuid: [u8; 16],
+    pub(crate) otime: Time,
+    pub(crate) otransid: Generation,
+    pub(crate) stransid: Generation,
+}
+
+impl Root {
+    pub(crate) fn parse(item: &Item<'_>, superblock: &Superblock) -> Result<Root> {
+        let mut bytes = [0; size_of::<raw::RootItem>()];
+        let len = item.data.len();
+        if len != bytes.len() && len != ROOT_ITEM_V1_BYTES {
+            return Err(item.corrupt("root item's size is wrong", len as u64));
+        }
+        bytes[..len].copy_from_slice(item.data);
+        let raw = raw::RootItem::ref_from_bytes(&bytes).expect("it has that size");
+        let newest = superblock.generation.0.saturating_add(1);
+        let generation = raw.generation.get();
+        if generation > newest {
+            return Err(item.corrupt("root is newer than the superblock", generation));
+        }
+        let has_uuids = len == bytes.len() && raw.generation_v2 == raw.generation;
+        if len == bytes.len() && raw.generation_v2.get() > newest {
+            let found = raw.generation_v2.get();
+            return Err(item.corrupt("root's second generation is in the future", found));
+        }
+        if raw.level >= raw::LEVELS_MAX || raw.drop_level >= raw::LEVELS_MAX {
+            return Err(item.corrupt("root's level is too high", raw.level.into()));
+        }
+        let bytenr = raw.bytenr.get();
+        if !bytenr.is_multiple_of(superblock.sectorsize.into()) {
+            return Err(item.corrupt("root begins within a sector", bytenr));
+        }
+        if raw.flags.get() & !(raw::ROOT_READ_ONLY | raw::ROOT_DEAD) != 0 {
+            return Err(item.corrupt("root has unknown flags", raw.flags.get()));
+        }
+        let drop_progress = Key::parse(&raw.drop_progress);
+        if drop_progress.objectid != 0 && raw.drop_level == 0 {
+            return Err(item.corrupt("root is being deleted at no level", drop_progress.objectid));
+        }
+        let uuid = |uuid: [u8; 16]| if has_uuids { uuid } else { [0; 16] };
+        Ok(Root {
+            tree: Tree {
+                id: item.key.objectid,
+                root: Logical(bytenr),
+                level: raw.level,
+                generation: Generation(generation),
+            },
+            refs: raw.refs.get(),
+            flags: raw.flags.get(),
+            bytes_used: raw.bytes_used.get(),
+            drop_progress,
+            uuid: uuid(raw.uuid),
+            parent_uuid: uuid(raw.parent_uuid),
+            received_uuid: uuid(raw.received_uuid),
+            otime: Time {
+                seconds: raw.otime.sec.get().cast_signed(),
+                nanoseconds: raw.otime.nsec.get(),
+            },
+            otransid: Generation(raw.otransid.get()),
+            stransid: Generation(raw.stransid.get()),
+        })
+    }
+
+    /// The root of the tree of that number, of several (of a snapshot, the key has an offset) the first.
+    pub(crate) fn find(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<Root>> {
+        let cursor = roots.seek(volume, Key::new(id, item::ROOT_ITEM, 0))?;
+        match cursor.item_of(id, item::ROOT_ITEM) {
+            Some(item) => Root::parse(&item, &volume.superblock).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Where a subvolume is seen: a name in a directory of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubvolumePlace {
+    /// The subvolume that it is in.
+    pub parent: u64,
+    /// The inode of the directory there.
+    pub dir: u64,
+    /// Its name there.
+    pub name: Box<[u8]>,
+}
+
+/// Parses what follows the key of a `ROOT_REF` or `ROOT_BACKREF`: directory, place in its order, name.
+pub(crate) fn parse_ref<'a>(item: &Item<'a>) -> Result<(u64, u64, &'a [u8])> {
+    let Ok((raw, name)) = raw::RootRef::ref_from_prefix(item.data) else {
+        return Err(item.corrupt("root reference is too short", item.data.len() as u64));
+    };
+    let len = usize::from(raw.name_len.get());
+    if len != name.len() || !(1..=NAME_BYTES_MAX).contains(&len) {
+        return Err(item.corrupt("root reference's name does not fill it", len as u64));
+    }
+    Ok((raw.dirid.get(), raw.sequence.get(), name))
+}
+
+/// Where a subvolume is seen; `None` for the top level, and for one that is seen nowhere.
+pub(crate) fn place(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<SubvolumePlace>> {
+    let cursor = roots.seek(volume, Key::new(id, item::ROOT_BACKREF, 0))?;
+    let Some(item) = cursor.item_of(id, item::ROOT_BACKREF) else {
+        return Ok(None);
+    };
+    let (dir, _, name) = parse_ref(&item)?;
+    Ok(Some(SubvolumePlace {
+        parent: item.key.offset,
+        dir,
+        name: name.into(),
+    }))
+}
+
+/// Whether `parent` refers to `child` by that name in that directory. A snapshot's copy of such a name does not.
+pub(crate) fn is_seen_at(
+    volume: &Volume,
+    roots: &Tree,
+    parent: u64,
+    child: u64,
+    dir: u64,
+    name: &[u8],
+) -> Result<bool> {
+    let key = Key::new(parent, item::ROOT_REF, child);
+    let Some(cursor) = roots.find(volume, key)? else {
+        return Ok(false);
+    };
+    let Some(item) = cursor.item() else {
+        return Ok(false);
+    };
+    let (found_dir, _, found_name) = parse_ref(&item)?;
+    Ok((found_dir, found_name) == (dir, name))
+}
+
+/// Calls `each` with every root item that is a subvolume's, the top level included.
+pub(crate) fn for_each(
+    volume: &Volume,
+    roots: &Tree,
+    mut each: impl FnMut(Root) -> Result<()>,
+) -> Result<()> {
+    let mut cursor = roots.seek(volume, Key::new(object::FS_TREE, item::ROOT_ITEM, 0))?;
+    while let Some(item) = cursor.item() {
+        if item.key.kind == item::ROOT_ITEM && is_file_tree(item.key.objectid) {
+            each(Root::parse(&item, &volume.superblock)?)?;
+        }
+        if item.key.objectid > object::LAST_FREE {
+            break;
+        }
+        cursor.advance()?;
+    }
+    Ok(())
+}
