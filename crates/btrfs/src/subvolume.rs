@@ -97,13 +97,13 @@ impl Root {
 
 /// Where a subvolume is seen: a name in a directory of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubvolumePlace {
+pub(crate) struct SubvolumePlace {
     /// The subvolume that it is in.
-    pub parent: u64,
+    pub(crate) parent: u64,
     /// The inode of the directory there.
-    pub dir: u64,
+    pub(crate) dir: u64,
     /// Its name there.
-    pub name: Box<[u8]>,
+    pub(crate) name: Box<[u8]>,
 }
 
 /// Parses what follows the key of a `ROOT_REF` or `ROOT_BACKREF`: directory, place in its order, name.
