@@ -5,7 +5,15 @@
 /// C's libzstd by its binding.
 mod c;
 /// The crate zstd of this repository.
-mod ours;
+mod ours {
+    use zstd as codec;
+    include!("ours.rs");
+}
+/// The same without unsafe code.
+mod portable {
+    use zstd_portable as codec;
+    include!("ours.rs");
+}
 /// Others in Rust.
 #[cfg(feature = "rust-peers")]
 mod rust;
@@ -17,6 +25,7 @@ use ours::{OurDecoder, OurEncoder};
 pub(crate) enum Decoder {
     C(&'static str, CDecoder),
     Ours(OurDecoder),
+    Portable(portable::OurDecoder),
     #[cfg(feature = "rust-peers")]
     Rust(rust::Peer),
 }
@@ -27,6 +36,7 @@ impl Decoder {
             "c" => Self::C("c", CDecoder::new()?),
             "c-again" => Self::C("c-again", CDecoder::new()?),
             "ours" => Self::Ours(OurDecoder::new()),
+            "portable" => Self::Portable(portable::OurDecoder::new()),
             #[cfg(feature = "rust-peers")]
             other if rust::Peer::new(other).is_some() => {
                 Self::Rust(rust::Peer::new(other).ok_or("no such peer")?)
@@ -39,6 +49,7 @@ impl Decoder {
         match self {
             Self::C(name, _) => name,
             Self::Ours(_) => "ours",
+            Self::Portable(_) => "portable",
             #[cfg(feature = "rust-peers")]
             Self::Rust(peer) => peer.name(),
         }
@@ -49,6 +60,7 @@ impl Decoder {
         match self {
             Self::C(_, c) => c.decode(frame, output),
             Self::Ours(ours) => ours.decode(frame, output),
+            Self::Portable(ours) => ours.decode(frame, output),
             #[cfg(feature = "rust-peers")]
             Self::Rust(peer) => peer.decode(frame, output),
         }
@@ -63,6 +75,7 @@ impl Decoder {
         match self {
             Self::C(_, c) => c.decode_stream(frame, output),
             Self::Ours(ours) => ours.decode_stream(frame, output),
+            Self::Portable(ours) => ours.decode_stream(frame, output),
             #[cfg(feature = "rust-peers")]
             Self::Rust(peer) => Err(format!("{} does not decode streams here", peer.name())),
         }
@@ -73,6 +86,7 @@ impl Decoder {
 pub(crate) enum Encoder {
     C(&'static str, CEncoder),
     Ours(OurEncoder),
+    Portable(portable::OurEncoder),
     #[cfg(feature = "rust-peers")]
     Rust(rust::Peer),
 }
@@ -83,6 +97,7 @@ impl Encoder {
             "c" => Self::C("c", CEncoder::new()?),
             "c-again" => Self::C("c-again", CEncoder::new()?),
             "ours" => Self::Ours(OurEncoder::new()),
+            "portable" => Self::Portable(portable::OurEncoder::new()),
             #[cfg(feature = "rust-peers")]
             other if rust::Peer::new(other).is_some() => {
                 Self::Rust(rust::Peer::new(other).ok_or("no such peer")?)
@@ -95,6 +110,7 @@ impl Encoder {
         match self {
             Self::C(name, _) => name,
             Self::Ours(_) => "ours",
+            Self::Portable(_) => "portable",
             #[cfg(feature = "rust-peers")]
             Self::Rust(peer) => peer.name(),
         }
@@ -110,6 +126,7 @@ impl Encoder {
         match self {
             Self::C(_, c) => c.encode(level, content, output),
             Self::Ours(ours) => ours.encode(level, content, output),
+            Self::Portable(ours) => ours.encode(level, content, output),
             #[cfg(feature = "rust-peers")]
             Self::Rust(peer) => peer.encode(level, content, output),
         }
@@ -124,7 +141,10 @@ impl Encoder {
     ) -> Result<usize, String> {
         match self {
             Self::C(_, c) => c.encode_stream(level, content, output),
-            _ => Err(format!("{} does not encode streams here", self.name())),
+            Self::Ours(ours) => ours.encode_stream(level, content, output),
+            Self::Portable(ours) => ours.encode_stream(level, content, output),
+            #[cfg(feature = "rust-peers")]
+            Self::Rust(peer) => Err(format!("{} does not encode streams here", peer.name())),
         }
     }
 }

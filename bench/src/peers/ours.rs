@@ -1,9 +1,10 @@
-//! The crate zstd of this repository, in workspaces that are allocated once.
+// The crate zstd of this repository, in workspaces that are allocated once. Included twice: `codec` is the build with
+// `arch`, and the one without.
 
 use crate::stream::PIECE;
-use zstd::{
-    Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, LEVEL_MAX, Params, Status,
-    Workspace, workspace_size_up_to,
+use codec::{
+    Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Encoder, Finish, LEVEL_MAX, Params, Status,
+    Workspace, stream_workspace_size, workspace_size_up_to,
 };
 
 /// The largest window of a stream: that of level 22.
@@ -24,7 +25,7 @@ impl OurDecoder {
     }
 
     pub(crate) fn decode(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
-        zstd::decompress(output, frame, &mut self.once[..]).map_err(fault)
+        codec::decompress(output, frame, &mut self.once[..]).map_err(fault)
     }
 
     pub(crate) fn decode_stream(
@@ -59,13 +60,17 @@ impl OurDecoder {
 /// The largest block that a frame is made of at once.
 const CONTENT_MAX: u64 = 16 << 20;
 
-pub(crate) struct OurEncoder(Compressor<'static>);
+pub(crate) struct OurEncoder {
+    once: Compressor<'static>,
+    /// The encoder of the last level.
+    stream: Option<(i32, Encoder<'static, 'static>)>,
+}
 
 impl OurEncoder {
     pub(crate) fn new() -> Self {
         // One per run, kept to its end.
         let workspace = vec![0; workspace_size_up_to(LEVEL_MAX, Some(CONTENT_MAX))].leak();
-        Self(Compressor::new(workspace))
+        Self { once: Compressor::new(workspace), stream: None }
     }
 
     pub(crate) fn encode(
@@ -75,10 +80,35 @@ impl OurEncoder {
         output: &mut [u8],
     ) -> Result<usize, String> {
         let params = Params::for_level(level, Some(content.len() as u64));
-        self.0.compress(output, content, &params).map_err(fault)
+        self.once.compress(output, content, &params).map_err(fault)
+    }
+
+    pub(crate) fn encode_stream(&mut self, level: i32, content: &[u8], output: &mut [u8]) -> Result<usize, String> {
+        if self.stream.as_ref().is_none_or(|(made_for, _)| *made_for != level) {
+            let params = Params::for_level(level, None);
+            let workspace = vec![0; stream_workspace_size(&params)].leak();
+            self.stream = Some((level, Encoder::new(&params, workspace).map_err(fault)?));
+        }
+        let (_, encoder) = self.stream.as_mut().ok_or("just made")?;
+        encoder.reset(None);
+        let mut written = 0;
+        let mut pieces = content.chunks(PIECE).peekable();
+        while let Some(mut piece) = pieces.next() {
+            let finish = if pieces.peek().is_none() { Finish::Frame } else { Finish::Nothing };
+            loop {
+                let room = output.len().min(written + PIECE);
+                let progress = encoder.step(piece, &mut output[written..room], finish).map_err(fault)?;
+                piece = &piece[progress.read..];
+                written += progress.written;
+                if piece.is_empty() && (progress.held == 0 || finish == Finish::Nothing) {
+                    break;
+                }
+            }
+        }
+        Ok(written)
     }
 }
 
-fn fault(error: zstd::Error) -> String {
+fn fault(error: codec::Error) -> String {
     format!("ours: {error}")
 }

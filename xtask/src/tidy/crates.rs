@@ -47,8 +47,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tree",
             "xxhash",
             "zstd",
+            "zstd-portable",
         ],
     ),
+    ("zstd-portable", &["xxhash"]),
     ("xtask", &[]),
 ];
 
