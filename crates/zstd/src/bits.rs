@@ -55,6 +55,17 @@ pub(crate) struct ReverseBitReader<'s> {
 }
 
 impl<'s> ReverseBitReader<'s> {
+    /// A reader of nothing.
+    pub(crate) const fn empty() -> ReverseBitReader<'s> {
+        ReverseBitReader {
+            src: &[],
+            at: 0,
+            word: 0,
+            taken: 0,
+            valid: 0,
+        }
+    }
+
     /// Begins at the end of `src`; `None` if `src` is empty or the end mark (the highest set bit of the last byte) is
     /// missing.
     pub(crate) fn new(src: &'s [u8]) -> Option<ReverseBitReader<'s>> {

@@ -1,4 +1,98 @@
 //! Zstandard (RFC 8878) in memory that the caller owns: no standard library, no allocator.
+//!
+//! # Decoding
+//!
+//! | you have | you want | call |
+//! |---|---|---|
+//! | whole frames | all of their content | [`decompress`], [`DecodeOptions::decompress`] |
+//! | an extent of a file system: one frame, perhaps padding | the content, or as much as fits | [`DecodeOptions::decompress_extent`] |
+//! | a whole frame | bytes from the middle | [`Decoder::decompress_range`] |
+//! | pieces | pieces | [`Decoder::step`] |
+//! | some first bytes | what they are | [`Frame::parse`], [`content_size`], [`frame_size`], [`total_content_size`] |
+//!
+//! ```
+//! use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Status, Workspace};
+//!
+//! # fn main() -> Result<(), zstd::Error> {
+//! // 1,000 times the letter z, and three bytes of padding.
+//! let extent = [0x28, 0xB5, 0x2F, 0xFD, 0x60, 0xE8, 2, 0x43, 0x1F, 0, b'z', 0, 0, 0];
+//! let mut workspace = Workspace::<DECOMPRESS_WORKSPACE_SIZE>::new();
+//! let mut dst = [0; 600];
+//! let decoded = DecodeOptions::new().decompress_extent(&mut dst, &extent, &mut workspace)?;
+//! assert_eq!((decoded.written, decoded.more), (600, true));
+//!
+//! // The same frame, four bytes at a time.
+//! let mut workspace = vec![0; Decoder::workspace_size(1 << 17).unwrap()];
+//! let mut decoder = Decoder::new(DecodeOptions::new(), &mut workspace)?;
+//! let (mut at, mut len) = (0, 0);
+//! loop {
+//!     let end = extent.len().min(at + 4);
+//!     let progress = decoder.step(&extent[at..end], &mut dst)?;
+//!     at += progress.read;
+//!     len += progress.written;
+//!     if progress.status == Status::Done {
+//!         break;
+//!     }
+//! }
+//! assert_eq!((at, len), (11, 1000));
+//! # Ok(()) }
+//! ```
+//!
+//! ## Memory
+//!
+//! The caller gives a workspace, any `&mut [u8]`: nothing is expected of its bytes or its alignment. It holds no state
+//! between one-shot calls, so that one workspace serves any number of frames, one at a time.
+//!
+//! | use | bytes of workspace |
+//! |---|---|
+//! | one-shot, any frame: [`DECOMPRESS_WORKSPACE_SIZE`] | 80,640 |
+//! | stream, window up to 4 KiB | 31,616 |
+//! | stream, window up to 128 KiB | 539,520 |
+//! | stream, window up to 1 MiB | 1,457,024 |
+//! | stream, window up to 8 MiB | 8,797,056 |
+//! | stream, window up to 128 MiB | 134,626,176 |
+//!
+//! [`Decoder::workspace_size`] says exactly how much a stream needs; it never falls when the window grows. The stack
+//! goes less than 2,560 bytes deep, no function's part of it over 400 bytes, in an optimised build.
+//!
+//! A frame that asks for more than there is fails before anything is decoded: a window that does not fit in the
+//! workspace, or a content size that does not fit in the destination. A frame that expands without saying so stops
+//! where the destination ends.
+//!
+//! ## Errors
+//!
+//! | error | cause | the C library says |
+//! |---|---|---|
+//! | [`PrefixUnknown`](Error::PrefixUnknown) | no magic number | `prefix_unknown` |
+//! | [`FrameParameterUnsupported`](Error::FrameParameterUnsupported) | the reserved bit is set | `frameParameter_unsupported` |
+//! | [`WindowTooLarge`](Error::WindowTooLarge) | window over the limit, or too large for the workspace | `frameParameter_windowTooLarge`, `memory_allocation` |
+//! | [`Corruption`](Error::Corruption) | the frame breaks the format | `corruption_detected` and finer ones |
+//! | [`ChecksumWrong`](Error::ChecksumWrong) | the content is not what it was | `checksum_wrong` |
+//! | [`DictionaryCorrupted`](Error::DictionaryCorrupted) | the dictionary breaks the format | `dictionary_corrupted` |
+//! | [`DictionaryWrong`](Error::DictionaryWrong) | the frame names another dictionary | `dictionary_wrong` |
+//! | [`DstSizeTooSmall`](Error::DstSizeTooSmall) | the content does not fit | `dstSize_tooSmall` |
+//! | [`SrcSizeWrong`](Error::SrcSizeWrong) | the source ends early, or goes on after the frames | `srcSize_wrong` |
+//! | [`WorkspaceTooSmall`](Error::WorkspaceTooSmall) | workspace smaller than documented | `memory_allocation` |
+//!
+//! ## Where this decoder and the C library differ
+//!
+//! This decoder refuses what the format forbids. `libzstd` 1.5.7 lets some of it pass:
+//!
+//! - Huffman streams with bits left over (its fast loop does not look), and codes of 12 bits.
+//! - Matches from farther back than the window, where the bytes happen to be there; likewise matches into a dictionary
+//!   once the content is longer than the window.
+//! - In one-shot calls, blocks larger than the frame's largest block, stored or regenerated.
+//!
+//! No C encoder writes such frames. And a content size that does not fit in the destination is
+//! [`DstSizeTooSmall`](Error::DstSizeTooSmall) at once, where the C library decodes until it does not fit and may find
+//! another error first. Nothing is known to be refused by the C library and accepted here, but that a stream whose
+//! workspace is larger than its window needs takes larger windows.
+//!
+//! ## Speed
+//!
+//! The loops that matter exist twice: in safe code, and in `arch` with raw pointers, compiled once for any processor and
+//! once for x86-64 with BMI2, chosen when run (feature `std`) or when built. The feature `portable` leaves `arch` out:
+//! the whole crate is then `forbid(unsafe_code)`, at less than half of the speed.
 #![no_std]
 #![cfg_attr(feature = "portable", forbid(unsafe_code))]
 #![cfg_attr(not(feature = "portable"), deny(unsafe_code))]

@@ -31,6 +31,17 @@ pub(crate) fn run_four(
         // SAFETY: the processor has these instructions.
         return unsafe { run_four_haswell(table, src, readers, dst, each) };
     }
+    run_four_plain(table, src, readers, dst, each)
+}
+
+#[inline(never)]
+fn run_four_plain(
+    table: Table<'_>,
+    src: &[u8],
+    readers: &mut [ReverseBitReader<'_>; 4],
+    dst: &mut [u8],
+    each: usize,
+) -> usize {
     run_four_body(table, src, readers, dst, each)
 }
 

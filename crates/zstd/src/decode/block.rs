@@ -6,7 +6,7 @@ use crate::Error;
 use crate::dictionary::Loaded;
 use crate::huffman::{self, Table, WeightScratch};
 use crate::literals::{self, Coding};
-use crate::sequences::{self, Logs, Reader, update_tables};
+use crate::sequences::{self, Logs, REPEAT_OFFSETS, Reader, update_tables};
 use crate::workspace::Tables;
 
 /// What one block leaves to the next of its frame, beside the tables themselves.
@@ -61,16 +61,6 @@ pub(crate) fn decode(
         cells: tables.huffman,
         log,
     };
-    let reader = || {
-        Reader::new(
-            tables.sequences,
-            state.sequences,
-            section,
-            state.repeat,
-            counted.count,
-        )
-    };
-
     let mut literals = match header.coding {
         // Copies may read on behind the literals.
         Coding::Raw => Literals::Slice {
@@ -91,7 +81,10 @@ pub(crate) fn decode(
             Keep::Buffer(_) => {
                 let (content, used) = match counted.count {
                     0 => [output.fit(header.content)?; 2].into(),
-                    _ => measure(reader()?, header.content, output)?,
+                    _ => {
+                        let logs = state.sequences;
+                        measure(tables, logs, section, counted.count, header.content, output)?
+                    }
                 };
                 let end = output.at + content;
                 let at = end - used;
@@ -119,7 +112,8 @@ pub(crate) fn decode(
     if counted.count == 0 {
         return push_literals(literals, output);
     }
-    let mut reader = reader()?;
+    let (cells, logs) = (&*tables.sequences, state.sequences);
+    let mut reader = Reader::new(cells, logs, section, state.repeat, counted.count)?;
     let extent = execute(&mut reader, &mut literals, output)?;
     if extent == Extent::Truncated {
         return Ok(extent);
@@ -152,6 +146,7 @@ fn read_codes<'s>(
 }
 
 /// Decodes literals that are not raw, all of them.
+#[inline(never)]
 fn decode_literals(
     header: &literals::Header,
     codes: &[u8],
@@ -190,10 +185,15 @@ fn decode_first_literals(
 #[cold]
 #[inline(never)]
 fn measure(
-    mut reader: Reader<'_, '_>,
+    tables: &Tables<'_>,
+    logs: Logs,
+    section: &[u8],
+    count: usize,
     literals: usize,
     output: &Output<'_, '_>,
 ) -> Result<(usize, usize), Error> {
+    // Offsets do not matter here, hence neither do the repeat offsets.
+    let mut reader = Reader::new(tables.sequences, logs, section, REPEAT_OFFSETS, count)?;
     let mut used = 0;
     let mut copied = 0;
     while reader.left > 0 {

@@ -140,6 +140,13 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
         })
     }
 
+    /// What a frame begins with: tables and repeat offsets, and the content before its own.
+    #[inline(never)]
+    fn load_dictionary(&mut self) -> Result<(State, &'d [u8]), Error> {
+        let loaded = self.options.dictionary.load(&mut self.tables)?;
+        Ok((State::new(&loaded), loaded.content))
+    }
+
     /// Decodes the frame that `src` begins with to `dst[start..]`; gives where the content ends. `src` is then what
     /// follows the frame, or the last block that was read.
     fn decode(
@@ -158,9 +165,8 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
             Some(_) if full != Full::Truncates => return Err(Error::DstSizeTooSmall),
             _ => None,
         };
-        let loaded = self.options.dictionary.load(&mut self.tables)?;
-        let mut state = State::new(&loaded);
-        let mut hash = header.checksum.then(|| Xxh64::new(0));
+        let (mut state, dictionary) = self.load_dictionary()?;
+        let mut hash = Xxh64::new(0);
         let window = usize::try_from(header.window_size).unwrap_or(usize::MAX);
         let block_size_max = header.block_size_max as usize;
         *src = &src[header.size..];
@@ -186,7 +192,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
                 scratch_end: content_end.unwrap_or(dst_len),
                 tail: if content_end.is_some() { 0 } else { TAIL },
                 start,
-                older: Older::Dictionary(loaded.content),
+                older: Older::Dictionary(dictionary),
                 window,
                 full,
             };
@@ -213,7 +219,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
             if extent == Extent::Truncated {
                 return Ok((at, extent));
             }
-            if let Some(hash) = &mut hash {
+            if header.checksum {
                 hash.update(&dst[from..at]);
             }
             if block.last {
@@ -226,7 +232,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
         {
             return Err(Error::Corruption);
         }
-        if let Some(hash) = hash {
+        if header.checksum {
             let stored = le32(src, 0).ok_or(Error::SrcSizeWrong)?;
             *src = &src[4..];
             if stored != hash.digest() as u32 {

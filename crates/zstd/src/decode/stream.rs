@@ -2,9 +2,9 @@
 
 use xxhash::Xxh64;
 
-use super::DecodeOptions;
 use super::block::{self, Keep, State};
 use super::output::{Extent, Full, Older, Output};
+use super::{DecodeOptions, Decoded};
 use crate::dictionary::Loaded;
 use crate::frame::{BLOCK_SIZE_MAX, BlockHeader, BlockKind, HEADER_SIZE_MAX};
 use crate::workspace::{TABLES_SIZE, Tables};
@@ -235,6 +235,65 @@ impl<'w, 'd> Decoder<'w, 'd> {
             written,
             status,
         })
+    }
+
+    /// Decodes a part of a frame that is in memory as a whole: `dst.len()` bytes of content from `start` on, fewer if
+    /// the content ends before.
+    ///
+    /// Stops as soon as `dst` is full; what the frame holds after that is not looked at, the checksum included. Begins
+    /// with the first frame in `src`, whatever the decoder did before; skippable frames before it are passed over.
+    /// A part that begins with the content's first byte is decoded faster, and without memory for a window, by
+    /// [`DecodeOptions::decompress_extent`].
+    ///
+    /// Fails as [`step`](Self::step) does, and with [`Error::SrcSizeWrong`] if `src` ends within the frame.
+    pub fn decompress_range(
+        &mut self,
+        start: u64,
+        dst: &mut [u8],
+        src: &[u8],
+    ) -> Result<Decoded, Error> {
+        self.reset();
+        let mut rest = src;
+        let result = self.advance_range(start, dst, &mut rest);
+        self.reset();
+        let (written, more) = result?;
+        Ok(Decoded {
+            written,
+            more,
+            read: src.len() - rest.len(),
+        })
+    }
+
+    fn advance_range(
+        &mut self,
+        start: u64,
+        dst: &mut [u8],
+        rest: &mut &[u8],
+    ) -> Result<(usize, bool), Error> {
+        let mut skip = start;
+        let mut written = 0;
+        let mut in_frame = false;
+        loop {
+            let pending = self.at - self.given;
+            let skipped = usize::try_from(skip).unwrap_or(usize::MAX).min(pending);
+            self.given += skipped;
+            skip -= skipped as u64;
+            written += self.give(&mut dst[written..]);
+            if self.given < self.at {
+                return Ok((written, true));
+            }
+            if self.stage == Stage::End {
+                if in_frame {
+                    return Ok((written, false));
+                }
+                // That was a skippable frame.
+                self.reset();
+            }
+            if !self.take(rest)? {
+                return Err(Error::SrcSizeWrong);
+            }
+            in_frame = in_frame || self.stage == Stage::BlockHeader;
+        }
     }
 
     /// Gives out what is decoded, as much as fits.

@@ -129,27 +129,27 @@ fn fill_cells(weights: &[u8], log: u32, cells: &mut [Cell; TABLE_CELLS]) {
 
 /// Decodes one stream; `dst` is filled exactly and the stream is used up exactly, else [`Error::Corruption`].
 pub(crate) fn decode_one(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
-    let bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
-    finish_stream(table, bits, dst)
+    let mut bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
+    finish_stream(table, &mut bits, dst)
 }
 
 /// Decodes what is left of a stream.
-pub(crate) fn finish_stream(
+#[inline(never)]
+fn finish_stream(
     table: Table<'_>,
-    mut bits: ReverseBitReader<'_>,
+    bits: &mut ReverseBitReader<'_>,
     dst: &mut [u8],
 ) -> Result<(), Error> {
-    let mut chunks = dst.chunks_exact_mut(5);
+    let mut chunks = dst.chunks_exact_mut(TURN);
     for chunk in &mut chunks {
-        // 55 bits at most.
         bits.refill();
         for byte in chunk {
-            *byte = decode_symbol(table, &mut bits);
+            *byte = decode_symbol(table, bits);
         }
     }
     bits.refill();
     for byte in chunks.into_remainder() {
-        *byte = decode_symbol(table, &mut bits);
+        *byte = decode_symbol(table, bits);
     }
     bits.refill();
     bits.is_finished().then_some(()).ok_or(Error::Corruption)
@@ -162,43 +162,52 @@ fn decode_symbol(table: Table<'_>, bits: &mut ReverseBitReader<'_>) -> u8 {
     symbol
 }
 
-/// The streams of a section of four: where each begins, and how much each gives (all but the last the same).
-fn split_four(src: &[u8], content: usize) -> Result<([&[u8]; 4], usize), Error> {
-    // The jump table, and at least one byte for each stream.
-    if src.len() < 10 || content < 6 {
-        return Err(Error::Corruption);
-    }
+/// Readers for the streams of a section of four; gives how much each stream gives (the last one gives the rest).
+fn begin_four<'s>(
+    src: &'s [u8],
+    content: usize,
+    readers: &mut [ReverseBitReader<'s>; 4],
+) -> Result<usize, Error> {
     let each = content.div_ceil(4);
-    let (jumps, mut rest) = src.split_at(6);
-    let mut streams: [&[u8]; 4] = [&[]; 4];
-    for (stream, jump) in streams.iter_mut().zip(jumps.chunks_exact(2)) {
-        let len = usize::from(u16::from_le_bytes([jump[0], jump[1]]));
-        (*stream, rest) = rest.split_at_checked(len).ok_or(Error::Corruption)?;
-    }
-    streams[3] = rest;
-    if 3 * each > content {
+    // The jump table, and at least one byte for each stream.
+    if src.len() < 10 || content < 6 || 3 * each > content {
         return Err(Error::Corruption);
     }
-    Ok((streams, each))
+    let (jumps, mut rest) = src.split_at(6);
+    for (turn, reader) in readers.iter_mut().enumerate() {
+        let stream;
+        let len = match jumps.get(2 * turn..2 * turn + 2) {
+            Some(jump) => usize::from(u16::from_le_bytes([jump[0], jump[1]])),
+            None => rest.len(),
+        };
+        (stream, rest) = rest.split_at_checked(len).ok_or(Error::Corruption)?;
+        *reader = ReverseBitReader::new(stream).ok_or(Error::Corruption)?;
+    }
+    Ok(each)
 }
 
 /// Decodes four streams behind a jump table (RFC 8878, section 3.1.1.3.1.6). `dst` is filled exactly and each stream
 /// is used up exactly, else [`Error::Corruption`].
 pub(crate) fn decode_four(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
-    let (streams, each) = split_four(src, dst.len())?;
-    let [Some(a), Some(b), Some(c), Some(d)] = streams.map(ReverseBitReader::new) else {
-        return Err(Error::Corruption);
-    };
-    let mut readers = [a, b, c, d];
+    let mut readers = [const { ReverseBitReader::empty() }; 4];
+    let each = begin_four(src, dst.len(), &mut readers)?;
     let done = run_four(table, src, &mut readers, dst, each);
     let mut rest = dst;
-    for (turn, reader) in readers.into_iter().enumerate() {
+    for (turn, reader) in readers.iter_mut().enumerate() {
         let len = if turn < 3 { each } else { rest.len() };
         let (part, others) = rest.split_at_mut(len);
         finish_stream(table, reader, part.get_mut(done..).unwrap_or_default())?;
         rest = others;
     }
     Ok(())
+}
+
+/// The parts that four streams decode to: `3 * each` is not more than `dst` has.
+fn split_parts(dst: &mut [u8], each: usize) -> [&mut [u8]; 4] {
+    let (a, rest) = dst.split_at_mut(each);
+    let (b, rest) = rest.split_at_mut(each);
+    let (c, d) = rest.split_at_mut(each);
+    [a, b, c, d]
 }
 
 /// Decodes the start of each stream's part of `dst`; gives how many bytes of each.
@@ -213,10 +222,42 @@ fn run_four(
     return arch::huffman::run_four(table, src, readers, dst, each);
     #[allow(unreachable_code, reason = "unless there is no kernel")]
     {
-        let _ = (table, src, readers, dst, each);
-        0
+        let _ = src;
+        run_four_portable(table, readers, dst, each)
     }
 }
+
+/// The safe twin of `arch::huffman::run_four`.
+#[allow(dead_code, reason = "where there is a kernel, only tests use it")]
+#[inline(never)]
+fn run_four_portable(
+    table: Table<'_>,
+    readers: &mut [ReverseBitReader<'_>; 4],
+    dst: &mut [u8],
+    each: usize,
+) -> usize {
+    let [a, b, c, d] = readers;
+    let parts = split_parts(dst, each).map(|part| part.as_chunks_mut::<TURN>().0);
+    let [pa, pb, pc, pd] = parts;
+    let mut done = 0;
+    for (((ca, cb), cc), cd) in pa.iter_mut().zip(pb).zip(pc).zip(pd) {
+        a.refill();
+        b.refill();
+        c.refill();
+        d.refill();
+        for symbol in 0..TURN {
+            ca[symbol] = decode_symbol(table, a);
+            cb[symbol] = decode_symbol(table, b);
+            cc[symbol] = decode_symbol(table, c);
+            cd[symbol] = decode_symbol(table, d);
+        }
+        done += TURN;
+    }
+    done
+}
+
+/// Codes between two refills: 55 bits at most.
+const TURN: usize = 5;
 
 /// Decodes the first bytes of one or four streams, which give `content` bytes in all. What the rest of the streams
 /// holds is not checked.
@@ -227,14 +268,17 @@ pub(crate) fn decode_first(
     content: usize,
     dst: &mut [u8],
 ) -> Result<(), Error> {
-    let (streams, each) = match four_streams {
-        true => split_four(src, content)?,
-        false => ([src, &[], &[], &[]], content.max(1)),
+    let mut readers = [const { ReverseBitReader::empty() }; 4];
+    let each = match four_streams {
+        true => begin_four(src, content, &mut readers)?,
+        false => {
+            readers[0] = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
+            content.max(1)
+        }
     };
-    for (stream, part) in streams.into_iter().zip(dst.chunks_mut(each)) {
-        let mut bits = ReverseBitReader::new(stream).ok_or(Error::Corruption)?;
+    for (bits, part) in readers.iter_mut().zip(dst.chunks_mut(each)) {
         for byte in part {
-            *byte = decode_symbol(table, &mut bits);
+            *byte = decode_symbol(table, bits);
             bits.refill();
         }
         if bits.is_overrun() {

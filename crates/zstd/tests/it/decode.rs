@@ -101,3 +101,67 @@ fn extent_shorter_and_longer() {
         assert!(dst[written..].iter().all(|&byte| byte == 0xee));
     }
 }
+
+#[test]
+fn ranges() {
+    // Two blocks: three bytes as they are, then a thousand times the letter z.
+    let frame = [
+        0x28, 0xB5, 0x2F, 0xFD, 0, 0x38, 0x18, 0, 0, b'a', b'b', b'c', //
+        0x43, 0x1F, 0, b'z',
+    ];
+    let mut content = b"abc".to_vec();
+    content.resize(1003, b'z');
+    let mut workspace = vec![0; Decoder::workspace_size(1 << 17).unwrap()];
+    let mut decoder = Decoder::new(DecodeOptions::new(), &mut workspace).unwrap();
+    for (start, len) in [
+        (0, 1003),
+        (0, 2),
+        (1, 2),
+        (2, 5),
+        (3, 1000),
+        (500, 503),
+        (900, 200),
+        (2000, 1),
+    ] {
+        let mut dst = vec![0xee; len];
+        let decoded = decoder
+            .decompress_range(start as u64, &mut dst, &frame)
+            .unwrap();
+        let end = content.len().min(start + len);
+        let expected = content.get(start..end).unwrap_or_default();
+        assert_eq!(&dst[..decoded.written], expected);
+        assert!(dst[decoded.written..].iter().all(|&byte| byte == 0xee));
+        assert_eq!(decoded.more, start + len < content.len());
+    }
+    let cut = &frame[..frame.len() - 1];
+    assert_eq!(
+        decoder.decompress_range(0, &mut [0; 4], cut),
+        Err(Error::SrcSizeWrong)
+    );
+    assert!(
+        decoder
+            .decompress_range(0, &mut [0; 2], cut)
+            .is_ok_and(|decoded| decoded.more)
+    );
+}
+
+#[test]
+fn documented_sizes() {
+    assert_eq!(DECOMPRESS_WORKSPACE_SIZE, 80_640);
+    let documented = [
+        (4 << 10, 31_616),
+        (128 << 10, 539_520),
+        (1 << 20, 1_457_024),
+        (8 << 20, 8_797_056),
+        (128 << 20, 134_626_176),
+    ];
+    for (window, size) in documented {
+        assert_eq!(Decoder::workspace_size(window), Some(size));
+    }
+    let mut before = 0;
+    for window in (0..1 << 20).step_by(1000) {
+        let size = Decoder::workspace_size(window).unwrap();
+        assert!(size >= before, "a larger window needs no less");
+        before = size;
+    }
+}

@@ -28,6 +28,9 @@ mod generator;
 /// A slow decoder after the RFC.
 #[cfg(feature = "decompress")]
 mod reference;
+/// How deep decoding goes down the stack.
+#[cfg(all(feature = "decompress", target_os = "linux"))]
+mod stack;
 /// Known bytes, known answers.
 #[cfg(feature = "decompress")]
 mod vectors;
