@@ -21,6 +21,10 @@ pub(crate) mod find;
 /// the standard library, whether every processor that the crate is built for has them.
 #[cfg(all(feature = "decompress", target_arch = "x86_64"))]
 fn is_haswell() -> bool {
+    #[cfg(test)]
+    if twin() == Twin::Plain {
+        return false;
+    }
     #[cfg(feature = "std")]
     return std::is_x86_feature_detected!("avx2")
         && std::is_x86_feature_detected!("bmi1")
@@ -33,4 +37,26 @@ fn is_haswell() -> bool {
         target_feature = "bmi2",
         target_feature = "lzcnt"
     ));
+}
+
+/// Which twin of each kernel a test wants, on its own thread.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Twin {
+    /// What the processor allows.
+    Fastest,
+    /// Pointers, and no instructions that not every processor has.
+    Plain,
+    /// Safe code.
+    Safe,
+}
+
+#[cfg(test)]
+std::thread_local! {
+    pub(crate) static TWIN: core::cell::Cell<Twin> = const { core::cell::Cell::new(Twin::Fastest) };
+}
+
+#[cfg(test)]
+pub(crate) fn twin() -> Twin {
+    TWIN.with(core::cell::Cell::get)
 }
