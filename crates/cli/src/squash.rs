@@ -46,6 +46,10 @@ pub(crate) struct SquashfsArgs {
     #[arg(long)]
     pub(crate) no_padding: bool,
 
+    /// Encode all anew, even blocks of an image with the same codec and block size
+    #[arg(long)]
+    pub(crate) recompress: bool,
+
     /// Do not decode every block again and read the image back
     #[arg(long)]
     pub(crate) no_verify: bool,
@@ -181,6 +185,7 @@ impl SquashfsArgs {
             gid: owner(self.gid),
             padding: !self.no_padding,
             offset: self.offset,
+            keep_blocks: !self.recompress,
             verify: !self.no_verify,
         })
     }

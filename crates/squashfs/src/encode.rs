@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use codec::{Codec, Decoder, Encoder, Settings};
-use tree::{Error, FileId, FileSystem, Inventory, Result};
+use tree::{Error, Extent, FileId, FileSystem, Inventory, Result};
 
 use crate::plan::Job;
 use crate::raw::BLOCK_PLAIN;
@@ -46,8 +46,9 @@ pub(crate) enum Done {
         len: usize,
         stored: Option<Stored>,
     },
-    /// A fragment block, its content's length, and of how many files it holds tails.
+    /// A fragment block, its number, its content's length, and of how many files it holds tails.
     Fragment {
+        number: u32,
         stored: Stored,
         len: usize,
         files: usize,
@@ -60,6 +61,14 @@ pub(crate) struct Stored {
     pub(crate) buffer: Vec<u8>,
     pub(crate) len: usize,
     pub(crate) plain: bool,
+    /// It is a block of the source.
+    pub(crate) kept: bool,
+}
+
+/// What a kept block must decode to.
+struct Kept {
+    len: usize,
+    is_fragment: bool,
 }
 
 impl Stored {
@@ -124,7 +133,44 @@ impl Encoding<'_> {
                     stored,
                 })
             }
-            Job::Fragment { tails } => {
+            Job::Keep {
+                file,
+                first,
+                extent,
+            } => {
+                let len = extent.len as usize;
+                let kept = Kept {
+                    len,
+                    is_fragment: false,
+                };
+                let stored = self.keep(worker, file, &extent, &kept)?;
+                Ok(Done::Block {
+                    file,
+                    first,
+                    len,
+                    stored: Some(stored),
+                })
+            }
+            Job::KeepFragment {
+                number,
+                file,
+                extent,
+                len,
+                files,
+            } => {
+                let kept = Kept {
+                    len,
+                    is_fragment: true,
+                };
+                let stored = self.keep(worker, file, &extent, &kept)?;
+                Ok(Done::Fragment {
+                    number,
+                    stored,
+                    len,
+                    files,
+                })
+            }
+            Job::Fragment { number, tails } => {
                 let mut len = 0;
                 for &file in &tails {
                     let size = self.inventory.size(file);
@@ -138,12 +184,54 @@ impl Encoding<'_> {
                 }
                 let stored = self.encode(worker, len, self.fragments.is_some())?;
                 Ok(Done::Fragment {
+                    number,
                     stored,
                     len,
                     files: tails.len(),
                 })
             }
         }
+    }
+
+    /// Takes an encoded block of the source as it is stored there. Its content has `len` bytes, or at least so many if
+    /// it is a fragment.
+    fn keep(
+        &self,
+        worker: &mut Worker,
+        file: FileId,
+        extent: &Extent,
+        kept: &Kept,
+    ) -> Result<Stored> {
+        let mut buffer = self.buffer();
+        let failed = |error: Error| {
+            let path = self.inventory.path(self.inventory.first_name(file));
+            error.in_file("read", &path)
+        };
+        self.fs
+            .read_encoded(self.inventory.ino(file), extent, &mut buffer)
+            .map_err(failed)?;
+        if self.verify {
+            let decoded = worker
+                .decoder
+                .decompress(worker.codec, &mut worker.decoded, &buffer);
+            let is_whole = |len: usize| match kept.is_fragment {
+                true => len >= kept.len,
+                false => len == kept.len,
+            };
+            if !decoded.is_ok_and(is_whole) {
+                return Err(failed(Error::InvalidInput(
+                    "a stored block does not decode",
+                )));
+            }
+        }
+        let len = buffer.len();
+        buffer.resize(self.block_bytes, 0);
+        Ok(Stored {
+            buffer,
+            len,
+            plain: false,
+            kept: true,
+        })
     }
 
     fn read(&self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -170,6 +258,7 @@ impl Encoding<'_> {
                 buffer,
                 len,
                 plain: true,
+                kept: false,
             });
         };
         if self.verify {
@@ -187,6 +276,7 @@ impl Encoding<'_> {
             buffer,
             len: stored_len,
             plain: false,
+            kept: false,
         })
     }
 }

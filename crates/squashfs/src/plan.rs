@@ -1,13 +1,16 @@
 //! What is to be stored, in which order: a pure function of the inventory and the options.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use tree::{
-    Duplicates, Error, Extent, ExtentKind, FileId, FileKind, FileSystem, Inventory, Result,
+    Algorithm, Duplicates, Error, Extent, ExtentId, ExtentKind, FileId, FileKind, FileSystem,
+    Inventory, Result,
 };
 
 use crate::inode::Tail;
-use crate::write::Fragments;
+use crate::read::algorithm;
+use crate::write::{Fragments, Options};
 
 /// The order of the files' data, and which tails share a fragment block.
 pub(crate) struct Plan {
@@ -15,20 +18,35 @@ pub(crate) struct Plan {
     files: Vec<FileId>,
     /// For each file of the inventory the one whose data it shows.
     pub(crate) shows: Vec<FileId>,
-    /// The files whose tails are in fragments, in order.
+    /// The files whose tails are in fragments that are made, in order.
     tails: Vec<FileId>,
+    /// In the order in which they are stored.
     fragments: Vec<Fragment>,
     /// For each file of the inventory, where its tail is.
     pub(crate) places: Vec<Option<Tail>>,
     block_bytes: u64,
+    /// The algorithm of the source's blocks that are taken as they are.
+    keep: Option<Algorithm>,
 }
 
 /// A fragment block.
 struct Fragment {
-    /// Which of the tails are in it.
-    tails: Range<usize>,
+    number: u32,
+    content: FragmentContent,
     /// How many files' data is stored before it.
     after: usize,
+}
+
+enum FragmentContent {
+    /// Which of the tails are in it.
+    Tails(Range<usize>),
+    /// A block of the source that this file's tail is in.
+    Kept {
+        file: FileId,
+        extent: Extent,
+        len: usize,
+        files: usize,
+    },
 }
 
 /// One thing that a worker does.
@@ -46,19 +64,52 @@ pub(crate) enum Job {
         offset: u64,
         len: usize,
     },
+    /// A block of a file that is taken as it is stored in the source.
+    Keep {
+        file: FileId,
+        first: bool,
+        extent: Extent,
+    },
     /// The tails of files, one behind the other.
-    Fragment { tails: Vec<FileId> },
+    Fragment { number: u32, tails: Vec<FileId> },
+    /// A fragment block that is taken as it is stored in the source: the extent of a file in it, the bytes of its content
+    /// that are used, and how many files they are of.
+    KeepFragment {
+        number: u32,
+        file: FileId,
+        extent: Extent,
+        len: usize,
+        files: usize,
+    },
+}
+
+/// A block of the source that holds tails.
+#[derive(Clone, Copy)]
+struct Shared {
+    /// Bytes of it that are the tails of files in the inventory.
+    used: u64,
+    /// Where the last of them ends.
+    end: u64,
+    files: usize,
+    /// Its number as a fragment, once it has one.
+    number: Option<u32>,
 }
 
 impl Plan {
     /// Plans the data of the regular files in an inventory, in the order of its names.
     pub(crate) fn new(
+        fs: &dyn FileSystem,
         inventory: &Inventory,
         duplicates: &Duplicates,
-        block_bytes: u32,
-        fragments: Fragments,
-    ) -> Plan {
-        let block_bytes = u64::from(block_bytes);
+        options: &Options,
+    ) -> Result<Plan> {
+        let block_bytes = u64::from(options.block_bytes);
+        let ours = options
+            .compression
+            .map(|settings| algorithm(settings.codec()));
+        let theirs = fs.block_encoding().filter(|_| options.keep_blocks);
+        let keep = theirs
+            .filter(|&(algorithm, bytes)| Some(algorithm) == ours && bytes == options.block_bytes);
         let mut plan = Plan {
             files: Vec::new(),
             tails: Vec::new(),
@@ -69,52 +120,150 @@ impl Plan {
                 .files()
                 .map(|file| duplicates.original(file).unwrap_or(file))
                 .collect(),
+            keep: keep.map(|(algorithm, _)| algorithm),
         };
-        let (mut open, mut used) = (0, 0);
-        for entry in inventory
+        let first_names = inventory
             .names()
-            .filter(|&entry| inventory.is_first_name(entry))
-        {
-            let file = inventory.file(entry);
-            let size = inventory.size(file);
+            .filter(|&entry| inventory.is_first_name(entry));
+        for file in first_names.map(|entry| inventory.file(entry)) {
             let is_stored = plan.shows[file.0 as usize] == file;
-            if inventory.kind(file) != FileKind::Regular || size == 0 || !is_stored {
-                continue;
+            if inventory.kind(file) == FileKind::Regular && inventory.size(file) > 0 && is_stored {
+                plan.files.push(file);
             }
-            let tail = size % block_bytes;
-            let packed = match fragments {
+        }
+        plan.pack_tails(fs, inventory, options.fragments)?;
+        Ok(plan)
+    }
+
+    /// Assigns the files' tails to fragments.
+    fn pack_tails(
+        &mut self,
+        fs: &dyn FileSystem,
+        inventory: &Inventory,
+        fragments: Fragments,
+    ) -> Result<()> {
+        let block_bytes = self.block_bytes;
+        let packed = |file: FileId| {
+            let size = inventory.size(file);
+            match fragments {
                 Fragments::None => false,
                 Fragments::SmallFiles => size < block_bytes,
-                Fragments::Always => tail > 0,
-            };
-            if packed {
-                if used + tail > block_bytes {
-                    plan.end_fragment(open);
-                    (open, used) = (plan.tails.len(), 0);
-                }
-                plan.places[file.0 as usize] = Some(Tail {
-                    fragment: plan.fragments.len() as u32,
-                    offset: used as u32,
-                });
-                plan.tails.push(file);
-                used += tail;
+                Fragments::Always => !size.is_multiple_of(block_bytes),
             }
-            plan.files.push(file);
+        };
+        // The source's fragment blocks, and how much of each is still used.
+        let mut shared: HashMap<ExtentId, Shared> = HashMap::new();
+        if self.keep.is_some() {
+            for &file in self.files.iter().filter(|&&file| packed(file)) {
+                if let Some((_, id, begin)) = self.shared_tail(fs, inventory, file)? {
+                    let tail = inventory.size(file) % block_bytes;
+                    let shared = shared.entry(id).or_insert(Shared {
+                        used: 0,
+                        end: 0,
+                        files: 0,
+                        number: None,
+                    });
+                    shared.used += tail;
+                    shared.end = shared.end.max(begin + tail);
+                    shared.files += 1;
+                }
+            }
+            // What is mostly unused is made anew.
+            shared.retain(|_, shared| shared.used * 2 >= shared.end);
         }
-        if open < plan.tails.len() {
-            plan.end_fragment(open);
+
+        let (mut number, mut open, mut open_number, mut used) = (0, 0, 0, block_bytes);
+        for index in 0..self.files.len() {
+            let file = self.files[index];
+            if !packed(file) {
+                continue;
+            }
+            if !shared.is_empty()
+                && let Some((extent, id, begin)) = self.shared_tail(fs, inventory, file)?
+                && let Some(shared) = shared.get_mut(&id)
+            {
+                let number = *shared.number.get_or_insert_with(|| {
+                    let content = FragmentContent::Kept {
+                        file,
+                        extent,
+                        len: shared.end as usize,
+                        files: shared.files,
+                    };
+                    number += 1;
+                    self.fragments.push(Fragment {
+                        number: number - 1,
+                        content,
+                        after: index,
+                    });
+                    number - 1
+                });
+                self.places[file.0 as usize] = Some(Tail {
+                    fragment: number,
+                    offset: begin as u32,
+                });
+                continue;
+            }
+            let tail = inventory.size(file) % block_bytes;
+            if used + tail > block_bytes {
+                self.end_fragment(open_number, open, index);
+                (open, open_number, used) = (self.tails.len(), number, 0);
+                number += 1;
+            }
+            self.places[file.0 as usize] = Some(Tail {
+                fragment: open_number,
+                offset: used as u32,
+            });
+            self.tails.push(file);
+            used += tail;
         }
-        plan
+        self.end_fragment(open_number, open, self.files.len());
+        Ok(())
     }
 
-    fn end_fragment(&mut self, from: usize) {
-        self.fragments.push(Fragment {
-            tails: from..self.tails.len(),
-            after: self.files.len(),
-        });
+    /// Ends a fragment that begins with the tail of index `from`, if it has any tail.
+    fn end_fragment(&mut self, number: u32, from: usize, after: usize) {
+        if from < self.tails.len() {
+            let content = FragmentContent::Tails(from..self.tails.len());
+            self.fragments.push(Fragment {
+                number,
+                content,
+                after,
+            });
+        }
     }
 
-    /// Where a file's data is stored: the bytes that are in blocks, and the tail that is in a fragment.
+    /// The encoded block of the source that a file's tail is a part of, and where in its content the tail begins.
+    fn shared_tail(
+        &self,
+        fs: &dyn FileSystem,
+        inventory: &Inventory,
+        file: FileId,
+    ) -> Result<Option<(Extent, ExtentId, u64)>> {
+        let size = inventory.size(file);
+        let tail = size % self.block_bytes;
+        let extents = fs
+            .extents(inventory.ino(file), size - tail)
+            .map_err(|error| {
+                let path = inventory.path(inventory.first_name(file));
+                error.in_file("read", &path)
+            })?;
+        let extent = extents
+            .first()
+            .filter(|extent| extent.len == tail && extent.offset == size - tail);
+        Ok(extent.and_then(|extent| match (extent.kind, extent.id) {
+            (ExtentKind::Encoded(encoding), Some(id)) if Some(encoding.algorithm) == self.keep => {
+                Some((*extent, id, encoding.unencoded_offset))
+            }
+            _ => None,
+        }))
+    }
+
+    /// How many fragment blocks there will be.
+    pub(crate) fn fragment_count(&self) -> usize {
+        self.fragments.len()
+    }
+
+    /// How many bytes of a file are in blocks; the rest, if there is any, is in a fragment.
     pub(crate) fn blocks_len(&self, size: u64, file: FileId) -> u64 {
         match self.places[file.0 as usize] {
             Some(_) => size - size % self.block_bytes,
@@ -130,26 +279,39 @@ impl Plan {
     ) -> impl Iterator<Item = Result<Job>> + 'a {
         let mut fragments = self.fragments.iter().peekable();
         (0..=self.files.len()).flat_map(move |index| {
-            let fragment = fragments
-                .next_if(|fragment| fragment.after == index)
-                .map(|fragment| {
-                    Ok(Job::Fragment {
-                        tails: self.tails[fragment.tails.clone()].to_vec(),
-                    })
-                });
-            let file = self.files.get(index).map(|&file| {
-                let blocks_len = self.blocks_len(inventory.size(file), file);
-                FileJobs {
-                    fs,
-                    inventory,
-                    file,
-                    end: blocks_len,
-                    offset: 0,
-                    block_bytes: self.block_bytes,
-                    extents: Vec::new().into_iter().peekable(),
-                }
+            let mut jobs = Vec::new();
+            while let Some(fragment) = fragments.next_if(|fragment| fragment.after == index) {
+                let number = fragment.number;
+                jobs.push(Ok(match &fragment.content {
+                    FragmentContent::Tails(tails) => Job::Fragment {
+                        number,
+                        tails: self.tails[tails.clone()].to_vec(),
+                    },
+                    &FragmentContent::Kept {
+                        file,
+                        extent,
+                        len,
+                        files,
+                    } => Job::KeepFragment {
+                        number,
+                        file,
+                        extent,
+                        len,
+                        files,
+                    },
+                }));
+            }
+            let file = self.files.get(index).map(|&file| FileJobs {
+                fs,
+                inventory,
+                file,
+                end: self.blocks_len(inventory.size(file), file),
+                offset: 0,
+                block_bytes: self.block_bytes,
+                keep: self.keep,
+                extents: Vec::new().into_iter().peekable(),
             });
-            fragment.into_iter().chain(file.into_iter().flatten())
+            jobs.into_iter().chain(file.into_iter().flatten())
         })
     }
 }
@@ -163,6 +325,7 @@ struct FileJobs<'a> {
     end: u64,
     offset: u64,
     block_bytes: u64,
+    keep: Option<Algorithm>,
     extents: std::iter::Peekable<std::vec::IntoIter<Extent>>,
 }
 
@@ -207,7 +370,7 @@ impl Iterator for FileJobs<'_> {
         let (file, offset) = (self.file, self.offset);
         let first = offset == 0;
         // For a file of one block, asking costs more than the read that it may save.
-        let hole_end = if self.end > self.block_bytes {
+        let hole_end = if self.end > self.block_bytes || self.keep.is_some() {
             self.hole_end()
         } else {
             Ok(offset)
@@ -236,6 +399,19 @@ impl Iterator for FileJobs<'_> {
         }
         let len = self.block_bytes.min(self.end - offset);
         self.offset += len;
+        if let Some(&extent) = self.extents.peek()
+            && let ExtentKind::Encoded(encoding) = extent.kind
+            && Some(encoding.algorithm) == self.keep
+            && (extent.offset, extent.len) == (offset, len)
+            && (encoding.unencoded_offset, encoding.unencoded_len) == (0, len)
+            && encoding.stored_len < len
+        {
+            return Some(Ok(Job::Keep {
+                file,
+                first,
+                extent,
+            }));
+        }
         Some(Ok(Job::Block {
             file,
             first,

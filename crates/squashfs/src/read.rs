@@ -180,14 +180,7 @@ impl Squashfs {
     }
 
     fn algorithm(&self) -> Algorithm {
-        match self.image.superblock.codec {
-            Codec::Zlib => Algorithm::Zlib,
-            Codec::Lzma => Algorithm::Lzma,
-            Codec::Lzo => Algorithm::Lzo,
-            Codec::Xz => Algorithm::Xz,
-            Codec::Lz4 => Algorithm::Lz4,
-            Codec::Zstd => Algorithm::Zstd,
-        }
+        algorithm(self.image.superblock.codec)
     }
 
     /// The extent of stored data: `len` bytes of the file from `offset` on, which are in the block's content from
@@ -219,6 +212,18 @@ impl Squashfs {
             kind,
             id: Some(ExtentId(at)),
         }
+    }
+}
+
+/// The extents' name for what the format calls a compressor.
+pub(crate) fn algorithm(codec: Codec) -> Algorithm {
+    match codec {
+        Codec::Zlib => Algorithm::Zlib,
+        Codec::Lzma => Algorithm::Lzma,
+        Codec::Lzo => Algorithm::Lzo,
+        Codec::Xz => Algorithm::Xz,
+        Codec::Lz4 => Algorithm::Lz4,
+        Codec::Zstd => Algorithm::Zstd,
     }
 }
 
@@ -434,6 +439,10 @@ impl FileSystem for Squashfs {
             )?;
         }
         Ok(wanted)
+    }
+
+    fn block_encoding(&self) -> Option<(Algorithm, u32)> {
+        Some((self.algorithm(), self.image.superblock.block_bytes))
     }
 
     fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {

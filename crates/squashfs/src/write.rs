@@ -12,11 +12,11 @@ use tree::{
     Result, Step, Time, Xattr, ordered,
 };
 use xxhash::Xxh64;
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::compressor::Compressor;
 use crate::dir::ListingWriter;
-use crate::encode::{Done, Encoding};
+use crate::encode::{Done, Encoding, Stored};
 use crate::inode::{Body, File, Inode, Listing, encode_device};
 use crate::metadata::{MetadataWriter, Reference};
 use crate::plan::Plan;
@@ -74,6 +74,9 @@ pub struct Options {
     pub padding: bool,
     /// Where the image begins in the output; what is before it is not touched.
     pub offset: u64,
+    /// Whether blocks of a source that stores in the same way are taken as they are, whatever the level: same codec, same
+    /// block size.
+    pub keep_blocks: bool,
     /// Whether every block is decoded and compared, and the image read back, before it counts as made.
     pub verify: bool,
 }
@@ -94,6 +97,7 @@ impl Default for Options {
             gid: None,
             padding: true,
             offset: 0,
+            keep_blocks: true,
             verify: true,
         }
     }
@@ -112,6 +116,8 @@ pub struct Summary {
     pub image_bytes: u64,
     /// Bytes of data and fragment blocks.
     pub data_bytes: u64,
+    /// Blocks that were taken from the source as they are stored there.
+    pub kept_blocks: u64,
     /// Blocks that are stored as they are because encoding does not make them smaller.
     pub plain_blocks: u64,
     /// Paths and names of extended attributes that SquashFS cannot hold and that are therefore not in the image.
@@ -148,12 +154,7 @@ pub fn create(
         false => Duplicates::default(),
     };
     writer.summary.duplicates = duplicates.len() as u64;
-    let plan = Plan::new(
-        inventory,
-        &duplicates,
-        options.block_bytes,
-        options.fragments,
-    );
+    let plan = Plan::new(fs, inventory, &duplicates, options)?;
     drop(duplicates);
     let described = writer.describe()?;
     let data = writer.data(&plan, progress)?;
@@ -374,7 +375,7 @@ impl<'a> Writer<'a> {
         let mut data = Data {
             files: vec![Placed::default(); inventory.file_count() as usize],
             words: Vec::new(),
-            fragments: Vec::new(),
+            fragments: vec![raw::FragmentEntry::new_zeroed(); plan.fragment_count()],
         };
         let encoding = Encoding {
             fs,
@@ -419,7 +420,7 @@ impl<'a> Writer<'a> {
                         }
                         if let Some(stored) = stored {
                             data.words.push(stored.word());
-                            self.summary.plain_blocks += u64::from(stored.plain);
+                            self.note(&stored);
                             self.put(&stored.buffer[..stored.len])?;
                             encoding.recycle(stored.buffer);
                         } else {
@@ -428,13 +429,18 @@ impl<'a> Writer<'a> {
                         }
                         progress.advance(u64::from(first), len as u64);
                     }
-                    Done::Fragment { stored, len, files } => {
-                        data.fragments.push(raw::FragmentEntry {
+                    Done::Fragment {
+                        number,
+                        stored,
+                        len,
+                        files,
+                    } => {
+                        data.fragments[number as usize] = raw::FragmentEntry {
                             start_block: self.at.into(),
                             size: stored.word().into(),
                             unused: 0.into(),
-                        });
-                        self.summary.plain_blocks += u64::from(stored.plain);
+                        };
+                        self.note(&stored);
                         self.put(&stored.buffer[..stored.len])?;
                         encoding.recycle(stored.buffer);
                         progress.advance(files as u64, len as u64);
@@ -445,6 +451,11 @@ impl<'a> Writer<'a> {
         )?;
         self.summary.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
         Ok(data)
+    }
+
+    fn note(&mut self, stored: &Stored) {
+        self.summary.plain_blocks += u64::from(stored.plain);
+        self.summary.kept_blocks += u64::from(stored.kept);
     }
 
     /// Writes all that is not data.

@@ -210,3 +210,95 @@ fn linux_reads_what_we_write() {
         }
     }
 }
+
+/// From an image to an image with the same codec and block size, no block is encoded again.
+#[test]
+fn stored_blocks_are_kept() {
+    let out = TempDir::new();
+    let (first, second) = (out.join("first"), out.join("second"));
+    let Some(dir) = nasty(4096) else { return };
+    for compression in [
+        Settings::Zstd { level: 1 },
+        Settings::Zlib { level: 6 },
+        Settings::Lzo,
+        Settings::Lz4,
+        Settings::Xz {
+            level: 1,
+            extreme: false,
+            dictionary_bytes: 8192,
+            filters: Filters(0),
+        },
+    ] {
+        for fragments in [Fragments::SmallFiles, Fragments::Always, Fragments::None] {
+            let options = Options {
+                compression: Some(compression),
+                block_bytes: 4096,
+                fragments,
+                ..Options::default()
+            };
+            image_of(dir.path(), &first, &options, 2);
+            let source = Squashfs::open(File::open(&first).unwrap()).unwrap();
+            let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+            let copy = |options: &Options| {
+                let mut output = Output::create(&second, true).unwrap();
+                let parallel = Parallel::new(2);
+                let summary = create(
+                    &source,
+                    &inventory,
+                    options,
+                    parallel,
+                    &NoProgress,
+                    &mut output,
+                )
+                .unwrap();
+                output.commit().unwrap();
+                summary
+            };
+            let what = format!("{compression:?}, {fragments:?}");
+            // All that is not noise is kept: what is made anew was stored plain, and stays so.
+            let kept = copy(&options);
+            assert!(kept.kept_blocks > 10, "{what}: {kept:?}");
+            let larger = kept
+                .image_bytes
+                .saturating_sub(fs::metadata(&first).unwrap().len());
+            assert!(larger <= 8192, "{what}: by {larger}");
+            let all = manifest::Options::default();
+            let (a, b) = (
+                Squashfs::open(File::open(&first).unwrap()),
+                Squashfs::open(File::open(&second).unwrap()),
+            );
+            let (a, b) = (
+                Manifest::of(&a.unwrap(), &all).unwrap(),
+                Manifest::of(&b.unwrap(), &all).unwrap(),
+            );
+            assert!(a == b, "{what}:\n{}", a.difference(&b));
+
+            // Another owner for all, no attributes, other fragments: still nothing is lost.
+            let other = Options {
+                uid: Some(7),
+                xattrs: false,
+                fragments: Fragments::SmallFiles,
+                ..options.clone()
+            };
+            copy(&other);
+            let content = manifest::Options {
+                owner: false,
+                xattrs: false,
+                ..all
+            };
+            let b = Squashfs::open(File::open(&second).unwrap()).unwrap();
+            let (a, b) = (
+                Manifest::of(&source, &content).unwrap(),
+                Manifest::of(&b, &content).unwrap(),
+            );
+            assert!(a == b, "{what}:\n{}", a.difference(&b));
+
+            // Another block size: nothing can be kept.
+            let larger = copy(&Options {
+                block_bytes: 8192,
+                ..options.clone()
+            });
+            assert_eq!(larger.kept_blocks, 0, "{what}");
+        }
+    }
+}

@@ -280,6 +280,13 @@ pub trait FileSystem: Send + Sync {
     /// The content cannot be read or decoded, or its checksum differs.
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
+    /// How content is stored, if all of it is stored in one way: in blocks of so many bytes, the last of a file being
+    /// shorter, each encoded with that algorithm or, where that makes nothing smaller, plain. Ends of files may be parts
+    /// of blocks that they share. A sink that stores in the same way can take the blocks as they are.
+    fn block_encoding(&self) -> Option<(Algorithm, u32)> {
+        None
+    }
+
     /// Puts the stored bytes of an encoded extent of that file into `stored`, which is cleared first.
     ///
     /// # Errors
