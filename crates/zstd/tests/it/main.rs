@@ -25,6 +25,9 @@ mod encode_stream;
 /// Valid frames that an encoder would hardly make.
 #[cfg(feature = "decompress")]
 mod generator;
+/// Frames that ask for too much.
+#[cfg(feature = "decompress")]
+mod limits;
 /// A slow decoder after the RFC.
 #[cfg(feature = "decompress")]
 mod reference;

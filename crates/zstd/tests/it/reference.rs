@@ -16,8 +16,10 @@ pub(crate) enum Fault {
     BlockTooLong,
     DistanceOverWindow,
     HuffmanTooDeep,
-    /// A stream of literals is not used up to the last bit, or beyond it.
+    /// One of four streams of literals has no end mark, is not used up to the last bit, or beyond it.
     LiteralsNotUsedUp,
+    /// The description of a table goes beyond its block.
+    TableCut,
 }
 
 use Fault::Broken;
@@ -361,6 +363,9 @@ fn fse_table(src: &mut Source, most: u32, symbols: usize) -> Result<Counts> {
     let mut counts = Vec::new();
     let mut end = 4;
     while left > 1 {
+        if end > bytes.len() * 8 {
+            return Err(Fault::TableCut);
+        }
         if counts.len() >= symbols {
             return Err(Broken);
         }
@@ -384,7 +389,10 @@ fn fse_table(src: &mut Source, most: u32, symbols: usize) -> Result<Counts> {
                 let (zeros, now) = read(2);
                 end = now;
                 counts.extend((0..zeros).map(|_| 0));
-                if counts.len() > symbols || end > bytes.len() * 8 {
+                if end > bytes.len() * 8 {
+                    return Err(Fault::TableCut);
+                }
+                if counts.len() > symbols {
                     return Err(Broken);
                 }
                 if zeros < 3 {
@@ -396,7 +404,7 @@ fn fse_table(src: &mut Source, most: u32, symbols: usize) -> Result<Counts> {
     if left < 1 {
         return Err(Broken);
     }
-    src.take(end.div_ceil(8))?;
+    src.take(end.div_ceil(8)).map_err(|_| Fault::TableCut)?;
     Ok(Counts { accuracy, counts })
 }
 
@@ -432,7 +440,7 @@ fn literals(src: &mut Source, state: &mut State, block_max: usize) -> Result<Vec
     }
     let codes = huffman.codes();
     if format == 0 {
-        return stream(section.0, &codes, len);
+        return stream(section.0, &codes, len).map_err(|_| Broken);
     }
     if len < 6 {
         return Err(Broken);
@@ -455,6 +463,9 @@ fn literals(src: &mut Source, state: &mut State, block_max: usize) -> Result<Vec
 }
 
 fn stream(bytes: &[u8], codes: &[(u64, u32)], len: usize) -> Result<Vec<u8>> {
+    if bytes.last() == Some(&0) {
+        return Err(Fault::LiteralsNotUsedUp);
+    }
     let mut bits = Backward::new(bytes)?;
     let mut content = Vec::new();
     for _ in 0..len {

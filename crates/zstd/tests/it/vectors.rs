@@ -48,8 +48,12 @@ const C_DIFFERS: &[(&str, bool, bool)] = &[
     ("bad-dictionary-raw-position-over-window", true, true),
 ];
 
-/// What C says depends on the processor: its fast loop for four streams does not ask whether all bits were used.
-const C_MAY_ACCEPT: &[&str] = &["bad-literals-four-streams-leftover-bit"];
+/// What C says depends on chance: on whether its fast loop for four streams runs on this processor, which does not ask
+/// whether all bits were used, or on what its reader makes of bytes that it reads twice.
+const C_MAY_ACCEPT: &[&str] = &[
+    "bad-literals-four-streams-leftover-bit",
+    "bad-fse-table-beyond-block",
+];
 
 impl Vector {
     fn file(&self) -> String {

@@ -249,6 +249,13 @@ fn bad(list: &mut List) {
         }
         .describe(),
     );
+    // Found by damaging frames: the description wants six bytes more than the block has.
+    let table = [0x14, 0xE0, 0xFF, 0x7F, 0xBE, 0x07, 0x00, 0x04];
+    let body = [&[0x15, 0, 0x18, 1, 0x58, 0, 1], &table[..]].concat();
+    let frame = Builder::new(Header::window(0))
+        .raw(false, &pattern(300))
+        .forged(&body);
+    list.bad("fse-table-beyond-block", "The description of a table goes on where its block has ended, after ones that fill most of it.", frame, Error::Corruption);
     let short = Counts::near(6, &[1; 30]).describe();
     let body = [
         Literals::raw(&pattern(20)).bytes(),
