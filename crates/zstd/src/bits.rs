@@ -148,23 +148,72 @@ impl<'s> ReverseBitReader<'s> {
 
 // ---- writing (feature `compress`) ----
 
-/// Writes bits from the lowest of each byte upwards, into a slice that it never leaves.
+/// Where bits are written, with checks or (in `arch/`) without.
+#[cfg(feature = "compress")]
+pub(crate) trait Sink {
+    /// Its size in bytes.
+    fn len(&self) -> usize;
+    /// Writes eight bytes at `at`.
+    fn put64(&mut self, at: usize, value: u64);
+    /// Writes a byte at `at`.
+    fn put8(&mut self, at: usize, value: u8);
+}
+
+#[cfg(feature = "compress")]
+impl Sink for &mut [u8] {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    #[inline(always)]
+    fn put64(&mut self, at: usize, value: u64) {
+        self[at..][..8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    #[inline(always)]
+    fn put8(&mut self, at: usize, value: u8) {
+        self[at] = value;
+    }
+}
+
+/// Writes `bytes` low bytes of `value` at `at`, as far as there is room. If there is room for eight, eight are written.
+#[cfg(feature = "compress")]
+#[inline(always)]
+pub(crate) fn put_bytes<S: Sink>(out: &mut S, at: usize, value: u64, bytes: usize) {
+    #[cold]
+    #[inline(never)]
+    fn at_the_end<S: Sink>(out: &mut S, at: usize, value: u64, bytes: usize) {
+        for (i, byte) in value.to_le_bytes().iter().take(bytes).enumerate() {
+            if at + i < out.len() {
+                out.put8(at + i, *byte);
+            }
+        }
+    }
+    if at + 8 <= out.len() {
+        out.put64(at, value);
+    } else {
+        at_the_end(out, at, value, bytes);
+    }
+}
+
+/// Writes bits from the lowest of each byte upwards, into memory that it never leaves.
 ///
-/// Between two flushes at most 56 bits may be added. Where the slice is full, bits are dropped, and [`BitWriter::finish`]
+/// Between two flushes at most 56 bits may be added. Where there is no room, bits are dropped, and [`BitWriter::finish`]
 /// tells so: the inner loops need no error of their own.
 #[cfg(feature = "compress")]
-pub(crate) struct BitWriter<'a> {
-    out: &'a mut [u8],
+pub(crate) struct BitWriter<S> {
+    out: S,
     at: usize,
     bits: u64,
     count: u32,
 }
 
 #[cfg(feature = "compress")]
-impl<'a> BitWriter<'a> {
+impl<S: Sink> BitWriter<S> {
     /// Starts at the front of `out`.
     #[inline(always)]
-    pub(crate) fn new(out: &'a mut [u8]) -> Self {
+    pub(crate) fn new(out: S) -> Self {
         BitWriter {
             out,
             at: 0,
@@ -184,32 +233,15 @@ impl<'a> BitWriter<'a> {
     #[inline(always)]
     pub(crate) fn flush(&mut self) {
         let bytes = self.count / 8;
-        if let Some(place) = self
-            .out
-            .get_mut(self.at..)
-            .and_then(|out| out.first_chunk_mut::<8>())
-        {
-            *place = self.bits.to_le_bytes();
-        } else {
-            self.flush_at_end(bytes as usize);
-        }
+        put_bytes(&mut self.out, self.at, self.bits, bytes as usize);
         self.at += bytes as usize;
         self.bits >>= (8 * bytes) & 63;
         self.count &= 7;
     }
 
-    #[cold]
-    #[inline(never)]
-    fn flush_at_end(&mut self, bytes: usize) {
-        for (i, byte) in self.bits.to_le_bytes().iter().take(bytes).enumerate() {
-            if let Some(place) = self.out.get_mut(self.at + i) {
-                *place = *byte;
-            }
-        }
-    }
-
     /// Closes a stream that is read backwards: a last set bit, then zeros up to a whole byte. The number of bytes, or
     /// `None` if they did not fit.
+    #[inline(always)]
     pub(crate) fn finish_with_mark(mut self) -> Option<usize> {
         self.flush();
         self.add(1, 1);
@@ -217,6 +249,7 @@ impl<'a> BitWriter<'a> {
     }
 
     /// Fills the last byte with zeros. The number of bytes, or `None` if they did not fit.
+    #[inline(always)]
     pub(crate) fn finish(mut self) -> Option<usize> {
         self.flush();
         self.count = self.count.next_multiple_of(8);

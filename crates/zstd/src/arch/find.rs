@@ -128,9 +128,12 @@ impl Table for TrustedTable<'_> {
 
 /// Declares a kernel: with BMI where the machine has it.
 macro_rules! kernel {
-    ($(#[$doc:meta])* $name:ident, $bmi:ident, ($($arg:ident: $type:ty),*), $body:expr) => {
+    (
+        $(#[$doc:meta])* $name:ident, $bmi:ident,
+        ($($arg:ident: $type:ty),* $(,)?) -> $result:ty, $body:expr
+    ) => {
         $(#[$doc])*
-        pub(crate) fn $name($($arg: $type),*) -> usize {
+        pub(crate) fn $name($($arg: $type),*) -> $result {
             #[cfg(target_arch = "x86_64")]
             if bmi() {
                 // SAFETY: the machine has these instructions, as was just asked.
@@ -141,11 +144,12 @@ macro_rules! kernel {
 
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "bmi1,bmi2,lzcnt")]
-        fn $bmi($($arg: $type),*) -> usize {
+        fn $bmi($($arg: $type),*) -> $result {
             $body
         }
     };
 }
+pub(super) use kernel;
 
 kernel!(
     /// [`fast::find`] without checks.
@@ -157,7 +161,7 @@ kernel!(
         task: &fast::Task,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>
-    ),
+    ) -> usize,
     {
         assert!(positions.len() == 1 << (64 - task.shift));
         // SAFETY: `fast::find` reads at a position only after comparing it with the length (`p3 + 8 <= end`, `at + 8
@@ -180,7 +184,7 @@ kernel!(
         task: &double_fast::Task,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>
-    ),
+    ) -> usize,
     {
         assert!(long.len() == 1 << (64 - task.long_shift));
         assert!(short.len() == 1 << (64 - task.short_shift));
@@ -205,7 +209,7 @@ kernel!(
         task: &lazy::Task,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>
-    ),
+    ) -> usize,
     {
         // SAFETY: `lazy::find` reads at a position only after comparing it with the length (`at + 9 < end`, `ahead + 8 <=
         // end`, `at + 8 <= end`), at smaller positions, and at candidates, which lie before the position.

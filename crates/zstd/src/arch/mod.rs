@@ -15,6 +15,8 @@ pub(crate) mod sequences;
 // ---- writing (feature `compress`) ----
 
 #[cfg(feature = "compress")]
+pub(crate) mod entropy;
+#[cfg(feature = "compress")]
 pub(crate) mod find;
 
 /// Whether the processor has the instructions that the fast versions of the kernels are built with. Without

@@ -1,7 +1,7 @@
 //! Codes for encoding, and how they are told.
 
 use crate::Error;
-use crate::bits::BitWriter;
+use crate::bits::{BitWriter, Sink, put_bytes};
 use crate::fse::{FseEncoder, accuracy, normalise, write_description};
 use crate::workspace::{Carver, Cells};
 
@@ -207,44 +207,58 @@ impl<'a> HuffmanEncoder<'a> {
     }
 
     /// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
-    #[inline(always)]
     pub(crate) fn write_stream(&self, out: &mut [u8], literals: &[u8]) -> Option<usize> {
-        // Codes enter a word from above. The length in an entry's low four bits may linger there: up to four codes
-        // after a flush do not reach down to it, and the fifth comes without.
-        let (rest, fives) = literals.as_rchunks::<5>();
-        let mut writer = TopWriter {
-            out,
-            at: 0,
-            word: 0,
-            count: 0,
-        };
-        for [a, b, c, d, e] in fives.iter().rev() {
-            writer.add(self.codes.at(usize::from(*e)));
-            writer.add(self.codes.at(usize::from(*d)));
-            writer.add(self.codes.at(usize::from(*c)));
-            writer.add(self.codes.at(usize::from(*b)));
-            writer.add_exactly(self.codes.at(usize::from(*a)));
-            writer.flush();
-        }
-        for byte in rest.iter().rev() {
-            writer.add(self.codes.at(usize::from(*byte)));
-        }
-        writer.flush();
-        writer.add(1 << 63 | 1);
-        writer.finish()
+        #[cfg(not(feature = "portable"))]
+        return crate::arch::entropy::write_stream(out, literals, self.codes);
+        #[cfg(feature = "portable")]
+        write_stream(out, literals, self.codes)
     }
 }
 
+/// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
+///
+/// Codes enter a word from above. The length in an entry's low four bits may linger there: up to four codes after a
+/// flush do not reach down to it, and the fifth comes without.
+#[inline(always)]
+pub(crate) fn write_stream<S: Sink>(
+    out: S,
+    literals: &[u8],
+    codes: &[[u8; 8]; SYMBOLS],
+) -> Option<usize> {
+    let code = |byte: u8| u64::from_ne_bytes(codes[usize::from(byte)]);
+    let (rest, fives) = literals.as_rchunks::<5>();
+    let mut writer = TopWriter {
+        out,
+        at: 0,
+        word: 0,
+        count: 0,
+    };
+    for [a, b, c, d, e] in fives.iter().rev() {
+        writer.add(code(*e));
+        writer.add(code(*d));
+        writer.add(code(*c));
+        writer.add(code(*b));
+        writer.add_exactly(code(*a));
+        writer.flush();
+    }
+    for byte in rest.iter().rev() {
+        writer.add(code(*byte));
+    }
+    writer.flush();
+    writer.add(1 << 63 | 1);
+    writer.finish()
+}
+
 /// A bit writer whose bits wait at the top of a word.
-struct TopWriter<'a> {
-    out: &'a mut [u8],
+struct TopWriter<S> {
+    out: S,
     at: usize,
     word: u64,
     /// In the low 8 bits, the number of bits that wait.
     count: u64,
 }
 
-impl TopWriter<'_> {
+impl<S: Sink> TopWriter<S> {
     #[inline(always)]
     fn add(&mut self, entry: u64) {
         self.word = self.word >> (entry & 63) | entry;
@@ -262,34 +276,17 @@ impl TopWriter<'_> {
         let count = self.count & 0xff;
         let low = self.word >> (64_u64.wrapping_sub(count) & 63);
         let bytes = (count / 8) as usize;
-        if let Some(place) = self
-            .out
-            .get_mut(self.at..)
-            .and_then(|out| out.first_chunk_mut::<8>())
-        {
-            *place = low.to_le_bytes();
-        } else {
-            self.flush_at_end(low, bytes);
-        }
+        put_bytes(&mut self.out, self.at, low, bytes);
         self.at += bytes;
         self.count = count & 7;
     }
 
-    #[cold]
-    #[inline(never)]
-    fn flush_at_end(&mut self, low: u64, bytes: usize) {
-        for (i, byte) in low.to_le_bytes().iter().take(bytes).enumerate() {
-            if let Some(place) = self.out.get_mut(self.at + i) {
-                *place = *byte;
-            }
-        }
-    }
-
+    #[inline(always)]
     fn finish(mut self) -> Option<usize> {
         self.flush();
         if self.count != 0 {
             let low = self.word >> (64 - self.count);
-            self.flush_at_end(low & ((1 << self.count) - 1), 1);
+            put_bytes(&mut self.out, self.at, low & ((1 << self.count) - 1), 1);
             self.at += 1;
         }
         (self.at <= self.out.len()).then_some(self.at)

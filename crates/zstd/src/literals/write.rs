@@ -22,15 +22,13 @@ pub(crate) struct LiteralsWritten {
 /// Counts bytes. Four tables in turn keep equal neighbours from waiting for each other.
 pub(crate) fn count_bytes(counts: &mut [[u8; 4]; 1024], bytes: &[u8]) {
     counts.fill([0; 4]);
-    let (a, rest) = counts.split_at_mut(256);
-    let (b, rest) = rest.split_at_mut(256);
-    let (c, d) = rest.split_at_mut(256);
+    let [a, b, c, d] = counts.as_chunks_mut::<256>().0 else {
+        return;
+    };
     let (eights, rest) = bytes.as_chunks::<8>();
-    let add = |table: &mut [[u8; 4]], value: u64| {
-        let i = (value & 0xff) as usize;
-        if let Some(cell) = table.get_mut(i) {
-            *cell = (u32::from_ne_bytes(*cell) + 1).to_ne_bytes();
-        }
+    let add = |table: &mut [[u8; 4]; 256], value: u64| {
+        let cell = &mut table[(value & 0xff) as usize];
+        *cell = (u32::from_ne_bytes(*cell) + 1).to_ne_bytes();
     };
     for eight in eights {
         let word = u64::from_le_bytes(*eight);
@@ -47,7 +45,8 @@ pub(crate) fn count_bytes(counts: &mut [[u8; 4]; 1024], bytes: &[u8]) {
         add(a, byte.into());
     }
     for i in 0..256 {
-        a.put(i, a.at(i) + b.at(i) + c.at(i) + d.at(i));
+        let sum = a.at(i) + b.at(i) + c.at(i) + d.at(i);
+        a.put(i, sum);
     }
 }
 

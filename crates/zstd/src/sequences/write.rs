@@ -5,7 +5,7 @@ use super::{
     OFFSET_COUNTS, OFFSET_LOG_MAX,
 };
 use crate::Error;
-use crate::bits::BitWriter;
+use crate::bits::{BitWriter, Sink};
 use crate::fse::{
     COST_ONE, FseEncoder, accuracy, cost_of_probabilities, normalise, write_description,
 };
@@ -276,21 +276,24 @@ pub(crate) fn write_sequences(
     written.new_offsets = of_mode != Mode::Repeat;
     written.new_match_lengths = ml_mode != Mode::Repeat;
     let pick = |new: bool, next, previous| if new { next } else { previous };
-    let bytes = write_bits(
-        out.get_mut(at..)?,
-        reversed,
-        pick(
+    let used = Used {
+        literal_lengths: pick(
             written.new_literal_lengths,
             &next.literal_lengths,
             &previous.literal_lengths,
         ),
-        pick(written.new_offsets, &next.offsets, &previous.offsets),
-        pick(
+        offsets: pick(written.new_offsets, &next.offsets, &previous.offsets),
+        match_lengths: pick(
             written.new_match_lengths,
             &next.match_lengths,
             &previous.match_lengths,
         ),
-    )?;
+    };
+    let out = out.get_mut(at..)?;
+    #[cfg(not(feature = "portable"))]
+    let bytes = crate::arch::entropy::write_bits(out, reversed, used)?;
+    #[cfg(feature = "portable")]
+    let bytes = write_bits(out, reversed, used)?;
     written.bytes = at + bytes;
     Some(written)
 }
@@ -385,15 +388,22 @@ fn cost_of_table(counts: &[[u8; 4]], table: &FseEncoder<'_>) -> Option<u64> {
     Some(cost / u64::from(COST_ONE))
 }
 
-/// Writes the bit stream.
-#[inline(never)]
-fn write_bits(
-    out: &mut [u8],
-    reversed: &[[u8; 8]],
-    literal_lengths: &FseEncoder<'_>,
-    offsets: &FseEncoder<'_>,
-    match_lengths: &FseEncoder<'_>,
-) -> Option<usize> {
+/// The three tables that are used.
+#[derive(Clone, Copy)]
+pub(crate) struct Used<'t> {
+    literal_lengths: &'t FseEncoder<'t>,
+    offsets: &'t FseEncoder<'t>,
+    match_lengths: &'t FseEncoder<'t>,
+}
+
+/// Writes the bit stream. The number of bytes, or `None` if they do not fit.
+#[inline(always)]
+pub(crate) fn write_bits<S: Sink>(out: S, reversed: &[[u8; 8]], used: Used<'_>) -> Option<usize> {
+    let Used {
+        literal_lengths,
+        offsets,
+        match_lengths,
+    } = used;
     let mut writer = BitWriter::new(out);
     let (last, rest) = reversed.split_first()?;
     let codes = Codes::of(*last);
@@ -442,7 +452,7 @@ impl Codes {
 
     /// Writes the extra bits and flushes. Before, at most 33 bits may wait.
     #[inline(always)]
-    fn write_extra(&self, writer: &mut BitWriter<'_>) {
+    fn write_extra(&self, writer: &mut BitWriter<impl Sink>) {
         let low = |value: u32, bits: u32| u64::from(value) & ((1_u64 << bits) - 1);
         let ll_bits = u32::from(LITERAL_LENGTH_BITS[self.literal_length as usize & 63]);
         let ml_bits = u32::from(MATCH_LENGTH_BITS[self.match_length as usize & 63]);

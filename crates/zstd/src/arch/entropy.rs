@@ -1,0 +1,83 @@
+//! Bit streams without bounds checks.
+//!
+//! The writers in `huffman/write.rs` and `sequences/write.rs` are written once, over [`Sink`]. The safe twin gives them a
+//! slice. The functions here give them a pointer, and let the compiler use BMI instructions where the machine has them.
+
+#![allow(unsafe_code, reason = "this is where it may be")]
+
+use super::find::{bmi, kernel};
+use crate::bits::Sink;
+use crate::{huffman, sequences};
+use core::marker::PhantomData;
+
+/// Memory that is written without a check.
+struct TrustedSink<'a> {
+    start: *mut u8,
+    len: usize,
+    out: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> TrustedSink<'a> {
+    /// `out`, of which nobody checks how it is written.
+    ///
+    /// # Safety
+    ///
+    /// Every write must lie within `out`: for `put8` at + 1, for `put64` at + 8 at most its length.
+    #[inline(always)]
+    unsafe fn new(out: &'a mut [u8]) -> Self {
+        TrustedSink {
+            start: out.as_mut_ptr(),
+            len: out.len(),
+            out: PhantomData,
+        }
+    }
+}
+
+impl Sink for TrustedSink<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    fn put64(&mut self, at: usize, value: u64) {
+        debug_assert!(at + 8 <= self.len);
+        // SAFETY: who made this promised that `at + 8` is at most the length of the slice behind `start`.
+        let place = unsafe { self.start.add(at) };
+        // SAFETY: as above; the borrow is unique, and byte arrays need no alignment.
+        unsafe { place.cast::<[u8; 8]>().write(value.to_le_bytes()) };
+    }
+
+    #[inline(always)]
+    fn put8(&mut self, at: usize, value: u8) {
+        debug_assert!(at < self.len);
+        // SAFETY: who made this promised that `at` is below the length of the slice behind `start`.
+        let place = unsafe { self.start.add(at) };
+        // SAFETY: as above, and the borrow is unique.
+        unsafe { place.write(value) };
+    }
+}
+
+kernel!(
+    /// [`sequences::write_bits`] without checks.
+    write_bits,
+    write_bits_bmi,
+    (out: &mut [u8], reversed: &[[u8; 8]], used: sequences::Used<'_>) -> Option<usize>,
+    {
+        // SAFETY: `bits::put_bytes`, through which all is written, compares with the length before.
+        let out = unsafe { TrustedSink::new(out) };
+        sequences::write_bits(out, reversed, used)
+    }
+);
+
+kernel!(
+    /// [`huffman::write_stream`] without checks.
+    write_stream,
+    write_stream_bmi,
+    (out: &mut [u8], literals: &[u8], codes: &[[u8; 8]; 256]) -> Option<usize>,
+    {
+        // SAFETY: `bits::put_bytes`, through which all is written, compares with the length before.
+        let out = unsafe { TrustedSink::new(out) };
+        huffman::write_stream(out, literals, codes)
+    }
+);
