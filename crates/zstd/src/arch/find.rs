@@ -81,6 +81,13 @@ impl Memory for Trusted<'_> {
     fn chunk16(self, at: usize) -> [u8; 16] {
         self.read(at)
     }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn same16(self, a: usize, b: usize) -> usize {
+        let same = equal_mask(&self.read(a), &self.read(b));
+        (!u32::from(same)).trailing_zeros() as usize
+    }
 }
 
 /// A table of `u32` that is read and written without a check.
@@ -218,22 +225,29 @@ kernel!(
     }
 );
 
+/// A bit for each place at which the bytes are equal.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn equal_mask(a: &[u8; 16], b: &[u8; 16]) -> u16 {
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn sse2(a: &[u8; 16], b: &[u8; 16]) -> u16 {
+        use core::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8};
+        // SAFETY: sixteen bytes are there to be read, at any alignment.
+        let a = unsafe { _mm_loadu_si128(a.as_ptr().cast::<__m128i>()) };
+        // SAFETY: as above.
+        let b = unsafe { _mm_loadu_si128(b.as_ptr().cast::<__m128i>()) };
+        _mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) as u16
+    }
+    // SAFETY: SSE2 is part of the architecture.
+    unsafe { sse2(a, b) }
+}
+
 /// [`row::equal_bytes`] in two instructions.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u16 {
-    #[target_feature(enable = "sse2")]
-    #[inline]
-    fn sse2(bytes: &[u8; 16], byte: u8) -> u16 {
-        use core::arch::x86_64::{
-            __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
-        };
-        // SAFETY: sixteen bytes are there to be read, at any alignment.
-        let row = unsafe { _mm_loadu_si128(bytes.as_ptr().cast::<__m128i>()) };
-        _mm_movemask_epi8(_mm_cmpeq_epi8(row, _mm_set1_epi8(byte as i8))) as u16
-    }
-    // SAFETY: SSE2 is part of the architecture.
-    unsafe { sse2(bytes, byte) }
+    equal_mask(bytes, &[byte; 16])
 }
 
 #[cfg(not(target_arch = "x86_64"))]
