@@ -200,28 +200,18 @@ pub(crate) fn put_bytes<S: Sink>(out: &mut S, at: usize, value: u64, bytes: usiz
 /// Writes bits from the lowest of each byte upwards, into memory that it never leaves.
 ///
 /// Between two flushes at most 56 bits may be added. Where there is no room, bits are dropped, and [`BitWriter::finish`]
-/// tells so: the inner loops need no error of their own.
+/// tells so: the inner loops need no error of their own. The memory is given to each call, so that the rest stays in
+/// registers.
 #[cfg(feature = "compress")]
-pub(crate) struct BitWriter<S> {
-    out: S,
+#[derive(Default)]
+pub(crate) struct BitWriter {
     at: usize,
     bits: u64,
     count: u32,
 }
 
 #[cfg(feature = "compress")]
-impl<S: Sink> BitWriter<S> {
-    /// Starts at the front of `out`.
-    #[inline(always)]
-    pub(crate) fn new(out: S) -> Self {
-        BitWriter {
-            out,
-            at: 0,
-            bits: 0,
-            count: 0,
-        }
-    }
-
+impl BitWriter {
     /// Adds the `count` low bits of `value`, which has no others.
     #[inline(always)]
     pub(crate) fn add(&mut self, value: u64, count: u32) {
@@ -231,9 +221,9 @@ impl<S: Sink> BitWriter<S> {
 
     /// Writes out the whole bytes among the bits added.
     #[inline(always)]
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn flush<S: Sink>(&mut self, out: &mut S) {
         let bytes = self.count / 8;
-        put_bytes(&mut self.out, self.at, self.bits, bytes as usize);
+        put_bytes(out, self.at, self.bits, bytes as usize);
         self.at += bytes as usize;
         self.bits >>= (8 * bytes) & 63;
         self.count &= 7;
@@ -242,18 +232,18 @@ impl<S: Sink> BitWriter<S> {
     /// Closes a stream that is read backwards: a last set bit, then zeros up to a whole byte. The number of bytes, or
     /// `None` if they did not fit.
     #[inline(always)]
-    pub(crate) fn finish_with_mark(mut self) -> Option<usize> {
-        self.flush();
+    pub(crate) fn finish_with_mark<S: Sink>(mut self, out: &mut S) -> Option<usize> {
+        self.flush(out);
         self.add(1, 1);
-        self.finish()
+        self.finish(out)
     }
 
     /// Fills the last byte with zeros. The number of bytes, or `None` if they did not fit.
     #[inline(always)]
-    pub(crate) fn finish(mut self) -> Option<usize> {
-        self.flush();
+    pub(crate) fn finish<S: Sink>(mut self, out: &mut S) -> Option<usize> {
+        self.flush(out);
         self.count = self.count.next_multiple_of(8);
-        self.flush();
-        (self.at <= self.out.len()).then_some(self.at)
+        self.flush(out);
+        (self.at <= out.len()).then_some(self.at)
     }
 }

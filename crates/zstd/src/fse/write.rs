@@ -43,13 +43,59 @@ pub(crate) static COSTS: [u16; 257] = {
 
 /// A table for encoding: a state for each symbol and number, and how to get there.
 pub(crate) struct FseEncoder<'a> {
-    /// Next states, those of a symbol together.
-    states: &'a mut [[u8; 2]; STATES],
-    /// For each symbol: in the low half what a state must be raised by so that its upper 16 bits are the number of
-    /// bits to write, in the high half where the symbol's states begin.
-    symbols: &'a mut [[u8; 8]; SYMBOLS],
+    table: &'a mut FseTable,
     log: u32,
     valid: bool,
+}
+
+/// For each symbol eight bytes: in the low half what a state must be raised by so that its upper 16 bits are the number
+/// of bits to write, in the high half where the symbol's states begin. Behind them the next states, two bytes each, those
+/// of a symbol together.
+pub(crate) type FseTable = [u8; 8 * SYMBOLS + 2 * STATES];
+
+/// What a symbol's cell holds.
+#[inline(always)]
+fn symbol(table: &FseTable, symbol: u32) -> u64 {
+    let at = 8 * (symbol as usize & (SYMBOLS - 1));
+    u64::from_ne_bytes(table[at..at + 8].try_into().unwrap_or_default())
+}
+
+/// The state in a cell.
+#[inline(always)]
+fn state(table: &FseTable, i: u32) -> u32 {
+    let at = 8 * SYMBOLS + 2 * (i as usize & (STATES - 1));
+    u32::from(u16::from_ne_bytes(
+        table[at..at + 2].try_into().unwrap_or_default(),
+    ))
+}
+
+/// The first state, which can end with `next` and costs nothing to enter.
+#[inline(always)]
+pub(crate) fn start(table: &FseTable, next: u32) -> u32 {
+    let entry = symbol(table, next);
+    let raise = entry as u32;
+    let bits = raise.wrapping_add(1 << 15) >> 16;
+    let from = (bits << 16).wrapping_sub(raise);
+    state(
+        table,
+        (from >> (bits & 31)).wrapping_add((entry >> 32) as u32),
+    )
+}
+
+/// From `from` to a state that yields `next`: the new state, and the bits to write with their number.
+#[inline(always)]
+pub(crate) fn step(table: &FseTable, from: u32, next: u32) -> (u32, u64, u32) {
+    let entry = symbol(table, next);
+    let bits = from.wrapping_add(entry as u32) >> 16;
+    let low = u64::from(from) & ((1_u64 << (bits & 31)) - 1);
+    let place = (from >> (bits & 31)).wrapping_add((entry >> 32) as u32);
+    (state(table, place), low, bits)
+}
+
+/// The bits to write for the last state, as many as the accuracy says.
+#[inline(always)]
+pub(crate) fn end(from: u32, log: u32) -> u64 {
+    u64::from(from) & ((1_u64 << log) - 1)
 }
 
 impl<'a> FseEncoder<'a> {
@@ -58,12 +104,24 @@ impl<'a> FseEncoder<'a> {
 
     /// Takes a table from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+        let table = carver.cells::<1>(Self::BYTES)?.as_flattened_mut();
+        let table = table.try_into().map_err(|_| Error::WorkspaceTooSmall)?;
         Ok(FseEncoder {
-            states: carver.array()?,
-            symbols: carver.array()?,
+            table,
             log: 0,
             valid: false,
         })
+    }
+
+    /// The table itself, and its accuracy.
+    pub(crate) fn table(&self) -> (&FseTable, u32) {
+        (self.table, self.log)
+    }
+
+    /// The cells of the symbols and of the states.
+    fn cells(&mut self) -> (&mut [[u8; 8]], &mut [[u8; 2]]) {
+        let (symbols, states) = self.table.split_at_mut(8 * SYMBOLS);
+        (symbols.as_chunks_mut().0, states.as_chunks_mut().0)
     }
 
     /// Whether the table may be used for a *repeat*.
@@ -78,9 +136,10 @@ impl<'a> FseEncoder<'a> {
 
     /// The table in which `symbol` alone exists, and costs nothing.
     pub(crate) fn build_single(&mut self, symbol: usize) {
-        self.symbols.fill((1_u64 << 16).to_ne_bytes());
-        self.symbols.put(symbol % SYMBOLS, 0);
-        self.states.put(0, 0);
+        let (symbols, states) = self.cells();
+        symbols.fill((1_u64 << 16).to_ne_bytes());
+        symbols.put(symbol % SYMBOLS, 0);
+        states.put(0, 0);
         self.log = 0;
         self.valid = true;
     }
@@ -92,7 +151,8 @@ impl<'a> FseEncoder<'a> {
         self.log = log;
         self.valid = true;
         let absent = ((log + 1) << 16) - size as u32;
-        self.symbols.fill(u64::from(absent).to_ne_bytes());
+        let (symbols, states) = self.cells();
+        symbols.fill(u64::from(absent).to_ne_bytes());
 
         // The symbol of each cell: the rarest take theirs from the end, the others step through the rest.
         let step = (size >> 1) + (size >> 3) + 3;
@@ -112,8 +172,7 @@ impl<'a> FseEncoder<'a> {
             let raise = (bits << 16).wrapping_sub(count << bits);
             next[symbol] = total as u16;
             let first = total.wrapping_sub(count);
-            self.symbols
-                .put(symbol, u64::from(raise) | u64::from(first) << 32);
+            symbols.put(symbol, u64::from(raise) | u64::from(first) << 32);
             total += count;
             if probability < 0 {
                 high -= 1;
@@ -133,15 +192,14 @@ impl<'a> FseEncoder<'a> {
         // The states of a symbol ascend with its cells.
         for (cell, &symbol) in cells.iter().enumerate() {
             let place = &mut next[usize::from(symbol) % SYMBOLS];
-            self.states
-                .put(usize::from(*place) & (STATES - 1), (size + cell) as u16);
+            states.put(usize::from(*place) & (STATES - 1), (size + cell) as u16);
             *place += 1;
         }
     }
 
     /// The cost of `symbol` in 1/256 bit, averaged over the states; `None` if the table lacks it.
     pub(crate) fn cost(&self, symbol: usize) -> Option<u32> {
-        let raise = self.symbols.at(symbol % SYMBOLS) as u32;
+        let raise = self::symbol(self.table, symbol as u32) as u32;
         if self.log == 0 {
             return (raise == 0).then_some(0);
         }
@@ -151,37 +209,6 @@ impl<'a> FseEncoder<'a> {
         let above = threshold - (raise + (1 << self.log));
         let cost = (bits_low + 1) * COST_ONE - ((above * COST_ONE) >> self.log);
         (cost < (self.log + 1) * COST_ONE).then_some(cost)
-    }
-
-    /// The first state, which can end with `symbol` and costs nothing to enter.
-    #[inline(always)]
-    pub(crate) fn start(&self, symbol: u32) -> u32 {
-        let entry = self.symbols.at(symbol as usize & (SYMBOLS - 1));
-        let raise = entry as u32;
-        let bits = raise.wrapping_add(1 << 15) >> 16;
-        let state = (bits << 16).wrapping_sub(raise);
-        self.next(entry, state, bits)
-    }
-
-    /// From `state` to one that yields `symbol`: the new state, and the bits to write with their number.
-    #[inline(always)]
-    pub(crate) fn step(&self, state: u32, symbol: u32) -> (u32, u64, u32) {
-        let entry = self.symbols.at(symbol as usize & (SYMBOLS - 1));
-        let bits = state.wrapping_add(entry as u32) >> 16;
-        let low = u64::from(state) & ((1_u64 << (bits & 31)) - 1);
-        (self.next(entry, state, bits), low, bits)
-    }
-
-    #[inline(always)]
-    fn next(&self, entry: u64, state: u32, bits: u32) -> u32 {
-        let place = (state >> (bits & 31)).wrapping_add((entry >> 32) as u32);
-        u32::from(self.states.at(place as usize & (STATES - 1)))
-    }
-
-    /// The last state and the number of bits to write for it.
-    #[inline(always)]
-    pub(crate) fn end(&self, state: u32) -> (u64, u32) {
-        (u64::from(state) & ((1_u64 << self.log) - 1), self.log)
     }
 }
 
@@ -258,7 +285,8 @@ pub(crate) fn normalise(
 
 /// Writes the description of a table. The number of bytes, or `None` if they do not fit.
 pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32) -> Option<usize> {
-    let mut writer = BitWriter::new(out);
+    let mut out = out;
+    let mut writer = BitWriter::default();
     writer.add(u64::from(log - 5), 4);
     let mut left = (1_i32 << log) + 1;
     let mut symbol = 0;
@@ -285,14 +313,14 @@ pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32)
             symbol += zeros;
             while zeros >= 3 {
                 writer.add(3, 2);
-                writer.flush();
+                writer.flush(&mut out);
                 zeros -= 3;
             }
             writer.add(zeros as u64, 2);
         }
-        writer.flush();
+        writer.flush(&mut out);
     }
-    writer.finish()
+    writer.finish(&mut out)
 }
 
 /// What `counts` cost in whole bits under probabilities out of 2^`log`.

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::bits::{BitWriter, Sink, put_bytes};
-use crate::fse::{FseEncoder, accuracy, normalise, write_description};
+use crate::fse::{FseEncoder, accuracy, end, normalise, start, step, write_description};
 use crate::workspace::{Carver, Cells};
 
 /// Longest code.
@@ -221,14 +221,14 @@ impl<'a> HuffmanEncoder<'a> {
 /// flush do not reach down to it, and the fifth comes without.
 #[inline(always)]
 pub(crate) fn write_stream<S: Sink>(
-    out: S,
+    mut out: S,
     literals: &[u8],
     codes: &[[u8; 8]; SYMBOLS],
 ) -> Option<usize> {
+    let out = &mut out;
     let code = |byte: u8| u64::from_ne_bytes(codes[usize::from(byte)]);
     let (rest, fives) = literals.as_rchunks::<5>();
     let mut writer = TopWriter {
-        out,
         at: 0,
         word: 0,
         count: 0,
@@ -239,26 +239,25 @@ pub(crate) fn write_stream<S: Sink>(
         writer.add(code(*c));
         writer.add(code(*b));
         writer.add_exactly(code(*a));
-        writer.flush();
+        writer.flush(out);
     }
     for byte in rest.iter().rev() {
         writer.add(code(*byte));
     }
-    writer.flush();
+    writer.flush(out);
     writer.add(1 << 63 | 1);
-    writer.finish()
+    writer.finish(out)
 }
 
 /// A bit writer whose bits wait at the top of a word.
-struct TopWriter<S> {
-    out: S,
+struct TopWriter {
     at: usize,
     word: u64,
     /// In the low 8 bits, the number of bits that wait.
     count: u64,
 }
 
-impl<S: Sink> TopWriter<S> {
+impl TopWriter {
     #[inline(always)]
     fn add(&mut self, entry: u64) {
         self.word = self.word >> (entry & 63) | entry;
@@ -272,24 +271,24 @@ impl<S: Sink> TopWriter<S> {
     }
 
     #[inline(always)]
-    fn flush(&mut self) {
+    fn flush<S: Sink>(&mut self, out: &mut S) {
         let count = self.count & 0xff;
         let low = self.word >> (64_u64.wrapping_sub(count) & 63);
         let bytes = (count / 8) as usize;
-        put_bytes(&mut self.out, self.at, low, bytes);
+        put_bytes(out, self.at, low, bytes);
         self.at += bytes;
         self.count = count & 7;
     }
 
     #[inline(always)]
-    fn finish(mut self) -> Option<usize> {
-        self.flush();
+    fn finish<S: Sink>(mut self, out: &mut S) -> Option<usize> {
+        self.flush(out);
         if self.count != 0 {
             let low = self.word >> (64 - self.count);
-            put_bytes(&mut self.out, self.at, low & ((1 << self.count) - 1), 1);
+            put_bytes(out, self.at, low & ((1 << self.count) - 1), 1);
             self.at += 1;
         }
-        (self.at <= self.out.len()).then_some(self.at)
+        (self.at <= out.len()).then_some(self.at)
     }
 }
 
@@ -481,33 +480,33 @@ fn compress_weights(
     normalise(probabilities, counts, total, log, false);
     let head = write_description(out, probabilities, log)?;
     table.build(probabilities, log, cells);
+    let (table, _) = table.table();
 
-    let mut writer = BitWriter::new(out.get_mut(head..)?);
+    let mut out = out.get_mut(head..)?;
+    let mut writer = BitWriter::default();
     let mut back = weights.iter().map(|w| u32::from(*w)).rev();
     // The state that ends first in time is the one that holds the symbol of even place.
     let (mut one, mut two);
     if weights.len().is_multiple_of(2) {
-        two = table.start(back.next()?);
-        one = table.start(back.next()?);
+        two = start(table, back.next()?);
+        one = start(table, back.next()?);
     } else {
-        one = table.start(back.next()?);
-        two = table.start(back.next()?);
-        let (next, value, bits) = table.step(one, back.next()?);
+        one = start(table, back.next()?);
+        two = start(table, back.next()?);
+        let (next, value, bits) = step(table, one, back.next()?);
         one = next;
         writer.add(value, bits);
     }
     while let Some(weight) = back.next() {
-        let (next, value, bits) = table.step(two, weight);
+        let (next, value, bits) = step(table, two, weight);
         two = next;
         writer.add(value, bits);
-        let (next, value, bits) = table.step(one, back.next()?);
+        let (next, value, bits) = step(table, one, back.next()?);
         one = next;
         writer.add(value, bits);
-        writer.flush();
+        writer.flush(&mut out);
     }
-    let (value, bits) = table.end(two);
-    writer.add(value, bits);
-    let (value, bits) = table.end(one);
-    writer.add(value, bits);
-    Some(head + writer.finish_with_mark()?)
+    writer.add(end(two, log), log);
+    writer.add(end(one, log), log);
+    Some(head + writer.finish_with_mark(&mut out)?)
 }

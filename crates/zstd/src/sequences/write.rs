@@ -7,7 +7,8 @@ use super::{
 use crate::Error;
 use crate::bits::{BitWriter, Sink};
 use crate::fse::{
-    COST_ONE, FseEncoder, accuracy, cost_of_probabilities, normalise, write_description,
+    COST_ONE, FseEncoder, FseTable, accuracy, cost_of_probabilities, end, normalise, start, step,
+    write_description,
 };
 use crate::workspace::{Carver, Cells};
 
@@ -275,7 +276,13 @@ pub(crate) fn write_sequences(
     written.new_literal_lengths = ll_mode != Mode::Repeat;
     written.new_offsets = of_mode != Mode::Repeat;
     written.new_match_lengths = ml_mode != Mode::Repeat;
-    let pick = |new: bool, next, previous| if new { next } else { previous };
+    fn pick<'t>(
+        new: bool,
+        next: &'t FseEncoder<'_>,
+        previous: &'t FseEncoder<'_>,
+    ) -> (&'t FseTable, u32) {
+        if new { next.table() } else { previous.table() }
+    }
     let used = Used {
         literal_lengths: pick(
             written.new_literal_lengths,
@@ -388,46 +395,45 @@ fn cost_of_table(counts: &[[u8; 4]], table: &FseEncoder<'_>) -> Option<u64> {
     Some(cost / u64::from(COST_ONE))
 }
 
-/// The three tables that are used.
+/// The three tables that are used, with their accuracies.
 #[derive(Clone, Copy)]
 pub(crate) struct Used<'t> {
-    literal_lengths: &'t FseEncoder<'t>,
-    offsets: &'t FseEncoder<'t>,
-    match_lengths: &'t FseEncoder<'t>,
+    literal_lengths: (&'t FseTable, u32),
+    offsets: (&'t FseTable, u32),
+    match_lengths: (&'t FseTable, u32),
 }
 
 /// Writes the bit stream. The number of bytes, or `None` if they do not fit.
 #[inline(always)]
-pub(crate) fn write_bits<S: Sink>(out: S, reversed: &[[u8; 8]], used: Used<'_>) -> Option<usize> {
-    let Used {
-        literal_lengths,
-        offsets,
-        match_lengths,
-    } = used;
-    let mut writer = BitWriter::new(out);
+pub(crate) fn write_bits<S: Sink>(
+    mut out: S,
+    reversed: &[[u8; 8]],
+    used: Used<'_>,
+) -> Option<usize> {
+    let out = &mut out;
+    let ((ll, ll_log), (of, of_log), (ml, ml_log)) =
+        (used.literal_lengths, used.offsets, used.match_lengths);
+    let mut writer = BitWriter::default();
     let (last, rest) = reversed.split_first()?;
     let codes = Codes::of(*last);
-    let mut ll_state = literal_lengths.start(codes.literal_length);
-    let mut of_state = offsets.start(codes.offset);
-    let mut ml_state = match_lengths.start(codes.match_length);
-    codes.write_extra(&mut writer);
+    let mut ll_state = start(ll, codes.literal_length);
+    let mut of_state = start(of, codes.offset);
+    let mut ml_state = start(ml, codes.match_length);
+    codes.write_extra(&mut writer, out);
     for sequence in rest {
         let codes = Codes::of(*sequence);
-        let (of_next, of_low, of_bits) = offsets.step(of_state, codes.offset);
-        let (ml_next, ml_low, ml_bits) = match_lengths.step(ml_state, codes.match_length);
-        let (ll_next, ll_low, ll_bits) = literal_lengths.step(ll_state, codes.literal_length);
+        let (of_next, of_low, of_bits) = step(of, of_state, codes.offset);
+        let (ml_next, ml_low, ml_bits) = step(ml, ml_state, codes.match_length);
+        let (ll_next, ll_low, ll_bits) = step(ll, ll_state, codes.literal_length);
         (of_state, ml_state, ll_state) = (of_next, ml_next, ll_next);
         let low = of_low | ml_low << (of_bits & 31) | ll_low << ((of_bits + ml_bits) & 31);
         writer.add(low, of_bits + ml_bits + ll_bits);
-        codes.write_extra(&mut writer);
+        codes.write_extra(&mut writer, out);
     }
-    let (value, bits) = match_lengths.end(ml_state);
-    writer.add(value, bits);
-    let (value, bits) = offsets.end(of_state);
-    writer.add(value, bits);
-    let (value, bits) = literal_lengths.end(ll_state);
-    writer.add(value, bits);
-    writer.finish_with_mark()
+    writer.add(end(ml_state, ml_log), ml_log);
+    writer.add(end(of_state, of_log), of_log);
+    writer.add(end(ll_state, ll_log), ll_log);
+    writer.finish_with_mark(out)
 }
 
 /// The three codes of a sequence, and the bits that follow them.
@@ -452,17 +458,17 @@ impl Codes {
 
     /// Writes the extra bits and flushes. Before, at most 33 bits may wait.
     #[inline(always)]
-    fn write_extra(&self, writer: &mut BitWriter<impl Sink>) {
-        let low = |value: u32, bits: u32| u64::from(value) & ((1_u64 << bits) - 1);
+    fn write_extra<S: Sink>(&self, writer: &mut BitWriter, out: &mut S) {
+        let low = |value: u32, bits: u32| u64::from(value) & ((1_u64 << (bits & 31)) - 1);
         let ll_bits = u32::from(LITERAL_LENGTH_BITS[self.literal_length as usize & 63]);
         let ml_bits = u32::from(MATCH_LENGTH_BITS[self.match_length as usize & 63]);
         let lengths = low(self.sequence.literal_length(), ll_bits)
             | low(self.sequence.match_length_less_min(), ml_bits) << ll_bits;
         let offset = low(self.sequence.offset_value(), self.offset);
         if ll_bits + ml_bits + self.offset > 30 {
-            writer.flush();
+            writer.flush(out);
             writer.add(lengths, ll_bits + ml_bits);
-            writer.flush();
+            writer.flush(out);
             writer.add(offset, self.offset);
         } else {
             writer.add(
@@ -470,6 +476,6 @@ impl Codes {
                 ll_bits + ml_bits + self.offset,
             );
         }
-        writer.flush();
+        writer.flush(out);
     }
 }
