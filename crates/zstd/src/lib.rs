@@ -136,6 +136,8 @@ pub use frame::{
 mod encode;
 
 #[cfg(feature = "compress")]
+pub use encode::compressible::{COMPRESSIBLE_SCRATCH_SIZE, looks_compressible};
+#[cfg(feature = "compress")]
 pub use encode::frame::{
     Compressor, compress, compress_bound, workspace_size, workspace_size_up_to,
 };

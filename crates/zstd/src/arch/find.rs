@@ -171,8 +171,8 @@ kernel!(
     ) -> usize,
     {
         assert!(positions.len() == 1 << (64 - task.shift));
-        // SAFETY: `fast::find` reads at a position only after comparing it with the length (`p3 + 8 <= end`, `at + 8
-        // <= end`), at smaller positions, and at candidates, which lie before the position.
+        // SAFETY: `fast::find` reads at a position only after comparing it with the length (`a + step + 9 <= end`, `at + 8
+        // <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at candidates, which lie before the position.
         let data = unsafe { Trusted::new(data, task.base) };
         // SAFETY: places are hashes of 64 - shift bits.
         let mut positions = unsafe { TrustedTable::new(positions) };
@@ -196,7 +196,7 @@ kernel!(
         assert!(long.len() == 1 << (64 - task.long_shift));
         assert!(short.len() == 1 << (64 - task.short_shift));
         // SAFETY: `double_fast::find` reads at a position only after comparing it with the length (`a + step + 8 <= end`,
-        // `at + 8 <= end`), at smaller positions, and at candidates, which lie before the position.
+        // `at + 8 <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at candidates, which lie before the position.
         let data = unsafe { Trusted::new(data, task.base) };
         // SAFETY: places are hashes of 64 - long_shift bits.
         let mut long = unsafe { TrustedTable::new(long) };
@@ -219,7 +219,7 @@ kernel!(
     ) -> usize,
     {
         // SAFETY: `lazy::find` reads at a position only after comparing it with the length (`at + 9 < end`, `ahead + 8 <=
-        // end`, `at + 8 <= end`), at smaller positions, and at candidates, which lie before the position.
+        // end`, `at + 8 <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at candidates, which lie before the position.
         let data = unsafe { Trusted::new(data, task.base) };
         lazy::find(data, rows, task, repeat, store)
     }
@@ -241,6 +241,19 @@ fn equal_mask(a: &[u8; 16], b: &[u8; 16]) -> u16 {
     }
     // SAFETY: SSE2 is part of the architecture.
     unsafe { sse2(a, b) }
+}
+
+/// Asks for the cache line of a byte.
+#[inline(always)]
+pub(crate) fn prefetch(place: Option<&u8>) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(place) = place {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch changes nothing and cannot fail, and this byte exists.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
 }
 
 /// [`row::equal_bytes`] in two instructions.

@@ -165,7 +165,7 @@ static LEVELS: [[Params; 23]; 4] = [
     [
     // window chain hash search min target strategy
     row(19, 6, 13, 1, 6,   1, Fast),       // below 0
-    row(19, 6, 15, 1, 6,   0, Fast),       //  1
+    row(19, 6, 14, 1, 7,   0, Fast),       //  1
     row(20, 6, 16, 1, 6,   0, Fast),       //  2
     row(21, 16, 17, 1, 5,  0, DoubleFast), //  3
     row(21, 18, 18, 1, 5,  0, DoubleFast), //  4
@@ -194,12 +194,12 @@ static LEVELS: [[Params; 23]; 4] = [
     row(18, 6, 15, 1, 5,   0, Fast),       //  2
     row(18, 16, 16, 1, 4,  0, DoubleFast), //  3
     row(18, 16, 17, 1, 4,  0, DoubleFast), //  4
-    row(18, 6, 18, 3, 5,   2, Greedy),     //  5
+    row(18, 6, 18, 5, 5,   2, Greedy),     //  5
     row(18, 6, 18, 3, 5,   4, Lazy),       //  6
     row(18, 6, 18, 4, 4,   4, Lazy),       //  7
     row(18, 6, 18, 4, 4,   8, Lazy2),      //  8
     row(18, 6, 18, 5, 4,   8, Lazy2),      //  9
-    row(18, 6, 18, 5, 4,   8, Lazy2),      // 10
+    row(18, 6, 18, 6, 4,   8, Lazy2),      // 10
     row(18, 6, 18, 6, 4,  12, Lazy2),      // 11
     row(18, 6, 18, 6, 4,  12, Lazy2),      // 12
     row(18, 18, 16, 8, 3, 32, Optimal),    // 13
@@ -218,7 +218,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 14, 1, 6,   0, Fast),       //  1
     row(17, 6, 15, 1, 5,   0, Fast),       //  2
     row(17, 15, 16, 1, 5,  0, DoubleFast), //  3
-    row(17, 16, 16, 1, 4,  0, DoubleFast), //  4
+    row(17, 16, 16, 1, 5,  0, DoubleFast), //  4
     row(17, 6, 16, 3, 4,   2, Greedy),     //  5
     row(17, 6, 16, 3, 4,   4, Lazy),       //  6
     row(17, 6, 16, 3, 4,   8, Lazy2),      //  7

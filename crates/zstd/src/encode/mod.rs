@@ -1,6 +1,7 @@
 //! The encoder.
 
 pub(crate) mod block;
+pub(crate) mod compressible;
 pub(crate) mod finder;
 pub(crate) mod frame;
 pub(crate) mod levels;

@@ -177,6 +177,9 @@ fn find_min<M: Memory, T: Table, const MIN: u32>(
             let next_hash = hash::<8>(next_value, long_shift);
             let candidate = place(long_index, low, a);
             if data.read64(candidate) == value {
+                if step < 4 {
+                    long.put(next_hash, b as u32);
+                }
                 break (
                     a,
                     candidate,

@@ -11,6 +11,11 @@ use crate::workspace::{Carver, Cells};
 const ROW_LOG_MIN: u8 = 4;
 const ROW_LOG_MAX: u8 = 6;
 
+/// Tables of more positions than this do not stay in a core's own cache: rows are asked for in advance.
+const LARGE: usize = 1 << 18;
+/// How far ahead.
+const AHEAD: usize = 4;
+
 /// When so many positions are behind, most are left out.
 const BEHIND_MAX: usize = 384;
 /// How many then enter from the front of the gap and from its back.
@@ -146,6 +151,23 @@ impl Rows<'_> {
         self.next = at;
     }
 
+    /// Asks for the row of a position that will be searched soon.
+    #[inline(always)]
+    fn prefetch<M: Memory, const W: usize, const MIN: u32>(&self, data: M, at: usize, shift: u32) {
+        if at + 8 > data.end() {
+            return;
+        }
+        let (row, _) = slot::<MIN>(data.read64(at), shift);
+        #[cfg(not(feature = "portable"))]
+        {
+            use crate::arch::find::prefetch;
+            prefetch(self.tags.get(row * W));
+            prefetch(self.positions.get(row * W).map(|cell| &cell[0]));
+            prefetch(self.positions.get(row * W + W - 1).map(|cell| &cell[0]));
+        }
+        let _ = row;
+    }
+
     /// A block begins at index `at`; nothing that lies before `first` can enter any more.
     pub(super) fn start(&mut self, first: usize) {
         self.next = self.next.max(first);
@@ -164,6 +186,9 @@ impl Rows<'_> {
     ) -> (usize, usize) {
         self.catch_up::<M, W, MIN>(data, at, shift);
         let end = data.end();
+        if self.tags.len() > LARGE {
+            self.prefetch::<M, W, MIN>(data, at + AHEAD, shift);
+        }
         let value = data.read64(at);
         let (row, tag) = slot::<MIN>(value, shift);
         let head = usize::from(self.heads[row]) & (W - 1);
