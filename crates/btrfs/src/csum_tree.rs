@@ -32,6 +32,23 @@ pub(crate) fn parse_item(item: &Item<'_>, superblock: &Superblock) -> Result<(u6
     Ok((start, end))
 }
 
+/// Whether there are checksums for all of `len` bytes from `at` on.
+pub(crate) fn check_presence(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Result<()> {
+    let sector = u64::from(volume.superblock.sectorsize);
+    let mut sums = Vec::new();
+    for from in (0..len).step_by(READ_BYTES_MAX) {
+        let sectors = (len - from).min(READ_BYTES_MAX as u64) / sector;
+        look_up(
+            volume,
+            tree,
+            Logical(at.0 + from),
+            sectors as usize,
+            &mut sums,
+        )?;
+    }
+    Ok(())
+}
+
 /// Puts the checksums of `sectors` sectors from `at` on into `sums`.
 fn look_up(
     volume: &Volume,

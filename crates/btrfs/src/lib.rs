@@ -12,6 +12,7 @@
     reason = "the flows, which use all of it, are not there yet"
 )]
 
+mod check;
 mod checksum;
 mod chunk;
 mod compression;
@@ -26,8 +27,10 @@ mod read;
 mod subvolume;
 mod superblock;
 mod tree;
+mod usage;
 mod volume;
 
+pub use check::{CheckOptions, CheckSummary, Finding};
 pub use checksum::ChecksumType;
 pub use chunk::{Chunk, ChunkMap, Profile, STRIPE_BYTES, Stripe};
 pub use compression::Compression;
@@ -35,3 +38,4 @@ pub use key::{Generation, Key, Logical, Physical, item, object};
 pub use raw::{block_group, compat_ro, incompat, inode_flags};
 pub use read::{Btrfs, Subvolume, SubvolumeInfo};
 pub use superblock::{Device, SUPERBLOCK_PLACES, Superblock};
+pub use usage::{Amount, Usage};

@@ -9,10 +9,11 @@ use tree::{
 };
 
 use crate::chunk::{Chunk, ChunkMap};
+use crate::csum_tree;
 use crate::dir::{self, Target};
 use crate::extent::{Body, FileExtent};
 use crate::inode::{Inode, for_each_ref};
-use crate::key::{Key, item, object};
+use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
 use crate::raw;
 use crate::subvolume::{self, Root};
@@ -136,6 +137,14 @@ impl Btrfs {
             .zip(paths)
             .map(|(root, path)| SubvolumeInfo::new(&root, path))
             .collect())
+    }
+
+    /// Whether there are checksums for all these bytes.
+    pub(crate) fn check_checksums(&self, at: Logical, len: u64) -> Result<()> {
+        match &self.checksums {
+            Some(tree) => csum_tree::check_presence(&self.volume, tree, at, len),
+            None => Ok(()), // said once, not for each file
+        }
     }
 
     /// The path of a subvolume from the top level; `None` when it is seen nowhere.

@@ -1,0 +1,354 @@
+//! The extent tree: every extent, and who refers to it.
+
+use std::collections::{HashMap, HashSet};
+
+use tree::Result;
+use zerocopy::FromBytes;
+
+use super::{Check, wrong};
+use crate::key::{Key, Logical, item, object};
+use crate::node::Item;
+use crate::raw;
+use crate::tree::Tree;
+
+/// Who refers to a block or an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reference {
+    /// A block that was written for that tree, or the tree itself.
+    Tree(u64),
+    /// That block.
+    Parent(u64),
+    /// A file: the extent's first byte would be at that place in it.
+    Data { root: u64, inode: u64, offset: u64 },
+}
+
+/// What the trees refer to.
+#[derive(Default)]
+pub(super) struct References {
+    list: Vec<(u64, Reference)>,
+    /// Lengths of data extents, as files say.
+    data: HashMap<u64, u64>,
+    visited: HashSet<u64>,
+}
+
+impl References {
+    pub(super) fn add(&mut self, at: u64, reference: Reference, count: usize) {
+        self.list
+            .extend(std::iter::repeat_n((at, reference), count));
+    }
+
+    pub(super) fn add_data(&mut self, at: u64, len: u64, reference: Reference) {
+        self.list.push((at, reference));
+        // Two files that disagree: the extent tree can agree with one of them only.
+        let known = self.data.entry(at).or_insert(len);
+        if *known != len {
+            *known = u64::MAX;
+        }
+    }
+
+    /// Whether a block is met for the first time.
+    pub(super) fn visit(&mut self, at: u64) -> bool {
+        self.visited.insert(at)
+    }
+}
+
+/// An extent, as the extent tree has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) at: u64,
+    pub(super) len: u64,
+    pub(super) is_tree_block: bool,
+    refs: u64,
+}
+
+/// A block group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockGroup {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) used: u64,
+    pub(super) flags: u64,
+}
+
+/// What the extent tree says.
+#[derive(Default)]
+pub(super) struct Extents {
+    /// Ascending by address.
+    pub(super) list: Vec<Found>,
+    references: Vec<(u64, Reference, u64)>,
+    full_backrefs: HashSet<u64>,
+    pub(super) block_groups: Vec<BlockGroup>,
+}
+
+impl Extents {
+    /// Whether what a block refers to is referred to by the block's address.
+    pub(super) fn is_full_backref(&self, at: u64) -> bool {
+        self.full_backrefs.contains(&at)
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.references.sort_unstable();
+        self.block_groups.sort_unstable_by_key(|group| group.start);
+    }
+}
+
+impl Check<'_> {
+    pub(super) fn read_extent_tree(&mut self, tree: &Tree) -> Result<()> {
+        let btrfs = self.btrfs;
+        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            let result = self.extent_item(&item);
+            self.tolerate(tree.id, result)?;
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_block_groups(&mut self, tree: &Tree) -> Result<()> {
+        let btrfs = self.btrfs;
+        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            if item.key.kind == item::BLOCK_GROUP_ITEM {
+                let result = self.block_group(&item);
+                self.tolerate(tree.id, result)?;
+            }
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    fn block_group(&mut self, item: &Item<'_>) -> Result<()> {
+        let Ok(raw) = raw::BlockGroupItem::ref_from_bytes(item.data) else {
+            return Err(item.corrupt("block group item's size is wrong", item.data.len() as u64));
+        };
+        if raw.chunk_objectid.get() != object::FIRST_CHUNK_TREE {
+            let found = raw.chunk_objectid.get();
+            return Err(item.corrupt("block group has no chunk", found));
+        }
+        if item.key.offset == 0 || raw.used.get() > item.key.offset {
+            return Err(item.corrupt("block group is more than full", raw.used.get()));
+        }
+        self.extents.block_groups.push(BlockGroup {
+            start: item.key.objectid,
+            len: item.key.offset,
+            used: raw.used.get(),
+            flags: raw.flags.get(),
+        });
+        Ok(())
+    }
+
+    fn extent_item(&mut self, item: &Item<'_>) -> Result<()> {
+        let at = item.key.objectid;
+        let has_group_tree = self.has_block_group_tree();
+        let references = &mut self.extents.references;
+        match item.key.kind {
+            item::EXTENT_ITEM | item::METADATA_ITEM => self.extent(item),
+            item::BLOCK_GROUP_ITEM if !has_group_tree => self.block_group(item),
+            item::TREE_BLOCK_REF if item.data.is_empty() => {
+                references.push((at, Reference::Tree(item.key.offset), 1));
+                Ok(())
+            }
+            item::SHARED_BLOCK_REF if item.data.is_empty() => {
+                references.push((at, Reference::Parent(item.key.offset), 1));
+                Ok(())
+            }
+            item::EXTENT_DATA_REF => {
+                let Ok(raw) = raw::ExtentDataRef::ref_from_bytes(item.data) else {
+                    return Err(
+                        item.corrupt("data reference's size is wrong", item.data.len() as u64)
+                    );
+                };
+                references.push((at, data_reference(raw), raw.count.get().into()));
+                Ok(())
+            }
+            item::SHARED_DATA_REF => {
+                let Ok(count) = <[u8; 4]>::try_from(item.data) else {
+                    return Err(item.corrupt(
+                        "shared data reference's size is wrong",
+                        item.data.len() as u64,
+                    ));
+                };
+                let count = u32::from_le_bytes(count).into();
+                references.push((at, Reference::Parent(item.key.offset), count));
+                Ok(())
+            }
+            item::EXTENT_OWNER_REF => Ok(()),
+            other => Err(item.corrupt("item in the extent tree is none", other.into())),
+        }
+    }
+
+    fn extent(&mut self, item: &Item<'_>) -> Result<()> {
+        let sector = u64::from(self.btrfs.superblock().sectorsize);
+        let nodesize = self.nodesize();
+        let at = item.key.objectid;
+        let Ok((raw, mut rest)) = raw::ExtentItem::ref_from_prefix(item.data) else {
+            return Err(item.corrupt("extent item is too short", item.data.len() as u64));
+        };
+        let flags = raw.flags.get();
+        let is_tree_block = match flags & !raw::EXTENT_FULL_BACKREF {
+            raw::EXTENT_DATA => false,
+            raw::EXTENT_TREE_BLOCK => true,
+            _ => return Err(item.corrupt("extent item's flags are impossible", flags)),
+        };
+        let is_skinny = item.key.kind == item::METADATA_ITEM;
+        let len = if is_skinny { nodesize } else { item.key.offset };
+        if is_skinny && !is_tree_block || is_tree_block && len != nodesize {
+            return Err(item.corrupt("extent item's kind is not its key's", len));
+        }
+        if !at.is_multiple_of(sector) || !len.is_multiple_of(sector) || len == 0 {
+            return Err(item.corrupt("extent is not made of sectors", at));
+        }
+        if at.checked_add(len).is_none() {
+            return Err(item.corrupt("extent ends behind every address", len));
+        }
+        if raw.generation.get() > self.btrfs.superblock().generation.0 + 1 {
+            let generation = raw.generation.get();
+            return Err(item.corrupt("extent is newer than the superblock", generation));
+        }
+        if is_tree_block && !is_skinny {
+            let Ok((_, after)) = raw::TreeBlockInfo::ref_from_prefix(rest) else {
+                return Err(
+                    item.corrupt("tree block's extent item is too short", rest.len() as u64)
+                );
+            };
+            rest = after;
+        }
+        if let Some(before) = self.extents.list.last()
+            && before.at + before.len > at
+        {
+            return Err(item.corrupt("extents overlap", before.at));
+        }
+        let mut before = 0;
+        while let Some((&kind, body)) = rest.split_first() {
+            if kind < before {
+                return Err(
+                    item.corrupt("references in an extent item are not in order", kind.into())
+                );
+            }
+            before = kind;
+            let word = || {
+                let word = body.get(..8)?;
+                word.try_into().ok().map(u64::from_le_bytes)
+            };
+            let cut = || item.corrupt("reference in an extent item is cut off", body.len() as u64);
+            let (reference, count, size) = match kind {
+                item::TREE_BLOCK_REF if is_tree_block => {
+                    (Some(Reference::Tree(word().ok_or_else(cut)?)), 1, 8)
+                }
+                item::SHARED_BLOCK_REF if is_tree_block => {
+                    (Some(Reference::Parent(word().ok_or_else(cut)?)), 1, 8)
+                }
+                item::EXTENT_DATA_REF if !is_tree_block => {
+                    let (raw, _) = raw::ExtentDataRef::ref_from_prefix(body).map_err(|_| cut())?;
+                    (Some(data_reference(raw)), raw.count.get().into(), 28)
+                }
+                item::SHARED_DATA_REF if !is_tree_block => {
+                    let parent = word().ok_or_else(cut)?;
+                    let count = body.get(8..12).ok_or_else(cut)?;
+                    let count = u32::from_le_bytes([count[0], count[1], count[2], count[3]]);
+                    (Some(Reference::Parent(parent)), count.into(), 12)
+                }
+                item::EXTENT_OWNER_REF if !is_tree_block => (None, 0, 8),
+                other => return Err(item.corrupt("reference's type is unknown", other.into())),
+            };
+            rest = body.get(size..).ok_or_else(cut)?;
+            if let Some(reference) = reference {
+                self.extents.references.push((at, reference, count));
+            }
+        }
+        if flags & raw::EXTENT_FULL_BACKREF != 0 {
+            self.extents.full_backrefs.insert(at);
+        }
+        let refs = raw.refs.get();
+        self.extents.list.push(Found {
+            at,
+            len,
+            is_tree_block,
+            refs,
+        });
+        if !is_tree_block {
+            self.summary.extents += 1;
+        }
+        Ok(())
+    }
+
+    /// What the trees refer to is what the extent tree says.
+    pub(super) fn compare_references(&mut self) -> Result<()> {
+        let mut wanted = std::mem::take(&mut self.references.list);
+        wanted.sort_unstable();
+        let wanted: Vec<(u64, Reference, u64)> = wanted
+            .chunk_by(|a, b| a == b)
+            .map(|same| (same[0].0, same[0].1, same.len() as u64))
+            .collect();
+        let found = std::mem::take(&mut self.extents.references);
+        let (mut w, mut f) = (0, 0);
+        loop {
+            let what = match (wanted.get(w), found.get(f)) {
+                (None, None) => break,
+                (Some(a), Some(b)) if a == b => {
+                    w += 1;
+                    f += 1;
+                    continue;
+                }
+                (Some(a), Some(b)) if (a.0, a.1) == (b.0, b.1) => {
+                    w += 1;
+                    f += 1;
+                    wrong("reference's count is wrong", Logical(a.0), b.2)
+                }
+                (Some(a), b) if b.is_none_or(|b| (a.0, a.1) < (b.0, b.1)) => {
+                    w += 1;
+                    wrong("extent tree lacks a reference", Logical(a.0), a.2)
+                }
+                (_, Some(b)) => {
+                    f += 1;
+                    wrong(
+                        "extent tree has a reference that is none",
+                        Logical(b.0),
+                        b.2,
+                    )
+                }
+                (Some(_), None) => unreachable!("what is left is in the case before"),
+            };
+            self.corrupt(object::EXTENT_TREE, what)?;
+        }
+        let mut counts: HashMap<u64, u64> = HashMap::new();
+        for (at, _, count) in &found {
+            *counts.entry(*at).or_default() += count;
+        }
+        for extent in std::mem::take(&mut self.extents.list) {
+            if counts.remove(&extent.at) != Some(extent.refs) {
+                let what = wrong(
+                    "extent's number of references is wrong",
+                    Logical(extent.at),
+                    extent.refs,
+                );
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+            let shown = self.references.data.get(&extent.at);
+            if !extent.is_tree_block && shown.is_some_and(|&len| len != extent.len) {
+                let what = wrong(
+                    "extent is not as long as files say",
+                    Logical(extent.at),
+                    extent.len,
+                );
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+            self.extents.list.push(extent);
+        }
+        let mut lost: Vec<u64> = counts.into_keys().collect();
+        lost.sort_unstable();
+        for at in lost {
+            let what = wrong("reference to an extent that is none", Logical(at), 0);
+            self.corrupt(object::EXTENT_TREE, what)?;
+        }
+        Ok(())
+    }
+}
+
+fn data_reference(raw: &raw::ExtentDataRef) -> Reference {
+    Reference::Data {
+        root: raw.root.get(),
+        inode: raw.objectid.get(),
+        offset: raw.offset.get(),
+    }
+}

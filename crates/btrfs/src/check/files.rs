@@ -1,0 +1,298 @@
+//! A subvolume: names, links, sizes, and what files hold.
+
+use std::collections::HashMap;
+
+use tree::{FileKind, Result};
+
+use super::{Check, wrong};
+use crate::dir::{self, Target};
+use crate::extent::{Body, FileExtent};
+use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
+use crate::key::{Key, Logical, item, object};
+use crate::node::Item;
+use crate::raw::incompat;
+use crate::tree::Tree;
+
+/// What was met of a subvolume.
+#[derive(Default)]
+struct Files {
+    inodes: HashMap<u64, (FileKind, u32)>,
+    /// Hashes of names: by the entries of directories, with their place in the order, and by the inodes.
+    entries: Vec<(u64, u64)>,
+    indexes: Vec<(u64, u64)>,
+    references: Vec<(u64, u64)>,
+    /// As entries say it.
+    kinds: Vec<(u64, FileKind)>,
+    orphans: Vec<u64>,
+}
+
+/// The inode whose items are being read.
+struct Current {
+    number: u64,
+    inode: Inode,
+    names: u32,
+    /// Of the names in it, by both kinds of entries.
+    name_bytes: u64,
+    extent_bytes: u64,
+    extents_end: u64,
+    has_gap: bool,
+}
+
+fn hash(parent: u64, index: u64, inode: u64, name: &[u8]) -> u64 {
+    let mut state = xxhash::Xxh64::new(parent);
+    state.update(&index.to_le_bytes());
+    state.update(&inode.to_le_bytes());
+    state.update(name);
+    state.digest()
+}
+
+impl Check<'_> {
+    /// Checks all inodes of a subvolume.
+    pub(super) fn subvolume(&mut self, tree: &Tree) -> Result<()> {
+        let mut files = Files::default();
+        let result = self.items(tree, &mut files);
+        self.tolerate(tree.id, result)?;
+        for list in [
+            &mut files.entries,
+            &mut files.indexes,
+            &mut files.references,
+        ] {
+            list.sort_unstable();
+        }
+        let without_index = |list: &[(u64, u64)]| {
+            let mut hashes: Vec<u64> = list.iter().map(|entry| entry.1).collect();
+            hashes.sort_unstable();
+            hashes
+        };
+        let at = tree.root;
+        // A subvolume's name is no inode's; its entries have a hash of their own kind and no reference.
+        if without_index(&files.entries) != without_index(&files.indexes) {
+            self.corrupt(
+                tree.id,
+                wrong(
+                    "directory's two lists of entries differ",
+                    at,
+                    files.entries.len() as u64,
+                ),
+            )?;
+        }
+        files.indexes.retain(|entry| entry.0 != 0);
+        files.indexes.sort_unstable();
+        if files.indexes != files.references {
+            self.corrupt(
+                tree.id,
+                wrong(
+                    "names of inodes are not those in directories",
+                    at,
+                    files.references.len() as u64,
+                ),
+            )?;
+        }
+        for (number, kind) in &files.kinds {
+            if files
+                .inodes
+                .get(number)
+                .is_none_or(|inode| inode.0 != *kind)
+            {
+                self.corrupt(
+                    tree.id,
+                    wrong("entry's inode is not what it says", at, *number),
+                )?;
+            }
+        }
+        if !matches!(
+            files.inodes.get(&object::FIRST_FREE),
+            Some((FileKind::Directory, _))
+        ) {
+            self.corrupt(
+                tree.id,
+                wrong("subvolume has no root directory", at, tree.id),
+            )?;
+        }
+        files.orphans.sort_unstable();
+        for (number, (_, nlink)) in &files.inodes {
+            if *nlink == 0 && files.orphans.binary_search(number).is_err() {
+                self.corrupt(
+                    tree.id,
+                    wrong("inode without a name is no orphan", at, *number),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn items(&mut self, tree: &Tree, files: &mut Files) -> Result<()> {
+        let btrfs = self.btrfs;
+        let mut current: Option<Current> = None;
+        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            let number = item.key.objectid;
+            if current
+                .as_ref()
+                .is_some_and(|current| current.number != number)
+            {
+                self.finish(tree, files, current.take())?;
+            }
+            if item.key.kind == item::INODE_ITEM {
+                match Inode::parse(&item, btrfs.superblock()) {
+                    Ok(inode) => {
+                        current = Some(Current {
+                            number,
+                            inode,
+                            names: 0,
+                            name_bytes: 0,
+                            extent_bytes: 0,
+                            extents_end: 0,
+                            has_gap: false,
+                        });
+                    }
+                    Err(error) => self.found(tree.id, error)?,
+                }
+            } else if item.key.kind == item::ORPHAN_ITEM && number == object::ORPHAN {
+                files.orphans.push(item.key.offset);
+            } else if let Some(current) = &mut current {
+                let result = self.item_of(current, &item, files);
+                self.tolerate(tree.id, result)?;
+            } else if number <= object::LAST_FREE {
+                let error = item.corrupt("item's inode is not there", number);
+                self.found(tree.id, error)?;
+            }
+            cursor.advance()?;
+        }
+        self.finish(tree, files, current)
+    }
+
+    fn item_of(&mut self, current: &mut Current, item: &Item<'_>, files: &mut Files) -> Result<()> {
+        let number = current.number;
+        let is_dir = current.inode.kind == FileKind::Directory;
+        let mut reference = |reference: Reference<'_>| {
+            current.names += 1;
+            // The root directory refers to itself.
+            if (reference.parent, number) != (object::FIRST_FREE, object::FIRST_FREE) {
+                let bare = hash(reference.parent, 0, number, reference.name);
+                files.references.push((reference.index, bare));
+            }
+            Ok(())
+        };
+        match item.key.kind {
+            item::INODE_REF => for_each_ref(item, reference),
+            item::INODE_EXTREF => for_each_extref(item, &mut reference),
+            item::DIR_ITEM | item::DIR_INDEX if !is_dir => {
+                Err(item.corrupt("file that is no directory has entries", number))
+            }
+            kind @ (item::DIR_ITEM | item::DIR_INDEX) => dir::for_each_entry(item, |entry| {
+                current.name_bytes += entry.name.len() as u64;
+                let (target, is_inode) = match entry.target {
+                    Target::Inode(target) => (target, true),
+                    Target::Subvolume(id) => (!id, false),
+                };
+                let bare = hash(number, 0, target, entry.name);
+                if kind == item::DIR_ITEM {
+                    files.entries.push((0, bare));
+                    if is_inode {
+                        files.kinds.push((target, entry.kind));
+                    }
+                } else {
+                    // 0 is no place in the order, so it says that there is no reference to compare with.
+                    files
+                        .indexes
+                        .push((if is_inode { item.key.offset } else { 0 }, bare));
+                }
+                Ok(())
+            }),
+            item::EXTENT_DATA => self.part(current, item),
+            _ => Ok(()),
+        }
+    }
+
+    fn part(&mut self, current: &mut Current, item: &Item<'_>) -> Result<()> {
+        let btrfs = self.btrfs;
+        let superblock = btrfs.superblock();
+        let extent = FileExtent::parse(item, superblock.sectorsize)?;
+        if extent.offset < current.extents_end {
+            return Err(item.corrupt("parts of a file overlap", extent.offset));
+        }
+        if extent.offset > current.extents_end {
+            current.has_gap = true;
+        }
+        let sector = u64::from(superblock.sectorsize);
+        current.extents_end = extent.offset + extent.len;
+        match extent.body {
+            Body::Hole => {}
+            Body::Inline { .. } => {
+                current.extent_bytes += extent.len;
+                current.extents_end = current.extents_end.next_multiple_of(sector);
+            }
+            Body::Stored {
+                extent: stored,
+                offset,
+                is_preallocated,
+            } => {
+                current.extent_bytes += extent.len;
+                let has_checksums = current.inode.has_checksums();
+                if !has_checksums && stored.compression.is_some() {
+                    return Err(
+                        item.corrupt("file without checksums is compressed", current.number)
+                    );
+                }
+                if has_checksums && !is_preallocated {
+                    let (at, len) = match stored.compression {
+                        Some(_) => (stored.at.0, stored.len),
+                        None => (stored.at.0 + offset, extent.len),
+                    };
+                    btrfs.check_checksums(Logical(at), len)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, tree: &Tree, files: &mut Files, current: Option<Current>) -> Result<()> {
+        let Some(current) = current else {
+            return Ok(());
+        };
+        let Current {
+            number,
+            inode,
+            names,
+            ..
+        } = &current;
+        let at = tree.root;
+        self.summary.inodes += 1;
+        files.inodes.insert(*number, (inode.kind, inode.nlink));
+        // The root directory's own reference to itself is its name.
+        if *names != inode.nlink && (inode.kind != FileKind::Directory || *names > 1) {
+            self.corrupt(
+                tree.id,
+                wrong("inode's number of names is wrong", at, *number),
+            )?;
+        }
+        let sector = u64::from(self.btrfs.superblock().sectorsize);
+        match inode.kind {
+            FileKind::Directory if inode.size != current.name_bytes => {
+                self.corrupt(tree.id, wrong("directory's size is wrong", at, *number))?;
+            }
+            FileKind::Regular | FileKind::Symlink => {
+                if inode.nbytes != current.extent_bytes {
+                    self.corrupt(
+                        tree.id,
+                        wrong("inode's stored bytes are wrong", at, *number),
+                    )?;
+                }
+                let must_be_whole = self.btrfs.superblock().incompat & incompat::NO_HOLES == 0;
+                let is_short = current.extents_end < inode.size.next_multiple_of(sector);
+                if must_be_whole && (current.has_gap || is_short) {
+                    self.corrupt(
+                        tree.id,
+                        wrong("file has a hole without an item", at, *number),
+                    )?;
+                }
+                if inode.kind == FileKind::Symlink && current.extents_end == 0 {
+                    self.corrupt(tree.id, wrong("link has no target", at, *number))?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,301 @@
+//! The check of a whole file system: that its trees agree with each other.
+//!
+//! Reading verifies what lies on its way. This reads everything, and compares what is said twice: references to blocks
+//! and extents with the extent tree, the names in directories with those that inodes have, space with what fills it,
+//! checksums with data. The verdict is meant to be that of `btrfs check --check-data-csum`.
+
+mod extents;
+mod files;
+mod space;
+mod walk;
+
+use tree::{Corrupt, Error, Result};
+
+use crate::key::{Key, Logical, item, object};
+use crate::raw::compat_ro;
+use crate::read::Btrfs;
+use crate::subvolume::{self, Root};
+use crate::superblock::{SUPERBLOCK_PLACES, Superblock};
+use crate::tree::Tree;
+
+/// Findings that are told; what comes after them is only counted.
+const FINDINGS_MAX: u64 = 1000;
+
+/// Something that is wrong.
+#[derive(Debug)]
+pub struct Finding {
+    /// The tree that it is in; 0 when it is in none.
+    pub tree: u64,
+    /// What, and where: the address of a block or item, or the number of what it is about.
+    pub error: Error,
+}
+
+/// What to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Read all data, of every copy, and compare it with its checksums.
+    pub data: bool,
+}
+
+/// How much was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckSummary {
+    /// Things that are wrong, those not told included.
+    pub findings: u64,
+    /// Tree blocks.
+    pub tree_blocks: u64,
+    /// Data extents.
+    pub extents: u64,
+    /// Inodes, counted once for each subvolume that shows them.
+    pub inodes: u64,
+    /// Bytes of data that were compared with their checksums.
+    pub data_bytes: u64,
+}
+
+/// A check under way.
+struct Check<'b> {
+    btrfs: &'b Btrfs,
+    tell: &'b mut dyn FnMut(Finding),
+    summary: CheckSummary,
+    references: extents::References,
+    extents: extents::Extents,
+}
+
+impl Btrfs {
+    /// Checks the whole file system, and calls `tell` with each thing that is wrong.
+    ///
+    /// Memory grows with the number of extents and of inodes in one subvolume: some hundred bytes each.
+    ///
+    /// # Errors
+    /// The medium cannot be read. What is wrong with the image is not an error but a finding.
+    pub fn check(
+        &self,
+        options: CheckOptions,
+        tell: &mut dyn FnMut(Finding),
+    ) -> Result<CheckSummary> {
+        let mut check = Check {
+            btrfs: self,
+            tell,
+            summary: CheckSummary::default(),
+            references: extents::References::default(),
+            extents: extents::Extents::default(),
+        };
+        check.run(options)?;
+        Ok(check.summary)
+    }
+}
+
+impl Check<'_> {
+    fn found(&mut self, tree: u64, error: Error) -> Result<()> {
+        if matches!(error, Error::Io(_)) {
+            return Err(error);
+        }
+        self.summary.findings += 1;
+        if self.summary.findings <= FINDINGS_MAX {
+            (self.tell)(Finding { tree, error });
+        }
+        Ok(())
+    }
+
+    fn corrupt(&mut self, tree: u64, what: Corrupt) -> Result<()> {
+        self.found(tree, Error::Corrupt(what))
+    }
+
+    /// Notes what is wrong, and goes on.
+    fn tolerate(&mut self, tree: u64, result: Result<()>) -> Result<()> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => self.found(tree, error),
+        }
+    }
+
+    fn run(&mut self, options: CheckOptions) -> Result<()> {
+        self.superblocks()?;
+        let roots = self.roots()?;
+        let find = |id| {
+            roots
+                .iter()
+                .find(|root| root.tree.id == id)
+                .map(|root| root.tree)
+        };
+        for id in [
+            object::EXTENT_TREE,
+            object::DEV_TREE,
+            object::FS_TREE,
+            object::CSUM_TREE,
+        ] {
+            if find(id).is_none() {
+                let corrupt = Corrupt {
+                    what: "tree is missing",
+                    at: 0,
+                    got: id,
+                };
+                self.corrupt(id, corrupt)?;
+            }
+        }
+        if let Some(tree) = find(object::EXTENT_TREE) {
+            let result = self.read_extent_tree(&tree);
+            self.tolerate(tree.id, result)?;
+        }
+        if let Some(tree) = find(object::BLOCK_GROUP_TREE) {
+            let result = self.read_block_groups(&tree);
+            self.tolerate(tree.id, result)?;
+        }
+        self.extents.finish();
+        // Every block of every tree, each once.
+        let (chunk_tree, root_tree) = (self.btrfs.chunk_tree, self.btrfs.roots);
+        for tree in [chunk_tree, root_tree] {
+            self.walk(&tree, None)?;
+        }
+        for root in &roots {
+            self.walk(
+                &root.tree,
+                (root.drop_progress != Key::MIN).then_some(root.drop_progress),
+            )?;
+        }
+        self.compare_references()?;
+        self.space(&roots)?;
+        for root in &roots {
+            let is_whole = root.refs > 0 && root.drop_progress == Key::MIN;
+            if crate::key::is_file_tree(root.tree.id) && is_whole {
+                self.subvolume(&root.tree)?;
+            }
+        }
+        let result = self.subvolume_references(&roots);
+        self.tolerate(object::ROOT_TREE, result)?;
+        if let Some(tree) = find(object::CSUM_TREE) {
+            let result = self.checksums(&tree, options.data);
+            self.tolerate(tree.id, result)?;
+        }
+        Ok(())
+    }
+
+    /// Every copy on every device says the same.
+    fn superblocks(&mut self) -> Result<()> {
+        for open in self.btrfs.volume.devices() {
+            let size = open.source.size()?;
+            for place in SUPERBLOCK_PLACES {
+                let mut bytes = [0; crate::raw::SUPERBLOCK_BYTES];
+                if size.saturating_sub(bytes.len() as u64) < place.0
+                    || open.device.total_bytes < place.0 + bytes.len() as u64
+                {
+                    continue;
+                }
+                open.source.read_exact_at(&mut bytes, place.0)?;
+                let generation = self.btrfs.superblock().generation;
+                match Superblock::parse(&bytes, place) {
+                    Ok(found) if found.generation == generation => {}
+                    Ok(found) => self.corrupt(
+                        0,
+                        Corrupt {
+                            what: "copy of the superblock is old",
+                            at: place.0,
+                            got: found.generation.0,
+                        },
+                    )?,
+                    Err(error) => self.found(0, error)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All roots in the tree of trees.
+    fn roots(&mut self) -> Result<Vec<Root>> {
+        let mut roots = Vec::new();
+        let result = self.read_roots(&mut roots);
+        self.tolerate(object::ROOT_TREE, result)?;
+        Ok(roots)
+    }
+
+    fn read_roots(&self, roots: &mut Vec<Root>) -> Result<()> {
+        let volume = &self.btrfs.volume;
+        let mut cursor = self.btrfs.roots.seek(volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            if item.key.kind == item::ROOT_ITEM {
+                roots.push(Root::parse(&item, &volume.superblock)?);
+            }
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    /// Both ends of each subvolume's place agree, and with the directory that it is in.
+    fn subvolume_references(&mut self, roots: &[Root]) -> Result<()> {
+        let volume = &self.btrfs.volume;
+        let mut forward = Vec::new();
+        let mut backward = Vec::new();
+        let mut cursor = self.btrfs.roots.seek(volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            if matches!(item.key.kind, item::ROOT_REF | item::ROOT_BACKREF) {
+                let (dir, index, name) = subvolume::parse_ref(&item)?;
+                let place = (dir, index, name.to_vec());
+                match item.key.kind {
+                    item::ROOT_REF => forward.push((item.key.objectid, item.key.offset, place)),
+                    _ => backward.push((item.key.offset, item.key.objectid, place)),
+                }
+            }
+            cursor.advance()?;
+        }
+        forward.sort_unstable();
+        backward.sort_unstable();
+        if forward != backward {
+            self.corrupt(
+                object::ROOT_TREE,
+                Corrupt {
+                    what: "places of subvolumes differ from those that they refer to",
+                    at: self.btrfs.roots.root.0,
+                    got: forward.len().abs_diff(backward.len()) as u64,
+                },
+            )?;
+        }
+        for root in roots {
+            let id = root.tree.id;
+            let is_seen = backward.iter().any(|(_, child, _)| *child == id);
+            if (object::FIRST_FREE..=object::LAST_FREE).contains(&id) && root.refs > 0 && !is_seen {
+                let corrupt = Corrupt {
+                    what: "subvolume is seen nowhere",
+                    at: root.tree.root.0,
+                    got: id,
+                };
+                self.corrupt(id, corrupt)?;
+            }
+        }
+        for (parent, child, (dir, _, name)) in &forward {
+            let tree: Option<&Tree> = roots
+                .iter()
+                .map(|root| &root.tree)
+                .find(|tree| tree.id == *parent);
+            let found = match tree {
+                Some(tree) => crate::dir::find(volume, tree, *dir, name)?,
+                None => None,
+            };
+            if !matches!(found, Some((crate::dir::Target::Subvolume(id), _)) if id == *child) {
+                let corrupt = Corrupt {
+                    what: "subvolume's name is not in its directory",
+                    at: *dir,
+                    got: *child,
+                };
+                self.corrupt(*parent, corrupt)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_block_group_tree(&self) -> bool {
+        self.btrfs.superblock().compat_ro & compat_ro::BLOCK_GROUP_TREE != 0
+    }
+
+    fn nodesize(&self) -> u64 {
+        self.btrfs.superblock().nodesize.into()
+    }
+}
+
+/// The error that something about an address is wrong.
+fn wrong(what: &'static str, at: Logical, got: u64) -> Corrupt {
+    Corrupt {
+        what,
+        at: at.0,
+        got,
+    }
+}

@@ -1,0 +1,384 @@
+//! Space: block groups and chunks, device extents, free space, checksums.
+
+use tree::Result;
+use zerocopy::FromBytes;
+
+use super::{Check, wrong};
+use crate::chunk::Chunk;
+use crate::csum_tree;
+use crate::key::{Key, Logical, item, object};
+use crate::node::Item;
+use crate::raw::{self, compat_ro};
+use crate::subvolume::Root;
+use crate::tree::Tree;
+use crate::volume::Volume;
+
+/// Bytes of data that are read at once.
+const READ_BYTES: usize = 1 << 20;
+
+impl Check<'_> {
+    pub(super) fn space(&mut self, roots: &[Root]) -> Result<()> {
+        self.block_groups()?;
+        let find = |id| {
+            roots
+                .iter()
+                .find(|root| root.tree.id == id)
+                .map(|root| root.tree)
+        };
+        if let Some(tree) = find(object::DEV_TREE) {
+            let result = self.device_extents(&tree);
+            self.tolerate(tree.id, result)?;
+        }
+        let valid = compat_ro::FREE_SPACE_TREE | compat_ro::FREE_SPACE_TREE_VALID;
+        if self.btrfs.superblock().compat_ro & valid == valid {
+            match find(object::FREE_SPACE_TREE) {
+                Some(tree) => {
+                    let result = self.free_space(&tree);
+                    self.tolerate(tree.id, result)?;
+                }
+                None => {
+                    let what = wrong("free space tree is missing", Logical(0), 0);
+                    self.corrupt(object::FREE_SPACE_TREE, what)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each chunk has its block group, and each block group says what is in it.
+    fn block_groups(&mut self) -> Result<()> {
+        let groups = self.extents.block_groups.clone();
+        let chunks: &[Chunk] = self.btrfs.chunks().chunks();
+        let mut total = 0;
+        for group in &groups {
+            let chunk = chunks.iter().find(|chunk| chunk.start.0 == group.start);
+            if chunk.is_none_or(|chunk| (chunk.len, chunk.flags) != (group.len, group.flags)) {
+                let what = wrong(
+                    "block group is not its chunk's",
+                    Logical(group.start),
+                    group.flags,
+                );
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+            let list = &self.extents.list;
+            let first = list.partition_point(|extent| extent.at < group.start);
+            let end = group.start.saturating_add(group.len);
+            let within = list[first..].iter().take_while(|extent| extent.at < end);
+            let used: u64 = within.clone().map(|extent| extent.len).sum();
+            let is_cut = within.clone().any(|extent| extent.at + extent.len > end);
+            let mixed = raw::block_group::DATA | raw::block_group::METADATA;
+            let is_data_only = group.flags & mixed == raw::block_group::DATA;
+            let is_misplaced = group.flags & mixed != mixed
+                && within
+                    .clone()
+                    .any(|extent| extent.is_tree_block == is_data_only);
+            total += used;
+            if used != group.used {
+                let what = wrong(
+                    "block group's used bytes are wrong",
+                    Logical(group.start),
+                    group.used,
+                );
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+            if is_cut {
+                let what = wrong("extent crosses the end of its block group", Logical(end), 0);
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+            if is_misplaced {
+                let what = wrong(
+                    "extent is in a block group of another type",
+                    Logical(group.start),
+                    group.flags,
+                );
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+        }
+        for chunk in chunks {
+            if groups
+                .binary_search_by_key(&chunk.start.0, |group| group.start)
+                .is_err()
+            {
+                let what = wrong("chunk has no block group", chunk.start, chunk.flags);
+                self.corrupt(object::CHUNK_TREE, what)?;
+            }
+        }
+        let all: u64 = self.extents.list.iter().map(|extent| extent.len).sum();
+        if all != total {
+            let what = wrong(
+                "extent lies in no block group",
+                Logical(0),
+                all - total.min(all),
+            );
+            self.corrupt(object::EXTENT_TREE, what)?;
+        }
+        let used = self.btrfs.superblock().bytes_used;
+        if used != all {
+            self.corrupt(
+                0,
+                wrong("superblock's used bytes are wrong", Logical(0), used),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Device extents are the chunks' stripes, and do not overlap.
+    fn device_extents(&mut self, tree: &Tree) -> Result<()> {
+        let btrfs = self.btrfs;
+        let mut wanted: Vec<(u64, u64, u64, u64)> = Vec::new();
+        for chunk in btrfs.chunks().chunks() {
+            let len = chunk.stripe_bytes();
+            let stripes = chunk.stripes.iter();
+            wanted.extend(stripes.map(|stripe| (stripe.device, stripe.at.0, len, chunk.start.0)));
+        }
+        wanted.sort_unstable();
+        let mut found = Vec::new();
+        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            if item.key.kind == item::DEV_EXTENT {
+                let Ok(raw) = raw::DevExtent::ref_from_bytes(item.data) else {
+                    return Err(
+                        item.corrupt("device extent's size is wrong", item.data.len() as u64)
+                    );
+                };
+                let (device, at) = (item.key.objectid, item.key.offset);
+                found.push((device, at, raw.length.get(), raw.chunk_offset.get()));
+            }
+            cursor.advance()?;
+        }
+        if wanted != found {
+            let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
+            let at = differs.map_or(found.len() as u64, |(a, _)| a.1);
+            let what = wrong(
+                "device extents are not the chunks'",
+                Logical(at),
+                found.len() as u64,
+            );
+            self.corrupt(tree.id, what)?;
+        }
+        for pair in found.windows(2) {
+            if pair[0].0 == pair[1].0 && pair[0].1.saturating_add(pair[0].2) > pair[1].1 {
+                self.corrupt(
+                    tree.id,
+                    wrong("device extents overlap", Logical(pair[1].1), pair[0].0),
+                )?;
+            }
+        }
+        for device in btrfs.devices() {
+            let extents = found.iter().filter(|extent| extent.0 == device.id);
+            let used: u64 = extents
+                .clone()
+                .map(|extent| extent.2)
+                .fold(0, u64::saturating_add);
+            let end = extents
+                .map(|extent| extent.1.saturating_add(extent.2))
+                .max()
+                .unwrap_or(0);
+            if used != device.bytes_used {
+                let what = wrong(
+                    "device's used bytes are wrong",
+                    Logical(device.id),
+                    device.bytes_used,
+                );
+                self.corrupt(tree.id, what)?;
+            }
+            if end > device.total_bytes {
+                self.corrupt(
+                    tree.id,
+                    wrong(
+                        "device extent lies behind its device",
+                        Logical(end),
+                        device.id,
+                    ),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The free space tree lists what no extent takes.
+    fn free_space(&mut self, tree: &Tree) -> Result<()> {
+        let btrfs = self.btrfs;
+        let sector = u64::from(btrfs.superblock().sectorsize);
+        // Free ranges by address, those that touch joined, in each block group.
+        let mut wanted: Vec<(u64, u64)> = Vec::new();
+        for group in &self.extents.block_groups {
+            let end = group.start.saturating_add(group.len);
+            let list = &self.extents.list;
+            let first = list.partition_point(|extent| extent.at < group.start);
+            let mut at = group.start;
+            for extent in list[first..].iter().take_while(|extent| extent.at < end) {
+                if extent.at > at {
+                    wanted.push((at, extent.at));
+                }
+                at = extent.at + extent.len;
+            }
+            if at < end {
+                wanted.push((at, end));
+            }
+        }
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        // The block group that the items are about: its end, and how many extents it should have.
+        let mut group: Option<(u64, u64, u32)> = None;
+        let mut counted = 0;
+        let mut stale_end = 0;
+        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            let (start, len) = (item.key.objectid, item.key.offset);
+            let end = start.checked_add(len);
+            let Some(end) =
+                end.filter(|_| start.is_multiple_of(sector) && len.is_multiple_of(sector))
+            else {
+                return Err(item.corrupt("free space is not made of sectors", start));
+            };
+            if item.key.kind == item::FREE_SPACE_INFO {
+                self.free_space_count(group, counted)?;
+                let Ok(raw) = raw::FreeSpaceInfo::ref_from_bytes(item.data) else {
+                    return Err(
+                        item.corrupt("free space info's size is wrong", item.data.len() as u64)
+                    );
+                };
+                let groups = &self.extents.block_groups;
+                let is_stale = !groups
+                    .iter()
+                    .any(|group| (group.start, group.len) == (start, len));
+                // Older mkfs.btrfs leaves that of block groups that are no more, which does no harm.
+                group = Some((start, end, raw.extent_count.get())).filter(|_| !is_stale);
+                stale_end = if is_stale { end } else { 0 };
+                counted = 0;
+            } else if end > stale_end {
+                let Some((group_start, group_end, _)) = group else {
+                    return Err(item.corrupt("free space comes before its block group", start));
+                };
+                if start < group_start || end > group_end {
+                    return Err(item.corrupt("free space lies in no block group", start));
+                }
+                free_ranges(&item, sector, |from, to| match found.last_mut() {
+                    Some(last) if last.1 == from && last.0 >= group_start && counted > 0 => {
+                        last.1 = to;
+                    }
+                    _ => {
+                        counted += 1;
+                        found.push((from, to));
+                    }
+                })?;
+            }
+            cursor.advance()?;
+        }
+        self.free_space_count(group, counted)?;
+        if wanted != found {
+            let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
+            let at = differs.map_or(0, |(a, b)| a.0.min(b.0));
+            let what = wrong("free space tree is wrong", Logical(at), found.len() as u64);
+            self.corrupt(tree.id, what)?;
+        }
+        Ok(())
+    }
+
+    fn free_space_count(&mut self, group: Option<(u64, u64, u32)>, counted: u32) -> Result<()> {
+        match group {
+            Some((start, _, count)) if count != counted => {
+                let what = wrong(
+                    "block group's number of free extents is wrong",
+                    Logical(start),
+                    count.into(),
+                );
+                self.corrupt(object::FREE_SPACE_TREE, what)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checksums are those of data extents; and with `data`, every copy of the data has them.
+    pub(super) fn checksums(&mut self, tree: &Tree, data: bool) -> Result<()> {
+        let btrfs = self.btrfs;
+        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
+        let mut end_before = 0;
+        while let Some(item) = cursor.item() {
+            let (from, to) = csum_tree::parse_item(&item, btrfs.superblock())?;
+            if from < end_before {
+                self.corrupt(
+                    tree.id,
+                    wrong("checksums overlap", Logical(from), end_before),
+                )?;
+            }
+            end_before = to;
+            let list = &self.extents.list;
+            let mut at = from;
+            let mut index = list.partition_point(|extent| extent.at + extent.len <= from);
+            while at < to
+                && let Some(extent) = list.get(index)
+                && extent.at <= at
+                && !extent.is_tree_block
+            {
+                at = extent.at + extent.len;
+                index += 1;
+            }
+            if at < to {
+                self.corrupt(
+                    tree.id,
+                    wrong("checksums of what is no extent", Logical(at), to),
+                )?;
+            } else if data {
+                self.verify(from, to, item.data)?;
+            }
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, from: u64, to: u64, sums: &[u8]) -> Result<()> {
+        let btrfs = self.btrfs;
+        let superblock = btrfs.superblock();
+        let (sector, checksum) = (superblock.sectorsize as usize, superblock.checksum);
+        let size = checksum.size();
+        let mut buffer = vec![0; READ_BYTES.min((to - from) as usize)];
+        let mut at = from;
+        while at < to {
+            let len = (to - at).min(READ_BYTES as u64) as usize;
+            let chunk = match btrfs.volume.chunk(Logical(at), len as u64) {
+                Ok(chunk) => chunk,
+                Err(error) => return self.found(object::CSUM_TREE, error),
+            };
+            let first = ((at - from) as usize / sector) * size;
+            for copy in 0..Volume::copies(chunk) {
+                let buffer = &mut buffer[..len];
+                if let Err(error) = btrfs.volume.read_copy(chunk, Logical(at), buffer, copy) {
+                    self.found(object::CSUM_TREE, error)?;
+                    continue;
+                }
+                let pairs = buffer.chunks(sector).zip(sums[first..].chunks(size));
+                for (index, (data, sum)) in pairs.enumerate() {
+                    if checksum.of(data)[..size] != *sum {
+                        let place = Logical(at + (index * sector) as u64);
+                        self.corrupt(
+                            0,
+                            wrong("copy of data has another checksum", place, copy as u64),
+                        )?;
+                    }
+                }
+            }
+            self.summary.data_bytes += len as u64;
+            at += len as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Calls `each` with the free ranges in an item.
+fn free_ranges(item: &Item<'_>, sector: u64, mut each: impl FnMut(u64, u64)) -> Result<()> {
+    let (start, len) = (item.key.objectid, item.key.offset);
+    match item.key.kind {
+        item::FREE_SPACE_EXTENT if item.data.is_empty() => each(start, start + len),
+        item::FREE_SPACE_BITMAP if item.data.len() as u64 == (len / sector).div_ceil(8) => {
+            for bit in 0..len / sector {
+                if item.data[(bit / 8) as usize] >> (bit % 8) & 1 != 0 {
+                    let from = start + bit * sector;
+                    each(from, from + sector);
+                }
+            }
+        }
+        other => return Err(item.corrupt("item in the free space tree is none", other.into())),
+    }
+    Ok(())
+}

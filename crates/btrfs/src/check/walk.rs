@@ -1,0 +1,115 @@
+//! Every tree block, once: its references, and that each of its items can be parsed.
+
+use tree::Result;
+
+use super::{Check, wrong};
+use crate::chunk::Chunk;
+use crate::csum_tree;
+use crate::extent::{Body, FileExtent};
+use crate::inode::{Inode, for_each_extref, for_each_ref};
+use crate::key::{Key, is_file_tree, item, object};
+use crate::node::{Expected, Item, Node};
+use crate::tree::Tree;
+use crate::{dir, raw};
+
+use super::extents::Reference;
+
+impl Check<'_> {
+    /// Goes through a tree. Of a subvolume that is being deleted, what is before `dropped` is gone.
+    pub(super) fn walk(&mut self, tree: &Tree, dropped: Option<Key>) -> Result<()> {
+        let reference = Reference::Tree(tree.id);
+        let expected = tree.expected();
+        self.block(tree.root, &expected, reference, dropped)
+    }
+
+    /// A block and all below it. The recursion ends: each level is lower.
+    fn block(
+        &mut self,
+        at: crate::key::Logical,
+        expected: &Expected,
+        reference: Reference,
+        dropped: Option<Key>,
+    ) -> Result<()> {
+        let node = match Node::read(&self.btrfs.volume, at, expected) {
+            Ok(node) => node,
+            Err(error) => return self.found(expected.tree, error),
+        };
+        self.references.add(at.0, reference, 1);
+        if !self.references.visit(at.0) {
+            return Ok(());
+        }
+        self.summary.tree_blocks += 1;
+        let below = if self.extents.is_full_backref(at.0) {
+            Reference::Parent(at.0)
+        } else {
+            Reference::Tree(node.owner)
+        };
+        if node.level == 0 {
+            for index in 0..node.len() {
+                let item = node.item(index);
+                let result = self.item(&node, &item, below);
+                self.tolerate(node.owner, result)?;
+            }
+            return Ok(());
+        }
+        let first = dropped.map_or(0, |key| node.count_up_to(key).saturating_sub(1));
+        for index in first..node.len() {
+            let expected = node.expected_below(index, expected.tree, expected.end);
+            let dropped = dropped.filter(|_| index == first && node.level > 1);
+            self.block(node.pointer(index).at, &expected, below, dropped)?;
+        }
+        Ok(())
+    }
+
+    /// Parses an item, and notes what it refers to.
+    fn item(&mut self, node: &Node, item: &Item<'_>, below: Reference) -> Result<()> {
+        let superblock = &self.btrfs.volume.superblock;
+        let tree = node.owner;
+        let holds_files =
+            is_file_tree(tree) || tree == object::ROOT_TREE || tree == object::DATA_RELOC_TREE;
+        match item.key.kind {
+            item::INODE_ITEM if holds_files => {
+                Inode::parse(item, superblock)?;
+            }
+            item::INODE_REF if holds_files => for_each_ref(item, |_| Ok(()))?,
+            item::INODE_EXTREF if holds_files => for_each_extref(item, |_| Ok(()))?,
+            item::XATTR_ITEM if holds_files => dir::for_each_xattr(item, |_, _| Ok(()))?,
+            item::DIR_ITEM | item::DIR_INDEX if is_file_tree(tree) => {
+                dir::for_each_entry(item, |_| Ok(()))?;
+            }
+            item::EXTENT_DATA if holds_files => {
+                let extent = FileExtent::parse(item, superblock.sectorsize)?;
+                if let Body::Stored { extent, offset, .. } = extent.body {
+                    let reference = match below {
+                        Reference::Tree(root) => Reference::Data {
+                            root,
+                            inode: item.key.objectid,
+                            offset: item.key.offset.wrapping_sub(offset),
+                        },
+                        parent => parent,
+                    };
+                    self.references.add_data(extent.at.0, extent.len, reference);
+                }
+            }
+            item::CHUNK_ITEM if tree == object::CHUNK_TREE => {
+                let (sectorsize, incompat) = (superblock.sectorsize, superblock.incompat);
+                Chunk::parse(item.key, item.data, item.at, sectorsize, incompat)?;
+            }
+            item::EXTENT_CSUM if tree == object::CSUM_TREE => {
+                csum_tree::parse_item(item, superblock)?;
+            }
+            item::UUID_SUBVOL | item::UUID_RECEIVED_SUBVOL
+                if tree == object::UUID_TREE
+                    && (item.data.is_empty() || !item.data.len().is_multiple_of(8)) =>
+            {
+                return Err(item.corrupt("uuid item's size is wrong", item.data.len() as u64));
+            }
+            _ => {}
+        }
+        if node.flags & raw::HEADER_BACKREF_REVISION_1 == 0 {
+            let corrupt = wrong("tree block has old back references", node.at, node.flags);
+            return Err(corrupt.into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! Images made to do harm: a good one with a few bytes changed and the checksums made right again, so that what reads
+//! them has nothing to rely on. Each gives an error or some tree, in bounded time and memory, and never a panic.
+
+use std::sync::Arc;
+
+use btrfs::{Btrfs, CheckOptions, SUPERBLOCK_PLACES, Subvolume};
+use testkit::{Rng, cases};
+use tree::manifest::{Manifest, Options};
+use tree::{Error, ExtentKind, FileKind, FileSystem, Ino, ReadAt};
+
+use crate::small::{BLOCK, Sparse};
+
+fn open(image: &Sparse) -> Result<Arc<Btrfs>, Error> {
+    let source: Box<dyn ReadAt> = Box::new(image.clone());
+    Ok(Arc::new(Btrfs::open(vec![source])?))
+}
+
+#[test]
+fn the_small_image_is_as_the_kernel_shows_it() {
+    let image = open(&Sparse::small()).unwrap();
+    let options = Options {
+        holes: true,
+        mtime: false,
+        ..Options::default()
+    };
+    let ours = Manifest::of(&image.subvolume(5).unwrap(), &options).unwrap();
+    let theirs = include_str!("../../testdata/small.manifest");
+    for (ours, theirs) in ours.as_str().lines().zip(theirs.lines()) {
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(ours.as_str().lines().count(), theirs.lines().count());
+    let mut findings = Vec::new();
+    let summary = image.check(CheckOptions { data: true }, &mut |finding| {
+        findings.push(finding);
+    });
+    assert!(findings.is_empty(), "{findings:#?}");
+    assert!(summary.unwrap().data_bytes > 0);
+    let usage = image.usage(None).unwrap();
+    assert!(usage.zstd.extents > 0 && usage.lzo.extents > 0 && usage.zlib.extents > 0);
+    assert!(usage.preallocated.stored >= 200_000 && usage.zstd.shown > usage.zstd.decoded);
+}
+
+#[test]
+fn each_byte_of_data_is_verified() {
+    let good = Sparse::small();
+    let image = open(&good).unwrap();
+    let top = image.subvolume(5).unwrap();
+    for name in ["zstd", "lzo", "zlib", "prealloc"] {
+        let file = top.lookup(top.root(), name.as_bytes()).unwrap().ino;
+        let extents = top.extents(file, 0).unwrap();
+        for extent in extents
+            .iter()
+            .filter(|extent| extent.kind != ExtentKind::Hole)
+        {
+            let at = extent.id.expect("it is not inline").0;
+            // The first chunk of data begins where its address says: it is on one device, once.
+            let chunk = image.chunks().find(btrfs::Logical(at)).unwrap();
+            let place = chunk.stripes[0].at.0 + (at - chunk.start.0);
+            let mut bad = good.clone();
+            let mut block = *bad.block(place).unwrap();
+            block[77] ^= 4;
+            bad.changed.insert(place, block);
+            let bad = open(&bad).unwrap().subvolume(5).unwrap();
+            let mut content = vec![0; extent.len as usize];
+            let error = bad.read_at(file, extent.offset, &mut content).unwrap_err();
+            assert!(
+                error.to_string().contains("data's checksum differs"),
+                "{error}"
+            );
+            assert_eq!(
+                top.read_at(file, extent.offset, &mut content).unwrap(),
+                content.len()
+            );
+        }
+    }
+}
+
+/// Where tree blocks lie, and the first superblock.
+fn targets(image: &Sparse) -> Vec<u64> {
+    let superblock = *image.block(SUPERBLOCK_PLACES[0].0).unwrap();
+    let fsid = &superblock[32..48];
+    let is_ours = |block: &[u8; BLOCK]| &block[32..48] == fsid;
+    let blocks = image.blocks.iter().filter(|(_, block)| is_ours(block));
+    let second = SUPERBLOCK_PLACES[1].0;
+    blocks
+        .map(|(at, _)| *at)
+        .filter(|at| *at != second)
+        .collect()
+}
+
+/// Changes a few numbers of a block, and makes its checksum right.
+fn mutate(block: &mut [u8; BLOCK], rng: &mut Rng) {
+    const SPECIAL: [u64; 12] = [
+        0,
+        1,
+        2,
+        255,
+        256,
+        4095,
+        4096,
+        1 << 17,
+        1 << 32,
+        1 << 63,
+        u64::MAX,
+        u64::MAX - 255,
+    ];
+    for _ in 0..=rng.below(3) {
+        // Mostly in the header and the items' keys, or in the items, which lie at the end.
+        let at = match rng.below(4) {
+            0 => 32 + rng.index(70),
+            1 => 101 + rng.index(400),
+            _ => 32 + rng.index(BLOCK - 40),
+        };
+        match rng.below(5) {
+            0 => block[at] = rng.next_u64() as u8,
+            1 => block[at] ^= 1 << rng.below(8),
+            2 => block[at] = block[at].wrapping_add(1),
+            3 => {
+                let number = SPECIAL[rng.index(SPECIAL.len())];
+                let len = [1, 2, 4, 8][rng.index(4)];
+                block[at..at + len].copy_from_slice(&number.to_le_bytes()[..len]);
+            }
+            _ => {
+                let from = 32 + rng.index(BLOCK - 40);
+                block.copy_within(from..from + 8, at);
+            }
+        }
+    }
+    let sum = btrfs::ChecksumType::Crc32c.of(&block[32..]);
+    block[..4].copy_from_slice(&sum[..4]);
+}
+
+/// Reads some of everything: as much as a good image of this size has, and not what a bad one says that it has.
+fn explore(tree: &Subvolume) -> Result<(), Error> {
+    let mut waiting: Vec<Ino> = vec![tree.root()];
+    let mut left = 1000;
+    let mut buffer = vec![0; 40_000];
+    while let Some(ino) = waiting.pop() {
+        left -= 1;
+        if left == 0 {
+            return Ok(());
+        }
+        let _ = tree.xattrs(ino);
+        let metadata = tree.metadata(ino)?;
+        match metadata.kind {
+            FileKind::Directory => {
+                for entry in tree.read_dir(ino)? {
+                    let _ = tree.lookup(ino, &entry.name);
+                    waiting.push(entry.ino);
+                }
+            }
+            FileKind::Symlink => drop(tree.read_link(ino)),
+            FileKind::Regular => {
+                for from in [0, 100_001, metadata.size.saturating_sub(1)] {
+                    let _ = tree.read_at(ino, from, &mut buffer);
+                }
+                let mut stored = Vec::new();
+                for extent in tree.extents(ino, 0)? {
+                    assert!(extent.len > 0);
+                    assert!(extent.offset + extent.len <= metadata.size);
+                    if matches!(extent.kind, ExtentKind::Encoded(_)) {
+                        let _ = tree.read_encoded(ino, &extent, &mut stored);
+                        assert!(stored.len() <= 128 << 10);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn mutated_images_do_no_harm() {
+    let good = Sparse::small();
+    let targets = targets(&good);
+    assert!(targets.len() > 20);
+    let (mut opened, mut found) = (0, 0);
+    for case in 0..cases(1500) {
+        let mut rng = Rng::new(case);
+        let mut image = good.clone();
+        for _ in 0..=rng.below(2) {
+            let at = targets[rng.index(targets.len())];
+            let mut block = *image.block(at).unwrap();
+            mutate(&mut block, &mut rng);
+            image.changed.insert(at, block);
+        }
+        let Ok(btrfs) = open(&image) else { continue };
+        opened += 1;
+        let _ = btrfs.subvolumes();
+        let _ = btrfs.usage(None);
+        let id = btrfs.default_subvolume().unwrap_or(5);
+        for id in [id, 5, 256] {
+            if let Ok(tree) = btrfs.subvolume(id) {
+                let _ = explore(&tree);
+            }
+        }
+        let summary = btrfs
+            .check(CheckOptions { data: true }, &mut |_| {})
+            .unwrap();
+        found += u64::from(summary.findings > 0);
+    }
+    // The mutations reach what they are for.
+    assert!(opened > cases(1500) / 4, "{opened} could be opened");
+    assert!(
+        found > opened / 4,
+        "{found} of {opened} are known to be bad"
+    );
+}
