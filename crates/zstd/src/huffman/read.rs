@@ -2,7 +2,11 @@
 
 use super::{CODE_BITS_MAX, SYMBOLS_MAX};
 use crate::Error;
-#[cfg(all(not(feature = "portable"), any(test, target_pointer_width = "64")))]
+#[cfg(all(
+    not(feature = "portable"),
+    feature = "decompress",
+    any(test, target_pointer_width = "64")
+))]
 use crate::arch;
 use crate::bits::ReverseBitReader;
 use crate::fse;
@@ -218,11 +222,15 @@ fn run_four(
     dst: &mut [u8],
     each: usize,
 ) -> usize {
-    #[cfg(all(test, not(feature = "portable")))]
+    #[cfg(all(test, feature = "decompress", not(feature = "portable")))]
     if arch::twin() == arch::Twin::Safe {
         return run_four_portable(table, readers, dst, each);
     }
-    #[cfg(all(not(feature = "portable"), target_pointer_width = "64"))]
+    #[cfg(all(
+        not(feature = "portable"),
+        feature = "decompress",
+        target_pointer_width = "64"
+    ))]
     return arch::huffman::run_four(table, src, readers, dst, each);
     #[allow(unreachable_code, reason = "unless there is no kernel")]
     {
