@@ -204,7 +204,7 @@ impl<'a> Tables<'a> {
     fn plan(&mut self, block: &Block<'_>, params: &Params, repeat: [u32; 3]) {
         let effort = Effort {
             enough: usize::from(params.target_length).clamp(16, PRICED_LENGTH_MAX),
-            thorough: params.strategy == Strategy::Optimal2,
+            thorough: false,
         };
         if self.counts_known {
             prices::age(self.counts);
@@ -227,6 +227,11 @@ impl<'a> Tables<'a> {
             1
         };
         for pass in 1..=passes {
+            // The first of two passes only counts.
+            let effort = Effort {
+                thorough: pass > 1,
+                ..effort
+            };
             self.pass(block, repeat, effort, pass > 1, pass == passes);
             self.chunks.join();
         }

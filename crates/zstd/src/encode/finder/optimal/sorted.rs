@@ -19,16 +19,16 @@ const KEY_BYTES: usize = KEY_BITS as usize / 8;
 const BUCKETS_LOG: u32 = 16;
 /// Shortest length of a node.
 const LENGTH_MIN: usize = 4;
-/// Up to here lengths are exact.
+/// Below this, lengths are exact; from here on sources have at least so many bytes in common.
 const EXACT_MAX: usize = 37;
-/// Lengths of the nodes beyond; sources have at least so many bytes in common.
-const DEEP: [usize; 4] = [53, 85, 149, 277];
-/// What stands for the first of them.
-const DEEP_CODE: u64 = 200;
+/// Lengths of the nodes beyond.
+const DEEP: [usize; 3] = [53, 85, 149];
+/// The longest length of a node.
+const LENGTH_MAX: usize = 200;
 /// Not told apart yet.
 const SAME: u64 = 255;
 /// Most nodes from a leaf to the root.
-const DEPTH_MAX: usize = EXACT_MAX + DEEP.len() + 1;
+const DEPTH_MAX: usize = LENGTH_MAX + 1;
 /// Logarithm of the number of cells of the table of three bytes.
 const TRIPLES_LOG: u32 = 14;
 
@@ -185,40 +185,34 @@ impl<'a> Sorted<'a> {
             let step = KEY_BYTES.min(EXACT_MAX - depth);
             same = Self::refine(
                 bucket,
+                data,
+                depth,
                 |position| window(data, position + depth) >> (64 - 8 * step),
                 |difference| {
                     let bytes = (64 - difference.leading_zeros()).div_ceil(8) as usize;
                     (depth + step - bytes) as u64
                 },
-                |a, b| {
-                    let (a, b) = (a.min(b), a.max(b));
-                    let end = data.len().min(b + EXACT_MAX);
-                    let skip = depth.min(end - b);
-                    let common = depth + match_length(data, b + skip, a + skip, end);
-                    (common < EXACT_MAX).then_some(common as u64)
-                },
             );
             depth += step;
         }
-        let mut length = EXACT_MAX;
-        let mut code = EXACT_MAX as u64;
-        for (next, next_code) in DEEP.into_iter().zip(DEEP_CODE..) {
+        for next in DEEP {
             if !same {
                 return;
             }
             same = Self::refine(
                 bucket,
-                |position| hash(data, position + length, position + next),
-                |_| code,
-                |_, _| None,
+                data,
+                depth,
+                |position| hash(data, position + depth, position + next),
+                |_| depth as u64,
             );
-            (length, code) = (next, next_code);
+            depth = next;
         }
         if same {
             for i in 0..bucket.len() {
                 let element = bucket.at(i);
                 if element >> 56 == SAME {
-                    bucket.put(i, code << 56 | (element & POSITION_MASK));
+                    bucket.put(i, (depth as u64) << 56 | (element & POSITION_MASK));
                 }
             }
         }
@@ -227,9 +221,10 @@ impl<'a> Sorted<'a> {
     /// Sorts each run of elements that are the same so far by a further key. Returns whether some still are.
     fn refine(
         bucket: &mut [[u8; 8]],
+        data: &[u8],
+        depth: usize,
         key: impl Fn(usize) -> u64,
         length: impl Fn(u64) -> u64,
-        pair: impl Fn(usize, usize) -> Option<u64>,
     ) -> bool {
         let mut same = false;
         let mut at = 1;
@@ -244,12 +239,9 @@ impl<'a> Sorted<'a> {
             }
             let run = &mut bucket[from..at];
             let first = run.at(0) & !POSITION_MASK;
-            if let [a, b] = *run {
-                let [a, b] = [a, b].map(|e| (u64::from_ne_bytes(e) & POSITION_MASK) as usize);
-                if let Some(length) = pair(a, b) {
-                    run.put(1, length << 56 | b as u64);
-                    continue;
-                }
+            if run.len() <= FEW {
+                sort_few(run, data, depth);
+                continue;
             }
             let mut last = 0;
             let mut ascending = true;
@@ -458,6 +450,54 @@ fn hash(data: &[u8], from: usize, to: usize) -> u64 {
         at += 8;
     }
     sum >> (64 - KEY_BITS)
+}
+
+/// Up to so many positions are compared byte by byte.
+const FEW: usize = 6;
+
+/// Sorts a few elements whose bytes are the same up to `depth`. They then hold the lengths that they have in common with
+/// the one before.
+fn sort_few(run: &mut [[u8; 8]], data: &[u8], depth: usize) {
+    let first = run.at(0) & !POSITION_MASK;
+    let common = |a: u64, b: u64| {
+        let (a, b) = ((a & POSITION_MASK) as usize, (b & POSITION_MASK) as usize);
+        let (a, b) = (a.min(b), a.max(b));
+        let end = data.len().min(b + LENGTH_MAX);
+        let skip = depth.min(end - b);
+        skip + match_length(data, b + skip, a + skip, end)
+    };
+    if let [_, b] = run {
+        let element = u64::from_ne_bytes(*b);
+        let length = common(first_position(run), element);
+        run.put(1, (length as u64) << 56 | (element & POSITION_MASK));
+        return;
+    }
+    for i in 0..run.len() {
+        let element = run.at(i) & POSITION_MASK;
+        let mut to = i;
+        while to > 0 {
+            let before = run.at(to - 1);
+            let length = common(before, element);
+            let byte = |position: u64| data.get(position as usize + length);
+            if byte(before & POSITION_MASK) <= byte(element) {
+                break;
+            }
+            run.put(to, before);
+            to -= 1;
+        }
+        run.put(to, element);
+    }
+    for i in (1..run.len()).rev() {
+        let length = common(run.at(i - 1), run.at(i)) as u64;
+        let element = run.at(i);
+        run.put(i, length << 56 | element);
+    }
+    let element = run.at(0);
+    run.put(0, first | element);
+}
+
+fn first_position(run: &[[u8; 8]]) -> u64 {
+    run.at(0) & POSITION_MASK
 }
 
 /// Up to so many elements are sorted by rank.
