@@ -30,6 +30,8 @@ pub enum Strategy {
     Lazy,
     /// As lazy, if the next two positions have no better match.
     Lazy2,
+    /// As lazy2, and the block is divided where new entropy tables pay for themselves.
+    Lazy2Divided,
     /// The cheapest of all parses that a price model sees.
     Optimal,
     /// As optimal, with prices from a first pass.
@@ -157,7 +159,7 @@ const fn row(
     }
 }
 
-use Strategy::{DoubleFast, Fast, Greedy, Lazy, Lazy2, Optimal, Optimal2};
+use Strategy::{DoubleFast, Fast, Greedy, Lazy, Lazy2, Lazy2Divided, Optimal, Optimal2};
 
 /// Four classes of content size: larger or unknown, at most 256 KiB, 128 KiB, 16 KiB. Row 0 serves the levels below 0.
 #[rustfmt::skip]
@@ -176,13 +178,13 @@ static LEVELS: [[Params; 23]; 4] = [
     row(22, 6, 21, 4, 5,  16, Lazy2),      //  9
     row(22, 6, 22, 5, 5,  16, Lazy2),      // 10
     row(22, 6, 22, 5, 5,  16, Lazy2),      // 11
-    row(22, 6, 22, 6, 5,  32, Lazy2),      // 12
-    row(22, 20, 19, 7, 3, 32, Optimal),    // 13
-    row(22, 20, 19, 8, 3, 48, Optimal),    // 14
-    row(22, 20, 19, 8, 3, 64, Optimal),    // 15
-    row(22, 20, 20, 9, 3, 96, Optimal2),   // 16
-    row(23, 20, 20, 9, 3, 128, Optimal2),  // 17
-    row(23, 20, 20, 10, 3, 128, Optimal2), // 18
+    row(22, 6, 22, 6, 5,  32, Lazy2Divided),// 12
+    row(22, 6, 18, 5, 3, 32, Optimal),     // 13
+    row(22, 6, 19, 6, 3, 48, Optimal),     // 14
+    row(22, 6, 19, 7, 3, 64, Optimal),     // 15
+    row(22, 6, 19, 8, 3, 96, Optimal),     // 16
+    row(23, 6, 20, 8, 3, 128, Optimal2),   // 17
+    row(23, 6, 20, 9, 3, 128, Optimal2),   // 18
     row(23, 20, 20, 10, 3, 256, Optimal2), // 19
     row(25, 20, 21, 10, 3, 256, Optimal2), // 20
     row(26, 20, 22, 10, 3, 512, Optimal2), // 21
@@ -201,7 +203,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(18, 6, 18, 5, 4,   8, Lazy2),      //  9
     row(18, 6, 18, 6, 4,   8, Lazy2),      // 10
     row(18, 6, 18, 6, 4,  12, Lazy2),      // 11
-    row(18, 6, 18, 6, 4,  12, Lazy2),      // 12
+    row(18, 6, 18, 6, 4,  12, Lazy2Divided),// 12
     row(18, 18, 16, 8, 3, 32, Optimal),    // 13
     row(18, 18, 16, 8, 3, 64, Optimal),    // 14
     row(18, 18, 16, 8, 3, 128, Optimal),   // 15
@@ -226,7 +228,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 16, 5, 4,   8, Lazy2),      //  9
     row(17, 6, 16, 6, 4,   8, Lazy2),      // 10
     row(17, 6, 17, 6, 4,  12, Lazy2),      // 11
-    row(17, 6, 17, 6, 4,  12, Lazy2),      // 12
+    row(17, 6, 17, 6, 4,  12, Lazy2Divided),// 12
     row(17, 17, 15, 8, 3, 32, Optimal),    // 13
     row(17, 17, 15, 8, 3, 64, Optimal),    // 14
     row(17, 17, 15, 8, 3, 256, Optimal),   // 15
@@ -251,7 +253,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(14, 6, 14, 6, 4,   8, Lazy2),      //  9
     row(14, 6, 14, 6, 4,  12, Lazy2),      // 10
     row(14, 6, 14, 6, 4,  16, Lazy2),      // 11
-    row(14, 6, 14, 6, 4,  24, Lazy2),      // 12
+    row(14, 6, 14, 6, 4,  24, Lazy2Divided),// 12
     row(14, 14, 12, 8, 3, 24, Optimal),    // 13
     row(14, 14, 12, 8, 3, 32, Optimal),    // 14
     row(14, 14, 12, 8, 3, 64, Optimal),    // 15

@@ -22,6 +22,7 @@ pub(crate) mod memory;
 pub(crate) mod optimal;
 pub(crate) mod row;
 
+use self::optimal::divided;
 use super::levels::{Params, Strategy};
 use super::store::SequenceStore;
 use crate::Error;
@@ -33,6 +34,7 @@ pub(crate) enum Finder<'a> {
     Fast(fast::Tables<'a>),
     DoubleFast(double_fast::Tables<'a>),
     Lazy(row::Tables<'a>),
+    Divided(divided::Tables<'a>),
     Optimal(optimal::Tables<'a>),
 }
 
@@ -43,6 +45,7 @@ macro_rules! each {
             Finder::Fast($tables) => $call,
             Finder::DoubleFast($tables) => $call,
             Finder::Lazy($tables) => $call,
+            Finder::Divided($tables) => $call,
             Finder::Optimal($tables) => $call,
         }
     };
@@ -54,6 +57,7 @@ impl<'a> Finder<'a> {
         match params.strategy {
             Strategy::Fast => fast::Tables::bytes(params),
             Strategy::DoubleFast => double_fast::Tables::bytes(params),
+            Strategy::Lazy2Divided => divided::Tables::bytes(params),
             Strategy::Optimal | Strategy::Optimal2 => optimal::Tables::bytes(params),
             _ => row::Tables::bytes(params),
         }
@@ -64,6 +68,7 @@ impl<'a> Finder<'a> {
         Ok(match params.strategy {
             Strategy::Fast => Finder::Fast(fast::Tables::carve(carver, params)?),
             Strategy::DoubleFast => Finder::DoubleFast(double_fast::Tables::carve(carver, params)?),
+            Strategy::Lazy2Divided => Finder::Divided(divided::Tables::carve(carver, params)?),
             Strategy::Optimal | Strategy::Optimal2 => {
                 Finder::Optimal(optimal::Tables::carve(carver, params)?)
             }
@@ -86,6 +91,7 @@ impl<'a> Finder<'a> {
         match self {
             Finder::Fast(_) | Finder::DoubleFast(_) => {}
             Finder::Lazy(tables) => tables.start_frame(),
+            Finder::Divided(tables) => tables.start_frame(),
             Finder::Optimal(tables) => tables.start_frame(),
         }
     }
@@ -107,6 +113,7 @@ impl<'a> Finder<'a> {
             Finder::Fast(tables) => tables.find(block, params, repeat, store),
             Finder::DoubleFast(tables) => tables.find(block, params, repeat, store),
             Finder::Lazy(tables) => lazy::find_block(tables, block, params, repeat, store),
+            Finder::Divided(tables) => tables.find(block, params, repeat, store),
             Finder::Optimal(tables) => tables.find(block, params, repeat, store),
         }
     }

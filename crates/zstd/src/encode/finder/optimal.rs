@@ -6,6 +6,7 @@
 //! call of [`Tables::find`] gives one block of the frame.
 
 mod candidates;
+pub(crate) mod divided;
 mod heads;
 mod parse;
 mod partition;
@@ -25,6 +26,9 @@ use crate::encode::levels::{Params, Strategy};
 use crate::encode::store::SequenceStore;
 use crate::sequences::{MATCH_MIN, Sequence, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
+
+/// Positions that are looked at together.
+const SPAN: usize = 256;
 
 /// Tables and plan of the optimal parser.
 pub(crate) struct Tables<'a> {
@@ -70,10 +74,19 @@ impl<'a> Tables<'a> {
             + Sorted::BYTES
             + Prices::BYTES
             + Nodes::BYTES
-            + Candidates::BYTES
+            + Candidates::bytes(Self::span(params))
             + 2 * Chunks::BYTES
             + 4 * COUNTS
             + 4
+    }
+
+    /// Positions whose matches are kept. Where memory is plenty, a second pass need not look for them again.
+    fn span(params: &Params) -> usize {
+        if params.window_log > 17 {
+            params.block_size()
+        } else {
+            SPAN
+        }
     }
 
     /// Most positions that are sorted.
@@ -115,20 +128,12 @@ impl<'a> Tables<'a> {
             sorted_range: (0, 0),
             prices: Prices::carve(carver)?,
             nodes: Nodes::carve(carver)?,
-            candidates: Candidates::carve(carver)?,
+            candidates: Candidates::carve(carver, Self::span(params))?,
             chunks: Chunks::carve(carver)?,
             chunks_before: Chunks::carve(carver)?,
             counts: carver.array()?,
             counts_known: false,
-            plan: Plan {
-                cells: Self::plan_cells(params),
-                len: 0,
-                next: 0,
-                at: 0,
-                start: 0,
-                end: 0,
-                part: 0,
-            },
+            plan: Plan::new(Self::plan_cells(params)),
         })
     }
 
@@ -144,9 +149,7 @@ impl<'a> Tables<'a> {
             super::reduce(self.sorted.nodes_memory(), by);
         }
         self.heads.reduce(by);
-        for index in [&mut self.plan.at, &mut self.plan.start, &mut self.plan.end] {
-            *index = index.saturating_sub(by);
-        }
+        self.plan.reduce(by);
         self.sorted_range = (0, 0);
     }
 
@@ -155,8 +158,7 @@ impl<'a> Tables<'a> {
         self.heads.start_frame();
         self.sorted_range = (0, 0);
         self.counts_known = false;
-        self.plan.end = 0;
-        self.plan.at = 0;
+        self.plan.clear();
     }
 
     /// Makes the block known without looking for matches.
@@ -186,18 +188,28 @@ impl<'a> Tables<'a> {
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
-        let from = block.base + block.start as u32;
-        let to = block.base + block.end as u32;
-        if self.plan.at != from || self.plan.end <= from || self.plan.end > to {
+        if !self.plan.is_for(block) {
             self.plan(block, params, *repeat);
         }
-        let anchor = self.tell(block, repeat, store);
-        if anchor > block.start || self.plan.end == to {
+        let Tables {
+            plan,
+            sorted,
+            chunks,
+            ..
+        } = self;
+        let anchor = plan.tell(sorted.leaves_memory(), chunks, block, repeat, store);
+        if anchor > block.start || plan.end == block.base + block.end as u32 {
             return anchor;
         }
         // Nothing but literals was left of a plan that ends too early.
         self.plan(block, params, *repeat);
-        self.tell(block, repeat, store)
+        let Tables {
+            plan,
+            sorted,
+            chunks,
+            ..
+        } = self;
+        plan.tell(sorted.leaves_memory(), chunks, block, repeat, store)
     }
 
     /// Decides all sequences up to the end of a block, and how to divide them.
@@ -220,8 +232,7 @@ impl<'a> Tables<'a> {
         } else if !self.is_sorted(block) {
             self.ready_heads();
         }
-        // The tables of heads know what lies ahead after a pass.
-        let passes = if params.strategy == Strategy::Optimal2 && self.is_sorted(block) {
+        let passes = if params.strategy == Strategy::Optimal2 {
             2
         } else {
             1
@@ -235,11 +246,7 @@ impl<'a> Tables<'a> {
             self.pass(block, repeat, effort, pass > 1, pass == passes);
             self.chunks.join();
         }
-        self.plan.start = block.base + block.start as u32;
-        self.plan.at = self.plan.start;
-        self.plan.end = block.base + block.end as u32;
-        self.plan.next = 0;
-        self.plan.part = 0;
+        self.plan.ready(from, block.base + block.end as u32);
     }
 
     /// Whether the positions of a block are sorted.
@@ -260,7 +267,8 @@ impl<'a> Tables<'a> {
     ) {
         core::mem::swap(&mut self.chunks, &mut self.chunks_before);
         let sort = self.is_sorted(block);
-        if again && sort {
+        let cached = again && self.candidates.covers(block.start, block.end);
+        if again && sort && !cached {
             self.sorted.restart();
         }
         let Tables {
@@ -285,7 +293,9 @@ impl<'a> Tables<'a> {
             pending: 0,
             repeat,
         };
-        candidates.start(block.start);
+        if !cached {
+            candidates.start(block.start);
+        }
         plan.len = 0;
         chunks.start();
         let mut chunk = 0;
@@ -324,11 +334,8 @@ impl<'a> Tables<'a> {
                 anchor = state.at;
                 chunk = (anchor - block.start) >> CHUNK_LOG;
                 if last {
-                    let bits = Sequence::new(step.literals, step.offset, step.length).bits();
                     let cells = sorted.leaves_memory();
-                    cells.put(plan.cells + 2 * plan.len, bits as u32);
-                    cells.put(plan.cells + 2 * plan.len + 1, (bits >> 32) as u32);
-                    plan.len += 1;
+                    plan.push(cells, step.literals, step.offset, step.length);
                 }
             }
             if chunk != was && !again {
@@ -341,47 +348,103 @@ impl<'a> Tables<'a> {
         let anchor = block.end - state.pending as usize;
         prices::count_literals(chunks.chunk(chunk), &block.data[anchor..block.end]);
     }
+}
 
-    /// Hands out the next part of the plan. Returns where the literals behind its last sequence begin.
+impl Plan {
+    /// A plan of nothing, whose steps will lie at `cells`.
+    fn new(cells: usize) -> Self {
+        Plan {
+            cells,
+            len: 0,
+            next: 0,
+            at: 0,
+            start: 0,
+            end: 0,
+            part: 0,
+        }
+    }
+
+    /// Forgets the plan.
+    fn clear(&mut self) {
+        self.at = 0;
+        self.end = 0;
+    }
+
+    /// Lowers every index by `by`.
+    fn reduce(&mut self, by: u32) {
+        for index in [&mut self.at, &mut self.start, &mut self.end] {
+            *index = index.saturating_sub(by);
+        }
+    }
+
+    /// Whether the plan goes on where a block begins, and no farther than it.
+    fn is_for(&self, block: &Block<'_>) -> bool {
+        let from = block.base + block.start as u32;
+        let to = block.base + block.end as u32;
+        self.at == from && self.end > from && self.end <= to
+    }
+
+    /// Appends a step: a sequence with an offset in the place of the offset value.
+    #[inline(always)]
+    fn push(&mut self, cells: &mut [[u8; 4]], literals: u32, offset: u32, length: u32) {
+        let bits = Sequence::new(literals, offset, length).bits();
+        let cell = self.cells + 2 * self.len;
+        cells.put(cell, bits as u32);
+        cells.put(cell + 1, (bits >> 32) as u32);
+        self.len += 1;
+    }
+
+    /// The steps are those of the bytes from `start` to `end`.
+    fn ready(&mut self, start: u32, end: u32) {
+        self.start = start;
+        self.at = start;
+        self.end = end;
+        self.next = 0;
+        self.part = 0;
+    }
+
+    /// Hands out the next part. Returns where the literals behind its last sequence begin.
     fn tell(
         &mut self,
+        cells: &[[u8; 4]],
+        chunks: &Chunks<'_>,
         block: &Block<'_>,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
-        let plan = &mut self.plan;
         let data = Checked::new(&block.data[..block.end], 0);
         // Where the part ends, if another one follows.
         let part_end = loop {
-            plan.part += 1;
-            match self.chunks.part(plan.part) {
+            self.part += 1;
+            match chunks.part(self.part) {
                 // A long match may have passed a part.
-                Some((at, _)) if plan.start + at as u32 <= plan.at => {}
-                next => break next.map(|(at, _)| plan.start + at as u32),
+                Some((at, _)) if self.start + at as u32 <= self.at => {}
+                next => break next.map(|(at, _)| self.start + at as u32),
             }
         };
         let mut room = true;
-        while plan.next < plan.len && room && part_end.is_none_or(|end| plan.at < end) {
-            let cell = plan.cells + 2 * plan.next;
-            let cells = self.sorted.leaves_memory();
+        while self.next < self.len && room && part_end.is_none_or(|end| self.at < end) {
+            let cell = self.cells + 2 * self.next;
             let bits = u64::from(cells.at(cell + 1)) << 32 | u64::from(cells.at(cell));
             let step = Sequence::from_bits(bits);
             let (literals, offset) = (step.literal_length(), step.offset_value());
             let value = value_of(offset, literals, repeat);
             update_repeat_offsets(repeat, value, literals);
-            let anchor = (plan.at - block.base) as usize;
-            let sequence = Sequence::new(literals, value, step.match_length());
-            room = store.push(data, anchor, sequence);
-            plan.next += 1;
-            plan.at += literals + step.match_length();
+            let anchor = (self.at - block.base) as usize;
+            room = store.push(
+                data,
+                anchor,
+                Sequence::new(literals, value, step.match_length()),
+            );
+            self.next += 1;
+            self.at += literals + step.match_length();
         }
-        let ended = plan.next >= plan.len && plan.end == block.base + block.end as u32;
         if !room {
-            plan.part -= 1;
-        } else if !ended {
+            self.part -= 1;
+        } else if self.next < self.len || self.end != block.base + block.end as u32 {
             store.cut();
         }
-        (plan.at - block.base) as usize
+        (self.at - block.base) as usize
     }
 }
 

@@ -4,18 +4,15 @@ use crate::Error;
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::{Carver, Cells};
 
-/// Positions that are looked at together.
-pub(super) const SPAN: usize = 256;
 /// Most matches that one position has.
 pub(super) const PER_POSITION: usize = 32;
-const LIST: usize = 2048;
 
 /// The matches of some consecutive positions, for each of them by ascending length and offset.
 pub(super) struct Candidates<'a> {
     first: usize,
     len: usize,
-    starts: &'a mut [[u8; 4]; SPAN + 1],
-    list: &'a mut [[u8; 8]; LIST],
+    starts: &'a mut [[u8; 4]],
+    list: &'a mut [[u8; 8]],
     used: usize,
 }
 
@@ -27,16 +24,23 @@ pub(super) struct Match {
 }
 
 impl<'a> Candidates<'a> {
-    /// Bytes of workspace.
-    pub(super) const BYTES: usize = 4 * (SPAN + 1) + 8 * LIST;
+    /// Bytes of workspace for so many positions.
+    pub(super) fn bytes(span: usize) -> usize {
+        4 * (span + 1) + 8 * Self::list(span)
+    }
+
+    /// Four matches a position are seldom needed, but must be there for a few.
+    fn list(span: usize) -> usize {
+        4 * span + PER_POSITION
+    }
 
     /// Takes the list from a workspace.
-    pub(super) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+    pub(super) fn carve(carver: &mut Carver<'a>, span: usize) -> Result<Self, Error> {
         Ok(Candidates {
             first: 0,
             len: 0,
-            starts: carver.array()?,
-            list: carver.array()?,
+            starts: carver.cells(span + 1)?,
+            list: carver.cells(Self::list(span))?,
             used: 0,
         })
     }
@@ -52,7 +56,7 @@ impl<'a> Candidates<'a> {
     /// Whether another position may be added.
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
-        self.len < SPAN && self.used + PER_POSITION <= LIST
+        self.len + 1 < self.starts.len() && self.used + PER_POSITION <= self.list.len()
     }
 
     /// Adds a match to the position at hand, longer than those before. It takes the place of those whose offsets cost
@@ -71,7 +75,7 @@ impl<'a> Candidates<'a> {
     /// Adds a match to the position at hand, shorter than those before, and with a cheaper offset.
     #[inline(always)]
     pub(super) fn push_shorter(&mut self, length: u32, offset: u32) {
-        if self.used < LIST {
+        if self.used < self.list.len() {
             self.list
                 .put(self.used, u64::from(length) << 32 | u64::from(offset));
             self.used += 1;
@@ -86,9 +90,12 @@ impl<'a> Candidates<'a> {
             self.list[start..self.used].reverse();
         }
         self.len += 1;
-        if self.len <= SPAN {
-            self.starts.put(self.len, self.used as u32);
-        }
+        self.starts.put(self.len, self.used as u32);
+    }
+
+    /// Whether all positions from `first` to `end` are known.
+    pub(super) fn covers(&self, first: usize, end: usize) -> bool {
+        self.first == first && self.end() >= end
     }
 
     /// The first position that is not known.
@@ -100,14 +107,14 @@ impl<'a> Candidates<'a> {
     /// Where the matches of a known position lie.
     #[inline(always)]
     pub(super) fn range(&self, position: usize) -> core::ops::Range<usize> {
-        let i = (position - self.first).min(SPAN - 1);
+        let i = position - self.first;
         self.starts.at(i) as usize..self.starts.at(i + 1) as usize
     }
 
     /// A match.
     #[inline(always)]
     pub(super) fn at(&self, i: usize) -> Match {
-        let bits = self.list.at(i & (LIST - 1));
+        let bits = self.list.at(i);
         Match {
             length: (bits >> 32) as u32,
             offset: bits as u32,

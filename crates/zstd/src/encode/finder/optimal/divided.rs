@@ -1,0 +1,125 @@
+//! The lazy search, with the block divided where it pays to begin new entropy tables.
+
+use super::partition::{CHUNK_LOG, Chunks};
+use super::{Plan, prices};
+use crate::Error;
+use crate::encode::finder::{Block, lazy, row};
+use crate::encode::levels::Params;
+use crate::encode::store::SequenceStore;
+use crate::sequences::{MATCH_MIN, update_repeat_offsets};
+use crate::workspace::Carver;
+
+/// Tables of the lazy search, and what it found.
+pub(crate) struct Tables<'a> {
+    rows: row::Tables<'a>,
+    chunks: Chunks<'a>,
+    steps: &'a mut [[u8; 4]],
+    plan: Plan,
+}
+
+impl<'a> Tables<'a> {
+    /// Bytes of workspace.
+    pub(crate) fn bytes(params: &Params) -> usize {
+        row::Tables::bytes(params) + Chunks::BYTES + 4 * Self::cells(params)
+    }
+
+    fn cells(params: &Params) -> usize {
+        2 * (params.block_size() / MATCH_MIN + 1)
+    }
+
+    /// Takes the tables from a workspace.
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
+        Ok(Tables {
+            rows: row::Tables::carve(carver, params)?,
+            chunks: Chunks::carve(carver)?,
+            steps: carver.cells(Self::cells(params))?,
+            plan: Plan::new(0),
+        })
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.plan.clear();
+    }
+
+    /// Lowers every index by `by`.
+    pub(crate) fn reduce(&mut self, by: u32) {
+        self.rows.reduce(by);
+        self.plan.reduce(by);
+    }
+
+    /// A new frame begins.
+    pub(crate) fn start_frame(&mut self) {
+        self.rows.start_frame();
+        self.plan.clear();
+    }
+
+    /// Makes the block known without looking for matches.
+    pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
+        self.rows.insert(block, params);
+    }
+
+    /// Finds the sequences of a block, which may end earlier than asked for: then [`SequenceStore::cut`] is called.
+    ///
+    /// Returns where the literals behind the last sequence begin.
+    pub(crate) fn find(
+        &mut self,
+        block: &Block<'_>,
+        params: &Params,
+        repeat: &mut [u32; 3],
+        store: &mut SequenceStore<'_>,
+    ) -> usize {
+        if !self.plan.is_for(block) {
+            self.plan(block, params, *repeat, store);
+        }
+        let anchor = self
+            .plan
+            .tell(self.steps, &self.chunks, block, repeat, store);
+        if anchor > block.start || self.plan.end == block.base + block.end as u32 {
+            return anchor;
+        }
+        // Nothing but literals was left of a plan that ends too early.
+        self.plan(block, params, *repeat, store);
+        self.plan
+            .tell(self.steps, &self.chunks, block, repeat, store)
+    }
+
+    /// Searches the whole block, and divides it.
+    fn plan(
+        &mut self,
+        block: &Block<'_>,
+        params: &Params,
+        repeat: [u32; 3],
+        store: &mut SequenceStore<'_>,
+    ) {
+        let mut kept = repeat;
+        store.clear();
+        let anchor = lazy::find_block(&mut self.rows, block, params, &mut kept, store);
+        let end = if store.is_full(block.end - anchor) {
+            anchor
+        } else {
+            block.end
+        };
+        self.plan.len = 0;
+        self.chunks.start();
+        let mut repeat = repeat;
+        let (mut at, mut chunk) = (block.start, 0);
+        for sequence in store.sequences() {
+            let (literals, value) = (sequence.literal_length(), sequence.offset_value());
+            update_repeat_offsets(&mut repeat, value, literals);
+            self.plan
+                .push(self.steps, literals, repeat[0], sequence.match_length());
+            let counts = self.chunks.chunk(chunk);
+            prices::count_literals(counts, &block.data[at..at + literals as usize]);
+            prices::count_sequence(counts, literals, value, sequence.match_length());
+            at += (literals + sequence.match_length()) as usize;
+            chunk = (at - block.start) >> CHUNK_LOG;
+        }
+        prices::count_literals(self.chunks.chunk(chunk), &block.data[at..end]);
+        self.chunks.join();
+        store.clear();
+        self.plan
+            .ready(block.base + block.start as u32, block.base + end as u32);
+    }
+}
