@@ -18,7 +18,7 @@ use self::heads::Heads;
 use self::parse::{Effort, Input, Nodes, State};
 use self::partition::{CHUNK_LOG, Chunks};
 use self::prices::{COUNTS, Counts, PRICED_LENGTH_MAX, Prices};
-use self::sorted::Sorted;
+use self::sorted::{RECORDED_MAX, Sorted};
 use super::Block;
 use super::memory::Checked;
 use crate::Error;
@@ -229,7 +229,13 @@ impl<'a> Tables<'a> {
             self.heads_known.put(0, 0);
             self.sorted.build(block.data);
             self.sorted_range = (from, from + block.data.len() as u32);
-        } else if !self.is_sorted(block) {
+            if params.strategy == Strategy::Optimal2
+                && Self::span(params) < block.data.len()
+                && block.data.len() <= RECORDED_MAX
+            {
+                self.sorted.record();
+            }
+        } else if !self.is_sorted(block) || self.sorted.is_recorded() {
             self.ready_heads();
         }
         let passes = if params.strategy == Strategy::Optimal2 {
@@ -268,8 +274,12 @@ impl<'a> Tables<'a> {
         core::mem::swap(&mut self.chunks, &mut self.chunks_before);
         let sort = self.is_sorted(block);
         let cached = again && self.candidates.covers(block.start, block.end);
-        if again && sort && !cached {
-            self.sorted.restart();
+        if sort && again && !cached {
+            if self.sorted.is_recorded() {
+                self.sorted.replay();
+            } else {
+                self.sorted.restart();
+            }
         }
         let Tables {
             heads,

@@ -82,12 +82,24 @@ impl<'a> Candidates<'a> {
         }
     }
 
+    /// Where the matches of the position at hand lie.
+    #[inline(always)]
+    pub(super) fn pending(&self) -> core::ops::Range<usize> {
+        self.starts.at(self.len) as usize..self.used
+    }
+
+    /// Turns the matches of the position at hand round.
+    #[inline(always)]
+    pub(super) fn turn(&mut self) {
+        let range = self.pending();
+        self.list[range].reverse();
+    }
+
     /// The position at hand has no more matches. If the longest came first, `turn` brings them into order.
     #[inline(always)]
     pub(super) fn end_position(&mut self, turn: bool) {
         if turn {
-            let start = self.starts.at(self.len) as usize;
-            self.list[start..self.used].reverse();
+            self.turn();
         }
         self.len += 1;
         self.starts.put(self.len, self.used as u32);

@@ -9,7 +9,7 @@ use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offse
 use crate::workspace::{Carver, Cells};
 
 /// Positions that a series of decisions spans at most, and the longest match that it may hold.
-const NODES: usize = 4096;
+const NODES: usize = 2048;
 /// No way leads here yet.
 const NEVER: u32 = u32::MAX / 4;
 /// Matches do not begin in the last bytes.

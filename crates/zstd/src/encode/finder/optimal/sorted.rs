@@ -1,6 +1,6 @@
 //! The nearest source for every length, from all positions sorted by what follows them.
 
-use super::candidates::Candidates;
+use super::candidates::{Candidates, Match};
 use super::match_length;
 use super::parse::TAIL;
 use crate::Error;
@@ -53,7 +53,30 @@ pub(super) struct Sorted<'a> {
     len: usize,
     /// Up to here a long match goes, and its offset.
     within: (usize, u32),
+    /// Whether what is found is recorded, or told from the record.
+    record: Record,
+    /// The next cell for a match that is not a position's longest.
+    more: usize,
 }
+
+/// What to do with a record of all matches.
+///
+/// The longest match of a position takes the place of its leaf, which has served its turn; the others lie behind the
+/// nodes, or are left out when that is full. A match is 17 bits of offset, 14 of length, and whether another one follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Record {
+    None,
+    Write,
+    Read,
+}
+
+/// Bits of an offset and of a length in a record, and the bit that says that another match follows.
+const RECORD_OFFSET_BITS: u32 = 17;
+const RECORD_LENGTH_MAX: u32 = (1 << 14) - 1;
+const RECORD_MORE: u32 = 1 << 31;
+
+/// Most positions that can be recorded.
+pub(super) const RECORDED_MAX: usize = 1 << RECORD_OFFSET_BITS;
 
 impl<'a> Sorted<'a> {
     /// Bytes of workspace for frames of `size` bytes, beside the cells that [`Sorted::carve`] is given.
@@ -74,6 +97,8 @@ impl<'a> Sorted<'a> {
             next: 0,
             len: 0,
             within: (0, 0),
+            record: Record::None,
+            more: 0,
         })
     }
 
@@ -106,6 +131,81 @@ impl<'a> Sorted<'a> {
         self.triples.fill([0; 4]);
         self.next = 0;
         self.within = (0, 0);
+        self.record = Record::None;
+    }
+
+    /// Records what is found from here on, for [`Sorted::replay`]. At most [`RECORDED_MAX`] positions are sorted.
+    pub(super) fn record(&mut self) {
+        self.record = Record::Write;
+        self.more = 2 * self.nodes_len;
+    }
+
+    /// Whether there is a record. Then the leaves are gone.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.record != Record::None
+    }
+
+    /// Tells the same matches again, from the first position on.
+    pub(super) fn replay(&mut self) {
+        self.record = Record::Read;
+        self.more = 2 * self.nodes_len;
+        self.next = 0;
+    }
+
+    /// Writes the matches of a position to the record.
+    #[inline(always)]
+    fn write_record(&mut self, position: usize, candidates: &Candidates<'_>) {
+        let pack = |found: Match, more: bool| {
+            found.offset
+                | found.length.min(RECORD_LENGTH_MAX) << RECORD_OFFSET_BITS
+                | if more { RECORD_MORE } else { 0 }
+        };
+        let range = candidates.pending();
+        let cells: &mut [[u8; 4]] = self.nodes.as_flattened_mut().as_chunks_mut().0;
+        let more = range.len().saturating_sub(1).min(cells.len() - self.more);
+        let first = match range.clone().next_back() {
+            Some(last) => pack(candidates.at(last), more > 0),
+            None => 0,
+        };
+        self.leaves.put(position, first);
+        for (i, found) in range.rev().skip(1).take(more).enumerate() {
+            cells.put(self.more, pack(candidates.at(found), i + 1 < more));
+            self.more += 1;
+        }
+    }
+
+    /// As [`Sorted::fill`], from the record.
+    fn fill_again(&mut self, data: &[u8], end: usize, at: usize, candidates: &mut Candidates<'_>) {
+        let cells: &[[u8; 4]] = self.nodes.as_flattened().as_chunks().0;
+        candidates.start(at);
+        let stop = end.saturating_sub(TAIL - 1).min(self.len);
+        while self.next < stop && candidates.has_room() {
+            let known = self.next >= at;
+            let mut bits = self.leaves.at(self.next);
+            loop {
+                let offset = bits & (RECORDED_MAX as u32 - 1);
+                if known && offset > 0 {
+                    let mut length = bits >> RECORD_OFFSET_BITS & RECORD_LENGTH_MAX;
+                    if length == RECORD_LENGTH_MAX {
+                        let source = self.next - offset as usize;
+                        length = match_length(data, self.next, source, end) as u32;
+                    }
+                    candidates.push_shorter(length, offset);
+                }
+                if bits & RECORD_MORE == 0 {
+                    break;
+                }
+                bits = cells.at(self.more);
+                self.more += 1;
+            }
+            if known {
+                candidates.end_position(true);
+            }
+            self.next += 1;
+        }
+        while candidates.end() < end && candidates.end() >= stop && candidates.has_room() {
+            candidates.end_position(false);
+        }
     }
 
     fn sort(&mut self, data: &[u8], n: usize) {
@@ -327,7 +427,13 @@ impl<'a> Sorted<'a> {
     /// Visits a position without asking.
     #[inline(always)]
     fn visit(&mut self, position: usize) {
-        let mut node = self.leaves.at(position);
+        let leaf = self.leaves.at(position);
+        self.visit_from(leaf, position);
+    }
+
+    #[inline(always)]
+    fn visit_from(&mut self, leaf: u32, position: usize) {
+        let mut node = leaf;
         while node != 0 {
             let bits = self.nodes.at(node as usize - 1);
             self.nodes
@@ -346,7 +452,20 @@ impl<'a> Sorted<'a> {
         enough: usize,
         candidates: &mut Candidates<'_>,
     ) {
+        if self.record == Record::Read {
+            self.fill_again(data, end, at, candidates);
+            return;
+        }
         while self.next < at.min(self.len) {
+            if self.record == Record::Write {
+                let leaf = self.leaves.at(self.next);
+                self.visit_from(leaf, self.next);
+                self.leaves.put(self.next, 0);
+                self.triples
+                    .put(triple(data, self.next), self.next as u32 + 1);
+                self.next += 1;
+                continue;
+            }
             self.triples
                 .put(triple(data, self.next), self.next as u32 + 1);
             self.visit(self.next);
@@ -363,6 +482,9 @@ impl<'a> Sorted<'a> {
                 let rest = (self.within.0 - at) as u32;
                 if rest >= 3 {
                     candidates.push(rest, self.within.1);
+                }
+                if self.record == Record::Write {
+                    self.write_record(at, candidates);
                 }
                 candidates.end_position(false);
                 at += 1;
@@ -409,7 +531,11 @@ impl<'a> Sorted<'a> {
                     candidates.push_shorter(3, offset);
                 }
             }
-            candidates.end_position(true);
+            candidates.turn();
+            if self.record == Record::Write {
+                self.write_record(at, candidates);
+            }
+            candidates.end_position(false);
             at += 1;
         }
         self.next = self.next.max(at);
