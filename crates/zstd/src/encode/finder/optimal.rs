@@ -197,18 +197,6 @@ impl<'a> Tables<'a> {
             chunks,
             ..
         } = self;
-        let anchor = plan.tell(sorted.leaves_memory(), chunks, block, repeat, store);
-        if anchor > block.start || plan.end == block.base + block.end as u32 {
-            return anchor;
-        }
-        // Nothing but literals was left of a plan that ends too early.
-        self.plan(block, params, *repeat);
-        let Tables {
-            plan,
-            sorted,
-            chunks,
-            ..
-        } = self;
         plan.tell(sorted.leaves_memory(), chunks, block, repeat, store)
     }
 
@@ -413,7 +401,7 @@ impl Plan {
         self.part = 0;
     }
 
-    /// Hands out the next part. Returns where the literals behind its last sequence begin.
+    /// Hands out the next part. Returns where the literals behind it begin that are not in `store`.
     fn tell(
         &mut self,
         cells: &[[u8; 4]],
@@ -451,7 +439,13 @@ impl Plan {
         }
         if !room {
             self.part -= 1;
-        } else if self.next < self.len || self.end != block.base + block.end as u32 {
+        } else if self.next < self.len {
+            store.cut();
+        } else if self.end != block.base + block.end as u32 {
+            // The block is longer than the plan was to be: it ends with the plan's last literals.
+            let (anchor, end) = (self.at - block.base, self.end - block.base);
+            store.push_last_literals(&block.data[anchor as usize..end as usize]);
+            self.at = self.end;
             store.cut();
         }
         (self.at - block.base) as usize

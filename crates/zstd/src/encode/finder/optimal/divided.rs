@@ -73,14 +73,6 @@ impl<'a> Tables<'a> {
         if !self.plan.is_for(block) {
             self.plan(block, params, *repeat, store);
         }
-        let anchor = self
-            .plan
-            .tell(self.steps, &self.chunks, block, repeat, store);
-        if anchor > block.start || self.plan.end == block.base + block.end as u32 {
-            return anchor;
-        }
-        // Nothing but literals was left of a plan that ends too early.
-        self.plan(block, params, *repeat, store);
         self.plan
             .tell(self.steps, &self.chunks, block, repeat, store)
     }
