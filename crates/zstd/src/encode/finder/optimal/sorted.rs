@@ -339,7 +339,7 @@ impl<'a> Sorted<'a> {
             }
             let run = &mut bucket[from..at];
             let first = run.at(0) & !POSITION_MASK;
-            if run.len() <= FEW {
+            if run.len() <= if depth < EXACT_MAX { FEW } else { FEW_DEEP } {
                 sort_few(run, data, depth);
                 continue;
             }
@@ -578,8 +578,9 @@ fn hash(data: &[u8], from: usize, to: usize) -> u64 {
     sum >> (64 - KEY_BITS)
 }
 
-/// Up to so many positions are compared byte by byte.
+/// Up to so many positions are compared byte by byte: the fewer, the less they are known to have in common.
 const FEW: usize = 6;
+const FEW_DEEP: usize = 48;
 
 /// Sorts a few elements whose bytes are the same up to `depth`. They then hold the lengths that they have in common with
 /// the one before.
@@ -598,27 +599,30 @@ fn sort_few(run: &mut [[u8; 8]], data: &[u8], depth: usize) {
         run.put(1, (length as u64) << 56 | (element & POSITION_MASK));
         return;
     }
-    for i in 0..run.len() {
+    for i in 1..run.len() {
         let element = run.at(i) & POSITION_MASK;
-        let mut to = i;
-        while to > 0 {
-            let before = run.at(to - 1);
-            let length = common(before, element);
+        // The place behind all that are not greater.
+        let (mut from, mut to) = (0, i);
+        while from < to {
+            let middle = (from + to) / 2;
+            let other = run.at(middle);
+            let length = common(other, element);
             let byte = |position: u64| data.get(position as usize + length);
-            if byte(before & POSITION_MASK) <= byte(element) {
-                break;
+            if byte(other & POSITION_MASK) <= byte(element) {
+                from = middle + 1;
+            } else {
+                to = middle;
             }
-            run.put(to, before);
-            to -= 1;
         }
-        run.put(to, element);
+        run.copy_within(from..i, from + 1);
+        run.put(from, element);
     }
     for i in (1..run.len()).rev() {
         let length = common(run.at(i - 1), run.at(i)) as u64;
-        let element = run.at(i);
+        let element = run.at(i) & POSITION_MASK;
         run.put(i, length << 56 | element);
     }
-    let element = run.at(0);
+    let element = run.at(0) & POSITION_MASK;
     run.put(0, first | element);
 }
 
@@ -635,7 +639,14 @@ fn sort(cells: &mut [[u8; 8]]) {
     let mut later = [(0_u32, 0_u32); 24];
     let mut waiting = 0;
     let (mut from, mut to) = (0_usize, cells.len());
+    // Content that makes for bad pivots must not take long: each cell may be passed so often, on average.
+    let mut work = 4 * cells.len() * (cells.len() | 1).ilog2() as usize;
     loop {
+        if to - from > RANKED && work < to - from {
+            heap_sort(&mut cells[from..to]);
+            to = from;
+        }
+        work = work.saturating_sub(to - from);
         if to - from <= RANKED {
             sort_by_rank(&mut cells[from..to]);
             if waiting == 0 {
@@ -668,6 +679,31 @@ fn sort(cells: &mut [[u8; 8]]) {
     }
 }
 
+/// Sorts in a time that does not depend on the order.
+#[cold]
+fn heap_sort(cells: &mut [[u8; 8]]) {
+    let sift = |cells: &mut [[u8; 8]], mut at: usize| {
+        while 2 * at + 1 < cells.len() {
+            let mut child = 2 * at + 1;
+            if child + 1 < cells.len() && cells.at(child + 1) > cells.at(child) {
+                child += 1;
+            }
+            if cells.at(child) <= cells.at(at) {
+                return;
+            }
+            cells.swap(child, at);
+            at = child;
+        }
+    };
+    for at in (0..cells.len() / 2).rev() {
+        sift(cells, at);
+    }
+    for end in (1..cells.len()).rev() {
+        cells.swap(0, end);
+        sift(&mut cells[..end], 0);
+    }
+}
+
 /// Sorts a few cells: each goes where the number of smaller ones says. No branch depends on their values.
 #[inline(always)]
 fn sort_by_rank(cells: &mut [[u8; 8]]) {
@@ -692,5 +728,55 @@ fn sort_by_rank(cells: &mut [[u8; 8]]) {
             rank += usize::from(*other < value);
         }
         cells.put(rank.min(n - 1), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{heap_sort, sort};
+    use std::vec::Vec;
+
+    fn numbers(count: u64) -> Vec<[u8; 8]> {
+        (0..count)
+            .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ i).to_ne_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn all_sorts_agree() {
+        for count in [0, 1, 2, 3, 15, 16, 17, 100, 5000] {
+            let mut expected: Vec<u64> =
+                numbers(count).into_iter().map(u64::from_ne_bytes).collect();
+            expected.sort_unstable();
+            for sort in [sort, heap_sort] {
+                let mut cells = numbers(count);
+                sort(&mut cells);
+                let sorted: Vec<u64> = cells.into_iter().map(u64::from_ne_bytes).collect();
+                assert_eq!(sorted, expected);
+            }
+        }
+    }
+
+    /// Each cell passes the pivots a bounded number of times, whatever the order.
+    #[test]
+    fn bad_pivots_end_in_a_heap_sort() {
+        // Values that rise to the middle and fall again keep the median of three near an end.
+        let count = 1 << 14;
+        let mut cells: Vec<[u8; 8]> = (0..count)
+            .map(|i: u64| {
+                (if i < count / 2 {
+                    2 * i
+                } else {
+                    2 * (count - i) - 1
+                })
+                .to_ne_bytes()
+            })
+            .collect();
+        sort(&mut cells);
+        assert!(
+            cells
+                .windows(2)
+                .all(|pair| u64::from_ne_bytes(pair[0]) < u64::from_ne_bytes(pair[1]))
+        );
     }
 }
