@@ -1,4 +1,5 @@
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -6,26 +7,58 @@ use testkit::{TempDir, nasty_tree, tool};
 
 use super::{names, restow, run_in, shown};
 
-/// A directory of this machine with 10,000 files or more.
-fn big_directory() -> &'static Path {
-    let candidates = [
-        "/usr/share/man",
-        "/usr/share/doc",
-        "/usr/include",
-        "/usr/lib/python3",
-        "/usr/share",
-        "/usr",
-    ];
-    let count = |dir: &&str| {
-        let (code, list, _) = run_in(Path::new("/"), ["ls", "-R", dir]);
-        code == 0 && list.lines().count() >= 10_000
-    };
-    Path::new(
-        candidates
-            .into_iter()
-            .find(count)
-            .expect("/usr has 10,000 files"),
-    )
+const MANY_FILES: usize = 10_000;
+
+/// Larger files would add time to the test and nothing that smaller ones do not show.
+const MANY_FILES_BYTES_MAX: u64 = 256 << 10;
+
+/// Copies the first 10,000 files of /usr, which others may change meanwhile, into `to`; what /usr has too few of is made up.
+fn many_files(to: &Path) {
+    fs::create_dir(to).unwrap();
+    let mut left = MANY_FILES;
+    copy_files(Path::new("/usr"), to, &mut left);
+    println!("{} of {MANY_FILES} files are from /usr", MANY_FILES - left);
+    fs::create_dir(to.join("made up")).unwrap();
+    for number in 0..left {
+        let text = format!("{number}\n").repeat(number % 1000);
+        fs::write(to.join(format!("made up/{number}")), text).unwrap();
+    }
+}
+
+/// Copies up to `left` files from what is in one directory into another. What cannot be read is left out.
+fn copy_files(from: &Path, to: &Path, left: &mut usize) {
+    let mut entries: Vec<_> = fs::read_dir(from).into_iter().flatten().flatten().collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        if *left == 0 {
+            return;
+        } else if metadata.is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy_files(&from, &to, left);
+        } else if metadata.is_symlink() {
+            let Ok(target) = fs::read_link(&from) else {
+                continue;
+            };
+            std::os::unix::fs::symlink(target, &to).unwrap();
+            *left -= 1;
+        } else if metadata.is_file() && metadata.len() <= MANY_FILES_BYTES_MAX {
+            let Ok(content) = fs::read(&from) else {
+                continue;
+            };
+            fs::write(&to, content).unwrap();
+            let copy = File::options().write(true).open(&to).unwrap();
+            copy.set_modified(metadata.modified().unwrap()).unwrap();
+            // Readable to all who run this, and no set-id programs in a place where nobody looks for them.
+            let mode = metadata.permissions().mode() & 0o777 | 0o400;
+            copy.set_permissions(fs::Permissions::from_mode(mode))
+                .unwrap();
+            *left -= 1;
+        }
+    }
 }
 
 #[test]
@@ -33,12 +66,10 @@ fn ten_thousand_files_there_and_back() {
     let (Some(find), Some(getfattr)) = (tool("find"), tool("getfattr")) else {
         return;
     };
-    let source = big_directory();
     let dir = TempDir::new();
-    let (code, _, words) = run_in(
-        dir.path(),
-        ["copy".as_ref(), source.as_os_str(), "x.tar".as_ref()],
-    );
+    let source = dir.join("source");
+    many_files(&source);
+    let (code, _, words) = run_in(dir.path(), ["copy", "source", "x.tar"]);
     assert_eq!(code, 0, "{words}");
     assert!(
         words.starts_with("restow: ") && words.contains(" files, "),
@@ -50,14 +81,7 @@ fn ten_thousand_files_there_and_back() {
     );
     assert_eq!((code, &*words), (0, ""));
     for other in ["x.tar", "back"] {
-        let options = ["diff", "--holes", other];
-        let (code, found, words) = run_in(
-            dir.path(),
-            options
-                .iter()
-                .map(AsRef::as_ref)
-                .chain([source.as_os_str()]),
-        );
+        let (code, found, words) = run_in(dir.path(), ["diff", "--holes", other, "source"]);
         assert_eq!((code, &*found, &*words), (0, "", ""));
     }
     // What programs say that know nothing of us.
@@ -96,8 +120,8 @@ fn ten_thousand_files_there_and_back() {
         (lines, attributes.stdout)
     };
     let back = dir.join("back");
-    let (ours, theirs) = (view(&back), view(source));
-    assert!(ours.0.len() > 10_000);
+    let (ours, theirs) = (view(&back), view(&source));
+    assert!(ours.0.len() > MANY_FILES);
     let differs = ours.0.iter().zip(&theirs.0).find(|(a, b)| a != b);
     let differs =
         differs.map(|(a, b)| (a.escape_ascii().to_string(), b.escape_ascii().to_string()));
@@ -105,7 +129,7 @@ fn ten_thousand_files_there_and_back() {
     assert!(ours == theirs);
     let diff = std::process::Command::new("diff")
         .args(["-r", "--no-dereference"])
-        .args([source, &back])
+        .args([&source, &back])
         .output()
         .unwrap();
     assert_eq!(shown(&diff), (0, String::new(), String::new()));
@@ -254,7 +278,6 @@ fn a_source_that_is_bad_leaves_nothing() {
 /// A file that may not be read is named, and nothing is left.
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    use std::os::unix::fs::PermissionsExt;
     let Some(setpriv) = tool("setpriv") else {
         return;
     };
