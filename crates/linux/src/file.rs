@@ -44,6 +44,8 @@ pub struct Stat {
     pub gid: u32,
     /// Size in bytes.
     pub size: u64,
+    /// Space that it takes on the medium, in units of 512 bytes.
+    pub blocks: u64,
     /// Number of a device file: major and minor.
     pub rdev: (u32, u32),
     /// Last access.
@@ -84,6 +86,7 @@ fn stat_from(raw: &fs::Statx) -> Stat {
         uid: raw.stx_uid,
         gid: raw.stx_gid,
         size: raw.stx_size,
+        blocks: raw.stx_blocks,
         rdev: (raw.stx_rdev_major, raw.stx_rdev_minor),
         atime: time(raw.stx_atime),
         mtime: time(raw.stx_mtime),

@@ -17,4 +17,6 @@ pub use file::{
     set_mode, set_mode_at, set_owner, set_owner_at, set_times, set_times_at, split_path, stat,
     stat_at, sync, sync_file_system, unlink_at,
 };
-pub use xattr::{XATTR_BYTES_MAX, for_each_xattr, remove_xattr, set_xattr, set_xattr_at};
+pub use xattr::{
+    XATTR_BYTES_MAX, for_each_xattr, for_each_xattr_of, remove_xattr, set_xattr, set_xattr_at,
+};

@@ -31,45 +31,62 @@ fn path_of(dir: impl AsFd, name: &[u8]) -> Vec<u8> {
 pub fn for_each_xattr(
     dir: impl AsFd,
     name: &[u8],
-    mut each: impl FnMut(&[u8], &[u8]),
+    each: impl FnMut(&[u8], &[u8]),
 ) -> io::Result<()> {
     let path = path_of(dir, name);
     let path = path.as_slice();
     // The magic link itself must be followed, what is beneath it must not.
-    let itself = name.is_empty();
-    // Most files have none, and asking for the length alone is then the only call.
-    let len = if itself {
-        fs::listxattr_query(path)
+    let listed = if name.is_empty() {
+        let value = |attribute: &[u8], into: &mut [u8]| fs::getxattr(path, attribute, into);
+        let list = |into: &mut [u8]| fs::listxattr(path, into);
+        for_each(fs::listxattr_query(path), list, value, each)
     } else {
-        fs::llistxattr_query(path)
+        let value = |attribute: &[u8], into: &mut [u8]| fs::lgetxattr(path, attribute, into);
+        let list = |into: &mut [u8]| fs::llistxattr(path, into);
+        for_each(fs::llistxattr_query(path), list, value, each)
     };
-    match len {
-        Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(()),
-        Ok(_) => {}
+    match listed {
         Err(Errno::NOENT) if fs::stat("/proc/self/fd").is_err() => {
             let why = "extended attributes cannot be read without /proc";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            Err(io::Error::new(io::ErrorKind::Unsupported, why))
         }
-        Err(error) => return Err(error.into()),
+        listed => Ok(listed?),
+    }
+}
+
+/// As [`for_each_xattr`], of a file or directory that is open to be read.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn for_each_xattr_of(file: impl AsFd, each: impl FnMut(&[u8], &[u8])) -> io::Result<()> {
+    let file = file.as_fd();
+    let value = |attribute: &[u8], into: &mut [u8]| fs::fgetxattr(file, attribute, into);
+    let list = |into: &mut [u8]| fs::flistxattr(file, into);
+    Ok(for_each(fs::flistxattr_query(file), list, value, each)?)
+}
+
+/// Calls `each` with what `list` and `value` put into the buffers that they are given, unless `names_len` says that there
+/// is nothing: most files have no attributes, and asking for the length is then the only call.
+fn for_each(
+    names_len: Result<usize, Errno>,
+    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+    value: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
+    mut each: impl FnMut(&[u8], &[u8]),
+) -> Result<(), Errno> {
+    match names_len {
+        Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(()),
+        Ok(_) => {}
+        Err(error) => return Err(error),
     }
     let mut names = vec![0; XATTR_BYTES_MAX];
-    let len = if itself {
-        fs::listxattr(path, &mut names[..])?
-    } else {
-        fs::llistxattr(path, &mut names[..])?
-    };
+    let len = list(&mut names)?;
     names.truncate(len);
-    let mut value = vec![0; XATTR_BYTES_MAX];
+    let mut buffer = vec![0; XATTR_BYTES_MAX];
     for attribute in names.split(|&byte| byte == 0).filter(|a| !a.is_empty()) {
-        let read = if itself {
-            fs::getxattr(path, attribute, &mut value[..])
-        } else {
-            fs::lgetxattr(path, attribute, &mut value[..])
-        };
-        match read {
-            Ok(len) => each(attribute, value.get(..len).unwrap_or_default()),
+        match value(attribute, &mut buffer) {
+            Ok(len) => each(attribute, buffer.get(..len).unwrap_or_default()),
             Err(Errno::NODATA) => {} // removed since it was listed
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     Ok(())

@@ -24,6 +24,9 @@ use crate::{Error, Result};
 /// Open directories, and open files, that are kept for the next call; together they bound the descriptors.
 const HANDLES_MAX: usize = 48;
 
+/// Files up to this size that take as much space as they have bytes are not searched for holes.
+const DENSE_BYTES_MAX: u64 = 64 << 10;
+
 /// Extents that one call of `extents` gives at most.
 const EXTENTS_MAX: usize = 256;
 
@@ -43,7 +46,15 @@ pub struct HostDir {
     root: OwnedFd,
     table: RwLock<Table>,
     dirs: Mutex<Handles<OwnedFd>>,
-    files: Mutex<Handles<File>>,
+    files: Mutex<Handles<OpenFile>>,
+}
+
+/// A regular file, open to be read.
+#[derive(Debug)]
+struct OpenFile {
+    file: File,
+    /// Its size when it was opened, if it had no holes, and the stamp that goes with it.
+    dense: Option<(u64, u32)>,
 }
 
 impl HostDir {
@@ -106,7 +117,7 @@ impl HostDir {
     }
 
     /// A regular file, open to be read.
-    fn file(&self, ino: Ino) -> Result<Arc<File>> {
+    fn file(&self, ino: Ino) -> Result<Arc<OpenFile>> {
         if let Some(file) = lock(&self.files).find(ino) {
             return Ok(file);
         }
@@ -121,7 +132,12 @@ impl HostDir {
             Some(FileKind::Directory) => return Err(Error::IsADirectory),
             _ => return Err(Error::InvalidInput("the file has no content to read")),
         }
-        let file = Arc::new(File::from(file));
+        let is_dense = stat.size <= DENSE_BYTES_MAX && stat.size <= stat.blocks.saturating_mul(512);
+        let dense = || (stat.size, self.table().stamp(&stat));
+        let file = Arc::new(OpenFile {
+            file: File::from(file),
+            dense: is_dense.then(dense),
+        });
         lock(&self.files).keep(ino, &file);
         Ok(file)
     }
@@ -230,22 +246,41 @@ impl FileSystem for HostDir {
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
-        let (dir, name) = self.place(ino)?;
-        let name = if ino == ROOT { &[] } else { &*name };
         let mut xattrs = Vec::new();
-        linux::for_each_xattr(&dir, name, |name, value| {
+        let each = |name: &[u8], value: &[u8]| {
             xattrs.push(Xattr {
                 name: name.into(),
                 value: value.into(),
             });
-        })
-        .map_err(moved)?;
+        };
+        let open = lock(&self.files).find(ino);
+        if let Some(open) = open {
+            linux::for_each_xattr_of(&open.file, each)?;
+        } else {
+            let (dir, name) = self.place(ino)?;
+            let name = if ino == ROOT { &[] } else { &*name };
+            linux::for_each_xattr(&dir, name, each).map_err(moved)?;
+        }
         xattrs.sort_unstable();
         Ok(xattrs)
     }
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
         let open = self.file(file)?;
+        if let Some((size, stamp)) = open.dense
+            && self.table().inode(file)?.stamp == stamp
+        {
+            // Whoever reads it finds out whether it has changed since.
+            let stored_offset = from;
+            let all = || Extent {
+                offset: from,
+                len: size - from,
+                kind: ExtentKind::Plain { stored_offset },
+                id: None,
+            };
+            return Ok((from < size).then(all).into_iter().collect());
+        }
+        let open = &open.file;
         let mut extents = Vec::new();
         let extent = |from: u64, to: u64, kind| Extent {
             offset: from,
@@ -257,10 +292,10 @@ impl FileSystem for HostDir {
         let mut rest_is_hole = false;
         // The kernel refuses places that no file reaches.
         while at <= i64::MAX as u64 && extents.len() < EXTENTS_MAX {
-            let data = match linux::seek_data(&open, at) {
+            let data = match linux::seek_data(open, at) {
                 // A file system that does not know holes, and does not even say that all is data.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                    let size = self.check_unchanged(file, &open)?;
+                    let size = self.check_unchanged(file, open)?;
                     let stored_offset = at;
                     let all = || extent(at, size, ExtentKind::Plain { stored_offset });
                     return Ok((at < size).then(all).into_iter().collect());
@@ -272,7 +307,7 @@ impl FileSystem for HostDir {
                 data => data?.unwrap_or(at),
             };
             // Where there is data a hole follows it, at the file's end at the latest.
-            let end = linux::seek_hole(&open, data)?.unwrap_or(data);
+            let end = linux::seek_hole(open, data)?.unwrap_or(data);
             if data < at || end <= data {
                 return Err(changed());
             }
@@ -284,7 +319,7 @@ impl FileSystem for HostDir {
             at = end;
         }
         // Asked last, so that all of the above is of the file that was listed.
-        let size = self.check_unchanged(file, &open)?;
+        let size = self.check_unchanged(file, open)?;
         if rest_is_hole && at < size {
             extents.push(extent(at, size, ExtentKind::Hole));
         }
@@ -293,6 +328,7 @@ impl FileSystem for HostDir {
 
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let open = self.file(file)?;
+        let open = &open.file;
         let mut len = 0;
         // The kernel refuses places that no file reaches.
         let is_reachable = offset <= i64::MAX as u64 - buf.len() as u64;
@@ -304,7 +340,7 @@ impl FileSystem for HostDir {
                 Err(error) => return Err(error.into()),
             }
         }
-        let size = self.check_unchanged(file, &open)?;
+        let size = self.check_unchanged(file, open)?;
         if len as u64 != size.saturating_sub(offset).min(buf.len() as u64) {
             return Err(changed());
         }

@@ -263,12 +263,16 @@ impl Reader<'_> {
             header.emit(&mut piece.bytes);
             return Ok(());
         }
+        // Opens the file: what else is asked of a host's file is then cheaper.
+        let own_plan = match (metadata.kind, plan) {
+            (FileKind::Regular, None) => Some(self.plan(ino, metadata.size)?),
+            _ => None,
+        };
         header.xattrs = self.fs.xattrs(ino)?;
-        match (metadata.kind, plan) {
-            (FileKind::Symlink, _) => header.link_target = self.fs.read_link(ino)?,
-            (FileKind::Regular, Some(plan)) => header.take_plan(plan),
-            (FileKind::Regular, None) => {
-                let plan = self.plan(ino, metadata.size)?;
+        match (metadata.kind, plan, own_plan) {
+            (FileKind::Symlink, ..) => header.link_target = self.fs.read_link(ino)?,
+            (FileKind::Regular, Some(plan), _) => header.take_plan(plan),
+            (FileKind::Regular, None, Some(plan)) => {
                 header.take_plan(&plan);
                 header.emit(&mut piece.bytes);
                 return self.read(ino, &plan, 0, plan.stored_len, piece);
