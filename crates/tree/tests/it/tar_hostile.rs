@@ -394,6 +394,29 @@ fn extension_headers_belong_to_an_entry() {
     );
 }
 
+/// What one header says of all entries, or of a path, is not copied or cut up without bound.
+#[test]
+fn headers_cost_no_more_than_they_are_long() {
+    for record in [
+        ("path", &b"all"[..]),
+        ("linkpath", b"all"),
+        ("GNU.sparse.name", b"all"),
+        ("GNU.sparse.map", b"0,1,2,3"),
+        ("GNU.sparse.offset", b"0"),
+        ("SCHILY.xattr.user.a", b"all"),
+    ] {
+        let bytes = archive([pax(&[record]).with(156, b"g"), file("a", b"")]);
+        match Tar::open(Box::new(bytes), Limits::default()) {
+            Err(Error::Unsupported(what)) => assert!(what.contains("all files"), "{what}"),
+            Err(error) => panic!("{record:?}: {error}"),
+            Ok(_) => panic!("{record:?} was taken"),
+        }
+    }
+    let path = [&b"a/".repeat(1 << 19), &b"b"[..]].concat();
+    let found = corrupt(archive([pax(&[("path", &path)]), file("a", b"")]));
+    assert_eq!(found.what, "path in tar is longer than a mebibyte");
+}
+
 /// A sparse file as PAX 1.0 with this map in the data.
 fn sparse(map: &str, real_size: &str, stored: &[u8]) -> Vec<u8> {
     let mut data = map.as_bytes().to_vec();

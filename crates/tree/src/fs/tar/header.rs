@@ -123,7 +123,7 @@ pub(super) struct Overrides {
 }
 
 /// The sparse file formats 0.0, 0.1 and 1.0 that GNU tar keeps in PAX records.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct PaxSparse {
     pub(super) major: Option<u64>,
     pub(super) minor: Option<u64>,
@@ -180,6 +180,12 @@ impl Overrides {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is something in it that only one file can mean.
+    pub(super) fn is_for_one_file(&self) -> bool {
+        let has_name = self.path.is_some() || self.link_target.is_some();
+        has_name || self.has_xattrs || self.sparse != PaxSparse::default()
     }
 
     /// The times beside that of the last change of content, if any is there.

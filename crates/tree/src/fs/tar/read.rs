@@ -14,6 +14,9 @@ const EXTENSION_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of one name in a path (`NAME_MAX` in Linux).
 const NAME_BYTES_MAX: usize = 255;
 
+/// Bytes of a path: more than every path of [`Limits::depth_max`] names of usual length, and little memory.
+const PATH_BYTES_MAX: usize = 1 << 20;
+
 /// Directories that one entry may imply on average, so that an archive of long paths cannot need more memory than a
 /// few hundred times its size.
 const IMPLIED_PER_ENTRY_MAX: u64 = 64;
@@ -96,9 +99,10 @@ impl Scan<'_> {
                     if kind == b'g' {
                         self.global.take_in(&text, text_at)?;
                         overrides.take_in(&text, text_at)?;
-                        if self.global.has_xattrs || self.global.sparse.real_size.is_some() {
+                        // What is large is not kept for all that follows, entry after entry.
+                        if self.global.is_for_one_file() {
                             return Err(Error::Unsupported(
-                                "a tar global header that gives all files attributes or holes",
+                                "a tar global header that gives all files one name, attributes or holes",
                             ));
                         }
                     } else if records.replace((text_at, text.len() as u32)).is_some() {
@@ -635,6 +639,11 @@ impl Window<'_> {
 /// The names in a path. Empty ones and `.` mean nothing.
 fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
     let mut names = Vec::new();
+    if path.len() > PATH_BYTES_MAX {
+        let what = "path in tar is longer than a mebibyte";
+        let got = path.len() as u64;
+        return Err(Corrupt { what, at, got });
+    }
     for name in path.split(|&byte| byte == b'/') {
         match name {
             b"" | b"." => {}
