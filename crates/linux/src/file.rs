@@ -670,6 +670,25 @@ pub fn set_attributes(file: impl AsFd, attributes: u32) -> io::Result<()> {
     Ok(fs::ioctl_setflags(file, flags)?)
 }
 
+/// Whether an open file is of a file system in which the kernel shows itself, whose files do not tell how long they are.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn is_kernel_view(file: impl AsFd) -> io::Result<bool> {
+    /// `*_MAGIC` of linux/magic.h: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs.
+    const KINDS: [u64; 7] = [
+        0x9fa0,
+        0x6265_6572,
+        0x0027_e0eb,
+        0x6367_7270,
+        0x6462_6720,
+        0x7472_6163,
+        0x7363_6673,
+    ];
+    let kind = fs::fstatfs(file)?.f_type;
+    Ok(u64::try_from(kind).is_ok_and(|kind| KINDS.contains(&kind)))
+}
+
 /// Waits until a file's content and size, or a directory's names, are on the medium.
 ///
 /// # Errors

@@ -34,6 +34,10 @@ const EXTENTS_MAX: usize = 256;
 /// `FS_IMMUTABLE_FL`, `FS_APPEND_FL` and `FS_NODUMP_FL`.
 const ATTRIBUTES: u64 = 0x04 | 0x10 | 0x20 | 0x40;
 
+/// Why a copy of what is in /proc or the like is refused.
+const KERNEL_VIEW: &str =
+    "copying what the kernel shows of itself, whose files do not tell how long they are";
+
 const ROOT: Ino = Ino(0);
 
 /// A directory of this machine, with all that is below it, mounts included.
@@ -203,12 +207,28 @@ impl FileSystem for HostDir {
     }
 
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
-        let with_metadata = self.read_dir_with_metadata(dir)?;
-        Ok(with_metadata.into_iter().map(|(entry, _)| entry).collect())
+        let listed = self.list(dir)?;
+        let mut table = self.table_mut();
+        let mut entries = Vec::with_capacity(listed.len());
+        for (name, stat) in listed {
+            let ino = table.add(dir.0 as u32, &name, &stat)?;
+            let kind = metadata(&stat)?.kind;
+            entries.push(DirEntry { name, ino, kind });
+        }
+        Ok(entries)
     }
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
         let listed = self.list(dir)?;
+        // Whoever asks for descriptions at once is about to copy, and would take these files for empty ones.
+        let looks_empty = |stat: &Stat| {
+            FileKind::from_mode(stat.mode) == Some(FileKind::Regular) && stat.size == 0
+        };
+        if listed.iter().any(|(_, stat)| looks_empty(stat))
+            && linux::is_kernel_view(self.dir(self.table().index(dir)?)?)?
+        {
+            return Err(Error::Unsupported(KERNEL_VIEW));
+        }
         let mut table = self.table_mut();
         let mut entries = Vec::with_capacity(listed.len());
         for (name, stat) in listed {

@@ -461,3 +461,15 @@ fn many_threads_read_at_once() {
         }
     });
 }
+
+/// Files of /proc say that they are empty, and are not.
+#[test]
+fn what_the_kernel_shows_of_itself_is_listed_but_not_copied() {
+    let host = HostDir::open(Path::new("/proc/sys/kernel")).unwrap();
+    let root = host.root();
+    assert!(host.read_dir(root).unwrap().len() > 10);
+    match Inventory::of(&host, &Limits::default()) {
+        Err(Error::File { error, .. }) => assert!(matches!(*error, Error::Unsupported(_))),
+        _ => panic!("it would be a copy of empty files"),
+    }
+}
