@@ -1,5 +1,6 @@
 //! The integration tests of `tree`, one module per layer.
 
+mod compare;
 mod dedup;
 mod extract;
 mod host;

@@ -1,0 +1,185 @@
+//! `diff` and `manifest`: every change of a tree is seen, alone and as what it is, and equal trees are equal whatever holds them.
+
+use testkit::MemoryFs;
+use tree::diff::{Change, Options, diff};
+use tree::manifest::Manifest;
+use tree::{Device, FileKind, FileSystem, Ino, NoProgress, Parallel, Time};
+
+/// Bytes in which content is read: differences must be found on both sides of their borders.
+const CHUNK: usize = 256 << 10;
+
+fn content() -> Vec<u8> {
+    (0..3 * CHUNK + 1).map(|n| (n % 251) as u8).collect()
+}
+
+/// One file of each kind, a hard link, a hole, an attribute.
+fn sample() -> MemoryFs {
+    let mut fs = MemoryFs::new();
+    let dir = fs.add_dir(fs.root(), "dir");
+    let file = fs.add_file(dir, "file", &content());
+    fs.link(dir, "name", file);
+    fs.add_xattr(file, b"user.a", b"one");
+    fs.add_sparse(dir, "sparse", 1 << 20, &[(65_536, b"data")]);
+    fs.add_symlink(dir, "symlink", b"file");
+    fs.add_special(
+        dir,
+        "zero",
+        FileKind::CharDevice,
+        Device { major: 1, minor: 5 },
+    );
+    fs
+}
+
+fn ino(fs: &MemoryFs, path: &str) -> Ino {
+    path.split('/').fold(fs.root(), |dir, name| {
+        fs.lookup(dir, name.as_bytes()).unwrap().ino
+    })
+}
+
+fn changes(a: &MemoryFs, b: &MemoryFs, options: &Options) -> Vec<(String, Change)> {
+    let with = |threads| {
+        let mut found = Vec::new();
+        let threads = Parallel::new(threads);
+        diff(a, b, options, threads, &NoProgress, &mut |difference| {
+            let path = String::from_utf8(difference.path.into()).unwrap();
+            found.push((path, difference.change));
+            Ok(())
+        })
+        .unwrap();
+        found
+    };
+    let found = with(1);
+    assert_eq!(with(2), found);
+    assert_eq!(with(8), found);
+    found
+}
+
+const HOLES_TOO: Options = Options {
+    content: true,
+    permissions: true,
+    owner: true,
+    mtime: true,
+    xattrs: true,
+    hard_links: true,
+    holes: true,
+};
+
+fn manifest(fs: &MemoryFs, holes: bool) -> Manifest {
+    let options = tree::manifest::Options {
+        holes,
+        ..Default::default()
+    };
+    Manifest::of(fs, &options).unwrap()
+}
+
+/// Changes a sample and demands that this is told, and that both manifests differ in one line on each side.
+fn seen(path: &str, expected: Change, change: impl FnOnce(&mut MemoryFs, Ino)) {
+    let (before, mut after) = (sample(), sample());
+    let at = ino(&after, path);
+    change(&mut after, at);
+    let found = changes(&before, &after, &HOLES_TOO);
+    assert_eq!(found, [(path.to_owned(), expected)]);
+    let (before, after) = (manifest(&before, true), manifest(&after, true));
+    assert!(before != after, "{path}");
+    assert!(before.difference(&after).contains(path), "{path}");
+}
+
+#[test]
+fn each_change_of_metadata_is_seen_alone() {
+    assert_eq!(changes(&sample(), &sample(), &HOLES_TOO), []);
+    let of = |fs: &MemoryFs, path| fs.metadata(ino(fs, path)).unwrap();
+    let plain = of(&sample(), "dir/sparse");
+    let mode = Change::Permissions(plain.permissions, 0o4755);
+    seen("dir/sparse", mode, |fs, at| {
+        fs.metadata_mut(at).permissions = 0o4755;
+    });
+    let owner = Change::Owner((plain.uid, plain.gid), (plain.uid, 7));
+    seen("dir/sparse", owner, |fs, at| fs.metadata_mut(at).gid = 7);
+    let later = Time {
+        nanoseconds: plain.mtime.nanoseconds + 1,
+        ..plain.mtime
+    };
+    seen(
+        "dir/symlink",
+        Change::Mtime(plain.mtime, later),
+        |fs, at| {
+            fs.metadata_mut(at).mtime = later;
+        },
+    );
+    let zero = of(&sample(), "dir/zero").rdev;
+    let null = Device { major: 1, minor: 3 };
+    seen("dir/zero", Change::Rdev(zero, null), |fs, at| {
+        fs.metadata_mut(at).rdev = null;
+    });
+    let xattr = Change::Xattr {
+        name: Box::from(&b"user.b"[..]),
+        first: None,
+        second: Some(Box::from(&b"two"[..])),
+    };
+    seen("dir", xattr, |fs, at| fs.add_xattr(at, b"user.b", b"two"));
+}
+
+#[test]
+fn content_is_compared_to_the_last_byte() {
+    for at in [0, 1, CHUNK - 1, CHUNK, 2 * CHUNK, 3 * CHUNK - 1, 3 * CHUNK] {
+        let tree = |content: &[u8]| {
+            let mut fs = MemoryFs::new();
+            fs.add_file(fs.root(), "file", content);
+            fs
+        };
+        let mut other = content();
+        other[at] ^= 1;
+        let (a, b) = (tree(&content()), tree(&other));
+        let change = Change::Content { at: at as u64 };
+        assert_eq!(changes(&a, &b, &HOLES_TOO), [("file".to_owned(), change)]);
+        let ignoring = Options {
+            content: false,
+            ..HOLES_TOO
+        };
+        assert_eq!(changes(&a, &b, &ignoring), []);
+        let size = Change::Size(content().len() as u64, at as u64);
+        let found = changes(&a, &tree(&content()[..at]), &Options::default());
+        assert_eq!(found, [("file".to_owned(), size)]);
+    }
+}
+
+#[test]
+fn zeros_and_holes_are_equal_unless_holes_count() {
+    let mut sparse = MemoryFs::new();
+    sparse.add_sparse(sparse.root(), "file", 1 << 20, &[(65_536, b"data")]);
+    let mut bytes = vec![0; 1 << 20];
+    bytes[65_536..65_540].copy_from_slice(b"data");
+    let mut full = MemoryFs::new();
+    full.add_file(full.root(), "file", &bytes);
+    let plain = Options::default();
+    assert_eq!(changes(&sparse, &full, &plain), []);
+    assert!(manifest(&sparse, false) == manifest(&full, false));
+    let found = changes(&sparse, &full, &HOLES_TOO);
+    assert_eq!(found, [("file".to_owned(), Change::Holes { at: 0 })]);
+    assert!(manifest(&sparse, true) != manifest(&full, true));
+}
+
+/// The text that other programs read: kinds, escapes, a hard link, holes, and hashes that coreutils' sha256sum gave.
+#[test]
+fn a_manifest_is_this_text() {
+    let mut fs = MemoryFs::new();
+    let file = fs.add_file(fs.root(), b"a b\xff", b"hello\n");
+    fs.link(fs.root(), "c", file);
+    fs.add_xattr(file, b"user.x", b"\x01\x02");
+    fs.add_sparse(fs.root(), "d", 8192, &[]);
+    let text = "#mtree\n\
+        . type=dir mode=0755 uid=0 gid=0 time=1700000000.000000001\n\
+        ./a\\040b\\377 type=file mode=0644 uid=0 gid=0 size=6 time=1700000000.000000001 xattr.user.x=0102 \
+        sha256digest=5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03\n";
+    let manifest = manifest(&fs, true);
+    assert!(manifest.as_str().starts_with(text), "{manifest}");
+    let lines: Vec<_> = manifest.lines().collect();
+    assert!(
+        lines[2].starts_with("./c type=file ") && lines[2].ends_with(" hardlink=./a\\040b\\377")
+    );
+    let zeros = "sha256digest=9f1dcbc35c350d6027f98be0f5c8b43b42ca52b7604459c0c42be3aa88913d47";
+    assert!(
+        lines[3].contains(" data= ") && lines[3].ends_with(zeros),
+        "{manifest}"
+    );
+}
