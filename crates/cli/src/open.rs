@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use codec::Wrapper;
 use squashfs::Squashfs;
 use tree::tar::Tar;
 use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, Limits, ReadAt};
@@ -19,7 +20,7 @@ const START_BYTES: usize = (64 << 10) + 72;
 /// Symbolic links followed for one path (`MAXSYMLINKS` in Linux).
 const SYMLINKS_MAX: u32 = 40;
 
-/// Where what comes from a pipe is kept, unless `TMPDIR` says otherwise: a place for large files that is on a disk.
+/// Where what comes from a pipe or is compressed is kept, unless `TMPDIR` says otherwise: a place for large files that is on a disk.
 const SPOOL: &str = "/var/tmp";
 
 /// A tree to read, with the name that it has for people.
@@ -38,6 +39,8 @@ enum Found {
     Squashfs(u64),
     /// Recognised, and not readable yet.
     NotYet(&'static str),
+    /// Compressed as a whole, in a way that restow reads.
+    Wrapped(Wrapper),
     /// Compressed as a whole, and what decompresses it.
     Compressed(&'static str, &'static str),
     Unknown,
@@ -92,8 +95,9 @@ fn source(path: &Path) -> Result<Source> {
         },
         found => found,
     };
-    match found {
-        Found::Tar => {}
+    let wrapper = match found {
+        Found::Tar => None,
+        Found::Wrapped(wrapper) => Some(wrapper),
         Found::Squashfs(offset) if seeks => {
             let image = Squashfs::open_at(file, offset, &Limits::default())?;
             return Ok(Source {
@@ -125,13 +129,22 @@ fn source(path: &Path) -> Result<Source> {
                 begin.join(" ")
             );
         }
-    }
-    let tar = if seeks {
+    };
+    let spool = || {
+        let spool = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+        PathBuf::from(spool.unwrap_or_else(|| SPOOL.into()))
+    };
+    // Where it can seek, what was read of it was not read in order.
+    let read_before = if seeks { &[] } else { &*start };
+    let mut all = read_before.chain(&mut file);
+    let tar = if let Some(wrapper) = wrapper {
+        let unpack = |out: &mut dyn io::Write| wrapper.decompress(&mut all, out);
+        Tar::spooled(unpack, &spool(), Limits::default())
+            .with_context(|| format!("unpack it with {}", wrapper.name()))?
+    } else if seeks {
         Tar::open(Box::new(file), Limits::default())?
     } else {
-        let spool = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
-        let spool = PathBuf::from(spool.unwrap_or_else(|| SPOOL.into()));
-        Tar::from_stream(&mut start.chain(file), &spool, Limits::default())?
+        Tar::from_stream(&mut all, &spool(), Limits::default())?
     };
     let notes = notes(&tar);
     Ok(Source {
@@ -166,11 +179,11 @@ fn recognise(start: &[u8]) -> Found {
     if Tar::recognises(start) {
         return Found::Tar;
     }
+    if let Some(wrapper) = Wrapper::of(start) {
+        return Found::Wrapped(wrapper);
+    }
     for (mark, what, program) in [
-        (&b"\x1f\x8b"[..], "gzip", "gzip"),
-        (b"\x28\xb5\x2f\xfd", "Zstandard", "zstd"),
-        (b"\xfd7zXZ\0", "xz", "xz"),
-        (b"BZh", "bzip2", "bzip2"),
+        (&b"BZh"[..], "bzip2", "bzip2"),
         (b"\x04\x22\x4d\x18", "LZ4", "lz4"),
     ] {
         if has(0, mark) {

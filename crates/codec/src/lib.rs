@@ -1,7 +1,7 @@
 //! Every codec that stores blocks of at most a few MiB, behind one enum.
 //!
 //! [`Encoder`] and [`Decoder`] are the workspaces: one of each per thread, used for any number of blocks. A block is
-//! whole or not at all; there is no streaming. zstd and LZO are this project's own; zlib is libdeflate, LZ4 and xz are
+//! whole or not at all; only [`Wrapper`] reads streams, of files compressed as a whole. zstd and LZO are this project's own; zlib is libdeflate, LZ4 and xz are
 //! their reference libraries.
 //!
 //! ```
@@ -20,11 +20,13 @@
 
 mod error;
 mod lz4;
+mod wrapper;
 mod xz;
 mod zlib;
 mod zstandard;
 
 pub use error::Error;
+pub use wrapper::Wrapper;
 pub use xz::Filters;
 
 /// What decodes a block.

@@ -21,7 +21,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -134,8 +134,20 @@ impl Tar {
     /// # Errors
     /// As for [`Tar::open`], and when the file cannot be made or written.
     pub fn from_stream(input: &mut dyn Read, spool: &Path, limits: Limits) -> Result<Tar> {
+        Self::spooled(|mut file| io::copy(input, &mut file), spool, limits)
+    }
+
+    /// As [`Tar::from_stream`], of what `fill` writes: an archive that is packed as a whole.
+    ///
+    /// # Errors
+    /// As for [`Tar::from_stream`], and those of `fill`.
+    pub fn spooled(
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<u64>,
+        spool: &Path,
+        limits: Limits,
+    ) -> Result<Tar> {
         let mut file = unnamed_file(spool)?;
-        std::io::copy(input, &mut file)?;
+        fill(&mut file)?;
         Tar::open(Box::new(file), limits)
     }
 

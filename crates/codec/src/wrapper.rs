@@ -1,0 +1,124 @@
+//! Files that were compressed as a whole, such as `.tar.gz`: streams of any length, in bounded memory.
+
+use std::io::{self, BufReader, Read, Write};
+
+use liblzma::read::XzDecoder;
+use liblzma::stream::{CONCATENATED, Stream};
+
+/// The largest window of a zstd frame and memory of an xz stream, in bytes: what the `zstd` command takes without being
+/// asked, and four times what `xz -9` needs.
+const ZSTD_WINDOW_MAX: u64 = 128 << 20;
+const XZ_MEMORY_MAX: u64 = 256 << 20;
+
+/// Bytes read and written at once.
+const CHUNK_BYTES: usize = 128 << 10;
+
+/// What a file was compressed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wrapper {
+    /// gzip members (RFC 1952), one after the other.
+    Gzip,
+    /// .xz streams, one after the other.
+    Xz,
+    /// Zstandard frames (RFC 8878), one after the other.
+    Zstd,
+}
+
+impl Wrapper {
+    /// What a file that begins with these bytes was compressed with.
+    pub fn of(start: &[u8]) -> Option<Wrapper> {
+        match start {
+            [0x1f, 0x8b, 8, ..] => Some(Wrapper::Gzip),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Wrapper::Xz),
+            // A frame, or a skippable one.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+                Some(Wrapper::Zstd)
+            }
+            _ => None,
+        }
+    }
+
+    /// The usual name of the format.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Wrapper::Gzip => "gzip",
+            Wrapper::Xz => "xz",
+            Wrapper::Zstd => "zstd",
+        }
+    }
+
+    /// Decompresses `input` from where it stands to its end into `out`; gives the bytes written.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the input is cut off; `InvalidData` or `InvalidInput` when it breaks the format, differs from
+    /// its checksum, or asks for too much memory; otherwise what `input` and `out` report.
+    pub fn decompress(self, input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
+        match self {
+            Wrapper::Gzip => {
+                let input = BufReader::with_capacity(CHUNK_BYTES, input);
+                copy(&mut flate2::bufread::MultiGzDecoder::new(input), out)
+            }
+            Wrapper::Xz => {
+                let stream = Stream::new_stream_decoder(XZ_MEMORY_MAX, CONCATENATED)?;
+                copy(&mut XzDecoder::new_stream(input, stream), out)
+            }
+            Wrapper::Zstd => zstd_frames(input, out),
+        }
+    }
+}
+
+fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<u64> {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut total = 0;
+    loop {
+        match read(from, &mut buffer)? {
+            0 => return Ok(total),
+            len => {
+                to.write_all(&buffer[..len])?;
+                total += len as u64;
+            }
+        }
+    }
+}
+
+fn read(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+fn zstd_frames(input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
+    let bad = |error| io::Error::new(io::ErrorKind::InvalidData, crate::Error::Zstd(error));
+    let size = zstd::Decoder::workspace_size(ZSTD_WINDOW_MAX).expect("a constant");
+    // Zeroed memory that no frame needs is never touched.
+    let mut workspace = vec![0; size];
+    let options = zstd::DecodeOptions::new().window_max(ZSTD_WINDOW_MAX);
+    let mut decoder = zstd::Decoder::new(options, &mut workspace).map_err(bad)?;
+    let (mut source, mut content) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+    let (mut total, mut is_whole) = (0, false);
+    loop {
+        let len = read(input, &mut source)?;
+        if len == 0 {
+            break;
+        }
+        let mut rest = &source[..len];
+        let mut has_more = true;
+        while has_more || !rest.is_empty() {
+            let done = decoder.step(rest, &mut content).map_err(bad)?;
+            rest = &rest[done.read..];
+            out.write_all(&content[..done.written])?;
+            total += done.written as u64;
+            is_whole = done.status == zstd::Status::Done;
+            has_more = done.status == zstd::Status::Output;
+        }
+    }
+    if is_whole {
+        Ok(total)
+    } else {
+        let why = "the zstd frame is cut off";
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
+    }
+}
