@@ -35,7 +35,7 @@ Exit codes:
   0  done
   1  differences were found (diff), or something could not be kept (copy)
   2  could not do it, or did not understand the command line
-A reader of standard output that closes its pipe early, such as `head`, is no error.";
+A reader of standard output that closes its pipe early, such as `head`, is no error, but for copy.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -58,7 +58,7 @@ Examples:
   restow copy src src.tar                        directory to tar
   restow copy src.tar dst                        tar to directory
   restow copy src - | ssh host 'tar xf - -C dst' tar to standard output
-  curl -s URL | zstd -dc | restow copy - dst     tar from standard input
+  curl -s URL | restow copy - dst                tar, also compressed, from standard input
   restow copy --overwrite src backup.tar         replace an earlier result
   restow copy --compress zstd:19 src src.squashfs
                                                  directory to SquashFS

@@ -16,7 +16,7 @@ use tree::{Error, Inventory, Limits, Output, Parallel, Progress};
 use crate::args::{Copy, Kind};
 use crate::bar::Bar;
 use crate::open::{self, Source};
-use crate::{text, threads, warn};
+use crate::{tell, text, threads};
 
 /// Paths that are named one by one before the rest is only counted.
 const NAMED_MAX: usize = 20;
@@ -36,7 +36,7 @@ fn copy(args: &Copy) -> Result<bool> {
     refuse_before_reading(args, kind)?;
     let source = open::open(&args.src)?;
     for note in &source.notes {
-        warn(&format!(
+        tell(&format!(
             "{}: {note}",
             text::of_host_path(&args.src, "standard input")
         ));
@@ -54,10 +54,10 @@ fn copy(args: &Copy) -> Result<bool> {
     };
     for (number, lost) in done.lost.iter().enumerate() {
         if number == NAMED_MAX {
-            warn(&format!("and {} more", done.lost.len() - NAMED_MAX));
+            tell(&format!("and {} more", done.lost.len() - NAMED_MAX));
             break;
         }
-        warn(lost);
+        tell(lost);
     }
     if !args.quiet {
         let seconds = start.elapsed().as_secs_f64();
@@ -72,7 +72,9 @@ fn copy(args: &Copy) -> Result<bool> {
             format!(", peak memory {}", text::of_bytes(bytes))
         });
         let files = text::count(files, "file");
-        eprintln!("restow: {files}, {read} read, {written} written, {seconds:.2} s{memory}");
+        tell(&format!(
+            "{files}, {read} read, {written} written, {seconds:.2} s{memory}"
+        ));
     }
     Ok(done.lost.is_empty())
 }
@@ -169,6 +171,13 @@ fn refuse_before_reading(args: &Copy, kind: Kind) -> Result<()> {
         return Ok(());
     }
     let is_stream = there.is_char_device() || there.is_fifo();
+    // Replacing a directory removes what is in it.
+    if let (Kind::Dir, Ok(dst), Ok(src)) = (kind, args.dst.canonicalize(), args.src.canonicalize())
+        && args.overwrite
+        && src.starts_with(dst)
+    {
+        bail!("the source is in what would be replaced");
+    }
     let may_write = args.overwrite || (kind == Kind::Tar && is_stream);
     if !may_write {
         bail!("the destination is there already; --overwrite replaces it");
@@ -205,6 +214,10 @@ impl Job<'_> {
         let written = tree::tar::write(tree, &inventory, self.parallel, &bar, &mut output);
         let summary = match written {
             Err(error @ Error::File { .. }) => return Err(self.source.name_error(error)),
+            // Elsewhere it is the reader's right to have enough, but a part of an archive is none.
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                bail!("its reader closed it before the archive was whole")
+            }
             written => written.context("write it")?,
         };
         output.commit().context("finish it")?;

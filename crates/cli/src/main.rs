@@ -2,7 +2,6 @@
 //!
 //! Nobody below this crate prints, reads the environment or the clock.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stderr, reason = "the command line is who prints")]
 
 mod args;
 mod bar;
@@ -16,7 +15,7 @@ mod signals;
 mod squash;
 mod text;
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -45,7 +44,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("restow: {}", text::of_error(&error));
+            let error = in_standard_output(error);
+            tell(&text::of_error(&error));
             ExitCode::from(FAILED)
         }
     }
@@ -99,7 +99,20 @@ fn threads(args: Threads) -> Parallel {
         .map_or_else(Parallel::available, |threads| Parallel::new(threads.into()))
 }
 
-/// Tells what the user should know although the work goes on.
-fn warn(words: &str) {
-    eprintln!("restow: {words}");
+/// Says where it was, of an error that does not: whatever else is read or written has a name.
+fn in_standard_output(error: anyhow::Error) -> anyhow::Error {
+    let has_no_place = error.chain().next().is_some_and(|cause| {
+        let error = cause.downcast_ref::<Error>();
+        cause.is::<io::Error>() || matches!(error, Some(Error::Io(_)))
+    });
+    if has_no_place {
+        error.context("write standard output")
+    } else {
+        error
+    }
+}
+
+/// Tells the user something. That nobody can be told is no reason to fail.
+fn tell(words: &str) {
+    let _ = writeln!(io::stderr(), "restow: {words}");
 }

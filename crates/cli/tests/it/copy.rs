@@ -13,6 +13,7 @@ const MANY_FILES: usize = 10_000;
 const MANY_FILES_BYTES_MAX: u64 = 256 << 10;
 
 /// Copies the first 10,000 files of /usr, which others may change meanwhile, into `to`; what /usr has too few of is made up.
+#[expect(clippy::print_stdout, reason = "a test says what it was made of")]
 fn many_files(to: &Path) {
     fs::create_dir(to).unwrap();
     let mut left = MANY_FILES;
@@ -228,6 +229,61 @@ fn through_pipes() {
     assert_eq!(shown(&shows), (0, "content".into(), String::new()));
 }
 
+/// Archives that the usual programs compressed, as files and from pipes, whole, in several streams, and damaged.
+#[test]
+fn compressed_archives() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    let lines: String = (0..50_000).map(|number| format!("{number}\n")).collect();
+    fs::write(dir.join("src/file"), lines).unwrap();
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "x.tar"]).0, 0);
+    let plain = fs::read(dir.join("x.tar")).unwrap();
+    for (program, extension) in [("gzip", "gz"), ("xz", "xz"), ("zstd", "zst")] {
+        let Some(program) = tool(program) else {
+            continue;
+        };
+        let packed = |bytes: &[u8]| {
+            fs::write(dir.join("part"), bytes).unwrap();
+            program
+                .run(["-c".as_ref(), dir.join("part").as_os_str()])
+                .stdout
+        };
+        let whole = packed(&plain);
+        let (first, second) = plain.split_at(100_000);
+        let parts = [packed(first), packed(second)].concat();
+        let name = format!("x.tar.{extension}");
+        for bytes in [&whole, &parts] {
+            fs::write(dir.join(&name), bytes).unwrap();
+            let (code, found, words) = run_in(dir.path(), ["diff", "src", &name]);
+            assert_eq!((code, &*found, &*words), (0, "", ""), "{name}");
+            let mut pipe = std::process::Command::new("cat")
+                .arg(dir.join(&name))
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut command = restow(["diff", "src", "-"]);
+            let output = command
+                .current_dir(dir.path())
+                .stdin(pipe.stdout.take().unwrap());
+            let shown = shown(&output.output().unwrap());
+            assert_eq!(shown, (0, String::new(), String::new()), "{name}");
+            assert!(pipe.wait().unwrap().success());
+        }
+        let mut damaged = whole.clone();
+        damaged[whole.len() / 2] ^= 0x10;
+        for bytes in [&whole[..whole.len() - 1], &whole[..100], &damaged] {
+            fs::write(dir.join(&name), bytes).unwrap();
+            let (code, _, words) = run_in(dir.path(), ["copy", &name, "dst"]);
+            assert_eq!(code, 2, "{words}");
+            assert!(
+                words.contains(&format!("open {name}: unpack it with ")),
+                "{words}"
+            );
+            assert!(!dir.join("dst").exists());
+        }
+    }
+}
+
 #[test]
 fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
     let dir = TempDir::new();
@@ -251,6 +307,23 @@ fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
         assert_eq!(run_in(dir.path(), ["diff", "src", there]).0, 0);
     }
     assert_eq!(names(dir.path()), ["src", "there", "there.tar"]);
+    // Nothing is replaced that is needed for it.
+    fs::write(dir.join("src/file"), "precious").unwrap();
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src/in.tar"]).0, 0);
+    for source in ["src", "src/sub", "src/in.tar"] {
+        let (code, _, words) = run_in(dir.path(), ["copy", "--overwrite", source, "src"]);
+        let reason = "the source is in what would be replaced";
+        let expected = format!("restow: copy {source} to src: {reason}\n");
+        assert_eq!((code, words), (2, expected));
+    }
+    assert_eq!(names(&dir.join("src")), ["file", "in.tar", "sub"]);
+    // A copy into its own source does not have itself in it.
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src/in"]).0, 0);
+    assert_eq!(names(&dir.join("src/in")), ["file", "in.tar", "sub"]);
+    for name in ["in.tar", "file"] {
+        fs::remove_file(dir.join("src").join(name)).unwrap();
+    }
+    fs::remove_dir_all(dir.join("src/in")).unwrap();
     // An empty directory is as good as none.
     fs::create_dir(dir.join("empty")).unwrap();
     assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "empty"]).0, 0);

@@ -39,6 +39,7 @@ fn messages_are_verb_path_and_reason() {
     std::os::unix::fs::symlink("/d", dir.join("src/l")).unwrap();
     std::os::unix::fs::symlink("loop", dir.join("src/loop")).unwrap();
     fs::write(dir.join("x.tar.gz"), b"\x1f\x8b\x08\0").unwrap();
+    fs::write(dir.join("x.tar.bz2"), b"BZh9").unwrap();
     fs::write(dir.join("x.sqfs"), b"hsqs").unwrap();
     fs::write(dir.join("x.stream"), b"btrfs-stream\0\x02\0\0\0").unwrap();
     let mut btrfs = vec![0; 70_000];
@@ -70,7 +71,11 @@ fn messages_are_verb_path_and_reason() {
         ),
         (
             &["ls", "x.tar.gz"],
-            "open x.tar.gz: it is compressed with gzip: decompress it first, as in `gzip -dc x.tar.gz | restow copy - DST`",
+            "open x.tar.gz: unpack it with gzip: unexpected end of file",
+        ),
+        (
+            &["ls", "x.tar.bz2"],
+            "open x.tar.bz2: it is compressed with bzip2: decompress it first, as in `bzip2 -dc x.tar.bz2 | restow copy - DST`",
         ),
         (&["ls", "src", "g"], "find src/g: no such file or directory"),
         (&["ls", "src", "f/g"], "find src/f/g: not a directory"),
@@ -217,6 +222,7 @@ fn a_reader_that_goes_is_no_error() {
     for args in [
         &["ls", "-l", "src"][..],
         &["manifest", "src"],
+        // But a part of an archive is none.
         &["copy", "-q", "src", "-"],
     ] {
         let mut child = restow(args)
@@ -229,6 +235,44 @@ fn a_reader_that_goes_is_no_error() {
         child.stdout.take().unwrap().read_exact(&mut first).unwrap();
         let output = child.wait_with_output().unwrap();
         let words = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), &*words), (Some(0), ""), "{args:?}");
+        let why = "its reader closed it before the archive was whole";
+        let expected = match args[0] {
+            "copy" => (2, format!("restow: copy src to standard output: {why}\n")),
+            _ => (0, String::new()),
+        };
+        assert_eq!((output.status.code().unwrap(), words.into()), expected);
     }
+}
+
+#[test]
+fn a_full_disk_behind_standard_output_is_an_error_and_behind_standard_error_is_none() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/f"), "x").unwrap();
+    let full = || {
+        fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let reason = "write standard output: no space left on device";
+    for (args, words) in [
+        (&["ls", "src"][..], reason),
+        (&["cat", "src", "f"], reason),
+        (&["manifest", "src"], reason),
+        (&["diff", "src", "."], reason),
+        (
+            &["copy", "src", "-"],
+            "copy src to standard output: write it: no space left on device",
+        ),
+    ] {
+        let mut command = restow(args);
+        let output = command.current_dir(dir.path()).stdout(full()).output();
+        let shown = super::shown(&output.unwrap());
+        assert_eq!(shown, (2, String::new(), format!("restow: {words}\n")));
+    }
+    let mut command = restow(["copy", "src", "dst"]);
+    let status = command.current_dir(dir.path()).stderr(full()).status();
+    assert_eq!(status.unwrap().code(), Some(0));
+    assert_eq!(run_in(dir.path(), ["diff", "src", "dst"]).0, 0);
 }
