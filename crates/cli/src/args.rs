@@ -1,5 +1,6 @@
 //! What can be typed, and what `--help` says about it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Diff(Diff),
     Manifest(Manifest),
     Info(Info),
+    Check(Check),
 }
 
 /// Copy a tree into another container
@@ -65,7 +67,7 @@ Examples:
 
 Exit codes: 0 done; 1 done, but something could not be kept, as the messages say; 2 not done.")]
 pub(crate) struct Copy {
-    /// The tree to copy: a directory, a tar archive or a SquashFS image; `-` is standard input
+    /// The tree to copy: a directory, a tar archive, a SquashFS or a btrfs image; `-` is standard input
     pub(crate) src: PathBuf,
 
     /// Where to; `-` is standard output
@@ -96,20 +98,65 @@ pub(crate) struct Copy {
 
     #[command(flatten)]
     pub(crate) squashfs: SquashfsArgs,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+}
+
+/// What of a source is meant.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SourceArgs {
+    /// Of a btrfs image, the subvolume of that number or path [default: the one that is mounted by default]
+    #[arg(long, value_name = "PATH|ID", help_heading = "btrfs sources")]
+    pub(crate) subvolume: Option<OsString>,
+
+    /// The image of another device of the same btrfs file system; may be given several times
+    #[arg(long, value_name = "IMG", help_heading = "btrfs sources")]
+    pub(crate) device: Vec<PathBuf>,
+}
+
+/// Check a btrfs image
+///
+/// Reads all of it, and compares what it says twice: references to blocks and extents with the extent tree, names with
+/// those that inodes have, space with what takes it, and all data, of every copy, with its checksums. Nothing is changed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow check image.btrfs
+  restow check --no-data image.btrfs     only the trees
+  restow check --device b.img a.img      a file system on two devices
+
+Exit codes: 0 nothing is wrong, 1 something is, 2 could not check.")]
+pub(crate) struct Check {
+    /// The image
+    pub(crate) file: PathBuf,
+
+    /// Do not read what files hold
+    #[arg(long)]
+    pub(crate) no_data: bool,
+
+    /// The image of another device of the same file system; may be given several times
+    #[arg(long, value_name = "IMG")]
+    pub(crate) device: Vec<PathBuf>,
 }
 
 /// Say what an image says of itself
 ///
-/// Codec and settings, sizes, counts, and where its parts lie. Only SquashFS images have anything to say so far.
+/// Codec and settings, sizes, counts, and where its parts lie. Of a btrfs image also its subvolumes, and what its files take, by
+/// algorithm.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   restow info image.squashfs
+  restow info image.btrfs
 
 Exit codes: 0 done, 2 not done.")]
 pub(crate) struct Info {
     /// The image
     pub(crate) file: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }
 
 /// A container.
@@ -146,7 +193,7 @@ Examples:
   restow ls -R0 src.tar | xargs -0 -n1 echo
                                   all paths, for a program to read")]
 pub(crate) struct Ls {
-    /// The tree: a directory or a tar archive; `-` is standard input
+    /// The tree: a directory, a tar archive or an image; `-` is standard input
     pub(crate) src: PathBuf,
 
     /// A path in it [default: the root]
@@ -167,6 +214,9 @@ pub(crate) struct Ls {
     /// End each line with a NUL instead of a newline, and show names as they are
     #[arg(short = '0', long)]
     pub(crate) null: bool,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }
 
 /// Write the content of files in a tree to standard output
@@ -178,12 +228,15 @@ Examples:
   restow cat src.tar etc/os-release
   tar c src | restow cat - src/a src/b > both")]
 pub(crate) struct Cat {
-    /// The tree: a directory or a tar archive; `-` is standard input
+    /// The tree: a directory, a tar archive or an image; `-` is standard input
     pub(crate) src: PathBuf,
 
     /// Paths of files in it
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }
 
 /// Compare two trees
@@ -200,7 +253,7 @@ Examples:
 
 Exit codes: 0 no differences, 1 differences, 2 could not compare.")]
 pub(crate) struct Diff {
-    /// One tree: a directory or a tar archive; `-` is standard input
+    /// One tree: a directory, a tar archive or an image; `-` is standard input
     #[arg(value_name = "A")]
     pub(crate) first: PathBuf,
 
@@ -222,6 +275,9 @@ pub(crate) struct Diff {
 
     #[command(flatten)]
     pub(crate) threads: Threads,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }
 
 /// What a comparison or a manifest may leave out.
@@ -253,7 +309,7 @@ Examples:
   restow manifest --ignore mtime,owner src | sha256sum
   diff <(restow manifest old) <(restow manifest new)")]
 pub(crate) struct Manifest {
-    /// The tree: a directory or a tar archive; `-` is standard input
+    /// The tree: a directory, a tar archive or an image; `-` is standard input
     pub(crate) src: PathBuf,
 
     /// What not to say
@@ -266,6 +322,9 @@ pub(crate) struct Manifest {
 
     #[command(flatten)]
     pub(crate) threads: Threads,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }
 
 #[cfg(test)]

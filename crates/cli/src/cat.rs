@@ -13,7 +13,7 @@ use crate::open;
 const CHUNK_BYTES: usize = 256 << 10;
 
 pub(crate) fn run(args: &Cat) -> Result<()> {
-    let source = open::open(&args.src)?;
+    let source = open::open(&args.src, &args.source)?;
     let mut out = io::stdout().lock();
     let mut buffer = vec![0; CHUNK_BYTES];
     for path in &args.paths {

@@ -34,7 +34,7 @@ fn copy(args: &Copy) -> Result<bool> {
     let start = Instant::now();
     let kind = destination_kind(args)?;
     refuse_before_reading(args, kind)?;
-    let source = open::open(&args.src)?;
+    let source = open::open(&args.src, &args.source)?;
     for note in &source.notes {
         tell(&format!(
             "{}: {note}",

@@ -13,8 +13,8 @@ use crate::{open, text, threads};
 /// Returns whether there are differences.
 pub(crate) fn run(args: &Diff) -> Result<bool> {
     open::only_one_is_standard_input(&args.first, &args.second)?;
-    let first = open::open(&args.first)?;
-    let second = open::open(&args.second)?;
+    let first = open::open(&args.first, &args.source)?;
+    let second = open::open(&args.second, &args.source)?;
     let keep = |aspect| !args.ignore.contains(&aspect);
     let options = Options {
         content: keep(Aspect::Content),

@@ -11,7 +11,7 @@ use crate::open::{self, Source};
 use crate::text;
 
 pub(crate) fn run(args: &Ls) -> Result<()> {
-    let source = open::open(&args.src)?;
+    let source = open::open(&args.src, &args.source)?;
     let path = args
         .path
         .as_ref()

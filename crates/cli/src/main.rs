@@ -5,6 +5,7 @@
 
 mod args;
 mod bar;
+mod btrfs_image;
 mod cat;
 mod copy;
 mod diff;
@@ -71,14 +72,23 @@ fn run(command: &Command) -> Result<ExitCode> {
         }
         Command::Diff(args) => found(!diff::run(args)?),
         Command::Info(args) => {
-            squash::info(args)?;
+            info(args)?;
             ExitCode::SUCCESS
         }
+        Command::Check(args) => found(btrfs_image::check(args)?),
         Command::Manifest(args) => {
             manifest::run(args)?;
             ExitCode::SUCCESS
         }
     })
+}
+
+/// `restow info`: what an image says of itself.
+fn info(args: &args::Info) -> Result<()> {
+    if btrfs_image::is_one(&args.file)? {
+        return btrfs_image::info(args);
+    }
+    squash::info(args)
 }
 
 /// Whether whoever read our output has closed it, which is their right.

@@ -11,7 +11,7 @@ use crate::bar::Bar;
 use crate::{open, threads};
 
 pub(crate) fn run(args: &Manifest) -> Result<()> {
-    let source = open::open(&args.src)?;
+    let source = open::open(&args.src, &args.source)?;
     let keep = |aspect| !args.ignore.contains(&aspect);
     let options = Options {
         content: keep(Aspect::Content),

@@ -12,6 +12,7 @@ use squashfs::Squashfs;
 use tree::tar::Tar;
 use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, Limits, ReadAt};
 
+use crate::args::SourceArgs;
 use crate::text;
 
 /// Bytes that suffice to recognise every container: btrfs has its mark at 64 KiB and 64 bytes.
@@ -37,6 +38,7 @@ enum Found {
     Tar,
     /// And where it begins.
     Squashfs(u64),
+    Btrfs,
     /// Recognised, and not readable yet.
     NotYet(&'static str),
     /// Compressed as a whole, in a way that restow reads.
@@ -50,11 +52,12 @@ enum Found {
 ///
 /// # Errors
 /// It is not there, cannot be read, or is nothing that restow knows.
-pub(crate) fn open(path: &Path) -> Result<Source> {
-    source(path).with_context(|| format!("open {}", text::of_host_path(path, "standard input")))
+pub(crate) fn open(path: &Path, args: &SourceArgs) -> Result<Source> {
+    source(path, args)
+        .with_context(|| format!("open {}", text::of_host_path(path, "standard input")))
 }
 
-fn source(path: &Path) -> Result<Source> {
+fn source(path: &Path, args: &SourceArgs) -> Result<Source> {
     let mut file = if path == Path::new("-") {
         File::from(io::stdin().as_fd().try_clone_to_owned()?)
     } else {
@@ -110,6 +113,16 @@ fn source(path: &Path) -> Result<Source> {
         Found::Squashfs(_) => {
             bail!("it is a SquashFS image from a pipe: save it to a file first")
         }
+        Found::Btrfs if seeks => {
+            let (tree, notes) = crate::btrfs_image::subvolume(path, args)?;
+            return Ok(Source {
+                tree: Box::new(tree),
+                path: path.to_owned(),
+                is_dir: false,
+                notes,
+            });
+        }
+        Found::Btrfs => bail!("it is a btrfs image from a pipe: save it to a file first"),
         Found::NotYet(what) => bail!("it is {what}, which this version cannot read yet"),
         Found::Compressed(what, program) => {
             let name = text::of_host_path(path, "FILE");
@@ -170,7 +183,7 @@ fn recognise(start: &[u8]) -> Found {
         return Found::Squashfs(0);
     }
     if has(0x10040, b"_BHRfS_M") {
-        return Found::NotYet("a btrfs image");
+        return Found::Btrfs;
     }
     if has(0, b"btrfs-stream\0") {
         return Found::NotYet("a btrfs send stream");

@@ -11,7 +11,7 @@ use super::{restow, run_in};
 fn help_of_every_subcommand() {
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
     let here = Path::new("/");
-    for command in ["copy", "ls", "cat", "diff", "manifest", "info"] {
+    for command in ["copy", "ls", "cat", "diff", "manifest", "info", "check"] {
         let (code, help, words) = run_in(here, [command, "--help"]);
         assert_eq!((code, &*words), (0, ""));
         assert!(help.contains("Examples:"), "{command}");
@@ -63,7 +63,7 @@ fn messages_are_verb_path_and_reason() {
         ),
         (
             &["ls", "x.btrfs"],
-            "open x.btrfs: it is a btrfs image, which this version cannot read yet",
+            "open x.btrfs: superblock's checksum differs (found 0x0 at byte 0x10000)",
         ),
         (
             &["ls", "x.stream"],
