@@ -12,23 +12,30 @@
     reason = "the flows, which use all of it, are not there yet"
 )]
 
+mod builder;
 mod check;
 mod checksum;
 mod chunk;
 mod compression;
 mod csum_tree;
+mod data;
 mod dir;
 mod extent;
+mod fs_tree;
+mod heuristic;
 mod inode;
 mod key;
+mod layout;
 mod node;
 mod raw;
 mod read;
+mod space;
 mod subvolume;
 mod superblock;
 mod tree;
 mod usage;
 mod volume;
+mod write;
 
 pub use check::{CheckOptions, CheckSummary, Finding};
 pub use checksum::ChecksumType;
@@ -39,3 +46,4 @@ pub use raw::{block_group, compat_ro, incompat, inode_flags};
 pub use read::{Btrfs, Subvolume, SubvolumeInfo};
 pub use superblock::{Device, SUPERBLOCK_PLACES, Superblock};
 pub use usage::{Amount, Usage};
+pub use write::{Options, Summary, create};

@@ -1,6 +1,7 @@
-//! Tests of btrfs images: those that the kernel writes, and those that were made to do harm.
+//! Tests of btrfs images: those that the kernel writes, those that we make, and those that were made to do harm.
 #![forbid(unsafe_code)]
 
+mod create;
 mod hostile;
 mod kernel;
 mod small;

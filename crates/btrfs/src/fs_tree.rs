@@ -1,0 +1,434 @@
+//! The tree of a subvolume, written from an inventory: inodes, names, attributes, and what shows the content.
+
+use std::collections::HashMap;
+
+use tree::{Error, FileId, FileKind, Inventory, Metadata, Result, Time, Xattr};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U64;
+
+use crate::builder::{Blocks, GENERATION, Root, TreeBuilder, item_bytes_max};
+use crate::checksum::{NAME_SEED, name_hash};
+use crate::data::{Area, Content};
+use crate::key::{Key, item, object};
+use crate::raw::{self, inode_flags};
+
+/// `FS_*_FL` of linux/fs.h, and the inode flag that stands for each on disk.
+const ATTRIBUTES: [(u32, u64); 9] = [
+    (0x4, inode_flags::COMPRESS),
+    (0x8, inode_flags::SYNC),
+    (0x10, inode_flags::IMMUTABLE),
+    (0x20, inode_flags::APPEND),
+    (0x40, inode_flags::NODUMP),
+    (0x80, inode_flags::NOATIME),
+    (0x400, inode_flags::NOCOMPRESS),
+    (0x1_0000, inode_flags::DIRSYNC),
+    (crate::data::NOCOW, inode_flags::NODATACOW),
+];
+
+/// The number of an entry that is an attribute.
+const TYPE_XATTR: u8 = 8;
+
+/// What is known of files beside the inventory.
+#[derive(Debug, Default)]
+pub(crate) struct Described {
+    pub(crate) xattrs: HashMap<FileId, Vec<Xattr>>,
+    /// Targets of symbolic links.
+    pub(crate) targets: HashMap<FileId, Box<[u8]>>,
+}
+
+/// Which owner and times files get.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mapping {
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    /// Nothing is later than this, and access, change and birth are the last change of content.
+    pub(crate) epoch: Option<i64>,
+}
+
+/// A subvolume that is written.
+pub(crate) struct FsTree<'a> {
+    pub(crate) id: u64,
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) described: &'a Described,
+    pub(crate) area: &'a Area,
+    pub(crate) mapping: Mapping,
+    /// Names that are not their file's first, by file.
+    pub(crate) links: Vec<(FileId, tree::EntryId)>,
+}
+
+/// The inode number of a file.
+pub(crate) fn ino(file: FileId) -> u64 {
+    object::FIRST_FREE + u64::from(file.0)
+}
+
+/// The number of a kind in a directory entry.
+fn dir_type(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::CharDevice => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::Fifo => 5,
+        FileKind::Socket => 6,
+        FileKind::Symlink => 7,
+    }
+}
+
+pub(crate) fn timespec(time: Time) -> raw::Timespec {
+    raw::Timespec {
+        sec: time.seconds.cast_unsigned().into(),
+        nsec: time.nanoseconds.into(),
+    }
+}
+
+/// The most bytes that name and value of an attribute can have together.
+pub(crate) fn xattr_bytes_max(nodesize: u32) -> usize {
+    item_bytes_max(nodesize) - size_of::<raw::DirItem>()
+}
+
+/// The length of the longest target that fits in a tree block, and that Linux follows.
+pub(crate) fn target_bytes_max(nodesize: u32) -> usize {
+    (item_bytes_max(nodesize) - size_of::<raw::FileExtentItem>()).min(4095)
+}
+
+/// All names that are not their file's first, by file.
+pub(crate) fn other_names(inventory: &Inventory) -> Vec<(FileId, tree::EntryId)> {
+    let entries = (0..inventory.entry_count()).map(tree::EntryId);
+    let mut links: Vec<_> = entries
+        .filter(|&entry| !inventory.is_first_name(entry))
+        .map(|entry| (inventory.file(entry), entry))
+        .collect();
+    links.sort_unstable();
+    links
+}
+
+/// What an inode item says of a directory without content, owned by root.
+pub(crate) fn bare_inode(time: raw::Timespec) -> raw::InodeItem {
+    raw::InodeItem {
+        generation: GENERATION.into(),
+        transid: GENERATION.into(),
+        size: 0.into(),
+        nbytes: 0.into(),
+        block_group: 0.into(),
+        nlink: 1.into(),
+        uid: 0.into(),
+        gid: 0.into(),
+        mode: 0o040_755.into(),
+        rdev: 0.into(),
+        flags: 0.into(),
+        sequence: 0.into(),
+        reserved: [U64::ZERO; 4],
+        atime: time,
+        ctime: time,
+        mtime: time,
+        otime: time,
+    }
+}
+
+/// An inode reference.
+pub(crate) fn inode_ref(index: u64, name: &[u8]) -> Vec<u8> {
+    let head = raw::InodeRef {
+        index: index.into(),
+        name_len: (name.len() as u16).into(),
+    };
+    [head.as_bytes(), name].concat()
+}
+
+/// A directory entry.
+pub(crate) fn dir_item(location: Key, dir_type: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
+    let head = raw::DirItem {
+        location: location.emit(),
+        transid: GENERATION.into(),
+        data_len: (value.len() as u16).into(),
+        name_len: (name.len() as u16).into(),
+        dir_type,
+    };
+    [head.as_bytes(), name, value].concat()
+}
+
+/// Pushes entries with their hashes, sorted: those of equal hash share an item.
+fn push_hashed(
+    builder: &mut TreeBuilder<'_, '_>,
+    objectid: u64,
+    kind: u8,
+    entries: &[(u64, Vec<u8>)],
+) -> Result<()> {
+    for same in entries.chunk_by(|a, b| a.0 == b.0) {
+        let parts: Vec<&[u8]> = same.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+        builder.push(Key::new(objectid, kind, same[0].0), &parts)?;
+    }
+    Ok(())
+}
+
+impl FsTree<'_> {
+    pub(crate) fn emit(&self, blocks: &mut Blocks<'_>) -> Result<Root> {
+        let mut builder = TreeBuilder::new(blocks, self.id);
+        let mut links = self.links.as_slice();
+        for file in self.inventory.files() {
+            let count = links.iter().take_while(|link| link.0 == file).count();
+            let (own, rest) = links.split_at(count);
+            links = rest;
+            self.emit_file(&mut builder, file, own).map_err(|error| {
+                let path = self.inventory.path(self.inventory.first_name(file));
+                error.in_file("store", &path)
+            })?;
+        }
+        builder.finish()
+    }
+
+    fn emit_file(
+        &self,
+        builder: &mut TreeBuilder<'_, '_>,
+        file: FileId,
+        links: &[(FileId, tree::EntryId)],
+    ) -> Result<()> {
+        let (inventory, number) = (self.inventory, ino(file));
+        let metadata = inventory.metadata(file);
+        let inode = self.inode(file, &metadata);
+        builder.push(Key::new(number, item::INODE_ITEM, 0), &[inode.as_bytes()])?;
+        self.emit_names(builder, file, links)?;
+        if let Some(xattrs) = self.described.xattrs.get(&file) {
+            let mut entries: Vec<(u64, Vec<u8>)> = xattrs
+                .iter()
+                .map(|xattr| {
+                    let hash = u64::from(name_hash(NAME_SEED, &xattr.name));
+                    let item = dir_item(Key::MIN, TYPE_XATTR, &xattr.name, &xattr.value);
+                    (hash, item)
+                })
+                .collect();
+            entries.sort_by_key(|entry| entry.0);
+            push_hashed(builder, number, item::XATTR_ITEM, &entries)?;
+        }
+        match metadata.kind {
+            FileKind::Directory => self.emit_entries(builder, file),
+            FileKind::Regular => self.emit_content(builder, file),
+            FileKind::Symlink => {
+                let target = self.target(file);
+                let head = inline_head(target.len() as u64, 0);
+                let key = Key::new(number, item::EXTENT_DATA, 0);
+                builder.push(key, &[head.as_bytes(), target])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn target(&self, file: FileId) -> &[u8] {
+        (self.described.targets.get(&file)).map_or(&[], |target| target)
+    }
+
+    fn time(&self, time: Time) -> Time {
+        match self.mapping.epoch {
+            Some(epoch) if time.seconds >= epoch => Time {
+                seconds: epoch,
+                nanoseconds: 0,
+            },
+            _ => time,
+        }
+    }
+
+    pub(crate) fn inode(&self, file: FileId, metadata: &Metadata) -> raw::InodeItem {
+        let inventory = self.inventory;
+        let mtime = self.time(metadata.mtime);
+        let other = |time: Option<Time>| match self.mapping.epoch {
+            Some(_) => mtime,
+            None => time.unwrap_or(mtime),
+        };
+        let mut inode = bare_inode(timespec(mtime));
+        inode.atime = timespec(other(metadata.atime));
+        inode.ctime = timespec(other(metadata.ctime));
+        inode.otime = timespec(other(metadata.btime));
+        inode.uid = self.mapping.uid.unwrap_or(metadata.uid).into();
+        inode.gid = self.mapping.gid.unwrap_or(metadata.gid).into();
+        let mode = metadata.kind.mode_bits() | u32::from(metadata.permissions);
+        inode.mode = mode.into();
+        let mut flags = 0;
+        if matches!(metadata.kind, FileKind::Regular | FileKind::Directory) {
+            for (attribute, flag) in ATTRIBUTES {
+                if metadata.attributes.0 & attribute != 0 {
+                    flags |= flag;
+                }
+            }
+            if metadata.kind == FileKind::Regular && flags & inode_flags::NODATACOW != 0 {
+                flags |= inode_flags::NODATASUM;
+            }
+        }
+        inode.flags = flags.into();
+        match metadata.kind {
+            FileKind::Directory => {
+                let names = inventory.entries(file);
+                let bytes: usize = names.map(|entry| inventory.name(entry).len()).sum();
+                inode.size = (2 * bytes as u64).into();
+            }
+            FileKind::Regular => {
+                inode.nlink = inventory.name_count(file).into();
+                inode.size = metadata.size.into();
+                let bytes = match self.area.contents[file.0 as usize] {
+                    Content::Hole => 0,
+                    Content::Inline { .. } => metadata.size,
+                    Content::Extents { from, count } => {
+                        let shown = &self.area.shown[from as usize..][..count as usize];
+                        shown.iter().map(|shown| shown.len).sum()
+                    }
+                };
+                inode.nbytes = bytes.into();
+            }
+            kind => {
+                inode.nlink = inventory.name_count(file).into();
+                if kind == FileKind::Symlink {
+                    let bytes = self.target(file).len() as u64;
+                    inode.size = bytes.into();
+                    inode.nbytes = bytes.into();
+                }
+                if kind.is_device() {
+                    let rdev = metadata.rdev;
+                    inode.rdev = (u64::from(rdev.major) << 20 | u64::from(rdev.minor)).into();
+                }
+            }
+        }
+        inode
+    }
+
+    /// The place of an entry in its directory's order.
+    fn index(&self, entry: tree::EntryId) -> u64 {
+        let first = self.inventory.entries(self.inventory.parent(entry)).next();
+        u64::from(entry.0 - first.map_or(entry.0, |first| first.0)) + 2
+    }
+
+    fn emit_names(
+        &self,
+        builder: &mut TreeBuilder<'_, '_>,
+        file: FileId,
+        links: &[(FileId, tree::EntryId)],
+    ) -> Result<()> {
+        let (inventory, number) = (self.inventory, ino(file));
+        let first = inventory.first_name(file);
+        if first == inventory.root() {
+            let key = Key::new(number, item::INODE_REF, number);
+            return builder.push(key, &[&inode_ref(0, b"..")]);
+        }
+        let mut names: Vec<(u64, tree::EntryId)> = std::iter::once(first)
+            .chain(links.iter().map(|link| link.1))
+            .map(|entry| (ino(inventory.parent(entry)), entry))
+            .collect();
+        names.sort_unstable();
+        let max = item_bytes_max(builder.nodesize());
+        let mut extended: Vec<(u64, Vec<u8>)> = Vec::new();
+        for same in names.chunk_by(|a, b| a.0 == b.0) {
+            let parent = same[0].0;
+            let mut list = Vec::new();
+            for &(_, entry) in same {
+                let (index, name) = (self.index(entry), inventory.name(entry));
+                let reference = inode_ref(index, name);
+                if list.len() + reference.len() <= max {
+                    list.extend(reference);
+                    continue;
+                }
+                let head = raw::InodeExtref {
+                    parent_objectid: parent.into(),
+                    index: index.into(),
+                    name_len: (name.len() as u16).into(),
+                };
+                let hash = u64::from(name_hash(parent as u32, name));
+                extended.push((hash, [head.as_bytes(), name].concat()));
+            }
+            builder.push(Key::new(number, item::INODE_REF, parent), &[&list])?;
+        }
+        extended.sort();
+        push_hashed(builder, number, item::INODE_EXTREF, &extended)
+    }
+
+    fn emit_entries(&self, builder: &mut TreeBuilder<'_, '_>, dir: FileId) -> Result<()> {
+        let (inventory, number) = (self.inventory, ino(dir));
+        let item_of = |entry: tree::EntryId| {
+            let file = inventory.file(entry);
+            let location = Key::new(ino(file), item::INODE_ITEM, 0);
+            let kind = dir_type(inventory.kind(file));
+            dir_item(location, kind, inventory.name(entry), b"")
+        };
+        let mut hashes: Vec<(u32, tree::EntryId)> = inventory
+            .entries(dir)
+            .map(|entry| (name_hash(NAME_SEED, inventory.name(entry)), entry))
+            .collect();
+        hashes.sort_unstable();
+        for same in hashes.chunk_by(|a, b| a.0 == b.0) {
+            let items: Vec<Vec<u8>> = same.iter().map(|&(_, entry)| item_of(entry)).collect();
+            let parts: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
+            let key = Key::new(number, item::DIR_ITEM, same[0].0.into());
+            builder.push(key, &parts)?;
+        }
+        for (index, entry) in (2..).zip(inventory.entries(dir)) {
+            let key = Key::new(number, item::DIR_INDEX, index);
+            builder.push(key, &[&item_of(entry)])?;
+        }
+        Ok(())
+    }
+
+    fn emit_content(&self, builder: &mut TreeBuilder<'_, '_>, file: FileId) -> Result<()> {
+        let number = ino(file);
+        match self.area.contents[file.0 as usize] {
+            Content::Hole => Ok(()),
+            Content::Inline {
+                at,
+                len,
+                compression,
+            } => {
+                let bytes = &self.area.inline[at as usize..][..len as usize];
+                let head = inline_head(self.inventory.size(file), compression);
+                let key = Key::new(number, item::EXTENT_DATA, 0);
+                builder.push(key, &[head.as_bytes(), bytes])
+            }
+            Content::Extents { from, count } => {
+                for shown in &self.area.shown[from as usize..][..count as usize] {
+                    let stored = self.area.extents[shown.extent as usize];
+                    let mut head = inline_head(stored.ram, stored.compression);
+                    head.extent_type = 1;
+                    let place = raw::ExtentPlace {
+                        disk_bytenr: stored.at.into(),
+                        disk_num_bytes: stored.len.into(),
+                        offset: 0.into(),
+                        num_bytes: shown.len.into(),
+                    };
+                    let key = Key::new(number, item::EXTENT_DATA, shown.offset);
+                    builder.push(key, &[head.as_bytes(), place.as_bytes()])?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The head of an inline extent.
+fn inline_head(ram_bytes: u64, compression: u8) -> raw::FileExtentItem {
+    raw::FileExtentItem {
+        generation: GENERATION.into(),
+        ram_bytes: ram_bytes.into(),
+        compression,
+        encryption: 0,
+        other_encoding: 0.into(),
+        extent_type: 0,
+    }
+}
+
+/// The tree of a subvolume that holds nothing.
+pub(crate) fn emit_empty(blocks: &mut Blocks<'_>, id: u64, time: raw::Timespec) -> Result<Root> {
+    let mut builder = TreeBuilder::new(blocks, id);
+    let number = object::FIRST_FREE;
+    let inode = bare_inode(time);
+    builder.push(Key::new(number, item::INODE_ITEM, 0), &[inode.as_bytes()])?;
+    let key = Key::new(number, item::INODE_REF, number);
+    builder.push(key, &[&inode_ref(0, b"..")])?;
+    builder.finish()
+}
+
+/// Why a file cannot be stored, found before anything is written.
+pub(crate) fn check_target(target: &[u8], nodesize: u32) -> Result<()> {
+    if target.is_empty() {
+        return Err(Error::InvalidInput("a symbolic link that has no target"));
+    }
+    if target.len() > target_bytes_max(nodesize) {
+        return Err(Error::Limit(
+            "the target of a symbolic link does not fit in a tree block",
+        ));
+    }
+    Ok(())
+}

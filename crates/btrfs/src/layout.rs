@@ -1,0 +1,120 @@
+//! Where the block groups of a new file system lie on its one device.
+//!
+//! Addresses are places on the device: a group's logical address is where its first copy begins. Groups begin behind the
+//! first MiB, follow each other, and leave out the places of superblocks, so that nothing within a group is reserved.
+
+use zerocopy::IntoBytes;
+
+use crate::chunk::STRIPE_BYTES;
+use crate::key::object;
+use crate::raw::{self, block_group};
+use crate::superblock::SUPERBLOCK_PLACES;
+
+/// Where the first group begins: Linux keeps off the MiB before.
+pub(crate) const GROUPS_BEGIN: u64 = 1 << 20;
+/// Bytes of the largest group that is made.
+pub(crate) const GROUP_BYTES_MAX: u64 = 1 << 30;
+/// The least that is worth a group of its own before a superblock's place.
+const GROUP_BYTES_MIN: u64 = 1 << 20;
+
+/// A block group, which is a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// Its address.
+    pub(crate) start: u64,
+    /// Bytes, a multiple of 64 KiB.
+    pub(crate) len: u64,
+    /// Bits of [`block_group`].
+    pub(crate) flags: u64,
+    /// Bytes of extents, which lie at its begin.
+    pub(crate) used: u64,
+    /// Where its copies begin on the device.
+    pub(crate) stripes: Vec<u64>,
+}
+
+/// The superblock place that lies at or behind `at`; `u64::MAX` behind the last.
+pub(crate) fn next_reserved(at: u64) -> u64 {
+    let mut places = SUPERBLOCK_PLACES.iter().map(|place| place.0);
+    places
+        .find(|&place| place + STRIPE_BYTES > at)
+        .unwrap_or(u64::MAX)
+}
+
+/// Appends groups of that type from the device's place `at` on, until they have room for `bytes`; gives the place
+/// behind them.
+pub(crate) fn append_groups(groups: &mut Vec<Group>, mut at: u64, bytes: u64, flags: u64) -> u64 {
+    let copies = if flags & block_group::DUP != 0 { 2 } else { 1 };
+    let mut left = bytes.next_multiple_of(STRIPE_BYTES);
+    while left > 0 {
+        let room = next_reserved(at).saturating_sub(at) / copies;
+        let len = left.min(GROUP_BYTES_MAX).min(room - room % STRIPE_BYTES);
+        if len < left.min(GROUP_BYTES_MIN) {
+            at = next_reserved(at) + STRIPE_BYTES;
+            continue;
+        }
+        groups.push(Group {
+            start: at,
+            len,
+            flags,
+            used: 0,
+            stripes: (0..copies).map(|copy| at + copy * len).collect(),
+        });
+        at += copies * len;
+        left -= len;
+    }
+    at
+}
+
+impl Group {
+    /// The chunk item.
+    pub(crate) fn emit_chunk(&self, sectorsize: u32, device_uuid: [u8; 16]) -> Vec<u8> {
+        let chunk = raw::Chunk {
+            length: self.len.into(),
+            owner: object::EXTENT_TREE.into(),
+            stripe_len: STRIPE_BYTES.into(),
+            chunk_type: self.flags.into(),
+            io_align: (STRIPE_BYTES as u32).into(),
+            io_width: (STRIPE_BYTES as u32).into(),
+            sector_size: sectorsize.into(),
+            num_stripes: (self.stripes.len() as u16).into(),
+            sub_stripes: 1.into(),
+        };
+        let mut item = chunk.as_bytes().to_vec();
+        for &stripe in &self.stripes {
+            let stripe = raw::Stripe {
+                devid: 1.into(),
+                offset: stripe.into(),
+                dev_uuid: device_uuid,
+            };
+            item.extend(stripe.as_bytes());
+        }
+        item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_leave_superblocks_out() {
+        let mut groups = Vec::new();
+        let flags = block_group::METADATA | block_group::DUP;
+        let end = append_groups(&mut groups, GROUPS_BEGIN, 100 << 20, flags);
+        let total: u64 = groups.iter().map(|group| group.len).sum();
+        assert_eq!(total, 100 << 20);
+        assert!(groups.len() > 1);
+        let mut parts: Vec<(u64, u64)> = groups
+            .iter()
+            .flat_map(|group| group.stripes.iter().map(|&at| (at, at + group.len)))
+            .collect();
+        parts.sort_unstable();
+        assert!(parts.is_sorted_by(|a, b| a.1 <= b.0));
+        for (from, to) in parts {
+            for place in SUPERBLOCK_PLACES {
+                assert!(to <= place.0 || from >= place.0 + STRIPE_BYTES);
+            }
+            assert!(to <= end && from >= GROUPS_BEGIN);
+        }
+    }
+}

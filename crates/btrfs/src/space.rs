@@ -1,0 +1,233 @@
+//! What is in use and what is free: the extent tree, the free space tree, the tree of checksums.
+
+use std::cmp::Reverse;
+
+use tree::Result;
+use zerocopy::IntoBytes;
+
+use crate::builder::{Blocks, GENERATION, ITEM_BYTES, Root, TreeBuilder, address, leaf_bytes};
+use crate::checksum::name_hash;
+use crate::data::{Area, SECTOR_BYTES};
+use crate::key::{Key, item, object};
+use crate::layout::Group;
+use crate::raw::{self, block_group};
+
+/// Checksums in one item, however large a leaf is (the kernel's `MAX_CSUM_ITEMS` with its smallest page).
+const SUMS_MAX: usize = 4096;
+
+/// One reference to a data extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DataRef {
+    /// Index of the extent.
+    pub(crate) extent: u32,
+    /// The subvolume.
+    pub(crate) root: u64,
+    /// The inode.
+    pub(crate) ino: u64,
+    /// Where in the file the extent's first byte is or would be.
+    pub(crate) offset: u64,
+}
+
+/// Which tree a row of blocks belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) owner: u64,
+    pub(crate) level: u8,
+    pub(crate) count: u32,
+}
+
+/// The rows of a tree's blocks.
+pub(crate) fn rows(owner: u64, root: &Root) -> impl Iterator<Item = Owned> + '_ {
+    (0..).zip(&root.levels).map(move |(level, &count)| Owned {
+        owner,
+        level,
+        count,
+    })
+}
+
+/// Emits the extent tree: the items of data extents, tree blocks and groups, by address. `references` are sorted.
+pub(crate) fn emit_extents(
+    blocks: &mut Blocks<'_>,
+    nodesize: u32,
+    groups: &[&[Group]],
+    area: &Area,
+    references: &[DataRef],
+    rows: [&[Owned]; 2],
+) -> Result<Root> {
+    let [data, system, metadata] = *groups else {
+        unreachable!("there are three kinds of groups")
+    };
+    let mut builder = TreeBuilder::new(blocks, object::EXTENT_TREE);
+    let mut references = references;
+    let mut pending = Pending::new(data);
+    for (index, extent) in (0..).zip(&area.extents) {
+        pending.before(&mut builder, extent.at, item::EXTENT_ITEM)?;
+        let count = (references.iter()).take_while(|reference| reference.extent == index);
+        let (own, rest) = references.split_at(count.count());
+        references = rest;
+        emit_data(&mut builder, extent.at, extent.len, own)?;
+    }
+    pending.finish(&mut builder)?;
+    for (groups, rows) in [(system, rows[0]), (metadata, rows[1])] {
+        let mut pending = Pending::new(groups);
+        let all = rows
+            .iter()
+            .flat_map(|row| std::iter::repeat_n(row, row.count as usize));
+        for (index, row) in all.enumerate() {
+            let at = address(groups, nodesize, index);
+            pending.before(&mut builder, at, item::METADATA_ITEM)?;
+            let extent = raw::ExtentItem {
+                refs: 1.into(),
+                generation: GENERATION.into(),
+                flags: raw::EXTENT_TREE_BLOCK.into(),
+            };
+            let key = Key::new(at, item::METADATA_ITEM, row.level.into());
+            let reference = [&[item::TREE_BLOCK_REF][..], &row.owner.to_le_bytes()];
+            builder.push(key, &[extent.as_bytes(), reference[0], reference[1]])?;
+        }
+        pending.finish(&mut builder)?;
+    }
+    builder.finish()
+}
+
+/// Group items that wait for their turn.
+struct Pending<'a>(&'a [Group]);
+
+impl<'a> Pending<'a> {
+    fn new(groups: &'a [Group]) -> Self {
+        Pending(groups)
+    }
+
+    /// Emits the groups whose keys come before the item of that kind at that address.
+    fn before(&mut self, builder: &mut TreeBuilder<'_, '_>, at: u64, kind: u8) -> Result<()> {
+        while let Some((group, rest)) = self.0.split_first() {
+            if (group.start, item::BLOCK_GROUP_ITEM) >= (at, kind) {
+                break;
+            }
+            emit_group(builder, group)?;
+            self.0 = rest;
+        }
+        Ok(())
+    }
+
+    fn finish(self, builder: &mut TreeBuilder<'_, '_>) -> Result<()> {
+        (self.0.iter()).try_for_each(|group| emit_group(builder, group))
+    }
+}
+
+fn emit_group(builder: &mut TreeBuilder<'_, '_>, group: &Group) -> Result<()> {
+    let item = raw::BlockGroupItem {
+        used: group.used.into(),
+        chunk_objectid: object::FIRST_CHUNK_TREE.into(),
+        flags: group.flags.into(),
+    };
+    let key = Key::new(group.start, item::BLOCK_GROUP_ITEM, group.len);
+    builder.push(key, &[item.as_bytes()])
+}
+
+/// The order of references in an item, and the key of those that have an item of their own.
+fn data_ref_hash(reference: &DataRef) -> u64 {
+    let high = name_hash(u32::MAX, &reference.root.to_le_bytes());
+    let low = name_hash(u32::MAX, &reference.ino.to_le_bytes());
+    let low = name_hash(low, &reference.offset.to_le_bytes());
+    u64::from(high) << 31 ^ u64::from(low)
+}
+
+/// Emits an extent with its references: as many as the kernel puts into one item, by descending hash, the others by
+/// themselves.
+fn emit_data(
+    builder: &mut TreeBuilder<'_, '_>,
+    at: u64,
+    len: u64,
+    references: &[DataRef],
+) -> Result<()> {
+    let mut counted: Vec<(u64, raw::ExtentDataRef)> = references
+        .chunk_by(|a, b| a == b)
+        .map(|same| {
+            let record = raw::ExtentDataRef {
+                root: same[0].root.into(),
+                objectid: same[0].ino.into(),
+                offset: same[0].offset.into(),
+                count: (same.len() as u32).into(),
+            };
+            (data_ref_hash(&same[0]), record)
+        })
+        .collect();
+    counted.sort_by_key(|(hash, _)| Reverse(*hash));
+    let extent = raw::ExtentItem {
+        refs: (references.len() as u64).into(),
+        generation: GENERATION.into(),
+        flags: raw::EXTENT_DATA.into(),
+    };
+    // BTRFS_MAX_EXTENT_ITEM_SIZE.
+    let max = (leaf_bytes(builder.nodesize()) >> 4) - ITEM_BYTES;
+    let one = 1 + size_of::<raw::ExtentDataRef>();
+    let inline = counted
+        .len()
+        .min((max - size_of::<raw::ExtentItem>()) / one);
+    let mut item = extent.as_bytes().to_vec();
+    for (_, record) in &counted[..inline] {
+        item.push(item::EXTENT_DATA_REF);
+        item.extend(record.as_bytes());
+    }
+    builder.push(Key::new(at, item::EXTENT_ITEM, len), &[&item])?;
+    let mut next = 0;
+    for (hash, record) in counted[inline..].iter().rev() {
+        // Of equal hashes each gets the next free key.
+        let offset = next.max(*hash);
+        builder.push(
+            Key::new(at, item::EXTENT_DATA_REF, offset),
+            &[record.as_bytes()],
+        )?;
+        next = offset.wrapping_add(1);
+    }
+    Ok(())
+}
+
+/// Emits the free space tree. What is free in a group lies behind what is used.
+pub(crate) fn emit_free_space(blocks: &mut Blocks<'_>, groups: &[&[Group]]) -> Result<Root> {
+    let mut builder = TreeBuilder::new(blocks, object::FREE_SPACE_TREE);
+    for group in groups.iter().copied().flatten() {
+        let is_full = group.used == group.len;
+        let info = raw::FreeSpaceInfo {
+            extent_count: u32::from(!is_full).into(),
+            flags: 0.into(),
+        };
+        let key = Key::new(group.start, item::FREE_SPACE_INFO, group.len);
+        builder.push(key, &[info.as_bytes()])?;
+        if !is_full {
+            let (at, len) = (group.start + group.used, group.len - group.used);
+            builder.push(Key::new(at, item::FREE_SPACE_EXTENT, len), &[])?;
+        }
+    }
+    builder.finish()
+}
+
+/// Emits the tree of checksums.
+pub(crate) fn emit_sums(blocks: &mut Blocks<'_>, area: &Area, sum_bytes: usize) -> Result<Root> {
+    let mut builder = TreeBuilder::new(blocks, object::CSUM_TREE);
+    let most = (leaf_bytes(builder.nodesize()) - 2 * ITEM_BYTES) / sum_bytes - 1;
+    let most = most.min(SUMS_MAX);
+    let mut sums = area.sums.as_slice();
+    for run in &area.runs {
+        let (own, rest) = sums.split_at(run.sectors as usize * sum_bytes);
+        sums = rest;
+        let mut at = run.at;
+        for part in own.chunks(most * sum_bytes) {
+            let key = Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, at);
+            builder.push(key, &[part])?;
+            at += (part.len() / sum_bytes * SECTOR_BYTES) as u64;
+        }
+    }
+    builder.finish()
+}
+
+/// Spreads so many bytes over groups: each is full before the next one is begun.
+pub(crate) fn set_used(groups: &mut [Group], nodesize: u32, mut bytes: u64) {
+    for group in groups {
+        debug_assert!(group.flags & block_group::DATA == 0);
+        let room = group.len - group.len % u64::from(nodesize);
+        group.used = room.min(bytes);
+        bytes -= group.used;
+    }
+}
