@@ -42,7 +42,7 @@ fn is_haswell() -> bool {
 }
 
 /// Which twin of each kernel a test wants, on its own thread.
-#[cfg(test)]
+#[cfg(all(test, feature = "decompress"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Twin {
     /// What the processor allows.
@@ -53,12 +53,12 @@ pub(crate) enum Twin {
     Safe,
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "decompress"))]
 std::thread_local! {
     pub(crate) static TWIN: core::cell::Cell<Twin> = const { core::cell::Cell::new(Twin::Fastest) };
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "decompress"))]
 pub(crate) fn twin() -> Twin {
     TWIN.with(core::cell::Cell::get)
 }
