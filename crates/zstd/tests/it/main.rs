@@ -1,5 +1,13 @@
 //! Tests of the codec through its public interface, by layer.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    miri,
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "its callers are left out under Miri"
+    )
+)]
 
 /// Frames put together by hand.
 #[cfg(feature = "decompress")]
@@ -11,29 +19,32 @@ mod catalogue;
 #[cfg(feature = "decompress")]
 mod decode;
 /// The same as C's decoder and a slow one, frame after frame.
-#[cfg(feature = "decompress")]
+#[cfg(all(feature = "decompress", not(miri)))]
 mod differential;
 /// Every way to decode a frame.
 #[cfg(feature = "decompress")]
 mod doors;
 /// Frames that we make, decoded by C.
-#[cfg(feature = "compress")]
+#[cfg(all(feature = "compress", not(miri)))]
 mod encode;
 /// Streams and dictionaries that we make, decoded by C.
-#[cfg(feature = "compress")]
+#[cfg(all(feature = "compress", not(miri)))]
 mod encode_stream;
 /// Valid frames that an encoder would hardly make.
 #[cfg(feature = "decompress")]
 mod generator;
 /// Frames that ask for too much.
-#[cfg(feature = "decompress")]
+#[cfg(all(feature = "decompress", not(miri)))]
 mod limits;
+/// What Miri runs instead of the modules that ask C or take it too long.
+#[cfg(all(feature = "compress", feature = "decompress", miri))]
+mod miri;
 /// A slow decoder after the RFC.
-#[cfg(feature = "decompress")]
+#[cfg(all(feature = "decompress", not(miri)))]
 mod reference;
 /// How deep decoding goes down the stack.
-#[cfg(all(feature = "decompress", target_os = "linux"))]
+#[cfg(all(feature = "decompress", target_os = "linux", not(miri)))]
 mod stack;
 /// Known bytes, known answers.
-#[cfg(feature = "decompress")]
+#[cfg(all(feature = "decompress", not(miri)))]
 mod vectors;
