@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use anyhow::{Result, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::squash::SquashfsArgs;
 
@@ -81,14 +83,6 @@ pub(crate) struct Copy {
     #[arg(long)]
     pub(crate) overwrite: bool,
 
-    /// Let the files in a directory belong to whoever runs this, not to the owners that SRC states
-    #[arg(long)]
-    pub(crate) no_owners: bool,
-
-    /// Give a directory its name before all of it is on the medium: faster, but a power cut soon after may damage it
-    #[arg(long)]
-    pub(crate) no_sync: bool,
-
     #[command(flatten)]
     pub(crate) threads: Threads,
 
@@ -97,10 +91,80 @@ pub(crate) struct Copy {
     pub(crate) quiet: bool,
 
     #[command(flatten)]
+    pub(crate) directory: DirectoryArgs,
+
+    #[command(flatten)]
+    pub(crate) image: ImageArgs,
+
+    #[command(flatten)]
     pub(crate) squashfs: SquashfsArgs,
 
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+}
+
+/// The headings of options that only some destinations know, and those destinations. An option under another one of them
+/// is refused; options without a heading, and those of sources, are for all.
+const HEADINGS: [(&str, &[Kind]); 3] = [
+    ("Directories", &[Kind::Dir]),
+    ("SquashFS and btrfs images", &[Kind::Squashfs, Kind::Btrfs]),
+    ("SquashFS images", &[Kind::Squashfs]),
+];
+
+/// Refuses options that were typed and do not apply to what the destination becomes.
+///
+/// # Errors
+/// There is one; it is named.
+pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, kind: Kind) -> Result<()> {
+    let command = Restow::command();
+    let copy = command.find_subcommand("copy");
+    for option in copy.into_iter().flat_map(clap::Command::get_arguments) {
+        let id = option.get_id().as_str();
+        if typed.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let known = HEADINGS
+            .iter()
+            .find(|(heading, _)| Some(*heading) == option.get_help_heading());
+        if known.is_some_and(|(_, kinds)| !kinds.contains(&kind)) {
+            let (name, noun) = (option.get_long().unwrap_or(id), kind.noun());
+            bail!("--{name} does not apply to {noun}");
+        }
+    }
+    Ok(())
+}
+
+/// How a directory is made.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Directories")]
+pub(crate) struct DirectoryArgs {
+    /// Let the files belong to whoever runs this, not to the owners that SRC states
+    #[arg(long)]
+    pub(crate) no_owners: bool,
+
+    /// Give the directory its name before all of it is on the medium: faster, but a power cut soon after may damage it
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+}
+
+/// How any image is made.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "SquashFS and btrfs images")]
+pub(crate) struct ImageArgs {
+    /// What data is encoded with: a codec, and its settings behind colons
+    ///
+    /// For SquashFS: `zstd:1` to 22 [default: `zstd:15`], `gzip:1` to 12, xz, lz4, `lz4:hc`, lzo or none. xz takes a level, `e` and
+    /// filters, as in `xz:9:e:x86`; `lz4:hc` a level from 2 to 12.
+    #[arg(long, value_name = "CODEC")]
+    pub(crate) compress: Option<String>,
+
+    /// Store equal files once for each
+    #[arg(long)]
+    pub(crate) no_duplicates: bool,
+
+    /// Do not decode again what was encoded to see that it is the same
+    #[arg(long)]
+    pub(crate) no_verify: bool,
 }
 
 /// What of a source is meant.
@@ -157,6 +221,19 @@ pub(crate) struct Info {
 
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+}
+
+impl Kind {
+    /// What one is called.
+    fn noun(self) -> &'static str {
+        match self {
+            Kind::Dir => "a directory",
+            Kind::Tar => "a tar archive",
+            Kind::Squashfs => "a SquashFS image",
+            Kind::Btrfs => "a btrfs image",
+            Kind::Stream => "a btrfs send stream",
+        }
+    }
 }
 
 /// A container.
@@ -330,10 +407,26 @@ pub(crate) struct Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {
         Restow::command().debug_assert();
     }
+
+    #[test]
+    fn every_heading_says_what_its_options_apply_to() {
+        let command = Restow::command();
+        let copy = command.find_subcommand("copy").unwrap();
+        let mut unused = HEADINGS.map(|(heading, _)| heading).to_vec();
+        for option in copy.get_arguments() {
+            let heading = option.get_help_heading().unwrap_or(FOR_ALL[0]);
+            unused.retain(|unused| *unused != heading);
+            let known = HEADINGS.iter().any(|(known, _)| *known == heading);
+            assert!(known || FOR_ALL.contains(&heading), "{heading}");
+        }
+        assert_eq!(unused, [""; 0]);
+    }
+
+    /// Headings of options that apply to every destination.
+    const FOR_ALL: [&str; 2] = ["Options", "btrfs sources"];
 }

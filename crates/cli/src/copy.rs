@@ -10,10 +10,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use clap::ArgMatches;
 use tree::extract::{Aspect, ExtractOptions, extract};
 use tree::{Error, Inventory, Limits, Output, Parallel, Progress};
 
-use crate::args::{Copy, Kind};
+use crate::args::{Copy, Kind, refuse_what_does_not_apply};
 use crate::bar::Bar;
 use crate::open::{self, Source};
 use crate::{tell, text, threads};
@@ -22,17 +23,21 @@ use crate::{tell, text, threads};
 const NAMED_MAX: usize = 20;
 
 /// Returns whether everything could be kept.
-pub(crate) fn run(args: &Copy) -> Result<bool> {
-    copy(args).with_context(|| {
+pub(crate) fn run(args: &Copy, typed: &ArgMatches) -> Result<bool> {
+    copy(args, typed).with_context(|| {
         let src = text::of_host_path(&args.src, "standard input");
         let dst = text::of_host_path(&args.dst, "standard output");
         format!("copy {src} to {dst}")
     })
 }
 
-fn copy(args: &Copy) -> Result<bool> {
+fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     let start = Instant::now();
     let kind = destination_kind(args)?;
+    refuse_what_does_not_apply(typed, kind)?;
+    if kind == Kind::Squashfs {
+        args.squashfs.compression(&args.image)?;
+    }
     refuse_before_reading(args, kind)?;
     let source = open::open(&args.src, &args.source)?;
     for note in &source.notes {
@@ -67,13 +72,20 @@ fn copy(args: &Copy) -> Result<bool> {
             written,
             ..
         } = done;
+        // What holds files as they are has no ratio.
+        let ratio = match kind {
+            Kind::Squashfs | Kind::Btrfs if written > 0 => {
+                format!(", ratio {:.3}", read as f64 / written as f64)
+            }
+            _ => String::new(),
+        };
         let (read, written) = (text::of_bytes(read), text::of_bytes(written));
         let memory = peak_memory().map_or(String::new(), |bytes| {
             format!(", peak memory {}", text::of_bytes(bytes))
         });
         let files = text::count(files, "file");
         tell(&format!(
-            "{files}, {read} read, {written} written, {seconds:.2} s{memory}"
+            "{files}, {read} read, {written} written{ratio}, {seconds:.2} s{memory}"
         ));
     }
     Ok(done.lost.is_empty())
@@ -239,7 +251,7 @@ impl Job<'_> {
     fn to_squashfs(&self) -> Result<Done> {
         let bar = Bar::new("copied", self.args.quiet);
         let inventory = self.inventory(&bar)?;
-        let options = self.args.squashfs.options(&inventory)?;
+        let options = self.args.squashfs.options(&self.args.image, &inventory)?;
         let mut output =
             Output::create(&self.args.dst, self.args.overwrite).context("create it")?;
         let tree = &*self.source.tree;
@@ -278,8 +290,8 @@ impl Job<'_> {
         let inventory = self.inventory(&bar)?;
         let options = ExtractOptions {
             overwrite: self.args.overwrite,
-            owners: !self.args.no_owners,
-            sync: !self.args.no_sync,
+            owners: !self.args.directory.no_owners,
+            sync: !self.args.directory.no_sync,
             parallel: self.parallel,
         };
         let extracted = extract(

@@ -20,7 +20,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use tree::{Error, Parallel, temporary};
 
 use args::{Command, Restow, Threads};
@@ -31,10 +31,11 @@ const FOUND: u8 = 1;
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
-    let Restow { command } = Restow::parse();
+    let typed = Restow::command().get_matches();
+    let Restow { command } = Restow::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     let result = signals::watch()
         .map_err(Into::into)
-        .and_then(|()| run(&command));
+        .and_then(|()| run(&command, &typed));
     if temporary::is_stopping() {
         // Whatever failed, failed because a signal came. Its thread removes what is unfinished and ends the process.
         loop {
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<ExitCode> {
+fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
     let found = |nothing: bool| {
         if nothing {
             ExitCode::SUCCESS
@@ -61,7 +62,10 @@ fn run(command: &Command) -> Result<ExitCode> {
         }
     };
     Ok(match command {
-        Command::Copy(args) => found(copy::run(args)?),
+        Command::Copy(args) => {
+            let typed = typed.subcommand_matches("copy").unwrap_or(typed);
+            found(copy::run(args, typed)?)
+        }
         Command::Ls(args) => {
             ls::run(args)?;
             ExitCode::SUCCESS

@@ -29,6 +29,7 @@ pub(crate) struct Source {
     pub(crate) tree: Box<dyn FileSystem>,
     path: PathBuf,
     is_dir: bool,
+    is_btrfs: bool,
     /// What had to be decided while reading, in words.
     pub(crate) notes: Vec<String>,
 }
@@ -58,6 +59,15 @@ pub(crate) fn open(path: &Path, args: &SourceArgs) -> Result<Source> {
 }
 
 fn source(path: &Path, args: &SourceArgs) -> Result<Source> {
+    let source = any_source(path, args)?;
+    let is_btrfs = source.is_btrfs;
+    if !is_btrfs && (args.subvolume.is_some() || !args.device.is_empty()) {
+        bail!("it is no btrfs image: --subvolume and --device do not apply");
+    }
+    Ok(source)
+}
+
+fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
     let mut file = if path == Path::new("-") {
         File::from(io::stdin().as_fd().try_clone_to_owned()?)
     } else {
@@ -69,6 +79,7 @@ fn source(path: &Path, args: &SourceArgs) -> Result<Source> {
                     tree,
                     path,
                     is_dir: true,
+                    is_btrfs: false,
                     notes: Vec::new(),
                 });
             }
@@ -107,6 +118,7 @@ fn source(path: &Path, args: &SourceArgs) -> Result<Source> {
                 tree: Box::new(image),
                 path: path.to_owned(),
                 is_dir: false,
+                is_btrfs: false,
                 notes: Vec::new(),
             });
         }
@@ -119,6 +131,7 @@ fn source(path: &Path, args: &SourceArgs) -> Result<Source> {
                 tree: Box::new(tree),
                 path: path.to_owned(),
                 is_dir: false,
+                is_btrfs: true,
                 notes,
             });
         }
@@ -164,6 +177,7 @@ fn source(path: &Path, args: &SourceArgs) -> Result<Source> {
         tree: Box::new(tar),
         path: path.to_owned(),
         is_dir: false,
+        is_btrfs: false,
         notes,
     })
 }

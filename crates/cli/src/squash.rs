@@ -8,7 +8,7 @@ use codec::{Filters, Settings};
 use squashfs::{Compressor, Fragments, Options, Squashfs, flags};
 use tree::{FileKind, Inventory, Limits, Time};
 
-use crate::args::Info;
+use crate::args::{ImageArgs, Info};
 use crate::open;
 use crate::text;
 
@@ -16,12 +16,6 @@ use crate::text;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "SquashFS images")]
 pub(crate) struct SquashfsArgs {
-    /// What an image is encoded with: `zstd:1` to 22, `gzip:1` to 12, xz, lz4, `lz4:hc`, lzo or none
-    ///
-    /// xz takes a level, `e` and filters, as in `xz:9:e:x86`; `lz4:hc` a level from 2 to 12.
-    #[arg(long, value_name = "CODEC", value_parser = settings, default_value = "zstd:15")]
-    pub(crate) compress: Compression,
-
     /// Bytes of a block: a power of two, 4K to 1M
     #[arg(long, value_name = "BYTES", value_parser = block_size, default_value = "128K")]
     pub(crate) block_size: u32,
@@ -29,10 +23,6 @@ pub(crate) struct SquashfsArgs {
     /// Which files share blocks: none, those smaller than a block, or the tails of all
     #[arg(long, value_name = "WHICH", value_parser = fragments, default_value = "small")]
     pub(crate) fragments: Fragments,
-
-    /// Store equal files once for each
-    #[arg(long)]
-    pub(crate) no_duplicates: bool,
 
     /// Leave out the table by which NFS finds files
     #[arg(long)]
@@ -49,10 +39,6 @@ pub(crate) struct SquashfsArgs {
     /// Encode all anew, even blocks of an image with the same codec and block size
     #[arg(long)]
     pub(crate) recompress: bool,
-
-    /// Do not decode every block again and read the image back
-    #[arg(long)]
-    pub(crate) no_verify: bool,
 
     /// Let all files belong to root
     #[arg(long)]
@@ -80,11 +66,8 @@ pub(crate) struct SquashfsArgs {
     pub(crate) offset: u64,
 }
 
-/// A codec with its settings, before the block size is known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Compression(Option<Settings>);
-
-fn settings(words: &str) -> Result<Compression> {
+/// A codec with its settings, before the block size is known; `None` stores all as it is.
+fn settings(words: &str) -> Result<Option<Settings>> {
     let mut parts = words.split(':');
     let name = parts.next().unwrap_or_default();
     let rest: Vec<&str> = parts.collect();
@@ -96,7 +79,7 @@ fn settings(words: &str) -> Result<Compression> {
         }
     }
     let settings = match name {
-        "none" if rest.is_empty() => return Ok(Compression(None)),
+        "none" if rest.is_empty() => return Ok(None),
         "zstd" => Settings::Zstd {
             level: level(&rest, 15)?,
         },
@@ -113,7 +96,7 @@ fn settings(words: &str) -> Result<Compression> {
     };
     // The dictionary follows the block size; the rest can be refused now.
     codec::Encoder::new(&settings)?;
-    Ok(Compression(Some(settings)))
+    Ok(Some(settings))
 }
 
 fn xz(words: &[&str]) -> Result<Settings> {
@@ -162,21 +145,27 @@ fn fragments(words: &str) -> Result<Fragments> {
 }
 
 impl SquashfsArgs {
-    /// The options for an image of that tree.
-    pub(crate) fn options(&self, inventory: &Inventory) -> Result<Options> {
-        let mut compression = self.compress.0;
+    /// How an image is encoded.
+    pub(crate) fn compression(&self, image: &ImageArgs) -> Result<Option<Settings>> {
+        let words = image.compress.as_deref().unwrap_or("zstd:15");
+        let mut compression = settings(words).with_context(|| format!("--compress {words}"))?;
         if let Some(Settings::Xz {
             dictionary_bytes, ..
         }) = &mut compression
         {
             *dictionary_bytes = self.block_size.max(8192);
         }
+        Ok(compression)
+    }
+
+    /// The options for an image of that tree.
+    pub(crate) fn options(&self, image: &ImageArgs, inventory: &Inventory) -> Result<Options> {
         let owner = |given: Option<u32>| given.or(self.all_root.then_some(0));
         Ok(Options {
-            compression,
+            compression: self.compression(image)?,
             block_bytes: self.block_size,
             fragments: self.fragments,
-            duplicates: !self.no_duplicates,
+            duplicates: !image.no_duplicates,
             exportable: !self.no_exports,
             xattrs: !self.no_xattrs,
             mkfs_time: self.mkfs_time(inventory)?,
@@ -186,7 +175,7 @@ impl SquashfsArgs {
             padding: !self.no_padding,
             offset: self.offset,
             keep_blocks: !self.recompress,
-            verify: !self.no_verify,
+            verify: !image.no_verify,
         })
     }
 

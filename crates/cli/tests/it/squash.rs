@@ -138,3 +138,36 @@ fn what_cannot_be_is_said_before_anything_is_written() {
     );
     assert_eq!(names(dir.path()), ["src"]);
 }
+
+#[test]
+fn options_that_do_not_apply_are_refused() {
+    let dir = TempDir::new();
+    source(&dir);
+    for (args, words) in [
+        (
+            &["src", "x.tar", "--compress", "zstd:3"][..],
+            "--compress does not apply to a tar archive",
+        ),
+        (
+            &["src", "x", "--block-size=64K"],
+            "--block-size does not apply to a directory",
+        ),
+        (
+            &["src", "x.sqfs", "--no-sync"],
+            "--no-sync does not apply to a SquashFS image",
+        ),
+        (
+            &["src", "x.tar", "--subvolume=5"],
+            "it is no btrfs image: --subvolume and --device do not apply",
+        ),
+        (
+            &["src", "x.sqfs", "--compress=zstd:99"],
+            "--compress zstd:99: zstd level",
+        ),
+    ] {
+        let args = ["copy"].iter().chain(args);
+        let (code, _, said) = run_in(dir.path(), args);
+        assert!(code == 2 && said.contains(words), "{said}");
+    }
+    assert_eq!(names(dir.path()), ["src"]);
+}
