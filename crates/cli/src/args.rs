@@ -374,6 +374,20 @@ pub(crate) enum Aspect {
     Links,
 }
 
+/// What is left when `ignore` is left out.
+pub(crate) fn aspects(ignore: &[Aspect], holes: bool) -> tree::Aspects {
+    let keep = |aspect| !ignore.contains(&aspect);
+    tree::Aspects {
+        content: keep(Aspect::Content),
+        permissions: keep(Aspect::Mode),
+        owner: keep(Aspect::Owner),
+        mtime: keep(Aspect::Mtime),
+        xattrs: keep(Aspect::Xattrs),
+        hard_links: keep(Aspect::Links),
+        holes,
+    }
+}
+
 /// Describe a tree in text, one line per file
 ///
 /// The text is an mtree(5) specification in one canonical form: equal trees give equal text, whatever holds them. Each

@@ -4,9 +4,9 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::Result;
 use tree::Error;
-use tree::diff::{Change, Difference, Options, READ_FIRST, READ_SECOND, diff};
+use tree::diff::{Change, Difference, READ_FIRST, READ_SECOND, diff};
 
-use crate::args::{Aspect, Diff};
+use crate::args::{self, Diff};
 use crate::bar::Bar;
 use crate::{open, text, threads};
 
@@ -15,16 +15,6 @@ pub(crate) fn run(args: &Diff) -> Result<bool> {
     open::only_one_is_standard_input(&args.first, &args.second)?;
     let first = open::open(&args.first, &args.source)?;
     let second = open::open(&args.second, &args.source)?;
-    let keep = |aspect| !args.ignore.contains(&aspect);
-    let options = Options {
-        content: keep(Aspect::Content),
-        permissions: keep(Aspect::Mode),
-        owner: keep(Aspect::Owner),
-        mtime: keep(Aspect::Mtime),
-        xattrs: keep(Aspect::Xattrs),
-        hard_links: keep(Aspect::Links),
-        holes: args.holes,
-    };
     let names = [&args.first, &args.second].map(|path| text::of_host_path(path, "standard input"));
     let mut out = BufWriter::new(io::stdout().lock());
     let bar = Bar::new("compared", args.quiet);
@@ -32,7 +22,7 @@ pub(crate) fn run(args: &Diff) -> Result<bool> {
     let result = diff(
         &*first.tree,
         &*second.tree,
-        &options,
+        &args::aspects(&args.ignore, args.holes),
         threads(args.threads),
         &bar,
         &mut |difference| {

@@ -3,25 +3,15 @@
 use std::io;
 
 use anyhow::{Context, Result};
-use tree::manifest::{Options, write};
+use tree::manifest::write;
 use tree::{Inventory, Limits, Progress};
 
-use crate::args::{Aspect, Manifest};
+use crate::args::{self, Manifest};
 use crate::bar::Bar;
 use crate::{open, threads};
 
 pub(crate) fn run(args: &Manifest) -> Result<()> {
     let source = open::open(&args.src, &args.source)?;
-    let keep = |aspect| !args.ignore.contains(&aspect);
-    let options = Options {
-        content: keep(Aspect::Content),
-        permissions: keep(Aspect::Mode),
-        owner: keep(Aspect::Owner),
-        mtime: keep(Aspect::Mtime),
-        xattrs: keep(Aspect::Xattrs),
-        hard_links: keep(Aspect::Links),
-        holes: args.holes,
-    };
     let tree = &*source.tree;
     let inventory = Inventory::of(tree, &Limits::default());
     let inventory = inventory.map_err(|error| source.name_error(error))?;
@@ -34,7 +24,7 @@ pub(crate) fn run(args: &Manifest) -> Result<()> {
     let written = write(
         tree,
         &inventory,
-        &options,
+        &args::aspects(&args.ignore, args.holes),
         threads(args.threads),
         &bar,
         &mut out,

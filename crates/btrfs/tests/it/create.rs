@@ -11,7 +11,7 @@ use testkit::{
     Access, BackingFile, FsType, KernelLog, LoopDevice, MemoryFs, Mount, Rng, TempDir, nasty_tree,
     run, tool,
 };
-use tree::manifest::{self, Manifest};
+use tree::manifest::Manifest;
 use tree::{FileSystem, HostDir, Inventory, Limits, NoProgress, Output, Parallel};
 
 /// Makes an image of a tree.
@@ -25,9 +25,9 @@ fn make(source: &dyn FileSystem, image: &Path, options: &Options, threads: usize
 }
 
 fn manifest_of(tree: &dyn FileSystem) -> Manifest {
-    let options = manifest::Options {
+    let options = tree::Aspects {
         holes: true,
-        ..manifest::Options::default()
+        ..tree::Aspects::default()
     };
     Manifest::of(tree, &options).unwrap()
 }

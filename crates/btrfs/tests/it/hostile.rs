@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use btrfs::{Btrfs, CheckOptions, SUPERBLOCK_PLACES, Subvolume};
 use testkit::{Rng, cases};
-use tree::manifest::{Manifest, Options};
+use tree::Aspects;
+use tree::manifest::Manifest;
 use tree::{Error, ExtentKind, FileKind, FileSystem, Ino, ReadAt};
 
 use crate::small::{BLOCK, Sparse};
@@ -18,10 +19,10 @@ fn open(image: &Sparse) -> Result<Arc<Btrfs>, Error> {
 #[test]
 fn the_small_image_is_as_the_kernel_shows_it() {
     let image = open(&Sparse::small()).unwrap();
-    let options = Options {
+    let options = Aspects {
         holes: true,
         mtime: false,
-        ..Options::default()
+        ..Aspects::default()
     };
     let ours = Manifest::of(&image.subvolume(5).unwrap(), &options).unwrap();
     let theirs = include_str!("../../testdata/small.manifest");

@@ -10,7 +10,8 @@ use btrfs::{Btrfs, CheckOptions, Subvolume};
 use testkit::{
     Access, BackingFile, FsType, LoopDevice, Mount, Rng, Tool, cases, nasty_tree, run, tool,
 };
-use tree::manifest::{Manifest, Options};
+use tree::Aspects;
+use tree::manifest::Manifest;
 use tree::{ExtentKind, FileSystem, HostDir, ReadAt};
 
 const IMAGE_BYTES: u64 = 1 << 30;
@@ -96,9 +97,9 @@ fn assert_clean(backing: &BackingFile) {
 }
 
 fn same(kernel: &dyn FileSystem, ours: &dyn FileSystem) {
-    let options = Options {
+    let options = Aspects {
         holes: true,
-        ..Options::default()
+        ..Aspects::default()
     };
     let theirs = Manifest::of(kernel, &options).unwrap();
     let ours = Manifest::of(ours, &options).unwrap();
@@ -309,10 +310,10 @@ fn snapshots_and_nested_subvolumes() {
     assert_clean(&backing);
     let device = LoopDevice::attach(BackingFile::existing(backing.path()), Access::ReadOnly);
     let mount = Mount::new(device, FsType::Btrfs, "");
-    let options = Options {
+    let options = Aspects {
         holes: true,
         mtime: false,
-        ..Options::default()
+        ..Aspects::default()
     };
     let image = open(backing.path());
     let top = image.subvolume(5).unwrap();
@@ -466,7 +467,7 @@ fn a_damaged_copy_is_read_from_the_other() {
     shapes(kernel.path(), 3);
     let backing = kernel.mount.unmount();
     let image = open(backing.path());
-    let before = Manifest::of(&open_default(backing.path()), &Options::default()).unwrap();
+    let before = Manifest::of(&open_default(backing.path()), &Aspects::default()).unwrap();
     // Of every chunk, the first copy is overwritten: the blocks of trees, and the data.
     let file = OpenOptions::new().write(true).open(backing.path()).unwrap();
     for chunk in image.chunks().chunks() {
@@ -475,7 +476,7 @@ fn a_damaged_copy_is_read_from_the_other() {
         let at = chunk.stripes[0].at.0;
         file.write_all_at(&vec![0x5a; len as usize], at).unwrap();
     }
-    let after = Manifest::of(&open_default(backing.path()), &Options::default()).unwrap();
+    let after = Manifest::of(&open_default(backing.path()), &Aspects::default()).unwrap();
     assert_eq!(before.difference(&after), "");
     // Without the second copy there is nothing left, and that is said.
     for chunk in image.chunks().chunks() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use codec::{Filters, Settings};
 use squashfs::{Fragments, Options, Squashfs, create};
 use testkit::TempDir;
-use tree::manifest::{self, Manifest};
+use tree::manifest::Manifest;
 use tree::{HostDir, Inventory, Limits, NoProgress, Output, Parallel};
 
 use crate::sources::nasty;
@@ -128,7 +128,7 @@ fn what_we_write_is_read_by_us_and_by_unsquashfs() {
     let image = out.join("image");
     for block in [4096, 131_072] {
         let Some(dir) = nasty(block) else { return };
-        let options = manifest::Options::default();
+        let options = tree::Aspects::default();
         let expected = Manifest::of(&HostDir::open(dir.path()).unwrap(), &options).unwrap();
         for (name, layout) in layouts(block as u32) {
             image_of(dir.path(), &image, &layout, 2);
@@ -189,7 +189,7 @@ fn the_same_bytes_for_any_number_of_threads() {
 fn linux_reads_what_we_write() {
     let out = TempDir::new();
     let image = out.join("image");
-    let options = manifest::Options::default();
+    let options = tree::Aspects::default();
     for block in [4096, 131_072, 262_144, 1 << 20] {
         let Some(dir) = nasty(block) else { return };
         let expected = Manifest::of(&HostDir::open(dir.path()).unwrap(), &options).unwrap();
@@ -262,7 +262,7 @@ fn stored_blocks_are_kept() {
                 .image_bytes
                 .saturating_sub(fs::metadata(&first).unwrap().len());
             assert!(larger <= 8192, "{what}: by {larger}");
-            let all = manifest::Options::default();
+            let all = tree::Aspects::default();
             let (a, b) = (
                 Squashfs::open(File::open(&first).unwrap()),
                 Squashfs::open(File::open(&second).unwrap()),
@@ -281,7 +281,7 @@ fn stored_blocks_are_kept() {
                 ..options.clone()
             };
             copy(&other);
-            let content = manifest::Options {
+            let content = tree::Aspects {
                 owner: false,
                 xattrs: false,
                 ..all

@@ -5,7 +5,8 @@ use std::fs::File;
 
 use squashfs::Squashfs;
 use testkit::TempDir;
-use tree::manifest::{Manifest, Options};
+use tree::Aspects;
+use tree::manifest::Manifest;
 use tree::{FileSystem, HostDir, Limits};
 
 use crate::sources::nasty;
@@ -46,9 +47,9 @@ const MKSQUASHFS: &[&str] = &[
 ];
 
 fn manifest(fs: &dyn FileSystem, xattrs: bool) -> Manifest {
-    let options = Options {
+    let options = Aspects {
         xattrs,
-        ..Options::default()
+        ..Aspects::default()
     };
     Manifest::of(fs, &options).unwrap()
 }
@@ -96,9 +97,9 @@ fn gensquashfs_with_every_layout() {
     let Some(dir) = nasty(131_072) else { return };
     // gensquashfs sets the root's time to 0, drops attributes without a value, and stores hard links as equal files.
     let comparable = |fs: &dyn FileSystem| -> Vec<String> {
-        let options = Options {
+        let options = Aspects {
             hard_links: false,
-            ..Options::default()
+            ..Aspects::default()
         };
         let manifest = Manifest::of(fs, &options).unwrap();
         let root = |line: &str| line.starts_with(". ");

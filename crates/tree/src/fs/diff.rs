@@ -5,7 +5,9 @@ use std::fmt;
 use std::iter::Peekable;
 use std::vec;
 
-use super::{Device, DirEntry, Extent, ExtentKind, FileKind, FileSystem, Ino, Metadata, Time};
+use super::{
+    Aspects, Device, DirEntry, Extent, ExtentKind, FileKind, FileSystem, Ino, Metadata, Time,
+};
 use crate::{Error, Parallel, Progress, Result, ordered};
 
 /// Bytes of each file that are read and compared at once.
@@ -13,39 +15,6 @@ const CHUNK_BYTES: usize = 256 << 10;
 
 /// Files up to this size are read without asking for their extents first.
 const SMALL_BYTES: u64 = 64 << 10;
-
-/// What is compared beside names, kinds, link targets and device numbers, which always are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// The content of regular files. Their sizes are compared in any case.
-    pub content: bool,
-    /// Permissions with set-id and sticky bits.
-    pub permissions: bool,
-    /// Owner and group.
-    pub owner: bool,
-    /// When the content was last changed.
-    pub mtime: bool,
-    /// Extended attributes.
-    pub xattrs: bool,
-    /// Which names are of one file.
-    pub hard_links: bool,
-    /// Where regular files have holes. Off by default, because containers differ in how fine their holes can be.
-    pub holes: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            content: true,
-            permissions: true,
-            owner: true,
-            mtime: true,
-            xattrs: true,
-            hard_links: true,
-            holes: false,
-        }
-    }
-}
 
 /// One difference between two trees.
 #[derive(Clone, PartialEq, Eq)]
@@ -123,7 +92,7 @@ pub const READ_SECOND: &str = "read in the second tree";
 pub fn diff(
     first: &dyn FileSystem,
     second: &dyn FileSystem,
-    options: &Options,
+    aspects: &Aspects,
     parallel: Parallel,
     progress: &dyn Progress,
     report: &mut dyn FnMut(Difference) -> Result<()>,
@@ -132,7 +101,7 @@ pub fn diff(
     let compare = Compare {
         first,
         second,
-        options,
+        aspects,
         same_tree,
     };
     let lockstep = Lockstep {
@@ -246,7 +215,7 @@ impl Lockstep<'_> {
         let Compare {
             first: first_tree,
             second: second_tree,
-            options,
+            aspects,
             same_tree,
         } = *self.compare;
         let path = self.path.as_slice();
@@ -285,7 +254,7 @@ impl Lockstep<'_> {
             match self.links.add(first, second, path) {
                 LinkedBefore::Neither => {}
                 LinkedBefore::AsPair => return Ok(job),
-                LinkedBefore::Differently(a, b) if options.hard_links => {
+                LinkedBefore::Differently(a, b) if aspects.hard_links => {
                     job.changes.push(Change::HardLink(a, b));
                 }
                 LinkedBefore::Differently(..) => {}
@@ -342,7 +311,7 @@ struct Buffers {
 struct Compare<'a> {
     first: &'a dyn FileSystem,
     second: &'a dyn FileSystem,
-    options: &'a Options,
+    aspects: &'a Aspects,
     same_tree: bool,
 }
 
@@ -358,16 +327,16 @@ impl Compare<'_> {
         if let Some((first, second, a, b)) = pair {
             let in_first = |error: Error| error.in_file(READ_FIRST, &path);
             let in_second = |error: Error| error.in_file(READ_SECOND, &path);
-            let options = self.options;
+            let aspects = self.aspects;
             // The mode of a symbolic link means nothing, and Linux cannot set it.
-            if options.permissions && a.kind != FileKind::Symlink && a.permissions != b.permissions
+            if aspects.permissions && a.kind != FileKind::Symlink && a.permissions != b.permissions
             {
                 changes.push(Change::Permissions(a.permissions, b.permissions));
             }
-            if options.owner && (a.uid, a.gid) != (b.uid, b.gid) {
+            if aspects.owner && (a.uid, a.gid) != (b.uid, b.gid) {
                 changes.push(Change::Owner((a.uid, a.gid), (b.uid, b.gid)));
             }
-            if options.mtime && a.mtime != b.mtime {
+            if aspects.mtime && a.mtime != b.mtime {
                 changes.push(Change::Mtime(a.mtime, b.mtime));
             }
             if a.kind.is_device() && a.rdev != b.rdev {
@@ -380,7 +349,7 @@ impl Compare<'_> {
                     changes.push(Change::LinkTarget(a.into(), b.into()));
                 }
             }
-            if options.xattrs {
+            if aspects.xattrs {
                 let a = self.first.xattrs(first).map_err(in_first)?;
                 let b = self.second.xattrs(second).map_err(in_second)?;
                 compare_xattrs(&a, &b, &mut changes);
@@ -395,12 +364,12 @@ impl Compare<'_> {
                     size: a.size,
                     path: &path,
                 };
-                if options.content {
+                if aspects.content {
                     bytes = a.size;
                     let at = pair.first_difference(buffers)?;
                     changes.extend(at.map(|at| Change::Content { at }));
                 }
-                if options.holes {
+                if aspects.holes {
                     let at = pair.first_hole_difference()?;
                     changes.extend(at.map(|at| Change::Holes { at }));
                 }

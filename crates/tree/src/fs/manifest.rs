@@ -27,7 +27,7 @@ use std::io::{self, Write as _};
 
 use sha2::{Digest, Sha256};
 
-use super::{EntryId, ExtentKind, FileId, FileKind, FileSystem, Ino, Inventory, Metadata};
+use super::{Aspects, EntryId, ExtentKind, FileId, FileKind, FileSystem, Ino, Inventory, Metadata};
 use crate::{Error, Limits, NoProgress, Parallel, Progress, Result, ordered};
 
 /// Bytes that are hashed at once.
@@ -38,39 +38,6 @@ const XATTR_SHOWN_BYTES_MAX: usize = 64;
 
 /// The first line.
 const SIGNATURE: &str = "#mtree\n";
-
-/// What a manifest says beside path, kind, size, device number, link target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// A hash of the content of each regular file.
-    pub content: bool,
-    /// Permissions with set-id and sticky bits.
-    pub permissions: bool,
-    /// Owner and group.
-    pub owner: bool,
-    /// When the content was last changed.
-    pub mtime: bool,
-    /// Extended attributes.
-    pub xattrs: bool,
-    /// Which names are of one file.
-    pub hard_links: bool,
-    /// Where regular files have holes. Off by default, because containers differ in how fine their holes can be.
-    pub holes: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            content: true,
-            permissions: true,
-            owner: true,
-            mtime: true,
-            xattrs: true,
-            hard_links: true,
-            holes: false,
-        }
-    }
-}
 
 /// A manifest in memory, for comparing two trees in one line. Programs write it to a file with [`write()`].
 #[derive(Clone, PartialEq, Eq)]
@@ -83,13 +50,13 @@ impl Manifest {
     ///
     /// # Errors
     /// As for [`write()`].
-    pub fn of(fs: &dyn FileSystem, options: &Options) -> Result<Manifest> {
+    pub fn of(fs: &dyn FileSystem, aspects: &Aspects) -> Result<Manifest> {
         let inventory = Inventory::of(fs, &Limits::default())?;
         let mut text = Vec::new();
         write(
             fs,
             &inventory,
-            options,
+            aspects,
             Parallel::available(),
             &NoProgress,
             &mut text,
@@ -152,7 +119,7 @@ impl fmt::Debug for Manifest {
 pub fn write(
     fs: &dyn FileSystem,
     inventory: &Inventory,
-    options: &Options,
+    aspects: &Aspects,
     parallel: Parallel,
     progress: &dyn Progress,
     out: &mut dyn io::Write,
@@ -160,7 +127,7 @@ pub fn write(
     let lines = Lines {
         fs,
         inventory,
-        options,
+        aspects,
     };
     let mut out = io::BufWriter::with_capacity(64 << 10, out);
     out.write_all(SIGNATURE.as_bytes())?;
@@ -189,7 +156,7 @@ pub fn write(
             let mut line = String::new();
             add_path(&mut line, &inventory.path(entry));
             line += words;
-            if !is_first && options.hard_links {
+            if !is_first && aspects.hard_links {
                 line += " hardlink=";
                 add_path(&mut line, &inventory.path(inventory.first_name(file)));
             }
@@ -210,7 +177,7 @@ pub fn write(
 struct Lines<'a> {
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
-    options: &'a Options,
+    aspects: &'a Aspects,
 }
 
 impl Lines<'_> {
@@ -228,7 +195,7 @@ impl Lines<'_> {
             mtime,
             ..
         } = metadata;
-        let options = self.options;
+        let aspects = self.aspects;
         let kind_word = match kind {
             FileKind::Regular => "file",
             FileKind::Directory => "dir",
@@ -240,16 +207,16 @@ impl Lines<'_> {
         };
         let mut words = format!(" type={kind_word}");
         // The mode of a symbolic link means nothing, and Linux cannot set it.
-        if options.permissions && kind != FileKind::Symlink {
+        if aspects.permissions && kind != FileKind::Symlink {
             words += &format!(" mode={permissions:04o}");
         }
-        if options.owner {
+        if aspects.owner {
             words += &format!(" uid={uid} gid={gid}");
         }
         if kind == FileKind::Regular {
             words += &format!(" size={size}");
         }
-        if options.mtime {
+        if aspects.mtime {
             words += &format!(" time={}.{:09}", mtime.seconds, mtime.nanoseconds);
         }
         if kind.is_device() {
@@ -259,10 +226,10 @@ impl Lines<'_> {
             words += " link=";
             add_escaped(&mut words, &self.fs.read_link(ino)?);
         }
-        if options.holes && kind == FileKind::Regular {
+        if aspects.holes && kind == FileKind::Regular {
             self.add_data(&mut words, ino, size)?;
         }
-        if options.xattrs {
+        if aspects.xattrs {
             for xattr in self.fs.xattrs(ino)? {
                 words += " xattr.";
                 add_escaped(&mut words, &xattr.name);
@@ -275,7 +242,7 @@ impl Lines<'_> {
                 }
             }
         }
-        if options.content && kind == FileKind::Regular {
+        if aspects.content && kind == FileKind::Regular {
             words += " sha256digest=";
             add_hex(&mut words, &self.hash(ino, size, buffer)?);
         }

@@ -1,5 +1,6 @@
 //! The neutral file tree that every container is a view of.
 
+mod aspects;
 pub mod diff;
 pub mod extract;
 mod host;
@@ -7,6 +8,7 @@ pub mod manifest;
 pub mod tar;
 mod walk;
 
+pub use aspects::Aspects;
 pub use host::HostDir;
 pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
 

@@ -1,7 +1,8 @@
 //! `diff` and `manifest`: every change of a tree is seen, alone and as what it is, and equal trees are equal whatever holds them.
 
 use testkit::MemoryFs;
-use tree::diff::{Change, Options, diff};
+use tree::Aspects;
+use tree::diff::{Change, diff};
 use tree::manifest::Manifest;
 use tree::{Device, FileKind, FileSystem, Ino, NoProgress, Parallel, Time};
 
@@ -36,7 +37,7 @@ fn ino(fs: &MemoryFs, path: &str) -> Ino {
     })
 }
 
-fn changes(a: &MemoryFs, b: &MemoryFs, options: &Options) -> Vec<(String, Change)> {
+fn changes(a: &MemoryFs, b: &MemoryFs, options: &Aspects) -> Vec<(String, Change)> {
     let with = |threads| {
         let mut found = Vec::new();
         let threads = Parallel::new(threads);
@@ -54,7 +55,7 @@ fn changes(a: &MemoryFs, b: &MemoryFs, options: &Options) -> Vec<(String, Change
     found
 }
 
-const HOLES_TOO: Options = Options {
+const HOLES_TOO: Aspects = Aspects {
     content: true,
     permissions: true,
     owner: true,
@@ -65,7 +66,7 @@ const HOLES_TOO: Options = Options {
 };
 
 fn manifest(fs: &MemoryFs, holes: bool) -> Manifest {
-    let options = tree::manifest::Options {
+    let options = Aspects {
         holes,
         ..Default::default()
     };
@@ -132,13 +133,13 @@ fn content_is_compared_to_the_last_byte() {
         let (a, b) = (tree(&content()), tree(&other));
         let change = Change::Content { at: at as u64 };
         assert_eq!(changes(&a, &b, &HOLES_TOO), [("file".to_owned(), change)]);
-        let ignoring = Options {
+        let ignoring = Aspects {
             content: false,
             ..HOLES_TOO
         };
         assert_eq!(changes(&a, &b, &ignoring), []);
         let size = Change::Size(content().len() as u64, at as u64);
-        let found = changes(&a, &tree(&content()[..at]), &Options::default());
+        let found = changes(&a, &tree(&content()[..at]), &Aspects::default());
         assert_eq!(found, [("file".to_owned(), size)]);
     }
 }
@@ -151,7 +152,7 @@ fn zeros_and_holes_are_equal_unless_holes_count() {
     bytes[65_536..65_540].copy_from_slice(b"data");
     let mut full = MemoryFs::new();
     full.add_file(full.root(), "file", &bytes);
-    let plain = Options::default();
+    let plain = Aspects::default();
     assert_eq!(changes(&sparse, &full, &plain), []);
     assert!(manifest(&sparse, false) == manifest(&full, false));
     let found = changes(&sparse, &full, &HOLES_TOO);

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use testkit::{TempDir, Tool, nasty_tree, tool};
-use tree::diff::{Change, Difference, Options, diff};
+use tree::Aspects;
+use tree::diff::{Change, Difference, diff};
 use tree::tar::{self, Summary, Tar};
 use tree::{FileKind, FileSystem, HostDir, Inventory, Limits, NoProgress, Parallel};
 
 /// Everything, holes as well.
-const ALL: Options = Options {
+const ALL: Aspects = Aspects {
     content: true,
     permissions: true,
     owner: true,
@@ -49,7 +50,7 @@ fn open_tar(path: &Path) -> Tar {
     Tar::open(Box::new(File::open(path).unwrap()), Limits::default()).unwrap()
 }
 
-fn differences(a: &dyn FileSystem, b: &dyn FileSystem, options: &Options) -> Vec<Difference> {
+fn differences(a: &dyn FileSystem, b: &dyn FileSystem, options: &Aspects) -> Vec<Difference> {
     let mut found = Vec::new();
     diff(
         a,
@@ -67,7 +68,7 @@ fn differences(a: &dyn FileSystem, b: &dyn FileSystem, options: &Options) -> Vec
 }
 
 /// Without the sockets, which no tar can hold.
-fn assert_same(a: &dyn FileSystem, b: &dyn FileSystem, options: &Options) {
+fn assert_same(a: &dyn FileSystem, b: &dyn FileSystem, options: &Aspects) {
     let mut found = differences(a, b, options);
     found.retain(|difference| difference.change != Change::OnlyInFirst(FileKind::Socket));
     assert!(found.is_empty(), "{found:#?}");
@@ -255,7 +256,7 @@ fn we_read_gnu_tars_own_archives() {
     let mut found = differences(
         &host,
         &open_tar(&archive),
-        &Options {
+        &Aspects {
             xattrs: false,
             ..ALL
         },

@@ -1,0 +1,34 @@
+//! Which aspects of files matter.
+
+/// What is compared or told of files beside what always is: names, kinds, sizes, link targets and device numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aspects {
+    /// The content of regular files.
+    pub content: bool,
+    /// Permissions with set-id and sticky bits.
+    pub permissions: bool,
+    /// Owner and group.
+    pub owner: bool,
+    /// When the content was last changed.
+    pub mtime: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+    /// Which names are of one file.
+    pub hard_links: bool,
+    /// Where regular files have holes. Off by default, because containers differ in how fine their holes can be.
+    pub holes: bool,
+}
+
+impl Default for Aspects {
+    fn default() -> Self {
+        Aspects {
+            content: true,
+            permissions: true,
+            owner: true,
+            mtime: true,
+            xattrs: true,
+            hard_links: true,
+            holes: false,
+        }
+    }
+}
