@@ -177,6 +177,31 @@ pub(crate) struct SourceArgs {
     /// The image of another device of the same btrfs file system; may be given several times
     #[arg(long, value_name = "IMG", help_heading = "btrfs sources")]
     pub(crate) device: Vec<PathBuf>,
+
+    /// Where in the file a SquashFS image begins, in bytes, or `search` for the first place that holds one [default: at its
+    /// beginning, or behind a program as in an AppImage]
+    #[arg(long, value_name = "BYTES|search", help_heading = "SquashFS sources")]
+    pub(crate) image_at: Option<ImageAt>,
+}
+
+/// Where in a file a SquashFS image begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageAt {
+    /// At this byte.
+    Byte(u64),
+    /// At the first place that holds one.
+    Search,
+}
+
+impl std::str::FromStr for ImageAt {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(words: &str) -> Result<Self, Self::Err> {
+        match words {
+            "search" => Ok(ImageAt::Search),
+            bytes => bytes.parse().map(ImageAt::Byte),
+        }
+    }
 }
 
 /// Check a btrfs image

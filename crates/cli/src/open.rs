@@ -12,7 +12,7 @@ use squashfs::Squashfs;
 use tree::tar::Tar;
 use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, Limits, ReadAt};
 
-use crate::args::SourceArgs;
+use crate::args::{ImageAt, SourceArgs};
 use crate::text;
 
 /// Bytes that suffice to recognise every container: btrfs has its mark at 64 KiB and 64 bytes.
@@ -102,6 +102,7 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
             .read_to_end(&mut start)?;
     }
     let found = match recognise(&start) {
+        _ if args.image_at.is_some() && seeks => Found::Squashfs(image_at(&file, args.image_at)?),
         // An AppImage is a program with an image behind it.
         Found::Unknown if seeks => match squashfs::find_image(&file)? {
             Some(offset) => Found::Squashfs(offset),
@@ -182,13 +183,21 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
     })
 }
 
-/// Opens a SquashFS image, at its beginning or behind a program.
-pub(crate) fn squashfs(path: &Path) -> Result<Squashfs> {
+/// Opens a SquashFS image, wherever in the file it is.
+pub(crate) fn squashfs(path: &Path, args: &SourceArgs) -> Result<Squashfs> {
     let file = File::open(path)?;
-    match squashfs::find_image(&file)? {
-        Some(offset) => Ok(Squashfs::open_at(file, offset, &Limits::default())?),
-        None => bail!("it is no SquashFS image"),
-    }
+    let offset = image_at(&file, args.image_at)?;
+    Ok(Squashfs::open_at(file, offset, &Limits::default())?)
+}
+
+/// Where in a file an image begins: where the user says, or where images usually are.
+fn image_at(file: &File, at: Option<ImageAt>) -> Result<u64> {
+    let found = match at {
+        Some(ImageAt::Byte(offset)) => return Ok(offset),
+        Some(ImageAt::Search) => squashfs::search_image(file)?,
+        None => squashfs::find_image(file)?,
+    };
+    found.context("it is no SquashFS image")
 }
 
 fn recognise(start: &[u8]) -> Found {

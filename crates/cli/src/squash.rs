@@ -200,7 +200,7 @@ impl SquashfsArgs {
 /// `restow info`: what an image says of itself.
 pub(crate) fn info(args: &Info) -> Result<()> {
     let name = text::of_host_path(&args.file, "standard input");
-    let image = open::squashfs(&args.file).with_context(|| format!("open {name}"))?;
+    let image = open::squashfs(&args.file, &args.source).with_context(|| format!("open {name}"))?;
     show(&image, &mut io::stdout().lock()).with_context(|| format!("read {name}"))
 }
 

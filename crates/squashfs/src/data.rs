@@ -181,6 +181,9 @@ impl Content {
         }
         let at = entry.start_block.get();
         let size = StoredSize::parse(entry.size.get(), block_bytes, at)?;
+        if !image.holds_data(at, size) {
+            return Err(corrupt("fragment lies where no data can be", at));
+        }
         Ok(Some(TailPart {
             at,
             size,
@@ -198,16 +201,15 @@ fn next_block(image: &Image, reader: &mut MetadataReader, at: &mut u64) -> Resul
     }
     let size = StoredSize::parse(word.get(), image.superblock.block_bytes, reader.at())?;
     let begin = *at;
-    let end = begin.checked_add(size.bytes.into());
-    let Some(end) = end.filter(|&end| end <= image.superblock.bytes_used) else {
+    if !image.holds_data(begin, size) {
         return Err(Corrupt {
-            what: "file's data lies behind the image's end",
+            what: "file's block lies where no data can be",
             at: reader.at(),
             got: begin,
         }
         .into());
-    };
-    *at = end;
+    }
+    *at = begin + u64::from(size.bytes);
     Ok(Block::Stored { at: begin, size })
 }
 

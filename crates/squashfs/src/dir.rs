@@ -1,5 +1,8 @@
 //! Directories: runs of entries, each run with a header for what its entries have in common.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use tree::{Corrupt, FileKind, Result, fs::is_valid_name};
 use zerocopy::IntoBytes;
 
@@ -132,6 +135,11 @@ impl<'a> ListingReader<'a> {
         }))
     }
 
+    /// Where the next record is.
+    pub(crate) fn place(&self) -> Place {
+        self.reader.place()
+    }
+
     fn take(&mut self, bytes: u32) -> Result<()> {
         let Some(left) = self.left.checked_sub(bytes) else {
             return Err(Corrupt {
@@ -146,6 +154,29 @@ impl<'a> ListingReader<'a> {
     }
 }
 
+/// The listings that were read so far, which must not share bytes.
+///
+/// A listing that many directories show would let a small image name any number of files. It takes some 60 bytes for
+/// each directory.
+#[derive(Default)]
+pub(crate) struct Listed(Mutex<BTreeMap<Place, (Place, u64)>>);
+
+impl Listed {
+    /// Notes that the directory `dir`, by its reference, lists what lies between two places, and says whether no other
+    /// directory does.
+    pub(crate) fn note(&self, (from, to): (Place, Place), dir: Reference) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.range(..to).next_back() {
+            Some((_, &(_, other))) if other == dir.0 => true,
+            Some((_, &(end, _))) if end > from => false,
+            _ => {
+                known.insert(from, (to, dir.0));
+                true
+            }
+        }
+    }
+}
+
 /// Finds a name with the help of the directory's index, of which `index_count` records are at `index`.
 pub(crate) fn find(
     image: &Image,
@@ -156,6 +187,7 @@ pub(crate) fn find(
 ) -> Result<Option<Entry>> {
     let mut from = Reference::new(listing.block.into(), listing.offset);
     let mut skipped = 0;
+    let mut first = None;
     if index_count > 0 {
         let mut reader = MetadataReader::resume(image, image.superblock.directory_table, index)?;
         for _ in 0..index_count {
@@ -170,9 +202,11 @@ pub(crate) fn find(
                 }
                 .into());
             }
-            if *reader.bytes(len as usize)? > *name {
+            let named = reader.bytes(len as usize)?;
+            if *named > *name {
                 break;
             }
+            first = Some(named);
             skipped = record.index.get();
             let offset = (u32::from(listing.offset) + skipped) % raw::METADATA_BYTES as u32;
             from = Reference::new(record.start_block.get().into(), offset as u16);
@@ -182,6 +216,16 @@ pub(crate) fn find(
         return Ok(None);
     };
     while let Some(entry) = entries.next()? {
+        if let Some(first) = first.take()
+            && first != *entry.name
+        {
+            return Err(Corrupt {
+                what: "directory index leads to another name",
+                at: image.superblock.directory_table,
+                got: skipped.into(),
+            }
+            .into());
+        }
         match (*entry.name).cmp(name) {
             std::cmp::Ordering::Less => {}
             std::cmp::Ordering::Equal => return Ok(Some(entry)),

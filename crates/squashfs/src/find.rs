@@ -2,10 +2,21 @@
 
 use tree::{ReadAt, Result};
 
-use crate::raw::MAGIC;
+use crate::raw::{MAGIC, METADATA_BYTES, METADATA_PLAIN};
+use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
+
+/// Bytes that a search reads at once.
+const SEARCH_BYTES: usize = 1 << 20;
+/// Padding between an image and what follows it: images are filled up to a multiple of 4 KiB.
+const PADDING_MAX: u64 = 4096;
+/// Bytes at the end of a file in which a superblock is looked for: itself, and padding before and behind it.
+const END_BYTES: u64 = SUPERBLOCK_BYTES as u64 + 2 * PADDING_MAX;
+/// Magic numbers of superblocks at the end.
+const STREAM_MARKS: [&[u8; 4]; 2] = [b"SQSH", b"HSQS"];
 
 /// Where the image in `source` begins: at its first byte, or behind an ELF program as in an AppImage. `None` when
-/// neither place has a superblock's magic number.
+/// neither place has a superblock's magic number, and there is no superblock at the end either, where tools put it that
+/// write images to a pipe.
 ///
 /// # Errors
 /// The source cannot be read.
@@ -15,11 +26,87 @@ pub fn find_image(source: &dyn ReadAt) -> Result<Option<u64>> {
     }
     match elf_end(source)? {
         Some(end) if begins_at(source, end)? => Ok(Some(end)),
-        _ => Ok(None),
+        _ => Ok(superblock_at_end(source, 0)?.map(|_| 0)),
     }
 }
 
-fn begins_at(source: &dyn ReadAt, at: u64) -> Result<bool> {
+/// Looks through all of `source` for the first place where an image begins that can be opened, as in firmware.
+///
+/// Reads the source once; what merely looks like an image's beginning costs a few reads more.
+///
+/// # Errors
+/// The source cannot be read.
+pub fn search_image(source: &dyn ReadAt) -> Result<Option<u64>> {
+    let size = source.size()?;
+    let mut buf = vec![0; SEARCH_BYTES];
+    let mut at = 0;
+    while size - at >= SUPERBLOCK_BYTES as u64 {
+        let len = (size - at).min(SEARCH_BYTES as u64) as usize;
+        let piece = &mut buf[..len];
+        source.read_exact_at(piece, at)?;
+        for begin in beginnings(piece) {
+            let begin = at + begin as u64;
+            if tables_at(source, begin, size)? {
+                return Ok(Some(begin));
+            }
+        }
+        // A superblock that begins in the last bytes is seen whole the next time.
+        at += (len as u64 - SUPERBLOCK_BYTES as u64) + 1;
+    }
+    Ok(None)
+}
+
+/// Where a superblock fits into `piece` and has its magic number.
+fn beginnings(piece: &[u8]) -> impl Iterator<Item = usize> {
+    let last = piece.len().saturating_sub(SUPERBLOCK_BYTES - 1);
+    (0..last).filter(|&at| piece[at..at + 4] == MAGIC.to_le_bytes())
+}
+
+/// Whether the superblock at `at` is sound, and followed by what it says.
+fn tables_at(source: &dyn ReadAt, at: u64, size: u64) -> Result<bool> {
+    let mut bytes = [0; SUPERBLOCK_BYTES];
+    source.read_exact_at(&mut bytes, at)?;
+    Ok(match Superblock::parse(&bytes, size - at) {
+        // The inode table begins with a metadata block: a length that is possible.
+        Ok(superblock) => {
+            let mut header = [0; 2];
+            source.read_exact_at(&mut header, at + superblock.inode_table)?;
+            let len = u16::from_le_bytes(header) & !METADATA_PLAIN;
+            (1..=METADATA_BYTES as u16).contains(&len)
+        }
+        Err(_) => false,
+    })
+}
+
+/// The superblock that lies behind an image which begins at `base` and reaches to the end of `source`.
+///
+/// `mksquashfs -stream` cannot go back to the beginning: it leaves a mark of its own there, and puts the superblock last.
+/// Between it and the image there may be padding, and behind it too.
+pub(crate) fn superblock_at_end(source: &dyn ReadAt, base: u64) -> Result<Option<Superblock>> {
+    let len = source.size()?.saturating_sub(base);
+    let from = len.saturating_sub(END_BYTES);
+    let mut end = vec![0; (len - from) as usize];
+    source.read_exact_at(&mut end, base + from)?;
+    for n in (0..end.len().saturating_sub(SUPERBLOCK_BYTES - 1)).rev() {
+        let mark = &end[n..n + 4];
+        if !(mark == MAGIC.to_le_bytes() || STREAM_MARKS.iter().any(|known| mark == *known)) {
+            continue;
+        }
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        bytes.copy_from_slice(&end[n..n + SUPERBLOCK_BYTES]);
+        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        let at = from + n as u64;
+        match Superblock::parse(&bytes, at) {
+            Ok(superblock) if at - superblock.bytes_used <= PADDING_MAX => {
+                return Ok(Some(superblock));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+pub(crate) fn begins_at(source: &dyn ReadAt, at: u64) -> Result<bool> {
     let mut magic = [0; 4];
     if at
         .checked_add(4)

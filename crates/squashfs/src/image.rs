@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use codec::Decoder;
 use tree::{Cache, Corrupt, Error, ReadAt, Result};
 
+use crate::find;
 use crate::metadata::{MetadataBlock, STORED_METADATA_MAX};
 use crate::raw;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
@@ -85,7 +86,15 @@ impl Image {
             .into());
         }
         source.read_exact_at(&mut bytes, base)?;
-        let superblock = Superblock::parse(&bytes, available)?;
+        let superblock = match Superblock::parse(&bytes, available) {
+            Err(_) if !find::begins_at(&*source, base)? => {
+                match find::superblock_at_end(&*source, base)? {
+                    Some(superblock) => superblock,
+                    None => Superblock::parse(&bytes, available)?,
+                }
+            }
+            parsed => parsed?,
+        };
         let slots = (DATA_BYTES_KEPT / superblock.block_bytes as usize).max(DATA_SLOTS_MIN);
         Ok(Image {
             source,
@@ -95,6 +104,12 @@ impl Image {
             metadata: Cache::new(METADATA_SLOTS.0, METADATA_SLOTS.1),
             data: Cache::new(DATA_SHARDS, slots / DATA_SHARDS),
         })
+    }
+
+    /// Whether a block of that size can be at `at`: between the superblock and the inode table.
+    pub(crate) fn holds_data(&self, at: u64, size: StoredSize) -> bool {
+        let end = at.checked_add(size.bytes.into());
+        at >= SUPERBLOCK_BYTES as u64 && end.is_some_and(|end| end <= self.superblock.inode_table)
     }
 
     /// Reads stored bytes. `at` is a place in the image.

@@ -59,7 +59,7 @@ mod write;
 mod xattr;
 
 pub use compressor::Compressor;
-pub use find::find_image;
+pub use find::{find_image, search_image};
 pub use raw::flags;
 pub use read::Squashfs;
 pub use superblock::Superblock;

@@ -54,7 +54,7 @@ pub(crate) struct MetadataReader<'a> {
 }
 
 /// Where a [`MetadataReader`] is, without the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     block_at: u64,
     offset: usize,

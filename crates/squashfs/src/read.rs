@@ -10,7 +10,7 @@ use tree::{
 
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
 use crate::data::{Block, Content};
-use crate::dir::{self, Entry, ListingReader};
+use crate::dir::{self, Entry, Listed, ListingReader};
 use crate::image::{Image, StoredSize};
 use crate::inode::{Body, Inode, decode_device};
 use crate::metadata::{MetadataReader, Place, Reference};
@@ -27,7 +27,8 @@ const EXTENT_BLOCKS: u64 = 1024;
 /// A SquashFS image, open for reading.
 ///
 /// An [`Ino`] is the reference of the inode: where it is in the inode table. Any number of threads may read; what they
-/// decode goes through small caches, whose memory does not grow with the image.
+/// decode goes through small caches, whose memory does not grow with the image. It grows by some 60 bytes with each
+/// directory that is read.
 pub struct Squashfs {
     image: Image,
     compressor: Compressor,
@@ -38,6 +39,7 @@ pub struct Squashfs {
     /// Where the directory table ends.
     directories_end: u64,
     contents: Cache<Content>,
+    listed: Listed,
 }
 
 impl Squashfs {
@@ -98,6 +100,7 @@ impl Squashfs {
             xattrs,
             directories_end: end,
             contents: Cache::new(CONTENT_SLOTS.0, CONTENT_SLOTS.1),
+            listed: Listed::default(),
         })
     }
 
@@ -296,8 +299,17 @@ impl FileSystem for Squashfs {
         else {
             return Ok(entries);
         };
+        let from = reader.place();
         while let Some(entry) = reader.next()? {
             entries.push(dir_entry(entry));
+        }
+        if !self.listed.note((from, reader.place()), Reference(dir.0)) {
+            return Err(Corrupt {
+                what: "directory's listing is another's too",
+                at: self.image.superblock.directory_table,
+                got: listing.block.into(),
+            }
+            .into());
         }
         Ok(entries)
     }

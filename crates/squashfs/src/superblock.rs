@@ -6,7 +6,7 @@ use codec::Codec;
 use tree::{Corrupt, Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::raw::{self, flags};
+use crate::raw::{self, METADATA_BYTES, flags};
 
 /// Bytes of the superblock.
 pub(crate) const SUPERBLOCK_BYTES: usize = size_of::<raw::Superblock>();
@@ -157,6 +157,13 @@ impl Superblock {
         if inode_table == directory_table {
             bad!("squashfs inode table is empty", inode_table_start);
         }
+        let root = raw.root_inode.get();
+        if root >> 16 >= directory_table - inode_table || root as u16 >= METADATA_BYTES as u16 {
+            bad!(
+                "squashfs root's inode lies outside the inode table",
+                root_inode
+            );
+        }
 
         Ok(Superblock {
             codec,
@@ -166,7 +173,7 @@ impl Superblock {
             fragment_count: raw.fragments.get(),
             id_count: raw.no_ids.get().into(),
             flags: raw.flags.get(),
-            root: raw.root_inode.get(),
+            root,
             bytes_used,
             inode_table,
             directory_table,

@@ -20,7 +20,7 @@ pub(crate) struct Table<T> {
 impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
     const PER_BLOCK: u32 = (METADATA_BYTES / size_of::<T>()) as u32;
 
-    /// Reads the list at `list_at`, which may reach up to `list_end`; the blocks lie from `from` to `end`.
+    /// Reads the list at `list_at`, which ends at `list_end`; the blocks lie from `from` to `end`.
     pub(crate) fn read(
         image: &Image,
         list_at: u64,
@@ -34,11 +34,11 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
             got,
         };
         let block_count = u64::from(count.div_ceil(Self::PER_BLOCK));
-        if list_at
-            .checked_add(block_count * 8)
-            .is_none_or(|end| end > list_end)
-        {
-            return Err(corrupt("table's list overlaps what follows it", list_end).into());
+        // As Linux, which refuses an image with more or less.
+        if list_at.checked_add(block_count * 8) != Some(list_end) {
+            return Err(
+                corrupt("table's list does not end where the next begins", list_end).into(),
+            );
         }
         let mut blocks = vec![0u64; block_count as usize];
         image.read(zerocopy::IntoBytes::as_mut_bytes(&mut blocks[..]), list_at)?;

@@ -100,6 +100,65 @@ fn behind_a_program() {
     assert_eq!((code, &*text, &*words), (0, "a small file\n", ""));
 }
 
+/// In the midst of a firmware file, and as `mksquashfs -stream` writes it: the superblock last.
+#[test]
+fn in_the_midst_of_a_file_and_with_the_superblock_last() {
+    let dir = TempDir::new();
+    source(&dir);
+    let args = ["copy", "-q", "--no-padding", TIME, "src", "x.sqfs"];
+    assert_eq!(run_in(dir.path(), args).0, 0);
+    let image = fs::read(dir.join("x.sqfs")).unwrap();
+
+    // Marks that no image follows do not end the search, and one that two reads share is found.
+    let mut firmware = b"hsqs".repeat(1000);
+    firmware.resize((1 << 20) - 50, b'-');
+    let at = firmware.len().to_string();
+    firmware.extend(&image);
+    firmware.extend(b"and more");
+    fs::write(dir.join("firmware"), firmware).unwrap();
+    for place in ["search", &at] {
+        let args = ["cat", "--image-at", place, "firmware", "small"];
+        let expected = (0, "a small file\n".to_owned(), String::new());
+        assert_eq!(run_in(dir.path(), args), expected);
+        assert_eq!(
+            run_in(dir.path(), ["info", "--image-at", place, "firmware"]).0,
+            0
+        );
+    }
+    let (code, _, words) = run_in(dir.path(), ["ls", "firmware"]);
+    assert!(
+        code == 2 && words.contains("squashfs version is not 4.0"),
+        "{words}"
+    );
+    let (code, _, words) = run_in(dir.path(), ["ls", "--image-at", "search", "src/small"]);
+    assert!(
+        code == 2 && words.contains("it is no SquashFS image"),
+        "{words}"
+    );
+    let (code, _, words) = run_in(dir.path(), ["ls", "--image-at", "7", "firmware"]);
+    assert!(
+        code == 2 && words.contains("not a squashfs superblock"),
+        "{words}"
+    );
+
+    for (mark, padding, behind) in [
+        (b"SQSH", 0, 0),
+        (b"HSQS", 4096 - image.len() % 4096, 0),
+        (b"hsqs", 1, 4000),
+        (b"SQSH", 4096, 4096),
+    ] {
+        let mut stream = [&[b'S'; 96][..], &image[96..]].concat();
+        stream.resize(stream.len() + padding, 0);
+        stream.extend(mark);
+        stream.extend(&image[4..96]);
+        stream.resize(stream.len() + behind, 0);
+        fs::write(dir.join("stream"), stream).unwrap();
+        let (code, text, words) = run_in(dir.path(), ["cat", "stream", "sub/soft"]);
+        assert_eq!((code, &*text, &*words), (0, "a small file\n", ""));
+        assert_eq!(run_in(dir.path(), ["info", "stream"]).0, 0);
+    }
+}
+
 #[test]
 fn what_cannot_be_is_said_before_anything_is_written() {
     let dir = TempDir::new();
