@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::edits::EditArgs;
 use crate::squash::SquashfsArgs;
 
 /// Move Linux file trees between the containers that hold them
@@ -42,7 +43,7 @@ A reader of standard output that closes its pipe early, such as `head`, is no er
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Copy(Copy),
+    Copy(Box<Copy>),
     Ls(Ls),
     Cat(Cat),
     Diff(Diff),
@@ -66,6 +67,9 @@ Examples:
   restow copy --overwrite src backup.tar         replace an earlier result
   restow copy --compress zstd:19 src src.squashfs
                                                  directory to SquashFS
+  restow copy src.squashfs dst etc 'usr/*/bin'   only some of it
+  restow copy --exclude '... *.o' --all-root src src.tar
+                                                 without object files, all of them root's
 
 Exit codes: 0 done; 1 done, but something could not be kept, as the messages say; 2 not done.")]
 pub(crate) struct Copy {
@@ -74,6 +78,10 @@ pub(crate) struct Copy {
 
     /// Where to; `-` is standard output
     pub(crate) dst: PathBuf,
+
+    /// Only these, with all that is in them: paths in SRC, or patterns as for --exclude [default: everything]
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
 
     /// What DST becomes, whatever its name says
     #[arg(long, value_name = "KIND")]
@@ -89,6 +97,9 @@ pub(crate) struct Copy {
     /// Say nothing but errors and what could not be kept
     #[arg(short, long)]
     pub(crate) quiet: bool,
+
+    #[command(flatten)]
+    pub(crate) edits: EditArgs,
 
     #[command(flatten)]
     pub(crate) directory: DirectoryArgs,
@@ -461,11 +472,15 @@ mod tests {
             let heading = option.get_help_heading().unwrap_or(FOR_ALL[0]);
             unused.retain(|unused| *unused != heading);
             let known = HEADINGS.iter().any(|(known, _)| *known == heading);
-            assert!(known || FOR_ALL.contains(&heading), "{heading}");
+            let of_source = heading.ends_with(" sources");
+            assert!(
+                known || of_source || FOR_ALL.contains(&heading),
+                "{heading}"
+            );
         }
         assert_eq!(unused, [""; 0]);
     }
 
     /// Headings of options that apply to every destination.
-    const FOR_ALL: [&str; 2] = ["Options", "btrfs sources"];
+    const FOR_ALL: [&str; 2] = ["Options", "What becomes of files"];
 }

@@ -11,8 +11,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::ArgMatches;
+use tree::edit::Edited;
 use tree::extract::{Aspect, ExtractOptions, extract};
-use tree::{Error, Inventory, Limits, Output, Parallel, Progress};
+use tree::{Error, FileSystem, Inventory, Limits, Output, Parallel, Progress};
 
 use crate::args::{Copy, Kind, refuse_what_does_not_apply};
 use crate::bar::Bar;
@@ -46,9 +47,12 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
             text::of_host_path(&args.src, "standard input")
         ));
     }
+    let edited = args.edits.apply(&source.tree, &args.paths)?;
     let job = Job {
         args,
         source: &source,
+        tree: edited.as_ref().map_or(&*source.tree, |edited| edited),
+        edited: edited.as_ref(),
         parallel: threads(args.threads),
     };
     let done = match kind {
@@ -200,13 +204,25 @@ fn refuse_before_reading(args: &Copy, kind: Kind) -> Result<()> {
 struct Job<'a> {
     args: &'a Copy,
     source: &'a Source,
+    /// What is copied: the source's tree, edited or not.
+    tree: &'a dyn FileSystem,
+    edited: Option<&'a Edited>,
     parallel: Parallel,
 }
 
 impl Job<'_> {
     fn inventory(&self, bar: &Bar) -> Result<Inventory> {
-        let inventory = Inventory::of(&*self.source.tree, &Limits::default());
+        let inventory = Inventory::of(self.tree, &Limits::default());
         let inventory = inventory.map_err(|error| self.source.name_error(error))?;
+        if let Some(edited) = self.edited {
+            if let Some(path) = edited.unmatched_only().next() {
+                bail!("{} is not there", self.source.name(path));
+            }
+            for pattern in edited.unmatched_exclude() {
+                let pattern = text::of_name(pattern);
+                tell(&format!("nothing matches --exclude {pattern}"));
+            }
+        }
         bar.expect(
             Some(inventory.file_count().into()),
             Some(inventory.content_bytes()),
@@ -222,8 +238,7 @@ impl Job<'_> {
         } else {
             Output::create(&self.args.dst, self.args.overwrite).context("create it")?
         };
-        let tree = &*self.source.tree;
-        let written = tree::tar::write(tree, &inventory, self.parallel, &bar, &mut output);
+        let written = tree::tar::write(self.tree, &inventory, self.parallel, &bar, &mut output);
         let summary = match written {
             Err(error @ Error::File { .. }) => return Err(self.source.name_error(error)),
             // Elsewhere it is the reader's right to have enough, but a part of an archive is none.
@@ -254,7 +269,7 @@ impl Job<'_> {
         let options = self.args.squashfs.options(&self.args.image, &inventory)?;
         let mut output =
             Output::create(&self.args.dst, self.args.overwrite).context("create it")?;
-        let tree = &*self.source.tree;
+        let tree = self.tree;
         let made = squashfs::create(tree, &inventory, &options, self.parallel, &bar, &mut output);
         let summary = match made {
             Err(error @ Error::File { verb: "read", .. }) => {
@@ -294,13 +309,7 @@ impl Job<'_> {
             sync: !self.args.directory.no_sync,
             parallel: self.parallel,
         };
-        let extracted = extract(
-            &*self.source.tree,
-            &inventory,
-            &self.args.dst,
-            &options,
-            &bar,
-        );
+        let extracted = extract(self.tree, &inventory, &self.args.dst, &options, &bar);
         let unrestored = match extracted {
             Err(error @ Error::File { verb: "read", .. }) => {
                 return Err(self.source.name_error(error));

@@ -9,6 +9,7 @@ mod btrfs_image;
 mod cat;
 mod copy;
 mod diff;
+mod edits;
 mod ls;
 mod manifest;
 mod open;

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use codec::Wrapper;
@@ -26,7 +27,7 @@ const SPOOL: &str = "/var/tmp";
 
 /// A tree to read, with the name that it has for people.
 pub(crate) struct Source {
-    pub(crate) tree: Box<dyn FileSystem>,
+    pub(crate) tree: Arc<dyn FileSystem>,
     path: PathBuf,
     is_dir: bool,
     is_btrfs: bool,
@@ -74,7 +75,7 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
         // A directory is opened by what reads it.
         match HostDir::open(path) {
             Ok(tree) => {
-                let (tree, path) = (Box::new(tree), path.to_owned());
+                let (tree, path) = (Arc::new(tree), path.to_owned());
                 return Ok(Source {
                     tree,
                     path,
@@ -116,7 +117,7 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
         Found::Squashfs(offset) if seeks => {
             let image = Squashfs::open_at(file, offset, &Limits::default())?;
             return Ok(Source {
-                tree: Box::new(image),
+                tree: Arc::new(image),
                 path: path.to_owned(),
                 is_dir: false,
                 is_btrfs: false,
@@ -129,7 +130,7 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
         Found::Btrfs if seeks => {
             let (tree, notes) = crate::btrfs_image::subvolume(path, args)?;
             return Ok(Source {
-                tree: Box::new(tree),
+                tree: Arc::new(tree),
                 path: path.to_owned(),
                 is_dir: false,
                 is_btrfs: true,
@@ -175,7 +176,7 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
     };
     let notes = notes(&tar);
     Ok(Source {
-        tree: Box::new(tar),
+        tree: Arc::new(tar),
         path: path.to_owned(),
         is_dir: false,
         is_btrfs: false,

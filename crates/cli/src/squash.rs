@@ -1,16 +1,19 @@
 //! SquashFS: the options that an image is made with, and `restow info`.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use codec::{Filters, Settings};
 use squashfs::{Compressor, Fragments, Options, Squashfs, flags};
+use tree::edit::Priorities;
 use tree::{FileKind, Inventory, Limits, Time};
 
 use crate::args::{ImageArgs, Info};
 use crate::open;
-use crate::text;
+use crate::{tell, text};
 
 /// How a SquashFS image is made.
 #[derive(Debug, Args)]
@@ -28,10 +31,6 @@ pub(crate) struct SquashfsArgs {
     #[arg(long)]
     pub(crate) no_exports: bool,
 
-    /// Leave out extended attributes
-    #[arg(long)]
-    pub(crate) no_xattrs: bool,
-
     /// Do not fill the image up to a multiple of 4 KiB; Linux cannot mount it then
     #[arg(long)]
     pub(crate) no_padding: bool,
@@ -40,26 +39,16 @@ pub(crate) struct SquashfsArgs {
     #[arg(long)]
     pub(crate) recompress: bool,
 
-    /// Let all files belong to root
-    #[arg(long)]
-    pub(crate) all_root: bool,
-
-    /// Let all files belong to this user, by number
-    #[arg(long, value_name = "UID", conflicts_with = "all_root")]
-    pub(crate) uid: Option<u32>,
-
-    /// Let all files belong to this group, by number
-    #[arg(long, value_name = "GID", conflicts_with = "all_root")]
-    pub(crate) gid: Option<u32>,
-
     /// When the image says that it was made, in seconds since 1970 [default: SOURCE_DATE_EPOCH, else the newest time of
     /// a file]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) mkfs_time: Option<u32>,
 
-    /// A time for all files, in seconds since 1970
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) all_time: Option<u32>,
+    /// The order in which data is stored: a list with a path or pattern and a number on each line, the highest number first
+    ///
+    /// A number is one from -32768 to 32767, and 0 for what is not in the list. A directory's goes to all in it.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) sort: Option<PathBuf>,
 
     /// Where in the output the image begins; what is before it becomes zeros
     #[arg(long, value_name = "BYTES", default_value = "0")]
@@ -160,23 +149,34 @@ impl SquashfsArgs {
 
     /// The options for an image of that tree.
     pub(crate) fn options(&self, image: &ImageArgs, inventory: &Inventory) -> Result<Options> {
-        let owner = |given: Option<u32>| given.or(self.all_root.then_some(0));
         Ok(Options {
             compression: self.compression(image)?,
             block_bytes: self.block_size,
             fragments: self.fragments,
             duplicates: !image.no_duplicates,
             exportable: !self.no_exports,
-            xattrs: !self.no_xattrs,
+            xattrs: true,
             mkfs_time: self.mkfs_time(inventory)?,
-            all_time: self.all_time,
-            uid: owner(self.uid),
-            gid: owner(self.gid),
+            priorities: self.priorities(inventory)?,
             padding: !self.no_padding,
             offset: self.offset,
             keep_blocks: !self.recompress,
             verify: !image.no_verify,
         })
+    }
+
+    fn priorities(&self, inventory: &Inventory) -> Result<Vec<i16>> {
+        let Some(list) = &self.sort else {
+            return Ok(Vec::new());
+        };
+        let name = text::of_host_path(list, "-");
+        let read = || -> Result<Priorities> { Ok(Priorities::parse_list(&fs::read(list)?)?) };
+        let list = read().with_context(|| format!("read {name}"))?;
+        let priorities = list.of(inventory);
+        for path in list.unmatched() {
+            tell(&format!("{name}: {} is not there", text::of_path(path)));
+        }
+        Ok(priorities)
     }
 
     fn mkfs_time(&self, inventory: &Inventory) -> Result<u32> {
@@ -186,9 +186,6 @@ impl SquashfsArgs {
         if let Some(epoch) = std::env::var_os("SOURCE_DATE_EPOCH") {
             let number = epoch.to_str().and_then(|epoch| epoch.parse().ok());
             return number.context("SOURCE_DATE_EPOCH is not a number of seconds since 1970");
-        }
-        if let Some(time) = self.all_time {
-            return Ok(time);
         }
         let times = inventory
             .files()

@@ -131,8 +131,23 @@ impl Plan {
                 plan.files.push(file);
             }
         }
+        plan.sort(&options.priorities);
         plan.pack_tails(fs, inventory, options.fragments)?;
         Ok(plan)
+    }
+
+    /// Sorts the files by their priorities, if there are any. Data counts as what is most urgent of all that show it.
+    fn sort(&mut self, priorities: &[i16]) {
+        if priorities.is_empty() {
+            return;
+        }
+        let mut highest = vec![i16::MIN; self.shows.len()];
+        for (shown, &priority) in self.shows.iter().zip(priorities) {
+            let highest = &mut highest[shown.0 as usize];
+            *highest = priority.max(*highest);
+        }
+        self.files
+            .sort_by_key(|file| std::cmp::Reverse(highest[file.0 as usize]));
     }
 
     /// Assigns the files' tails to fragments.

@@ -64,12 +64,9 @@ pub struct Options {
     pub xattrs: bool,
     /// When the image says that it was made, in seconds since 1970.
     pub mkfs_time: u32,
-    /// A time that all files get instead of their own.
-    pub all_time: Option<u32>,
-    /// An owner that all files get instead of their own.
-    pub uid: Option<u32>,
-    /// A group that all files get instead of their own.
-    pub gid: Option<u32>,
+    /// For each file of the inventory, how early its data is stored: higher numbers first, and among equals the order of
+    /// names. Empty for that order alone.
+    pub priorities: Vec<i16>,
     /// Whether the end is filled with zeros up to a multiple of 4 KiB.
     pub padding: bool,
     /// Where the image begins in the output; what is before it is not touched.
@@ -92,9 +89,7 @@ impl Default for Options {
             exportable: true,
             xattrs: true,
             mkfs_time: 0,
-            all_time: None,
-            uid: None,
-            gid: None,
+            priorities: Vec::new(),
             padding: true,
             offset: 0,
             keep_blocks: true,
@@ -618,12 +613,7 @@ impl<'a> Writer<'a> {
             inventory,
             metadata: &|file| {
                 let mut metadata = inventory.metadata(file);
-                metadata.uid = self.options.uid.unwrap_or(metadata.uid);
-                metadata.gid = self.options.gid.unwrap_or(metadata.gid);
-                let seconds = self
-                    .options
-                    .all_time
-                    .unwrap_or(nearest_seconds(metadata.mtime));
+                let seconds = nearest_seconds(metadata.mtime);
                 metadata.mtime = Time {
                     seconds: seconds.into(),
                     nanoseconds: 0,
@@ -672,14 +662,11 @@ impl<'a> Writer<'a> {
     /// What all inodes have.
     fn common(&mut self, file: FileId, described: &Described, ids: &mut Ids) -> Result<Inode> {
         let metadata = self.inventory.metadata(file);
-        let mtime = match self.options.all_time {
-            Some(time) => time,
-            None => self.seconds(file, metadata.mtime),
-        };
+        let mtime = self.seconds(file, metadata.mtime);
         Ok(Inode {
             permissions: metadata.permissions,
-            uid: ids.index(self.options.uid.unwrap_or(metadata.uid))?,
-            gid: ids.index(self.options.gid.unwrap_or(metadata.gid))?,
+            uid: ids.index(metadata.uid)?,
+            gid: ids.index(metadata.gid)?,
             mtime,
             number: file.0 + 1,
             nlink: self.inventory.name_count(file),

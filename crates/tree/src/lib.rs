@@ -15,7 +15,7 @@ pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Algorithm, Aspects, Device, DirEntry, Encoding, EntryId, Extent, ExtentId, ExtentKind,
     FileAttributes, FileId, FileKind, FileSystem, HostDir, Ino, Inventory, Metadata, Step, Steps,
-    Time, Xattr, diff, extract, manifest, tar,
+    Time, Xattr, diff, edit, extract, manifest, tar,
 };
 pub use pack::{
     Cache, Duplicates, NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary,

@@ -230,3 +230,124 @@ fn options_that_do_not_apply_are_refused() {
     }
     assert_eq!(names(dir.path()), ["src"]);
 }
+
+#[test]
+fn edits_are_what_others_see() {
+    let dir = TempDir::new();
+    source(&dir);
+    let write = |name: &str, text: &str| fs::write(dir.join(name), text).unwrap();
+    write(
+        "list",
+        "dev d 750 1 2\ndev/null c 666 0 0 1 3\ndev/s s 777 3 4 ../sub/soft\ndev/p i 600 5 6\nsub/new l host\n",
+    );
+    write("host", "from outside");
+    write("out", "... again\n*/empty\n");
+    write("order", "sub/large 5\n* -1\n");
+    let args = [
+        "copy",
+        "-q",
+        TIME,
+        "--exclude-from=out",
+        "--add=list",
+        "--uid=7",
+        "--map-gids=0:100:4000000000",
+        "--file-mode=u=rw,go=r",
+        "--dir-mode=711",
+        "--sort=order",
+        "--compress=lz4",
+        "src",
+        "x.sqfs",
+    ];
+    assert_eq!(run_in(dir.path(), args), (0, String::new(), String::new()));
+    let Some(unsquashfs) = testkit::tool("unsquashfs") else {
+        return;
+    };
+    let output = unsquashfs
+        .command()
+        .args(["-UTC", "-lln", "x.sqfs"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let list = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<String> = list
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (owner, name) = (
+                words.get(1)?,
+                words
+                    .iter()
+                    .position(|word| word.starts_with("squashfs-root"))?,
+            );
+            assert!(line.contains("2009-02-13 23:31"), "{line}");
+            Some(format!(
+                "{} {owner} {}",
+                words[0],
+                &words[name..].join(" ")["squashfs-root".len()..]
+            ))
+        })
+        .collect();
+    let (uid, gid) = (
+        7,
+        std::os::unix::fs::MetadataExt::gid(&fs::metadata(dir.path()).unwrap()) + 100,
+    );
+    let host = fs::metadata(dir.join("host")).unwrap();
+    let host = (
+        std::os::unix::fs::MetadataExt::uid(&host),
+        std::os::unix::fs::MetadataExt::gid(&host),
+    );
+    let host_mode = if std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(dir.join("host")).unwrap().permissions(),
+    ) & 0o20
+        != 0
+    {
+        "-rw-rw-r--"
+    } else {
+        "-rw-r--r--"
+    };
+    let expected = [
+        format!("drwx--x--x {uid}/{gid} "),
+        "drwxr-x--- 1/2 /dev".into(),
+        "crw-rw-rw- 0/0 /dev/null".into(),
+        "prw------- 5/6 /dev/p".into(),
+        "lrwxrwxrwx 3/4 /dev/s -> ../sub/soft".into(),
+        format!("-rw-r--r-- {uid}/{gid} /small"),
+        format!("drwx--x--x {uid}/{gid} /sub"),
+        format!("-rw-r--r-- {uid}/{gid} /sub/hard"),
+        format!("-rw-r--r-- {uid}/{gid} /sub/large"),
+        format!("{host_mode} {}/{} /sub/new", host.0, host.1),
+        format!("lrwxrwxrwx {uid}/{gid} /sub/soft -> ../small"),
+    ];
+    assert_eq!(lines, expected, "{list}");
+    assert_eq!(
+        run_in(dir.path(), ["cat", "x.sqfs", "sub/new"]).1,
+        "from outside"
+    );
+
+    // Out again: only a part of it.
+    let args = [
+        "copy",
+        "-q",
+        "--all-root",
+        "x.sqfs",
+        "part",
+        "sub/l*",
+        "small",
+    ];
+    assert_eq!(run_in(dir.path(), args), (0, String::new(), String::new()));
+    let (_, list, _) = run_in(dir.path(), ["ls", "-R", "part"]);
+    assert_eq!(list, "small\nsub\nsub/large\n");
+    for (args, words) in [
+        (
+            &["x.sqfs", "no", "sub/nothing"][..],
+            "sub/nothing in x.sqfs is not there",
+        ),
+        (&["src", "no", "--add=out"], "read out: line 1: "),
+        (&["src", "no", "--map-uids=1:2"], "three numbers"),
+        (&["src", "no", "--file-mode=rw"], "no mode"),
+    ] {
+        let (code, _, said) = run_in(dir.path(), ["copy"].iter().chain(args));
+        assert!(code == 2 && said.contains(words), "{said}");
+        assert!(!dir.join("no").exists());
+    }
+}

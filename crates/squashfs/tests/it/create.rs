@@ -273,9 +273,8 @@ fn stored_blocks_are_kept() {
             );
             assert!(a == b, "{what}:\n{}", a.difference(&b));
 
-            // Another owner for all, no attributes, other fragments: still nothing is lost.
+            // No attributes, other fragments: still nothing is lost.
             let other = Options {
-                uid: Some(7),
                 xattrs: false,
                 fragments: Fragments::SmallFiles,
                 ..options.clone()
@@ -301,4 +300,56 @@ fn stored_blocks_are_kept() {
             assert_eq!(larger.kept_blocks, 0, "{what}");
         }
     }
+}
+
+#[test]
+fn data_is_stored_in_the_order_of_priorities() {
+    let mut fs = testkit::MemoryFs::new();
+    let root = tree::FileSystem::root(&fs);
+    let mut inos = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        // Large enough for blocks of their own; the last is equal to the first.
+        let content = (if name == "d" { "a" } else { name }).repeat(5000);
+        inos.push(fs.add_file(root, name, content.as_bytes()));
+    }
+    let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
+    let dir = TempDir::new();
+    let starts = |priorities: [i16; 4]| {
+        let mut all = vec![0; inventory.file_count() as usize];
+        for (entry, priority) in inventory.names().skip(1).zip(priorities) {
+            all[inventory.file(entry).0 as usize] = priority;
+        }
+        let options = Options {
+            block_bytes: 4096,
+            priorities: all,
+            ..Options::default()
+        };
+        let path = dir.join("x.sqfs");
+        let mut output = Output::create(&path, true).unwrap();
+        create(
+            &fs,
+            &inventory,
+            &options,
+            Parallel::new(2),
+            &NoProgress,
+            &mut output,
+        )
+        .unwrap();
+        output.commit().unwrap();
+        let image = Squashfs::open(File::open(&path).unwrap()).unwrap();
+        let root = tree::FileSystem::root(&image);
+        ["a", "b", "c", "d"].map(|name| {
+            let entry = tree::FileSystem::lookup(&image, root, name.as_bytes()).unwrap();
+            tree::FileSystem::extents(&image, entry.ino, 0).unwrap()[0]
+                .id
+                .unwrap()
+        })
+    };
+    let [a, b, c, d] = starts([0; 4]);
+    assert!(a < b && b < c && a == d);
+    let [a, b, c, d] = starts([0, 3, -1, 1]);
+    assert!(b < a && a < c && a == d);
+    // Data that two files show is as urgent as the more urgent of them.
+    let [a, b, c, d] = starts([-9, 3, -1, 4]);
+    assert!(a < b && b < c && a == d);
 }

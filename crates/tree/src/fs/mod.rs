@@ -2,6 +2,7 @@
 
 mod aspects;
 pub mod diff;
+pub mod edit;
 pub mod extract;
 mod host;
 pub mod manifest;

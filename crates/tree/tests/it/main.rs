@@ -2,6 +2,7 @@
 
 mod compare;
 mod dedup;
+mod edit; // trees that are edited on the way
 mod extract;
 mod host;
 mod hostile;
