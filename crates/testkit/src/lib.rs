@@ -5,6 +5,7 @@
 //! nothing better to do with an error.
 #![forbid(unsafe_code)]
 
+mod btrfs_image;
 mod golden;
 mod kernel_log;
 mod memory_fs;
@@ -14,6 +15,7 @@ mod rng;
 mod temp;
 mod tool;
 
+pub use btrfs_image::{BtrfsImage, BtrfsItem, BtrfsKey, SECTOR};
 pub use golden::golden;
 pub use kernel_log::KernelLog;
 pub use memory_fs::MemoryFs;
