@@ -49,6 +49,20 @@ pub(crate) fn check_presence(volume: &Volume, tree: &Tree, at: Logical, len: u64
     Ok(())
 }
 
+/// Whether there is a checksum for any of `len` bytes from `at` on.
+pub(crate) fn has_any(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Result<bool> {
+    let key = |at| Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, at);
+    let mut cursor = tree.seek_back(volume, key(at.0))?;
+    while let Some(item) = cursor.item() {
+        let (from, to) = parse_item(&item, &volume.superblock)?;
+        if to > at.0 {
+            return Ok(from < at.0.saturating_add(len));
+        }
+        cursor.advance()?;
+    }
+    Ok(false)
+}
+
 /// Puts the checksums of `sectors` sectors from `at` on into `sums`.
 fn look_up(
     volume: &Volume,

@@ -168,6 +168,27 @@ pub(crate) fn find(
     Ok(found)
 }
 
+/// What the entry at that place of a directory's order names, if it has that name.
+pub(crate) fn find_index(
+    volume: &Volume,
+    tree: &Tree,
+    dir: u64,
+    index: u64,
+    name: &[u8],
+) -> Result<Option<Target>> {
+    let Some(cursor) = tree.find(volume, Key::new(dir, item::DIR_INDEX, index))? else {
+        return Ok(None);
+    };
+    let mut found = None;
+    if let Some(item) = cursor.item() {
+        for_each_entry(&item, |entry| {
+            found = (entry.name == name).then_some(entry.target);
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
 /// The number of the default subvolume, by the entry `default` of the root tree's directory.
 pub(crate) fn default_subvolume(volume: &Volume, roots: &Tree) -> Result<u64> {
     let hash = name_hash(NAME_SEED, b"default").into();

@@ -18,6 +18,8 @@ pub(crate) struct FileExtent<'a> {
     pub(crate) offset: u64,
     /// Bytes of the file; `offset + len` does not overflow. Of inline content, as long as it says that it decodes to.
     pub(crate) len: u64,
+    /// Of the commit that wrote it.
+    pub(crate) generation: u64,
     pub(crate) body: Body<'a>,
 }
 
@@ -73,6 +75,7 @@ impl<'a> FileExtent<'a> {
             return Err(item.corrupt("file extent is encrypted", raw.encryption.into()));
         }
         let ram_bytes = raw.ram_bytes.get();
+        let generation = raw.generation.get();
         match raw.extent_type {
             0 => {
                 if offset != 0 {
@@ -94,6 +97,7 @@ impl<'a> FileExtent<'a> {
                 return Ok(FileExtent {
                     offset,
                     len: ram_bytes,
+                    generation,
                     body,
                 });
             }
@@ -117,6 +121,7 @@ impl<'a> FileExtent<'a> {
             return Ok(FileExtent {
                 offset,
                 len,
+                generation,
                 body: Body::Hole,
             });
         }
@@ -152,6 +157,7 @@ impl<'a> FileExtent<'a> {
         Ok(FileExtent {
             offset,
             len,
+            generation,
             body: Body::Stored {
                 extent,
                 offset: skip,

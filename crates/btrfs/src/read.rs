@@ -147,6 +147,14 @@ impl Btrfs {
         }
     }
 
+    /// Whether there is a checksum for any of these bytes.
+    pub(crate) fn has_checksums(&self, at: Logical, len: u64) -> Result<bool> {
+        match &self.checksums {
+            Some(tree) => csum_tree::has_any(&self.volume, tree, at, len),
+            None => Ok(false),
+        }
+    }
+
     /// The path of a subvolume from the top level; `None` when it is seen nowhere.
     fn path(&self, id: u64) -> Result<Option<Vec<u8>>> {
         let mut names: Vec<Vec<u8>> = Vec::new();

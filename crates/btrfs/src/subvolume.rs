@@ -16,6 +16,8 @@ pub(crate) struct Root {
     pub(crate) tree: Tree,
     /// 0 while the subvolume is being deleted.
     pub(crate) refs: u32,
+    /// The inode of its root directory.
+    pub(crate) dirid: u64,
     pub(crate) flags: u64,
     pub(crate) bytes_used: u64,
     pub(crate) drop_progress: Key,
@@ -70,6 +72,7 @@ impl Root {
                 generation: Generation(generation),
             },
             refs: raw.refs.get(),
+            dirid: raw.root_dirid.get(),
             flags: raw.flags.get(),
             bytes_used: raw.bytes_used.get(),
             drop_progress,

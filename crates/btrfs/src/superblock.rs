@@ -222,9 +222,7 @@ impl Superblock {
             ));
         };
         let label_bytes = raw.label.iter().position(|&byte| byte == 0);
-        let Some(label_bytes) = label_bytes else {
-            return Err(corrupt("label has no end", 0));
-        };
+        let label_bytes = label_bytes.unwrap_or(raw.label.len());
         let at = place.0 + std::mem::offset_of!(raw::Superblock, sys_chunk_array) as u64;
         let log_root = raw.log_root.get();
         Ok(Superblock {

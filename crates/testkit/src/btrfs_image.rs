@@ -183,8 +183,8 @@ impl BtrfsImage {
 
     /// Changes every copy of the superblock.
     pub fn edit_superblock(&mut self, edit: impl Fn(&mut [u8])) {
-        for copy in 0..SUPERBLOCKS.len() {
-            if SUPERBLOCKS[copy] + SUPERBLOCK_BYTES as u64 <= self.size {
+        for (copy, at) in SUPERBLOCKS.iter().enumerate() {
+            if at + SUPERBLOCK_BYTES as u64 <= self.size {
                 self.edit_superblock_copy(copy, &edit);
             }
         }

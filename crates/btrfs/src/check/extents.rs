@@ -6,8 +6,9 @@ use tree::Result;
 use zerocopy::FromBytes;
 
 use super::{Check, wrong};
+use crate::checksum::name_hash;
 use crate::key::{Key, Logical, item, object};
-use crate::node::Item;
+use crate::node::{Item, Node};
 use crate::raw;
 use crate::tree::Tree;
 
@@ -22,13 +23,33 @@ pub(super) enum Reference {
     Data { root: u64, inode: u64, offset: u64 },
 }
 
+impl Reference {
+    /// By which references of one type are ordered in an extent item (`hash_extent_data_ref` in the kernel).
+    fn rank(self) -> u64 {
+        match self {
+            Reference::Tree(id) | Reference::Parent(id) => id,
+            Reference::Data {
+                root,
+                inode,
+                offset,
+            } => {
+                let high = name_hash(!0, &root.to_le_bytes());
+                let low = name_hash(!0, &inode.to_le_bytes());
+                let low = name_hash(low, &offset.to_le_bytes());
+                u64::from(high) << 31 ^ u64::from(low)
+            }
+        }
+    }
+}
+
 /// What the trees refer to.
 #[derive(Default)]
 pub(super) struct References {
     list: Vec<(u64, Reference)>,
     /// Lengths of data extents, as files say.
     data: HashMap<u64, u64>,
-    visited: HashSet<u64>,
+    /// Level and generation of each block.
+    visited: HashMap<u64, (u8, u64)>,
 }
 
 impl References {
@@ -47,8 +68,11 @@ impl References {
     }
 
     /// Whether a block is met for the first time.
-    pub(super) fn visit(&mut self, at: u64) -> bool {
-        self.visited.insert(at)
+    pub(super) fn visit(&mut self, node: &Node) -> bool {
+        let (level, generation) = (node.level, node.generation.0);
+        self.visited
+            .insert(node.at.0, (level, generation))
+            .is_none()
     }
 }
 
@@ -59,6 +83,9 @@ pub(super) struct Found {
     pub(super) len: u64,
     pub(super) is_tree_block: bool,
     refs: u64,
+    /// Of a tree block, its level, and the commit that wrote it.
+    level: u8,
+    generation: u64,
 }
 
 /// A block group.
@@ -205,27 +232,28 @@ impl Check<'_> {
             let generation = raw.generation.get();
             return Err(item.corrupt("extent is newer than the superblock", generation));
         }
+        let mut level = item.key.offset;
         if is_tree_block && !is_skinny {
-            let Ok((_, after)) = raw::TreeBlockInfo::ref_from_prefix(rest) else {
+            let Ok((info, after)) = raw::TreeBlockInfo::ref_from_prefix(rest) else {
                 return Err(
                     item.corrupt("tree block's extent item is too short", rest.len() as u64)
                 );
             };
             rest = after;
+            level = info.level.into();
+        }
+        let level = if is_tree_block { level } else { 0 };
+        if level >= raw::LEVELS_MAX.into() {
+            return Err(item.corrupt("tree block's extent has an impossible level", level));
         }
         if let Some(before) = self.extents.list.last()
             && before.at + before.len > at
         {
             return Err(item.corrupt("extents overlap", before.at));
         }
-        let mut before = 0;
+        // By type, and those of one type downwards.
+        let mut before = (0, 0);
         while let Some((&kind, body)) = rest.split_first() {
-            if kind < before {
-                return Err(
-                    item.corrupt("references in an extent item are not in order", kind.into())
-                );
-            }
-            before = kind;
             let word = || {
                 let word = body.get(..8)?;
                 word.try_into().ok().map(u64::from_le_bytes)
@@ -252,6 +280,13 @@ impl Check<'_> {
                 other => return Err(item.corrupt("reference's type is unknown", other.into())),
             };
             rest = body.get(size..).ok_or_else(cut)?;
+            let order = (kind, !reference.map_or(0, Reference::rank));
+            if order < before {
+                return Err(
+                    item.corrupt("references in an extent item are not in order", kind.into())
+                );
+            }
+            before = order;
             if let Some(reference) = reference {
                 self.extents.references.push((at, reference, count));
             }
@@ -265,6 +300,8 @@ impl Check<'_> {
             len,
             is_tree_block,
             refs,
+            level: level as u8,
+            generation: raw.generation.get(),
         });
         if !is_tree_block {
             self.summary.extents += 1;
@@ -321,6 +358,17 @@ impl Check<'_> {
                     "extent's number of references is wrong",
                     Logical(extent.at),
                     extent.refs,
+                );
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+            let block = self.references.visited.get(&extent.at);
+            if extent.is_tree_block
+                && block.is_some_and(|&block| block != (extent.level, extent.generation))
+            {
+                let what = wrong(
+                    "extent item's level or generation is not its block's",
+                    Logical(extent.at),
+                    extent.generation,
                 );
                 self.corrupt(object::EXTENT_TREE, what)?;
             }

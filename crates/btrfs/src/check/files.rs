@@ -171,6 +171,8 @@ impl Check<'_> {
             if (reference.parent, number) != (object::FIRST_FREE, object::FIRST_FREE) {
                 let bare = hash(reference.parent, 0, number, reference.name);
                 files.references.push((reference.index, bare));
+            } else if (reference.index, reference.name) != (0, b"..") {
+                return Err(item.corrupt("root directory has a name", reference.index));
             }
             Ok(())
         };
@@ -187,11 +189,11 @@ impl Check<'_> {
                     Target::Subvolume(id) => (!id, false),
                 };
                 let bare = hash(number, 0, target, entry.name);
+                if is_inode {
+                    files.kinds.push((target, entry.kind));
+                }
                 if kind == item::DIR_ITEM {
                     files.entries.push((0, bare));
-                    if is_inode {
-                        files.kinds.push((target, entry.kind));
-                    }
                 } else {
                     // 0 is no place in the order, so it says that there is no reference to compare with.
                     files
@@ -235,6 +237,9 @@ impl Check<'_> {
                         item.corrupt("file without checksums is compressed", current.number)
                     );
                 }
+                if !has_checksums && btrfs.has_checksums(stored.at, stored.len)? {
+                    return Err(item.corrupt("file without checksums has some", stored.at.0));
+                }
                 if has_checksums && !is_preallocated {
                     let (at, len) = match stored.compression {
                         Some(_) => (stored.at.0, stored.len),
@@ -261,7 +266,7 @@ impl Check<'_> {
         self.summary.inodes += 1;
         files.inodes.insert(*number, (inode.kind, inode.nlink));
         // The root directory's own reference to itself is its name.
-        if *names != inode.nlink && (inode.kind != FileKind::Directory || *names > 1) {
+        if *names != inode.nlink {
             self.corrupt(
                 tree.id,
                 wrong("inode's number of names is wrong", at, *number),

@@ -6,17 +6,19 @@
 
 mod extents;
 mod files;
+mod log;
 mod space;
 mod walk;
 
 use tree::{Corrupt, Error, Result};
 
-use crate::key::{Key, Logical, item, object};
+use crate::chunk::Stripe;
+use crate::dir::{self, Target};
+use crate::key::{Key, Logical, is_file_tree, item, object};
 use crate::raw::compat_ro;
 use crate::read::Btrfs;
 use crate::subvolume::{self, Root};
 use crate::superblock::{SUPERBLOCK_PLACES, Superblock};
-use crate::tree::Tree;
 
 /// Findings that are told; what comes after them is only counted.
 const FINDINGS_MAX: u64 = 1000;
@@ -111,6 +113,9 @@ impl Check<'_> {
 
     fn run(&mut self, options: CheckOptions) -> Result<()> {
         self.superblocks()?;
+        self.devices()?;
+        let result = self.log();
+        self.tolerate(object::TREE_LOG, result)?;
         let roots = self.roots()?;
         let find = |id| {
             roots
@@ -157,7 +162,8 @@ impl Check<'_> {
         self.space(&roots)?;
         for root in &roots {
             let is_whole = root.refs > 0 && root.drop_progress == Key::MIN;
-            if crate::key::is_file_tree(root.tree.id) && is_whole {
+            let holds_files = is_file_tree(root.tree.id) || root.tree.id == object::DATA_RELOC_TREE;
+            if holds_files && is_whole {
                 self.subvolume(&root.tree)?;
             }
         }
@@ -200,6 +206,41 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Each device is there as often as it should be, as large as it should be, and those of chunks are known.
+    fn devices(&mut self) -> Result<()> {
+        let btrfs = self.btrfs;
+        let devices = btrfs.devices();
+        let count = btrfs.superblock().num_devices;
+        if devices.len() as u64 != count {
+            let what = wrong("superblock's number of devices is wrong", Logical(0), count);
+            self.corrupt(object::CHUNK_TREE, what)?;
+        }
+        for chunk in btrfs.chunks().chunks() {
+            let is_known = |stripe: &Stripe| {
+                let mut devices = devices.iter();
+                devices
+                    .any(|device| (device.id, device.uuid) == (stripe.device, stripe.device_uuid))
+            };
+            if let Some(stripe) = chunk.stripes.iter().find(|stripe| !is_known(stripe)) {
+                let what = wrong("chunk is on an unknown device", chunk.start, stripe.device);
+                self.corrupt(object::CHUNK_TREE, what)?;
+            }
+        }
+        for open in btrfs.volume.devices() {
+            let size = open.source.size()?;
+            let known = devices.iter().find(|device| device.id == open.device.id);
+            if known.is_some_and(|device| device.total_bytes > size) {
+                let what = wrong(
+                    "device is shorter than it should be",
+                    Logical(open.device.id),
+                    size,
+                );
+                self.corrupt(object::CHUNK_TREE, what)?;
+            }
+        }
+        Ok(())
+    }
+
     /// All roots in the tree of trees.
     fn roots(&mut self) -> Result<Vec<Root>> {
         let mut roots = Vec::new();
@@ -213,6 +254,12 @@ impl Check<'_> {
         let mut cursor = self.btrfs.roots.seek(volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
             if item.key.kind == item::ROOT_ITEM {
+                // Only snapshots, and trees being moved, have more than a number.
+                let (id, offset) = (item.key.objectid, item.key.offset);
+                let is_single = id < object::FIRST_FREE || id == object::DATA_RELOC_TREE;
+                if is_single && offset != 0 {
+                    return Err(item.corrupt("root item's key has an offset", offset));
+                }
                 roots.push(Root::parse(&item, &volume.superblock)?);
             }
             cursor.advance()?;
@@ -252,31 +299,32 @@ impl Check<'_> {
         for root in roots {
             let id = root.tree.id;
             let is_seen = backward.iter().any(|(_, child, _)| *child == id);
-            if (object::FIRST_FREE..=object::LAST_FREE).contains(&id) && root.refs > 0 && !is_seen {
-                let corrupt = Corrupt {
-                    what: "subvolume is seen nowhere",
-                    at: root.tree.root.0,
-                    got: id,
-                };
-                self.corrupt(id, corrupt)?;
-            }
-        }
-        for (parent, child, (dir, _, name)) in &forward {
-            let tree: Option<&Tree> = roots
-                .iter()
-                .map(|root| &root.tree)
-                .find(|tree| tree.id == *parent);
-            let found = match tree {
-                Some(tree) => crate::dir::find(volume, tree, *dir, name)?,
-                None => None,
+            let is_nested = (object::FIRST_FREE..=object::LAST_FREE).contains(&id);
+            let what = if is_nested && root.refs > 0 && !is_seen {
+                "subvolume is seen nowhere"
+            } else if is_nested && root.refs == 0 && is_seen {
+                "deleted subvolume is still seen"
+            } else if is_file_tree(id) && root.refs > 0 && root.dirid != object::FIRST_FREE {
+                "subvolume's root directory has another number"
+            } else {
+                continue;
             };
-            if !matches!(found, Some((crate::dir::Target::Subvolume(id), _)) if id == *child) {
-                let corrupt = Corrupt {
-                    what: "subvolume's name is not in its directory",
-                    at: *dir,
-                    got: *child,
-                };
-                self.corrupt(*parent, corrupt)?;
+            self.corrupt(id, wrong(what, root.tree.root, id))?;
+        }
+        for (parent, child, (dir, index, name)) in &forward {
+            let mut trees = roots.iter().map(|root| &root.tree);
+            let is_there = match trees.find(|tree| tree.id == *parent) {
+                Some(tree) => {
+                    let found = dir::find(volume, tree, *dir, name)?;
+                    let at = dir::find_index(volume, tree, *dir, *index, name)?;
+                    let target = Some(Target::Subvolume(*child));
+                    found.map(|found| found.0) == target && at == target
+                }
+                None => false,
+            };
+            if !is_there {
+                let what = "subvolume's name is not in its directory";
+                self.corrupt(*parent, wrong(what, Logical(*dir), *child))?;
             }
         }
         Ok(())

@@ -16,6 +16,16 @@ use crate::volume::Volume;
 /// Bytes of data that are read at once.
 const READ_BYTES: usize = 1 << 20;
 
+/// What the free space tree says of a block group.
+struct FreeSpace {
+    start: u64,
+    end: u64,
+    /// Extents that are free.
+    count: u32,
+    /// They are bits, not items.
+    has_bitmaps: bool,
+}
+
 impl Check<'_> {
     pub(super) fn space(&mut self, roots: &[Root]) -> Result<()> {
         self.block_groups()?;
@@ -218,8 +228,8 @@ impl Check<'_> {
             }
         }
         let mut found: Vec<(u64, u64)> = Vec::new();
-        // The block group that the items are about: its end, and how many extents it should have.
-        let mut group: Option<(u64, u64, u32)> = None;
+        // The block group that the items are about.
+        let mut group: Option<FreeSpace> = None;
         let mut counted = 0;
         let mut stale_end = 0;
         let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
@@ -232,7 +242,7 @@ impl Check<'_> {
                 return Err(item.corrupt("free space is not made of sectors", start));
             };
             if item.key.kind == item::FREE_SPACE_INFO {
-                self.free_space_count(group, counted)?;
+                self.free_space_count(group.as_ref(), counted)?;
                 let Ok(raw) = raw::FreeSpaceInfo::ref_from_bytes(item.data) else {
                     return Err(
                         item.corrupt("free space info's size is wrong", item.data.len() as u64)
@@ -242,19 +252,34 @@ impl Check<'_> {
                 let is_stale = !groups
                     .iter()
                     .any(|group| (group.start, group.len) == (start, len));
-                // Older mkfs.btrfs leaves that of block groups that are no more, which does no harm.
-                group = Some((start, end, raw.extent_count.get())).filter(|_| !is_stale);
+                // Older mkfs.btrfs leaves that of block groups that are no more, which does no harm; Linux looks for
+                // the group at that place or behind it.
+                if is_stale && groups.last().is_none_or(|group| group.start < start) {
+                    return Err(item.corrupt("free space info is of no block group", start));
+                }
+                let info = FreeSpace {
+                    start,
+                    end,
+                    count: raw.extent_count.get(),
+                    has_bitmaps: raw.flags.get() & raw::FREE_SPACE_BITMAPS != 0,
+                };
+                group = Some(info).filter(|_| !is_stale);
                 stale_end = if is_stale { end } else { 0 };
                 counted = 0;
             } else if end > stale_end {
-                let Some((group_start, group_end, _)) = group else {
+                let Some(group) = &group else {
                     return Err(item.corrupt("free space comes before its block group", start));
                 };
-                if start < group_start || end > group_end {
+                if start < group.start || end > group.end {
                     return Err(item.corrupt("free space lies in no block group", start));
                 }
+                if (item.key.kind == item::FREE_SPACE_BITMAP) != group.has_bitmaps {
+                    return Err(
+                        item.corrupt("free space is not in the form that its group says", start)
+                    );
+                }
                 free_ranges(&item, sector, |from, to| match found.last_mut() {
-                    Some(last) if last.1 == from && last.0 >= group_start && counted > 0 => {
+                    Some(last) if last.1 == from && last.0 >= group.start && counted > 0 => {
                         last.1 = to;
                     }
                     _ => {
@@ -265,7 +290,7 @@ impl Check<'_> {
             }
             cursor.advance()?;
         }
-        self.free_space_count(group, counted)?;
+        self.free_space_count(group.as_ref(), counted)?;
         if wanted != found {
             let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
             let at = differs.map_or(0, |(a, b)| a.0.min(b.0));
@@ -275,13 +300,13 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn free_space_count(&mut self, group: Option<(u64, u64, u32)>, counted: u32) -> Result<()> {
+    fn free_space_count(&mut self, group: Option<&FreeSpace>, counted: u32) -> Result<()> {
         match group {
-            Some((start, _, count)) if count != counted => {
+            Some(group) if group.count != counted => {
                 let what = wrong(
                     "block group's number of free extents is wrong",
-                    Logical(start),
-                    count.into(),
+                    Logical(group.start),
+                    group.count.into(),
                 );
                 self.corrupt(object::FREE_SPACE_TREE, what)
             }

@@ -1,6 +1,7 @@
 //! Every tree block, once: its references, and that each of its items can be parsed.
 
 use tree::Result;
+use zerocopy::FromBytes;
 
 use super::{Check, wrong};
 use crate::chunk::Chunk;
@@ -35,7 +36,7 @@ impl Check<'_> {
             Err(error) => return self.found(expected.tree, error),
         };
         self.references.add(at.0, reference, 1);
-        if !self.references.visit(at.0) {
+        if !self.references.visit(&node) {
             return Ok(());
         }
         self.summary.tree_blocks += 1;
@@ -79,7 +80,13 @@ impl Check<'_> {
             }
             item::EXTENT_DATA if holds_files => {
                 let extent = FileExtent::parse(item, superblock.sectorsize)?;
+                let generation = extent.generation;
                 if let Body::Stored { extent, offset, .. } = extent.body {
+                    if generation > superblock.generation.0.saturating_add(1) {
+                        return Err(
+                            item.corrupt("file extent is newer than the superblock", generation)
+                        );
+                    }
                     let reference = match below {
                         Reference::Tree(root) => Reference::Data {
                             root,
@@ -89,6 +96,12 @@ impl Check<'_> {
                         parent => parent,
                     };
                     self.references.add_data(extent.at.0, extent.len, reference);
+                }
+            }
+            item::DEV_ITEM if tree == object::CHUNK_TREE => {
+                let device = raw::DevItem::ref_from_bytes(item.data).ok();
+                if device.is_none_or(|device| device.fsid != superblock.metadata_uuid) {
+                    return Err(item.corrupt("device is of another file system", item.key.offset));
                 }
             }
             item::CHUNK_ITEM if tree == object::CHUNK_TREE => {

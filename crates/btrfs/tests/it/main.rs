@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod create;
+mod damage;
 mod hostile;
 mod kernel;
 mod small;
+mod verdicts;

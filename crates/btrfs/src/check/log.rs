@@ -1,0 +1,38 @@
+//! The log: what was synced since the last commit, which the kernel replays when it mounts.
+
+use tree::Result;
+
+use super::Check;
+use crate::key::{Generation, Key, item, object};
+use crate::subvolume::Root;
+use crate::tree::Tree;
+
+impl Check<'_> {
+    /// Every block of the log can be read: one that cannot keeps Linux from mounting.
+    pub(super) fn log(&mut self) -> Result<()> {
+        let btrfs = self.btrfs;
+        let superblock = btrfs.superblock();
+        let Some((root, level)) = superblock.log_root else {
+            return Ok(());
+        };
+        let generation = Generation(superblock.generation.0.saturating_add(1));
+        let logs = Tree {
+            id: object::TREE_LOG,
+            root,
+            level,
+            generation,
+        };
+        let mut cursor = logs.seek(&btrfs.volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            if item.key.kind == item::ROOT_ITEM {
+                let log = Root::parse(&item, superblock)?.tree;
+                let mut items = log.seek(&btrfs.volume, Key::MIN)?;
+                while items.item().is_some() {
+                    items.advance()?;
+                }
+            }
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+}
