@@ -179,10 +179,10 @@ static LEVELS: [[Params; 23]; 4] = [
     row(22, 6, 22, 5, 5,  16, Lazy2),      // 10
     row(22, 6, 22, 5, 5,  16, Lazy2),      // 11
     row(22, 6, 22, 6, 5,  32, Lazy2Divided),// 12
-    row(22, 6, 18, 5, 3, 32, Optimal),     // 13
-    row(22, 6, 19, 6, 3, 48, Optimal),     // 14
-    row(22, 6, 19, 7, 3, 64, Optimal),     // 15
-    row(22, 6, 19, 8, 3, 96, Optimal),     // 16
+    row(22, 21, 17, 3, 3, 32, Optimal),    // 13
+    row(22, 21, 17, 3, 3, 48, Optimal),    // 14
+    row(22, 22, 18, 3, 3, 64, Optimal),    // 15
+    row(22, 22, 18, 6, 3, 128, Optimal),   // 16
     row(23, 6, 20, 8, 3, 128, Optimal2),   // 17
     row(23, 6, 20, 9, 3, 128, Optimal2),   // 18
     row(23, 20, 20, 10, 3, 256, Optimal2), // 19
@@ -204,9 +204,9 @@ static LEVELS: [[Params; 23]; 4] = [
     row(18, 6, 18, 6, 4,   8, Lazy2),      // 10
     row(18, 6, 18, 6, 4,  12, Lazy2),      // 11
     row(18, 6, 18, 6, 4,  12, Lazy2Divided),// 12
-    row(18, 18, 16, 8, 3, 32, Optimal),    // 13
-    row(18, 18, 16, 8, 3, 64, Optimal),    // 14
-    row(18, 18, 16, 8, 3, 128, Optimal),   // 15
+    row(18, 18, 17, 3, 3, 32, Optimal),    // 13
+    row(18, 18, 17, 4, 3, 128, Optimal),    // 14
+    row(18, 18, 17, 5, 3, 256, Optimal),   // 15
     row(18, 18, 16, 8, 3, 128, Optimal2),  // 16
     row(18, 18, 16, 8, 3, 128, Optimal2),  // 17
     row(18, 18, 16, 8, 3, 256, Optimal2),  // 18
@@ -229,9 +229,9 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 16, 6, 4,   8, Lazy2),      // 10
     row(17, 6, 17, 6, 4,  12, Lazy2),      // 11
     row(17, 6, 17, 6, 4,  12, Lazy2Divided),// 12
-    row(17, 17, 15, 8, 3, 32, Optimal),    // 13
-    row(17, 17, 15, 8, 3, 64, Optimal),    // 14
-    row(17, 17, 15, 8, 3, 256, Optimal),   // 15
+    row(17, 17, 16, 3, 3, 64, Optimal),    // 13
+    row(17, 17, 16, 4, 3, 128, Optimal),    // 14
+    row(17, 17, 16, 5, 3, 256, Optimal),   // 15
     row(17, 17, 15, 8, 3, 128, Optimal2),  // 16
     row(17, 17, 15, 8, 3, 128, Optimal2),  // 17
     row(17, 17, 15, 8, 3, 256, Optimal2),  // 18
@@ -254,9 +254,9 @@ static LEVELS: [[Params; 23]; 4] = [
     row(14, 6, 14, 6, 4,  12, Lazy2),      // 10
     row(14, 6, 14, 6, 4,  16, Lazy2),      // 11
     row(14, 6, 14, 6, 4,  24, Lazy2Divided),// 12
-    row(14, 14, 12, 8, 3, 24, Optimal),    // 13
-    row(14, 14, 12, 8, 3, 32, Optimal),    // 14
-    row(14, 14, 12, 8, 3, 64, Optimal),    // 15
+    row(14, 14, 14, 3, 3, 32, Optimal),    // 13
+    row(14, 14, 14, 4, 3, 64, Optimal),    // 14
+    row(14, 14, 14, 5, 3, 256, Optimal),   // 15
     row(14, 14, 12, 8, 3, 96, Optimal2),   // 16
     row(14, 14, 12, 8, 3, 128, Optimal2),  // 17
     row(14, 14, 12, 8, 3, 128, Optimal2),  // 18

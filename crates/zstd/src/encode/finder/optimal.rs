@@ -6,6 +6,7 @@
 //! call of [`Tables::find`] gives one block of the frame.
 
 mod candidates;
+mod chains;
 pub(crate) mod divided;
 mod heads;
 mod parse;
@@ -14,26 +15,32 @@ mod prices;
 mod sorted;
 
 use self::candidates::Candidates;
+use self::chains::Chains;
 use self::heads::Heads;
-use self::parse::{Effort, Input, Nodes, State};
+use self::parse::{Effort, Input, Nodes, STEPS_MAX, State};
 use self::partition::{CHUNK_LOG, Chunks};
-use self::prices::{COUNTS, Counts, PRICED_LENGTH_MAX, Prices};
+use self::prices::{BIT, COUNTS, Counts, PRICED_LENGTH_MAX, Prices, WEIGHT};
 use self::sorted::{RECORDED_MAX, Sorted};
 use super::Block;
 use super::memory::Checked;
 use crate::Error;
 use crate::encode::levels::{Params, Strategy};
 use crate::encode::store::SequenceStore;
-use crate::sequences::{MATCH_MIN, Sequence, offset_value, update_repeat_offsets};
+use crate::sequences::{Sequence, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
 
-/// Positions that are looked at together.
-const SPAN: usize = 256;
+/// Positions that are looked at together where all are sorted.
+const SPAN: usize = 128;
+/// Logarithm of the bytes after which prices are set anew, and of the part of what has been counted.
+const PRICES_LOG: u32 = 10;
+const PRICES_PART_LOG: u32 = 5;
 
 /// Tables and plan of the optimal parser.
 pub(crate) struct Tables<'a> {
+    /// With a single pass these find matches, whatever the content. They lie in the memory of the nodes, as heads do.
+    chains: Option<Chains>,
     heads: Heads,
-    /// 1 when the memory of the nodes holds heads. It lies in the workspace to outlive the frame.
+    /// 1 when the memory of the nodes holds heads or chains. It lies in the workspace to outlive the frame.
     heads_known: &'a mut [[u8; 4]; 1],
     sorted: Sorted<'a>,
     /// Index of the first position that is sorted, and of the first that is not.
@@ -44,16 +51,18 @@ pub(crate) struct Tables<'a> {
     chunks: Chunks<'a>,
     /// Those of the pass before.
     chunks_before: Chunks<'a>,
-    /// What prices follow from; kept from block to block.
+    /// What prices follow from, by weight; kept from block to block.
     counts: &'a mut Counts,
-    counts_known: bool,
+    /// Bytes of the frame that have been counted, and of them those before the prices were last set.
+    counted: (usize, usize),
     plan: Plan,
 }
 
 /// Decisions that are made and not handed out yet. They lie in the memory of the leaves.
 struct Plan {
-    /// Where the steps begin, and their number.
+    /// Where the steps begin, in cells; how many there may be, and how many there are.
     cells: usize,
+    max: usize,
     len: usize,
     /// The next step, and the index that it begins at.
     next: usize,
@@ -69,20 +78,21 @@ impl<'a> Tables<'a> {
     /// Bytes of workspace.
     pub(crate) fn bytes(params: &Params) -> usize {
         let (nodes, leaves) = Self::cells(params);
-        8 * nodes
-            + 4 * leaves
-            + Sorted::BYTES
+        Sorted::bytes(nodes, leaves, Self::triples_log(params))
             + Prices::BYTES
             + Nodes::BYTES
             + Candidates::bytes(Self::span(params))
-            + 2 * Chunks::BYTES
+            + Chunks::bytes(true)
+            + Chunks::bytes(params.strategy == Strategy::Optimal2)
             + 4 * COUNTS
             + 4
     }
 
     /// Positions whose matches are kept. Where memory is plenty, a second pass need not look for them again.
     fn span(params: &Params) -> usize {
-        if params.window_log > 17 {
+        if params.strategy == Strategy::Optimal {
+            1
+        } else if params.window_log > 17 {
             params.block_size()
         } else {
             SPAN
@@ -91,19 +101,31 @@ impl<'a> Tables<'a> {
 
     /// Most positions that are sorted.
     fn sorted_max(params: &Params) -> usize {
-        if params.window_log <= params.chain_log {
+        if params.strategy == Strategy::Optimal2 && params.window_log <= params.chain_log {
             1 << params.window_log
         } else {
             0
         }
     }
 
-    /// Numbers of cells: of the nodes or the heads, of the leaves and the plan.
+    fn triples_log(params: &Params) -> u8 {
+        if params.strategy == Strategy::Optimal {
+            0
+        } else {
+            params.window_log.min(15)
+        }
+    }
+
+    /// Numbers of cells: of the nodes, the heads or the chains; of the leaves and the plan.
     fn cells(params: &Params) -> (usize, usize) {
+        let plan = Self::plan_cells(params) + 2 * Self::steps_max(params);
+        if params.strategy == Strategy::Optimal {
+            let chains = Chains::cells(params.hash_log, params.chain_log).div_ceil(2);
+            return (chains, plan);
+        }
         // So much even where nothing is sorted, for the size to grow with the window.
         let sorted = 1 << params.chain_log.min(params.window_log);
         let heads = Heads::cells(params.hash_log, params.search_log).div_ceil(2);
-        let plan = Self::plan_cells(params) + 2 * (params.block_size() / MATCH_MIN + 1);
         (sorted.max(heads), sorted.max(plan))
     }
 
@@ -111,30 +133,47 @@ impl<'a> Tables<'a> {
     /// cells, and at least three positions.
     fn plan_cells(params: &Params) -> usize {
         let sorted = 1 << params.chain_log.min(params.window_log);
-        if sorted > params.block_size() {
+        if params.strategy == Strategy::Optimal2 && sorted > params.block_size() {
             sorted
         } else {
             0
         }
     }
 
+    /// Most steps of a plan: where matches are shorter than six bytes for long, a block ends early.
+    fn steps_max(params: &Params) -> usize {
+        params.block_size() / 6 + STEPS_MAX
+    }
+
     /// Takes the tables from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
         let (nodes, leaves) = Self::cells(params);
+        let passes = Self::passes(params);
         Ok(Tables {
+            chains: (passes == 1)
+                .then(|| Chains::new(params.hash_log, params.chain_log, params.search_log)),
             heads: Heads::new(params.hash_log, params.search_log),
             heads_known: carver.array()?,
-            sorted: Sorted::carve(carver, nodes, leaves)?,
+            sorted: Sorted::carve(carver, nodes, leaves, Self::triples_log(params))?,
             sorted_range: (0, 0),
             prices: Prices::carve(carver)?,
             nodes: Nodes::carve(carver)?,
             candidates: Candidates::carve(carver, Self::span(params))?,
-            chunks: Chunks::carve(carver)?,
-            chunks_before: Chunks::carve(carver)?,
+            chunks: Chunks::carve(carver, true)?,
+            chunks_before: Chunks::carve(carver, passes > 1)?,
             counts: carver.array()?,
-            counts_known: false,
-            plan: Plan::new(Self::plan_cells(params)),
+            counted: (0, 0),
+            plan: Plan::new(Self::plan_cells(params), Self::steps_max(params)),
         })
+    }
+
+    /// How often a block is gone through.
+    fn passes(params: &Params) -> u32 {
+        if params.strategy == Strategy::Optimal2 {
+            2
+        } else {
+            1
+        }
     }
 
     /// Forgets everything.
@@ -149,6 +188,9 @@ impl<'a> Tables<'a> {
             super::reduce(self.sorted.nodes_memory(), by);
         }
         self.heads.reduce(by);
+        if let Some(chains) = &mut self.chains {
+            chains.reduce(by);
+        }
         self.plan.reduce(by);
         self.sorted_range = (0, 0);
     }
@@ -156,16 +198,22 @@ impl<'a> Tables<'a> {
     /// A new frame begins.
     pub(crate) fn start_frame(&mut self) {
         self.heads.start_frame();
+        if let Some(chains) = &mut self.chains {
+            chains.start_frame();
+        }
         self.sorted_range = (0, 0);
-        self.counts_known = false;
+        self.counted = (0, 0);
         self.plan.clear();
     }
 
     /// Makes the block known without looking for matches.
     pub(crate) fn insert(&mut self, block: &Block<'_>, _params: &Params) {
         self.ready_heads();
-        self.heads
-            .insert(self.sorted.nodes_memory(), block, block.end);
+        let cells = self.sorted.nodes_memory();
+        match &mut self.chains {
+            Some(chains) => chains.insert(cells, block, block.end),
+            None => self.heads.insert(cells, block, block.end),
+        }
     }
 
     /// Makes the memory of the nodes that of the heads.
@@ -202,15 +250,8 @@ impl<'a> Tables<'a> {
 
     /// Decides all sequences up to the end of a block, and how to divide them.
     fn plan(&mut self, block: &Block<'_>, params: &Params, repeat: [u32; 3]) {
-        let effort = Effort {
-            enough: usize::from(params.target_length).clamp(16, PRICED_LENGTH_MAX),
-            thorough: false,
-        };
-        if self.counts_known {
-            prices::age(self.counts);
-        } else {
+        if self.counted.0 == 0 {
             prices::seed(self.counts, &block.data[block.start..block.end]);
-            self.counts_known = true;
         }
         let from = block.base + block.start as u32;
         if block.start == 0 && block.data.len() <= Self::sorted_max(params) {
@@ -226,21 +267,19 @@ impl<'a> Tables<'a> {
         } else if !self.is_sorted(block) || self.sorted.is_recorded() {
             self.ready_heads();
         }
-        let passes = if params.strategy == Strategy::Optimal2 {
-            2
-        } else {
-            1
-        };
+        let passes = Self::passes(params);
+        let mut end = block.end;
         for pass in 1..=passes {
             // The first of two passes only counts.
             let effort = Effort {
+                enough: usize::from(params.target_length).clamp(16, PRICED_LENGTH_MAX),
                 thorough: pass > 1,
-                ..effort
+                indifferent: if passes > 1 { BIT / 2 } else { BIT },
             };
-            self.pass(block, repeat, effort, pass > 1, pass == passes);
+            end = self.pass(block, repeat, effort, pass > 1, pass == passes);
             self.chunks.join();
         }
-        self.plan.ready(from, block.base + block.end as u32);
+        self.plan.ready(from, block.base + end as u32);
     }
 
     /// Whether the positions of a block are sorted.
@@ -250,7 +289,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Decides all sequences, with prices that adapt or, `again`, with those of the parts of the pass before. The `last`
-    /// pass writes the plan.
+    /// pass writes the plan. Returns where it ends.
     fn pass(
         &mut self,
         block: &Block<'_>,
@@ -258,8 +297,10 @@ impl<'a> Tables<'a> {
         effort: Effort,
         again: bool,
         last: bool,
-    ) {
-        core::mem::swap(&mut self.chunks, &mut self.chunks_before);
+    ) -> usize {
+        if again {
+            core::mem::swap(&mut self.chunks, &mut self.chunks_before);
+        }
         let sort = self.is_sorted(block);
         let cached = again && self.candidates.covers(block.start, block.end);
         if sort && again && !cached {
@@ -270,6 +311,7 @@ impl<'a> Tables<'a> {
             }
         }
         let Tables {
+            chains,
             heads,
             sorted,
             prices,
@@ -277,7 +319,8 @@ impl<'a> Tables<'a> {
             candidates,
             chunks,
             chunks_before,
-            counts,
+            counts: running,
+            counted,
             plan,
             ..
         } = self;
@@ -299,9 +342,9 @@ impl<'a> Tables<'a> {
         let mut chunk = 0;
         let mut part = 0;
         if !again {
-            prices.set(counts, effort.enough);
+            prices.set(running, WEIGHT, effort.enough);
         }
-        while state.at < block.end {
+        while state.at < block.end && plan.has_room() {
             if again {
                 // Several parts may have been passed at once.
                 let mut entered = None;
@@ -312,23 +355,30 @@ impl<'a> Tables<'a> {
                     part += 1;
                 }
                 if let Some(counts) = entered {
-                    prices.set(counts, effort.enough);
+                    prices.set(counts, 1, effort.enough);
                 }
             }
             let mut way = nodes.series(input, &state, prices, effort, candidates, |at, list| {
-                if sort {
+                if let Some(chains) = chains {
+                    chains.fill(sorted.nodes_memory(), block, at, effort.enough, list);
+                } else if sort {
                     sorted.fill(block.data, block.end, block.window, at, effort.enough, list);
                 } else {
                     heads.fill(sorted.nodes_memory(), block, at, effort.enough, list);
                 }
             });
-            let was = chunk;
+            let began = state.at;
             let mut anchor = state.at - state.pending as usize;
             while let Some(step) = nodes.next_step(&mut way, &mut state) {
+                let literals = &block.data[anchor..anchor + step.literals as usize];
+                let sequence = (step.literals, step.value, step.length);
                 let counts = chunks.chunk(chunk);
-                let literals = anchor + step.literals as usize;
-                prices::count_literals(counts, &block.data[anchor..literals]);
-                prices::count_sequence(counts, step.literals, step.value, step.length);
+                prices::count_literals(counts, literals, 1);
+                prices::count_sequence(counts, sequence, 1);
+                if !again {
+                    prices::count_literals(running, literals, WEIGHT);
+                    prices::count_sequence(running, sequence, WEIGHT);
+                }
                 anchor = state.at;
                 chunk = (anchor - block.start) >> CHUNK_LOG;
                 if last {
@@ -336,23 +386,30 @@ impl<'a> Tables<'a> {
                     plan.push(cells, step.literals, step.offset, step.length);
                 }
             }
-            if chunk != was && !again {
-                for chunk in was..chunk {
-                    prices::add(counts, chunks.chunk(chunk));
+            if !again {
+                counted.0 += state.at - began;
+                // Little has been counted at first: prices change quickly.
+                let few = (counted.0 >> PRICES_PART_LOG).min(1 << PRICES_LOG);
+                if counted.0 - counted.1 >= few {
+                    counted.1 = counted.0;
+                    prices::fade(running);
+                    prices.set(running, WEIGHT, effort.enough);
                 }
-                prices.set(counts, effort.enough);
             }
         }
-        let anchor = block.end - state.pending as usize;
-        prices::count_literals(chunks.chunk(chunk), &block.data[anchor..block.end]);
+        let anchor = state.at - state.pending as usize;
+        let literals = &block.data[anchor..state.at];
+        prices::count_literals(chunks.chunk(chunk), literals, 1);
+        state.at
     }
 }
 
 impl Plan {
-    /// A plan of nothing, whose steps will lie at `cells`.
-    fn new(cells: usize) -> Self {
+    /// A plan of nothing, whose at most `max` steps will lie at `cells`.
+    fn new(cells: usize, max: usize) -> Self {
         Plan {
             cells,
+            max,
             len: 0,
             next: 0,
             at: 0,
@@ -373,6 +430,11 @@ impl Plan {
         for index in [&mut self.at, &mut self.start, &mut self.end] {
             *index = index.saturating_sub(by);
         }
+    }
+
+    /// Whether another series of steps may follow.
+    fn has_room(&self) -> bool {
+        self.len + STEPS_MAX <= self.max
     }
 
     /// Whether the plan goes on where a block begins, and no farther than it.

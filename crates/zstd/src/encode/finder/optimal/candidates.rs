@@ -82,6 +82,14 @@ impl<'a> Candidates<'a> {
         }
     }
 
+    /// Adds a match to the position at hand, longer than those before; if `instead`, in the place of the last of them.
+    #[inline(always)]
+    pub(super) fn push_instead(&mut self, length: u32, offset: u32, instead: bool) {
+        let start = self.starts.at(self.len) as usize;
+        self.used -= usize::from(instead & (self.used > start));
+        self.push_shorter(length, offset);
+    }
+
     /// Where the matches of the position at hand lie.
     #[inline(always)]
     pub(super) fn pending(&self) -> core::ops::Range<usize> {

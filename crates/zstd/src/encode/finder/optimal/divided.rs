@@ -20,7 +20,7 @@ pub(crate) struct Tables<'a> {
 impl<'a> Tables<'a> {
     /// Bytes of workspace.
     pub(crate) fn bytes(params: &Params) -> usize {
-        row::Tables::bytes(params) + Chunks::BYTES + 4 * Self::cells(params)
+        row::Tables::bytes(params) + Chunks::bytes(true) + 4 * Self::cells(params)
     }
 
     fn cells(params: &Params) -> usize {
@@ -31,9 +31,9 @@ impl<'a> Tables<'a> {
     pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
         Ok(Tables {
             rows: row::Tables::carve(carver, params)?,
-            chunks: Chunks::carve(carver)?,
+            chunks: Chunks::carve(carver, true)?,
             steps: carver.cells(Self::cells(params))?,
-            plan: Plan::new(0),
+            plan: Plan::new(0, Self::cells(params) / 2),
         })
     }
 
@@ -103,12 +103,12 @@ impl<'a> Tables<'a> {
             self.plan
                 .push(self.steps, literals, repeat[0], sequence.match_length());
             let counts = self.chunks.chunk(chunk);
-            prices::count_literals(counts, &block.data[at..at + literals as usize]);
-            prices::count_sequence(counts, literals, value, sequence.match_length());
+            prices::count_literals(counts, &block.data[at..at + literals as usize], 1);
+            prices::count_sequence(counts, (literals, value, sequence.match_length()), 1);
             at += (literals + sequence.match_length()) as usize;
             chunk = (at - block.start) >> CHUNK_LOG;
         }
-        prices::count_literals(self.chunks.chunk(chunk), &block.data[at..end]);
+        prices::count_literals(self.chunks.chunk(chunk), &block.data[at..end], 1);
         self.chunks.join();
         store.clear();
         self.plan

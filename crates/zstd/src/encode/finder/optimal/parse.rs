@@ -2,7 +2,7 @@
 
 use super::candidates::Candidates;
 use super::match_length;
-use super::prices::{BIT, PRICED_LENGTH_MAX, Prices};
+use super::prices::{PRICED_LENGTH_MAX, Prices};
 use crate::Error;
 use crate::encode::finder::read32;
 use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offsets};
@@ -10,6 +10,8 @@ use crate::workspace::{Carver, Cells};
 
 /// Positions that a series of decisions spans at most, and the longest match that it may hold.
 const NODES: usize = 2048;
+/// Most steps of a series.
+pub(super) const STEPS_MAX: usize = NODES / MATCH_MIN + 1;
 /// No way leads here yet.
 const NEVER: u32 = u32::MAX / 4;
 /// Matches do not begin in the last bytes.
@@ -31,12 +33,12 @@ pub(super) struct Nodes<'a> {
     /// Repeat offsets behind the match.
     repeat: &'a mut [[u8; 12]; NODES],
     /// Matches of the cheapest way, the last one first: where they begin and end.
-    path: &'a mut [[u8; 8]; NODES / MATCH_MIN + 1],
+    path: &'a mut [[u8; 8]; STEPS_MAX],
 }
 
 impl<'a> Nodes<'a> {
     /// Bytes of workspace.
-    pub(super) const BYTES: usize = NODES * (4 * 4 + 12) + (NODES / MATCH_MIN + 1) * 8;
+    pub(super) const BYTES: usize = NODES * (4 * 4 + 12) + STEPS_MAX * 8;
 
     /// Takes the nodes from a workspace.
     pub(super) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
@@ -97,8 +99,10 @@ impl<'a> Nodes<'a> {
 pub(super) struct Effort {
     /// A match of this length is taken without asking.
     pub(super) enough: usize,
-    /// Look at a position even where the next one is reached for nearly the same price.
+    /// Look at every position, and offer every length of every match.
     pub(super) thorough: bool,
+    /// A position is left out if the next one is reached for so much more at most, unless the search is thorough.
+    pub(super) indifferent: u32,
 }
 
 /// Where a parse is.
@@ -200,7 +204,9 @@ impl Nodes<'_> {
                 node += 1;
                 continue;
             }
-            if !effort.thorough && node < reach && self.price.at(node + 1) + none <= base + BIT / 2
+            if !effort.thorough
+                && node < reach
+                && self.price.at(node + 1) + none <= base + effort.indifferent
             {
                 node += 1;
                 continue;

@@ -20,13 +20,16 @@ pub(super) struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    /// Bytes of workspace.
-    pub(super) const BYTES: usize = CHUNKS * COUNTS * 4;
+    /// Bytes of workspace, if the counts are `wanted`.
+    pub(super) fn bytes(wanted: bool) -> usize {
+        usize::from(wanted) * CHUNKS * COUNTS * 4
+    }
 
-    /// Takes the counts from a workspace.
-    pub(super) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
+    /// Takes the counts from a workspace, if they are `wanted`.
+    pub(super) fn carve(carver: &mut Carver<'a>, wanted: bool) -> Result<Self, Error> {
+        let cells = usize::from(wanted) * CHUNKS * COUNTS;
         Ok(Chunks {
-            counts: carver.cells::<4>(CHUNKS * COUNTS)?.as_chunks_mut().0,
+            counts: carver.cells::<4>(cells)?.as_chunks_mut().0,
             len: 0,
             parts: [0; CHUNKS],
             parts_len: 0,

@@ -35,34 +35,43 @@ pub(super) const ALPHABETS: [core::ops::Range<usize>; 4] = [
     OFFSETS..COUNTS,
 ];
 
+/// What one occurrence adds to counts that fade.
+pub(super) const WEIGHT: u32 = 16;
+/// Logarithm of the part of a count that fades at once.
+const FADE_LOG: u32 = 4;
+
 #[inline(always)]
-fn increment(counts: &mut Counts, cell: usize) {
-    let count = counts.at(cell) + 1;
+fn increment(counts: &mut Counts, cell: usize, weight: u32) {
+    let count = counts.at(cell) + weight;
     counts.put(cell, count);
 }
 
 /// Counts a run of literals.
-pub(super) fn count_literals(counts: &mut Counts, literals: &[u8]) {
+#[inline(always)]
+pub(super) fn count_literals(counts: &mut Counts, literals: &[u8], weight: u32) {
     for &literal in literals {
-        increment(counts, usize::from(literal));
+        increment(counts, usize::from(literal), weight);
     }
 }
 
 /// Counts a sequence without its literals.
-pub(super) fn count_sequence(counts: &mut Counts, literals: u32, value: u32, length: u32) {
-    increment(
-        counts,
-        LITERAL_LENGTHS + literal_length_code(literals) as usize,
-    );
-    let length = length - MATCH_MIN as u32;
-    increment(counts, MATCH_LENGTHS + match_length_code(length) as usize);
-    increment(counts, OFFSETS + offset_code(value) as usize);
+#[inline(always)]
+pub(super) fn count_sequence(
+    counts: &mut Counts,
+    (literals, value, length): (u32, u32, u32),
+    weight: u32,
+) {
+    let code = literal_length_code(literals) as usize;
+    increment(counts, LITERAL_LENGTHS + code, weight);
+    let code = match_length_code(length - MATCH_MIN as u32) as usize;
+    increment(counts, MATCH_LENGTHS + code, weight);
+    increment(counts, OFFSETS + offset_code(value) as usize, weight);
 }
 
-/// Counts as if a little of a typical block were known, with the literals of `source`.
+/// Counts, by [`WEIGHT`], as if a little of a typical block were known, with the literals of `source`.
 pub(super) fn seed(counts: &mut Counts, source: &[u8]) {
     *counts = [[0; 4]; COUNTS];
-    count_literals(counts, source);
+    count_literals(counts, source, 1);
     for cell in ALPHABETS[0].clone() {
         let count = counts.at(cell);
         counts.put(cell, (count >> 7) + u32::from(count > 0));
@@ -77,6 +86,9 @@ pub(super) fn seed(counts: &mut Counts, source: &[u8]) {
         let typical = [6, 2, 1, 1, 2, 3, 4, 4, 4, 3, 2];
         counts.put(cell, typical.get(code).copied().unwrap_or(1));
     }
+    for cell in counts {
+        *cell = (u32::from_ne_bytes(*cell) * WEIGHT).to_ne_bytes();
+    }
 }
 
 /// Adds one table of counts to another.
@@ -86,16 +98,11 @@ pub(super) fn add(sum: &mut Counts, counts: &Counts) {
     }
 }
 
-/// Makes old counts weigh less than those to come.
-pub(super) fn age(counts: &mut Counts) {
-    for (alphabet, total_max) in ALPHABETS.into_iter().zip([4096, 1024, 1024, 1024]) {
-        let cells = &mut counts[alphabet];
-        let total: u32 = cells.iter().map(|cell| u32::from_ne_bytes(*cell)).sum();
-        let shift = (total / total_max).checked_ilog2().map_or(0, |log| log + 1);
-        for cell in cells {
-            let count = u32::from_ne_bytes(*cell);
-            *cell = ((count >> shift) + u32::from(count > 0)).to_ne_bytes();
-        }
+/// Makes counts weigh less than those to come.
+pub(super) fn fade(counts: &mut Counts) {
+    for cell in counts {
+        let count = u32::from_ne_bytes(*cell);
+        *cell = (count - (count >> FADE_LOG)).to_ne_bytes();
     }
 }
 
@@ -131,8 +138,8 @@ impl<'a> Prices<'a> {
         })
     }
 
-    /// Sets all prices from counts, for matches of up to `length_max` bytes.
-    pub(super) fn set(&mut self, counts: &Counts, length_max: usize) {
+    /// Sets all prices from counts to which each occurrence added `weight`, for matches of up to `length_max` bytes.
+    pub(super) fn set(&mut self, counts: &Counts, weight: u32, length_max: usize) {
         let total = |alphabet: core::ops::Range<usize>| -> u32 {
             counts[alphabet]
                 .iter()
@@ -140,19 +147,19 @@ impl<'a> Prices<'a> {
                 .sum()
         };
         // Half a count for what has not been seen yet keeps its price finite.
-        let price = |total: u32, cell: usize| total - log2(counts.at(cell) * 2 + 1).min(total);
-        let literals = log2(2 * total(ALPHABETS[0].clone()) + 16);
+        let price = |total: u32, cell: usize| total - log2(counts.at(cell) * 2 + weight).min(total);
+        let literals = log2(2 * total(ALPHABETS[0].clone()) + 16 * weight);
         for (place, cell) in self.literals.iter_mut().zip(ALPHABETS[0].clone()) {
             // A Huffman code has 1 to 11 bits.
             *place = price(literals, cell).clamp(BIT, 11 * BIT).to_ne_bytes();
         }
-        let lengths = log2(2 * total(ALPHABETS[1].clone()) + 36);
+        let lengths = log2(2 * total(ALPHABETS[1].clone()) + 36 * weight);
         for (length, place) in (0..).zip(self.literal_lengths.iter_mut()) {
             let code = literal_length_code(length) as usize;
             let price = price(lengths, LITERAL_LENGTHS + code).min(9 * BIT);
             *place = (price + u32::from(LITERAL_LENGTH_BITS[code]) * BIT).to_ne_bytes();
         }
-        let lengths = log2(2 * total(ALPHABETS[2].clone()) + 53);
+        let lengths = log2(2 * total(ALPHABETS[2].clone()) + 53 * weight);
         let mut code = usize::MAX;
         let mut last = 0;
         let places = self.match_lengths[MATCH_MIN..=length_max].iter_mut();
@@ -165,7 +172,7 @@ impl<'a> Prices<'a> {
             }
             *place = last.to_ne_bytes();
         }
-        let offsets = log2(2 * total(ALPHABETS[3].clone()) + 29);
+        let offsets = log2(2 * total(ALPHABETS[3].clone()) + 29 * weight);
         for (code, place) in (0..=OFFSET_CODE_MAX).zip(self.offsets.iter_mut()) {
             let price = price(offsets, OFFSETS + code).min(8 * BIT);
             *place = (price + code as u32 * BIT).to_ne_bytes();

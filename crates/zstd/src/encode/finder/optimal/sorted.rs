@@ -29,8 +29,6 @@ const LENGTH_MAX: usize = 200;
 const SAME: u64 = 255;
 /// Most nodes from a leaf to the root.
 const DEPTH_MAX: usize = LENGTH_MAX + 1;
-/// Logarithm of the number of cells of the table of three bytes.
-const TRIPLES_LOG: u32 = 14;
 
 /// All positions of a frame, as the leaves of a tree: two positions meet in a node whose length is that of what they
 /// have in common.
@@ -45,7 +43,7 @@ pub(super) struct Sorted<'a> {
     /// For each position the deepest node that it shares.
     leaves: &'a mut [[u8; 4]],
     /// The last positions of three bytes, plus 1.
-    triples: &'a mut [[u8; 4]; 1 << TRIPLES_LOG],
+    triples: &'a mut [[u8; 4]],
     /// Open nodes while the tree is made.
     open: &'a mut [[u8; 8]; DEPTH_MAX + 1],
     /// Positions from here to there are known.
@@ -79,20 +77,24 @@ const RECORD_MORE: u32 = 1 << 31;
 pub(super) const RECORDED_MAX: usize = 1 << RECORD_OFFSET_BITS;
 
 impl<'a> Sorted<'a> {
-    /// Bytes of workspace for frames of `size` bytes, beside the cells that [`Sorted::carve`] is given.
-    pub(super) const BYTES: usize = (4 << TRIPLES_LOG) + 8 * (DEPTH_MAX + 1);
+    /// Bytes of workspace with as many cells as [`Sorted::carve`] is given.
+    pub(super) fn bytes(nodes: usize, leaves: usize, triples_log: u8) -> usize {
+        8 * nodes + 4 * leaves + (4 << triples_log) + 8 * (DEPTH_MAX + 1)
+    }
 
-    /// Takes the tree from a workspace, for as many positions as there are `nodes` and `leaves`.
+    /// Takes the tree from a workspace, for as many positions as there are `nodes` and `leaves`, with a table of three
+    /// bytes of 2^`triples_log` cells.
     pub(super) fn carve(
         carver: &mut Carver<'a>,
         nodes: usize,
         leaves: usize,
+        triples_log: u8,
     ) -> Result<Self, Error> {
         Ok(Sorted {
             nodes: carver.cells(nodes)?,
             nodes_len: 0,
             leaves: carver.cells(leaves)?,
-            triples: carver.array()?,
+            triples: carver.cells(1 << triples_log)?,
             open: carver.array()?,
             next: 0,
             len: 0,
@@ -461,13 +463,13 @@ impl<'a> Sorted<'a> {
                 let leaf = self.leaves.at(self.next);
                 self.visit_from(leaf, self.next);
                 self.leaves.put(self.next, 0);
-                self.triples
-                    .put(triple(data, self.next), self.next as u32 + 1);
+                let triple = triple(data, self.next, self.triples.len());
+                self.triples.put(triple, self.next as u32 + 1);
                 self.next += 1;
                 continue;
             }
-            self.triples
-                .put(triple(data, self.next), self.next as u32 + 1);
+            let triple = triple(data, self.next, self.triples.len());
+            self.triples.put(triple, self.next as u32 + 1);
             self.visit(self.next);
             self.next += 1;
         }
@@ -476,7 +478,7 @@ impl<'a> Sorted<'a> {
         let stop = end.saturating_sub(TAIL - 1).min(self.len);
         while at < stop && candidates.has_room() {
             if at < self.within.0 {
-                let triple = triple(data, at);
+                let triple = triple(data, at, self.triples.len());
                 self.triples.put(triple, at as u32 + 1);
                 self.visit(at);
                 let rest = (self.within.0 - at) as u32;
@@ -519,7 +521,7 @@ impl<'a> Sorted<'a> {
                 }
                 node = (bits >> 40) as u32;
             }
-            let triple = triple(data, at);
+            let triple = triple(data, at, self.triples.len());
             let source = self.triples.at(triple);
             self.triples.put(triple, at as u32 + 1);
             if source > nearest && source as usize <= at {
@@ -546,10 +548,11 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// The cell of three bytes.
+/// The cell of three bytes, of 2^n `cells`.
 #[inline(always)]
-fn triple(data: &[u8], at: usize) -> usize {
-    ((read32(data, at) << 8).wrapping_mul(0x9e37_79b1) >> (32 - TRIPLES_LOG)) as usize
+fn triple(data: &[u8], at: usize, cells: usize) -> usize {
+    let hash = (read32(data, at) << 8).wrapping_mul(0x9e37_79b1);
+    (hash >> ((cells as u32 - 1).leading_zeros() & 31)) as usize
 }
 
 /// The eight bytes at `at`, the first in the highest place; zero beyond the end.

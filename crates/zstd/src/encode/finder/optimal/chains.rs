@@ -1,0 +1,185 @@
+//! The nearest source for each short length, and a chain of sources for long ones.
+
+use super::candidates::Candidates;
+use super::match_length;
+use crate::encode::finder::{Block, PRIME, read32, read64};
+use crate::sequences::{offset_code, offset_value};
+use crate::workspace::Cells;
+use core::hint::select_unpredictable;
+
+/// Lengths that have a table, and the logarithm of how much smaller it is than the largest. Behind the last, chains begin.
+const TABLES: [(u32, u32); 5] = [(3, 1), (4, 1), (5, 0), (6, 0), (7, 0)];
+/// The last of them.
+const LAST: usize = 7;
+
+/// Tables of the last index at which the bytes of a few lengths were seen, and for each index the one before it that has
+/// the same seven bytes.
+///
+/// A price model wants, for each length, the nearest source. For the shortest lengths a table by hash gives just that,
+/// and no look-up waits for another; the longer ones are rare enough to be looked for one by one.
+pub(super) struct Chains {
+    log: u32,
+    chain_log: u32,
+    /// Sources of a chain that are looked at.
+    attempts: u32,
+    /// The first index that has not entered.
+    next: u32,
+}
+
+impl Chains {
+    /// Number of cells for tables of at most 2^`log` and chains of 2^`chain_log`.
+    pub(super) fn cells(log: u8, chain_log: u8) -> usize {
+        Self::table(u32::from(log), TABLES.len()) + (1 << chain_log)
+    }
+
+    /// Where a table begins. The chains lie behind the last.
+    #[inline(always)]
+    fn table(log: u32, i: usize) -> usize {
+        TABLES[..i]
+            .iter()
+            .map(|(_, smaller)| 1 << (log - smaller))
+            .sum()
+    }
+
+    /// What finds in [`Chains::cells`].
+    pub(super) fn new(log: u8, chain_log: u8, search_log: u8) -> Self {
+        Chains {
+            log: u32::from(log),
+            chain_log: u32::from(chain_log),
+            attempts: 1 << search_log,
+            next: 0,
+        }
+    }
+
+    /// Every index falls by `by`.
+    pub(super) fn reduce(&mut self, by: u32) {
+        self.next = self.next.saturating_sub(by);
+    }
+
+    /// A new frame begins.
+    pub(super) fn start_frame(&mut self) {
+        self.next = 0;
+    }
+
+    /// Lets an index enter. Returns what was in its place in each table.
+    #[inline(always)]
+    fn enter(&self, cells: &mut [[u8; 4]], word: u64, index: u32) -> [u32; TABLES.len()] {
+        let mut seen = [0; TABLES.len()];
+        for (i, (length, smaller)) in TABLES.into_iter().enumerate() {
+            let log = self.log - smaller;
+            let hash = (word << (64 - 8 * length)).wrapping_mul(PRIME) >> (64 - log);
+            let cell = Self::table(self.log, i) + hash as usize;
+            seen[i] = cells.at(cell);
+            cells.put(cell, index);
+        }
+        let link = self.link(index);
+        cells.put(link, seen[TABLES.len() - 1]);
+        seen
+    }
+
+    /// The cell of an index in the chains.
+    #[inline(always)]
+    fn link(&self, index: u32) -> usize {
+        let place = index as usize & ((1 << self.chain_log) - 1);
+        Self::table(self.log, TABLES.len()) + place
+    }
+
+    /// Makes all before `to` known.
+    #[inline(never)]
+    pub(super) fn insert(&mut self, cells: &mut [[u8; 4]], block: &Block<'_>, to: usize) {
+        let to = to.min((block.data.len() + 1).saturating_sub(8));
+        let from = (self.next.saturating_sub(block.base)) as usize;
+        for at in from..to {
+            self.enter(cells, read64(block.data, at), block.base + at as u32);
+        }
+        self.next = self.next.max(block.base + to.max(from) as u32);
+    }
+
+    /// Finds the matches of the position `at`, which at least eight bytes follow.
+    #[inline(never)]
+    pub(super) fn fill(
+        &mut self,
+        cells: &mut [[u8; 4]],
+        block: &Block<'_>,
+        at: usize,
+        enough: usize,
+        candidates: &mut Candidates<'_>,
+    ) {
+        self.insert(cells, block, at);
+        candidates.start(at);
+        let &Block {
+            data, base, window, ..
+        } = block;
+        let index = base + at as u32;
+        let oldest = base.max(index.saturating_sub(window).max(1));
+        // What has entered for an earlier plan that was not kept lies behind.
+        let is_source = |source: u32| source.wrapping_sub(oldest) < index - oldest;
+        let word = read64(data, at);
+        let seen = self.enter(cells, word, index);
+        self.next = self.next.max(index + 1);
+        let (mut longest, mut code) = (2, u32::MAX);
+        for source in seen {
+            let good = is_source(source);
+            let source = select_unpredictable(good, source, index - u32::from(at > 0));
+            let differ = read64(data, (source - base) as usize) ^ word;
+            let length = differ.trailing_zeros() / 8;
+            let offset = index - source;
+            let next_code = offset_code(offset_value(offset));
+            let take = good & (length > longest);
+            if take {
+                candidates.push_instead(length, offset, next_code <= code);
+            }
+            longest = select_unpredictable(take, length, longest);
+            code = select_unpredictable(take, next_code, code);
+        }
+        if longest as usize >= LAST {
+            self.follow(cells, block, at, seen[TABLES.len() - 1], enough, candidates);
+        }
+        candidates.end_position(false);
+    }
+
+    /// Looks for long matches from `source` on.
+    #[inline(always)]
+    fn follow(
+        &self,
+        cells: &[[u8; 4]],
+        block: &Block<'_>,
+        at: usize,
+        mut source: u32,
+        enough: usize,
+        candidates: &mut Candidates<'_>,
+    ) {
+        let &Block {
+            data,
+            end,
+            base,
+            window,
+            ..
+        } = block;
+        let index = base + at as u32;
+        let oldest = base.max(index.saturating_sub(window).max(1));
+        let mut longest = LAST - 1;
+        for _ in 0..self.attempts {
+            if source.wrapping_sub(oldest) >= index - oldest || at + longest >= end {
+                return;
+            }
+            let from = (source - base) as usize;
+            // Only what matches where the longest one ends can be longer.
+            if read32(data, from + longest - 3) == read32(data, at + longest - 3) {
+                let length = match_length(data, at, from, end);
+                if length > longest {
+                    longest = length;
+                    candidates.push(length as u32, (at - from) as u32);
+                    if length >= enough {
+                        return;
+                    }
+                }
+            }
+            let before = cells.at(self.link(source));
+            if before >= source {
+                return;
+            }
+            source = before;
+        }
+    }
+}
