@@ -28,6 +28,7 @@ pub(crate) enum Literals<'s> {
 }
 
 /// Executes sequences until none are left or the output is full.
+#[inline(never)]
 pub(crate) fn execute(
     reader: &mut Reader<'_, '_>,
     literals: &mut Literals<'_>,

@@ -220,7 +220,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
                 return Ok((at, extent));
             }
             if header.checksum {
-                hash.update(&dst[from..at]);
+                update(&mut hash, &dst[from..at]);
             }
             if block.last {
                 break;
@@ -233,13 +233,27 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
             return Err(Error::Corruption);
         }
         if header.checksum {
-            let stored = le32(src, 0).ok_or(Error::SrcSizeWrong)?;
-            *src = &src[4..];
-            if stored != hash.digest() as u32 {
-                return Err(Error::ChecksumWrong);
-            }
+            check(src, &hash)?;
         }
         Ok((at, Extent::Whole))
+    }
+}
+
+/// Apart, for a smaller frame of the caller on the stack.
+#[inline(never)]
+fn update(hash: &mut Xxh64, content: &[u8]) {
+    hash.update(content);
+}
+
+/// Compares a content's hash with the checksum that `src` begins with.
+#[inline(never)]
+fn check(src: &mut &[u8], hash: &Xxh64) -> Result<(), Error> {
+    let stored = le32(src, 0).ok_or(Error::SrcSizeWrong)?;
+    *src = &src[4..];
+    if stored == hash.digest() as u32 {
+        Ok(())
+    } else {
+        Err(Error::ChecksumWrong)
     }
 }
 

@@ -68,6 +68,7 @@ impl Output<'_, '_> {
     }
 
     /// Writes all of `src`, or what fits of it.
+    #[inline(never)]
     pub(crate) fn push_slice(&mut self, src: &[u8]) -> Result<Extent, Error> {
         let len = self.fit(src.len())?;
         self.bytes[self.at..self.at + len].copy_from_slice(&src[..len]);
@@ -80,6 +81,7 @@ impl Output<'_, '_> {
     }
 
     /// Writes `byte` `count` times, or as often as fits.
+    #[inline(never)]
     pub(crate) fn push_fill(&mut self, byte: u8, count: usize) -> Result<Extent, Error> {
         let len = self.fit(count)?;
         self.bytes[self.at..self.at + len].fill(byte);

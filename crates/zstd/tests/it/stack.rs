@@ -1,13 +1,193 @@
-//! How deep decoding goes down the stack.
+//! How deep the codec goes down the stack, as it runs in a kernel: optimised.
 //!
-//! A function paints the stack below the test and returns; then the decoder runs there; then the paint that is left
-//! is looked at through `/proc/self/mem`, which needs no unsafe code.
+//! The compiler's assembly says how large the frame of each function is and what it calls, whatever the frames that are decoded.
+//! Beside that, decoding is looked at: a function paints the stack below the test and returns; then the decoder runs there; then
+//! the paint that is left is read through `/proc/self/mem`, which needs no unsafe code.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
 
 use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Status};
+
+/// What the kernel's makefiles warn about, in bytes of one function.
+const FRAME_MAX: usize = 400;
+/// What the kernel's own test of its zstd allows, 2,048 + 512 bytes in total.
+const DEPTH_MAX: usize = 2560;
+
+/// One function of the assembly.
+#[derive(Default)]
+struct Function {
+    /// Bytes of stack, with the return address.
+    frame: usize,
+    calls: BTreeSet<String>,
+    /// Called when the own frame is gone already.
+    tail_calls: BTreeSet<String>,
+    /// A call of which only running tells where it goes.
+    unknown: Option<String>,
+}
+
+/// The functions of the crate, compiled with `features`, and of what it builds on.
+fn functions(features: &[&str]) -> BTreeMap<String, Function> {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stack-{}", features.join("-")));
+    std::fs::create_dir_all(&out).expect("a folder");
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    compile(&crates.join("xxhash/src/lib.rs"), "xxhash", &[], &out);
+    compile(&crates.join("zstd/src/lib.rs"), "zstd", features, &out);
+    let mut functions = BTreeMap::new();
+    for name in ["xxhash", "zstd"] {
+        let file = out.join(format!("{name}.s"));
+        read_assembly(
+            &std::fs::read_to_string(file).expect("assembly"),
+            &mut functions,
+        );
+    }
+    functions
+}
+
+fn compile(source: &Path, name: &str, features: &[&str], out: &Path) {
+    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    let mut command = Command::new(rustc);
+    command.args([
+        "--edition=2024",
+        "--crate-type=rlib",
+        "--emit=link,asm",
+        "--crate-name",
+        name,
+    ]);
+    command.args([
+        "--cap-lints=allow",
+        "-Copt-level=3",
+        "-Ccodegen-units=1",
+        "-Cpanic=abort",
+        // Calls name their functions.
+        "-Crelocation-model=static",
+    ]);
+    command.arg("-L").arg(out).arg("--out-dir").arg(out);
+    if name == "zstd" {
+        command.args(["--extern", "xxhash"]);
+    }
+    for feature in features {
+        command.arg(format!("--cfg=feature=\"{feature}\""));
+    }
+    let output = command.arg(source).output().expect("rustc runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "rustc: {said}");
+}
+
+fn read_assembly(text: &str, functions: &mut BTreeMap<String, Function>) {
+    let mut name = String::new();
+    for line in text.lines() {
+        if let Some(label) = line.strip_suffix(':')
+            && !label.starts_with(['.', ' ', '\t'])
+        {
+            name = label.to_owned();
+            continue;
+        }
+        let mut words = line.split_whitespace();
+        let (Some(word), Some(operand)) = (words.next(), words.next()) else {
+            continue;
+        };
+        let function = functions.entry(name.clone()).or_default();
+        match word {
+            // How far the stack pointer is below where it was before the call.
+            ".cfi_def_cfa_offset" => {
+                function.frame = function.frame.max(operand.parse().expect("a number"));
+            }
+            "callq" | "call" | "jmp" | "jmpq" => {
+                let target = operand.trim_start_matches('*');
+                let target = target.split('@').next().unwrap_or(target);
+                if target.starts_with(".L") {
+                    continue;
+                }
+                let jump = word.starts_with('j');
+                // A jump to an address is that of a `match`.
+                let known = !target.starts_with(['%', '(']) && !target.contains('(');
+                if !known && !jump {
+                    function.unknown = Some(line.to_owned());
+                }
+                if known {
+                    let calls = match jump {
+                        true => &mut function.tail_calls,
+                        false => &mut function.calls,
+                    };
+                    calls.insert(target.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Bytes of stack of a function and all that it calls. What is not ours counts nothing: copying of memory needs next to
+/// nothing, and a panic would be a bug that has its own test.
+fn depth_of<'f>(
+    name: &str,
+    functions: &'f BTreeMap<String, Function>,
+    known: &mut BTreeMap<&'f str, usize>,
+    path: &mut Vec<&'f str>,
+) -> usize {
+    let Some((name, function)) = functions.get_key_value(name) else {
+        return 0;
+    };
+    if let Some(depth) = known.get(&**name) {
+        return *depth;
+    }
+    assert!(!path.contains(&&**name), "{name} calls itself");
+    assert_eq!(function.unknown, None, "{name} calls something");
+    path.push(name);
+    let mut deepest = |calls: &BTreeSet<String>| {
+        let depths = calls
+            .iter()
+            .map(|call| depth_of(call, functions, known, path));
+        depths.max().unwrap_or(0)
+    };
+    let depth = (function.frame + deepest(&function.calls)).max(deepest(&function.tail_calls));
+    path.pop();
+    known.insert(name, depth);
+    depth
+}
+
+/// The largest frame.
+#[expect(clippy::print_stdout, reason = "the figures are part of the result")]
+fn largest_frame(what: &str, functions: &BTreeMap<String, Function>) -> usize {
+    let largest = functions.iter().max_by_key(|(_, function)| function.frame);
+    let (name, function) = largest.expect("there are functions");
+    println!("{what}: a frame of {} bytes in {name}", function.frame);
+    function.frame
+}
+
+/// The deepest chain of calls.
+#[expect(clippy::print_stdout, reason = "the figures are part of the result")]
+fn deepest_chain(what: &str, functions: &BTreeMap<String, Function>) -> usize {
+    let mut known = BTreeMap::new();
+    let depths = functions.keys().map(|name| {
+        let depth = depth_of(name, functions, &mut known, &mut Vec::new());
+        (depth, name)
+    });
+    let (depth, entry) = depths.max().expect("there are functions");
+    println!("{what}: {depth} bytes from {entry}");
+    depth
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn every_frame_of_the_decoder() {
+    for features in [
+        &["decompress", "std"][..],
+        &["decompress"],
+        &["decompress", "portable"],
+    ] {
+        let (what, functions) = (features.join(","), functions(features));
+        let frame = largest_frame(&what, &functions);
+        assert!(frame <= FRAME_MAX, "{what}: a frame of {frame} bytes");
+        let depth = deepest_chain(&what, &functions);
+        assert!(depth <= DEPTH_MAX, "{what}: {depth} bytes of stack");
+    }
+}
 
 const PAINTED: usize = 32 * 1024;
 const PAINT: u8 = 0xA5;
