@@ -18,6 +18,8 @@ pub(crate) use read::read_weights;
 #[cfg(feature = "decompress")]
 pub(crate) use read::{Cell, TABLE_CELLS, Table, read_table};
 #[cfg(feature = "decompress")]
+pub(crate) use read::{PairCell, fill_pairs, pairs_are_worth_it};
+#[cfg(feature = "decompress")]
 pub(crate) use read::{decode_first, decode_four, decode_one};
 
 // ---- writing (feature `compress`) ----

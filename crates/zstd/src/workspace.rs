@@ -59,6 +59,7 @@ mod read {
     pub(crate) struct Tables<'w> {
         pub(crate) sequences: &'w mut [fse::Cell; sequences::CELLS],
         pub(crate) huffman: &'w mut [huffman::Cell; huffman::TABLE_CELLS],
+        pub(crate) huffman_pairs: &'w mut [huffman::PairCell; huffman::TABLE_CELLS],
         pub(crate) weight_cells: &'w mut [fse::Cell; fse::WEIGHT_CELLS],
         pub(crate) weights: &'w mut [u8; huffman::SYMBOLS_MAX],
     }
@@ -66,6 +67,7 @@ mod read {
     /// Bytes of [`Tables`].
     pub(crate) const TABLES_SIZE: usize = size_of::<[fse::Cell; sequences::CELLS]>()
         + size_of::<[huffman::Cell; huffman::TABLE_CELLS]>()
+        + size_of::<[huffman::PairCell; huffman::TABLE_CELLS]>()
         + size_of::<[fse::Cell; fse::WEIGHT_CELLS]>()
         + huffman::SYMBOLS_MAX;
 
@@ -74,12 +76,14 @@ mod read {
         pub(crate) fn carve(bytes: &'w mut [u8]) -> Option<(Tables<'w>, &'w mut [u8])> {
             let (sequences, bytes) = cells(bytes)?;
             let (huffman, bytes) = cells(bytes)?;
+            let (huffman_pairs, bytes) = cells(bytes)?;
             let (weight_cells, bytes) = cells(bytes)?;
             let (weights, bytes) = bytes.split_first_chunk_mut()?;
             Some((
                 Tables {
                     sequences,
                     huffman,
+                    huffman_pairs,
                     weight_cells,
                     weights,
                 },

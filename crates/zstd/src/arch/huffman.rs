@@ -1,14 +1,15 @@
-//! The fast loop over the four streams of Huffman-coded literals, in step.
+//! The fast loops over the four streams of Huffman-coded literals, in step.
 //!
-//! Twin: `huffman::decode_one`, stream after stream.
+//! Twin of both: `huffman::run_four_portable`. What they buy is in `docs/decisions/` ("zstd decoder speed").
 //!
 //! The time of one stream is the chain from code to code: index, table, shift. Four chains run side by side, and new
-//! bits come from a word whose address is known a turn ahead, so that loading it is not in the chain.
+//! bits come from a word whose address is known a turn ahead, so that loading it is not in the chain. Per stream only the
+//! bits, the bits used and the place to write are needed from code to code: that is what fits in registers.
 
 use crate::bits::ReverseBitReader;
-use crate::huffman::{CODE_BITS_MAX, Table};
+use crate::huffman::{CODE_BITS_MAX, PairCell, TABLE_CELLS, Table};
 
-/// Codes that each stream decodes between two refills: 55 bits at most.
+/// Codes, or pairs of them, that each stream decodes between two refills: 55 bits at most.
 const TURN: usize = 5;
 /// Bytes that a stream moves back in a turn at most.
 const BACK_MAX: usize = 7;
@@ -18,140 +19,287 @@ const AHEAD: usize = 7;
 /// Decodes the start of each stream's part of `dst`: part `n` begins at `n * each`, the last is the rest. Gives how many
 /// bytes of each part are done; the readers then stand behind them.
 ///
-/// The streams lie in `src`, one after the other; each has a reader that has not been used.
+/// The streams lie in `src`, one after the other; each has a reader that has not been used. There must be at least
+/// `3 * each` bytes of `dst`.
+#[inline(never)]
 pub(crate) fn run_four(
     table: Table<'_>,
     src: &[u8],
     readers: &mut [ReverseBitReader<'_>; 4],
     dst: &mut [u8],
     each: usize,
-) -> usize {
+) -> [usize; 4] {
+    if 3 * each > dst.len() || !(1..=CODE_BITS_MAX).contains(&table.log) {
+        return [0; 4];
+    }
+    let Some(mut streams) = Streams::begin(src, readers, dst, each) else {
+        return [0; 4];
+    };
     #[cfg(target_arch = "x86_64")]
     if super::is_haswell() {
-        // SAFETY: the processor has these instructions.
-        return unsafe { run_four_haswell(table, src, readers, dst, each) };
+        // SAFETY: the processor has these instructions; nothing else makes a `Table`.
+        unsafe { run_haswell(table, &mut streams) };
+        return streams.end(readers);
     }
-    run_four_plain(table, src, readers, dst, each)
-}
-
-#[inline(never)]
-fn run_four_plain(
-    table: Table<'_>,
-    src: &[u8],
-    readers: &mut [ReverseBitReader<'_>; 4],
-    dst: &mut [u8],
-    each: usize,
-) -> usize {
-    run_four_body(table, src, readers, dst, each)
+    // SAFETY: nothing else makes a `Table`.
+    unsafe { run_plain(table, &mut streams) };
+    streams.end(readers)
 }
 
 /// # Safety
 ///
-/// [`super::is_haswell`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-unsafe fn run_four_haswell(
-    table: Table<'_>,
-    src: &[u8],
-    readers: &mut [ReverseBitReader<'_>; 4],
-    dst: &mut [u8],
-    each: usize,
-) -> usize {
-    run_four_body(table, src, readers, dst, each)
+/// The tables must be what `huffman::read_table` and `huffman::fill_pairs` make: there is a cell for every string of
+/// `log` or of [`CODE_BITS_MAX`] bits, whose codes have at most [`CODE_BITS_MAX`] bits.
+#[inline(never)]
+unsafe fn run_plain(table: Table<'_>, streams: &mut Streams<'_, '_>) {
+    match table.pairs {
+        // SAFETY: as the caller promises.
+        Some(pairs) => unsafe { run_pairs(pairs, streams) },
+        // SAFETY: the same.
+        None => unsafe { run_singles(table, streams) },
+    }
 }
 
+/// # Safety
+///
+/// [`super::is_haswell`], and as for [`run_plain`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+unsafe fn run_haswell(table: Table<'_>, streams: &mut Streams<'_, '_>) {
+    match table.pairs {
+        // SAFETY: as the caller promises.
+        Some(pairs) => unsafe { run_pairs(pairs, streams) },
+        // SAFETY: the same.
+        None => unsafe { run_singles(table, streams) },
+    }
+}
+
+/// One code at a time.
+///
+/// # Safety
+///
+/// As for [`run_plain`].
 #[inline(always)]
-fn run_four_body(
-    table: Table<'_>,
-    src: &[u8],
-    readers: &mut [ReverseBitReader<'_>; 4],
-    dst: &mut [u8],
-    each: usize,
-) -> usize {
-    let base = src.as_ptr();
-    let mut bits = [0u64; 4];
-    let mut spare = [0u64; 4];
-    // Where in `src` the word at hand begins.
-    let mut at = [0usize; 4];
-    let last_len = dst.len().saturating_sub(3 * each);
-    if !(1..=CODE_BITS_MAX).contains(&table.log) {
-        return 0;
-    }
-    for (stream, reader) in readers.iter().enumerate() {
-        // A short stream is not worth it. `taken` is 1 to 8 in a reader that has not been used.
-        let start = reader.src.as_ptr().addr().wrapping_sub(base.addr());
-        let within = start < src.len() && reader.src.len() <= src.len() - start;
-        if !within || reader.at == 0 || reader.src.len() - reader.at != 8 || reader.taken > 8 {
-            return 0;
-        }
-        bits[stream] = reader.word << reader.taken;
-        spare[stream] = u64::from(8 - reader.taken) | 56;
-        at[stream] = start + reader.at - 1;
-    }
-    let out = dst.as_mut_ptr();
+unsafe fn run_singles(table: Table<'_>, streams: &mut Streams<'_, '_>) {
     let cells = table.cells.as_ptr();
     let shift = 64 - table.log;
-    let mut done = 0;
+    let out = streams.dst.as_mut_ptr();
+    let mut lanes = streams.lanes;
+    // What is needed from code to code, apart.
+    let mut bits = lanes.map(|lane| lane.bits);
+    let mut to = lanes.map(|lane| out.wrapping_add(lane.to as usize));
     loop {
-        let lowest = at[0].min(at[1]).min(at[2]).min(at[3]);
-        let turns = (last_len.min(each) - done) / TURN;
-        let turns = turns.min(lowest.saturating_sub(AHEAD + BACK_MAX) / BACK_MAX);
+        let turns = lanes
+            .map(|lane| lane.turns(TURN as u32))
+            .into_iter()
+            .min()
+            .unwrap_or(0);
         if turns == 0 {
             break;
         }
-        let stop = done + turns * TURN;
-        while done < stop {
-            macro_rules! each_stream {
-                ($symbol:expr) => {
-                    each_stream!(@ 0, $symbol);
-                    each_stream!(@ 1, $symbol);
-                    each_stream!(@ 2, $symbol);
-                    each_stream!(@ 3, $symbol);
-                };
-                (@ $stream:expr, $symbol:expr) => {
-                    let index = (bits[$stream] >> shift) as usize;
-                    // SAFETY: the table has a cell for each string of `log` bits.
-                    let [len, symbol] = unsafe { cells.wrapping_add(index).read() };
-                    let cell = u64::from(u16::from_le_bytes([len, symbol]));
-                    bits[$stream] <<= cell & 63;
-                    spare[$stream] = spare[$stream].wrapping_sub(cell);
-                    // SAFETY: less than `each` bytes (the last: `last_len`) are done of this part.
-                    unsafe { out.wrapping_add($stream * each + done + $symbol).write((cell >> 8) as u8) };
-                };
+        for _ in 0..turns {
+            // Of each stream: the bits used in this turn, in the lowest byte.
+            let mut used = [0u64; 4];
+            for symbol in 0..TURN {
+                for lane in 0..4 {
+                    let cell = cells.wrapping_add((bits[lane] >> shift) as usize);
+                    // SAFETY: the table has a cell for each string of `log` bits. Read as one number, it stays one.
+                    let cell =
+                        u64::from(u16::from_le(unsafe { cell.cast::<u16>().read_unaligned() }));
+                    bits[lane] <<= cell & 63;
+                    used[lane] += cell;
+                    // SAFETY: `turns` was chosen so that each part has room for a byte from each cell.
+                    unsafe { to[lane].wrapping_add(symbol).write((cell >> 8) as u8) };
+                }
             }
-            each_stream!(0);
-            each_stream!(1);
-            each_stream!(2);
-            each_stream!(3);
-            each_stream!(4);
-            for stream in 0..4 {
-                // SAFETY: `turns` was chosen so that no stream gets below `AHEAD` before the last turn ends.
-                let word = unsafe {
-                    base.wrapping_add(at[stream] - AHEAD)
-                        .cast::<u64>()
-                        .read_unaligned()
-                };
-                bits[stream] |= u64::from_le(word) >> (spare[stream] & 63);
-                let left = spare[stream] & 0xff;
-                at[stream] = at[stream] + (left >> 3) as usize - AHEAD;
-                spare[stream] = left | 56;
+            for lane in 0..4 {
+                to[lane] = to[lane].wrapping_add(TURN);
+                // SAFETY: `turns` was chosen so that the word before the one at hand is in the source.
+                bits[lane] |= unsafe { lanes[lane].refill(streams.src, used[lane] & 0xff) };
             }
-            done += TURN;
+        }
+        for lane in &mut lanes {
+            lane.to += turns * TURN as u32;
         }
     }
-    for (stream, reader) in readers.iter_mut().enumerate() {
-        let start = reader.src.as_ptr().addr() - base.addr();
-        // The word may begin before the stream, in its neighbour: the reader stays within.
-        let before = start.saturating_sub(at[stream] + 1);
-        reader.at = (at[stream] + 1).saturating_sub(start);
-        reader.taken = 8 - (spare[stream] & 7) as u32 + 8 * before as u32;
-        if let Some(&word) = reader
-            .src
-            .get(reader.at..)
-            .and_then(|rest| rest.first_chunk())
-        {
-            reader.word = u64::from_le_bytes(word);
+    for (lane, bits) in lanes.iter_mut().zip(bits) {
+        lane.bits = bits;
+    }
+    streams.lanes = lanes;
+}
+
+/// Up to two codes at a time. Streams get ahead of each other; where one is done, its place is taken by another that is
+/// then decoded twice, to the same bytes.
+///
+/// # Safety
+///
+/// As for [`run_plain`].
+#[inline(always)]
+unsafe fn run_pairs(pairs: &[PairCell; TABLE_CELLS], streams: &mut Streams<'_, '_>) {
+    let cells = pairs.as_ptr().cast::<[[u8; 2]; 2]>();
+    let out = streams.dst.as_mut_ptr();
+    let mut lanes = streams.lanes;
+    // Which stream each lane decodes.
+    let mut decodes = [0u8, 1, 2, 3];
+    loop {
+        let limits = lanes.map(|lane| lane.turns(2 * TURN as u32));
+        let Some(busy) = limits.iter().position(|limit| *limit > 0) else {
+            break;
+        };
+        let mut turns = limits[busy];
+        for lane in 0..4 {
+            if limits[lane] == 0 {
+                streams.lanes[usize::from(decodes[lane])] = lanes[lane];
+                (lanes[lane], decodes[lane]) = (lanes[busy], decodes[busy]);
+            } else {
+                turns = turns.min(limits[lane]);
+            }
+        }
+        // What is needed from code to code, apart.
+        let mut bits = lanes.map(|lane| lane.bits);
+        let mut to = lanes.map(|lane| out.wrapping_add(lane.to as usize));
+        for _ in 0..turns {
+            // Of each stream: the bits used in this turn, and 256 times the bytes made of them.
+            let mut used = [0u64; 4];
+            for _ in 0..TURN {
+                for lane in 0..4 {
+                    let cell = cells.wrapping_add((bits[lane] >> (64 - CODE_BITS_MAX)) as usize);
+                    // SAFETY: the table has a cell for each string of `CODE_BITS_MAX` bits.
+                    let [meaning, symbols] = unsafe { cell.read() };
+                    let next = to[lane].wrapping_add((used[lane] >> 8) as usize);
+                    // SAFETY: `turns` was chosen so that each part has room for two bytes from each cell.
+                    unsafe { next.cast::<[u8; 2]>().write(symbols) };
+                    let meaning = u64::from(u16::from_le_bytes(meaning));
+                    bits[lane] <<= meaning & 63;
+                    used[lane] += meaning;
+                }
+            }
+            for lane in 0..4 {
+                to[lane] = to[lane].wrapping_add((used[lane] >> 8) as usize);
+                // SAFETY: `turns` was chosen so that the word before the one at hand is in the source.
+                bits[lane] |= unsafe { lanes[lane].refill(streams.src, used[lane] & 0xff) };
+            }
+        }
+        for lane in 0..4 {
+            lanes[lane].bits = bits[lane];
+            lanes[lane].to = (to[lane].addr() - out.addr()) as u32;
         }
     }
-    done
+    for lane in 0..4 {
+        streams.lanes[usize::from(decodes[lane])] = lanes[lane];
+    }
+}
+
+/// Where one stream stands. Of 32 bits what can be: four of these are the larger part of the stack that is needed here.
+#[derive(Clone, Copy)]
+struct Lane {
+    /// Bits at hand, the next one at the top.
+    bits: u64,
+    /// How many they are, 56 to 63; those behind them are the right ones, or 0.
+    count: u32,
+    /// One less than where in the source the word of them begins.
+    at: u32,
+    /// Where in the destination the next byte belongs, and where the stream's part ends.
+    to: u32,
+    end: u32,
+}
+
+impl Lane {
+    /// So many turns may be taken that make up to `bytes` each.
+    #[inline(always)]
+    fn turns(&self, bytes: u32) -> u32 {
+        let source = self.at.saturating_sub((AHEAD + BACK_MAX) as u32) / BACK_MAX as u32;
+        source.min((self.end - self.to) / bytes)
+    }
+
+    /// Makes up for `used` bits, 55 at most: gives the bits to go behind those that are left.
+    ///
+    /// # Safety
+    ///
+    /// There must be [`AHEAD`] bytes of the source before `at`.
+    #[inline(always)]
+    unsafe fn refill(&mut self, src: &[u8], used: u64) -> u64 {
+        // SAFETY: as the caller promises: the word ends just before the one at hand.
+        let word = unsafe {
+            let from = src.as_ptr().wrapping_add(self.at as usize - AHEAD);
+            from.cast::<u64>().read_unaligned()
+        };
+        let left = self.count - used as u32;
+        self.at = self.at + (left >> 3) - AHEAD as u32;
+        self.count = left | 56;
+        u64::from_le(word) >> (left & 63)
+    }
+}
+
+/// Four streams, what they come from and go to.
+struct Streams<'s, 'd> {
+    src: &'s [u8],
+    dst: &'d mut [u8],
+    each: usize,
+    lanes: [Lane; 4],
+}
+
+impl<'s, 'd> Streams<'s, 'd> {
+    /// `None` if a stream is too short to be worth it.
+    #[inline(always)]
+    fn begin(
+        src: &'s [u8],
+        readers: &[ReverseBitReader<'_>; 4],
+        dst: &'d mut [u8],
+        each: usize,
+    ) -> Option<Streams<'s, 'd>> {
+        let mut lanes = [Lane {
+            bits: 0,
+            count: 0,
+            at: 0,
+            to: 0,
+            end: 0,
+        }; 4];
+        for (stream, (lane, reader)) in lanes.iter_mut().zip(readers).enumerate() {
+            // `taken` is 1 to 8 in a reader that has not been used.
+            let start = reader.src.as_ptr().addr().wrapping_sub(src.as_ptr().addr());
+            let within = start < src.len() && reader.src.len() <= src.len() - start;
+            if !within || reader.at == 0 || reader.src.len() - reader.at != 8 || reader.taken > 8 {
+                return None;
+            }
+            let to = stream * each;
+            let end = if stream < 3 { to + each } else { dst.len() };
+            *lane = Lane {
+                bits: reader.word << reader.taken,
+                count: (8 - reader.taken) | 56,
+                at: u32::try_from(start + reader.at - 1).ok()?,
+                to: to as u32,
+                end: u32::try_from(end).ok()?,
+            };
+        }
+        Some(Streams {
+            src,
+            dst,
+            each,
+            lanes,
+        })
+    }
+
+    /// Lets the readers go on from here; gives how many bytes of each part are done.
+    #[inline(always)]
+    fn end(&self, readers: &mut [ReverseBitReader<'_>; 4]) -> [usize; 4] {
+        let mut done = [0; 4];
+        for (stream, (lane, reader)) in self.lanes.iter().zip(readers).enumerate() {
+            let start = reader.src.as_ptr().addr() - self.src.as_ptr().addr();
+            // The word may begin before the stream, in its neighbour: the reader stays within.
+            let at = lane.at as usize + 1;
+            let before = start.saturating_sub(at);
+            reader.at = at.saturating_sub(start);
+            reader.taken = 8 - (lane.count & 7) + 8 * before as u32;
+            if let Some(&word) = reader
+                .src
+                .get(reader.at..)
+                .and_then(|rest| rest.first_chunk())
+            {
+                reader.word = u64::from_le_bytes(word);
+            }
+            done[stream] = lane.to as usize - stream * self.each;
+        }
+        done
+    }
 }

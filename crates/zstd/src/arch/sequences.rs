@@ -6,7 +6,7 @@
 //! within its buffers with a chunk to spare; then it copies in whole chunks. What is not easy goes back to the caller.
 
 use crate::decode::execute::{CHUNK, Literals};
-use crate::decode::output::Output;
+use crate::decode::output::{Older, Output};
 use crate::sequences::{DecodedSequence, Kind, Reader};
 
 /// Reads and executes up to `count` sequences, as long as they are easy. Gives one that was read but is not easy.
@@ -26,12 +26,8 @@ pub(crate) fn run(
         // SAFETY: the processor has these instructions; the rest was checked above.
         return unsafe { run_haswell(reader, literals, output, count) };
     }
-    match literals {
-        // SAFETY: this was checked above.
-        Literals::Slice { .. } => unsafe { run_body::<false>(reader, literals, output, count) },
-        // SAFETY: the same.
-        Literals::InPlace { .. } => unsafe { run_body::<true>(reader, literals, output, count) },
-    }
+    // SAFETY: this was checked above.
+    unsafe { run_form(reader, literals, output, count) }
 }
 
 /// # Safety
@@ -45,11 +41,33 @@ unsafe fn run_haswell(
     output: &mut Output<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
-    match literals {
+    // SAFETY: as the caller promises.
+    unsafe { run_form(reader, literals, output, count) }
+}
+
+/// Picks the form of the loop.
+///
+/// # Safety
+///
+/// As for [`run_body`].
+#[inline(always)]
+unsafe fn run_form(
+    reader: &mut Reader<'_, '_>,
+    literals: &mut Literals<'_>,
+    output: &mut Output<'_, '_>,
+    count: usize,
+) -> Option<DecodedSequence> {
+    let in_place = matches!(literals, Literals::InPlace { .. });
+    let wrapped = matches!(output.older, Older::Wrapped { .. });
+    match (in_place, wrapped) {
         // SAFETY: as the caller promises.
-        Literals::Slice { .. } => unsafe { run_body::<false>(reader, literals, output, count) },
+        (false, false) => unsafe { run_body::<false, false>(reader, literals, output, count) },
         // SAFETY: the same.
-        Literals::InPlace { .. } => unsafe { run_body::<true>(reader, literals, output, count) },
+        (false, true) => unsafe { run_body::<false, true>(reader, literals, output, count) },
+        // SAFETY: the same.
+        (true, false) => unsafe { run_body::<true, false>(reader, literals, output, count) },
+        // SAFETY: the same.
+        (true, true) => unsafe { run_body::<true, true>(reader, literals, output, count) },
     }
 }
 
@@ -109,9 +127,10 @@ unsafe fn copy<const N: usize>(from: *const u8, to: *mut u8) {
 ///
 /// # Safety
 ///
-/// `reader.states_are_valid()`, `IN_PLACE` must fit `literals`, and `output.at <= output.end <= output.bytes.len()`.
+/// `reader.states_are_valid()`, `IN_PLACE` must fit `literals`, `WRAPPED` must fit `output.older`, and
+/// `output.at <= output.end <= output.bytes.len()`.
 #[inline(always)]
-unsafe fn run_body<const IN_PLACE: bool>(
+unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
     reader: &mut Reader<'_, '_>,
     literals: &mut Literals<'_>,
     output: &mut Output<'_, '_>,
@@ -139,7 +158,16 @@ unsafe fn run_body<const IN_PLACE: bool>(
     let scratch_end = output.scratch_end.min(output.bytes.len());
     let easy_end = out.addr() + output.end.min(scratch_end.saturating_sub(CHUNK));
     let start = out.addr() + output.start;
-    let window = output.window.min(u32::MAX as usize) as u32;
+    let window = output.window.min(u32::MAX as usize);
+    // What lies before `start` in the content lies before this in the buffer.
+    let older_end = match output.older {
+        Older::Wrapped { end } if WRAPPED => end,
+        _ => 0,
+    };
+    if WRAPPED && (output.start > 0 || older_end < window || output.bytes.len() - older_end < CHUNK)
+    {
+        return None;
+    }
 
     // The word at hand has 56 to 63 bits that have not been taken, at its lower end.
     let mut source_at = reader.bits.at;
@@ -250,10 +278,19 @@ unsafe fn run_body<const IN_PLACE: bool>(
             true => easy_end.min(from_next.wrapping_sub(CHUNK)),
             false => easy_end,
         };
+        let distance = offset as usize;
+        let have = match_at - start;
+        // Above 0 (as a signed number): so many bytes of the match's distance lie before `start`.
+        let before = distance.wrapping_sub(have);
+        let reaches_out = match WRAPPED {
+            // Not all of it lies there, or too close to `start` for copies in chunks.
+            true => before.wrapping_sub(1) < length.max(CHUNK),
+            false => distance > have,
+        };
         if from_next > literals_easy_end
             || match_at + length > easy_end
-            || offset as usize > match_at - start
-            || offset > window
+            || reaches_out
+            || distance > window
         {
             hard = Some(DecodedSequence {
                 literals: literal_count as u32,
@@ -266,8 +303,15 @@ unsafe fn run_body<const IN_PLACE: bool>(
         unsafe { copy_literals(from, to, literal_count) };
         from = from.wrapping_add(literal_count);
         to = to.wrapping_add(literal_count);
-        // SAFETY: there are at least `offset` bytes before `to`, and a chunk behind the match.
-        unsafe { copy_match(to, offset as usize, length) };
+        let near = to.wrapping_sub(distance).cast_const();
+        let match_from = match WRAPPED && before.cast_signed() > 0 {
+            true => near.wrapping_add(older_end),
+            false => near,
+        };
+        // SAFETY: there are at least `distance` bytes before `to`, and a chunk behind the match. If the match lies
+        // before `start`, it is at most `window` and hence `older_end` bytes before `older_end`, ends before that, with
+        // a chunk of the buffer behind it, and its distance is more than a chunk.
+        unsafe { copy_match(match_from, to, distance, length) };
         to = to.wrapping_add(length);
     }
 
@@ -312,15 +356,15 @@ unsafe fn copy_literals(mut from: *const u8, mut to: *mut u8, count: usize) {
     }
 }
 
-/// Copies `length` bytes from `offset` bytes back, in chunks.
+/// Copies `length` bytes that lie `offset` bytes before `to`, in chunks.
 ///
 /// # Safety
 ///
-/// There must be `offset` bytes before `to`, at least 1, and `length` plus a chunk writable from `to` on.
+/// `offset` must be at least 1, and `length` plus a chunk writable from `to` on. `from` must be `offset` bytes before
+/// `to`, in the same buffer; or `offset` at least 16, and `length` plus a chunk readable from `from` on.
 #[inline(always)]
-unsafe fn copy_match(mut to: *mut u8, offset: usize, length: usize) {
+unsafe fn copy_match(mut from: *const u8, mut to: *mut u8, offset: usize, length: usize) {
     let end = to.wrapping_add(length);
-    let mut from = to.wrapping_sub(offset).cast_const();
     if offset >= 16 {
         // SAFETY: the first 32 bytes are a chunk. The source may reach into what this copy has just written, but a
         // piece of 16 bytes never into itself.

@@ -14,6 +14,8 @@ use crate::workspace::Tables;
 pub(crate) struct State {
     /// The longest code of the Huffman table; `None` if there is none.
     huffman: Option<u32>,
+    /// Whether there is a table of pairs for it.
+    has_pairs: bool,
     sequences: Logs,
     repeat: [u32; 3],
 }
@@ -22,6 +24,7 @@ impl State {
     pub(crate) const fn new(loaded: &Loaded<'_>) -> State {
         State {
             huffman: loaded.huffman,
+            has_pairs: false,
             sequences: loaded.sequences,
             repeat: loaded.repeat,
         }
@@ -60,6 +63,7 @@ pub(crate) fn decode(
     let table = |log| Table {
         cells: tables.huffman,
         log,
+        pairs: state.has_pairs.then_some(tables.huffman_pairs),
     };
     let mut literals = match header.coding {
         // Copies may read on behind the literals.
@@ -125,21 +129,41 @@ pub(crate) fn decode(
     push_literals(literals, output)
 }
 
-/// Reads the Huffman table, if there is one; gives what is left of the section.
+/// Reads the Huffman table, if there is one, and makes that of pairs, if it helps; gives what is left of the section.
 fn read_codes<'s>(
     header: &literals::Header,
     stored: &'s [u8],
     state: &mut State,
     tables: &mut Tables<'_>,
 ) -> Result<&'s [u8], Error> {
-    if header.coding != Coding::Compressed {
-        return Ok(stored);
+    let mut codes = stored;
+    if header.coding == Coding::Compressed {
+        codes = read_table(stored, state, tables)?;
     }
+    if let Some(log) = state.huffman
+        && header.four_streams
+        && matches!(header.coding, Coding::Compressed | Coding::Treeless)
+        && !state.has_pairs
+        && huffman::pairs_are_worth_it(codes.len(), header.content)
+    {
+        huffman::fill_pairs(tables.huffman, log, tables.huffman_pairs);
+        state.has_pairs = true;
+    }
+    Ok(codes)
+}
+
+/// Reads a Huffman table; gives what is left of the section.
+fn read_table<'s>(
+    stored: &'s [u8],
+    state: &mut State,
+    tables: &mut Tables<'_>,
+) -> Result<&'s [u8], Error> {
     let mut scratch = WeightScratch {
         weights: tables.weights,
         cells: tables.weight_cells,
     };
     state.huffman = None;
+    state.has_pairs = false;
     let (log, bytes) = huffman::read_table(stored, &mut scratch, tables.huffman)?;
     state.huffman = Some(log);
     stored.get(bytes..).ok_or(Error::Corruption)

@@ -17,11 +17,17 @@ pub(crate) type Cell = [u8; 2];
 /// Cells of the largest decoding table.
 pub(crate) const TABLE_CELLS: usize = 1 << CODE_BITS_MAX;
 
+/// One cell of the table of pairs, for a string of [`CODE_BITS_MAX`] bits: how many bits its first code takes, or its
+/// first two if both are in it; how many codes that are; and their symbols.
+pub(crate) type PairCell = [u8; 4];
+
 /// A table that can decode: the first `1 << log` cells are those of all strings of `log` bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'t> {
     pub(crate) cells: &'t [Cell; TABLE_CELLS],
     pub(crate) log: u32,
+    /// The same codes in pairs, if that table was made.
+    pub(crate) pairs: Option<&'t [PairCell; TABLE_CELLS]>,
 }
 
 /// Memory for [`read_table`].
@@ -131,6 +137,38 @@ fn fill_cells(weights: &[u8], log: u32, cells: &mut [Cell; TABLE_CELLS]) {
     }
 }
 
+/// Whether four streams of so many bytes, which give so many literals, are decoded sooner when a table of pairs is made
+/// for them first: there are enough literals to make up for that, and their codes are short enough to come in pairs.
+pub(crate) fn pairs_are_worth_it(stored: usize, content: usize) -> bool {
+    // Half of the pairs or so fit in 11 bits when codes have 5.5 bits in the mean.
+    content >= PAIRS_CONTENT_MIN && 16 * stored <= 11 * content
+}
+
+/// See [`pairs_are_worth_it`]: making the table takes as long as pairs save on about half of this. Fewer in builds
+/// with assertions, so that small frames in tests have their codes in pairs, too.
+const PAIRS_CONTENT_MIN: usize = if cfg!(debug_assertions) { 64 } else { 8 * 1024 };
+
+/// Makes the table of pairs from the table of single codes.
+pub(crate) fn fill_pairs(
+    cells: &[Cell; TABLE_CELLS],
+    log: u32,
+    pairs: &mut [PairCell; TABLE_CELLS],
+) {
+    let spare = CODE_BITS_MAX - log;
+    let cell = |bits: usize| {
+        let cell = cells[(bits & (TABLE_CELLS - 1)) >> spare];
+        u32::from(u16::from_le_bytes(cell))
+    };
+    for (bits, pair) in pairs.iter_mut().enumerate() {
+        let first = cell(bits);
+        let second = cell(bits << (first & 15));
+        let (first_len, second_len) = (first & 0xff, second & 0xff);
+        let both = u32::from(first_len + second_len <= CODE_BITS_MAX);
+        let meaning = first_len + both * (second_len + 256) + 256;
+        *pair = (meaning | first >> 8 << 16 | second >> 8 << 24).to_le_bytes();
+    }
+}
+
 /// Decodes one stream; `dst` is filled exactly and the stream is used up exactly, else [`Error::Corruption`].
 pub(crate) fn decode_one(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     let mut bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
@@ -192,12 +230,13 @@ fn begin_four<'s>(
 
 /// Decodes four streams behind a jump table (RFC 8878, section 3.1.1.3.1.6). `dst` is filled exactly and each stream
 /// is used up exactly, else [`Error::Corruption`].
+#[inline(never)]
 pub(crate) fn decode_four(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     let mut readers = [const { ReverseBitReader::empty() }; 4];
     let each = begin_four(src, dst.len(), &mut readers)?;
     let done = run_four(table, src, &mut readers, dst, each);
     let mut rest = dst;
-    for (turn, reader) in readers.iter_mut().enumerate() {
+    for ((turn, reader), done) in readers.iter_mut().enumerate().zip(done) {
         let len = if turn < 3 { each } else { rest.len() };
         let (part, others) = rest.split_at_mut(len);
         finish_stream(table, reader, part.get_mut(done..).unwrap_or_default())?;
@@ -221,10 +260,10 @@ fn run_four(
     readers: &mut [ReverseBitReader<'_>; 4],
     dst: &mut [u8],
     each: usize,
-) -> usize {
+) -> [usize; 4] {
     #[cfg(all(test, feature = "decompress", not(feature = "portable")))]
     if arch::twin() == arch::Twin::Safe {
-        return run_four_portable(table, readers, dst, each);
+        return [run_four_portable(table, readers, dst, each); 4];
     }
     #[cfg(all(
         not(feature = "portable"),
@@ -234,8 +273,8 @@ fn run_four(
     return arch::huffman::run_four(table, src, readers, dst, each);
     #[allow(unreachable_code, reason = "unless there is no kernel")]
     {
-        let _ = src;
-        run_four_portable(table, readers, dst, each)
+        let _ = (src, table.pairs);
+        [run_four_portable(table, readers, dst, each); 4]
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) const DOORS: &[(&str, Door)] = &[
 ];
 
 /// Largest window that a stream is given memory for.
-pub(crate) const STREAM_WINDOW: u64 = 1 << 24;
+pub(crate) const STREAM_WINDOW: u64 = if cfg!(miri) { 1 << 17 } else { 1 << 24 };
 
 const UNTOUCHED: u8 = 0xEE;
 
