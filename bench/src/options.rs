@@ -30,7 +30,7 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) record: Option<String>,
     pub(crate) update: bool,
-    /// As typed, for the record.
+    /// As typed, for the record; of paths, which are this machine's, only the last name.
     pub(crate) command: String,
 }
 
@@ -49,7 +49,11 @@ impl Options {
             quick: false,
             record: None,
             update: false,
-            command: args.join(" "),
+            command: args
+                .iter()
+                .map(|arg| arg.rsplit('/').next().unwrap_or(arg))
+                .collect::<Vec<_>>()
+                .join(" "),
         };
         let mut args = args.into_iter().peekable();
         while let Some(arg) = args.next() {

@@ -176,7 +176,11 @@ fn machine() -> String {
         .filter_map(|line| line.split_once(':'))
         .map(|(key, value)| (key.trim(), value.trim()))
         .collect();
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    // Not what this thread may use: it is held on one.
+    let cpus = info
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
     format!(
         "{} ({cpus} CPUs)",
         fields.get("model name").unwrap_or(&std::env::consts::ARCH)
