@@ -1,6 +1,12 @@
 //! Decoders compared: ours through a door that chance picks, C's, and the slow reference.
 //!
-//! `RESTOW_CASES=n` tries n cases of each kind instead of the default.
+//! `RESTOW_CASES=n` tries n cases instead of the default. The long runs that `docs/formats/zstd.md` speaks of:
+//!
+//! ```text
+//! RESTOW_CASES=110000 cargo test -p zstd --test it differential::frames_of_c
+//! RESTOW_CASES=110000 cargo test -p zstd --test it differential::unusual
+//! RESTOW_CASES=1050000 cargo test -p zstd --test it differential::damaged -- --nocapture
+//! ```
 
 use crate::catalogue::Dictionary;
 use crate::doors::{self, DOORS, Input};
