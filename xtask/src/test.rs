@@ -113,10 +113,15 @@ pub(crate) fn fuzz_smoke(report: &mut Report, _: &[String]) {
     };
     for target in targets.lines() {
         report.step(&format!("fuzz {target}"), || {
-            run(&mut nightly([
-                "fuzz",
-                "run",
-                target,
+            let mut command = nightly(["fuzz", "run", target]);
+            // New inputs go to the first directory; the seeds stay as they are.
+            let seeds = format!("fuzz/seeds/{target}");
+            if root().join(&seeds).is_dir() {
+                let corpus = format!("fuzz/corpus/{target}");
+                let _ = std::fs::create_dir_all(root().join(&corpus));
+                command.args([corpus, seeds]);
+            }
+            run(command.args([
                 "--",
                 "-max_total_time=10",
                 "-rss_limit_mb=1024",

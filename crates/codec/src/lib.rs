@@ -183,9 +183,15 @@ impl Decoder {
             Codec::Zstd if src.is_empty() => Err(Error::Corrupt("zstd frame is missing")),
             Codec::Zstd => {
                 let workspace = self.zstd.get_or_insert_default();
-                zstd::decompress(dst, src, &mut workspace[..]).map_err(Error::Zstd)
+                zstd::decompress(dst, src, &mut workspace[..]).map_err(|error| match error {
+                    zstd::Error::DstSizeTooSmall => Error::DstSizeTooSmall,
+                    error => Error::Zstd(error),
+                })
             }
-            Codec::Lzo => lzo::decompress(dst, src).map_err(Error::Lzo),
+            Codec::Lzo => lzo::decompress(dst, src).map_err(|error| match error {
+                lzo::Error::DstSizeTooSmall => Error::DstSizeTooSmall,
+                error => Error::Lzo(error),
+            }),
             Codec::Lz4 => lz4::decompress(dst, src),
             Codec::Xz => xz::decompress(dst, src),
             Codec::Lzma => xz::decompress_lzma(dst, src),

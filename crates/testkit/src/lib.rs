@@ -12,8 +12,10 @@ mod memory_fs;
 mod mount;
 mod nasty;
 mod rng;
+mod squashfs;
 mod temp;
 mod tool;
+mod use_all;
 
 pub use btrfs_image::{BtrfsImage, BtrfsItem, BtrfsKey, SECTOR};
 pub use golden::golden;
@@ -22,5 +24,10 @@ pub use memory_fs::MemoryFs;
 pub use mount::{Access, BackingFile, FsType, LoopDevice, Mount};
 pub use nasty::{NASTY_SPARSE_BYTES, nasty_tree};
 pub use rng::{Rng, cases};
+pub use squashfs::{
+    Edit, Encode, Part, RawImage, RawKind, RawNode, RawSquashfs, RawXattr, Vector, sample_tree,
+    small_tree, squashfs_vectors,
+};
 pub use temp::TempDir;
 pub use tool::{Tool, run, skip, tool};
+pub use use_all::use_all;

@@ -3,9 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 
+use crate::vectors::{CODECS, encoder};
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use squashfs::Squashfs;
-use testkit::{Rng, TempDir, cases};
-use tree::{ExtentKind, FileKind, FileSystem, Inventory, Limits};
+use testkit::{Part, RawSquashfs, Rng, TempDir, cases, sample_tree};
+use tree::Limits;
 
 /// Small, and with one of everything.
 fn small_tree() -> Option<TempDir> {
@@ -33,44 +36,14 @@ fn small_tree() -> Option<TempDir> {
 }
 
 /// Does with an image whatever can be done; gives how many bytes of content there were.
-fn use_all(image: &[u8]) -> tree::Result<u64> {
+pub(crate) fn use_all(image: &[u8]) -> tree::Result<u64> {
     let limits = Limits {
-        inodes_max: 5000,
+        inodes_max: 20_000,
         depth_max: 50,
         ..Limits::default()
     };
     let fs = Squashfs::open_at(image.to_vec(), 0, &limits)?;
-    let inventory = Inventory::of(&fs, &limits)?;
-    let mut total = 0;
-    let mut buf = vec![0; 100_000];
-    let mut stored = Vec::new();
-    for file in inventory.files() {
-        let ino = inventory.ino(file);
-        fs.xattrs(ino)?;
-        match inventory.kind(file) {
-            FileKind::Symlink => drop(fs.read_link(ino)?),
-            FileKind::Directory => {
-                for entry in fs.read_dir(ino)? {
-                    assert_eq!(fs.lookup(ino, &entry.name)?, entry);
-                }
-                assert!(fs.lookup(ino, b"no such name").is_err());
-            }
-            FileKind::Regular => {
-                let size = inventory.size(file);
-                // Hostile sizes reach 2^63; the first and the last bytes will do.
-                for offset in [0, size.saturating_sub(5000)] {
-                    total += fs.read_at(ino, offset, &mut buf)? as u64;
-                }
-                for extent in fs.extents(ino, 0)? {
-                    if let ExtentKind::Encoded(_) = extent.kind {
-                        fs.read_encoded(ino, &extent, &mut stored)?;
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(total)
+    testkit::use_all(&fs, &limits)
 }
 
 #[test]
@@ -123,4 +96,137 @@ fn damaged_images_do_no_harm() {
         }
     }
     assert!(whole > 100, "damage must not always be found out: {whole}");
+}
+
+/// Changes a part as damage or malice would.
+fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    if bytes.is_empty() {
+        return;
+    }
+    let at = rng.index(bytes.len());
+    let room = bytes.len() - at;
+    match rng.below(8) {
+        0 => bytes[at] = rng.below(256) as u8,
+        1 => bytes[at] ^= 1 << rng.below(8),
+        2 => bytes[at..][..room.min(4)].fill(0xff),
+        3 => bytes[at..][..room.min(4)].fill(0),
+        // The edges that fields have, at a place where fields begin.
+        4 | 5 => {
+            let at = at & !1;
+            let edges = [
+                0,
+                1,
+                0x7fff,
+                0x8000,
+                0xffff,
+                0x1_0000,
+                0x7fff_ffff,
+                0x8000_0000,
+                1 << 40,
+            ];
+            let value = u64::to_le_bytes(edges[rng.index(edges.len())]);
+            let len = [2, 4, 8][rng.index(3)].min(bytes.len() - at);
+            bytes[at..at + len].copy_from_slice(&value[..len]);
+        }
+        6 => {
+            let from = rng.index(bytes.len());
+            let len = room.min(bytes.len() - from).min(1 + rng.index(40));
+            bytes.copy_within(from..from + len, at);
+        }
+        _ if rng.chance(2) => bytes.truncate(at),
+        _ => {
+            let piece = bytes[at..][..room.min(12)].to_vec();
+            bytes.splice(at..at, piece);
+        }
+    }
+}
+
+/// An image with a change or three in any of its parts. Metadata is encoded after the change, so that it reaches what
+/// reads the records and not only the decoder.
+pub(crate) fn mutant(rng: &mut Rng, sample: &RawSquashfs) -> Vec<u8> {
+    // One sort of part is as likely as the next, however many there are of it.
+    let sort = |part: &Part| match part {
+        Part::Superblock => 0,
+        Part::Options => 1,
+        Part::Block(..) | Part::Fragment(_) => 2,
+        Part::Inode(path) if path.starts_with("big/") => 3,
+        Part::Inode(_) => 4,
+        Part::Listing(_) => 5,
+        Part::Table(name) => 6 + name.len() % 5,
+        Part::Metadata(..) => 11,
+        Part::List(_) => 12,
+    };
+    let mut wanted: Vec<(usize, u64)> = (0..1 + rng.below(3))
+        .map(|_| (rng.index(13), rng.below(6)))
+        .collect();
+    let mut image = sample.build(&mut |part, bytes| {
+        let sort = sort(&part);
+        for (other, left) in wanted.iter_mut().filter(|(other, _)| *other == sort) {
+            if *left == 0 {
+                mutate(rng, bytes);
+                *other = usize::MAX;
+            }
+            *left = left.saturating_sub(1);
+        }
+        // Records after it have to fit where they did.
+        if part == Part::Superblock {
+            bytes.resize(96, 0);
+        }
+    });
+    if rng.chance(20) {
+        let len = rng.index(image.bytes.len());
+        image.bytes.truncate(len);
+    }
+    image.bytes
+}
+
+/// The variable that tells this test that it is the one with little memory.
+const CHILD: &str = "RESTOW_MUTANTS";
+
+/// In a process with 256 MiB of address space and 10 minutes of processor time: memory and time are bounded, or this
+/// ends by a signal.
+#[test]
+fn mutated_images_do_no_harm() {
+    if std::env::var_os(CHILD).is_none() {
+        let limits = "ulimit -v 262144 && ulimit -t 600 && exec \"$0\" \"$@\"";
+        let mut child = std::process::Command::new("sh");
+        child
+            .args(["-c", limits])
+            .arg(std::env::current_exe().unwrap());
+        child.args([
+            "hostile::mutated_images_do_no_harm",
+            "--exact",
+            "--nocapture",
+        ]);
+        // One heap for all threads: each would reserve 64 MiB of addresses.
+        child.env(CHILD, "1").env("MALLOC_ARENA_MAX", "1");
+        testkit::run(&mut child);
+        return;
+    }
+    let (read, refused) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for (codec, settings) in CODECS {
+            let (read, refused) = (&read, &refused);
+            scope.spawn(move || {
+                let encode = encoder(settings);
+                let sample = sample_tree(codec, &encode);
+                let mut rng = Rng::new(codec.into());
+                for _ in 0..cases(1800) {
+                    let image = mutant(&mut rng, &sample);
+                    let outcome = if use_all(&image).is_ok() {
+                        read
+                    } else {
+                        refused
+                    };
+                    outcome.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let (read, refused) = (read.into_inner(), refused.into_inner());
+    assert!(
+        read > refused / 20 && refused > read / 20,
+        "{read} read, {refused} refused"
+    );
+    println!("{read} mutated images read, {refused} refused");
 }

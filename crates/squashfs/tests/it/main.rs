@@ -4,3 +4,4 @@ mod create;
 mod differential;
 mod hostile;
 mod sources;
+mod vectors;

@@ -1,0 +1,1226 @@
+//! Named SquashFS images: hostile ones with the words that they must be refused with, and odd ones that must be read.
+
+use super::{Edit, Encode, Part, sample_tree};
+
+/// In the tables of cases: it does no harm.
+const READ: &str = "(is read)";
+/// In the tables of cases: which words is a matter of chance.
+const ANY: &str = "";
+
+/// An image.
+pub struct Vector {
+    /// What is special about it.
+    pub name: &'static str,
+    /// All of it.
+    pub image: Vec<u8>,
+    /// Words of the error that reading all of it must give; `None` when it must be read.
+    pub refused: Option<&'static str>,
+}
+
+/// Every case, laid out with that codec. Reading all of an image means every inode, listing, attribute and byte of
+/// content.
+pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
+    let sample = sample_tree(codec, encode);
+    let sound = sample.sound();
+    let mut vectors = Vec::new();
+    let mut add = |name, refused: Option<&'static str>, edit: Edit<'_>| {
+        let image = sample.build(edit).bytes;
+        let is_sound = image == sound.bytes;
+        assert!(!is_sound || refused.is_none(), "{name} changes nothing");
+        vectors.push(Vector {
+            name,
+            image,
+            refused,
+        });
+    };
+    add("as it should be", None, &mut |_, _| ());
+
+    // The superblock.
+    for (name, at, value, refused) in SUPERBLOCK {
+        add(
+            name,
+            Some(refused),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Superblock {
+                    bytes[*at..at + value.len()].copy_from_slice(value);
+                }
+            },
+        );
+    }
+    for (name, from, to, refused) in [
+        // Offsets of fields: the first gets the value of the second.
+        (
+            "inode table where the listings are",
+            64,
+            72,
+            "squashfs inode table is empty",
+        ),
+        (
+            "listings where the inodes are",
+            72,
+            64,
+            "squashfs inode table is empty",
+        ),
+        (
+            "fragment table where the inodes are",
+            80,
+            64,
+            "squashfs tables are out of order",
+        ),
+        (
+            "id table where the export table is",
+            48,
+            88,
+            "table's list does not end",
+        ),
+        (
+            "export table where the id table is",
+            88,
+            48,
+            "table's list does not end",
+        ),
+        (
+            "fragment table where the export table is",
+            80,
+            88,
+            "table's list does not end",
+        ),
+        (
+            "xattr table where the id table is",
+            56,
+            48,
+            "table's list does not end",
+        ),
+        (
+            "id table at the end",
+            48,
+            40,
+            "squashfs tables are out of order",
+        ),
+    ] {
+        add(
+            name,
+            Some(refused),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Superblock {
+                    bytes.copy_within(to..to + 8, from);
+                }
+            },
+        );
+    }
+    for (name, less) in [("cut in the xattr ids", 8), ("cut in the tables", 3000)] {
+        add(
+            name,
+            Some(ANY),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Superblock {
+                    let used = u64::from_le_bytes(bytes[40..48].try_into().expect("8 bytes"));
+                    bytes[40..48].copy_from_slice(&(used - less).to_le_bytes());
+                }
+            },
+        );
+    }
+
+    // Inodes: path, offset, value.
+    for (name, path, at, value, refused) in INODES {
+        let refused = (*refused != READ).then_some(*refused);
+        add(name, refused, &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode(path) {
+                bytes[*at..at + value.len()].copy_from_slice(value);
+            }
+        });
+    }
+    add(
+        "a file of 2^60 bytes without blocks",
+        Some("file has more blocks than the inode table can hold"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode("hole") {
+                put(bytes, 24, &(1u64 << 60).to_le_bytes());
+            }
+        },
+    );
+    add(
+        "two directories with one listing",
+        Some("directory's listing is another's too"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode("zone") {
+                let (block, offset) = sound.listings["sub"];
+                put(bytes, 24, &block.to_le_bytes());
+                put(bytes, 34, &offset.to_le_bytes());
+                put(bytes, 20, &66u32.to_le_bytes());
+            }
+        },
+    );
+    let mut big = Vec::new();
+    sample.build(&mut |part, bytes| {
+        if part == Part::Inode("big") {
+            big.clone_from(bytes);
+        }
+    });
+    let word = |at: usize| u32::from_le_bytes([big[at], big[at + 1], big[at + 2], big[at + 3]]);
+    // Its listing is the first, and its index the first place behind a metadata block.
+    let (len, skipped, block) = (word(20), word(40), word(44));
+    add(
+        "a listing that is the end of another",
+        Some("directory's listing is another's too"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode("zone") {
+                put(bytes, 24, &block.to_le_bytes());
+                put(bytes, 34, &(skipped as u16 % 8192).to_le_bytes());
+                put(bytes, 20, &(len - skipped).to_le_bytes());
+            }
+        },
+    );
+    add(
+        "an index that leads to another name",
+        Some("directory index leads to another name"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode("big") {
+                bytes[53] += 1;
+            }
+        },
+    );
+    add(
+        "an index that leads behind the listing",
+        Some("directory index is impossible"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode("big") {
+                put(bytes, 40, &len.to_le_bytes());
+            }
+        },
+    );
+    add(
+        "an index with a name of 4 GiB",
+        Some("directory index is impossible"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode("big") {
+                put(bytes, 48, &u32::MAX.to_le_bytes());
+            }
+        },
+    );
+    add(
+        "an index of 65,535 places",
+        Some(ANY),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode("big") {
+                put(bytes, 32, &u16::MAX.to_le_bytes());
+            }
+        },
+    );
+
+    // Names.
+    for (name, new, refused) in [
+        (
+            "a name of one dot",
+            &b"."[..],
+            "directory entry's name is not valid",
+        ),
+        (
+            "a name of two dots",
+            b"..",
+            "directory entry's name is not valid",
+        ),
+        (
+            "a name with a slash",
+            b"a/b",
+            "directory entry's name is not valid",
+        ),
+        (
+            "a name with a NUL",
+            b"a\0b",
+            "directory entry's name is not valid",
+        ),
+        (
+            "a name of 256 bytes",
+            &[b'n'; 256],
+            "directory entry's name is not valid",
+        ),
+        (
+            "a name of 257 bytes",
+            &[b'n'; 257],
+            "directory entry's name is too long",
+        ),
+    ] {
+        add(
+            name,
+            Some(refused),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                match part {
+                    Part::Listing("link-b") => {
+                        bytes.truncate(12 + 8);
+                        put(bytes, 18, &(new.len() as u16 - 1).to_le_bytes());
+                        bytes.extend(new);
+                    }
+                    // The listing's size follows.
+                    Part::Inode("link-b") => {
+                        put(bytes, 24, &(20 + new.len() as u16 + 3).to_le_bytes())
+                    }
+                    _ => {}
+                }
+            },
+        );
+    }
+    add(
+        "a name without bytes",
+        Some("directory entry's name is too long"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Listing("link-b") {
+                put(bytes, 18, &u16::MAX.to_le_bytes());
+            }
+        },
+    );
+    for (name, from, to, refused) in [
+        (
+            "a name twice",
+            "hard",
+            "hole",
+            "directory entries are not in order",
+        ),
+        (
+            "names out of order",
+            "wire",
+            "fire",
+            "directory entries are not in order",
+        ),
+        (
+            "a symbolic link and then a directory of its name",
+            "link-b",
+            "link-a",
+            "directory entries are not in order",
+        ),
+    ] {
+        add(
+            name,
+            Some(refused),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Listing("") {
+                    let at = entry(bytes, from) + 8;
+                    put(bytes, at, to.as_bytes());
+                }
+            },
+        );
+    }
+
+    // Entries.
+    let to = |bytes: &mut Vec<u8>, name: &str, reference: u64| {
+        // The only run, or the last: its header is that of the entry.
+        put(bytes, 4, &((reference >> 16) as u32).to_le_bytes());
+        let at = entry(bytes, name);
+        put(bytes, at, &(reference as u16).to_le_bytes());
+    };
+    let root = sound.inodes[""];
+    let sub = sound.inodes["sub"];
+    for (name, path, entry_name, kind, reference, refused) in [
+        (
+            "a directory in itself",
+            "sub/deep",
+            "file",
+            1u16,
+            root,
+            "a directory is in two places",
+        ),
+        (
+            "a directory in two places",
+            "link-b",
+            "loot",
+            1,
+            sub,
+            "a directory is in two places",
+        ),
+        (
+            "a directory said to be a file",
+            "sub/deep",
+            "file",
+            2,
+            sub,
+            "a file is not of the kind listed",
+        ),
+        (
+            "a file said to be a directory",
+            "link-b",
+            "loot",
+            1,
+            sound.inodes["link-b/loot"],
+            "a file is not of the kind listed",
+        ),
+        (
+            "an entry of no kind",
+            "link-b",
+            "loot",
+            8,
+            sub,
+            "directory entry's type is unknown",
+        ),
+        (
+            "an entry of kind 0",
+            "link-b",
+            "loot",
+            0,
+            sub,
+            "directory entry's type is unknown",
+        ),
+        (
+            "an entry behind the inode table",
+            "link-b",
+            "loot",
+            2,
+            0x7fff_ffff_0000,
+            "reference lies behind its table",
+        ),
+        (
+            "an entry behind its block",
+            "link-b",
+            "loot",
+            2,
+            root | 0xffff,
+            "reference lies behind its metadata block",
+        ),
+    ] {
+        add(
+            name,
+            Some(refused),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Listing(path) {
+                    to(bytes, entry_name, reference);
+                    let at = entry(bytes, entry_name);
+                    put(bytes, at + 4, &kind.to_le_bytes());
+                }
+            },
+        );
+    }
+    add(
+        "a run of 257 entries",
+        Some("directory run has too many entries"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Listing("sub") {
+                put(bytes, 0, &256u32.to_le_bytes());
+            }
+        },
+    );
+    add(
+        "a run of 2^32 entries",
+        Some("directory run has too many entries"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Listing("sub") {
+                put(bytes, 0, &u32::MAX.to_le_bytes());
+            }
+        },
+    );
+    add(
+        "a run with fewer entries than there are",
+        Some(ANY),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Listing("sub") {
+                put(bytes, 0, &1u32.to_le_bytes());
+            }
+        },
+    );
+    add(
+        "a run with more entries than there are",
+        Some("directory record does not fit in its listing"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Listing("sub") {
+                put(bytes, 0, &9u32.to_le_bytes());
+            }
+        },
+    );
+    add(
+        "an entry with inode number 0",
+        Some("directory entry's inode number is impossible"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Listing("link-b") {
+                put(bytes, 8, &0u32.to_le_bytes());
+            }
+        },
+    );
+
+    // Metadata blocks: table, index, header.
+    for (name, table, n, header, refused) in [
+        (
+            "a plain metadata block of no bytes",
+            "inodes",
+            1,
+            0x8000u16,
+            "metadata block's stored length is impossible",
+        ),
+        (
+            "an encoded metadata block of no bytes",
+            "inodes",
+            1,
+            0,
+            "metadata block's stored length is impossible",
+        ),
+        (
+            "a plain metadata block of 8193 bytes",
+            "inodes",
+            1,
+            0xa001,
+            "metadata block's stored length is impossible",
+        ),
+        (
+            "a metadata block of 32767 bytes",
+            "listings",
+            0,
+            0xffff,
+            "metadata block's stored length is impossible",
+        ),
+        (
+            "a listing block of no bytes",
+            "listings",
+            1,
+            0x8000,
+            "metadata block's stored length is impossible",
+        ),
+        (
+            "an id block of no bytes",
+            "ids",
+            0,
+            0x8000,
+            "metadata block's stored length is impossible",
+        ),
+        ("an id block that is short", "ids", 0, 0x8004, ANY),
+        (
+            "a fragment block table that is short",
+            "fragments",
+            0,
+            0x8008,
+            "metadata goes on behind a block that is not full",
+        ),
+        (
+            "an attribute block of no bytes",
+            "xattrs",
+            0,
+            0x8000,
+            "metadata block's stored length is impossible",
+        ),
+    ] {
+        add(
+            name,
+            Some(refused),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Metadata(table, n) {
+                    bytes[..2].copy_from_slice(&header.to_le_bytes());
+                }
+            },
+        );
+    }
+    add(
+        "a metadata block that is not full in the midst of a table",
+        Some(ANY),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Metadata("listings", 0) {
+                *bytes = [&0x8064u16.to_le_bytes()[..], &[0; 100]].concat();
+            }
+        },
+    );
+
+    // Tables: name, offset, value; and their lists.
+    for (name, table, at, value, refused) in [
+        (
+            "a fragment in the superblock",
+            "fragments",
+            0,
+            &0u64.to_le_bytes()[..],
+            "fragment lies where no data can be",
+        ),
+        (
+            "a fragment behind the end",
+            "fragments",
+            0,
+            &(1u64 << 62).to_le_bytes(),
+            "fragment lies where no data can be",
+        ),
+        (
+            "a fragment at the last byte",
+            "fragments",
+            0,
+            &u64::MAX.to_le_bytes(),
+            "fragment lies where no data can be",
+        ),
+        (
+            "a fragment of no bytes",
+            "fragments",
+            8,
+            &(1u32 << 24).to_le_bytes(),
+            "stored block size is impossible",
+        ),
+        (
+            "a fragment of 16 MiB",
+            "fragments",
+            8,
+            &0xff_ffffu32.to_le_bytes(),
+            "stored block size is impossible",
+        ),
+        (
+            "a fragment with unknown bits",
+            "fragments",
+            8,
+            &0x8000_0010u32.to_le_bytes(),
+            "stored block size is impossible",
+        ),
+        (
+            "a fragment that is too short",
+            "fragments",
+            8,
+            &(1u32 << 24 | 50).to_le_bytes(),
+            "tail lies behind its fragment's end",
+        ),
+        (
+            "attributes of no namespace",
+            "xattrs",
+            0,
+            &[3, 0],
+            "extended attribute's namespace is unknown",
+        ),
+        (
+            "attributes with unknown bits",
+            "xattrs",
+            1,
+            &[2],
+            "extended attribute's namespace is unknown",
+        ),
+        (
+            "an attribute without a name",
+            "xattrs",
+            2,
+            &[0, 0],
+            "extended attribute's name is not valid",
+        ),
+        (
+            "an attribute with a NUL in its name",
+            "xattrs",
+            4,
+            &[0],
+            "extended attribute's name is not valid",
+        ),
+        (
+            "a set behind its table",
+            "xattr ids",
+            0,
+            &(1u64 << 40).to_le_bytes(),
+            "reference lies behind its table",
+        ),
+        (
+            "a set in its table's ids",
+            "xattr ids",
+            2,
+            &[0xff, 0xff],
+            "reference lies behind its table",
+        ),
+        (
+            "a set of 2^32 attributes",
+            "xattr ids",
+            8,
+            &u32::MAX.to_le_bytes(),
+            ANY,
+        ),
+    ] {
+        let mut first = true;
+        add(
+            name,
+            Some(refused),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Table(table) && std::mem::take(&mut first) {
+                    put(bytes, at, value);
+                }
+            },
+        );
+    }
+    for (name, number, at, value, refused) in [
+        // The second set: a long value of its own, then one that it refers to.
+        (
+            "a value of 4 GiB",
+            1usize,
+            8usize,
+            &u32::MAX.to_le_bytes()[..],
+            "an extended attribute's value is too long",
+        ),
+        (
+            "a reference of 7 bytes",
+            1,
+            8 + 4 + 5000 + 4 + 5,
+            &[7],
+            "reference to an attribute's value has no 8 bytes",
+        ),
+        (
+            "a value elsewhere behind the table",
+            1,
+            8 + 4 + 5000 + 4 + 5 + 4 + 4,
+            &[0xff; 3],
+            "reference lies behind its table",
+        ),
+    ] {
+        let mut n = 0;
+        add(
+            name,
+            Some(refused),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Table("xattrs") {
+                    if n == number {
+                        put(bytes, at, value);
+                    }
+                    n += 1;
+                }
+            },
+        );
+    }
+    for (name, list, at, value, refused) in [
+        (
+            "ids in the superblock",
+            "ids",
+            0usize,
+            &0u64.to_le_bytes()[..],
+            "table's blocks are out of order",
+        ),
+        (
+            "ids behind their list",
+            "ids",
+            0,
+            &u64::MAX.to_le_bytes(),
+            "table's blocks are out of order",
+        ),
+        (
+            "exports in the data",
+            "exports",
+            0,
+            &100u64.to_le_bytes(),
+            "table's blocks are out of order",
+        ),
+        (
+            "fragments in the data",
+            "fragments",
+            0,
+            &100u64.to_le_bytes(),
+            "table's blocks are out of order",
+        ),
+        (
+            "sets in the data",
+            "xattr ids",
+            16,
+            &100u64.to_le_bytes(),
+            "table's blocks are out of order",
+        ),
+        (
+            "attributes in the superblock",
+            "xattr ids",
+            0,
+            &0u64.to_le_bytes(),
+            "extended attributes lie outside their table",
+        ),
+        (
+            "attributes behind the end",
+            "xattr ids",
+            0,
+            &u64::MAX.to_le_bytes(),
+            "extended attributes lie outside their table",
+        ),
+        (
+            "2^32 sets of attributes",
+            "xattr ids",
+            8,
+            &u32::MAX.to_le_bytes(),
+            "table's list does not end",
+        ),
+        (
+            "one set more than there is room for",
+            "xattr ids",
+            8,
+            &513u32.to_le_bytes(),
+            "table's list does not end",
+        ),
+    ] {
+        add(
+            name,
+            Some(refused),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::List(list) {
+                    put(bytes, at, value);
+                }
+            },
+        );
+    }
+    for (name, options, refused) in [
+        (
+            "options that are encoded",
+            &[4, 0, 1, 0, 0, 0][..],
+            Some("compressor's options are not stored"),
+        ),
+        (
+            "options without bytes",
+            &[0, 0x80],
+            Some("compressor's options are too short"),
+        ),
+        (
+            "options of 4 KiB",
+            &[0, 0x90],
+            Some("compressor's options are not stored"),
+        ),
+    ] {
+        add(name, refused, &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Options {
+                bytes.extend(options);
+                bytes.resize(bytes.len().max(options.len()), 0);
+            }
+        });
+    }
+
+    // Blocks.
+    add(
+        "a block that is shorter than its file says",
+        Some("data block's content is not as long as the file says"),
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode("noise") {
+                put(bytes, 28, &5999u32.to_le_bytes());
+            }
+        },
+    );
+    // LZ4 does not say what is wrong with a block.
+    let more = if codec == 5 { ANY } else { "more than it may" };
+    if let Some(bomb) = encode(&vec![0; 1 << 19]).filter(|bomb| bomb.len() <= 4096) {
+        add(
+            "a block that holds 512 KiB",
+            Some(more),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Block("blocks", 1) {
+                    bytes.clone_from(&bomb);
+                }
+            },
+        );
+        add(
+            "a fragment that holds 512 KiB",
+            Some(more),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Fragment(0) {
+                    bytes.clone_from(&bomb);
+                }
+            },
+        );
+        add(
+            "a metadata block that holds 512 KiB",
+            Some(more),
+            &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+                if part == Part::Metadata("inodes", 1) {
+                    *bytes = [&(bomb.len() as u16).to_le_bytes()[..], &bomb].concat();
+                }
+            },
+        );
+    }
+
+    // What is odd and no harm.
+    add("flags that nobody knows", None, &mut |part: Part<'_>,
+                                               bytes: &mut Vec<
+        u8,
+    >| {
+        if part == Part::Superblock {
+            bytes[25] |= 0xf0;
+        }
+    });
+    add(
+        "a fragment entry's unused word",
+        None,
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Table("fragments") {
+                put(bytes, 12, &[0xff; 4]);
+            }
+        },
+    );
+    add(
+        "an export table of nonsense that ls and copy need not",
+        None,
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Table("exports") {
+                bytes.fill(0xff);
+            }
+        },
+    );
+    add(
+        "an empty directory of size 0",
+        None,
+        &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
+            if part == Part::Inode("sub/nothing") {
+                put(bytes, 24, &[0, 0]);
+            }
+        },
+    );
+    vectors
+}
+
+/// The word or place of a field, a value, and what the superblock is then refused with.
+const SUPERBLOCK: &[(&str, usize, &[u8], &str)] = &[
+    (
+        "another magic number",
+        0,
+        b"hsqt",
+        "not a squashfs superblock",
+    ),
+    (
+        "the magic number of big-endian images",
+        0,
+        b"sqsh",
+        "not a squashfs superblock",
+    ),
+    (
+        "version 3.1",
+        28,
+        &[3, 0, 1, 0],
+        "squashfs before version 4.0",
+    ),
+    ("version 5.0", 28, &[5, 0], "squashfs version is not 4.0"),
+    ("version 4.1", 30, &[1, 0], "squashfs version is not 4.0"),
+    ("codec 0", 20, &[0, 0], "squashfs codec is unknown"),
+    ("codec 7", 20, &[7, 0], "squashfs codec is unknown"),
+    (
+        "block size 2^11",
+        22,
+        &[11, 0],
+        "squashfs block size is not 4 KiB to 1 MiB",
+    ),
+    (
+        "block size 2^21",
+        22,
+        &[21, 0],
+        "squashfs block size is not 4 KiB to 1 MiB",
+    ),
+    (
+        "block size 2^65535",
+        22,
+        &[0xff, 0xff],
+        "squashfs block size is not 4 KiB to 1 MiB",
+    ),
+    (
+        "two block sizes",
+        12,
+        &[0, 0x20, 0, 0],
+        "squashfs block size differs from its logarithm",
+    ),
+    (
+        "block size 0",
+        12,
+        &[0, 0, 0, 0],
+        "squashfs block size differs from its logarithm",
+    ),
+    ("no inodes", 4, &[0; 4], "squashfs image has no inodes"),
+    (
+        "fewer inodes than there are",
+        4,
+        &[9, 0, 0, 0],
+        "inode number is not one of the image's",
+    ),
+    ("2^32 inodes", 4, &[0xff; 4], "table's list does not end"),
+    ("no owners", 26, &[0, 0], "squashfs id table is empty"),
+    (
+        "65535 owners",
+        26,
+        &[0xff, 0xff],
+        "table's list does not end",
+    ),
+    (
+        "no fragments where there are some",
+        16,
+        &[0; 4],
+        "fragment index is too large",
+    ),
+    (
+        "2^32 fragments",
+        16,
+        &[0xff; 4],
+        "table's list does not end",
+    ),
+    (
+        "more bytes than the file has",
+        40,
+        &[0, 0, 0, 1],
+        "squashfs image is shorter than it says",
+    ),
+    (
+        "2^63 bytes",
+        40,
+        &[0, 0, 0, 0, 0, 0, 0, 0x80],
+        "squashfs image is shorter than it says",
+    ),
+    (
+        "no bytes",
+        40,
+        &[0; 8],
+        "squashfs image is shorter than it says",
+    ),
+    (
+        "the root behind the inodes",
+        32,
+        &[0, 0, 0, 0, 0, 1],
+        "root's inode lies outside",
+    ),
+    (
+        "the root behind its block",
+        32,
+        &[0xff, 0xff],
+        "root's inode lies outside",
+    ),
+    (
+        "no inode table",
+        64,
+        &[0xff; 8],
+        "squashfs tables are out of order",
+    ),
+    (
+        "the inode table in the superblock",
+        64,
+        &[5, 0, 0, 0, 0, 0, 0, 0],
+        "squashfs tables are out of order",
+    ),
+    (
+        "no directory table",
+        72,
+        &[0xff; 8],
+        "squashfs tables are out of order",
+    ),
+    (
+        "no fragment table",
+        80,
+        &[0xff; 8],
+        "squashfs fragment table is missing",
+    ),
+    (
+        "no id table",
+        48,
+        &[0xff; 8],
+        "squashfs tables are out of order",
+    ),
+    (
+        "the xattr table behind the end",
+        56,
+        &[0, 0, 0, 0, 0, 0, 1, 0],
+        "squashfs tables are out of order",
+    ),
+];
+
+/// A path, a place in its inode, what to put there, and the words; none where it does no harm.
+const INODES: &[(&str, &str, usize, &[u8], &str)] = &[
+    ("inode type 0", "empty", 0, &[0, 0], "inode type is unknown"),
+    (
+        "inode type 15",
+        "empty",
+        0,
+        &[15, 0],
+        "inode type is unknown",
+    ),
+    (
+        "inode type 65535",
+        "sub",
+        0,
+        &[0xff, 0xff],
+        "inode type is unknown",
+    ),
+    (
+        "a user beyond the table",
+        "empty",
+        4,
+        &[2, 0],
+        "owner's index is too large",
+    ),
+    (
+        "a group beyond the table",
+        "sub/tail",
+        6,
+        &[0xff, 0xff],
+        "owner's index is too large",
+    ),
+    (
+        "inode number 0",
+        "empty",
+        12,
+        &[0; 4],
+        "inode number is not one of the image's",
+    ),
+    (
+        "an inode number beyond the count",
+        "empty",
+        12,
+        &[0xff; 4],
+        "inode number is not one of the image's",
+    ),
+    (
+        "a link of no bytes",
+        "link-a",
+        20,
+        &[0; 4],
+        "symbolic link's target has an impossible length",
+    ),
+    (
+        "a link of 64 KiB",
+        "link-a",
+        20,
+        &[0, 0, 1, 0],
+        "symbolic link's target has an impossible length",
+    ),
+    (
+        "a link of 4 GiB",
+        "link-a",
+        20,
+        &[0xff; 4],
+        "symbolic link's target has an impossible length",
+    ),
+    (
+        "a link with a NUL",
+        "link-a",
+        26,
+        &[0],
+        "symbolic link's target holds a NUL",
+    ),
+    (
+        "a file of 2^63 bytes",
+        "hole",
+        31,
+        &[0x80],
+        "file is impossibly large",
+    ),
+    (
+        "a file of 2^64 - 1 bytes",
+        "hole",
+        24,
+        &[0xff; 8],
+        "file is impossibly large",
+    ),
+    (
+        "a file with more blocks than words",
+        "blocks",
+        26,
+        &[0xff],
+        ANY,
+    ),
+    (
+        "a fragment index beyond the table",
+        "mixed",
+        20,
+        &[0xfe, 0xff, 0xff, 0xff],
+        "fragment index is too large",
+    ),
+    (
+        "the first fragment index that is not there",
+        "sub/tail",
+        20,
+        &[9, 0, 0, 0],
+        "fragment index is too large",
+    ),
+    (
+        "a tail behind its fragment",
+        "mixed",
+        24,
+        &[0xff, 0x0f, 0, 0],
+        "tail does not fit in a fragment",
+    ),
+    (
+        "a tail at 2^32 - 1",
+        "mixed",
+        24,
+        &[0xff; 4],
+        "tail does not fit in a fragment",
+    ),
+    (
+        "data in the superblock",
+        "noise",
+        16,
+        &[0; 4],
+        "file's block lies where no data can be",
+    ),
+    (
+        "data behind the end",
+        "noise",
+        16,
+        &[0xff, 0xff, 0xff, 0xff],
+        "file's block lies where no data can be",
+    ),
+    (
+        "data behind 2^63",
+        "blocks",
+        16,
+        &[0xff; 8],
+        "file's block lies where no data can be",
+    ),
+    (
+        "a block of 16 MiB",
+        "noise",
+        32,
+        &[0xff, 0xff, 0xff, 0],
+        "stored block size is impossible",
+    ),
+    (
+        "a block of no bytes that is no hole",
+        "noise",
+        32,
+        &[0, 0, 0, 1],
+        "stored block size is impossible",
+    ),
+    (
+        "a block with unknown bits",
+        "noise",
+        35,
+        &[0x81],
+        "stored block size is impossible",
+    ),
+    (
+        "a block of one byte more than a block",
+        "noise",
+        32,
+        &[1, 0x10, 0, 1],
+        "stored block size is impossible",
+    ),
+    (
+        "a listing behind the table",
+        "sub",
+        16,
+        &[0, 0, 0xff, 0],
+        "reference lies behind its table",
+    ),
+    ("a listing behind its block", "sub", 26, &[0xff, 0x1f], ANY),
+    ("a listing of 64 KiB", "sub", 24, &[0xff, 0xff], ANY),
+    (
+        "a listing of 4 GiB",
+        "zone",
+        20,
+        &[0xff; 4],
+        "a directory listing of more than 256 MiB",
+    ),
+    (
+        "a listing of 255 MiB",
+        "zone",
+        20,
+        &[0xff, 0xff, 0xff, 0x0e],
+        ANY,
+    ),
+    (
+        "a set of attributes beyond the table",
+        "fifo",
+        20,
+        &[3, 0, 0, 0],
+        "index of extended attributes is too large",
+    ),
+    (
+        "a set of attributes far beyond the table",
+        "sub/with",
+        52,
+        &[0xfe, 0xff, 0xff, 0xff],
+        "index of extended attributes is too large",
+    ),
+    ("no names", "hole", 40, &[0; 4], READ),
+    ("a parent that is not", "sub", 28, &[0xff; 4], READ),
+    (
+        "bits of the mode that stand for a kind",
+        "empty",
+        2,
+        &[0xa4, 0x81],
+        READ,
+    ),
+];
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+/// Where the entry of that name begins in a listing.
+fn entry(listing: &[u8], name: &str) -> usize {
+    let found = listing
+        .windows(name.len())
+        .position(|bytes| bytes == name.as_bytes());
+    found.unwrap_or_else(|| panic!("{name} is not in the listing")) - 8
+}

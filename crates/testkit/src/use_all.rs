@@ -1,0 +1,54 @@
+//! Everything that can be asked of a tree.
+
+use tree::{ExtentKind, FileKind, FileSystem, Inventory, Limits, Result};
+
+/// Bytes that are read at once.
+const PIECE_BYTES: usize = 100_000;
+
+/// Asks a tree everything that can be asked, and compares what is said twice: names listed and looked up, content read in
+/// pieces and at once. Gives how many bytes of content were read.
+///
+/// Of each file the first and the last bytes are read, since hostile sizes reach 2^63.
+///
+/// # Errors
+/// The first that any of the calls gives.
+///
+/// # Panics
+/// If two answers differ.
+pub fn use_all(fs: &dyn FileSystem, limits: &Limits) -> Result<u64> {
+    let inventory = Inventory::of(fs, limits)?;
+    let mut total = 0;
+    let mut buf = vec![0; PIECE_BYTES];
+    let mut stored = Vec::new();
+    for file in inventory.files() {
+        let ino = inventory.ino(file);
+        fs.xattrs(ino)?;
+        match inventory.kind(file) {
+            FileKind::Symlink => drop(fs.read_link(ino)?),
+            FileKind::Directory => {
+                for entry in fs.read_dir(ino)? {
+                    assert_eq!(fs.lookup(ino, &entry.name)?, entry);
+                }
+                assert!(fs.lookup(ino, b"no such name").is_err());
+            }
+            FileKind::Regular => {
+                let size = inventory.size(file);
+                for offset in [0, size.saturating_sub(5000)] {
+                    let len = fs.read_at(ino, offset, &mut buf)?;
+                    total += len as u64;
+                    let mut piece = [0; 3000];
+                    let again = fs.read_at(ino, offset + 1, &mut piece)?;
+                    let both = again.min(len.saturating_sub(1));
+                    assert_eq!(piece[..both], buf[1..1 + both], "in pieces and at once");
+                }
+                for extent in fs.extents(ino, 0)? {
+                    if let ExtentKind::Encoded(_) = extent.kind {
+                        fs.read_encoded(ino, &extent, &mut stored)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(total)
+}
