@@ -7,6 +7,7 @@
 
 mod btrfs_image;
 mod golden;
+mod hooked_fs;
 mod kernel_log;
 mod memory_fs;
 mod mount;
@@ -19,6 +20,7 @@ mod use_all;
 
 pub use btrfs_image::{BtrfsImage, BtrfsItem, BtrfsKey, SECTOR};
 pub use golden::golden;
+pub use hooked_fs::HookedFs;
 pub use kernel_log::KernelLog;
 pub use memory_fs::MemoryFs;
 pub use mount::{Access, BackingFile, FsType, LoopDevice, Mount};

@@ -19,6 +19,8 @@ pub struct MemoryFs {
 #[derive(Clone, Debug)]
 struct Node {
     metadata: Metadata,
+    /// How often it was linked.
+    names: u32,
     entries: Vec<DirEntry>,
     target: Vec<u8>,
     xattrs: Vec<Xattr>,
@@ -61,6 +63,7 @@ impl MemoryFs {
                 btime: None,
                 attributes: FileAttributes::default(),
             },
+            names: 0,
             entries: Vec::new(),
             target: Vec::new(),
             xattrs: Vec::new(),
@@ -89,9 +92,9 @@ impl MemoryFs {
         let entries = &mut self.node_mut(dir).entries;
         let at = entries.partition_point(|other| other.name < entry.name);
         entries.insert(at, entry);
-        let names = self.nodes.iter().flat_map(|node| &node.entries);
-        let names = names.filter(|entry| entry.ino == ino).count();
-        self.node_mut(ino).metadata.nlink = names as u32;
+        let node = self.node_mut(ino);
+        node.names += 1;
+        node.metadata.nlink = node.names;
     }
 
     fn add(&mut self, dir: Ino, name: impl AsRef<[u8]>, kind: FileKind, permissions: u16) -> Ino {

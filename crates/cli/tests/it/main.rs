@@ -1,8 +1,10 @@
 //! The integration tests of `restow`: the program itself, from outside.
 
 mod copy; // directories and tar archives in all directions, compared by programs that are not ours
+mod failures; // full disks, files that may not be read
 mod interrupt; // signals in the midst of a copy
 mod squash; // SquashFS images
+mod squash_hostile; // SquashFS images that mean harm
 mod words; // help, messages and exit codes
 
 use std::ffi::OsStr;

@@ -2,6 +2,8 @@
 
 mod create;
 mod differential;
+mod failures;
 mod hostile;
+mod reproducible;
 mod sources;
 mod vectors;

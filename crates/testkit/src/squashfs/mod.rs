@@ -4,6 +4,7 @@
 //! passes through a closure before it is stored, which may change it at will; sizes and references that follow from it are
 //! then those of the changed image, and metadata is encoded after the change. [`squashfs_vectors`] are the named cases.
 
+mod fields;
 mod sample;
 mod vectors;
 

@@ -1,0 +1,187 @@
+//! Hostile SquashFS images through the program: said what is wrong, bounded memory and time, and nothing is written
+//! outside the target.
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use codec::{Encoder, Settings};
+use testkit::{Part, RawSquashfs, Rng, TempDir, cases, sample_tree, squashfs_vectors};
+
+use crate::{names, run_in, shown};
+
+/// Runs the program with 400 MiB of addresses and 20 seconds of processor time.
+fn bounded(dir: &Path, args: &[&str]) -> (i32, String, String) {
+    let limits = "ulimit -v 409600 && ulimit -t 20 && exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limits, env!("CARGO_BIN_EXE_restow")]);
+    // One heap for all threads: each would reserve 64 MiB of addresses.
+    command.args(args).env("MALLOC_ARENA_MAX", "1");
+    let output = command.current_dir(dir).stdin(Stdio::null()).output();
+    shown(&output.unwrap())
+}
+
+fn encoder(settings: Option<Settings>) -> impl Fn(&[u8]) -> Option<Vec<u8>> {
+    let encoder = settings.map(|settings| RefCell::new(Encoder::new(&settings).unwrap()));
+    move |content| {
+        let mut encoded = vec![0; content.len().checked_sub(1)?];
+        let len = (encoder.as_ref()?.borrow_mut()).compress(&mut encoded, content)?;
+        encoded.truncate(len);
+        Some(encoded)
+    }
+}
+
+/// A directory with an image, and beside it one that no image has any business in.
+fn jail() -> TempDir {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("outside")).unwrap();
+    fs::write(dir.join("outside/file"), "theirs").unwrap();
+    fs::create_dir(dir.join("jail")).unwrap();
+    dir
+}
+
+fn assert_untouched(dir: &TempDir, what: &str) {
+    assert_eq!(names(dir.path()), ["jail", "outside"], "{what}");
+    assert_eq!(names(&dir.join("outside")), ["file"], "{what}");
+    assert_eq!(fs::read(dir.join("outside/file")).unwrap(), b"theirs");
+}
+
+/// Lists, copies and checks an image; gives whether each copy was made.
+fn through_all_doors(dir: &TempDir, image: &[u8], refused: Option<&str>, what: &str) {
+    let jail = dir.join("jail");
+    fs::write(jail.join("image"), image).unwrap();
+    let (code, _, words) = bounded(&jail, &["ls", "-lR", "image"]);
+    assert!(
+        code == 0 || code == 2 && words.contains("image"),
+        "{what}, ls: {code} {words}"
+    );
+    for to in ["out", "out.tar"] {
+        let args = ["copy", "-q", "--no-sync", "--no-owners", "image", to];
+        let args = if to == "out" {
+            &args[..]
+        } else {
+            &["copy", "-q", "image", to]
+        };
+        let (code, _, words) = bounded(&jail, args);
+        let made = names(&jail).contains(&to.to_owned());
+        match refused {
+            Some(refused) => {
+                assert!(
+                    code == 2 && words.contains(refused),
+                    "{what}, {to}: {code} {words}"
+                );
+            }
+            // An ordinary user cannot make devices or trusted attributes.
+            None => assert!((0..3).contains(&code), "{what}, {to}: {code} {words}"),
+        }
+        assert_eq!(made, code != 2, "{what}, {to}: {code} {words}");
+        let _ = fs::remove_dir_all(jail.join("out"));
+        let _ = fs::remove_file(jail.join("out.tar"));
+    }
+    let (code, _, words) = bounded(&jail, &["check", "image"]);
+    assert!((0..3).contains(&code), "{what}, check: {code} {words}");
+    assert!(
+        refused.is_none() || code != 0,
+        "{what} is found to be sound"
+    );
+    assert_eq!(names(&jail), ["image"], "{what}");
+    assert_untouched(dir, what);
+}
+
+#[test]
+fn every_case_is_refused_in_its_words_and_writes_nothing_elsewhere() {
+    let dir = jail();
+    for (codec, settings) in [(1, None), (6, Some(Settings::Zstd { level: 1 }))] {
+        let encode = encoder(settings);
+        for vector in squashfs_vectors(codec, &encode) {
+            let what = format!("{}, {settings:?}", vector.name);
+            through_all_doors(&dir, &vector.image, vector.refused, &what);
+        }
+    }
+}
+
+#[test]
+fn images_with_random_changes_do_no_harm() {
+    let dir = jail();
+    let mut rng = Rng::new(9);
+    let encode = encoder(Some(Settings::Zstd { level: 1 }));
+    let sample = sample_tree(6, &encode);
+    for n in 0..cases(60) {
+        let image = changed(&mut rng, &sample);
+        let jail = dir.join("jail");
+        fs::write(jail.join("image"), &image).unwrap();
+        for args in [
+            &["ls", "-lR", "image"][..],
+            &["copy", "-q", "--no-sync", "image", "out"],
+            &["copy", "-q", "image", "out.tar"],
+            &["check", "image"],
+        ] {
+            let (code, _, words) = bounded(&jail, args);
+            assert!((0..3).contains(&code), "{n}, {args:?}: {code} {words}");
+        }
+        let _ = fs::remove_dir_all(jail.join("out"));
+        let _ = fs::remove_file(jail.join("out.tar"));
+        assert_eq!(names(&jail), ["image"], "{n}");
+        assert_untouched(&dir, &n.to_string());
+    }
+}
+
+/// An image with some bytes of some records changed before they were stored.
+fn changed(rng: &mut Rng, sample: &RawSquashfs) -> Vec<u8> {
+    let image = sample.build(&mut |part, bytes| {
+        let one_in = match part {
+            Part::Inode(path) | Part::Block(path, _) if path.starts_with("big/") => 900,
+            Part::Inode(_) | Part::Listing(_) | Part::Block(..) => 40,
+            _ => 20,
+        };
+        if rng.chance(one_in) && !bytes.is_empty() {
+            let at = rng.index(bytes.len());
+            match rng.below(3) {
+                0 => bytes[at] = rng.below(256) as u8,
+                1 => bytes[at] ^= 1 << rng.below(8),
+                _ => bytes[at..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
+            }
+        }
+    });
+    image.bytes
+}
+
+#[test]
+fn links_planted_where_the_tree_goes_are_not_followed() {
+    let dir = jail();
+    let jail = dir.join("jail");
+    let encode = encoder(None);
+    fs::write(jail.join("image"), sample_tree(1, &encode).sound().bytes).unwrap();
+    fs::create_dir(jail.join("out")).unwrap();
+    for (name, target) in [
+        ("sub", "../../outside"),
+        ("link-b", "../../outside"),
+        ("mixed", "../../outside/file"),
+        ("empty", "../../outside/new"),
+        ("zone", "../../outside/new"),
+    ] {
+        symlink(target, jail.join("out").join(name)).unwrap();
+    }
+    // What is there is not written into; what takes its place is whole before.
+    let args = ["copy", "-q", "--no-sync", "--no-owners", "image", "out"];
+    let (code, _, words) = run_in(&jail, args);
+    assert!(code == 2 && words.contains("out"), "{words}");
+    assert_untouched(&dir, "refused");
+    let args = [
+        "copy",
+        "-q",
+        "--overwrite",
+        "--no-sync",
+        "--no-owners",
+        "image",
+        "out",
+    ];
+    let (code, _, words) = run_in(&jail, args);
+    assert!(code < 2, "{words}");
+    assert_untouched(&dir, "replaced");
+    assert!(jail.join("out/sub/deep/file").is_file());
+    assert!(jail.join("out/mixed").symlink_metadata().unwrap().is_file());
+    assert_eq!(fs::read(jail.join("out/link-b/loot")).unwrap(), b"loot");
+}
