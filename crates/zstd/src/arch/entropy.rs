@@ -62,11 +62,16 @@ kernel!(
     /// [`sequences::write_bits`] without checks.
     write_bits,
     write_bits_bmi,
-    (out: &mut [u8], reversed: &[[u8; 8]], used: sequences::Used<'_>) -> Option<usize>,
+    (
+        out: &mut [u8],
+        reversed: &[[u8; 8]],
+        tables: &sequences::RunTables,
+        starts: [sequences::Start; 3],
+    ) -> Option<usize>,
     {
         // SAFETY: `bits::put_bytes`, through which all is written, compares with the length before.
         let out = unsafe { TrustedSink::new(out) };
-        sequences::write_bits(out, reversed, used)
+        sequences::write_bits(out, reversed, tables, starts)
     }
 );
 

@@ -9,7 +9,8 @@
 
 use crate::encode::finder::memory::{Memory, Table};
 use crate::encode::finder::{double_fast, fast, lazy, row};
-use crate::encode::store::SequenceStore;
+use crate::encode::store::{OVERRUN, SequenceStore, Store};
+use crate::sequences::Sequence;
 use core::marker::PhantomData;
 
 /// Bytes that are read without a check.
@@ -133,6 +134,100 @@ impl Table for TrustedTable<'_> {
     }
 }
 
+/// A store that is written without a check.
+struct TrustedStore<'s, 'a> {
+    store: &'s mut SequenceStore<'a>,
+    start: *mut u8,
+    literals: usize,
+    sequences: usize,
+    /// How much room there is beyond what the rest of the block could need, were all of it literals, and one sequence more.
+    room: isize,
+}
+
+impl<'s, 'a> TrustedStore<'s, 'a> {
+    /// A store for the sequences of the `rest` last bytes of the data.
+    ///
+    /// # Safety
+    ///
+    /// What is pushed must lie in these bytes, each sequence behind the one before, and nothing may be pushed after a
+    /// push that returned false.
+    #[inline(always)]
+    unsafe fn new(store: &'s mut SequenceStore<'a>, rest: usize) -> Self {
+        let (buffer, literals, sequences, room) = store.raw_parts(rest);
+        assert!(literals <= sequences && sequences <= buffer.len() && room >= 0);
+        let start = buffer.as_mut_ptr();
+        TrustedStore {
+            store,
+            start,
+            literals,
+            sequences,
+            room,
+        }
+    }
+
+    /// Tells the store what it now holds.
+    #[inline(always)]
+    fn finish(self) {
+        self.store.set_ends(self.literals, self.sequences);
+    }
+}
+
+impl Store for TrustedStore<'_, '_> {
+    #[inline(always)]
+    fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool {
+        let length = sequence.literal_length() as usize;
+        debug_assert!(self.room >= 0);
+        debug_assert!(anchor + length + sequence.match_length() as usize <= data.end());
+        let to = self.start.wrapping_add(self.literals);
+        // Sixteen bytes or 32, whatever the length: most runs are shorter. What is too much is overwritten. A loop would
+        // become a call of `memcpy`, around which nothing stays in registers.
+        if length <= OVERRUN && anchor + OVERRUN <= data.end() {
+            // SAFETY: `room` is not negative: before the sequences there is room for the rest of the block and `OVERRUN`
+            // bytes more, of which this writes the first 16.
+            unsafe { to.cast::<[u8; 16]>().write(data.chunk16(anchor)) };
+            if length > 16 {
+                let place = to.wrapping_add(16).cast::<[u8; 16]>();
+                // SAFETY: as above, and it ends `OVERRUN` bytes from `to`.
+                unsafe { place.write(data.chunk16(anchor + 16)) };
+            }
+        } else {
+            // SAFETY: the literals are a part of the rest of the block, for which there is room.
+            unsafe { copy_bytes(to, data, anchor, length) };
+        }
+        self.literals += length;
+        self.sequences -= 8;
+        let place = self.start.wrapping_add(self.sequences);
+        // SAFETY: there was room for a sequence besides the rest of the block, and these literals are of that rest.
+        unsafe { place.cast::<[u8; 8]>().write(sequence.bits().to_ne_bytes()) };
+        // The literals are no longer part of the rest, but they take up as much: only the match counts.
+        self.room += sequence.match_length() as isize - 8;
+        self.room >= 0
+    }
+}
+
+/// Copies `length` bytes of `data` from `anchor` on.
+///
+/// # Safety
+///
+/// `to` must be writable for so many bytes, and the bytes must lie in the data.
+#[cold]
+#[inline(never)]
+unsafe fn copy_bytes<M: Memory>(mut to: *mut u8, data: M, anchor: usize, length: usize) {
+    let (mut at, end) = (anchor, anchor + length);
+    while at + 16 <= end {
+        // SAFETY: sixteen of the bytes that the caller promised.
+        unsafe { to.cast::<[u8; 16]>().write(data.chunk16(at)) };
+        to = to.wrapping_add(16);
+        at += 16;
+    }
+    while at < end {
+        // SAFETY: one of these bytes.
+        unsafe { to.write(data.byte(at)) };
+        to = to.wrapping_add(1);
+        at += 1;
+    }
+}
+
 /// Declares a kernel: with BMI where the machine has it.
 macro_rules! kernel {
     (
@@ -166,9 +261,9 @@ kernel!(
         data: &[u8],
         positions: &mut [[u8; 4]],
         task: &fast::Task,
-        repeat: &mut [u32; 3],
+        repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> usize,
+    ) -> (usize, [usize; 3]),
     {
         assert!(positions.len() == 1 << (64 - task.shift));
         // SAFETY: `fast::find` reads at a position only after comparing it with the length (`a + step + 9 <= end`, `at + 8
@@ -176,7 +271,11 @@ kernel!(
         let data = unsafe { Trusted::new(data, task.base) };
         // SAFETY: places are hashes of 64 - shift bits.
         let mut positions = unsafe { TrustedTable::new(positions) };
-        fast::find(data, &mut positions, task, repeat, store)
+        // SAFETY: a finder's sequences follow each other, from the start of the block to at most its end.
+        let mut trusted = unsafe { TrustedStore::new(store, data.end - task.start) };
+        let found = fast::find(data, &mut positions, task, repeat, &mut trusted);
+        trusted.finish();
+        found
     }
 );
 
@@ -189,9 +288,9 @@ kernel!(
         long: &mut [[u8; 4]],
         short: &mut [[u8; 4]],
         task: &double_fast::Task,
-        repeat: &mut [u32; 3],
+        repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> usize,
+    ) -> (usize, [usize; 3]),
     {
         assert!(long.len() == 1 << (64 - task.long_shift));
         assert!(short.len() == 1 << (64 - task.short_shift));
@@ -202,7 +301,11 @@ kernel!(
         let mut long = unsafe { TrustedTable::new(long) };
         // SAFETY: places are hashes of 64 - short_shift bits.
         let mut short = unsafe { TrustedTable::new(short) };
-        double_fast::find(data, &mut long, &mut short, task, repeat, store)
+        // SAFETY: a finder's sequences follow each other, from the start of the block to at most its end.
+        let mut trusted = unsafe { TrustedStore::new(store, data.end - task.start) };
+        let found = double_fast::find(data, &mut long, &mut short, task, repeat, &mut trusted);
+        trusted.finish();
+        found
     }
 );
 
@@ -214,14 +317,18 @@ kernel!(
         data: &[u8],
         rows: &mut row::Rows<'_>,
         task: &lazy::Task,
-        repeat: &mut [u32; 3],
+        repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> usize,
+    ) -> (usize, [usize; 3]),
     {
         // SAFETY: `lazy::find` reads at a position only after comparing it with the length (`at + 9 < end`, `ahead + 8 <=
         // end`, `at + 8 <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at candidates, which lie before the position.
         let data = unsafe { Trusted::new(data, task.base) };
-        lazy::find(data, rows, task, repeat, store)
+        // SAFETY: a finder's sequences follow each other, from the start of the block to at most its end.
+        let mut trusted = unsafe { TrustedStore::new(store, data.end - task.start) };
+        let found = lazy::find(data, rows, task, repeat, &mut trusted);
+        trusted.finish();
+        found
     }
 );
 

@@ -62,14 +62,12 @@ impl<'a> Entropy<'a> {
             self.counts,
             store_literals,
         )?;
-        let (counts, cells) = self.counts.split_first_chunk_mut::<192>()?;
         let sequences = write_sequences(
             out.get_mut(literals.bytes..)?,
             store.reversed(),
             &self.tables,
             &mut self.tables_next,
-            counts,
-            cells.as_flattened_mut(),
+            self.counts,
         )?;
         let new = NewTables {
             huffman: literals.new_table,

@@ -4,7 +4,17 @@ use super::finder::memory::Memory;
 use crate::sequences::Sequence;
 
 /// Bytes that the copying of literals may touch beyond their end.
-const OVERRUN: usize = 32;
+pub(crate) const OVERRUN: usize = 32;
+
+/// Where finders put sequences, with checks or (in `arch/`) without.
+pub(crate) trait Store {
+    /// Appends a sequence whose literals begin at `data[anchor]`.
+    ///
+    /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
+    /// sequence was taken), and the finder must return, with the block ending behind this match.
+    #[must_use]
+    fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool;
+}
 
 /// The sequences and the literals of one block.
 ///
@@ -49,15 +59,23 @@ impl<'a> SequenceStore<'a> {
         self.cut = true;
     }
 
-    /// Appends a sequence whose literals begin at `data[anchor]`.
-    ///
-    /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
-    /// sequence was taken), and the finder must return, with the block ending behind this match.
-    #[inline(always)]
+    /// Appends a sequence, see [`Store::push`].
+    #[inline]
     #[must_use]
     pub(crate) fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool {
         let length = sequence.literal_length() as usize;
-        self.copy_literals(data, anchor, length);
+        let place = &mut self.buffer[self.literals..][..length];
+        let (chunks, rest) = place.as_chunks_mut::<16>();
+        let mut at = anchor;
+        for chunk in chunks {
+            *chunk = data.chunk16(at);
+            at += 16;
+        }
+        for byte in rest {
+            *byte = data.byte(at);
+            at += 1;
+        }
+        self.literals += length;
         self.sequences -= 8;
         if let Some(place) = self
             .buffer
@@ -84,25 +102,20 @@ impl<'a> SequenceStore<'a> {
         self.literals += literals.len();
     }
 
-    #[inline(always)]
-    fn copy_literals<M: Memory>(&mut self, data: M, anchor: usize, length: usize) {
-        let to = &mut self.buffer[self.literals..];
-        self.literals += length;
-        // Sixteen bytes at a time, whatever the length: most runs are shorter. What is too much is overwritten.
-        if anchor + length + 16 <= data.end() {
-            let mut done = 0;
-            let (chunks, _) = to.as_chunks_mut::<16>();
-            for chunk in chunks {
-                *chunk = data.chunk16(anchor + done);
-                done += 16;
-                if done >= length {
-                    return;
-                }
-            }
-        }
-        for (i, byte) in to[..length].iter_mut().enumerate() {
-            *byte = data.byte(anchor + i);
-        }
+    /// What a writer without checks starts from: the memory, the end of the literals, the start of the sequences, and how
+    /// much room there is beyond what all the `rest` of the block could need.
+    #[cfg(not(feature = "portable"))]
+    pub(crate) fn raw_parts(&mut self, rest: usize) -> (&mut [u8], usize, usize, isize) {
+        let room = self.sequences - self.literals;
+        let room = room as isize - (rest + 8 + OVERRUN) as isize;
+        (self.buffer, self.literals, self.sequences, room)
+    }
+
+    /// What such a writer left behind.
+    #[cfg(not(feature = "portable"))]
+    pub(crate) fn set_ends(&mut self, literals: usize, sequences: usize) {
+        assert!(literals <= sequences && sequences <= self.buffer.len());
+        (self.literals, self.sequences) = (literals, sequences);
     }
 
     /// All literals.
@@ -128,5 +141,12 @@ impl<'a> SequenceStore<'a> {
             .iter()
             .rev()
             .map(|bits| Sequence::from_bits(u64::from_ne_bytes(*bits)))
+    }
+}
+
+impl Store for SequenceStore<'_> {
+    #[inline]
+    fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool {
+        SequenceStore::push(self, data, anchor, sequence)
     }
 }

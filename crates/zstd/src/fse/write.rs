@@ -60,6 +60,22 @@ fn symbol(table: &FseTable, symbol: u32) -> u64 {
     u64::from_ne_bytes(table[at..at + 8].try_into().unwrap_or_default())
 }
 
+/// What a symbol's cell holds, with the number of bits above the eleventh bit instead of the sixteenth: what a state
+/// must be raised by, and where the symbol's states begin.
+pub(crate) fn cell(table: &FseTable, next: u32) -> (u32, u32) {
+    let entry = symbol(table, next);
+    let bits = (entry as u32).wrapping_add(0xffff) >> 16;
+    let raise = (entry as u32)
+        .wrapping_sub(bits << 16)
+        .wrapping_add(bits << 11);
+    (raise, (entry >> 32) as u32)
+}
+
+/// The next states, two bytes each.
+pub(crate) fn states(table: &FseTable) -> &[u8] {
+    &table[8 * SYMBOLS..]
+}
+
 /// The state in a cell.
 #[inline(always)]
 fn state(table: &FseTable, i: u32) -> u32 {

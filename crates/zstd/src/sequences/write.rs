@@ -7,8 +7,8 @@ use super::{
 use crate::Error;
 use crate::bits::{BitWriter, Sink};
 use crate::fse::{
-    COST_ONE, FseEncoder, FseTable, accuracy, cost_of_probabilities, end, normalise, start, step,
-    write_description,
+    COST_ONE, FseEncoder, FseTable, accuracy, cell, cost_of_probabilities, end, normalise, start,
+    states, write_description,
 };
 use crate::workspace::{Carver, Cells};
 
@@ -38,6 +38,17 @@ pub(crate) static MATCH_LENGTH_BITS: [u8; 64] = {
     while i < rest.len() {
         bits[32 + i] = rest[i];
         i += 1;
+    }
+    bits
+};
+
+/// Extra bits that follow each offset code.
+static OFFSET_BITS: [u8; 64] = {
+    let mut bits = [0; 64];
+    let mut code = 0;
+    while code < 32 {
+        bits[code] = code as u8;
+        code += 1;
     }
     bits
 };
@@ -227,14 +238,13 @@ pub(crate) struct SequencesWritten {
 /// Writes the section. `None` if it does not fit.
 ///
 /// `reversed` are the packed sequences, the last first; `previous` the tables in force; `next` room for others;
-/// `counts` and `cells` are scratch.
+/// `scratch` is scratch.
 pub(crate) fn write_sequences(
     out: &mut [u8],
     reversed: &[[u8; 8]],
     previous: &SequenceTables<'_>,
     next: &mut SequenceTables<'_>,
-    counts: &mut [[u8; 4]; 192],
-    cells: &mut [u8],
+    scratch: &mut [[u8; 4]; 1024],
 ) -> Option<SequencesWritten> {
     let head = write_number(out, reversed.len())?;
     let mut written = SequencesWritten {
@@ -246,6 +256,8 @@ pub(crate) fn write_sequences(
     if reversed.is_empty() {
         return Some(written);
     }
+    let (counts, cells) = scratch.split_first_chunk_mut::<192>()?;
+    let cells = cells.as_flattened_mut();
     count_codes(counts, reversed);
     let (ll_counts, rest) = counts.split_at(64);
     let (of_counts, ml_counts) = rest.split_at(64);
@@ -283,24 +295,38 @@ pub(crate) fn write_sequences(
     ) -> (&'t FseTable, u32) {
         if new { next.table() } else { previous.table() }
     }
-    let used = Used {
-        literal_lengths: pick(
-            written.new_literal_lengths,
-            &next.literal_lengths,
-            &previous.literal_lengths,
-        ),
-        offsets: pick(written.new_offsets, &next.offsets, &previous.offsets),
-        match_lengths: pick(
-            written.new_match_lengths,
-            &next.match_lengths,
-            &previous.match_lengths,
-        ),
-    };
     let out = out.get_mut(at..)?;
+    let last = Sequence::from_bits(u64::from_ne_bytes(*reversed.first()?));
+    let run = scratch.as_flattened_mut().first_chunk_mut()?;
+    let ends = [
+        Run::LITERAL_LENGTHS.fill(
+            run,
+            pick(
+                written.new_literal_lengths,
+                &next.literal_lengths,
+                &previous.literal_lengths,
+            ),
+            literal_length_code(last.literal_length()),
+        ),
+        Run::OFFSETS.fill(
+            run,
+            pick(written.new_offsets, &next.offsets, &previous.offsets),
+            offset_code(last.offset_value()),
+        ),
+        Run::MATCH_LENGTHS.fill(
+            run,
+            pick(
+                written.new_match_lengths,
+                &next.match_lengths,
+                &previous.match_lengths,
+            ),
+            match_length_code(last.match_length_less_min()),
+        ),
+    ];
     #[cfg(not(feature = "portable"))]
-    let bytes = crate::arch::entropy::write_bits(out, reversed, used)?;
+    let bytes = crate::arch::entropy::write_bits(out, reversed, run, ends)?;
     #[cfg(feature = "portable")]
-    let bytes = write_bits(out, reversed, used)?;
+    let bytes = write_bits(out, reversed, run, ends)?;
     written.bytes = at + bytes;
     Some(written)
 }
@@ -395,87 +421,205 @@ fn cost_of_table(counts: &[[u8; 4]], table: &FseEncoder<'_>) -> Option<u64> {
     Some(cost / u64::from(COST_ONE))
 }
 
-/// The three tables that are used, with their accuracies.
+/// The three tables that are used, side by side: for each code four bytes, then for each state two.
+///
+/// What a code holds, from the lowest bit: 16 bits by which a state must be raised so that what is above its eleventh bit
+/// is the number of bits to write; 9 bits, where the code's states begin; 1 unused; 6 bits, the number of extra bits.
+pub(crate) type RunTables = [u8; 4096];
+
+/// Where the table of one kind of code lies in [`RunTables`].
+struct Run {
+    codes: usize,
+    states: usize,
+    log_max: u32,
+    /// The code in each slot.
+    code: fn(u32) -> u32,
+    extra_bits: &'static [u8; 64],
+}
+
+/// A state to begin with, and the accuracy of its table.
 #[derive(Clone, Copy)]
-pub(crate) struct Used<'t> {
-    literal_lengths: (&'t FseTable, u32),
-    offsets: (&'t FseTable, u32),
-    match_lengths: (&'t FseTable, u32),
+pub(crate) struct Start {
+    state: u32,
+    log: u32,
+}
+
+impl Run {
+    const LITERAL_LENGTHS: Run = Run {
+        codes: 0,
+        states: 1024,
+        log_max: LITERAL_LENGTH_LOG_MAX,
+        code: |slot| slot,
+        extra_bits: &LITERAL_LENGTH_BITS,
+    };
+    const MATCH_LENGTHS: Run = Run {
+        codes: 256,
+        states: 2048,
+        log_max: MATCH_LENGTH_LOG_MAX,
+        code: |slot| slot,
+        extra_bits: &MATCH_LENGTH_BITS,
+    };
+    const OFFSETS: Run = Run {
+        codes: 512,
+        states: 3072,
+        log_max: OFFSET_LOG_MAX,
+        // Leading zeros of a value of 28 bits.
+        code: |slot| 27_u32.saturating_sub(slot),
+        extra_bits: &OFFSET_BITS,
+    };
+
+    /// Takes a table over. The state that yields `last`.
+    fn fill(&self, tables: &mut RunTables, (table, log): (&FseTable, u32), last: u32) -> Start {
+        let state = start(table, last);
+        let codes = tables[self.codes..][..256].as_chunks_mut::<4>().0;
+        for (slot, place) in (0..).zip(codes) {
+            let code = (self.code)(slot);
+            let (raise, first) = cell(table, code);
+            let extra = u32::from(self.extra_bits[code as usize & 63]);
+            let entry = raise & 0xffff | (first & 0x1ff) << 16 | extra << 26;
+            *place = entry.to_ne_bytes();
+        }
+        tables[self.states..][..2 << self.log_max]
+            .copy_from_slice(&states(table)[..2 << self.log_max]);
+        Start { state, log }
+    }
+
+    /// What the table has in a slot.
+    #[inline(always)]
+    fn entry(&self, tables: &RunTables, slot: usize) -> u32 {
+        let at = self.codes + 4 * slot;
+        u32::from_ne_bytes(*tables[at..].first_chunk().unwrap_or(&[0; 4]))
+    }
+
+    /// The state that leads on to this entry's symbol, and the bits to write with their number.
+    #[inline(always)]
+    fn step(&self, tables: &RunTables, state: u32, entry: u32) -> (u32, u64, u32) {
+        let bits = u32::from((state as u16).wrapping_add(entry as u16) >> 11);
+        let place = (state >> bits).wrapping_add(entry >> 16) as usize & ((1 << self.log_max) - 1);
+        let at = self.states + 2 * place;
+        let next = u16::from_ne_bytes(*tables[at..].first_chunk().unwrap_or(&[0; 2]));
+        (next.into(), low_bits(state.into(), bits), bits)
+    }
+}
+
+/// The lowest `bits`, fewer than 64.
+#[inline(always)]
+fn low_bits(value: u64, bits: u32) -> u64 {
+    value & ((1 << (bits & 63)) - 1)
 }
 
 /// Writes the bit stream. The number of bytes, or `None` if they do not fit.
+///
+/// `starts` are of literal lengths, offsets, match lengths.
 #[inline(always)]
 pub(crate) fn write_bits<S: Sink>(
     mut out: S,
     reversed: &[[u8; 8]],
-    used: Used<'_>,
+    tables: &RunTables,
+    starts: [Start; 3],
 ) -> Option<usize> {
     let out = &mut out;
-    let ((ll, ll_log), (of, of_log), (ml, ml_log)) =
-        (used.literal_lengths, used.offsets, used.match_lengths);
+    let [mut ll, mut of, mut ml] = starts.map(|start| start.state);
     let mut writer = BitWriter::default();
     let (last, rest) = reversed.split_first()?;
-    let codes = Codes::of(*last);
-    let mut ll_state = start(ll, codes.literal_length);
-    let mut of_state = start(of, codes.offset);
-    let mut ml_state = start(ml, codes.match_length);
-    codes.write_extra(&mut writer, out);
+    let word = u64::from_ne_bytes(*last);
+    let slots = Slots::of(word);
+    let extra = Extra::of(
+        word,
+        Run::LITERAL_LENGTHS.entry(tables, slots.literal_length),
+        Run::OFFSETS.entry(tables, slots.offset),
+        Run::MATCH_LENGTHS.entry(tables, slots.match_length),
+    );
+    writer.add(extra.bits, extra.lengths + extra.offset);
+    writer.flush(out);
     for sequence in rest {
-        let codes = Codes::of(*sequence);
-        let (of_next, of_low, of_bits) = step(of, of_state, codes.offset);
-        let (ml_next, ml_low, ml_bits) = step(ml, ml_state, codes.match_length);
-        let (ll_next, ll_low, ll_bits) = step(ll, ll_state, codes.literal_length);
-        (of_state, ml_state, ll_state) = (of_next, ml_next, ll_next);
-        let low = of_low | ml_low << (of_bits & 31) | ll_low << ((of_bits + ml_bits) & 31);
-        writer.add(low, of_bits + ml_bits + ll_bits);
-        codes.write_extra(&mut writer, out);
+        let word = u64::from_ne_bytes(*sequence);
+        let slots = Slots::of(word);
+        let of_entry = Run::OFFSETS.entry(tables, slots.offset);
+        let ml_entry = Run::MATCH_LENGTHS.entry(tables, slots.match_length);
+        let ll_entry = Run::LITERAL_LENGTHS.entry(tables, slots.literal_length);
+        let (of_next, of_low, of_bits) = Run::OFFSETS.step(tables, of, of_entry);
+        let (ml_next, ml_low, ml_bits) = Run::MATCH_LENGTHS.step(tables, ml, ml_entry);
+        let (ll_next, ll_low, ll_bits) = Run::LITERAL_LENGTHS.step(tables, ll, ll_entry);
+        (of, ml, ll) = (of_next, ml_next, ll_next);
+        let two = of_bits + ml_bits;
+        let all = two + ll_bits;
+        let low = of_low | ml_low << (of_bits & 63) | ll_low << (two & 63);
+        let extra = Extra::of(word, ll_entry, of_entry, ml_entry);
+        if all + extra.lengths + extra.offset <= 56 {
+            writer.add(
+                low | extra.bits << (all & 63),
+                all + extra.lengths + extra.offset,
+            );
+        } else {
+            writer.add(low, all);
+            writer.flush(out);
+            writer.add(low_bits(extra.bits, extra.lengths), extra.lengths);
+            writer.flush(out);
+            writer.add(extra.bits >> (extra.lengths & 63), extra.offset);
+        }
+        writer.flush(out);
     }
-    writer.add(end(ml_state, ml_log), ml_log);
-    writer.add(end(of_state, of_log), of_log);
-    writer.add(end(ll_state, ll_log), ll_log);
+    let [ll_log, of_log, ml_log] = starts.map(|start| start.log);
+    writer.add(end(ml, ml_log), ml_log);
+    writer.add(end(of, of_log), of_log);
+    writer.add(end(ll, ll_log), ll_log);
     writer.finish_with_mark(out)
 }
 
-/// The three codes of a sequence, and the bits that follow them.
-struct Codes {
-    literal_length: u32,
-    offset: u32,
-    match_length: u32,
-    sequence: Sequence,
+/// Which entries of the tables a sequence uses.
+struct Slots {
+    literal_length: usize,
+    offset: usize,
+    match_length: usize,
 }
 
-impl Codes {
+impl Slots {
     #[inline(always)]
-    fn of(bits: [u8; 8]) -> Codes {
-        let sequence = Sequence::from_bits(u64::from_ne_bytes(bits));
-        Codes {
-            literal_length: literal_length_code(sequence.literal_length()),
-            offset: offset_code(sequence.offset_value()),
-            match_length: match_length_code(sequence.match_length_less_min()),
-            sequence,
+    fn of(word: u64) -> Slots {
+        /// All bits of lengths that have no place in a table of codes.
+        const LONG: u64 = 0x3_ffc0 << 28 | 0x3_ff80 << 46;
+        let (literal_length, match_length) = if word & LONG == 0 {
+            (
+                LITERAL_LENGTH_CODES[(word >> 28) as usize & 63].into(),
+                MATCH_LENGTH_CODES[(word >> 46) as usize & 127].into(),
+            )
+        } else {
+            let sequence = Sequence::from_bits(word);
+            (
+                literal_length_code(sequence.literal_length()),
+                match_length_code(sequence.match_length_less_min()),
+            )
+        };
+        Slots {
+            literal_length: literal_length as usize,
+            offset: (word << 36).leading_zeros() as usize,
+            match_length: match_length as usize,
         }
     }
+}
 
-    /// Writes the extra bits and flushes. Before, at most 33 bits may wait.
+/// The bits that follow the codes: those of the literal length, of the match length, of the offset.
+struct Extra {
+    bits: u64,
+    /// How many are those of both lengths: at most 30.
+    lengths: u32,
+    /// How many are those of the offset: at most 27.
+    offset: u32,
+}
+
+impl Extra {
     #[inline(always)]
-    fn write_extra<S: Sink>(&self, writer: &mut BitWriter, out: &mut S) {
-        let low = |value: u32, bits: u32| u64::from(value) & ((1_u64 << (bits & 31)) - 1);
-        let ll_bits = u32::from(LITERAL_LENGTH_BITS[self.literal_length as usize & 63]);
-        let ml_bits = u32::from(MATCH_LENGTH_BITS[self.match_length as usize & 63]);
-        let lengths = low(self.sequence.literal_length(), ll_bits)
-            | low(self.sequence.match_length_less_min(), ml_bits) << ll_bits;
-        let offset = low(self.sequence.offset_value(), self.offset);
-        if ll_bits + ml_bits + self.offset > 30 {
-            writer.flush(out);
-            writer.add(lengths, ll_bits + ml_bits);
-            writer.flush(out);
-            writer.add(offset, self.offset);
-        } else {
-            writer.add(
-                lengths | offset << (ll_bits + ml_bits),
-                ll_bits + ml_bits + self.offset,
-            );
+    fn of(word: u64, ll_entry: u32, of_entry: u32, ml_entry: u32) -> Extra {
+        let (ll_bits, ml_bits, offset) = (ll_entry >> 26, ml_entry >> 26, of_entry >> 26);
+        let lengths = ll_bits + ml_bits;
+        let bits = low_bits(word >> 28, ll_bits)
+            | low_bits(word >> 46, ml_bits) << (ll_bits & 63)
+            | low_bits(word, offset) << (lengths & 63);
+        Extra {
+            bits,
+            lengths,
+            offset,
         }
-        writer.flush(out);
     }
 }

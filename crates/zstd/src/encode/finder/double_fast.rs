@@ -7,7 +7,7 @@ use super::memory::{Memory, Table, count_back, match_length, place, put_aside, t
 use super::{Block, PRIME, hash, read64};
 use crate::Error;
 use crate::encode::levels::Params;
-use crate::encode::store::SequenceStore;
+use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::{Sequence, offset_value};
 use crate::workspace::{Carver, Cells};
 
@@ -81,17 +81,18 @@ impl<'a> Tables<'a> {
         };
         let data = &block.data[..block.end];
         #[cfg(not(feature = "portable"))]
-        let anchor =
-            crate::arch::find::double_fast(data, self.long, self.short, &task, repeat, store);
+        let (anchor, kept) =
+            crate::arch::find::double_fast(data, self.long, self.short, &task, *repeat, store);
         #[cfg(feature = "portable")]
-        let anchor = find(
+        let (anchor, kept) = find(
             Checked::new(data, task.base),
             &mut &mut *self.long,
             &mut &mut *self.short,
             &task,
-            repeat,
+            *repeat,
             store,
         );
+        *repeat = take_back(*repeat, kept, store);
         anchor - block.base as usize
     }
 }
@@ -99,7 +100,7 @@ impl<'a> Tables<'a> {
 /// What [`find`] needs to know.
 pub(crate) struct Task {
     /// Index at which the block begins.
-    start: usize,
+    pub(crate) start: usize,
     /// Index of the first byte of the data.
     pub(crate) base: u32,
     window: usize,
@@ -113,31 +114,31 @@ pub(crate) struct Task {
 ///
 /// Reads lie within `data`; places in the tables are of 64 - `long_shift` and 64 - `short_shift` bits.
 #[inline(always)]
-pub(crate) fn find<M: Memory, T: Table>(
+pub(crate) fn find<M: Memory, T: Table, S: Store>(
     data: M,
     long: &mut T,
     short: &mut T,
     task: &Task,
-    repeat: &mut [u32; 3],
-    store: &mut SequenceStore<'_>,
-) -> usize {
+    repeat: [u32; 3],
+    store: &mut S,
+) -> (usize, [usize; 3]) {
     match task.min_match {
-        0..=4 => find_min::<M, T, 4>(data, long, short, task, repeat, store),
-        5 => find_min::<M, T, 5>(data, long, short, task, repeat, store),
-        6 => find_min::<M, T, 6>(data, long, short, task, repeat, store),
-        7.. => find_min::<M, T, 7>(data, long, short, task, repeat, store),
+        0..=4 => find_min::<M, T, S, 4>(data, long, short, task, repeat, store),
+        5 => find_min::<M, T, S, 5>(data, long, short, task, repeat, store),
+        6 => find_min::<M, T, S, 6>(data, long, short, task, repeat, store),
+        7.. => find_min::<M, T, S, 7>(data, long, short, task, repeat, store),
     }
 }
 
 #[inline(always)]
-fn find_min<M: Memory, T: Table, const MIN: u32>(
+fn find_min<M: Memory, T: Table, S: Store, const MIN: u32>(
     data: M,
     long: &mut T,
     short: &mut T,
     task: &Task,
-    repeat: &mut [u32; 3],
-    store: &mut SequenceStore<'_>,
-) -> usize {
+    repeat: [u32; 3],
+    store: &mut S,
+) -> (usize, [usize; 3]) {
     let Task {
         start,
         window,
@@ -147,7 +148,7 @@ fn find_min<M: Memory, T: Table, const MIN: u32>(
     } = *task;
     let (first, end) = (data.first(), data.end());
     let begin = start.max(first + 1);
-    let [mut rep1, mut rep2, mut rep3] = put_aside(*repeat, begin - first);
+    let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let mut anchor = start;
     let mut at = begin;
     'block: loop {
@@ -255,6 +256,5 @@ fn find_min<M: Memory, T: Table, const MIN: u32>(
             break;
         }
     }
-    *repeat = take_back(*repeat, [rep1, rep2, rep3], store);
-    anchor
+    (anchor, [rep1, rep2, rep3])
 }

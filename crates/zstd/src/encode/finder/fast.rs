@@ -6,7 +6,7 @@ use super::memory::{Memory, Table, count_back, match_length, place, put_aside, t
 use super::{Block, hash, read64};
 use crate::Error;
 use crate::encode::levels::Params;
-use crate::encode::store::SequenceStore;
+use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::{Sequence, offset_value};
 use crate::workspace::{Carver, Cells};
 
@@ -72,15 +72,16 @@ impl<'a> Tables<'a> {
         };
         let data = &block.data[..block.end];
         #[cfg(not(feature = "portable"))]
-        let anchor = crate::arch::find::fast(data, self.positions, &task, repeat, store);
+        let (anchor, kept) = crate::arch::find::fast(data, self.positions, &task, *repeat, store);
         #[cfg(feature = "portable")]
-        let anchor = find(
+        let (anchor, kept) = find(
             Checked::new(data, task.base),
             &mut &mut *self.positions,
             &task,
-            repeat,
+            *repeat,
             store,
         );
+        *repeat = take_back(*repeat, kept, store);
         anchor - block.base as usize
     }
 }
@@ -88,7 +89,7 @@ impl<'a> Tables<'a> {
 /// What [`find`] needs to know.
 pub(crate) struct Task {
     /// Index at which the block begins.
-    start: usize,
+    pub(crate) start: usize,
     /// Index of the first byte of the data.
     pub(crate) base: u32,
     window: usize,
@@ -102,39 +103,43 @@ pub(crate) struct Task {
 ///
 /// Reads lie within `data`; places in the table are of 64 - `task.shift` bits.
 #[inline(always)]
-pub(crate) fn find<M: Memory, T: Table>(
+pub(crate) fn find<M: Memory, T: Table, S: Store>(
     data: M,
     positions: &mut T,
     task: &Task,
-    repeat: &mut [u32; 3],
-    store: &mut SequenceStore<'_>,
-) -> usize {
-    match task.min_match {
-        0..=4 => find_min::<M, T, 4>(data, positions, task, repeat, store),
-        5 => find_min::<M, T, 5>(data, positions, task, repeat, store),
-        6 => find_min::<M, T, 6>(data, positions, task, repeat, store),
-        7.. => find_min::<M, T, 7>(data, positions, task, repeat, store),
+    repeat: [u32; 3],
+    store: &mut S,
+) -> (usize, [usize; 3]) {
+    // The sizes that levels use are known when compiling: the loop has a register more.
+    match (task.min_match, task.shift) {
+        (5, 52) => find_min::<M, T, S, 5, 52>(data, positions, task, repeat, store),
+        (6, 50) => find_min::<M, T, S, 6, 50>(data, positions, task, repeat, store),
+        (5, 49) => find_min::<M, T, S, 5, 49>(data, positions, task, repeat, store),
+        (0..=4, _) => find_min::<M, T, S, 4, 0>(data, positions, task, repeat, store),
+        (5, _) => find_min::<M, T, S, 5, 0>(data, positions, task, repeat, store),
+        (6, _) => find_min::<M, T, S, 6, 0>(data, positions, task, repeat, store),
+        (7.., _) => find_min::<M, T, S, 7, 0>(data, positions, task, repeat, store),
     }
 }
 
 #[inline(always)]
-fn find_min<M: Memory, T: Table, const MIN: u32>(
+fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
     data: M,
     positions: &mut T,
     task: &Task,
-    repeat: &mut [u32; 3],
-    store: &mut SequenceStore<'_>,
-) -> usize {
+    repeat: [u32; 3],
+    store: &mut S,
+) -> (usize, [usize; 3]) {
     let Task {
         start,
         window,
         step: step_first,
-        shift,
         ..
     } = *task;
+    let shift = if SHIFT == 0 { task.shift } else { SHIFT };
     let (first, end) = (data.first(), data.end());
     let begin = start.max(first + 1);
-    let [mut rep1, mut rep2, mut rep3] = put_aside(*repeat, begin - first);
+    let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let mut anchor = start;
     let mut at = begin;
     'block: loop {
@@ -147,6 +152,7 @@ fn find_min<M: Memory, T: Table, const MIN: u32>(
         let mut step_next = a + PATIENCE;
         // Indexes from here on may be referred to, up to the next change of step.
         let mut low = first.max((a + 2 * PATIENCE).saturating_sub(window));
+        let mut limit = step_next.min(end - 8 - step);
         let mut v0 = data.read64(a);
         let mut h0 = hash::<MIN>(v0, shift);
         let mut h1 = hash::<MIN>(data.read64(a + 1), shift);
@@ -167,7 +173,7 @@ fn find_min<M: Memory, T: Table, const MIN: u32>(
             index = positions.at(h1) as usize;
             positions.put(h1, a as u32 + 1);
             h0 = hash::<MIN>(v2, shift);
-            let candidate = place(index, low, a + 1);
+            let candidate = place(index, low, a);
             if data.read32(candidate) == data.read32(a + 1) {
                 if step <= 4 {
                     positions.put(h0, b as u32);
@@ -178,13 +184,17 @@ fn find_min<M: Memory, T: Table, const MIN: u32>(
             v0 = v2;
             h1 = hash::<MIN>(data.read64(b + 1), shift);
             a = b;
-            if a >= step_next {
+            if a >= limit {
+                if a + step + 9 > end {
+                    break 'block;
+                }
                 step += 1;
                 step_next += PATIENCE;
+                if a + step + 9 > end {
+                    break 'block;
+                }
+                limit = step_next.min(end - 8 - step);
                 low = first.max((a + 2 * PATIENCE).saturating_sub(window));
-            }
-            if a + step + 9 > end {
-                break 'block;
             }
         };
 
@@ -229,6 +239,5 @@ fn find_min<M: Memory, T: Table, const MIN: u32>(
             break;
         }
     }
-    *repeat = take_back(*repeat, [rep1, rep2, rep3], store);
-    anchor
+    (anchor, [rep1, rep2, rep3])
 }

@@ -6,7 +6,7 @@ use super::memory::Checked;
 use super::memory::{Memory, count_back, match_length, put_aside, take_back};
 use super::row::{Rows, Tables};
 use crate::encode::levels::{Params, Strategy};
-use crate::encode::store::SequenceStore;
+use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::{Sequence, offset_value};
 
 /// Literals after which the steps grow by one.
@@ -15,7 +15,7 @@ const PATIENCE_LOG: usize = 8;
 /// What [`find`] needs to know.
 pub(crate) struct Task {
     /// Index at which the block begins.
-    start: usize,
+    pub(crate) start: usize,
     /// Index of the first byte of the data.
     pub(crate) base: u32,
     window: usize,
@@ -48,36 +48,37 @@ pub(crate) fn find_block(
     };
     let data = &block.data[..block.end];
     #[cfg(not(feature = "portable"))]
-    let anchor = crate::arch::find::lazy(data, &mut tables.rows, &task, repeat, store);
+    let (anchor, kept) = crate::arch::find::lazy(data, &mut tables.rows, &task, *repeat, store);
     #[cfg(feature = "portable")]
-    let anchor = find(
+    let (anchor, kept) = find(
         Checked::new(data, task.base),
         &mut tables.rows,
         &task,
-        repeat,
+        *repeat,
         store,
     );
+    *repeat = take_back(*repeat, kept, store);
     anchor - block.base as usize
 }
 
 /// Finds the sequences in `data` from `task.start` on. Reads lie within `data`.
 #[inline(always)]
-pub(crate) fn find<M: Memory>(
+pub(crate) fn find<M: Memory, S: Store>(
     data: M,
     rows: &mut Rows<'_>,
     task: &Task,
-    repeat: &mut [u32; 3],
-    store: &mut SequenceStore<'_>,
-) -> usize {
+    repeat: [u32; 3],
+    store: &mut S,
+) -> (usize, [usize; 3]) {
     macro_rules! widths {
         ($depth:literal) => {
             match (task.row_log, task.min_match) {
-                (4, 0..=4) => parse::<M, 16, 4, $depth>(data, rows, task, repeat, store),
-                (4, _) => parse::<M, 16, 5, $depth>(data, rows, task, repeat, store),
-                (5, 0..=4) => parse::<M, 32, 4, $depth>(data, rows, task, repeat, store),
-                (5, _) => parse::<M, 32, 5, $depth>(data, rows, task, repeat, store),
-                (_, 0..=4) => parse::<M, 64, 4, $depth>(data, rows, task, repeat, store),
-                (_, _) => parse::<M, 64, 5, $depth>(data, rows, task, repeat, store),
+                (4, 0..=4) => parse::<M, S, 16, 4, $depth>(data, rows, task, repeat, store),
+                (4, _) => parse::<M, S, 16, 5, $depth>(data, rows, task, repeat, store),
+                (5, 0..=4) => parse::<M, S, 32, 4, $depth>(data, rows, task, repeat, store),
+                (5, _) => parse::<M, S, 32, 5, $depth>(data, rows, task, repeat, store),
+                (_, 0..=4) => parse::<M, S, 64, 4, $depth>(data, rows, task, repeat, store),
+                (_, _) => parse::<M, S, 64, 5, $depth>(data, rows, task, repeat, store),
             }
         };
     }
@@ -106,13 +107,13 @@ impl Best {
 }
 
 #[inline(always)]
-fn parse<M: Memory, const W: usize, const MIN: u32, const DEPTH: u8>(
+fn parse<M: Memory, S: Store, const W: usize, const MIN: u32, const DEPTH: u8>(
     data: M,
     rows: &mut Rows<'_>,
     task: &Task,
-    repeat: &mut [u32; 3],
-    store: &mut SequenceStore<'_>,
-) -> usize {
+    repeat: [u32; 3],
+    store: &mut S,
+) -> (usize, [usize; 3]) {
     let Task {
         start,
         window,
@@ -121,7 +122,7 @@ fn parse<M: Memory, const W: usize, const MIN: u32, const DEPTH: u8>(
     } = *task;
     let (first, end) = (data.first(), data.end());
     let begin = start.max(first + 1);
-    let [mut rep1, mut rep2, mut rep3] = put_aside(*repeat, begin - first);
+    let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let shift = rows.shift();
     rows.start(first);
     let mut anchor = start;
@@ -223,6 +224,5 @@ fn parse<M: Memory, const W: usize, const MIN: u32, const DEPTH: u8>(
             break;
         }
     }
-    *repeat = take_back(*repeat, [rep1, rep2, rep3], store);
-    anchor
+    (anchor, [rep1, rep2, rep3])
 }
