@@ -177,11 +177,11 @@ static LEVELS: [[Params; 23]; 4] = [
     row(21, 6, 20, 4, 5,  16, Lazy2),      //  8
     row(22, 6, 21, 4, 5,  16, Lazy2),      //  9
     row(22, 6, 22, 5, 5,  16, Lazy2),      // 10
-    row(22, 6, 22, 5, 5,  16, Lazy2),      // 11
+    row(22, 6, 22, 5, 5,  16, Lazy2Divided),// 11
     row(22, 6, 22, 6, 5,  32, Lazy2Divided),// 12
-    row(22, 21, 17, 3, 3, 32, Optimal),    // 13
-    row(22, 21, 17, 3, 3, 48, Optimal),    // 14
-    row(22, 22, 18, 3, 3, 64, Optimal),    // 15
+    row(22, 6, 22, 6, 4,  32, Lazy2Divided),// 13
+    row(22, 22, 17, 2, 3, 48, Optimal),    // 14
+    row(22, 22, 17, 4, 3, 64, Optimal),    // 15
     row(22, 22, 18, 6, 3, 128, Optimal),   // 16
     row(23, 6, 20, 8, 3, 128, Optimal2),   // 17
     row(23, 6, 20, 9, 3, 128, Optimal2),   // 18
@@ -202,10 +202,10 @@ static LEVELS: [[Params; 23]; 4] = [
     row(18, 6, 18, 4, 4,   8, Lazy2),      //  8
     row(18, 6, 18, 5, 4,   8, Lazy2),      //  9
     row(18, 6, 18, 6, 4,   8, Lazy2),      // 10
-    row(18, 6, 18, 6, 4,  12, Lazy2),      // 11
+    row(18, 6, 18, 5, 4,  12, Lazy2Divided),// 11
     row(18, 6, 18, 6, 4,  12, Lazy2Divided),// 12
     row(18, 18, 17, 3, 3, 32, Optimal),    // 13
-    row(18, 18, 17, 4, 3, 128, Optimal),    // 14
+    row(18, 18, 17, 4, 3, 128, Optimal),   // 14
     row(18, 18, 17, 5, 3, 256, Optimal),   // 15
     row(18, 18, 16, 8, 3, 128, Optimal2),  // 16
     row(18, 18, 16, 8, 3, 128, Optimal2),  // 17
@@ -227,10 +227,10 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 16, 4, 4,   8, Lazy2),      //  8
     row(17, 6, 16, 5, 4,   8, Lazy2),      //  9
     row(17, 6, 16, 6, 4,   8, Lazy2),      // 10
-    row(17, 6, 17, 6, 4,  12, Lazy2),      // 11
+    row(17, 6, 17, 6, 4,  12, Lazy2Divided),// 11
     row(17, 6, 17, 6, 4,  12, Lazy2Divided),// 12
     row(17, 17, 16, 3, 3, 64, Optimal),    // 13
-    row(17, 17, 16, 4, 3, 128, Optimal),    // 14
+    row(17, 17, 16, 4, 3, 128, Optimal),   // 14
     row(17, 17, 16, 5, 3, 256, Optimal),   // 15
     row(17, 17, 15, 8, 3, 128, Optimal2),  // 16
     row(17, 17, 15, 8, 3, 128, Optimal2),  // 17
@@ -252,7 +252,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(14, 6, 14, 5, 4,   8, Lazy2),      //  8
     row(14, 6, 14, 6, 4,   8, Lazy2),      //  9
     row(14, 6, 14, 6, 4,  12, Lazy2),      // 10
-    row(14, 6, 14, 6, 4,  16, Lazy2),      // 11
+    row(14, 6, 14, 5, 4,  16, Lazy2Divided),// 11
     row(14, 6, 14, 6, 4,  24, Lazy2Divided),// 12
     row(14, 14, 14, 3, 3, 32, Optimal),    // 13
     row(14, 14, 14, 4, 3, 64, Optimal),    // 14

@@ -29,6 +29,8 @@ use crate::encode::store::SequenceStore;
 use crate::sequences::{Sequence, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
 
+/// Where shorter matches than these are taken without asking, more positions are left out, too.
+const HASTY_BELOW: u16 = 128;
 /// Positions that are looked at together where all are sorted.
 const SPAN: usize = 128;
 /// Logarithm of the bytes after which prices are set anew, and of the part of what has been counted.
@@ -274,7 +276,11 @@ impl<'a> Tables<'a> {
             let effort = Effort {
                 enough: usize::from(params.target_length).clamp(16, PRICED_LENGTH_MAX),
                 thorough: pass > 1,
-                indifferent: if passes > 1 { BIT / 2 } else { BIT },
+                indifferent: match params.target_length {
+                    _ if passes > 1 => BIT / 2,
+                    HASTY_BELOW.. => BIT,
+                    _ => BIT + BIT / 2,
+                },
             };
             end = self.pass(block, repeat, effort, pass > 1, pass == passes);
             self.chunks.join();
