@@ -359,7 +359,7 @@ impl Table {
     }
 }
 
-enum Resolved {
+pub(crate) enum Resolved {
     Inode(Tree, u64),
     /// An empty directory, and the directory that it is in.
     Empty(Ino),
@@ -390,7 +390,7 @@ impl Subvolume {
         &self.btrfs.volume
     }
 
-    fn resolve(&self, ino: Ino) -> Result<Resolved> {
+    pub(crate) fn resolve(&self, ino: Ino) -> Result<Resolved> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let inode = ino.0 & ((1 << INODE_BITS) - 1);
         match (ino.0 >> INODE_BITS) as usize {

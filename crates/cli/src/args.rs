@@ -255,6 +255,10 @@ pub(crate) struct Info {
     /// The image
     pub(crate) file: PathBuf,
 
+    /// Of a btrfs image, say only what this file or directory takes, with all that is below it
+    #[arg(long, value_name = "PATH", help_heading = "btrfs sources")]
+    pub(crate) path: Option<OsString>,
+
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 }

@@ -7,26 +7,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use btrfs::{Amount, Btrfs, CheckOptions, Subvolume, SubvolumeInfo, block_group, incompat};
+use btrfs::{
+    Amount, Btrfs, CheckOptions, SUPERBLOCK_PLACES, Subvolume, SubvolumeInfo, Usage, block_group,
+    incompat,
+};
 use tree::ReadAt;
 
 use crate::args::{Check, Info, SourceArgs};
 use crate::text;
 
-/// Where the superblock has its mark.
-const MARK_AT: u64 = 0x10040;
+/// Where in a superblock its mark is.
+const MARK_AT: u64 = 64;
 
-/// Whether the file has a btrfs superblock.
+/// Whether a file that can seek has a btrfs superblock, be it only a copy.
+pub(crate) fn has_mark(file: &File) -> Result<bool> {
+    let size = ReadAt::size(file)?;
+    for place in SUPERBLOCK_PLACES {
+        let at = place.0 + MARK_AT;
+        let mut mark = [0; 8];
+        if size >= at + mark.len() as u64 {
+            ReadAt::read_exact_at(file, &mut mark, at)?;
+            if mark == *b"_BHRfS_M" {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the file is a btrfs image.
 pub(crate) fn is_one(path: &Path) -> Result<bool> {
     let name = text::of_host_path(path, "standard input");
     let file = File::open(path).with_context(|| format!("open {name}"))?;
-    let mut mark = [0; 8];
-    let size = ReadAt::size(&file)?;
-    if size < MARK_AT + mark.len() as u64 {
-        return Ok(false);
-    }
-    ReadAt::read_exact_at(&file, &mut mark, MARK_AT)?;
-    Ok(mark == *b"_BHRfS_M")
+    has_mark(&file)
 }
 
 fn open(path: &Path, others: &[PathBuf]) -> Result<Arc<Btrfs>> {
@@ -73,7 +86,19 @@ pub(crate) fn info(args: &Info) -> Result<()> {
     let name = text::of_host_path(&args.file, "standard input");
     let btrfs = open(&args.file, &args.source.device).with_context(|| format!("open {name}"))?;
     let id = chosen(&btrfs, &args.source)?;
-    show(&btrfs, id, &mut io::stdout().lock()).with_context(|| format!("read {name}"))
+    let mut out = io::stdout().lock();
+    let Some(path) = &args.path else {
+        return show(&btrfs, id, &mut out).with_context(|| format!("read {name}"));
+    };
+    let tree = btrfs.subvolume(match id {
+        Some(id) => id,
+        None => btrfs.default_subvolume()?,
+    })?;
+    let path = path.as_bytes();
+    let found = crate::open::find(&tree, path, false);
+    let usage = found.and_then(|file| tree.usage(file.ino));
+    let usage = usage.with_context(|| format!("read {name}: {}", text::of_name(path)))?;
+    show_usage(&usage, &mut out)
 }
 
 fn show(btrfs: &Btrfs, id: Option<u64>, out: &mut dyn Write) -> Result<()> {
@@ -138,7 +163,11 @@ fn show(btrfs: &Btrfs, id: Option<u64>, out: &mut dyn Write) -> Result<()> {
     for subvolume in btrfs.subvolumes()? {
         show_subvolume(&subvolume, subvolume.id == default, out)?;
     }
-    let usage = btrfs.usage(id)?;
+    show_usage(&btrfs.usage(id)?, out)
+}
+
+/// Bytes by algorithm, as compsize gives them.
+fn show_usage(usage: &Usage, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,
         "files           extents       stored      decoded        shown"

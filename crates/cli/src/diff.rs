@@ -13,8 +13,7 @@ use crate::{open, text, threads};
 /// Returns whether there are differences.
 pub(crate) fn run(args: &Diff) -> Result<bool> {
     open::only_one_is_standard_input(&args.first, &args.second)?;
-    let first = open::open(&args.first, &args.source)?;
-    let second = open::open(&args.second, &args.source)?;
+    let (first, second) = open::both(&args.first, &args.second, &args.source)?;
     let names = [&args.first, &args.second].map(|path| text::of_host_path(path, "standard input"));
     let mut out = BufWriter::new(io::stdout().lock());
     let bar = Bar::new("compared", args.quiet);

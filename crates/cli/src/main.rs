@@ -20,7 +20,7 @@ mod text;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use tree::{Error, Parallel, temporary};
 
@@ -92,6 +92,9 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
 fn info(args: &args::Info) -> Result<()> {
     if btrfs_image::is_one(&args.file)? {
         return btrfs_image::info(args);
+    }
+    if args.path.is_some() {
+        bail!("--path is for btrfs images");
     }
     squash::info(args)
 }

@@ -61,11 +61,27 @@ pub(crate) fn open(path: &Path, args: &SourceArgs) -> Result<Source> {
 
 fn source(path: &Path, args: &SourceArgs) -> Result<Source> {
     let source = any_source(path, args)?;
-    let is_btrfs = source.is_btrfs;
+    applies(args, source.is_btrfs)?;
+    Ok(source)
+}
+
+fn applies(args: &SourceArgs, is_btrfs: bool) -> Result<()> {
     if !is_btrfs && (args.subvolume.is_some() || !args.device.is_empty()) {
         bail!("it is no btrfs image: --subvolume and --device do not apply");
     }
-    Ok(source)
+    Ok(())
+}
+
+/// Opens two sources. What only applies to btrfs images must apply to one of them.
+///
+/// # Errors
+/// As for [`open`].
+pub(crate) fn both(first: &Path, second: &Path, args: &SourceArgs) -> Result<(Source, Source)> {
+    let name = |path| format!("open {}", text::of_host_path(path, "standard input"));
+    let a = any_source(first, args).with_context(|| name(first))?;
+    let b = any_source(second, args).with_context(|| name(second))?;
+    applies(args, a.is_btrfs || b.is_btrfs).with_context(|| name(first))?;
+    Ok((a, b))
 }
 
 fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
@@ -104,6 +120,8 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
     }
     let found = match recognise(&start) {
         _ if args.image_at.is_some() && seeks => Found::Squashfs(image_at(&file, args.image_at)?),
+        // Its first superblock is gone, and a copy is not.
+        Found::Unknown if seeks && crate::btrfs_image::has_mark(&file)? => Found::Btrfs,
         // An AppImage is a program with an image behind it.
         Found::Unknown if seeks => match squashfs::find_image(&file)? {
             Some(offset) => Found::Squashfs(offset),
@@ -290,57 +308,58 @@ impl Source {
     /// # Errors
     /// It is not there, or the tree cannot be read.
     pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<DirEntry> {
-        self.walk(path, follow).map_err(|error| {
+        find(&*self.tree, path, follow).map_err(|error| {
             anyhow::Error::from(error).context(format!("find {}", self.name(path)))
         })
     }
+}
 
-    fn walk(&self, path: &[u8], follow: bool) -> tree::Result<DirEntry> {
-        let root = DirEntry {
-            name: Box::default(),
-            ino: self.tree.root(),
-            kind: FileKind::Directory,
-        };
-        // The directories from the root to where the walk is, and the names still to go, the next one last.
-        let mut above = vec![root];
-        let mut names: Vec<Vec<u8>> = path
-            .split(|&b| b == b'/')
-            .rev()
-            .map(<[u8]>::to_vec)
-            .collect();
-        let mut followed = 0;
-        while let Some(name) = names.pop() {
-            match &*name {
-                b"" | b"." => continue,
-                b".." => {
-                    if above.len() > 1 {
-                        above.pop();
-                    }
-                    continue;
+/// As [`Source::find`], in any tree.
+pub(crate) fn find(tree: &dyn FileSystem, path: &[u8], follow: bool) -> tree::Result<DirEntry> {
+    let root = DirEntry {
+        name: Box::default(),
+        ino: tree.root(),
+        kind: FileKind::Directory,
+    };
+    // The directories from the root to where the walk is, and the names still to go, the next one last.
+    let mut above = vec![root];
+    let mut names: Vec<Vec<u8>> = path
+        .split(|&b| b == b'/')
+        .rev()
+        .map(<[u8]>::to_vec)
+        .collect();
+    let mut followed = 0;
+    while let Some(name) = names.pop() {
+        match &*name {
+            b"" | b"." => continue,
+            b".." => {
+                if above.len() > 1 {
+                    above.pop();
                 }
-                _ => {}
-            }
-            let dir = above.last().expect("the root is never taken off");
-            if dir.kind != FileKind::Directory {
-                return Err(Error::NotADirectory);
-            }
-            let entry = self.tree.lookup(dir.ino, &name)?;
-            if entry.kind != FileKind::Symlink || (names.is_empty() && !follow) {
-                above.push(entry);
                 continue;
             }
-            followed += 1;
-            if followed > SYMLINKS_MAX {
-                return Err(Error::Limit("symbolic links followed for one path"));
-            }
-            let target = self.tree.read_link(entry.ino)?;
-            if target.first() == Some(&b'/') {
-                above.truncate(1);
-            }
-            names.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
+            _ => {}
         }
-        above.pop().ok_or(Error::NotFound)
+        let dir = above.last().expect("the root is never taken off");
+        if dir.kind != FileKind::Directory {
+            return Err(Error::NotADirectory);
+        }
+        let entry = tree.lookup(dir.ino, &name)?;
+        if entry.kind != FileKind::Symlink || (names.is_empty() && !follow) {
+            above.push(entry);
+            continue;
+        }
+        followed += 1;
+        if followed > SYMLINKS_MAX {
+            return Err(Error::Limit("symbolic links followed for one path"));
+        }
+        let target = tree.read_link(entry.ino)?;
+        if target.first() == Some(&b'/') {
+            above.truncate(1);
+        }
+        names.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
     }
+    above.pop().ok_or(Error::NotFound)
 }
 
 /// That both arguments are standard input is a mistake that would hang.

@@ -1,12 +1,17 @@
 //! Images made to do harm: a good one with a few bytes changed and the checksums made right again, so that what reads
 //! them has nothing to rely on. Each gives an error or some tree, in bounded time and memory, and never a panic.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use btrfs::{Btrfs, CheckOptions, SUPERBLOCK_PLACES, Subvolume};
-use testkit::{BtrfsImage, Rng, SECTOR, cases};
+use testkit::{BtrfsImage, Rng, SECTOR, cases, tool};
 use tree::manifest::Manifest;
-use tree::{Aspects, Error, ExtentKind, FileKind, FileSystem, Ino, ReadAt};
+use tree::{
+    Aspects, Error, ExtentKind, FileKind, FileSystem, Ino, Inventory, Limits, NoProgress, Parallel,
+    ReadAt,
+};
 
 use crate::small::small;
 
@@ -163,21 +168,65 @@ fn explore(tree: &Subvolume) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads of an image what can be read.
-pub(crate) fn explore_all(image: &BtrfsImage) {
-    let Ok(btrfs) = open(image) else { return };
+/// Does with an image all that can be done: says what is in it, lists it, reads some of it, copies it. Gives whether it
+/// could be opened.
+pub(crate) fn explore_all(image: &BtrfsImage) -> Option<Arc<Btrfs>> {
+    let btrfs = open(image).ok()?;
     let _ = btrfs.subvolumes();
     let _ = btrfs.usage(None);
     let id = btrfs.default_subvolume().unwrap_or(5);
     for id in [id, 5, 256] {
         if let Ok(tree) = btrfs.subvolume(id) {
             let _ = explore(&tree);
+            let _ = copy(&tree);
         }
     }
+    Some(btrfs)
 }
+
+/// Copies a tree to an archive that nobody keeps.
+fn copy(tree: &Subvolume) -> Result<(), Error> {
+    let inventory = Inventory::of(tree, &Limits::default())?;
+    tree::tar::write(
+        tree,
+        &inventory,
+        Parallel::new(1),
+        &NoProgress,
+        &mut io::sink(),
+    )?;
+    Ok(())
+}
+
+/// Bytes of addresses that a process may have while it reads bad images.
+const MEMORY_MAX: u64 = 256 << 20;
+/// Set in the process that is limited to them.
+const LIMITED: &str = "RESTOW_TEST_LIMITED";
 
 #[test]
 fn mutated_images_do_no_harm() {
+    if std::env::var_os(LIMITED).is_some() {
+        return mutated_images();
+    }
+    let Some(prlimit) = tool("prlimit") else {
+        return;
+    };
+    let test = "hostile::mutated_images_do_no_harm";
+    let limited = prlimit
+        .command()
+        .arg(format!("--as={MEMORY_MAX}"))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        // Each thread would reserve addresses for a heap of its own.
+        .env("MALLOC_ARENA_MAX", "1")
+        .env(LIMITED, "1")
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&limited.stderr);
+    assert!(limited.status.success(), "{words}");
+    assert!(String::from_utf8_lossy(&limited.stdout).contains("1 passed"));
+}
+
+fn mutated_images() {
     let good = small();
     let targets = targets(&good);
     assert!(targets.len() > 20);
@@ -192,20 +241,15 @@ fn mutated_images_do_no_harm() {
             image.patch(at, &block);
             image.seal(at);
         }
-        let Ok(btrfs) = open(&image) else { continue };
-        opened += 1;
-        let _ = btrfs.subvolumes();
-        let _ = btrfs.usage(None);
-        let id = btrfs.default_subvolume().unwrap_or(5);
-        for id in [id, 5, 256] {
-            if let Ok(tree) = btrfs.subvolume(id) {
-                let _ = explore(&tree);
-            }
+        let begin = Instant::now();
+        if let Some(btrfs) = explore_all(&image) {
+            opened += 1;
+            let options = CheckOptions { data: true };
+            let summary = btrfs.check(options, &mut |_| {}).unwrap();
+            found += u64::from(summary.findings > 0);
         }
-        let summary = btrfs
-            .check(CheckOptions { data: true }, &mut |_| {})
-            .unwrap();
-        found += u64::from(summary.findings > 0);
+        // Not how fast it is, but that it comes to an end.
+        assert!(begin.elapsed().as_secs() < 60, "case {case}");
     }
     // The mutations reach what they are for.
     assert!(opened > cases(1500) / 4, "{opened} could be opened");

@@ -1,0 +1,242 @@
+//! btrfs images as sources: what the kernel wrote, what is damaged, and what lies on several devices.
+
+use std::fs::File;
+use std::path::Path;
+
+use testkit::{BtrfsImage, Rng, SECTOR, TempDir, cases, run, tool};
+
+use super::{restow, run_in, shown};
+
+/// The image that the kernel wrote for the tests of the btrfs crate.
+fn small() -> BtrfsImage {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../btrfs/testdata/small.zst");
+    let mut bytes = vec![0; 1 << 20];
+    let mut decoder = codec::Decoder::new();
+    let frame = std::fs::read(path).unwrap();
+    let len = decoder
+        .decompress(codec::Codec::Zstd, &mut bytes, &frame)
+        .unwrap();
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let records = (8..len).step_by(8 + SECTOR);
+    let sector = |at: usize| (word(at), bytes[at + 8..at + 8 + SECTOR].try_into().unwrap());
+    BtrfsImage::new(word(0), records.map(sector).collect())
+}
+
+/// Runs what must do its work without a word on standard error; gives what it says.
+fn done(dir: &Path, args: &[&str]) -> String {
+    let (code, out, words) = run_in(dir, args);
+    assert_eq!((code, &*words), (0, ""), "{args:?}: {out}");
+    out
+}
+
+#[test]
+fn what_an_image_says_of_itself_and_what_is_in_it() {
+    let dir = TempDir::new();
+    let at = dir.path();
+    small().write_file(&dir.join("i"));
+    let info = done(at, &["info", "i"]);
+    for line in [
+        "format          btrfs",
+        "label           small",
+        "uuid            f4b73169-6d56-46cc-90d2-881b73100d40",
+        "generation      14",
+        "checksum        crc32c",
+        "features        compress-lzo compress-zstd extref skinny-metadata no-holes",
+        "log             no",
+        "data            25165824 bytes in 2 chunks, single",
+        "subvolume 5     /, default, uuid 71d0be2d-423b-4779-a75c-8a3ac05d24ed",
+        "subvolume 257   s/nested, uuid 4dc87f16-db03-9946-81f9-ce5c91c9d442",
+        "subvolume 258   snap, read-only, uuid e484ecf6-448a-7a48-8ce7-99f318ffa1fd, snapshot of edf087bb-8a7f-7a4c-934a-9bfd006e759c",
+    ] {
+        assert!(info.lines().any(|found| found == line), "{line}: {info}");
+    }
+    assert!(info.contains("device 1 "), "{info}");
+    // 3 extents of 4096 bytes, of 131072, 131072 and 40960; of the first, 4096 bytes are overwritten by a plain one.
+    let usage = done(at, &["info", "i", "--path", "zstd"]);
+    let words: Vec<Vec<&str>> = (usage.lines())
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(words[1], ["plain", "1", "4096", "4096", "4096", "100", "%"]);
+    assert_eq!(
+        words[2],
+        ["zstd", "3", "12288", "303104", "299008", "4", "%"]
+    );
+    let (code, _, error) = run_in(at, ["info", "i", "--path", "none"]);
+    assert_eq!(code, 2);
+    assert_eq!(error, "restow: read i: none: no such file or directory\n");
+
+    assert_eq!(
+        done(at, &["ls", "i"]),
+        "d\ndev\nfifo\nhard\ninline\ninline-lzo\ninline-zlib\ninline-zstd\nlink\nlzo\nprealloc\ns\nsnap\nsparse\nzlib\nzstd\n"
+    );
+    for subvolume in ["s", "/s", "256"] {
+        assert_eq!(
+            done(at, &["ls", "i", "--subvolume", subvolume]),
+            "clone\nnested\n"
+        );
+    }
+    assert_eq!(
+        done(at, &["cat", "i", "--subvolume", "s/nested", "f"]).len(),
+        7
+    );
+    let manifest = done(at, &["manifest", "--holes", "--ignore", "mtime", "i"]);
+    assert_eq!(
+        manifest,
+        include_str!("../../../btrfs/testdata/small.manifest")
+    );
+    let check = done(at, &["check", "i"]);
+    assert_eq!(check.lines().count(), 1);
+    assert!(check.starts_with("0 errors in 45 tree blocks, "), "{check}");
+    assert!(check.ends_with("53248 bytes of data verified\n"), "{check}");
+
+    done(at, &["copy", "-q", "i", "out.tar"]);
+    done(at, &["diff", "i", "out.tar"]);
+    done(at, &["copy", "-q", "i", "--subvolume", "snap", "snap.tar"]);
+    done(at, &["diff", "i", "snap.tar", "--subvolume", "snap"]);
+    let (code, differences, _) = run_in(at, ["diff", "i", "snap.tar"]);
+    assert_eq!(code, 1, "{differences}");
+    let (code, _, error) = run_in(at, ["ls", "i", "--subvolume", "d"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("it is no subvolume"), "{error}");
+    let (code, _, error) = run_in(at, ["ls", "i", "--subvolume", "4711"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("no such file"), "{error}");
+}
+
+#[test]
+fn an_image_whose_first_superblock_is_gone_is_read_by_a_copy() {
+    let dir = TempDir::new();
+    let mut image = small();
+    image.patch(64 << 10, &[0; SECTOR]);
+    image.write_file(&dir.join("i"));
+    assert!(done(dir.path(), &["ls", "i"]).contains("inline-zstd\n"));
+    assert!(done(dir.path(), &["info", "i"]).contains("label           small\n"));
+    let (code, out, _) = run_in(dir.path(), ["check", "i"]);
+    assert_eq!(code, 1);
+    assert!(out.starts_with("no btrfs superblock is there "), "{out}");
+}
+
+#[test]
+fn damage_is_told_and_nothing_is_kept_of_what_cannot_be_read() {
+    let dir = TempDir::new();
+    let mut image = small();
+    let extent = image.item(5, (257, 108, 0));
+    let data = u64::from_le_bytes(extent.data[21..29].try_into().unwrap());
+    image.patch(image.places(data)[0] + 99, b"damage");
+    image.write_file(&dir.join("i"));
+    let (code, out, _) = run_in(dir.path(), ["check", "i"]);
+    assert_eq!(code, 1);
+    assert!(
+        out.starts_with("copy of data has another checksum "),
+        "{out}"
+    );
+    let (code, out, _) = run_in(dir.path(), ["check", "--no-data", "i"]);
+    assert_eq!((code, out.starts_with("0 errors")), (0, true), "{out}");
+    let (code, _, error) = run_in(dir.path(), ["copy", "-q", "i", "out.tar"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("data's checksum differs"), "{error}");
+    assert!(!dir.join("out.tar").exists());
+    let (code, _, error) = run_in(dir.path(), ["cat", "i", "zstd"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("data's checksum differs"), "{error}");
+    assert_eq!(run_in(dir.path(), ["cat", "i", "lzo"]).0, 0);
+}
+
+#[test]
+fn several_images_are_named_and_one_may_be_missing() {
+    let Some(mkfs) = tool("mkfs.btrfs") else {
+        return;
+    };
+    let dir = TempDir::new();
+    for name in ["a", "b"] {
+        File::create(dir.join(name))
+            .unwrap()
+            .set_len(256 << 20)
+            .unwrap();
+    }
+    let mut command = mkfs.command();
+    command.args(["--quiet", "--data", "raid1", "--metadata", "raid1"]);
+    run(command.args([dir.join("a"), dir.join("b")]));
+    let info = done(dir.path(), &["info", "a", "--device", "b"]);
+    assert!(
+        info.contains("device 2 ") && !info.contains("missing"),
+        "{info}"
+    );
+    assert!(info.contains(", raid1\n"), "{info}");
+    done(dir.path(), &["check", "b", "--device", "a"]);
+    let info = done(dir.path(), &["info", "b"]);
+    assert!(info.contains("in chunks, missing\n"), "{info}");
+    assert_eq!(done(dir.path(), &["ls", "b"]), "");
+    let (code, _, error) = run_in(dir.path(), ["ls", "a", "--device", "a"]);
+    assert_eq!(code, 2);
+    assert!(
+        error.contains("two images are of the same device"),
+        "{error}"
+    );
+}
+
+/// Bytes of addresses that the program may have.
+const MEMORY_MAX: u64 = 256 << 20;
+
+#[test]
+fn mutated_images_do_the_program_no_harm() {
+    let (Some(prlimit), Some(timeout)) = (tool("prlimit"), tool("timeout")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    let good = small();
+    good.write_file(&dir.join("i"));
+    let file = File::options().write(true).open(dir.join("i")).unwrap();
+    let fsid = good.bytes((64 << 10) + 32, 16);
+    let is_ours = |at: &u64| good.bytes(at + 32, 16) == fsid;
+    let blocks: Vec<u64> = good.sectors().filter(is_ours).collect();
+    let mut codes = [0; 3];
+    for case in 0..cases(40) {
+        let mut rng = Rng::new(case);
+        let mut image = good.clone();
+        let block = blocks[rng.index(blocks.len())];
+        for _ in 0..3 {
+            let at = [
+                32 + rng.below(70),
+                101 + rng.below(400),
+                32 + rng.below(4000),
+            ];
+            let len = 1 << rng.below(4);
+            let bytes = rng.bytes(len);
+            image.patch(block + at[rng.index(3)], &bytes);
+        }
+        image.seal(block);
+        image.write_changes(&file, false);
+        for args in [
+            &["info", "i"][..],
+            &["ls", "-lR", "i"],
+            &["copy", "-q", "i", "out.tar"],
+            &["check", "i"],
+        ] {
+            let program = restow([""; 0]);
+            let mut command = timeout.command();
+            command.arg("60").arg(prlimit.path());
+            command
+                .arg(format!("--as={MEMORY_MAX}"))
+                .arg(program.get_program());
+            // Each thread would reserve addresses for a heap of its own.
+            command.args(args).env("MALLOC_ARENA_MAX", "1");
+            let output = command.current_dir(dir.path()).output().unwrap();
+            let (code, out, words) = shown(&output);
+            assert!(
+                (0..=2).contains(&code),
+                "{case} {args:?}: {code} {out} {words}"
+            );
+            assert!(!words.contains("panicked"), "{case} {args:?}: {words}");
+            assert_eq!(
+                code == 0 && args[0] == "copy",
+                dir.join("out.tar").exists(),
+                "{words}"
+            );
+            let _ = std::fs::remove_file(dir.join("out.tar"));
+            codes[code as usize] += 1;
+        }
+        image.write_changes(&file, true);
+    }
+    assert!(codes.iter().all(|&count| count > 0), "{codes:?}");
+}

@@ -1,0 +1,182 @@
+//! A good btrfs image with some bytes overwritten, and the checksums made right again, so that what is behind them is
+//! reached.
+//!
+//! Asserts: no panic; no stored bytes or lists beyond their limits; extents lie within the file, in order; a part of a
+//! file is what the whole has at that place; what the check calls clean can be listed, with all attributes.
+//!
+//! `cargo +nightly fuzz run btrfs`
+#![no_main]
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use btrfs::{Btrfs, CheckOptions, Subvolume};
+use libfuzzer_sys::fuzz_target;
+use testkit::{BtrfsImage, SECTOR};
+use tree::{Error, ExtentKind, FileKind, FileSystem, Ino, Result};
+
+const CSUM_TREE: u64 = 7;
+const FIRST_SUPERBLOCK: u64 = 64 << 10;
+/// Bytes of a file that are read as a whole.
+const READ_BYTES_MAX: usize = 400_000;
+const STORED_BYTES_MAX: usize = 128 << 10;
+const FILES_MAX: usize = 1000;
+
+struct Good {
+    image: BtrfsImage,
+    /// Tree blocks and the first superblock; sectors of data.
+    blocks: Vec<u64>,
+    data: Vec<u64>,
+    /// The leaf of checksums, and where in it those of the first sector of data begin.
+    sums: (u64, u64),
+}
+
+static GOOD: LazyLock<Good> = LazyLock::new(|| {
+    let frame = include_bytes!("../../crates/btrfs/testdata/small.zst");
+    let mut bytes = vec![0; 1 << 20];
+    let mut workspace = vec![0; zstd::DECOMPRESS_WORKSPACE_SIZE];
+    let len = zstd::decompress(&mut bytes, frame, &mut workspace).expect("it is whole");
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+    let sector = |at: usize| {
+        (
+            word(at),
+            bytes[at + 8..at + 8 + SECTOR].try_into().expect("a sector"),
+        )
+    };
+    let sectors = (8..len).step_by(8 + SECTOR).map(sector).collect();
+    let image = BtrfsImage::new(word(0), sectors);
+    let fsid = image.bytes(FIRST_SUPERBLOCK + 32, 16);
+    let (blocks, others): (Vec<u64>, Vec<u64>) = image
+        .sectors()
+        .partition(|at| image.bytes(at + 32, 16) == fsid);
+    let item = image.items(CSUM_TREE).swap_remove(0);
+    let first = image.places(item.key.2)[0];
+    let is_summed =
+        |at: &u64| (first..first + item.data.len() as u64 / 4 * SECTOR as u64).contains(at);
+    let data = others.into_iter().filter(is_summed).collect();
+    // The only item of its leaf lies at the end.
+    let sums = (
+        image.places(item.leaf)[0],
+        (SECTOR - item.data.len()) as u64,
+    );
+    Good {
+        image,
+        blocks,
+        data,
+        sums,
+    }
+});
+
+/// Each edit is: which sector, where in it, how many bytes, and these.
+fn edited(mut edits: &[u8]) -> BtrfsImage {
+    let good = &*GOOD;
+    let mut image = good.image.clone();
+    let mut touched = BTreeSet::new();
+    while let [sector, low, high, len, rest @ ..] = edits {
+        let len = usize::from(len % 32).min(rest.len());
+        let sector = usize::from(*sector) % (good.blocks.len() + good.data.len());
+        let at = usize::from(u16::from_le_bytes([*low, *high])) % (SECTOR - len);
+        match good.blocks.get(sector) {
+            Some(&block) => {
+                image.patch(block + at as u64, &rest[..len]);
+                touched.insert(block);
+            }
+            None => {
+                let place = good.data[sector - good.blocks.len()];
+                image.patch(place + at as u64, &rest[..len]);
+                let sum = BtrfsImage::checksum(&image.bytes(place, SECTOR)).to_le_bytes();
+                let index = (place - good.data[0]) / SECTOR as u64;
+                image.patch(good.sums.0 + good.sums.1 + 4 * index, &sum);
+                touched.insert(good.sums.0);
+            }
+        }
+        edits = &rest[len..];
+    }
+    for place in touched {
+        image.seal(place);
+    }
+    image
+}
+
+/// Lists everything, and reads some of each file.
+fn explore(tree: &Subvolume) -> Result<()> {
+    let mut waiting: Vec<Ino> = vec![tree.root()];
+    for _ in 0..FILES_MAX {
+        let Some(ino) = waiting.pop() else {
+            return Ok(());
+        };
+        tree.xattrs(ino)?;
+        let metadata = tree.metadata(ino)?;
+        match metadata.kind {
+            FileKind::Directory => {
+                for entry in tree.read_dir(ino)? {
+                    let found = tree.lookup(ino, &entry.name)?;
+                    assert_eq!(
+                        (found.ino, found.kind),
+                        (entry.ino, entry.kind),
+                        "by name and by place"
+                    );
+                    waiting.push(entry.ino);
+                }
+            }
+            FileKind::Symlink => drop(tree.read_link(ino)),
+            FileKind::Regular => read(tree, ino, metadata.size)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn read(tree: &Subvolume, ino: Ino, size: u64) -> Result<()> {
+    let mut end = 0;
+    let mut stored = Vec::new();
+    for extent in tree.extents(ino, 0)? {
+        assert!(
+            extent.offset == end && extent.len > 0,
+            "extents follow each other"
+        );
+        end += extent.len;
+        assert!(end <= size, "extents end with the file");
+        if matches!(extent.kind, ExtentKind::Encoded(_)) {
+            let _ = tree.read_encoded(ino, &extent, &mut stored);
+            assert!(stored.len() <= STORED_BYTES_MAX, "stored bytes");
+        }
+    }
+    let mut whole = vec![0xEE; size.min(READ_BYTES_MAX as u64) as usize];
+    if let Ok(len) = tree.read_at(ino, 0, &mut whole) {
+        assert_eq!(len, whole.len());
+        for from in [1, 100_001, len.saturating_sub(10)] {
+            let mut part = vec![0xDD; len.saturating_sub(from).min(5000)];
+            let read = tree.read_at(ino, from as u64, &mut part);
+            assert_eq!(read.expect("the whole can be read"), part.len());
+            assert!(
+                part.is_empty() || part == whole[from..from + part.len()],
+                "a part is as in the whole"
+            );
+        }
+    }
+    Ok(())
+}
+
+fuzz_target!(|edits: &[u8]| {
+    let image = edited(edits);
+    let Ok(btrfs) = Btrfs::open(vec![Box::new(image)]).map(Arc::new) else {
+        return;
+    };
+    let mut findings = 0;
+    let summary = btrfs.check(CheckOptions { data: true }, &mut |_| findings += 1);
+    assert_eq!(
+        summary.expect("memory can be read").findings > 0,
+        findings > 0
+    );
+    let _ = btrfs.usage(None);
+    for subvolume in btrfs.subvolumes().unwrap_or_default() {
+        let explored = btrfs
+            .subvolume(subvolume.id)
+            .and_then(|tree| explore(&tree));
+        match explored {
+            Err(Error::Limit(_) | Error::Unsupported(_) | Error::NotFound) | Ok(()) => {}
+            Err(error) => assert!(findings > 0, "called clean, but: {error}"),
+        }
+    }
+});
