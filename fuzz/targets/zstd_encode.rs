@@ -142,8 +142,10 @@ fn pieces(
         if finish != Finish::Frame && flush {
             finish = Finish::Block;
         }
-        let end = read + size.min(content.len() - read);
-        if end == content.len() {
+        let mut end = read + size.min(content.len() - read);
+        if finish == Finish::Frame || end == content.len() {
+            // What was said to be the end stays the end.
+            end = content.len();
             finish = Finish::Frame;
         }
         let room = next().0.min(1 << 18);

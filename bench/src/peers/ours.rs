@@ -61,7 +61,7 @@ impl OurDecoder {
 const CONTENT_MAX: u64 = 16 << 20;
 
 pub(crate) struct OurEncoder {
-    once: Compressor<'static>,
+    once: Compressor<&'static mut [u8]>,
     /// The encoder of the last level.
     stream: Option<(i32, Encoder<'static, 'static>)>,
 }

@@ -4,8 +4,9 @@ use crate::Error;
 
 pub(crate) struct Encoder {
     level: i32,
-    /// As large as the largest block so far needed.
-    workspace: Vec<u8>,
+    /// With a workspace for the largest block so far, of this many bytes. Its tables stay from block to block.
+    compressor: zstd::Compressor<Vec<u8>>,
+    workspace_size: usize,
 }
 
 impl Encoder {
@@ -17,16 +18,18 @@ impl Encoder {
         }
         Ok(Encoder {
             level,
-            workspace: Vec::new(),
+            compressor: zstd::Compressor::owning(Vec::new()),
+            workspace_size: 0,
         })
     }
 
     pub(crate) fn compress(&mut self, dst: &mut [u8], src: &[u8]) -> Option<usize> {
         let params = zstd::Params::for_level(self.level, Some(src.len() as u64));
         let needed = zstd::workspace_size(&params);
-        if self.workspace.len() < needed {
-            self.workspace.resize(needed, 0);
+        if self.workspace_size < needed {
+            self.compressor = zstd::Compressor::owning(vec![0; needed]);
+            self.workspace_size = needed;
         }
-        zstd::compress(dst, src, &params, &mut self.workspace).ok()
+        self.compressor.compress(dst, src, &params).ok()
     }
 }

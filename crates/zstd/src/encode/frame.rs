@@ -70,18 +70,27 @@ pub fn compress(
 
 /// Compresses one frame after another in the same workspace.
 ///
-/// The workspace may hold anything at first. What a frame is does not depend on the frames before it.
-pub struct Compressor<'w> {
-    workspace: &'w mut [u8],
+/// The workspace may hold anything at first. It is borrowed ([`Compressor::new`]) or owned ([`Compressor::owning`]). What a
+/// frame is does not depend on the frames before it; yet while parameters stay the same, tables are not cleared between frames.
+pub struct Compressor<W> {
+    workspace: W,
     /// What the tables' places and sizes follow from, once they hold something that is known.
     layout: Option<(Strategy, u8, u8, usize)>,
     /// The first index that is above all in the tables.
     next_index: u32,
 }
 
-impl<'w> Compressor<'w> {
+impl<'w> Compressor<&'w mut [u8]> {
     /// A compressor in `workspace`, whose size is checked when a frame needs it.
     pub fn new(workspace: &'w mut [u8]) -> Self {
+        Compressor::owning(workspace)
+    }
+}
+
+impl<W: Held> Compressor<W> {
+    /// A compressor that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `std`, a `Vec<u8>` or
+    /// `Box<[u8]>`. Its size is checked when a frame needs it.
+    pub fn owning(workspace: W) -> Self {
         Compressor {
             workspace,
             layout: None,
@@ -108,7 +117,15 @@ impl<'w> Compressor<'w> {
             params.block_size(),
         );
         let known = self.layout.replace(layout) == Some(layout);
-        let mut parts = Parts::carve(self.workspace, params).inspect_err(|_| self.layout = None)?;
+        // The parts are used where they were made: they are too large to be moved about on a small stack.
+        let mut carved = Parts::carve(self.workspace.bytes(), params);
+        let parts = match &mut carved {
+            Ok(parts) => parts,
+            Err(error) => {
+                self.layout = None;
+                return Err(*error);
+            }
+        };
         if !known {
             parts.finder.clear();
             self.next_index = 1;
@@ -119,6 +136,42 @@ impl<'w> Compressor<'w> {
         result
     }
 }
+
+mod held {
+    /// Memory that nobody else changes or moves to another alignment while a compressor has it: tables keep what they
+    /// hold from frame to frame. Hence nobody else can implement this.
+    pub trait Held {
+        /// The bytes.
+        fn bytes(&mut self) -> &mut [u8];
+    }
+
+    impl Held for &mut [u8] {
+        fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+    }
+
+    impl<const N: usize> Held for crate::Workspace<N> {
+        fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+    }
+
+    #[cfg(feature = "std")]
+    impl Held for std::vec::Vec<u8> {
+        fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+    }
+
+    #[cfg(feature = "std")]
+    impl Held for std::boxed::Box<[u8]> {
+        fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+    }
+}
+use held::Held;
 
 /// The parts of a workspace, in the state of a frame.
 pub(crate) struct Parts<'a> {
@@ -168,6 +221,7 @@ impl<'a> Parts<'a> {
         self.end_index
     }
 
+    #[inline(never)]
     fn write_frame(&mut self, dst: &mut [u8], src: &[u8], params: &Params) -> Result<usize, Error> {
         let fields = HeaderFields {
             window_log: params.window_log,

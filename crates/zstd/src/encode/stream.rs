@@ -45,7 +45,9 @@ pub fn compress_with_dictionary(
     dictionary: &Dictionary<'_>,
     workspace: &mut [u8],
 ) -> Result<usize, Error> {
-    let mut encoder = Encoder::new(params, workspace)?;
+    // Used where it was made: it is too large to be moved about on a small stack.
+    let mut made = Encoder::new(params, workspace);
+    let encoder = made.as_mut().map_err(|error| *error)?;
     encoder.set_dictionary(Some(*dictionary));
     encoder.reset(Some(src.len() as u64));
     let progress = encoder.step(src, dst, Finish::Frame)?;
@@ -104,6 +106,8 @@ pub struct Encoder<'w, 'd> {
     params: Params,
     dictionary: Option<Dictionary<'d>>,
     parts: Parts<'w>,
+    /// Whether the workspace holds something that is known.
+    cleared: bool,
     /// History, then content that no block holds yet, then room.
     window: &'w mut [u8],
     /// Where the content without a block begins and ends.
@@ -132,12 +136,11 @@ impl<'w, 'd> Encoder<'w, 'd> {
     pub fn new(params: &Params, workspace: &'w mut [u8]) -> Result<Self, Error> {
         params.check()?;
         let mut carver = Carver::new(workspace);
-        let mut parts = Parts::carve_with(&mut carver, params)?;
-        parts.finder.clear();
         Ok(Encoder {
+            parts: Parts::carve_with(&mut carver, params)?,
+            cleared: false,
             params: *params,
             dictionary: None,
-            parts,
             window: carver.cells::<1>(window_bytes(params))?.as_flattened_mut(),
             start: 0,
             filled: 0,
@@ -240,6 +243,10 @@ impl<'w, 'd> Encoder<'w, 'd> {
 
     /// Loads the dictionary, if there is one.
     fn begin(&mut self) -> Result<(), Error> {
+        if !self.cleared {
+            self.parts.finder.clear();
+            self.cleared = true;
+        }
         self.parts.start_frame(self.parts.next_index());
         let Some(dictionary) = self.dictionary else {
             return Ok(());

@@ -189,6 +189,30 @@ fn every_frame_of_the_decoder() {
     }
 }
 
+/// What the encoder's largest frame and deepest chain were when this was written. The parts of a workspace lie on the stack of a
+/// call for a whole frame, and the optimal parser's functions are large: the limits of the decoder are not reached yet.
+const ENCODER_FRAME_MAX: usize = 1664;
+const ENCODER_DEPTH_MAX: usize = 3456;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn every_frame_of_the_encoder() {
+    for features in [
+        &["compress", "std"][..],
+        &["compress"],
+        &["compress", "portable"],
+    ] {
+        let (what, functions) = (features.join(","), functions(features));
+        let frame = largest_frame(&what, &functions);
+        let depth = deepest_chain(&what, &functions);
+        assert!(
+            frame <= ENCODER_FRAME_MAX,
+            "{what}: a frame of {frame} bytes"
+        );
+        assert!(depth <= ENCODER_DEPTH_MAX, "{what}: {depth} bytes of stack");
+    }
+}
+
 const PAINTED: usize = 32 * 1024;
 const PAINT: u8 = 0xA5;
 

@@ -251,6 +251,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Decides all sequences up to the end of a block, and how to divide them.
+    #[inline(never)]
     fn plan(&mut self, block: &Block<'_>, params: &Params, repeat: [u32; 3]) {
         if self.counted.0 == 0 {
             prices::seed(self.counts, &block.data[block.start..block.end]);
@@ -296,6 +297,7 @@ impl<'a> Tables<'a> {
 
     /// Decides all sequences, with prices that adapt or, `again`, with those of the parts of the pass before. The `last`
     /// pass writes the plan. Returns where it ends.
+    #[inline(never)]
     fn pass(
         &mut self,
         block: &Block<'_>,

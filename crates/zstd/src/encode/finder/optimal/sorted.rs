@@ -117,6 +117,7 @@ impl<'a> Sorted<'a> {
     }
 
     /// Sorts the positions of `data` and makes the tree.
+    #[inline(never)]
     pub(super) fn build(&mut self, data: &[u8]) {
         let n = data.len().saturating_sub(TAIL - 1).min(self.leaves.len());
         self.len = n;
