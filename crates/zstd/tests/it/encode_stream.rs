@@ -191,7 +191,7 @@ fn dictionaries_raw_and_formatted() {
     for case in 0..cases(150) {
         let size = random.below(if case % 20 == 0 { 300_000 } else { 3000 });
         let content = mixture(1000 + random.below(400) as u64, size);
-        let level = [-5, 1, 2, 3, 5, 7, 9, 13][random.below(8)];
+        let level = [-5, 1, 2, 3, 5, 7, 9, 12, 13, 16, 19, 22][random.below(12)];
         for bytes in [&formatted, &raw] {
             let dictionary = Dictionary::new(bytes).unwrap();
             let mut params =
@@ -212,6 +212,51 @@ fn dictionaries_raw_and_formatted() {
             .unwrap();
             let name = format!("case {case}, level {level}, size {size}, {params:?}");
             check(&name, &frame[..n], &content, bytes);
+        }
+    }
+}
+
+/// What a first pass has seen behind the change must not count before it.
+#[test]
+fn a_change_in_a_long_repeat_is_seen() {
+    let before = mixture(77, 2000);
+    for level in 1..=zstd::LEVEL_MAX {
+        for at in [0, 1, 100, 595, 1500, 1999] {
+            let mut content = before.clone();
+            content[at] ^= 0x55;
+            let params = Params::for_level_with_dictionary(level, Some(2000), 2000);
+            let mut workspace = vec![0x3c; stream_workspace_size(&params)];
+            let mut frame = vec![0; compress_bound(2000) + 200];
+            let dictionary = Dictionary::raw(&before);
+            let n = compress_with_dictionary(
+                &mut frame,
+                &content,
+                &params,
+                &dictionary,
+                &mut workspace,
+            )
+            .unwrap();
+            let name = format!("level {level}, change at {at}");
+            check(&name, &frame[..n], &content, &before);
+        }
+    }
+    // Blocks that end early, and long matches in those behind them.
+    let mut random = Random(31);
+    for level in [13, 15, 16, 17, 19, 22] {
+        for window_log in [17, 18, 19] {
+            let mut content = mixture(7, 90_000);
+            for i in 0..200_000 {
+                let byte = content[i];
+                content.push(byte ^ u8::from(random.below(700) == 0));
+            }
+            let params = Params::for_level(level, None).with_window_log_max(window_log);
+            let mut workspace = vec![0x3c; stream_workspace_size(&params)];
+            let mut encoder = Encoder::new(&params, &mut workspace).unwrap();
+            encoder.reset(None);
+            let mut frame = vec![0; compress_bound(content.len())];
+            let done = encoder.step(&content, &mut frame, Finish::Frame).unwrap();
+            let name = format!("level {level}, window of 2^{window_log}");
+            check(&name, &frame[..done.written], &content, &[]);
         }
     }
 }

@@ -35,8 +35,8 @@ pub(super) struct Heads {
     lengths: &'static [u8],
     /// The first index that is not in the tables.
     next: u32,
-    /// Up to here a long match goes, and its offset.
-    within: (u32, u32),
+    /// The indexes from and up to which a long match goes, and its offset. A later pass or plan may begin before it.
+    within: (u32, u32, u32),
 }
 
 impl Heads {
@@ -52,20 +52,20 @@ impl Heads {
             log: u32::from(log),
             lengths,
             next: 0,
-            within: (0, 0),
+            within: (0, 0, 0),
         }
     }
 
     /// Every index falls by `by`.
     pub(super) fn reduce(&mut self, by: u32) {
         self.next = self.next.saturating_sub(by);
-        self.within = (0, 0);
+        self.within = (0, 0, 0);
     }
 
     /// A new frame begins.
     pub(super) fn start_frame(&mut self) {
         self.next = 0;
-        self.within = (0, 0);
+        self.within = (0, 0, 0);
     }
 
     /// Makes all before `to` known.
@@ -105,8 +105,8 @@ impl Heads {
         let stop = end.saturating_sub(TAIL - 1);
         while at < stop && candidates.has_room() {
             let index = base + at as u32;
-            let (within_end, within_offset) = self.within;
-            let inside = index < within_end;
+            let (within_start, within_end, within_offset) = self.within;
+            let inside = within_start <= index && index < within_end;
             if at + LENGTH_MAX <= data.len() {
                 let words = Words::read(data, at);
                 let oldest = base.max(index.saturating_sub(window).max(1));
@@ -126,7 +126,7 @@ impl Heads {
                         longest = common;
                         candidates.push(common as u32, (at - source) as u32);
                         if common >= enough {
-                            self.within = (index + common as u32, (at - source) as u32);
+                            self.within = (index, index + common as u32, (at - source) as u32);
                         }
                     }
                 }

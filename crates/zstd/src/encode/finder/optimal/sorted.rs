@@ -49,8 +49,8 @@ pub(super) struct Sorted<'a> {
     /// Positions from here to there are known.
     next: usize,
     len: usize,
-    /// Up to here a long match goes, and its offset.
-    within: (usize, u32),
+    /// Where a long match begins and ends, and its offset. A later plan may begin before it.
+    within: (usize, usize, u32),
     /// Whether what is found is recorded, or told from the record.
     record: Record,
     /// The next cell for a match that is not a position's longest.
@@ -98,7 +98,7 @@ impl<'a> Sorted<'a> {
             open: carver.array()?,
             next: 0,
             len: 0,
-            within: (0, 0),
+            within: (0, 0, 0),
             record: Record::None,
             more: 0,
         })
@@ -133,7 +133,7 @@ impl<'a> Sorted<'a> {
         }
         self.triples.fill([0; 4]);
         self.next = 0;
-        self.within = (0, 0);
+        self.within = (0, 0, 0);
         self.record = Record::None;
     }
 
@@ -478,13 +478,13 @@ impl<'a> Sorted<'a> {
         let mut at = at;
         let stop = end.saturating_sub(TAIL - 1).min(self.len);
         while at < stop && candidates.has_room() {
-            if at < self.within.0 {
+            if self.within.0 <= at && at < self.within.1 {
                 let triple = triple(data, at, self.triples.len());
                 self.triples.put(triple, at as u32 + 1);
                 self.visit(at);
-                let rest = (self.within.0 - at) as u32;
+                let rest = (self.within.1 - at) as u32;
                 if rest >= 3 {
-                    candidates.push(rest, self.within.1);
+                    candidates.push(rest, self.within.2);
                 }
                 if self.record == Record::Write {
                     self.write_record(at, candidates);
@@ -514,8 +514,8 @@ impl<'a> Sorted<'a> {
                             match_length(data, at, source as usize - 1, end)
                         };
                         candidates.push_shorter(length as u32, offset);
-                        if length >= enough && at + length > self.within.0 {
-                            self.within = (at + length, offset);
+                        if length >= enough && at + length > self.within.1 {
+                            self.within = (at, at + length, offset);
                         }
                     }
                     nearest = source;
