@@ -1,10 +1,11 @@
 //! `restow ls`
 
+use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Result;
-use tree::{DirEntry, FileKind, FileSystem, Metadata};
+use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata};
 
 use crate::args::Ls;
 use crate::open::{self, Source};
@@ -57,6 +58,8 @@ impl<W: Write> List<'_, W> {
         // Entries still to be shown, with the length of the path of their directory; the next one last.
         let mut path = path.to_vec();
         let mut open = vec![(path.len(), self.entries(dir, &path)?)];
+        // A hostile image may have a directory in itself, which has no end, or in many places.
+        let mut listed: HashSet<Ino> = HashSet::from([self.tree().root(), dir.ino]);
         while let Some((len, entries)) = open.last_mut() {
             path.truncate(*len);
             let Some(entry) = entries.next() else {
@@ -79,6 +82,10 @@ impl<W: Write> List<'_, W> {
             };
             self.line(&entry, &metadata, shown, &path)?;
             if self.args.recursive && entry.kind == FileKind::Directory {
+                if !listed.insert(entry.ino) {
+                    let error = Error::InvalidInput("a directory is in two places");
+                    return Err(self.source.name_error(error.in_file("read", &path)));
+                }
                 let entries = self.entries(&entry, &path)?;
                 open.push((path.len(), entries));
             }
