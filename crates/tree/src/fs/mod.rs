@@ -166,7 +166,7 @@ pub enum Algorithm {
 }
 
 /// How an extent is stored, when it is not stored as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Encoding {
     /// What decodes it.
     pub algorithm: Algorithm,
@@ -184,7 +184,7 @@ pub struct Encoding {
 pub struct ExtentId(pub u64);
 
 /// What stands behind a part of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExtentKind {
     /// Nothing is stored; reads as zeros.
     Hole,
@@ -198,7 +198,7 @@ pub enum ExtentKind {
 }
 
 /// A part of a regular file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
     /// Where it begins in the file, in bytes.
     pub offset: u64,

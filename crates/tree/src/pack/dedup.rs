@@ -1,17 +1,30 @@
 //! Equal files, found before anything is written, so that a container stores their content once.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use xxhash::Xxh64;
 
 use super::{Parallel, ordered};
-use crate::{Error, FileId, FileKind, FileSystem, Inventory, Result};
+use crate::{Error, Extent, ExtentKind, FileId, FileKind, FileSystem, Inventory, Result};
 
 /// What is read of each file of a common size first; most files that differ do so here.
 const HEAD_BYTES: u64 = 64 << 10;
 
 /// Content that a thread holds at once of one file; it holds that of two when it compares.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// Content that one job reads, if its files are small enough to be several.
+const BATCH_BYTES: u64 = 1 << 20;
+
+/// What opening a file costs, in bytes that could be read meanwhile.
+const FILE_COST_BYTES: u64 = 16 << 10;
+
+/// Files that one job compares with another one.
+const OTHERS_MAX: usize = 16;
+
+/// Extents of a file whose identities are compared; files with more are compared by content.
+const EXTENTS_MAX: usize = 1024;
 
 /// Which regular files have the same content as an earlier one.
 ///
@@ -34,7 +47,8 @@ struct Candidate {
 
 impl Duplicates {
     /// Finds the files of equal content: those of equal size are hashed, those of equal hash compared byte by byte.
-    /// Files of a size that no other has are not read. The result does not depend on the number of threads.
+    /// Files of a size that no other has are not read, nor are those that show the same stored data as another one. The
+    /// result does not depend on the number of threads.
     ///
     /// # Errors
     /// [`Error::File`] with the path of what cannot be read.
@@ -56,17 +70,38 @@ impl Duplicates {
             }
         }
         keep_groups(&mut candidates);
+        let mut duplicates = Duplicates::default();
+        let shared = Source {
+            source,
+            inventory,
+            parallel,
+        };
+        shared.find_shared(&mut candidates, &mut duplicates)?;
+        keep_groups(&mut candidates);
         // The heads settle most, and all of them for small files; only for big files is the rest worth a second look.
-        hash(source, inventory, parallel, &mut candidates, 0..HEAD_BYTES)?;
+        shared.hash(&mut candidates, 0..HEAD_BYTES)?;
         let mut small: Vec<Candidate> = Vec::new();
         let mut big: Vec<Candidate> = Vec::new();
         for candidate in candidates {
             let is_small = candidate.key.0 <= HEAD_BYTES;
             if is_small { &mut small } else { &mut big }.push(candidate);
         }
-        hash(source, inventory, parallel, &mut big, HEAD_BYTES..u64::MAX)?;
+        shared.hash(&mut big, HEAD_BYTES..u64::MAX)?;
         small.append(&mut big);
-        confirm(source, inventory, parallel, &small)
+        shared.confirm(&small, &mut duplicates)?;
+        duplicates.resolve();
+        Ok(duplicates)
+    }
+
+    /// Makes the original of each file one that has none: those that share stored data may have been found equal to
+    /// others later.
+    fn resolve(&mut self) {
+        let known = self.originals.clone();
+        for original in self.originals.values_mut() {
+            if let Some(first) = known.get(original) {
+                *original = *first;
+            }
+        }
     }
 
     /// The first file with the same content; `None` for a file that is the first itself.
@@ -93,103 +128,173 @@ fn keep_groups(candidates: &mut Vec<Candidate>) {
     candidates.extend(groups.filter(|group| group.len() > 1).flatten());
 }
 
-/// Adds a hash of a range of the content to each key, and leaves those that still have company.
-fn hash(
-    source: &dyn FileSystem,
-    inventory: &Inventory,
+/// What is searched, and how.
+struct Source<'a> {
+    source: &'a dyn FileSystem,
+    inventory: &'a Inventory,
     parallel: Parallel,
-    candidates: &mut Vec<Candidate>,
-    range: std::ops::Range<u64>,
-) -> Result<()> {
-    let mut hashed = Vec::with_capacity(candidates.len());
-    ordered(
-        parallel.in_flight(64),
-        candidates.drain(..),
-        || vec![0; BUFFER_BYTES],
-        |buf, mut candidate| {
-            let (size, seed) = candidate.key;
-            let mut hash = Xxh64::new(seed);
-            let mut at = range.start;
-            while at < size.min(range.end) {
-                let len = read(
-                    source,
-                    inventory,
-                    candidate.file,
-                    at,
-                    size.min(range.end),
-                    buf,
-                )?;
-                hash.update(&buf[..len]);
-                at += len as u64;
-            }
-            candidate.key.1 = hash.digest();
-            Ok(candidate)
-        },
-        |candidate| {
-            hashed.push(candidate);
-            Ok::<_, Error>(())
-        },
-    )?;
-    *candidates = hashed;
-    keep_groups(candidates);
-    Ok(())
 }
 
-/// Compares each candidate with the first of its group. A hash that was made to collide only hides a duplicate.
-fn confirm(
-    source: &dyn FileSystem,
-    inventory: &Inventory,
-    parallel: Parallel,
-    candidates: &[Candidate],
-) -> Result<Duplicates> {
-    let groups = candidates.chunk_by(|a, b| a.key == b.key);
-    let pairs = groups.flat_map(|group| {
-        let (first, others) = group.split_at(group.len().min(1));
-        let pair = |other: &'_ Candidate| first.first().map(|first| (*first, *other));
-        others.iter().filter_map(pair).collect::<Vec<_>>()
-    });
-    let mut originals = HashMap::new();
-    ordered(
-        parallel.in_flight(64),
-        pairs,
-        || (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]),
-        |(buf, other_buf), (first, other)| {
-            let size = first.key.0;
-            let mut at = 0;
-            while at < size {
-                let len = read(source, inventory, first.file, at, size, buf)?;
-                let other_len = read(source, inventory, other.file, at, size, other_buf)?;
-                if buf[..len] != other_buf[..other_len] {
-                    return Ok((first.file, other.file, false));
+/// Files of equal size and hash.
+struct Group {
+    first: Candidate,
+    others: Vec<Candidate>,
+}
+
+impl Source<'_> {
+    /// Finds files that show the same stored data, by its identity alone, as long as the source says identities.
+    fn find_shared(
+        &self,
+        candidates: &mut Vec<Candidate>,
+        duplicates: &mut Duplicates,
+    ) -> Result<()> {
+        let mut originals: HashMap<(u64, Vec<Extent>), FileId> = HashMap::new();
+        let mut all = candidates.drain(..);
+        let mut rest = Vec::new();
+        for candidate in all.by_ref() {
+            let extents = self.source.extents(self.inventory.ino(candidate.file), 0);
+            let extents = extents.map_err(|error| self.in_file(candidate.file, error))?;
+            let has_identity =
+                |extent: &Extent| extent.kind == ExtentKind::Hole || extent.id.is_some();
+            if !extents.iter().all(has_identity) {
+                rest.push(candidate);
+                break;
+            }
+            let end = extents.last().map(|extent| extent.offset + extent.len);
+            let first = match end == Some(candidate.key.0) && extents.len() <= EXTENTS_MAX {
+                true => *originals
+                    .entry((candidate.key.0, extents))
+                    .or_insert(candidate.file),
+                false => candidate.file,
+            };
+            match first == candidate.file {
+                true => rest.push(candidate),
+                false => {
+                    duplicates.originals.insert(candidate.file, first);
                 }
-                at += len as u64;
             }
-            Ok((first.file, other.file, true))
-        },
-        |(first, other, is_equal)| {
-            if is_equal {
-                originals.insert(other, first);
+        }
+        rest.extend(all);
+        *candidates = rest;
+        Ok(())
+    }
+
+    /// Adds a hash of a range of the content to each key, and leaves those that still have company.
+    fn hash(&self, candidates: &mut Vec<Candidate>, range: Range<u64>) -> Result<()> {
+        // Neighbours in the tree are read together: their directories are open already.
+        candidates.sort_unstable_by_key(|candidate| candidate.place);
+        let part = |candidate: &Candidate| candidate.key.0.min(range.end) - range.start;
+        let mut hashed = Vec::with_capacity(candidates.len());
+        ordered(
+            self.parallel,
+            batches(candidates.drain(..), part).into_iter(),
+            || vec![0; BUFFER_BYTES],
+            |buf, mut batch: Vec<Candidate>| {
+                for candidate in &mut batch {
+                    let (size, seed) = candidate.key;
+                    let mut hash = Xxh64::new(seed);
+                    let (mut at, end) = (range.start, size.min(range.end));
+                    while at < end {
+                        let len = self.read(candidate.file, at, end, buf)?;
+                        hash.update(&buf[..len]);
+                        at += len as u64;
+                    }
+                    candidate.key.1 = hash.digest();
+                }
+                Ok(batch)
+            },
+            |batch| {
+                hashed.extend(batch);
+                Ok::<_, Error>(())
+            },
+        )?;
+        *candidates = hashed;
+        keep_groups(candidates);
+        Ok(())
+    }
+
+    /// Compares each candidate with the first of its group. A hash that was made to collide only hides a duplicate.
+    fn confirm(&self, candidates: &[Candidate], duplicates: &mut Duplicates) -> Result<()> {
+        let mut groups = Vec::new();
+        for group in candidates.chunk_by(|a, b| a.key == b.key) {
+            if let Some((&first, others)) = group.split_first() {
+                groups.extend(others.chunks(OTHERS_MAX).map(|others| Group {
+                    first,
+                    others: others.to_vec(),
+                }));
             }
-            Ok::<_, Error>(())
-        },
-    )?;
-    Ok(Duplicates { originals })
+        }
+        groups.sort_unstable_by_key(|group| group.first.place);
+        let bytes = |group: &Group| group.first.key.0 * (1 + group.others.len() as u64);
+        ordered(
+            self.parallel,
+            batches(groups, bytes).into_iter(),
+            || (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]),
+            |(buf, other_buf), mut batch: Vec<Group>| {
+                for Group { first, others } in &mut batch {
+                    let size = first.key.0;
+                    let mut at = 0;
+                    while at < size && !others.is_empty() {
+                        let len = self.read(first.file, at, size, buf)?;
+                        let mut failed = Ok(());
+                        others.retain(|other| match self.read(other.file, at, size, other_buf) {
+                            Ok(other_len) => buf[..len] == other_buf[..other_len],
+                            Err(error) => {
+                                failed = Err(error);
+                                false
+                            }
+                        });
+                        failed?;
+                        at += len as u64;
+                    }
+                }
+                Ok(batch)
+            },
+            |batch| {
+                for Group { first, others } in batch {
+                    let pairs = others.into_iter().map(|other| (other.file, first.file));
+                    duplicates.originals.extend(pairs);
+                }
+                Ok::<_, Error>(())
+            },
+        )
+    }
+
+    /// Fills as much of `buf` as there is before `end`.
+    fn read(&self, file: FileId, at: u64, end: u64, buf: &mut [u8]) -> Result<usize> {
+        let len = (end - at).min(buf.len() as u64) as usize;
+        let read = self
+            .source
+            .read_at(self.inventory.ino(file), at, &mut buf[..len]);
+        if read.map_err(|error| self.in_file(file, error))? != len {
+            let error = Error::Io(std::io::ErrorKind::UnexpectedEof.into());
+            return Err(self.in_file(file, error));
+        }
+        Ok(len)
+    }
+
+    fn in_file(&self, file: FileId, error: Error) -> Error {
+        error.in_file(
+            "read",
+            &self.inventory.path(self.inventory.first_name(file)),
+        )
+    }
 }
 
-/// Fills as much of `buf` as there is before `end`.
-fn read(
-    source: &dyn FileSystem,
-    inventory: &Inventory,
-    file: FileId,
-    at: u64,
-    end: u64,
-    buf: &mut [u8],
-) -> Result<usize> {
-    let len = (end - at).min(buf.len() as u64) as usize;
-    let read = source.read_at(inventory.ino(file), at, &mut buf[..len]);
-    let failed = |error: Error| error.in_file("read", &inventory.path(inventory.first_name(file)));
-    if read.map_err(failed)? != len {
-        return Err(failed(Error::Io(std::io::ErrorKind::UnexpectedEof.into())));
+/// Puts neighbours together until they are worth a thread's attention.
+fn batches<T>(items: impl IntoIterator<Item = T>, bytes: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
+    let mut all = Vec::new();
+    let (mut batch, mut sum) = (Vec::new(), 0u64);
+    for item in items {
+        sum = sum.saturating_add(bytes(&item).saturating_add(FILE_COST_BYTES));
+        batch.push(item);
+        if sum >= BATCH_BYTES {
+            all.push(std::mem::take(&mut batch));
+            sum = 0;
+        }
     }
-    Ok(len)
+    if !batch.is_empty() {
+        all.push(batch);
+    }
+    all
 }
