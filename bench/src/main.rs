@@ -19,6 +19,8 @@ mod corpus;
 mod generate;
 /// XXH32 and XXH64.
 mod hash;
+/// SquashFS images, by whole processes.
+mod images;
 /// Rounds, ratios, spreads.
 mod measure;
 /// What was asked for.
@@ -60,6 +62,16 @@ const TASKS: &[(&str, Task, &str)] = &[
         "hash",
         hash::hash,
         "XXH32 and XXH64 of 4 KiB, 128 KiB and 10 MB",
+    ),
+    (
+        "squashfs",
+        images::create,
+        "SquashFS images of --corpus directories made, beside mksquashfs and gensquashfs",
+    ),
+    (
+        "unsquashfs",
+        images::extract,
+        "SquashFS images of --corpus directories unpacked, beside unsquashfs",
     ),
     (
         "sizes",

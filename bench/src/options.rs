@@ -6,6 +6,7 @@ pub(crate) const HELP: &str = "\
 Options (sizes take K and M, powers of 1024):
   --corpus PATH...   files, or directories of files; without it: the generated corpora
   --levels LIST      such as -5,1,3,9 (default: -5,1,3,9,15,19)
+  --codecs LIST      of images, such as zstd:1,gzip:9,zstd:16@256K
   --block SIZE       bytes in an independent frame (default: 128K)
   --peers LIST       the first is what the others are divided by (default: c,ours)
   --seconds S        time for one row (default: 1)
@@ -21,6 +22,7 @@ Options (sizes take K and M, powers of 1024):
 pub(crate) struct Options {
     pub(crate) corpora: Vec<PathBuf>,
     pub(crate) levels: Vec<i32>,
+    pub(crate) codecs: Vec<String>,
     pub(crate) block: usize,
     pub(crate) peers: Vec<String>,
     pub(crate) seconds: f64,
@@ -40,6 +42,7 @@ impl Options {
         let mut options = Self {
             corpora: Vec::new(),
             levels: vec![-5, 1, 3, 9, 15, 19],
+            codecs: Vec::new(),
             block: 128 << 10,
             peers: Vec::new(),
             seconds: 1.0,
@@ -66,6 +69,7 @@ impl Options {
                     }
                 }
                 "--levels" => options.levels = list(&value()?, |text| text.parse().ok())?,
+                "--codecs" => options.codecs = list(&value()?, |text| Some(text.to_owned()))?,
                 "--block" => options.block = size(&value()?)?,
                 "--peers" => options.peers = list(&value()?, |text| Some(text.to_owned()))?,
                 "--seconds" => options.seconds = number(&value()?)?,

@@ -1,0 +1,391 @@
+//! SquashFS images made and unpacked, by whole processes: `restow` beside mksquashfs, gensquashfs and unsquashfs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::measure::{Rounds, Spread};
+use crate::options::Options;
+
+/// What is measured when nothing else is asked for: as `--compress` takes it, and a block size behind `@`.
+const CODECS: [&str; 11] = [
+    "zstd:1",
+    "zstd:5",
+    "zstd:10",
+    "zstd:15",
+    "zstd:16@256K",
+    "gzip:9",
+    "xz",
+    "lz4",
+    "lz4:hc",
+    "lzo",
+    "none",
+];
+
+/// Threads of every program.
+const THREADS: &str = "2";
+
+/// A way to make an image.
+struct Codec<'a> {
+    name: &'a str,
+    compress: &'a str,
+    block: &'a str,
+}
+
+impl<'a> Codec<'a> {
+    fn parse(name: &'a str) -> Self {
+        let (compress, block) = name.split_once('@').unwrap_or((name, "128K"));
+        Codec {
+            name,
+            compress,
+            block,
+        }
+    }
+
+    fn parts(&self) -> (&str, Option<&str>) {
+        match self.compress.split_once(':') {
+            Some((codec, rest)) => (codec, Some(rest)),
+            None => (self.compress, None),
+        }
+    }
+
+    fn restow(&self) -> Vec<String> {
+        words(&format!(
+            "copy -j{THREADS} --overwrite --compress {} --block-size {}",
+            self.compress, self.block
+        ))
+    }
+
+    fn mksquashfs(&self) -> Vec<String> {
+        let settings = match self.parts() {
+            ("none", _) => "-noI -noD -noF -noX".to_owned(),
+            ("lzo", _) => "-comp lzo -Xalgorithm lzo1x_1".to_owned(),
+            ("lz4", Some(_)) => "-comp lz4 -Xhc".to_owned(),
+            (codec, Some(level)) => format!("-comp {codec} -Xcompression-level {level}"),
+            (codec, None) => format!("-comp {codec}"),
+        };
+        words(&format!(
+            "-noappend -quiet -no-progress -processors {THREADS} -b {} {settings}",
+            self.block
+        ))
+    }
+
+    /// gensquashfs has no way to store all as it is.
+    fn gensquashfs(&self) -> Option<Vec<String>> {
+        let settings = match self.parts() {
+            ("none", _) => return None,
+            ("lzo", _) => "-c lzo -X algorithm=lzo1x_1".to_owned(),
+            ("lz4", Some(_)) => "-c lz4 -X hc".to_owned(),
+            (codec, Some(level)) => format!("-c {codec} -X level={level}"),
+            (codec, None) => format!("-c {codec}"),
+        };
+        let bytes = match self.block.strip_suffix('K') {
+            Some(kilo) => format!("{kilo}K"),
+            None => self.block.to_owned(),
+        };
+        Some(words(&format!("-q -f -j {THREADS} -b {bytes} {settings}")))
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// One program that takes its turn.
+struct Peer {
+    name: &'static str,
+    program: PathBuf,
+    args: Vec<String>,
+    /// A directory that it makes, taken away before each turn.
+    makes_dir: Option<PathBuf>,
+    /// CPU time of each round.
+    cpu: Vec<Duration>,
+    /// What it said of its memory the last time.
+    memory: String,
+}
+
+impl Peer {
+    fn new(name: &'static str, program: &Path, args: Vec<String>) -> Peer {
+        Peer {
+            name,
+            program: program.to_owned(),
+            args,
+            makes_dir: None,
+            cpu: Vec::new(),
+            memory: String::new(),
+        }
+    }
+
+    fn run(&mut self) -> Result<Duration, String> {
+        if let Some(dir) = &self.makes_dir
+            && dir.exists()
+        {
+            fs::remove_dir_all(dir)
+                .map_err(|error| format!("remove {}: {error}", dir.display()))?;
+        }
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let cpu = cpu_of_children()?;
+        let start = Instant::now();
+        let output = command
+            .output()
+            .map_err(|error| format!("run {}: {error}", self.program.display()))?;
+        let time = start.elapsed();
+        self.cpu.push(cpu_of_children()?.saturating_sub(cpu));
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return Err(format!("{}: {}: {said}", self.name, output.status));
+        }
+        if let Some((_, memory)) = said.rsplit_once("peak memory ") {
+            self.memory = memory.trim().to_owned();
+        }
+        Ok(time)
+    }
+}
+
+/// CPU time of all children that have ended (`cutime` and `cstime` of proc(5), in hundredths of a second).
+fn cpu_of_children() -> Result<Duration, String> {
+    let stat = fs::read_to_string("/proc/self/stat").map_err(|error| error.to_string())?;
+    let behind_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let ticks: u64 = behind_name
+        .split(' ')
+        .skip(13)
+        .take(2)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
+    Ok(Duration::from_millis(10 * ticks))
+}
+
+/// Turn by turn, the order turning around after each round, for about so many seconds and three rounds at least.
+fn rounds(peers: &mut [Peer], seconds: f64) -> Result<Rounds, String> {
+    for peer in peers.iter_mut() {
+        peer.run()?;
+        peer.cpu.clear();
+    }
+    let start = Instant::now();
+    let mut times = Vec::new();
+    while times.len() < 3 || start.elapsed().as_secs_f64() < seconds {
+        let mut round = vec![Duration::ZERO; peers.len()];
+        for step in 0..peers.len() {
+            let peer = if times.len() % 2 == 0 {
+                step
+            } else {
+                peers.len() - 1 - step
+            };
+            round[peer] = peers[peer].run()?;
+        }
+        times.push(round);
+    }
+    Ok(Rounds { times, units: 1 })
+}
+
+/// A program in `PATH`.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Wall time of `peer` divided by that of the first one: the other way around than speed.
+fn wall(rounds: &Rounds, peer: usize) -> String {
+    let Spread { low, median, high } = rounds.speed(peer);
+    format!("{:.3} [{:.3}..{:.3}]", 1.0 / median, 1.0 / high, 1.0 / low)
+}
+
+fn cpu(peers: &[Peer], peer: usize) -> String {
+    let sum = |peer: &Peer| peer.cpu.iter().sum::<Duration>().as_secs_f64();
+    format!("{:.3}", sum(&peers[peer]) / sum(&peers[0]).max(0.01))
+}
+
+fn bytes(file: &Path) -> Result<u64, String> {
+    Ok(fs::metadata(file)
+        .map_err(|error| format!("{}: {error}", file.display()))?
+        .len())
+}
+
+/// Where the images go, the programs, and the trees.
+struct Place {
+    dir: PathBuf,
+    restow: PathBuf,
+}
+
+impl Place {
+    fn new() -> Result<Place, String> {
+        let dir = std::env::temp_dir().join(format!("restow-bench-{}", std::process::id()));
+        fs::create_dir(&dir).map_err(|error| format!("create {}: {error}", dir.display()))?;
+        let exe = std::env::current_exe().map_err(|error| error.to_string())?;
+        let restow = exe.with_file_name("restow");
+        if !restow.is_file() {
+            return Err(format!(
+                "{} is not there: cargo build --release -p restow",
+                restow.display()
+            ));
+        }
+        Ok(Place { dir, restow })
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+
+    /// That the image holds the tree, times below a second apart, which the format has not.
+    fn verify(&self, tree: &str, image: &str) -> Result<(), String> {
+        let args = ["diff", "-q", "--ignore", "mtime", tree, image];
+        let status = Command::new(&self.restow)
+            .args(args)
+            .status()
+            .map_err(|error| error.to_string())?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("{image} is not {tree}"))
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn trees(options: &Options) -> Result<Vec<String>, String> {
+    if options.corpora.is_empty() {
+        return Err("--corpus names the directories to be packed".into());
+    }
+    Ok(options
+        .corpora
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect())
+}
+
+fn codecs(options: &Options) -> Vec<String> {
+    let usual = CODECS.map(str::to_owned).to_vec();
+    if options.codecs.is_empty() {
+        usual
+    } else {
+        options.codecs.clone()
+    }
+}
+
+/// Images made: `restow copy` with and without `--no-verify`, beside mksquashfs and gensquashfs.
+pub(crate) fn create(options: &Options) -> Result<(), String> {
+    let mksquashfs = find("mksquashfs").ok_or("mksquashfs is not in PATH")?;
+    let gensquashfs = find("gensquashfs");
+    let place = Place::new()?;
+    println!(
+        "| tree | codec | mksquashfs s | restow wall | verifying | CPU | gensquashfs wall | size | peak memory |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for tree in trees(options)? {
+        for name in &codecs(options) {
+            let codec = Codec::parse(name);
+            let (theirs, ours, verified, third) = (
+                place.path("m.sqfs"),
+                place.path("r.sqfs"),
+                place.path("v.sqfs"),
+                place.path("g.sqfs"),
+            );
+            let with = |args: Vec<String>, more: &[&str]| {
+                args.into_iter()
+                    .chain(more.iter().map(|word| (*word).to_owned()))
+                    .collect::<Vec<_>>()
+            };
+            let mut args = vec![tree.clone(), theirs.clone()];
+            args.extend(codec.mksquashfs());
+            let mut peers = vec![
+                Peer::new("mksquashfs", &mksquashfs, args),
+                Peer::new(
+                    "restow",
+                    &place.restow,
+                    with(codec.restow(), &["--no-verify", &tree, &ours]),
+                ),
+                Peer::new(
+                    "restow, verifying",
+                    &place.restow,
+                    with(codec.restow(), &[&tree, &verified]),
+                ),
+            ];
+            if let (Some(program), Some(args)) = (&gensquashfs, codec.gensquashfs()) {
+                peers.push(Peer::new(
+                    "gensquashfs",
+                    program,
+                    with(args, &["-D", &tree, &third]),
+                ));
+            }
+            let rounds = rounds(&mut peers, options.seconds)?;
+            place.verify(&tree, &ours)?;
+            let same = fs::read(&ours).ok() == fs::read(&verified).ok();
+            if !same {
+                return Err("verifying changes the image".into());
+            }
+            let size = bytes(Path::new(&ours))? as f64 / bytes(Path::new(&theirs))? as f64;
+            let third = if peers.len() > 3 {
+                wall(&rounds, 3)
+            } else {
+                "-".into()
+            };
+            println!(
+                "| {} | {} | {:.2} | {} | {} | {} | {third} | {size:.4} | {} |",
+                Path::new(&tree).file_name().unwrap_or_default().display(),
+                codec.name,
+                rounds.median(0),
+                wall(&rounds, 1),
+                wall(&rounds, 2),
+                cpu(&peers, 1),
+                peers[1].memory,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Images of mksquashfs unpacked: `restow copy` beside unsquashfs.
+pub(crate) fn extract(options: &Options) -> Result<(), String> {
+    let mksquashfs = find("mksquashfs").ok_or("mksquashfs is not in PATH")?;
+    let unsquashfs = find("unsquashfs").ok_or("unsquashfs is not in PATH")?;
+    let place = Place::new()?;
+    println!("| tree | codec | unsquashfs s | restow wall | CPU | peak memory |");
+    println!("|---|---|---|---|---|---|");
+    for tree in trees(options)? {
+        for name in &codecs(options) {
+            let codec = Codec::parse(name);
+            let image = place.path("m.sqfs");
+            let mut args = vec![tree.clone(), image.clone()];
+            args.extend(codec.mksquashfs());
+            Peer::new("mksquashfs", &mksquashfs, args).run()?;
+            let (theirs, ours) = (place.path("u"), place.path("r"));
+            let args = ["-q", "-n", "-p", THREADS, "-d", &theirs, &image].map(str::to_owned);
+            let mut peers = vec![
+                Peer::new("unsquashfs", &unsquashfs, args.to_vec()),
+                Peer::new(
+                    "restow",
+                    &place.restow,
+                    ["copy", "-j", THREADS, &image, &ours]
+                        .map(str::to_owned)
+                        .to_vec(),
+                ),
+            ];
+            peers[0].makes_dir = Some(theirs.into());
+            peers[1].makes_dir = Some(ours.clone().into());
+            let rounds = rounds(&mut peers, options.seconds)?;
+            place.verify(&tree, &ours)?;
+            println!(
+                "| {} | {} | {:.2} | {} | {} | {} |",
+                Path::new(&tree).file_name().unwrap_or_default().display(),
+                codec.name,
+                rounds.median(0),
+                wall(&rounds, 1),
+                cpu(&peers, 1),
+                peers[1].memory,
+            );
+        }
+    }
+    Ok(())
+}
