@@ -165,7 +165,8 @@ pub(crate) struct ImageArgs {
     /// What data is encoded with: a codec, and its settings behind colons
     ///
     /// For SquashFS: `zstd:1` to 22 [default: `zstd:15`], `gzip:1` to 12, xz, lz4, `lz4:hc`, lzo or none. xz takes a level, `e` and
-    /// filters, as in `xz:9:e:x86`; `lz4:hc` a level from 2 to 12.
+    /// filters, as in `xz:9:e:x86`, each of which is tried on every block; `xz:code` takes for machine code the filter of its
+    /// processor, which Linux reads if it was built with it. `lz4:hc` takes a level from 2 to 12.
     #[arg(long, value_name = "CODEC")]
     pub(crate) compress: Option<String>,
 
@@ -215,13 +216,17 @@ impl std::str::FromStr for ImageAt {
     }
 }
 
-/// Check a btrfs image
+/// Check an image
 ///
-/// Reads all of it, and compares what it says twice: references to blocks and extents with the extent tree, names with
-/// those that inodes have, space with what takes it, and all data, of every copy, with its checksums. Nothing is changed.
+/// Reads all of it, decodes all data, and compares what it says twice. Nothing is changed.
+///
+/// Of a btrfs image: references to blocks and extents with the extent tree, names with those that inodes have, space with what takes
+/// it, and all data, of every copy, with its checksums. Of a SquashFS image, which has no checksums: names with inodes, inode
+/// numbers with the export table, blocks with each other and with what files say of them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  restow check image.squashfs
   restow check image.btrfs
   restow check --no-data image.btrfs     only the trees
   restow check --device b.img a.img      a file system on two devices
@@ -238,6 +243,13 @@ pub(crate) struct Check {
     /// The image of another device of the same file system; may be given several times
     #[arg(long, value_name = "IMG")]
     pub(crate) device: Vec<PathBuf>,
+
+    /// Where in the file a SquashFS image begins, in bytes, or `search`
+    #[arg(long, value_name = "BYTES|search", help_heading = "SquashFS sources")]
+    pub(crate) image_at: Option<ImageAt>,
+
+    #[command(flatten)]
+    pub(crate) threads: Threads,
 }
 
 /// Say what an image says of itself

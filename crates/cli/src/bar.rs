@@ -14,6 +14,7 @@ const REFRESH: Duration = Duration::from_millis(100);
 pub(crate) struct Bar {
     bar: Option<ProgressBar>,
     files: AtomicU64,
+    written: AtomicU64,
 }
 
 impl Bar {
@@ -32,6 +33,7 @@ impl Bar {
         Bar {
             bar,
             files: AtomicU64::new(0),
+            written: AtomicU64::new(0),
         }
     }
 
@@ -66,8 +68,17 @@ impl Progress for Bar {
         let before = self.files.fetch_add(files, Ordering::Relaxed);
         // Text is made only now and then: trees have millions of files.
         if before / 256 != (before + files) / 256 {
-            bar.set_message(format!("{} files", before + files));
+            let written = self.written.load(Ordering::Relaxed);
+            let ratio = match written {
+                0 => String::new(),
+                written => format!(", ratio {:.2}", bar.position() as f64 / written as f64),
+            };
+            bar.set_message(format!("{} files{ratio}", before + files));
         }
+    }
+
+    fn wrote(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 

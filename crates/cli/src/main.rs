@@ -80,7 +80,7 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
             info(args)?;
             ExitCode::SUCCESS
         }
-        Command::Check(args) => found(btrfs_image::check(args)?),
+        Command::Check(args) => found(check(args)?),
         Command::Manifest(args) => {
             manifest::run(args)?;
             ExitCode::SUCCESS
@@ -97,6 +97,14 @@ fn info(args: &args::Info) -> Result<()> {
         bail!("--path is for btrfs images");
     }
     squash::info(args)
+}
+
+/// `restow check`: whether nothing is wrong with an image.
+fn check(args: &args::Check) -> Result<bool> {
+    if btrfs_image::is_one(&args.file)? {
+        return btrfs_image::check(args);
+    }
+    squash::check(args)
 }
 
 /// Whether whoever read our output has closed it, which is their right.

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use codec::{Filters, Settings};
-use squashfs::{Compressor, Fragments, Options, Squashfs, flags};
+use squashfs::{CheckOptions, Compressor, Fragments, Options, Squashfs, flags};
 use tree::edit::Priorities;
 use tree::{FileKind, Inventory, Limits, Time};
 
-use crate::args::{ImageArgs, Info};
+use crate::args::{Check, ImageArgs, Info, SourceArgs};
+use crate::bar::Bar;
 use crate::open;
-use crate::{tell, text};
+use crate::{tell, text, threads};
 
 /// How a SquashFS image is made.
 #[derive(Debug, Args)]
@@ -55,6 +56,9 @@ pub(crate) struct SquashfsArgs {
     pub(crate) offset: u64,
 }
 
+/// The word for filters by what files are.
+const CODE: &str = "code";
+
 /// A codec with its settings, before the block size is known; `None` stores all as it is.
 fn settings(words: &str) -> Result<Option<Settings>> {
     let mut parts = words.split(':');
@@ -80,6 +84,10 @@ fn settings(words: &str) -> Result<Option<Settings>> {
         "lz4" if rest[0] == "hc" => Settings::Lz4Hc {
             level: level(&rest[1..], 12)?,
         },
+        "xz" if rest.contains(&CODE) => xz(&rest
+            .into_iter()
+            .filter(|word| *word != CODE)
+            .collect::<Vec<_>>())?,
         "xz" => xz(&rest)?,
         _ => bail!("it is zstd, gzip, xz, lz4, lzo or none, with settings behind a colon"),
     };
@@ -161,6 +169,10 @@ impl SquashfsArgs {
             padding: !self.no_padding,
             offset: self.offset,
             keep_blocks: !self.recompress,
+            filter_code: image
+                .compress
+                .as_deref()
+                .is_some_and(|words| words.split(':').any(|word| word == CODE)),
             verify: !image.no_verify,
         })
     }
@@ -199,6 +211,43 @@ pub(crate) fn info(args: &Info) -> Result<()> {
     let name = text::of_host_path(&args.file, "standard input");
     let image = open::squashfs(&args.file, &args.source).with_context(|| format!("open {name}"))?;
     show(&image, &mut io::stdout().lock()).with_context(|| format!("read {name}"))
+}
+
+/// `restow check` of a SquashFS image: gives whether nothing is wrong.
+pub(crate) fn check(args: &Check) -> Result<bool> {
+    let name = text::of_host_path(&args.file, "standard input");
+    if !args.device.is_empty() {
+        bail!("open {name}: it is no btrfs image: --device does not apply");
+    }
+    let source = SourceArgs {
+        image_at: args.image_at,
+        ..SourceArgs::default()
+    };
+    let image = open::squashfs(&args.file, &source).with_context(|| format!("open {name}"))?;
+    let mut out = io::stdout().lock();
+    let mut result = Ok(());
+    let options = CheckOptions {
+        data: !args.no_data,
+    };
+    let bar = Bar::new("checked", false);
+    let summary = image.check(options, threads(args.threads), &bar, &mut |error| {
+        if result.is_ok() {
+            result = writeln!(out, "{}", text::of_tree_error(&error));
+        }
+    });
+    let summary = summary.with_context(|| format!("read {name}"))?;
+    bar.finish();
+    result?;
+    writeln!(
+        out,
+        "{} in {}, {}, {}, {} of data decoded",
+        text::count(summary.findings, "error"),
+        text::count(summary.inodes, "inode"),
+        text::count(summary.blocks, "block"),
+        text::count(summary.fragments, "fragment"),
+        text::count(summary.data_bytes, "byte")
+    )?;
+    Ok(summary.findings == 0)
 }
 
 fn show(image: &Squashfs, out: &mut dyn Write) -> Result<()> {

@@ -24,7 +24,8 @@ pub(crate) fn of_error(error: &anyhow::Error) -> String {
     words.join(": ")
 }
 
-fn of_tree_error(error: &Error) -> String {
+/// Words for an error of a tree.
+pub(crate) fn of_tree_error(error: &Error) -> String {
     match error {
         Error::Io(error) => of_io_error(error),
         Error::File { verb, path, error } => {

@@ -157,6 +157,22 @@ impl Encoder {
     }
 }
 
+impl Encoder {
+    /// As [`Encoder::compress`], but of xz with this one filter, or none, in the place of those of the settings: for who knows
+    /// what the content is. At most one bit of `filter` is set. The other codecs have no filters.
+    pub fn compress_filtered(
+        &mut self,
+        filter: Filters,
+        dst: &mut [u8],
+        src: &[u8],
+    ) -> Option<usize> {
+        match &mut self.0 {
+            Encoding::Xz(encoder) => encoder.compress_with(filter, dst, src),
+            _ => self.compress(dst, src),
+        }
+    }
+}
+
 /// A decoder for every codec, with the memory that it needs.
 #[derive(Default)]
 pub struct Decoder {

@@ -90,6 +90,16 @@ impl Encoder {
         best
     }
 
+    /// Encodes with one filter, or none, and no other.
+    pub(crate) fn compress_with(
+        &self,
+        filter: Filters,
+        dst: &mut [u8],
+        src: &[u8],
+    ) -> Option<usize> {
+        self.attempt(filter.0, dst, src)
+    }
+
     /// Encodes with one filter (a bit of [`Filters`]) or none (0).
     fn attempt(&self, filter: u32, dst: &mut [u8], src: &[u8]) -> Option<usize> {
         let block = u32::try_from(src.len()).map_or(u32::MAX, |len| {

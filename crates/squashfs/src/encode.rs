@@ -2,10 +2,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use codec::{Codec, Decoder, Encoder, Settings};
+use codec::{Codec, Decoder, Encoder, Filters, Settings};
 use tree::{Error, Extent, FileId, FileSystem, Inventory, Result};
 
+use crate::machine;
 use crate::plan::Job;
+use crate::probe::Probe;
 use crate::raw::BLOCK_PLAIN;
 
 /// What all workers share.
@@ -18,6 +20,8 @@ pub(crate) struct Encoding<'a> {
     /// How fragment blocks are encoded, if at all.
     pub(crate) fragments: Option<Settings>,
     pub(crate) verify: bool,
+    /// Whether machine code is filtered for its processor.
+    pub(crate) filter_code: bool,
     /// Buffers of a block's size that wait to be used again.
     pub(crate) buffers: Mutex<Vec<Vec<u8>>>,
 }
@@ -29,6 +33,8 @@ pub(crate) struct Worker {
     codec: Codec,
     content: Vec<u8>,
     decoded: Vec<u8>,
+    /// For encoders that are slower than it.
+    probe: Option<Probe>,
 }
 
 /// What came of a job.
@@ -71,6 +77,16 @@ struct Kept {
     is_fragment: bool,
 }
 
+/// Whether an encoder takes longer to find nothing than [`Probe`] does.
+fn is_slow(settings: &Settings) -> bool {
+    match *settings {
+        Settings::Xz { .. } | Settings::Lz4Hc { .. } => true,
+        Settings::Zlib { level } => level > 1,
+        Settings::Zstd { level } => level > 5,
+        Settings::Lzo | Settings::Lz4 => false,
+    }
+}
+
 impl Stored {
     /// The size word.
     pub(crate) fn word(&self) -> u32 {
@@ -91,6 +107,9 @@ impl Encoding<'_> {
             } else {
                 Vec::new()
             },
+            probe: settings
+                .is_some_and(|settings| is_slow(&settings))
+                .then(Probe::new),
         }
     }
 
@@ -124,7 +143,8 @@ impl Encoding<'_> {
                 let stored = if worker.content[..len].iter().all(|&byte| byte == 0) {
                     None
                 } else {
-                    Some(self.encode(worker, len, self.data.is_some())?)
+                    let filter = self.filter(file, offset, &worker.content[..len])?;
+                    Some(self.encode(worker, len, self.data.is_some(), filter)?)
                 };
                 Ok(Done::Block {
                     file,
@@ -172,6 +192,7 @@ impl Encoding<'_> {
             }
             Job::Fragment { number, tails } => {
                 let mut len = 0;
+                let mut code = machine::Code::default();
                 for &file in &tails {
                     let size = self.inventory.size(file);
                     let tail = (size % self.block_bytes as u64) as usize;
@@ -180,9 +201,12 @@ impl Encoding<'_> {
                         size - tail as u64,
                         &mut worker.content[len..len + tail],
                     )?;
+                    let content = &worker.content[len..len + tail];
+                    code.add(self.filter(file, size - tail as u64, content)?, tail);
                     len += tail;
                 }
-                let stored = self.encode(worker, len, self.fragments.is_some())?;
+                let filter = code.most(len);
+                let stored = self.encode(worker, len, self.fragments.is_some(), filter)?;
                 Ok(Done::Fragment {
                     number,
                     stored,
@@ -244,11 +268,38 @@ impl Encoding<'_> {
         Err(error.in_file("read", &path))
     }
 
+    /// The filter for a part of a file, of which this is the content from `offset` on.
+    fn filter(&self, file: FileId, offset: u64, content: &[u8]) -> Result<Filters> {
+        if !self.filter_code {
+            return Ok(Filters(0));
+        }
+        let mut header = [0; machine::HEADER_BYTES];
+        if self.inventory.size(file) < header.len() as u64 {
+            return Ok(Filters(0));
+        }
+        match content.first_chunk() {
+            Some(begin) if offset == 0 => header = *begin,
+            _ => self.read(file, 0, &mut header)?,
+        }
+        Ok(machine::filter_of(&header))
+    }
+
     /// Encodes the first `len` bytes of the worker's content.
-    fn encode(&self, worker: &mut Worker, len: usize, encoded: bool) -> Result<Stored> {
+    fn encode(
+        &self,
+        worker: &mut Worker,
+        len: usize,
+        encoded: bool,
+        filter: Filters,
+    ) -> Result<Stored> {
         let mut buffer = self.buffer();
         let content = &worker.content[..len];
+        let is_noise = |probe: &mut Probe| probe.is_noise(content);
         let smaller = match &mut worker.encoder {
+            Some(_) if worker.probe.as_mut().is_some_and(is_noise) => None,
+            Some(encoder) if encoded && self.filter_code => {
+                encoder.compress_filtered(filter, &mut buffer[..len - 1], content)
+            }
             Some(encoder) if encoded => encoder.compress(&mut buffer[..len - 1], content),
             _ => None,
         };

@@ -221,16 +221,26 @@ impl Image {
         Ok(())
     }
 
+    /// Reads a block into the beginning of `dst`, which has a block's size; gives its content's length.
+    pub(crate) fn decode_block(
+        &self,
+        at: u64,
+        stored: StoredSize,
+        dst: &mut [u8],
+    ) -> Result<usize> {
+        if stored.plain {
+            let len = stored.bytes as usize;
+            self.read(&mut dst[..len], at)?;
+            return Ok(len);
+        }
+        self.decode(at, stored.bytes, dst)
+    }
+
     /// The content of a block, which is at most a block long and stays in the cache.
     pub(crate) fn block(&self, at: u64, stored: StoredSize) -> Result<Arc<Vec<u8>>> {
         self.data.find_or_make(at, || {
-            if stored.plain {
-                let mut content = vec![0; stored.bytes as usize];
-                self.read(&mut content, at)?;
-                return Ok(content);
-            }
             let mut content = vec![0; self.superblock.block_bytes as usize];
-            let len = self.decode(at, stored.bytes, &mut content)?;
+            let len = self.decode_block(at, stored, &mut content)?;
             content.truncate(len);
             Ok(content)
         })

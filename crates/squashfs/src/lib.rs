@@ -9,58 +9,34 @@
 //! kernel's rules, and is stricter where Linux trusts the image.
 #![forbid(unsafe_code)]
 
-#[allow(
-    dead_code,
-    reason = "the writer, which uses all of it, is not there yet"
-)]
+mod check;
 mod compressor;
 mod data;
-#[allow(
-    dead_code,
-    reason = "the writer, which uses all of it, is not there yet"
-)]
+mod describe;
 mod dir;
 mod encode;
 mod find;
 mod image;
-#[allow(
-    dead_code,
-    reason = "the writer, which uses all of it, is not there yet"
-)]
+mod index;
 mod inode;
-#[allow(
-    dead_code,
-    reason = "the writer, which uses all of it, is not there yet"
-)]
+mod machine;
 mod metadata;
-#[allow(
-    dead_code,
-    reason = "the writer, which uses all of it, is not there yet"
-)]
+mod options;
 mod plan;
+mod probe;
 mod raw;
 mod read;
-#[allow(
-    dead_code,
-    reason = "the writer, which uses all of it, is not there yet"
-)]
 mod superblock;
-#[allow(
-    dead_code,
-    reason = "the writer, which uses all of it, is not there yet"
-)]
 mod table;
 mod verify;
 mod write;
-#[allow(
-    dead_code,
-    reason = "the writer, which uses all of it, is not there yet"
-)]
 mod xattr;
 
+pub use check::{CheckOptions, CheckSummary};
 pub use compressor::Compressor;
 pub use find::{find_image, search_image};
+pub use options::{Fragments, Options, Summary};
 pub use raw::flags;
 pub use read::Squashfs;
 pub use superblock::Superblock;
-pub use write::{Fragments, Options, Summary, create};
+pub use write::create;

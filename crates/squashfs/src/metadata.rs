@@ -149,19 +149,6 @@ impl<'a> MetadataReader<'a> {
         Ok(())
     }
 
-    /// Passes over bytes.
-    pub(crate) fn skip(&mut self, mut bytes: u64) -> Result<()> {
-        while bytes > 0 {
-            if self.offset == self.block.content.len() {
-                self.advance()?;
-            }
-            let len = bytes.min((self.block.content.len() - self.offset) as u64);
-            self.offset += len as usize;
-            bytes -= len;
-        }
-        Ok(())
-    }
-
     /// Reads a record.
     pub(crate) fn record<T: FromBytes + zerocopy::IntoBytes>(&mut self) -> Result<T> {
         if let Some(bytes) = self

@@ -9,8 +9,8 @@ use tree::{
 };
 
 use crate::inode::Tail;
+use crate::options::{Fragments, Options};
 use crate::read::algorithm;
-use crate::write::{Fragments, Options};
 
 /// The order of the files' data, and which tails share a fragment block.
 pub(crate) struct Plan {

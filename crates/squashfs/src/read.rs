@@ -9,7 +9,7 @@ use tree::{
 };
 
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
-use crate::data::{Block, Content};
+use crate::data::{Block, Content, TailPart};
 use crate::dir::{self, Entry, Listed, ListingReader};
 use crate::image::{Image, StoredSize};
 use crate::inode::{Body, Inode, decode_device};
@@ -169,6 +169,17 @@ impl Squashfs {
 
     pub(crate) fn image(&self) -> &Image {
         &self.image
+    }
+
+    /// Where the part of a file is that is in a fragment, if there is one.
+    pub(crate) fn tail(&self, content: &Content) -> Result<Option<TailPart>> {
+        content.tail(&self.image, self.fragments.as_ref())
+    }
+
+    /// Where all fragment blocks are.
+    pub(crate) fn fragment_entries(&self) -> Result<Vec<raw::FragmentEntry>> {
+        let table = self.fragments.as_ref();
+        table.map_or(Ok(Vec::new()), |table| table.all(&self.image))
     }
 
     pub(crate) fn content(&self, file: Ino) -> Result<Arc<Content>> {

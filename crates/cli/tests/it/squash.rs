@@ -351,3 +351,60 @@ fn edits_are_what_others_see() {
         assert!(!dir.join("no").exists());
     }
 }
+
+#[test]
+fn damage_is_found_and_named() {
+    let dir = TempDir::new();
+    source(&dir);
+    let args = [
+        "copy",
+        "-q",
+        "--compress=gzip:1",
+        "--block-size=4K",
+        "src",
+        "x.sqfs",
+    ];
+    assert_eq!(run_in(dir.path(), args).0, 0);
+    let (code, said, _) = run_in(dir.path(), ["check", "x.sqfs"]);
+    assert!(
+        code == 0 && said.starts_with("0 errors in 7 inodes, "),
+        "{said}"
+    );
+    assert!(
+        said.contains(" 1 fragment, 390013 bytes of data decoded"),
+        "{said}"
+    );
+    // A byte in the midst of the data, and one in the inode table.
+    let sound = fs::read(dir.join("x.sqfs")).unwrap();
+    let (_, info, _) = run_in(dir.path(), ["info", "x.sqfs"]);
+    let line = info
+        .lines()
+        .find(|line| line.starts_with("inode table"))
+        .unwrap();
+    let inodes: usize = line
+        .split_whitespace()
+        .last()
+        .unwrap()
+        .split("..")
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let damaged = |at: usize| {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 0x55;
+        fs::write(dir.join("y.sqfs"), bytes).unwrap();
+        let (code, said, _) = run_in(dir.path(), ["check", "y.sqfs"]);
+        let (no_data, _, _) = run_in(dir.path(), ["check", "--no-data", "y.sqfs"]);
+        (code, no_data, said)
+    };
+    let (code, no_data, said) = damaged(300);
+    assert!(
+        (code, no_data) == (1, 0) && said.starts_with("check sub/again: "),
+        "{said}"
+    );
+    let (code, no_data, said) = damaged(inodes + 10);
+    assert!((code, no_data) == (1, 1), "{said}");
+    let (code, _, said) = run_in(dir.path(), ["check", "src/small"]);
+    assert!(code == 2, "{said}");
+}

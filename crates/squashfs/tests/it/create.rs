@@ -64,6 +64,13 @@ pub(crate) fn layouts(block_bytes: u32) -> Vec<(String, Options)> {
         ("xz", with(xz(Filters(0)))),
         ("xz x86", with(xz(Filters::X86))),
         (
+            "xz, code",
+            Options {
+                filter_code: true,
+                ..with(xz(Filters(0)))
+            },
+        ),
+        (
             "none",
             Options {
                 compression: None,

@@ -7,6 +7,11 @@ pub trait Progress: Send + Sync {
 
     /// Says how much has been done since the last call.
     fn advance(&self, files: u64, bytes: u64);
+
+    /// Says how many bytes of the result were written since the last call, where content becomes smaller.
+    fn wrote(&self, bytes: u64) {
+        let _ = bytes;
+    }
 }
 
 /// Progress that nobody looks at.

@@ -1,0 +1,350 @@
+//! The check of a whole image: that every part of it can be read, and that what is said twice is the same.
+
+use std::collections::HashMap;
+
+use tree::{
+    Corrupt, Error, FileId, FileKind, FileSystem, Inventory, Limits, Parallel, Progress, Result,
+    ordered,
+};
+
+use crate::data::Block;
+use crate::image::StoredSize;
+use crate::raw;
+use crate::read::Squashfs;
+
+/// Findings that are told; what comes after them is only counted.
+const FINDINGS_MAX: u64 = 1000;
+/// Blocks that one look at a file's list gives.
+const LIST_BLOCKS: u64 = 1024;
+/// Blocks that one job decodes.
+const BATCH_BLOCKS: usize = 16;
+
+/// What to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Decode all data.
+    pub data: bool,
+}
+
+/// How much was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckSummary {
+    /// Things that are wrong, those not told included.
+    pub findings: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Data blocks, those that several files show counted once.
+    pub blocks: u64,
+    /// Fragment blocks.
+    pub fragments: u64,
+    /// Bytes that were decoded.
+    pub data_bytes: u64,
+}
+
+/// A stored block and what it must be. Sorted by place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Stored {
+    at: u64,
+    word: u32,
+    /// Bytes of its content: all of them, or at least so many of a fragment block.
+    len: u32,
+    is_fragment: bool,
+    /// A file that shows it.
+    file: FileId,
+}
+
+struct Check<'a> {
+    image: &'a Squashfs,
+    tell: &'a mut dyn FnMut(Error),
+    summary: CheckSummary,
+}
+
+impl Squashfs {
+    /// Checks the whole image, and calls `tell` with each thing that is wrong, with its file's path where it is one of a file:
+    /// that all names, inodes, attributes, link targets and lists can be read; that inode numbers are unique and the export
+    /// table says where they are; that links are as many as names; that blocks do not overlap; that every block decodes to
+    /// the length that its files say.
+    ///
+    /// A directory that cannot be read ends the check of files. Memory grows by 24 bytes for each block.
+    ///
+    /// # Errors
+    /// The medium cannot be read. What is wrong with the image is not an error but a finding.
+    pub fn check(
+        &self,
+        options: CheckOptions,
+        parallel: Parallel,
+        progress: &dyn Progress,
+        tell: &mut dyn FnMut(Error),
+    ) -> Result<CheckSummary> {
+        let mut check = Check {
+            image: self,
+            tell,
+            summary: CheckSummary::default(),
+        };
+        match Inventory::of(self, &Limits::default()) {
+            Err(error) => check.found(error)?,
+            Ok(inventory) => check.run(&inventory, options, parallel, progress)?,
+        }
+        Ok(check.summary)
+    }
+}
+
+fn corrupt(what: &'static str, at: u64, got: u64) -> Error {
+    Error::Corrupt(Corrupt { what, at, got })
+}
+
+fn is_io(error: &Error) -> bool {
+    match error {
+        Error::Io(_) => true,
+        Error::File { error, .. } => is_io(error),
+        _ => false,
+    }
+}
+
+impl Check<'_> {
+    fn found(&mut self, error: Error) -> Result<()> {
+        if is_io(&error) {
+            return Err(error);
+        }
+        self.summary.findings += 1;
+        if self.summary.findings <= FINDINGS_MAX {
+            (self.tell)(error);
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        inventory: &Inventory,
+        options: CheckOptions,
+        parallel: Parallel,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let superblock = *self.image.superblock();
+        let mut stored = Vec::new();
+        let mut tails = HashMap::new();
+        // As many as there are; how many the image says there are may be a lie.
+        let mut has_number = vec![false; inventory.file_count() as usize + 1];
+        for file in inventory.files() {
+            let mut result = self.inode(inventory, file, &mut has_number);
+            if result.is_ok() && inventory.kind(file) == FileKind::Regular {
+                result = self.content(inventory, file, &mut stored, &mut tails);
+            }
+            if let Err(error) = result {
+                self.found(error.in_file("check", &path(inventory, file)))?;
+            }
+        }
+        self.summary.inodes = inventory.file_count().into();
+        if superblock.inode_count != inventory.file_count() {
+            let (what, got) = (
+                "image has another number of inodes than it says",
+                inventory.file_count(),
+            );
+            self.found(corrupt(what, 0, got.into()))?;
+        }
+        self.fragments(&tails, &mut stored)?;
+        stored.sort_unstable();
+        stored.dedup_by_key(|stored| (stored.at, stored.word, stored.len, stored.is_fragment));
+        self.summary.blocks = stored.len() as u64 - self.summary.fragments;
+        for pair in stored.windows(2) {
+            let same = (pair[0].at, pair[0].word) == (pair[1].at, pair[1].word);
+            let end = pair[0].at + u64::from(pair[0].word & !raw::BLOCK_PLAIN);
+            if !same && end > pair[1].at {
+                let error = corrupt("block begins within another one", pair[1].at, pair[0].at);
+                self.found(error.in_file("check", &path(inventory, pair[1].file)))?;
+            }
+        }
+        if options.data {
+            self.decode(inventory, &stored, parallel, progress)?;
+        }
+        Ok(())
+    }
+
+    /// All that is known of a file beside its content.
+    fn inode(
+        &mut self,
+        inventory: &Inventory,
+        file: FileId,
+        has_number: &mut [bool],
+    ) -> Result<()> {
+        let (image, ino) = (self.image, inventory.ino(file));
+        let at = image.superblock().inode_table;
+        let number = image.number(ino)?;
+        if let Some(has_number) = has_number.get_mut(number as usize) {
+            if *has_number {
+                return Err(corrupt(
+                    "two inodes have the same number",
+                    at,
+                    number.into(),
+                ));
+            }
+            *has_number = true;
+        }
+        match image.by_number(number)? {
+            Some(exported) if exported != ino => {
+                return Err(corrupt(
+                    "export table has the inode elsewhere",
+                    at,
+                    exported.0,
+                ));
+            }
+            _ => {}
+        }
+        image.xattrs(ino)?;
+        let metadata = inventory.metadata(file);
+        if metadata.kind == FileKind::Symlink {
+            image.read_link(ino)?;
+        }
+        if metadata.kind != FileKind::Directory && metadata.nlink != inventory.name_count(file) {
+            let nlink = metadata.nlink.into();
+            return Err(corrupt(
+                "file has another number of names than its inode says",
+                at,
+                nlink,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where a file's content is.
+    fn content(
+        &mut self,
+        inventory: &Inventory,
+        file: FileId,
+        stored: &mut Vec<Stored>,
+        tails: &mut HashMap<u32, (u32, FileId)>,
+    ) -> Result<()> {
+        let image = self.image;
+        let content = image.content(inventory.ino(file))?;
+        let block_bytes = u64::from(image.superblock().block_bytes);
+        let mut index = 0;
+        while index < content.block_count() {
+            let blocks = content.blocks(image.image(), index, LIST_BLOCKS)?;
+            for (index, block) in (index..).zip(&blocks) {
+                if let Block::Stored { at, size } = *block {
+                    let len = block_bytes.min(content.size() - index * block_bytes) as u32;
+                    let word = size.word();
+                    stored.push(Stored {
+                        at,
+                        word,
+                        len,
+                        is_fragment: false,
+                        file,
+                    });
+                }
+            }
+            index += blocks.len() as u64;
+        }
+        if let Some(tail) = image.tail(&content)? {
+            let placed = content.placed_tail().map_or(0, |tail| tail.fragment);
+            let end = tail.offset + tail.len;
+            let known = tails.entry(placed).or_insert((end, file));
+            if known.0 < end {
+                *known = (end, file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the fragment blocks are, and how much of each is used.
+    fn fragments(
+        &mut self,
+        tails: &HashMap<u32, (u32, FileId)>,
+        stored: &mut Vec<Stored>,
+    ) -> Result<()> {
+        for (number, entry) in (0u32..).zip(self.image.fragment_entries()?) {
+            let at = entry.start_block.get();
+            let block_bytes = self.image.superblock().block_bytes;
+            self.summary.fragments += 1;
+            let size = StoredSize::parse(entry.size.get(), block_bytes, at);
+            let size = size.and_then(|size| match self.image.image().holds_data(at, size) {
+                true => Ok(size),
+                false => Err(corrupt(
+                    "fragment block lies outside of the data",
+                    at,
+                    number.into(),
+                )),
+            });
+            match size {
+                Ok(size) => {
+                    let (len, file) = tails.get(&number).copied().unwrap_or((0, FileId(0)));
+                    let word = size.word();
+                    stored.push(Stored {
+                        at,
+                        word,
+                        len,
+                        is_fragment: true,
+                        file,
+                    });
+                }
+                Err(error) => {
+                    self.summary.fragments -= 1;
+                    self.found(error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes every block.
+    fn decode(
+        &mut self,
+        inventory: &Inventory,
+        stored: &[Stored],
+        parallel: Parallel,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let image = self.image;
+        let block_bytes = image.superblock().block_bytes;
+        let bytes = stored.iter().map(|stored| u64::from(stored.len)).sum();
+        progress.expect(Some(inventory.file_count().into()), Some(bytes));
+        ordered(
+            parallel,
+            stored.chunks(BATCH_BLOCKS),
+            || vec![0; block_bytes as usize],
+            |buf, batch| {
+                let mut bytes = 0;
+                let mut findings = Vec::new();
+                for stored in batch {
+                    match decode(image, stored, buf) {
+                        Ok(len) => bytes += len as u64,
+                        Err(error) if is_io(&error) => return Err(error),
+                        Err(error) => findings.push((stored.file, error)),
+                    }
+                }
+                Ok((bytes, findings))
+            },
+            |(bytes, findings)| {
+                self.summary.data_bytes += bytes;
+                progress.advance(0, bytes);
+                for (file, error) in findings {
+                    self.found(error.in_file("check", &path(inventory, file)))?;
+                }
+                Ok(())
+            },
+        )
+    }
+}
+
+/// Decodes a block, and gives the length of its content.
+fn decode(image: &Squashfs, stored: &Stored, buf: &mut [u8]) -> Result<usize> {
+    let size = StoredSize::parse(stored.word, image.superblock().block_bytes, stored.at)?;
+    let len = stored.len as usize;
+    if !stored.is_fragment {
+        image.image().block_into(stored.at, size, &mut buf[..len])?;
+        return Ok(len);
+    }
+    let decoded = image.image().decode_block(stored.at, size, buf)?;
+    match decoded < len {
+        true => Err(corrupt(
+            "fragment block is shorter than its tails",
+            stored.at,
+            decoded as u64,
+        )),
+        false => Ok(decoded),
+    }
+}
+
+fn path(inventory: &Inventory, file: FileId) -> Vec<u8> {
+    inventory.path(inventory.first_name(file))
+}

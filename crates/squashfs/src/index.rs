@@ -1,0 +1,329 @@
+//! All that is not data: inodes and directories, child before parent, and the tables.
+
+use std::collections::HashMap;
+
+use tree::{Error, FileId, FileKind, Result, Step, Time};
+use zerocopy::IntoBytes;
+
+use crate::describe::Described;
+use crate::dir::ListingWriter;
+use crate::inode::{Body, File, Inode, Listing, encode_device};
+use crate::metadata::{MetadataWriter, Reference};
+use crate::options::{Fragments, Summary};
+use crate::plan::Plan;
+use crate::raw::{self, flags};
+use crate::superblock::Superblock;
+use crate::table::emit_table;
+use crate::write::{Data, Writer};
+
+/// Different owners and groups; Linux refuses the one more that the count's field could mean.
+const IDS_MAX: usize = 65_535;
+
+impl Writer<'_> {
+    /// Writes all that is not data.
+    pub(crate) fn metadata(
+        mut self,
+        plan: &Plan,
+        described: Described,
+        data: Data,
+    ) -> Result<Summary> {
+        let inventory = self.inventory;
+        let mut ids = Ids::default();
+        let mut inodes = self.metadata_writer();
+        let mut listings = self.metadata_writer();
+        let mut references = vec![Reference(0); inventory.file_count() as usize];
+        let mut listing = ListingWriter::default();
+        let mut record = Vec::new();
+        for step in inventory.steps() {
+            let Step::Leave(entry) = step else { continue };
+            let dir = inventory.file(entry);
+            let mut subdirectories = 0;
+            listing.clear();
+            for entry in inventory.entries(dir) {
+                let file = inventory.file(entry);
+                let kind = inventory.kind(file);
+                // Written already: a directory because it was left before, a file under an earlier name.
+                let is_written =
+                    kind == FileKind::Directory || references[file.0 as usize] != Reference(0);
+                subdirectories += u32::from(kind == FileKind::Directory);
+                if !is_written {
+                    record.clear();
+                    let inode = self.inode(file, plan, &described, &data, &mut ids)?;
+                    inode.emit(&mut record);
+                    if let Body::File(stored) = &inode.body {
+                        let words = data.files[plan.shows[file.0 as usize].0 as usize].words;
+                        let count = stored.block_count(self.options.block_bytes) as usize;
+                        for word in &data.words[words..words + count] {
+                            record.extend(word.to_le_bytes());
+                        }
+                    }
+                    references[file.0 as usize] = written_reference(&inodes);
+                    inodes.write(&record);
+                }
+            }
+            for entry in inventory.entries(dir) {
+                let file = inventory.file(entry);
+                let reference = unwritten(references[file.0 as usize]);
+                listing.push(
+                    inventory.name(entry),
+                    reference,
+                    file.0 + 1,
+                    inventory.kind(file),
+                );
+            }
+            let parent = match entry == inventory.root() {
+                true => inventory.file_count().wrapping_add(1),
+                false => inventory.parent(entry).0 + 1,
+            };
+            record.clear();
+            let (place, index) = write_listing(&mut listing, &mut listings);
+            let mut inode = self.common(dir, &described, &mut ids)?;
+            inode.nlink = subdirectories + 2;
+            inode.body = Body::Directory {
+                listing: place,
+                parent,
+                index_count: index.len() as u16,
+            };
+            inode.emit(&mut record);
+            for (index, name) in index {
+                record.extend(index.as_bytes());
+                record.extend(name);
+            }
+            references[dir.0 as usize] = written_reference(&inodes);
+            inodes.write(&record);
+        }
+        let root = unwritten(references[0]);
+
+        let mut superblock = Superblock {
+            codec: self.codec,
+            block_bytes: self.options.block_bytes,
+            inode_count: inventory.file_count(),
+            mkfs_time: self.options.mkfs_time,
+            fragment_count: data.fragments.len() as u32,
+            id_count: ids.numbers.len() as u32,
+            flags: self.flags(),
+            root: root.0,
+            bytes_used: 0,
+            inode_table: self.at,
+            directory_table: 0,
+            fragment_table: None,
+            export_table: None,
+            id_table: 0,
+            xattr_table: None,
+        };
+        let (stored, _) = inodes.finish();
+        self.put(&stored)?;
+        superblock.directory_table = self.at;
+        let (stored, _) = listings.finish();
+        self.put(&stored)?;
+        drop(stored);
+        let mut table = Vec::new();
+        if !data.fragments.is_empty() {
+            let mut writer = self.metadata_writer();
+            writer.write(data.fragments.as_bytes());
+            superblock.fragment_table = Some(emit_table(writer, self.at, &mut table));
+            self.put(&std::mem::take(&mut table))?;
+        }
+        if self.options.exportable {
+            let mut writer = self.metadata_writer();
+            for &reference in &references {
+                writer.write(&unwritten(reference).0.to_le_bytes());
+            }
+            superblock.export_table = Some(emit_table(writer, self.at, &mut table));
+            self.put(&std::mem::take(&mut table))?;
+        }
+        let mut writer = self.metadata_writer();
+        for id in &ids.numbers {
+            writer.write(&id.to_le_bytes());
+        }
+        superblock.id_table = emit_table(writer, self.at, &mut table);
+        self.put(&std::mem::take(&mut table))?;
+        let writer = self.metadata_writer();
+        let Described { xattrs, sets, .. } = described;
+        superblock.xattr_table = xattrs.finish(writer, self.at, &mut table);
+        if superblock.xattr_table.is_none() {
+            superblock.flags |= flags::NO_XATTRS;
+        }
+        self.put(&table)?;
+        superblock.bytes_used = self.at;
+        self.finish(superblock)?;
+        if self.options.verify {
+            self.verify(plan, &sets, &data)?;
+        }
+        Ok(self.summary)
+    }
+
+    fn flags(&self) -> u16 {
+        let mut flags = 0;
+        let mut set = |condition: bool, bit: u16| flags |= if condition { bit } else { 0 };
+        let plain = self.options.compression.is_none();
+        set(
+            plain,
+            flags::INODES_PLAIN | flags::DATA_PLAIN | flags::FRAGMENTS_PLAIN,
+        );
+        set(plain, flags::XATTRS_PLAIN | flags::IDS_PLAIN);
+        set(
+            self.options.fragments == Fragments::None,
+            flags::NO_FRAGMENTS,
+        );
+        set(
+            self.options.fragments == Fragments::Always,
+            flags::ALWAYS_FRAGMENTS,
+        );
+        set(self.options.duplicates, flags::DUPLICATES);
+        set(self.options.exportable, flags::EXPORTABLE);
+        set(self.options_record().is_some(), flags::OPTIONS);
+        flags
+    }
+
+    /// What all inodes have.
+    fn common(&mut self, file: FileId, described: &Described, ids: &mut Ids) -> Result<Inode> {
+        let metadata = self.inventory.metadata(file);
+        let mtime = self.seconds(file, metadata.mtime);
+        Ok(Inode {
+            permissions: metadata.permissions,
+            uid: ids.index(metadata.uid)?,
+            gid: ids.index(metadata.gid)?,
+            mtime,
+            number: file.0 + 1,
+            nlink: self.inventory.name_count(file),
+            xattrs: described.sets[file.0 as usize],
+            body: Body::Ipc {
+                kind: metadata.kind,
+            },
+        })
+    }
+
+    /// The time that a file gets, and a note if that is another one.
+    fn seconds(&mut self, file: FileId, time: Time) -> u32 {
+        let seconds = nearest_seconds(time);
+        if i64::from(seconds) != time.seconds {
+            let path = self.path(file);
+            self.summary.changed_times.push(path);
+        }
+        seconds
+    }
+
+    /// The inode of a file that is no directory.
+    fn inode(
+        &mut self,
+        file: FileId,
+        plan: &Plan,
+        described: &Described,
+        data: &Data,
+        ids: &mut Ids,
+    ) -> Result<Inode> {
+        let mut inode = self.common(file, described, ids)?;
+        let kind = self.inventory.kind(file);
+        let size = self.inventory.size(file);
+        inode.body = match kind {
+            FileKind::Regular => {
+                let shown = plan.shows[file.0 as usize].0 as usize;
+                let placed = data.files[shown];
+                Body::File(File {
+                    start: placed.start,
+                    size,
+                    sparse: placed.sparse,
+                    tail: plan.places[shown],
+                })
+            }
+            FileKind::Symlink => {
+                let target = described.targets.get(&file).cloned().unwrap_or_default();
+                if target.is_empty() {
+                    let error = Error::InvalidInput("a symbolic link without a target");
+                    return Err(error.in_file("store", &self.path(file)));
+                }
+                Body::Symlink { target }
+            }
+            FileKind::BlockDevice | FileKind::CharDevice => {
+                let Some(rdev) = encode_device(self.inventory.metadata(file).rdev) else {
+                    let error = Error::Limit("a device number with more than 12 and 20 bits");
+                    return Err(error.in_file("store", &self.path(file)));
+                };
+                Body::Device { kind, rdev }
+            }
+            FileKind::Fifo | FileKind::Socket | FileKind::Directory => Body::Ipc { kind },
+        };
+        Ok(inode)
+    }
+}
+
+/// The nearest time that the format has.
+pub(crate) fn nearest_seconds(time: Time) -> u32 {
+    time.seconds.clamp(0, u32::MAX.into()) as u32
+}
+
+/// A reference that was given, one more so that none is 0: the first inode is at 0.
+fn written_reference(inodes: &MetadataWriter) -> Reference {
+    Reference(inodes.reference().0 + 1)
+}
+
+fn unwritten(reference: Reference) -> Reference {
+    Reference(reference.0 - 1)
+}
+
+/// Writes a listing, and gives its place and its index: one record for each run that is the first to begin in its
+/// metadata block, the listing's own first block excepted.
+fn write_listing(
+    listing: &mut ListingWriter,
+    listings: &mut MetadataWriter,
+) -> (Listing, Vec<(raw::DirectoryIndex, Vec<u8>)>) {
+    let from = listings.reference();
+    let len = listing.finish().len();
+    let starts: Vec<(usize, Vec<u8>)> = listing
+        .runs()
+        .map(|(at, name)| (at as usize, name.to_vec()))
+        .collect();
+    let mut index = Vec::new();
+    let mut block = from.block();
+    for (n, (at, name)) in starts.iter().enumerate() {
+        let here = listings.reference();
+        if here.block() != block && index.len() < usize::from(u16::MAX) {
+            block = here.block();
+            let record = raw::DirectoryIndex {
+                index: (*at as u32).into(),
+                start_block: (here.block() as u32).into(),
+                size: (name.len() as u32 - 1).into(),
+            };
+            index.push((record, name.clone()));
+        }
+        let end = starts.get(n + 1).map_or(len, |(at, _)| *at);
+        listings.write(&listing.finish()[*at..end]);
+    }
+    let place = if len == 0 {
+        Listing {
+            block: 0,
+            offset: 0,
+            len: 0,
+        }
+    } else {
+        Listing {
+            block: from.block() as u32,
+            offset: from.offset(),
+            len: len as u32,
+        }
+    };
+    (place, index)
+}
+
+/// Owners and groups, each once, in the order of their first use.
+#[derive(Default)]
+struct Ids {
+    numbers: Vec<u32>,
+    indices: HashMap<u32, u16>,
+}
+
+impl Ids {
+    fn index(&mut self, id: u32) -> Result<u16> {
+        if let Some(&index) = self.indices.get(&id) {
+            return Ok(index);
+        }
+        if self.numbers.len() == IDS_MAX {
+            return Err(Error::Limit("more than 65,535 different owners and groups"));
+        }
+        let index = self.numbers.len() as u16;
+        self.numbers.push(id);
+        self.indices.insert(id, index);
+        Ok(index)
+    }
+}

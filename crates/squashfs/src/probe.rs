@@ -1,0 +1,118 @@
+//! Whether there is anything in a block for a slow encoder to find.
+//!
+//! What is compressed, encrypted or random already makes the slow encoders slowest and becomes no smaller. It is known by
+//! two things: all bytes are equally frequent, and nothing occurs twice. Both are looked for in all of the block, so that
+//! what is given up is bounded: an encoder that saves a thousandth could still be tried in vain.
+
+/// Blocks that are shorter are not worth the question.
+const LEN_MIN: usize = 4096;
+/// Bytes that are counted first; hardly anything but noise passes that.
+const HEAD_BYTES: usize = 4096;
+/// Log2 of the places of the table of what was seen.
+const SEEN_LOG2: u32 = 13;
+/// One of so many positions is looked at, chosen by what stands there, so that a repetition is seen wherever it is.
+const ONE_OF: usize = 32;
+/// Each repeated sample stands for so many repeated bytes; of a block, one in so many may be.
+const REPEATED_ONE_OF: usize = 1024;
+
+/// The memory of a probe.
+pub(crate) struct Probe {
+    /// What was seen in a block, by its hash.
+    seen: Box<[u64]>,
+}
+
+impl Probe {
+    pub(crate) fn new() -> Self {
+        Probe {
+            seen: vec![0; 1 << SEEN_LOG2].into(),
+        }
+    }
+
+    /// Whether the content is noise.
+    pub(crate) fn is_noise(&mut self, content: &[u8]) -> bool {
+        content.len() >= LEN_MIN
+            && is_even(&content[..HEAD_BYTES])
+            && is_even(content)
+            && !self.repeats(content)
+    }
+
+    /// Whether more than a few of the samples occur twice.
+    fn repeats(&mut self, content: &[u8]) -> bool {
+        self.seen.fill(0);
+        let allowed = content.len() / REPEATED_ONE_OF / ONE_OF;
+        let mut repeated = 0;
+        for window in content.windows(8) {
+            let word = u64::from_le_bytes(window.try_into().expect("windows have eight bytes"));
+            let hash = word.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            if hash >> (64 - ONE_OF.ilog2()) != 0 {
+                continue;
+            }
+            let place = hash >> (64 - ONE_OF.ilog2() - SEEN_LOG2);
+            let place = &mut self.seen[place as usize % (1 << SEEN_LOG2)];
+            repeated += usize::from(*place == word);
+            *place = word;
+        }
+        repeated > allowed
+    }
+}
+
+/// Whether all bytes are as good as equally frequent.
+///
+/// The sum of the squared differences from the mean, over the mean (chi-square), is 255 for noise, give or take 23. An encoder
+/// of single bytes gains that sum, over 2 ln 2, in bits.
+fn is_even(content: &[u8]) -> bool {
+    let mut counts = [[0u32; 256]; 2];
+    for pair in content.chunks(2) {
+        for (counts, &byte) in counts.iter_mut().zip(pair) {
+            counts[usize::from(byte)] += 1;
+        }
+    }
+    let [even, odd] = &counts;
+    let squares: u64 = even
+        .iter()
+        .zip(odd)
+        .map(|(a, b)| u64::from(a + b).pow(2))
+        .sum();
+    let len = content.len() as u64;
+    // 256 squares / len - len, without a division that rounds.
+    let excess = (256 * squares).saturating_sub(len * len);
+    excess <= len * (400 + len / 256)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::Rng;
+
+    #[test]
+    fn noise_is_noise_and_nothing_else_is() {
+        let mut probe = Probe::new();
+        let mut rng = Rng::new(1);
+        for len in [4096, 5000, 65_536, 131_072, 1 << 20] {
+            for _ in 0..5 {
+                assert!(probe.is_noise(&rng.bytes(len)), "{len}");
+            }
+        }
+        let noise = rng.bytes(131_072);
+        // The same block again is not a repetition within a block.
+        assert!(probe.is_noise(&noise) && probe.is_noise(&noise));
+        assert!(!probe.is_noise(&noise[..4000]));
+        assert!(!probe.is_noise(&[0; 131_072]));
+        assert!(!probe.is_noise(&b"to be, or not to be. ".repeat(5000)));
+        // Every byte equally often.
+        let even: Vec<u8> = (0..131_072u32).map(|n| n as u8).collect();
+        assert!(!probe.is_noise(&even));
+        // Half of it is text; 2 KiB of it occur twice, at an odd distance; a bit is always 0; 16 KiB are text.
+        let mut half = noise.clone();
+        half[65_536..].copy_from_slice(&b"to be, or not to be. ".repeat(5000)[..65_536]);
+        assert!(!probe.is_noise(&half));
+        let mut twice = noise.clone();
+        twice.copy_within(1001..3049, 90_000);
+        assert!(!probe.is_noise(&twice));
+        let bits: Vec<u8> = noise.iter().map(|byte| byte & 0xfe).collect();
+        assert!(!probe.is_noise(&bits));
+        let mut part = noise.clone();
+        part[100_000..116_384].copy_from_slice(&b"to be, or not to be. ".repeat(5000)[..16_384]);
+        assert!(!probe.is_noise(&part));
+    }
+}
