@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io;
 
 use tree::{
-    Error, FileId, FileKind, FileSystem, Inventory, Limits, Metadata, ReadAt, Result, Step,
+    Error, FileId, FileKind, FileSystem, Inventory, Limits, Metadata, Parallel, ReadAt, Result,
+    Step, ordered,
 };
 use xxhash::Xxh64;
 
@@ -16,8 +17,10 @@ use crate::data::Block;
 use crate::inode::Tail;
 use crate::read::Squashfs;
 
-/// Bytes that are read back at once.
+/// Bytes that are summed, and read back, at once.
 const CHUNK_BYTES: u64 = 1 << 20;
+/// Files that one job compares.
+const BATCH_FILES: usize = 256;
 
 /// What must be found again.
 pub(crate) struct Expected<'a> {
@@ -25,36 +28,75 @@ pub(crate) struct Expected<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) inventory: &'a Inventory,
     /// What a file's metadata must be.
-    pub(crate) metadata: &'a dyn Fn(FileId) -> Metadata,
+    pub(crate) metadata: &'a (dyn Fn(FileId) -> Metadata + Sync),
     /// Whether a file has a set of extended attributes.
-    pub(crate) has_xattrs: &'a dyn Fn(FileId) -> bool,
+    pub(crate) has_xattrs: &'a (dyn Fn(FileId) -> bool + Sync),
     /// Where a regular file's blocks begin, their size words, and where its tail is.
-    pub(crate) data: &'a dyn Fn(FileId) -> (u64, &'a [u32], Option<Tail>),
+    pub(crate) data: &'a (dyn Fn(FileId) -> (u64, &'a [u32], Option<Tail>) + Sync),
 }
 
 fn differs(what: &'static str) -> Error {
     Error::Io(io::Error::other(what))
 }
 
-/// Compares the sum of the `len` bytes from `at` on with that of what was written there.
-pub(crate) fn bytes(output: &File, at: u64, len: u64, written: u64) -> Result<()> {
-    let mut sum = Xxh64::new(0);
-    let mut buf = vec![0; CHUNK_BYTES.min(len) as usize];
-    let mut done = 0;
-    while done < len {
-        let chunk = &mut buf[..CHUNK_BYTES.min(len - done) as usize];
-        output.read_exact_at(chunk, at + done)?;
-        sum.update(chunk);
-        done += chunk.len() as u64;
+/// Sums of what is written, one for each [`CHUNK_BYTES`], so that any number of threads can compare them.
+pub(crate) struct Sums {
+    open: Xxh64,
+    /// Bytes that `open` is the sum of.
+    open_bytes: u64,
+    done: Vec<u64>,
+}
+
+impl Sums {
+    pub(crate) fn new() -> Self {
+        Sums {
+            open: Xxh64::new(0),
+            open_bytes: 0,
+            done: Vec::new(),
+        }
     }
-    if sum.digest() != written {
-        return Err(differs("the output does not hold what was written to it"));
+
+    /// Appends what was written.
+    pub(crate) fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = CHUNK_BYTES - self.open_bytes;
+            let (now, later) = bytes.split_at(room.min(bytes.len() as u64) as usize);
+            self.open.update(now);
+            self.open_bytes += now.len() as u64;
+            if self.open_bytes == CHUNK_BYTES {
+                self.done.push(self.open.digest());
+                (self.open, self.open_bytes) = (Xxh64::new(0), 0);
+            }
+            bytes = later;
+        }
     }
-    Ok(())
+
+    /// Compares the sums with those of what is in the output from `at` on.
+    pub(crate) fn compare(&self, output: &File, at: u64, parallel: Parallel) -> Result<()> {
+        let whole = self.done.iter().map(|&sum| (CHUNK_BYTES, sum));
+        let last = (self.open_bytes > 0).then(|| (self.open_bytes, self.open.digest()));
+        let chunks = (0u64..).zip(whole.chain(last));
+        ordered(
+            parallel,
+            chunks,
+            || vec![0; CHUNK_BYTES as usize],
+            |buf, (index, (len, written))| {
+                let chunk = &mut buf[..len as usize];
+                output.read_exact_at(chunk, at + index * CHUNK_BYTES)?;
+                let mut sum = Xxh64::new(0);
+                sum.update(chunk);
+                match sum.digest() == written {
+                    true => Ok(()),
+                    false => Err(differs("the output does not hold what was written to it")),
+                }
+            },
+            Ok,
+        )
+    }
 }
 
 /// Reads the tree in `image` and compares it with what is expected.
-pub(crate) fn tree(image: &Squashfs, expected: &Expected) -> Result<()> {
+pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) -> Result<()> {
     let ours = Inventory::of(image, &Limits::default())?;
     let theirs = expected.inventory;
     if ours.file_count() != theirs.file_count() || ours.entry_count() != theirs.entry_count() {
@@ -71,11 +113,21 @@ pub(crate) fn tree(image: &Squashfs, expected: &Expected) -> Result<()> {
             return Err(error.in_file("verify", &theirs.path(entry)));
         }
     }
-    for file in theirs.files() {
-        self::file(image, &ours, expected, file)
-            .map_err(|error| error.in_file("verify", &theirs.path(theirs.first_name(file))))?;
-    }
-    Ok(())
+    let files: Vec<FileId> = theirs.files().collect();
+    ordered(
+        parallel,
+        files.chunks(BATCH_FILES),
+        || (),
+        |(), batch| {
+            for &file in batch {
+                self::file(image, &ours, expected, file).map_err(|error| {
+                    error.in_file("verify", &theirs.path(theirs.first_name(file)))
+                })?;
+            }
+            Ok(())
+        },
+        Ok,
+    )
 }
 
 fn file(image: &Squashfs, ours: &Inventory, expected: &Expected, file: FileId) -> Result<()> {

@@ -10,7 +10,6 @@ use tree::{
     Duplicates, FileId, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result, Time,
     ordered,
 };
-use xxhash::Xxh64;
 use zerocopy::FromZeros;
 
 use crate::compressor::Compressor;
@@ -23,7 +22,7 @@ use crate::plan::Plan;
 use crate::raw::{self, METADATA_PLAIN};
 use crate::read::Squashfs;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
-use crate::verify::{self, Expected};
+use crate::verify::{self, Expected, Sums};
 
 /// What an image's length is a multiple of, so that it can be a block device.
 const PADDING_BYTES: u64 = 4096;
@@ -34,9 +33,9 @@ const PADDING_BYTES: u64 = 4096;
 /// Times lose what is below a second, and all but the last change of content. Sockets and devices are stored.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for options that no image can have; [`Error::File`] when a file cannot be read, changes while
-/// it is read, or is more than the format can hold; [`Error::Limit`] for more than 65,535 different owners and groups;
-/// [`Error::Io`] when the output cannot be written, or does not hold what was written.
+/// [`tree::Error::InvalidInput`] for options that no image can have; [`tree::Error::File`] when a file cannot be read, changes while
+/// it is read, or is more than the format can hold; [`tree::Error::Limit`] for more than 65,535 different owners and groups;
+/// [`tree::Error::Io`] when the output cannot be written, or does not hold what was written.
 pub fn create(
     fs: &dyn FileSystem,
     inventory: &Inventory,
@@ -73,8 +72,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) codec: Codec,
     /// Where the next byte goes in the image.
     pub(crate) at: u64,
-    /// The sum of what was written so far.
-    written: Xxh64,
+    /// The sums of what was written so far.
+    written: Sums,
     pub(crate) summary: Summary,
 }
 /// Where the data is.
@@ -112,7 +111,7 @@ impl<'a> Writer<'a> {
                 .compression
                 .map_or(Codec::Zlib, |settings| settings.codec()),
             at: SUPERBLOCK_BYTES as u64,
-            written: Xxh64::new(0),
+            written: Sums::new(),
             summary: Summary {
                 files: inventory.file_count().into(),
                 content_bytes: inventory.content_bytes(),
@@ -143,7 +142,7 @@ impl<'a> Writer<'a> {
             .write_all_at(bytes, self.options.offset + self.at)?;
         self.at += bytes.len() as u64;
         if self.options.verify {
-            self.written.update(bytes);
+            self.written.add(bytes);
         }
         Ok(())
     }
@@ -281,13 +280,8 @@ impl<'a> Writer<'a> {
     pub(crate) fn verify(&self, plan: &Plan, sets: &[Option<u32>], data: &Data) -> Result<()> {
         let (inventory, block_bytes) = (self.inventory, self.options.block_bytes);
         let behind_superblock = self.options.offset + SUPERBLOCK_BYTES as u64;
-        let len = self.at - SUPERBLOCK_BYTES as u64;
-        verify::bytes(
-            &self.output.reader()?,
-            behind_superblock,
-            len,
-            self.written.digest(),
-        )?;
+        self.written
+            .compare(&self.output.reader()?, behind_superblock, self.parallel)?;
         let limits = Limits::default();
         let image = Squashfs::open_at(self.output.reader()?, self.options.offset, &limits)?;
         let expected = Expected {
@@ -315,6 +309,6 @@ impl<'a> Writer<'a> {
                 (placed.start, words, tail)
             },
         };
-        verify::tree(&image, &expected)
+        verify::tree(&image, &expected, self.parallel)
     }
 }
