@@ -2,7 +2,9 @@
 //! them has nothing to rely on. Each gives an error or some tree, in bounded time and memory, and never a panic.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use btrfs::{Btrfs, CheckOptions, SUPERBLOCK_PLACES, Subvolume};
@@ -257,4 +259,54 @@ fn mutated_images() {
         found > opened / 4,
         "{found} of {opened} are known to be bad"
     );
+}
+
+/// An image that counts how often a range of it is read.
+struct Counting {
+    image: BtrfsImage,
+    range: Range<u64>,
+    reads: Arc<AtomicU64>,
+}
+
+impl ReadAt for Counting {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        if self.range.contains(&at) {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+        self.image.read_exact_at(buf, at)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.image.size()
+    }
+}
+
+#[test]
+fn small_reads_in_any_order_read_and_decode_each_extent_once() {
+    let image = small();
+    let first = image.places(13_631_488)[0];
+    let reads = Arc::new(AtomicU64::new(0));
+    let source: Box<dyn ReadAt> = Box::new(Counting {
+        image,
+        range: first..first + (1 << 20),
+        reads: Arc::clone(&reads),
+    });
+    let top = Arc::new(Btrfs::open(vec![source]).unwrap());
+    let top = top.subvolume(5).unwrap();
+    let mut rng = Rng::new(1);
+    // Three compressed extents each.
+    for name in ["lzo", "zlib"] {
+        let file = top.lookup(top.root(), name.as_bytes()).unwrap().ino;
+        let mut whole = vec![0; 300_000];
+        top.read_at(file, 0, &mut whole).unwrap();
+        let before = reads.load(Ordering::Relaxed);
+        for _ in 0..1000 {
+            let from = rng.index(whole.len() - 100);
+            let mut part = [0; 100];
+            assert_eq!(top.read_at(file, from as u64, &mut part).unwrap(), 100);
+            assert_eq!(part, whole[from..from + 100]);
+        }
+        let reads = reads.load(Ordering::Relaxed) - before;
+        assert!((1..=3).contains(&reads), "{name}: {reads}");
+    }
 }

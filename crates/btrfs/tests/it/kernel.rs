@@ -120,7 +120,7 @@ fn text(rng: &mut Rng, len: usize) -> Vec<u8> {
 }
 
 /// Files of the sizes around which the format changes, in all ways in which a file can be changed.
-fn shapes(at: &Path, seed: u64) {
+pub(crate) fn shapes(at: &Path, seed: u64) {
     let mut rng = Rng::new(seed);
     fs::create_dir_all(at.join("sizes")).unwrap();
     let sizes = (0..40).map(|n| n * 128).chain([

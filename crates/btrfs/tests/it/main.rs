@@ -3,6 +3,7 @@
 
 mod create;
 mod damage;
+mod devices;
 mod hostile;
 mod kernel;
 mod small;
