@@ -468,6 +468,10 @@ impl FileSystem for Squashfs {
         Some((self.algorithm(), self.image.superblock.block_bytes))
     }
 
+    fn has_stored_extents(&self) -> bool {
+        true
+    }
+
     fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
         stored.clear();
         const NOT_OURS: Error = Error::InvalidInput("not an encoded extent of that file");

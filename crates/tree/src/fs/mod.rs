@@ -290,6 +290,11 @@ pub trait FileSystem: Send + Sync {
         None
     }
 
+    /// Whether extents may be encoded or have identities: whether it is worth to ask for those of small files, too.
+    fn has_stored_extents(&self) -> bool {
+        false
+    }
+
     /// Puts the stored bytes of an encoded extent of that file into `stored`, which is cleared first.
     ///
     /// # Errors

@@ -157,6 +157,20 @@ impl Output {
         }
     }
 
+    /// A file without a name on the same file system, for what has to wait until it can be written; `None` where there is
+    /// none to be had. It is gone when it is closed.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    pub fn scratch(&self) -> io::Result<Option<File>> {
+        match &self.target {
+            Target::Unnamed(to) => {
+                linux::open_unnamed(&to.dir, 0o600).map(|file| Some(file.into()))
+            }
+            Target::Named(..) | Target::Device | Target::Stream => Ok(None),
+        }
+    }
+
     /// Makes a regular file that long; new bytes are zeros that take no space. Changes nothing on a device.
     ///
     /// # Errors

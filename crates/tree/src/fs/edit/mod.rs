@@ -549,6 +549,10 @@ impl FileSystem for Edited {
         self.source.block_encoding()
     }
 
+    fn has_stored_extents(&self) -> bool {
+        self.source.has_stored_extents()
+    }
+
     fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
         match self.node(file) {
             Some(_) => Err(Error::InvalidInput("an added file has no encoded extents")),
