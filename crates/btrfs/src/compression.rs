@@ -61,6 +61,27 @@ impl Compression {
         }
     }
 
+    /// The one that stores bytes so, if any.
+    pub(crate) fn of(algorithm: Algorithm, sector_bytes: u32) -> Option<Compression> {
+        let all = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
+        let mut all = all.into_iter();
+        all.find(|compression| compression.algorithm(sector_bytes) == algorithm)
+    }
+
+    /// Whether the stored bytes do not begin like a Zstandard frame that the kernel refuses, one with a larger window
+    /// than it has or with a dictionary (RFC 8878, section 3.1.1.1).
+    pub(crate) fn is_small_window(self, stored: &[u8]) -> bool {
+        if self != Compression::Zstd {
+            return true;
+        }
+        let Some(&[0x28, 0xb5, 0x2f, 0xfd, descriptor, window]) = stored.first_chunk() else {
+            return false;
+        };
+        let (is_single_segment, dictionary) = (descriptor & 0x20 != 0, descriptor & 3);
+        // 2^(10 + the upper five bits), and so many eighths of that as the lower three say.
+        dictionary == 0 && (is_single_segment || window <= 7 << 3)
+    }
+
     /// Decodes stored bytes, padding included, and fills all of `dst`: with zeros behind what there is. `at` is where
     /// they are stored.
     pub(crate) fn decode(

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tree::{Error, FileId, FileKind, Inventory, Metadata, Result, Time, Xattr};
+use tree::{EntryId, Error, FileId, FileKind, Inventory, Metadata, Result, Time, Xattr};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
@@ -10,7 +10,10 @@ use crate::builder::{Blocks, GENERATION, Root, TreeBuilder, item_bytes_max};
 use crate::checksum::{NAME_SEED, name_hash};
 use crate::data::{Area, Content};
 use crate::key::{Key, item, object};
+use crate::options::Options;
+use crate::plan::Plan;
 use crate::raw::{self, inode_flags};
+use crate::spill::SpillReader;
 
 /// `FS_*_FL` of linux/fs.h, and the inode flag that stands for each on disk.
 const ATTRIBUTES: [(u32, u64); 9] = [
@@ -20,7 +23,7 @@ const ATTRIBUTES: [(u32, u64); 9] = [
     (0x20, inode_flags::APPEND),
     (0x40, inode_flags::NODUMP),
     (0x80, inode_flags::NOATIME),
-    (0x400, inode_flags::NOCOMPRESS),
+    (crate::data::NOCOMPRESS, inode_flags::NOCOMPRESS),
     (0x1_0000, inode_flags::DIRSYNC),
     (crate::data::NOCOW, inode_flags::NODATACOW),
 ];
@@ -36,29 +39,17 @@ pub(crate) struct Described {
     pub(crate) targets: HashMap<FileId, Box<[u8]>>,
 }
 
-/// Which owner and times files get.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mapping {
-    pub(crate) uid: Option<u32>,
-    pub(crate) gid: Option<u32>,
-    /// Nothing is later than this, and access, change and birth are the last change of content.
-    pub(crate) epoch: Option<i64>,
-}
-
-/// A subvolume that is written.
-pub(crate) struct FsTree<'a> {
-    pub(crate) id: u64,
+/// The trees of files of a file system that is made.
+pub(crate) struct Trees<'a> {
     pub(crate) inventory: &'a Inventory,
-    pub(crate) described: &'a Described,
-    pub(crate) area: &'a Area,
-    pub(crate) mapping: Mapping,
+    described: &'a Described,
+    pub(crate) area: &'a Area<'a>,
+    pub(crate) plan: &'a Plan,
+    options: &'a Options,
     /// Names that are not their file's first, by file.
-    pub(crate) links: Vec<(FileId, tree::EntryId)>,
-}
-
-/// The inode number of a file.
-pub(crate) fn ino(file: FileId) -> u64 {
-    object::FIRST_FREE + u64::from(file.0)
+    links: Vec<(FileId, EntryId)>,
+    /// The files of each subvolume but its root, ascending.
+    members: Vec<Vec<FileId>>,
 }
 
 /// The number of a kind in a directory entry.
@@ -89,17 +80,6 @@ pub(crate) fn xattr_bytes_max(nodesize: u32) -> usize {
 /// The length of the longest target that fits in a tree block, and that Linux follows.
 pub(crate) fn target_bytes_max(nodesize: u32) -> usize {
     (item_bytes_max(nodesize) - size_of::<raw::FileExtentItem>()).min(4095)
-}
-
-/// All names that are not their file's first, by file.
-pub(crate) fn other_names(inventory: &Inventory) -> Vec<(FileId, tree::EntryId)> {
-    let entries = (0..inventory.entry_count()).map(tree::EntryId);
-    let mut links: Vec<_> = entries
-        .filter(|&entry| !inventory.is_first_name(entry))
-        .map(|entry| (inventory.file(entry), entry))
-        .collect();
-    links.sort_unstable();
-    links
 }
 
 /// What an inode item says of a directory without content, owned by root.
@@ -160,15 +140,84 @@ fn push_hashed(
     Ok(())
 }
 
-impl FsTree<'_> {
-    pub(crate) fn emit(&self, blocks: &mut Blocks<'_>) -> Result<Root> {
-        let mut builder = TreeBuilder::new(blocks, self.id);
-        let mut links = self.links.as_slice();
-        for file in self.inventory.files() {
-            let count = links.iter().take_while(|link| link.0 == file).count();
-            let (own, rest) = links.split_at(count);
-            links = rest;
-            self.emit_file(&mut builder, file, own).map_err(|error| {
+impl<'a> Trees<'a> {
+    pub(crate) fn new(
+        inventory: &'a Inventory,
+        described: &'a Described,
+        area: &'a Area<'a>,
+        plan: &'a Plan,
+        options: &'a Options,
+    ) -> Self {
+        let mut members = vec![Vec::new(); plan.subvolumes.len()];
+        for entry in (1..inventory.entry_count()).map(EntryId) {
+            let file = inventory.file(entry);
+            if !area.is_lost(file) && plan.rooted_at(file).is_none() {
+                members[plan.of(inventory.parent(entry))].push(file);
+            }
+        }
+        for members in &mut members {
+            members.sort_unstable();
+            members.dedup();
+            members.shrink_to_fit();
+        }
+        let entries = (1..inventory.entry_count()).map(EntryId);
+        let mut links: Vec<_> = entries
+            .filter(|&entry| !inventory.is_first_name(entry))
+            .map(|entry| (inventory.file(entry), entry))
+            .collect();
+        links.sort_unstable();
+        Trees {
+            inventory,
+            described,
+            area,
+            plan,
+            options,
+            links,
+            members,
+        }
+    }
+
+    /// The files of a subvolume, by ascending inode number.
+    pub(crate) fn files(&self, subvolume: usize) -> impl Iterator<Item = FileId> {
+        let root = self.plan.subvolumes[subvolume].dir;
+        std::iter::once(root).chain(self.members[subvolume].iter().copied())
+    }
+
+    /// Paths of files with names in several subvolumes.
+    pub(crate) fn split_links(&self) -> Vec<Vec<u8>> {
+        let mut split: Vec<FileId> = Vec::new();
+        for names in self.links.chunk_by(|a, b| a.0 == b.0) {
+            let (file, inventory) = (names[0].0, self.inventory);
+            let of = |entry: EntryId| self.plan.of(inventory.parent(entry));
+            let first = of(inventory.first_name(file));
+            if names.iter().any(|name| of(name.1) != first) && !self.area.is_lost(file) {
+                split.push(file);
+            }
+        }
+        let path = |file| self.inventory.path(self.inventory.first_name(file));
+        split.into_iter().map(path).collect()
+    }
+
+    /// The names that a file has in a subvolume.
+    fn names(&self, subvolume: usize, file: FileId) -> Vec<EntryId> {
+        let inventory = self.inventory;
+        let mut names = vec![inventory.first_name(file)];
+        if inventory.name_count(file) > 1 {
+            let from = self.links.partition_point(|link| link.0 < file);
+            let others = self.links[from..].iter().take_while(|link| link.0 == file);
+            names.extend(others.map(|link| link.1));
+        }
+        names.retain(|&entry| self.plan.of(inventory.parent(entry)) == subvolume);
+        names
+    }
+
+    /// Emits the tree of a subvolume.
+    pub(crate) fn emit(&self, blocks: &mut Blocks<'_>, subvolume: usize) -> Result<Root> {
+        let mut builder = TreeBuilder::new(blocks, self.plan.subvolumes[subvolume].id);
+        let mut inline = self.area.inline.reader();
+        for file in self.files(subvolume) {
+            let emitted = self.emit_file(&mut builder, subvolume, file, &mut inline);
+            emitted.map_err(|error| {
                 let path = self.inventory.path(self.inventory.first_name(file));
                 error.in_file("store", &path)
             })?;
@@ -179,14 +228,19 @@ impl FsTree<'_> {
     fn emit_file(
         &self,
         builder: &mut TreeBuilder<'_, '_>,
+        subvolume: usize,
         file: FileId,
-        links: &[(FileId, tree::EntryId)],
+        inline: &mut SpillReader<'_>,
     ) -> Result<()> {
-        let (inventory, number) = (self.inventory, ino(file));
-        let metadata = inventory.metadata(file);
-        let inode = self.inode(file, &metadata);
+        let number = self.plan.ino(file);
+        let metadata = self.inventory.metadata(file);
+        let names = match self.plan.rooted_at(file) {
+            Some(_) => Vec::new(),
+            None => self.names(subvolume, file),
+        };
+        let inode = self.inode(file, &metadata, names.len() as u32);
         builder.push(Key::new(number, item::INODE_ITEM, 0), &[inode.as_bytes()])?;
-        self.emit_names(builder, file, links)?;
+        self.emit_names(builder, number, &names)?;
         if let Some(xattrs) = self.described.xattrs.get(&file) {
             let mut entries: Vec<(u64, Vec<u8>)> = xattrs
                 .iter()
@@ -201,7 +255,7 @@ impl FsTree<'_> {
         }
         match metadata.kind {
             FileKind::Directory => self.emit_entries(builder, file),
-            FileKind::Regular => self.emit_content(builder, file),
+            FileKind::Regular => self.emit_content(builder, file, inline),
             FileKind::Symlink => {
                 let target = self.target(file);
                 let head = inline_head(target.len() as u64, 0);
@@ -216,8 +270,14 @@ impl FsTree<'_> {
         (self.described.targets.get(&file)).map_or(&[], |target| target)
     }
 
-    fn time(&self, time: Time) -> Time {
-        match self.mapping.epoch {
+    /// When a file's content changed last.
+    pub(crate) fn time(&self, file: FileId) -> Time {
+        self.clamped(self.inventory.metadata(file).mtime)
+    }
+
+    /// A time, if it is not later than all are to be.
+    fn clamped(&self, time: Time) -> Time {
+        match self.options.epoch {
             Some(epoch) if time.seconds >= epoch => Time {
                 seconds: epoch,
                 nanoseconds: 0,
@@ -226,10 +286,10 @@ impl FsTree<'_> {
         }
     }
 
-    pub(crate) fn inode(&self, file: FileId, metadata: &Metadata) -> raw::InodeItem {
-        let inventory = self.inventory;
-        let mtime = self.time(metadata.mtime);
-        let other = |time: Option<Time>| match self.mapping.epoch {
+    /// `names` is how many the file has in its subvolume.
+    fn inode(&self, file: FileId, metadata: &Metadata, names: u32) -> raw::InodeItem {
+        let mtime = self.clamped(metadata.mtime);
+        let other = |time: Option<Time>| match self.options.epoch {
             Some(_) => mtime,
             None => time.unwrap_or(mtime),
         };
@@ -237,8 +297,8 @@ impl FsTree<'_> {
         inode.atime = timespec(other(metadata.atime));
         inode.ctime = timespec(other(metadata.ctime));
         inode.otime = timespec(other(metadata.btime));
-        inode.uid = self.mapping.uid.unwrap_or(metadata.uid).into();
-        inode.gid = self.mapping.gid.unwrap_or(metadata.gid).into();
+        inode.uid = self.options.uid.unwrap_or(metadata.uid).into();
+        inode.gid = self.options.gid.unwrap_or(metadata.gid).into();
         let mode = metadata.kind.mode_bits() | u32::from(metadata.permissions);
         inode.mode = mode.into();
         let mut flags = 0;
@@ -255,12 +315,14 @@ impl FsTree<'_> {
         inode.flags = flags.into();
         match metadata.kind {
             FileKind::Directory => {
-                let names = inventory.entries(file);
-                let bytes: usize = names.map(|entry| inventory.name(entry).len()).sum();
+                let names = self.entries(file);
+                let bytes: usize = names
+                    .map(|(_, entry)| self.inventory.name(entry).len())
+                    .sum();
                 inode.size = (2 * bytes as u64).into();
             }
             FileKind::Regular => {
-                inode.nlink = inventory.name_count(file).into();
+                inode.nlink = names.into();
                 inode.size = metadata.size.into();
                 let bytes = match self.area.contents[file.0 as usize] {
                     Content::Hole => 0,
@@ -273,8 +335,10 @@ impl FsTree<'_> {
                 inode.nbytes = bytes.into();
             }
             kind => {
-                inode.nlink = inventory.name_count(file).into();
+                inode.nlink = names.into();
                 if kind == FileKind::Symlink {
+                    // To read a link is to access it: a second image would not be the same.
+                    inode.atime = timespec(mtime);
                     let bytes = self.target(file).len() as u64;
                     inode.size = bytes.into();
                     inode.nbytes = bytes.into();
@@ -288,27 +352,33 @@ impl FsTree<'_> {
         inode
     }
 
+    /// The names in a directory with their places in its order.
+    fn entries(&self, dir: FileId) -> impl Iterator<Item = (u64, EntryId)> {
+        let entries = (2..).zip(self.inventory.entries(dir));
+        entries.filter(|(_, entry)| !self.area.is_lost(self.inventory.file(*entry)))
+    }
+
     /// The place of an entry in its directory's order.
-    fn index(&self, entry: tree::EntryId) -> u64 {
+    pub(crate) fn index(&self, entry: EntryId) -> u64 {
         let first = self.inventory.entries(self.inventory.parent(entry)).next();
         u64::from(entry.0 - first.map_or(entry.0, |first| first.0)) + 2
     }
 
+    /// Emits the references to a file's names; without any, that of a subvolume's root to itself.
     fn emit_names(
         &self,
         builder: &mut TreeBuilder<'_, '_>,
-        file: FileId,
-        links: &[(FileId, tree::EntryId)],
+        number: u64,
+        names: &[EntryId],
     ) -> Result<()> {
-        let (inventory, number) = (self.inventory, ino(file));
-        let first = inventory.first_name(file);
-        if first == inventory.root() {
+        let inventory = self.inventory;
+        if names.is_empty() {
             let key = Key::new(number, item::INODE_REF, number);
             return builder.push(key, &[&inode_ref(0, b"..")]);
         }
-        let mut names: Vec<(u64, tree::EntryId)> = std::iter::once(first)
-            .chain(links.iter().map(|link| link.1))
-            .map(|entry| (ino(inventory.parent(entry)), entry))
+        let mut names: Vec<(u64, EntryId)> = names
+            .iter()
+            .map(|&entry| (self.plan.ino(inventory.parent(entry)), entry))
             .collect();
         names.sort_unstable();
         let max = item_bytes_max(builder.nodesize());
@@ -338,16 +408,22 @@ impl FsTree<'_> {
     }
 
     fn emit_entries(&self, builder: &mut TreeBuilder<'_, '_>, dir: FileId) -> Result<()> {
-        let (inventory, number) = (self.inventory, ino(dir));
-        let item_of = |entry: tree::EntryId| {
+        let (inventory, number) = (self.inventory, self.plan.ino(dir));
+        let item_of = |entry: EntryId| {
             let file = inventory.file(entry);
-            let location = Key::new(ino(file), item::INODE_ITEM, 0);
+            let location = match self.plan.rooted_at(file) {
+                Some(index) => {
+                    let id = self.plan.subvolumes[index].id;
+                    Key::new(id, item::ROOT_ITEM, u64::MAX)
+                }
+                None => Key::new(self.plan.ino(file), item::INODE_ITEM, 0),
+            };
             let kind = dir_type(inventory.kind(file));
             dir_item(location, kind, inventory.name(entry), b"")
         };
-        let mut hashes: Vec<(u32, tree::EntryId)> = inventory
+        let mut hashes: Vec<(u32, EntryId)> = self
             .entries(dir)
-            .map(|entry| (name_hash(NAME_SEED, inventory.name(entry)), entry))
+            .map(|(_, entry)| (name_hash(NAME_SEED, inventory.name(entry)), entry))
             .collect();
         hashes.sort_unstable();
         for same in hashes.chunk_by(|a, b| a.0 == b.0) {
@@ -356,15 +432,20 @@ impl FsTree<'_> {
             let key = Key::new(number, item::DIR_ITEM, same[0].0.into());
             builder.push(key, &parts)?;
         }
-        for (index, entry) in (2..).zip(inventory.entries(dir)) {
+        for (index, entry) in self.entries(dir) {
             let key = Key::new(number, item::DIR_INDEX, index);
             builder.push(key, &[&item_of(entry)])?;
         }
         Ok(())
     }
 
-    fn emit_content(&self, builder: &mut TreeBuilder<'_, '_>, file: FileId) -> Result<()> {
-        let number = ino(file);
+    fn emit_content(
+        &self,
+        builder: &mut TreeBuilder<'_, '_>,
+        file: FileId,
+        inline: &mut SpillReader<'_>,
+    ) -> Result<()> {
+        let number = self.plan.ino(file);
         match self.area.contents[file.0 as usize] {
             Content::Hole => Ok(()),
             Content::Inline {
@@ -372,7 +453,7 @@ impl FsTree<'_> {
                 len,
                 compression,
             } => {
-                let bytes = &self.area.inline[at as usize..][..len as usize];
+                let bytes = inline.read(at, len as usize)?;
                 let head = inline_head(self.inventory.size(file), compression);
                 let key = Key::new(number, item::EXTENT_DATA, 0);
                 builder.push(key, &[head.as_bytes(), bytes])
@@ -385,7 +466,7 @@ impl FsTree<'_> {
                     let place = raw::ExtentPlace {
                         disk_bytenr: stored.at.into(),
                         disk_num_bytes: stored.len.into(),
-                        offset: 0.into(),
+                        offset: u64::from(shown.skip).into(),
                         num_bytes: shown.len.into(),
                     };
                     let key = Key::new(number, item::EXTENT_DATA, shown.offset);

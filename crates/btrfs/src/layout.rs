@@ -65,6 +65,106 @@ pub(crate) fn append_groups(groups: &mut Vec<Group>, mut at: u64, bytes: u64, fl
     at
 }
 
+/// What is left free in a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Headroom {
+    /// Nothing: it is for reading.
+    None,
+    /// So much that it can be mounted for writing, emptied and made larger, but nothing can be added.
+    Shrink,
+    /// What Linux wants free before it adds anything.
+    Change,
+}
+
+/// Tree blocks that Linux sets aside for each item that it inserts: two for each of eight levels.
+const INSERT_BLOCKS: u64 = 16;
+/// Items for which it always sets blocks aside; only in distress are these used (the global block reserve).
+const RESERVE_ITEMS: u64 = 22;
+/// The most bytes that it sets aside in this way, however large the trees are.
+const RESERVE_BYTES_MAX: u64 = 512 << 20;
+/// Items for which it wants blocks beside those, so that a file can be made: measured, and a few more.
+const CHANGE_ITEMS: u64 = 20;
+/// Items for which it wants blocks before it deletes and commits: measured, and a few more.
+const SHRINK_ITEMS: u64 = 16;
+/// Bytes for data that it wants before it writes even what is kept in trees.
+const CHANGE_DATA_BYTES: u64 = 1 << 20;
+/// Tree blocks that it wants free before it changes the tree of chunks: a device's item and a new one, each with the
+/// levels that a tree may have, the latter twice.
+const CHUNK_TREE_BLOCKS: u64 = 24;
+
+impl Headroom {
+    /// Bytes for the tree of chunks, for other trees, and for data. `space_bytes` is the size of the trees that tell of
+    /// space: Linux sets as much aside.
+    pub(crate) fn bytes(self, nodesize: u32, space_bytes: u64) -> [u64; 3] {
+        let nodesize = u64::from(nodesize);
+        let item = INSERT_BLOCKS * nodesize;
+        match self {
+            Headroom::None => [0; 3],
+            Headroom::Shrink => [CHUNK_TREE_BLOCKS * nodesize, SHRINK_ITEMS * item, 0],
+            Headroom::Change => {
+                let reserve = (RESERVE_ITEMS * item).max(space_bytes.min(RESERVE_BYTES_MAX));
+                [
+                    CHUNK_TREE_BLOCKS * nodesize,
+                    reserve + CHANGE_ITEMS * item,
+                    CHANGE_DATA_BYTES,
+                ]
+            }
+        }
+    }
+}
+
+/// Where everything is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) data: Vec<Group>,
+    pub(crate) system: Vec<Group>,
+    pub(crate) metadata: Vec<Group>,
+    /// Behind the last group.
+    pub(crate) end: u64,
+    /// Bytes of the file system.
+    pub(crate) size: u64,
+}
+
+impl Layout {
+    pub(crate) fn groups(&self) -> [&[Group]; 3] {
+        [&self.data, &self.system, &self.metadata]
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Group> {
+        self.groups().into_iter().flatten()
+    }
+
+    /// Bytes of the device that groups take.
+    pub(crate) fn device_bytes(&self) -> u64 {
+        self.all()
+            .map(|group| group.len * group.stripes.len() as u64)
+            .sum()
+    }
+
+    /// Bytes of the device that are in use.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.all()
+            .map(|group| group.used * group.stripes.len() as u64)
+            .sum()
+    }
+}
+
+/// Makes room for so many more bytes behind the last group's, in that or in a new one; gives the place behind it.
+pub(crate) fn extend_data(groups: &mut Vec<Group>, end: u64, bytes: u64) -> u64 {
+    let bytes = bytes.next_multiple_of(STRIPE_BYTES);
+    match groups.last_mut() {
+        Some(last)
+            if last.start + last.len == end
+                && last.len + bytes <= GROUP_BYTES_MAX
+                && end + bytes <= next_reserved(last.start) =>
+        {
+            last.len += bytes;
+            end + bytes
+        }
+        _ => append_groups(groups, end, bytes, block_group::DATA),
+    }
+}
+
 impl Group {
     /// The chunk item.
     pub(crate) fn emit_chunk(&self, sectorsize: u32, device_uuid: [u8; 16]) -> Vec<u8> {

@@ -358,7 +358,7 @@ pub(crate) struct Header {
     pub(crate) fsid: [u8; 16],
     /// The block's logical address.
     pub(crate) bytenr: U64,
-    /// [`HEADER_WRITTEN`], [`HEADER_RELOC`], and the revision of back references in the highest byte: 1.
+    /// [`HEADER_WRITTEN`], 2 in a tree that is being moved, and the revision of back references in the highest byte: 1.
     pub(crate) flags: U64,
     /// The chunk tree's UUID.
     pub(crate) chunk_tree_uuid: [u8; 16],
@@ -375,8 +375,6 @@ const _: () = assert!(size_of::<Header>() == 101);
 
 /// In [`Header::flags`]: the block was written.
 pub(crate) const HEADER_WRITTEN: u64 = 1;
-/// In [`Header::flags`]: the block belongs to a tree that is being moved.
-pub(crate) const HEADER_RELOC: u64 = 2;
 /// In [`Header::flags`]: back references of the second kind.
 pub(crate) const HEADER_BACKREF_REVISION_1: u64 = 1 << 56;
 

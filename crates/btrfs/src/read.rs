@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tree::{
     Corrupt, DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind, FileAttributes, FileKind,
-    FileSystem, Ino, Limits, Metadata, ReadAt, Result, Xattr,
+    FileSystem, Ino, Inventory, Limits, Metadata, ReadAt, Result, Xattr,
 };
 
 use crate::chunk::{Chunk, ChunkMap};
@@ -15,6 +15,7 @@ use crate::extent::{Body, FileExtent};
 use crate::inode::{Inode, for_each_ref};
 use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
+use crate::options::{NewSubvolume, Received};
 use crate::raw;
 use crate::subvolume::{self, Root};
 use crate::superblock::{Device, Superblock};
@@ -384,6 +385,45 @@ impl Subvolume {
     /// The file system that it is in.
     pub fn btrfs(&self) -> &Arc<Btrfs> {
         &self.btrfs
+    }
+
+    /// The subvolumes in this tree, each with its number, as options for a copy: itself, with an empty path, and those that
+    /// are nested in it as far as the inventory, which is of this tree or what is left of it, has their directories.
+    ///
+    /// # Errors
+    /// The tree of trees cannot be read.
+    pub fn subvolumes_in(&self, inventory: &Inventory) -> Result<Vec<(u64, NewSubvolume)>> {
+        let mut list = Vec::new();
+        for file in inventory.files() {
+            if inventory.kind(file) != FileKind::Directory {
+                continue;
+            }
+            // Files that others have added to the tree are none of ours.
+            let Ok(Resolved::Inode(tree, object::FIRST_FREE)) = self.resolve(inventory.ino(file))
+            else {
+                continue;
+            };
+            let root = Root::find(self.volume(), &self.btrfs.roots, tree.id)?;
+            let Some(root) = root else { continue };
+            let uuid = |uuid: [u8; 16]| (uuid != [0; 16]).then_some(uuid);
+            let received = |uuid| Received {
+                uuid,
+                stransid: root.stransid.0,
+                rtransid: root.rtransid.0,
+                stime: root.stime,
+                rtime: root.rtime,
+            };
+            let subvolume = NewSubvolume {
+                path: inventory.path(inventory.first_name(file)),
+                is_read_only: root.flags & raw::ROOT_READ_ONLY != 0,
+                uuid: uuid(root.uuid),
+                parent_uuid: uuid(root.parent_uuid),
+                received: uuid(root.received_uuid).map(received),
+                otime: Some(root.otime),
+            };
+            list.push((tree.id, subvolume));
+        }
+        Ok(list)
     }
 
     fn volume(&self) -> &Volume {
@@ -816,6 +856,10 @@ impl FileSystem for Subvolume {
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let file = self.regular(file)?;
         self.read(&file, offset, buf)
+    }
+
+    fn has_stored_extents(&self) -> bool {
+        true
     }
 
     fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {

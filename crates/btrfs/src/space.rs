@@ -45,21 +45,24 @@ pub(crate) fn rows(owner: u64, root: &Root) -> impl Iterator<Item = Owned> + '_ 
     })
 }
 
-/// Emits the extent tree: the items of data extents, tree blocks and groups, by address. `references` are sorted.
+/// Emits the extent tree: the items of data extents, tree blocks and, unless they have a tree of their own, groups, by
+/// address. `references` are sorted.
 pub(crate) fn emit_extents(
     blocks: &mut Blocks<'_>,
     nodesize: u32,
     groups: &[&[Group]],
-    area: &Area,
+    area: &Area<'_>,
     references: &[DataRef],
     rows: [&[Owned]; 2],
+    with_groups: bool,
 ) -> Result<Root> {
     let [data, system, metadata] = *groups else {
         unreachable!("there are three kinds of groups")
     };
     let mut builder = TreeBuilder::new(blocks, object::EXTENT_TREE);
     let mut references = references;
-    let mut pending = Pending::new(data);
+    let pending_of = |groups| Pending::new(if with_groups { groups } else { &[] });
+    let mut pending = pending_of(data);
     for (index, extent) in (0..).zip(&area.extents) {
         pending.before(&mut builder, extent.at, item::EXTENT_ITEM)?;
         let count = (references.iter()).take_while(|reference| reference.extent == index);
@@ -69,7 +72,7 @@ pub(crate) fn emit_extents(
     }
     pending.finish(&mut builder)?;
     for (groups, rows) in [(system, rows[0]), (metadata, rows[1])] {
-        let mut pending = Pending::new(groups);
+        let mut pending = pending_of(groups);
         let all = rows
             .iter()
             .flat_map(|row| std::iter::repeat_n(row, row.count as usize));
@@ -113,6 +116,14 @@ impl<'a> Pending<'a> {
     fn finish(self, builder: &mut TreeBuilder<'_, '_>) -> Result<()> {
         (self.0.iter()).try_for_each(|group| emit_group(builder, group))
     }
+}
+
+/// Emits the tree of groups.
+pub(crate) fn emit_groups(blocks: &mut Blocks<'_>, groups: &[&[Group]]) -> Result<Root> {
+    let mut builder = TreeBuilder::new(blocks, object::BLOCK_GROUP_TREE);
+    let mut groups = groups.iter().copied().flatten();
+    groups.try_for_each(|group| emit_group(&mut builder, group))?;
+    builder.finish()
 }
 
 fn emit_group(builder: &mut TreeBuilder<'_, '_>, group: &Group) -> Result<()> {
@@ -204,19 +215,26 @@ pub(crate) fn emit_free_space(blocks: &mut Blocks<'_>, groups: &[&[Group]]) -> R
 }
 
 /// Emits the tree of checksums.
-pub(crate) fn emit_sums(blocks: &mut Blocks<'_>, area: &Area, sum_bytes: usize) -> Result<Root> {
+pub(crate) fn emit_sums(
+    blocks: &mut Blocks<'_>,
+    area: &Area<'_>,
+    sum_bytes: usize,
+) -> Result<Root> {
     let mut builder = TreeBuilder::new(blocks, object::CSUM_TREE);
     let most = (leaf_bytes(builder.nodesize()) - 2 * ITEM_BYTES) / sum_bytes - 1;
-    let most = most.min(SUMS_MAX);
-    let mut sums = area.sums.as_slice();
+    let most = most.min(SUMS_MAX) as u64;
+    let mut sums = area.sums.reader();
+    let mut from = 0;
     for run in &area.runs {
-        let (own, rest) = sums.split_at(run.sectors as usize * sum_bytes);
-        sums = rest;
-        let mut at = run.at;
-        for part in own.chunks(most * sum_bytes) {
+        let mut done = 0;
+        while done < run.sectors {
+            let sectors = most.min(run.sectors - done);
+            let bytes = sectors as usize * sum_bytes;
+            let at = run.at + done * SECTOR_BYTES as u64;
             let key = Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, at);
-            builder.push(key, &[part])?;
-            at += (part.len() / sum_bytes * SECTOR_BYTES) as u64;
+            builder.push(key, &[sums.read(from, bytes)?])?;
+            from += bytes as u64;
+            done += sectors;
         }
     }
     builder.finish()

@@ -28,6 +28,9 @@ pub(crate) struct Root {
     pub(crate) otime: Time,
     pub(crate) otransid: Generation,
     pub(crate) stransid: Generation,
+    pub(crate) rtransid: Generation,
+    pub(crate) stime: Time,
+    pub(crate) rtime: Time,
 }
 
 impl Root {
@@ -73,18 +76,21 @@ impl Root {
             },
             refs: raw.refs.get(),
             dirid: raw.root_dirid.get(),
-            flags: raw.flags.get(),
+            flags: match raw.inode.flags.get() & raw::inode_flags::ROOT_ITEM_INIT {
+                0 => 0,
+                _ => raw.flags.get(),
+            },
             bytes_used: raw.bytes_used.get(),
             drop_progress,
             uuid: uuid(raw.uuid),
             parent_uuid: uuid(raw.parent_uuid),
             received_uuid: uuid(raw.received_uuid),
-            otime: Time {
-                seconds: raw.otime.sec.get().cast_signed(),
-                nanoseconds: raw.otime.nsec.get(),
-            },
+            otime: time(&raw.otime),
             otransid: Generation(raw.otransid.get()),
             stransid: Generation(raw.stransid.get()),
+            rtransid: Generation(raw.rtransid.get()),
+            stime: time(&raw.stime),
+            rtime: time(&raw.rtime),
         })
     }
 
@@ -95,6 +101,13 @@ impl Root {
             Some(item) => Root::parse(&item, &volume.superblock).map(Some),
             None => Ok(None),
         }
+    }
+}
+
+fn time(raw: &raw::Timespec) -> Time {
+    Time {
+        seconds: raw.sec.get().cast_signed(),
+        nanoseconds: raw.nsec.get(),
     }
 }
 

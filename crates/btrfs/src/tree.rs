@@ -98,12 +98,6 @@ impl Cursor<'_> {
         (leaf.index < leaf.node.len()).then(|| leaf.node.item(leaf.index))
     }
 
-    /// The leaf that it is on, and the item's index there.
-    pub(crate) fn leaf(&self) -> Option<(Arc<Node>, usize)> {
-        let leaf = self.path.last()?;
-        Some((Arc::clone(&leaf.node), leaf.index))
-    }
-
     /// Goes to the next item.
     pub(crate) fn advance(&mut self) -> Result<()> {
         if let Some(leaf) = self.path.last_mut() {

@@ -1,139 +1,20 @@
-//! Images that we make, read by us, checked by `btrfs check`, and (as root) mounted by Linux.
+//! Images that we make, read by us and checked by `btrfs check`.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
-use btrfs::{Btrfs, ChecksumType, Options, Profile, Summary, create};
+use btrfs::{Options, Rule};
 use codec::Settings;
-use testkit::{
-    Access, BackingFile, FsType, KernelLog, LoopDevice, MemoryFs, Mount, Rng, TempDir, nasty_tree,
-    run, tool,
+use testkit::{MemoryFs, Rng, TempDir};
+use tree::edit::Patterns;
+use tree::{
+    DirEntry, Extent, ExtentKind, FileAttributes, FileSystem, Ino, Inventory, Limits, Metadata,
+    NoProgress, Output, Parallel, Xattr,
 };
-use tree::manifest::Manifest;
-use tree::{FileSystem, HostDir, Inventory, Limits, NoProgress, Output, Parallel};
 
-/// Makes an image of a tree.
-fn make(source: &dyn FileSystem, image: &Path, options: &Options, threads: usize) -> Summary {
-    let inventory = Inventory::of(source, &Limits::default()).unwrap();
-    let output = Output::create(image, true).unwrap();
-    let parallel = Parallel::new(threads);
-    let summary = create(source, &inventory, options, parallel, &NoProgress, &output).unwrap();
-    output.commit().unwrap();
-    summary
-}
-
-fn manifest_of(tree: &dyn FileSystem) -> Manifest {
-    let options = tree::Aspects {
-        holes: true,
-        ..tree::Aspects::default()
-    };
-    Manifest::of(tree, &options).unwrap()
-}
-
-/// The verdict of `btrfs check` with checksums of data.
-fn check(image: &Path) -> bool {
-    let Some(btrfs) = tool("btrfs") else {
-        return false;
-    };
-    let output = btrfs
-        .command()
-        .args(["check", "--check-data-csum"])
-        .arg(image)
-        .output()
-        .unwrap();
-    let words = String::from_utf8_lossy(&output.stderr);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{words}\n{said}");
-    assert!(said.contains("no error found"), "{words}\n{said}");
-    assert!(!words.to_lowercase().contains("warning"), "{words}\n{said}");
-    true
-}
-
-fn with(compression: Option<Settings>, force: bool) -> Options {
-    Options {
-        compression,
-        force,
-        ..Options::default()
-    }
-}
-
-fn algorithms() -> Vec<(&'static str, Option<Settings>)> {
-    vec![
-        ("none", None),
-        ("zlib:3", Some(Settings::Zlib { level: 3 })),
-        ("lzo", Some(Settings::Lzo)),
-        ("zstd:-5", Some(Settings::Zstd { level: -5 })),
-        ("zstd:1", Some(Settings::Zstd { level: 1 })),
-        ("zstd:3", Some(Settings::Zstd { level: 3 })),
-        ("zstd:9", Some(Settings::Zstd { level: 9 })),
-        ("zstd:15", Some(Settings::Zstd { level: 15 })),
-    ]
-}
-
-/// Options that change the layout: name, and what is changed.
-fn layouts() -> Vec<(String, Options)> {
-    let mut all = Vec::new();
-    for checksum in ChecksumType::ALL {
-        for metadata in [Profile::Single, Profile::Dup] {
-            let name = format!("{} {}", checksum.name(), metadata.name());
-            let options = Options {
-                checksum,
-                metadata,
-                ..Options::default()
-            };
-            all.push((name, options));
-        }
-    }
-    for nodesize in [4 << 10, 8 << 10, 32 << 10, 64 << 10] {
-        let options = Options {
-            nodesize,
-            ..Options::default()
-        };
-        all.push((format!("node size {nodesize}"), options));
-    }
-    all
-}
-
-/// A tree that every user can make, with all sizes around the limits.
-fn memory_tree() -> MemoryFs {
-    let mut fs = MemoryFs::new();
-    let root = fs.root();
-    let sizes = fs.add_dir(root, "sizes");
-    let mut rng = Rng::new(6);
-    for size in (0..5000)
-        .step_by(97)
-        .chain([1, 2047, 2048, 2049, 4095, 4096, 4097])
-    {
-        let text: Vec<u8> = (0..size).map(|n| b'a' + (n % 7) as u8).collect();
-        fs.add_file(sizes, format!("text {size}"), &text);
-        fs.add_file(sizes, format!("noise {size}"), &rng.bytes(size));
-    }
-    for size in [131_071, 131_072, 131_073, 400_000] {
-        let text = b"all work and no play ".repeat(size / 21 + 1);
-        fs.add_file(sizes, format!("long text {size}"), &text[..size]);
-        fs.add_file(sizes, format!("long noise {size}"), &rng.bytes(size));
-    }
-    let mixed = [rng.bytes(200_000), vec![b'z'; 300_000], rng.bytes(50_000)].concat();
-    fs.add_file(root, "mixed", &mixed);
-    fs.add_file(root, "mixed again", &mixed);
-    let many = fs.add_dir(root, "many");
-    for number in 0..3000 {
-        fs.add_file(many, format!("{number:0200}"), b"");
-    }
-    let linked = fs.add_file(root, "linked", &rng.bytes(10_000));
-    let links = fs.add_dir(root, "links");
-    // More names in one directory than one item holds.
-    for number in 0..400 {
-        fs.link(links, format!("{number:0200}"), linked);
-    }
-    fs.link(root, "linked too", linked);
-    fs.add_symlink(root, "symlink", b"some/where");
-    fs.add_xattr(linked, b"user.one", b"1");
-    fs.add_xattr(linked, b"user.two", &rng.bytes(2000));
-    fs
-}
+use crate::images::{
+    add_largest_xattr, algorithms, check, layouts, make, manifest_of, memory_tree, open, with,
+};
 
 #[test]
 fn images_of_every_algorithm_are_read_back_and_pass_the_check() {
@@ -145,9 +26,7 @@ fn images_of_every_algorithm_are_read_back_and_pass_the_check() {
             let image = dir.join("image");
             let summary = make(&source, &image, &with(compression, force), 2);
             assert_eq!(summary.compressed > 0, compression.is_some(), "{name}");
-            let file = fs::File::open(&image).unwrap();
-            let opened = Arc::new(Btrfs::open(vec![Box::new(file)]).unwrap());
-            let tree = opened.subvolume(5).unwrap();
+            let tree = open(&image).subvolume(5).unwrap();
             assert_eq!(manifest_of(&tree), expected, "{name} {force}");
             check(&image);
         }
@@ -162,10 +41,8 @@ fn images_of_every_layout_are_read_back_and_pass_the_check() {
     for (name, options) in layouts() {
         let image = dir.join("image");
         make(&source, &image, &options, 2);
-        let file = fs::File::open(&image).unwrap();
-        let opened = Arc::new(Btrfs::open(vec![Box::new(file)]).unwrap());
         assert_eq!(
-            manifest_of(&opened.subvolume(5).unwrap()),
+            manifest_of(&open(&image).subvolume(5).unwrap()),
             expected,
             "{name}"
         );
@@ -207,100 +84,263 @@ fn an_empty_tree_and_one_over_the_second_superblock_pass_the_check() {
     let summary = make(&source, &image, &with(None, false), 2);
     assert!(summary.extents < 10, "{summary:?}");
     check(&image);
-    let file = fs::File::open(&image).unwrap();
-    let opened = Arc::new(Btrfs::open(vec![Box::new(file)]).unwrap());
     assert_eq!(
-        manifest_of(&opened.subvolume(5).unwrap()),
+        manifest_of(&open(&image).subvolume(5).unwrap()),
         manifest_of(&source)
     );
 }
 
-/// A size that leaves Linux room for changes.
-const ROOM: Option<u64> = Some(256 << 20);
-
-/// Mounts the image, compares, scrubs, changes it and checks again.
-fn prove_to_linux(image: &Path, expected: &Manifest, name: &str) {
-    let mut log = KernelLog::watch();
-    let mount = Mount::read_only(image, FsType::Btrfs);
-    assert_eq!(
-        &manifest_of(&HostDir::open(mount.path()).unwrap()),
-        expected,
-        "{name}"
-    );
-    log.assert_quiet(&mount);
-    mount.unmount();
-    let device = LoopDevice::attach(BackingFile::existing(image), Access::ReadWrite);
-    let mount = Mount::new(device, FsType::Btrfs, "");
-    // The kernel scrubs nothing that is mounted read-only.
-    let scrub = run(Command::new("btrfs")
-        .args(["scrub", "start", "-B"])
-        .arg(mount.path()));
-    let said = String::from_utf8_lossy(&scrub.stdout);
-    assert!(said.contains("no errors found"), "{name}: {said}");
-    let file = mount.path().join("written by Linux");
-    fs::write(&file, b"text ".repeat(300)).unwrap();
-    let victim = fs::read_dir(mount.path())
-        .unwrap()
-        .map(|entry| entry.unwrap());
-    for entry in victim.filter(|entry| entry.file_type().unwrap().is_file()) {
-        fs::remove_file(entry.path()).unwrap();
+#[test]
+fn an_attribute_that_fills_a_tree_block_fits_and_a_longer_one_is_listed() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    for nodesize in [4 << 10, 16 << 10, 64 << 10] {
+        let mut source = MemoryFs::new();
+        // The length of an attribute is a number of 16 bits on disk.
+        let largest = nodesize.min(32 << 10);
+        add_largest_xattr(&mut source, largest);
+        let options = Options {
+            nodesize: nodesize as u32,
+            ..Options::default()
+        };
+        let summary = make(&source, &image, &options, 1);
+        assert_eq!(summary.lost_xattrs, []);
+        let tree = open(&image).subvolume(5).unwrap();
+        assert_eq!(manifest_of(&tree), manifest_of(&source));
+        check(&image);
     }
-    run(Command::new("sync").arg("-f").arg(mount.path()));
-    log.assert_quiet(&mount);
-    mount.unmount();
-    check(image);
+    let mut source = MemoryFs::new();
+    add_largest_xattr(&mut source, (16 << 10) + 1);
+    let summary = make(&source, &image, &Options::default(), 1);
+    let lost = (b"largest attribute".to_vec(), b"user.largest".to_vec());
+    assert_eq!(summary.lost_xattrs, [lost]);
+    check(&image);
 }
 
 #[test]
-#[ignore = "needs root"]
-fn linux_mounts_scrubs_and_changes_what_we_make() {
+fn free_space_is_what_was_asked_for() {
     let dir = TempDir::new();
     let image = dir.join("image");
     let source = memory_tree();
-    let expected = manifest_of(&source);
-    for (name, compression) in algorithms() {
-        for force in [false, true] {
-            let options = Options {
-                size: ROOM,
-                ..with(compression, force)
-            };
-            make(&source, &image, &options, 2);
-            prove_to_linux(&image, &expected, name);
-        }
-    }
-    for (name, options) in layouts() {
+    let made = |slack, size| {
         let options = Options {
-            size: ROOM,
-            ..options
+            slack,
+            size,
+            ..Options::default()
         };
-        make(&source, &image, &options, 2);
-        prove_to_linux(&image, &expected, &name);
+        let summary = make(&source, &image, &options, 2);
+        check(&image);
+        assert_eq!(summary.image_bytes, fs::metadata(&image).unwrap().len());
+        summary
+    };
+    let tight = made(Some(0), None);
+    // The first MiB, and copies of trees; no more than what fills up parts of 64 KiB.
+    let used = tight.data_bytes + 2 * tight.metadata_bytes + (1 << 20);
+    assert!(tight.image_bytes < used + (512 << 10), "{tight:?}");
+    assert!(!tight.is_writable);
+    let usual = made(None, None);
+    assert!(!usual.is_writable && usual.image_bytes > tight.image_bytes);
+    let roomy = made(Some(64 << 20), None);
+    assert!(roomy.is_writable && roomy.image_bytes > tight.image_bytes + (64 << 20));
+    let sized = made(None, Some(100 << 20));
+    assert_eq!(sized.image_bytes, 100 << 20);
+    assert!(sized.is_writable);
+    // An image that is large enough has what Linux wants by default.
+    let mut large = MemoryFs::new();
+    let (root, bytes) = (large.root(), Rng::new(3).bytes(60 << 20));
+    for number in 0..10 {
+        large.add_file(root, number.to_string(), &[&bytes[..], &[number]].concat());
+    }
+    let summary = make(&large, &image, &with(None, false), 2);
+    assert!(summary.is_writable);
+    let used = summary.data_bytes + 2 * summary.metadata_bytes;
+    assert!(summary.image_bytes < used / 100 * 105);
+    let too_small = Options {
+        size: Some(8 << 20),
+        ..Options::default()
+    };
+    let inventory = Inventory::of(&large, &Limits::default()).unwrap();
+    let output = Output::create(&dir.join("never"), false).unwrap();
+    let parallel = Parallel::new(2);
+    let made = btrfs::create(
+        &large,
+        &inventory,
+        &too_small,
+        parallel,
+        &NoProgress,
+        &output,
+    );
+    assert!(made.is_err());
+    drop(output);
+    assert!(!dir.join("never").exists());
+}
+
+#[test]
+fn rules_choose_how_files_are_encoded() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let mut source = MemoryFs::new();
+    let root = source.root();
+    let sub = source.add_dir(root, "sub");
+    let text = b"all work and no play ".repeat(20_000);
+    let files = [
+        source.add_file(root, "plain.raw", &text),
+        source.add_file(sub, "a.fast", &text),
+        source.add_file(sub, "usual", &text),
+        source.add_file(root, "written in place", &text),
+        source.add_file(root, "marked", &text),
+    ];
+    source.metadata_mut(files[3]).attributes = FileAttributes(0x0080_0000);
+    source.metadata_mut(files[4]).attributes = FileAttributes(0x400);
+    let rule = |pattern: &str, compression| Rule {
+        patterns: Arc::new(Patterns::new([pattern])),
+        compression,
+    };
+    let options = Options {
+        rules: vec![
+            rule("**/*.raw", None),
+            rule("sub/*.fast", Some(Settings::Lzo)),
+            rule("sub/*.fast", Some(Settings::Zlib { level: 1 })),
+        ],
+        duplicates: false,
+        ..Options::default()
+    };
+    make(&source, &image, &options, 2);
+    check(&image);
+    let tree = open(&image).subvolume(5).unwrap();
+    assert_eq!(manifest_of(&tree), manifest_of(&source));
+    let algorithm = |dir: Ino, name: &str| {
+        let file = tree.lookup(dir, name.as_bytes()).unwrap().ino;
+        match tree.extents(file, 0).unwrap()[0].kind {
+            ExtentKind::Encoded(encoding) => format!("{:?}", encoding.algorithm),
+            _ => "none".to_owned(),
+        }
+    };
+    let (root, sub) = (tree.root(), tree.lookup(tree.root(), b"sub").unwrap().ino);
+    assert_eq!(algorithm(root, "plain.raw"), "none");
+    assert_eq!(algorithm(sub, "a.fast"), "LzoBtrfs { sector_bytes: 4096 }");
+    assert_eq!(algorithm(sub, "usual"), "Zstd");
+    assert_eq!(algorithm(root, "written in place"), "none");
+    assert_eq!(algorithm(root, "marked"), "none");
+}
+
+/// A tree in which some files cannot be read from some place on.
+struct Failing {
+    tree: MemoryFs,
+    from: Vec<(Ino, u64)>,
+}
+
+impl FileSystem for Failing {
+    fn root(&self) -> Ino {
+        self.tree.root()
+    }
+
+    fn metadata(&self, ino: Ino) -> tree::Result<Metadata> {
+        self.tree.metadata(ino)
+    }
+
+    fn read_dir(&self, dir: Ino) -> tree::Result<Vec<DirEntry>> {
+        self.tree.read_dir(dir)
+    }
+
+    fn read_link(&self, link: Ino) -> tree::Result<Vec<u8>> {
+        self.tree.read_link(link)
+    }
+
+    fn xattrs(&self, ino: Ino) -> tree::Result<Vec<Xattr>> {
+        self.tree.xattrs(ino)
+    }
+
+    fn extents(&self, file: Ino, from: u64) -> tree::Result<Vec<Extent>> {
+        self.tree.extents(file, from)
+    }
+
+    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> tree::Result<usize> {
+        let len = self.tree.read_at(file, offset, buf)?;
+        let end = offset + len as u64;
+        if self
+            .from
+            .iter()
+            .any(|&(failing, from)| failing == file && end > from)
+        {
+            return Err(std::io::Error::other("the medium is broken").into());
+        }
+        Ok(len)
     }
 }
 
 #[test]
-#[ignore = "needs root"]
-fn linux_sees_the_nasty_tree_as_it_is() {
+fn what_cannot_be_read_ends_all_or_is_left_out() {
     let dir = TempDir::new();
-    let source = dir.join("source");
-    fs::create_dir(&source).unwrap();
-    nasty_tree(&source);
-    let source = HostDir::open(&source).unwrap();
+    let mut rng = Rng::new(12);
+    let mut source = MemoryFs::new();
+    let root = source.root();
+    let first = source.add_file(root, "a large", &rng.bytes(3_000_000));
+    let second = source.add_file(root, "b small", b"text");
+    source.link(root, "c small too", second);
+    let third = source.add_file(root, "d noise", &rng.bytes(3000));
     let expected = manifest_of(&source);
-    let image = dir.join("image");
-    for (compression, nodesize) in [
-        (Some(Settings::Zstd { level: 3 }), 16 << 10),
-        // The longest symbolic link does not fit in a block of 4 KiB.
-        (Some(Settings::Lzo), 8 << 10),
-    ] {
-        let options = Options {
-            nodesize,
-            size: ROOM,
-            ..with(compression, false)
-        };
-        let summary = make(&source, &image, &options, 2);
-        assert_eq!(summary.lost_xattrs, [], "{nodesize}");
-        check(&image);
-        prove_to_linux(&image, &expected, "nasty");
+    let mut tree = source;
+    let bad = [
+        (tree.add_file(root, "bad at once", &rng.bytes(500_000)), 0),
+        (
+            tree.add_file(root, "bad late", &rng.bytes(900_000)),
+            800_000,
+        ),
+        (tree.add_file(root, "bad small", b"short"), 2),
+    ];
+    tree.link(root, "bad small too", bad[2].0);
+    let after = tree.add_file(root, "z", &rng.bytes(600_000));
+    let _ = (first, third, after);
+    let source = Failing {
+        tree,
+        from: bad.to_vec(),
+    };
+    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+    for threads in [1, 3] {
+        let output = Output::create(&dir.join("image"), true).unwrap();
+        let parallel = Parallel::new(threads);
+        let options = with(None, false);
+        let made = btrfs::create(
+            &source,
+            &inventory,
+            &options,
+            parallel,
+            &NoProgress,
+            &output,
+        );
+        let words = made.unwrap_err().to_string();
+        assert!(words.contains("the medium is broken"), "{words}");
+        drop(output);
+        assert!(!dir.join("image").exists());
     }
+    let mut images = Vec::new();
+    for threads in [1, 3] {
+        let options = Options {
+            skip_unreadable: true,
+            ..with(None, false)
+        };
+        let summary = make(&source, &dir.join("image"), &options, threads);
+        let paths: Vec<&[u8]> = summary.unreadable.iter().map(|bad| &*bad.0).collect();
+        assert_eq!(paths, [&b"bad at once"[..], b"bad late", b"bad small"]);
+        check(&dir.join("image"));
+        let tree = open(&dir.join("image")).subvolume(5).unwrap();
+        let names = tree.read_dir(tree.root()).unwrap();
+        let names: Vec<&[u8]> = names.iter().map(|entry| &*entry.name).collect();
+        assert_eq!(
+            names,
+            [
+                &b"a large"[..],
+                b"b small",
+                b"c small too",
+                b"d noise",
+                b"z"
+            ]
+        );
+        images.push(fs::read(dir.join("image")).unwrap());
+        fs::remove_file(dir.join("image")).unwrap();
+    }
+    assert!(images[0] == images[1]);
+    // What is left is as it was.
+    assert!(!expected.to_string().contains("bad"));
 }

@@ -1,0 +1,322 @@
+//! The part of an image that holds data: block groups that grow one after the other, extents in them, checksums.
+
+use std::collections::HashMap;
+
+use tree::{Error, FileId, Output, Result};
+
+use super::SECTOR_BYTES;
+use super::encode::Piece;
+use crate::checksum::ChecksumType;
+use crate::chunk::STRIPE_BYTES;
+use crate::layout::{GROUP_BYTES_MAX, GROUPS_BEGIN, Group, next_reserved};
+use crate::raw::block_group;
+use crate::spill::Spill;
+
+/// Bytes of the largest extent that is not compressed.
+const PLAIN_BYTES_MAX: u64 = 128 << 20;
+
+/// An extent, as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) at: u64,
+    /// Bytes at that place.
+    pub(crate) len: u64,
+    /// Bytes that they decode to.
+    pub(crate) ram: u64,
+    /// The algorithm's number.
+    pub(crate) compression: u8,
+}
+
+/// A part of a file, and the extent that it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// Index of the extent.
+    pub(crate) extent: u32,
+    /// Where, in what the extent decodes to, this part begins.
+    pub(crate) skip: u32,
+}
+
+/// A file's content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// None, or nothing but a hole.
+    #[default]
+    Hole,
+    /// In the tree.
+    Inline {
+        /// Where it begins in [`Area::inline`], and its length there.
+        at: u64,
+        len: u32,
+        /// The algorithm's number.
+        compression: u8,
+    },
+    /// In extents: from which on in [`Area::shown`], and how many.
+    Extents { from: u32, count: u32 },
+}
+
+/// Consecutive sectors with checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) at: u64,
+    pub(crate) sectors: u64,
+}
+
+/// All data of an image.
+#[derive(Debug)]
+pub(crate) struct Area<'a> {
+    output: &'a Output,
+    sum_bytes: usize,
+    /// Without the last group's length, until [`Area::close`].
+    pub(crate) groups: Vec<Group>,
+    pub(crate) extents: Vec<Stored>,
+    pub(crate) shown: Vec<Shown>,
+    pub(crate) inline: Spill,
+    pub(crate) runs: Vec<Run>,
+    /// Checksums of the runs, one behind the other.
+    pub(crate) sums: Spill,
+    /// By file.
+    pub(crate) contents: Vec<Content>,
+    /// Extents and inline files that are stored compressed, by the algorithm's number.
+    pub(crate) compressed: [u64; 4],
+    /// Extents that were taken from the source as they were.
+    pub(crate) kept: u64,
+    /// Files that could not be read.
+    lost: HashMap<FileId, Error>,
+}
+
+/// How much of an [`Area`] there was at some time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    groups: usize,
+    used: u64,
+    extents: usize,
+    shown: usize,
+    runs: usize,
+    sectors: u64,
+    sums: u64,
+    compressed: [u64; 4],
+    kept: u64,
+}
+
+impl<'a> Area<'a> {
+    pub(super) fn new(files: u32, checksum: ChecksumType, output: &'a Output) -> Result<Area<'a>> {
+        Ok(Area {
+            output,
+            sum_bytes: checksum.size(),
+            groups: Vec::new(),
+            extents: Vec::new(),
+            shown: Vec::new(),
+            inline: Spill::new(output.scratch()?),
+            runs: Vec::new(),
+            sums: Spill::new(output.scratch()?),
+            contents: vec![Content::Hole; files as usize],
+            compressed: [0; 4],
+            kept: 0,
+            lost: HashMap::new(),
+        })
+    }
+
+    /// Finds a place of `len` bytes.
+    fn place(&mut self, len: u64) -> u64 {
+        if let Some(group) = self.groups.last_mut() {
+            let at = group.start + group.used;
+            if at + len <= end_max(group) {
+                group.used += len;
+                return at;
+            }
+        }
+        let mut at = self.end();
+        if at + len > next_reserved(at) {
+            at = next_reserved(at) + STRIPE_BYTES;
+        }
+        self.close();
+        self.groups.push(Group {
+            start: at,
+            len: 0,
+            flags: block_group::DATA,
+            used: len,
+            stripes: vec![at],
+        });
+        at
+    }
+
+    /// Where the next group can begin.
+    pub(crate) fn end(&self) -> u64 {
+        match self.groups.last() {
+            Some(group) => group.start + group.used.next_multiple_of(STRIPE_BYTES),
+            None => GROUPS_BEGIN,
+        }
+    }
+
+    /// Gives the last group its length.
+    pub(crate) fn close(&mut self) {
+        if let Some(group) = self.groups.last_mut() {
+            group.len = group.used.next_multiple_of(STRIPE_BYTES);
+        }
+    }
+
+    /// Writes an extent to the next place; gives its index.
+    pub(super) fn store(&mut self, piece: &Piece) -> Result<u32> {
+        let index = u32::try_from(self.extents.len())
+            .map_err(|_| Error::Limit("more than 2^32 extents"))?;
+        let at = self.put(piece)?;
+        self.extents.push(Stored {
+            at,
+            len: piece.len as u64,
+            ram: piece.ram,
+            compression: piece.compression,
+        });
+        if piece.compression != 0 {
+            self.compressed[usize::from(piece.compression)] += 1;
+        }
+        self.kept += u64::from(piece.is_kept);
+        Ok(index)
+    }
+
+    /// Adds a plain piece to the last extent, if that is a plain one that the file's last part shows up to its end, where
+    /// this piece begins, and the next place is right behind it. Gives the extent, and where in it the piece begins.
+    pub(super) fn grow(&mut self, offset: u64, piece: &Piece) -> Result<Option<(u32, u32)>> {
+        let (Some(&last), Some(&shown)) = (self.extents.last(), self.shown.last()) else {
+            return Ok(None);
+        };
+        let fits = piece.compression == 0
+            && last.compression == 0
+            && shown.extent as usize == self.extents.len() - 1
+            && u64::from(shown.skip) + shown.len == last.len
+            && shown.offset + shown.len == offset
+            && last.len + piece.len as u64 <= PLAIN_BYTES_MAX;
+        let room = self.groups.last().is_some_and(|group| {
+            let next = group.start + group.used;
+            next == last.at + last.len && next + piece.len as u64 <= end_max(group)
+        });
+        if !fits || !room {
+            return Ok(None);
+        }
+        self.put(piece)?;
+        if let Some(extent) = self.extents.last_mut() {
+            extent.len += piece.len as u64;
+            extent.ram += piece.ram;
+        }
+        if let Some(shown) = self.shown.last_mut() {
+            shown.len += piece.ram;
+        }
+        Ok(Some((shown.extent, last.len as u32))) // no plain extent has 4 GiB
+    }
+
+    fn put(&mut self, piece: &Piece) -> Result<u64> {
+        let at = self.place(piece.len as u64);
+        self.output.write_all_at(&piece.buffer[..piece.len], at)?;
+        if piece.sums.is_empty() {
+            return Ok(at);
+        }
+        let sectors = (piece.sums.len() / self.sum_bytes) as u64;
+        let is_new_group = self.groups.last().is_some_and(|group| group.start == at);
+        match self.runs.last_mut() {
+            Some(run) if run.at + run.sectors * SECTOR_BYTES as u64 == at && !is_new_group => {
+                run.sectors += sectors;
+            }
+            _ => self.runs.push(Run { at, sectors }),
+        }
+        self.sums.append(&piece.sums)?;
+        Ok(at)
+    }
+
+    /// Adds a part to the file before whose parts there was so much; one that continues its last one becomes part of it.
+    pub(super) fn show(&mut self, before: &Mark, part: Shown) {
+        if let Some(last) = self.shown[before.shown..].last_mut()
+            && last.extent == part.extent
+            && last.offset + last.len == part.offset
+            && u64::from(last.skip) + last.len == u64::from(part.skip)
+        {
+            last.len += part.len;
+            return;
+        }
+        self.shown.push(part);
+    }
+
+    pub(super) fn add_inline(&mut self, bytes: &[u8], compression: u8) -> Result<Content> {
+        if compression != 0 {
+            self.compressed[usize::from(compression)] += 1;
+        }
+        Ok(Content::Inline {
+            at: self.inline.append(bytes)?,
+            len: bytes.len() as u32,
+            compression,
+        })
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            groups: self.groups.len(),
+            used: self.groups.last().map_or(0, |group| group.used),
+            extents: self.extents.len(),
+            shown: self.shown.len(),
+            runs: self.runs.len(),
+            sectors: self.runs.last().map_or(0, |run| run.sectors),
+            sums: self.sums.len(),
+            compressed: self.compressed,
+            kept: self.kept,
+        }
+    }
+
+    /// The parts that were added since then.
+    pub(super) fn content_since(&self, mark: &Mark) -> Result<Content> {
+        if u32::try_from(self.shown.len()).is_err() {
+            return Err(Error::Limit("more than 2^32 parts of files"));
+        }
+        let count = self.shown.len() - mark.shown;
+        Ok(match count {
+            0 => Content::Hole,
+            _ => Content::Extents {
+                from: mark.shown as u32,
+                count: count as u32,
+            },
+        })
+    }
+
+    /// Forgets what was stored since then; its places are used again.
+    pub(super) fn take_back(&mut self, mark: Mark) {
+        self.groups.truncate(mark.groups);
+        if let Some(group) = self.groups.last_mut() {
+            group.used = mark.used;
+        }
+        self.extents.truncate(mark.extents);
+        self.shown.truncate(mark.shown);
+        self.runs.truncate(mark.runs);
+        if let Some(run) = self.runs.last_mut() {
+            run.sectors = mark.sectors;
+        }
+        self.sums.truncate(mark.sums);
+        self.compressed = mark.compressed;
+        self.kept = mark.kept;
+    }
+
+    /// Notes that a file will not be in the image.
+    pub(crate) fn lose(&mut self, file: FileId, error: Error) {
+        self.contents[file.0 as usize] = Content::Hole;
+        self.lost.entry(file).or_insert(error);
+    }
+
+    pub(crate) fn is_lost(&self, file: FileId) -> bool {
+        self.lost.contains_key(&file)
+    }
+
+    /// The files that are not in the image, and why.
+    pub(crate) fn take_lost(&mut self) -> Vec<(FileId, Error)> {
+        let mut lost: Vec<FileId> = self.lost.keys().copied().collect();
+        lost.sort_unstable();
+        let placeholder = || Error::InvalidInput("left out");
+        let take = |file: FileId| {
+            let error = self.lost.insert(file, placeholder());
+            (file, error.unwrap_or_else(placeholder))
+        };
+        lost.into_iter().map(take).collect()
+    }
+}
+
+/// Up to where a group may grow.
+fn end_max(group: &Group) -> u64 {
+    (group.start + GROUP_BYTES_MAX).min(next_reserved(group.start))
+}

@@ -1,0 +1,499 @@
+//! What workers do: read a part of a file and encode it, or take it as the source stores it.
+
+use std::sync::{Mutex, PoisonError};
+
+use codec::{Codec, Decoder, Encoder, Settings};
+use tree::{Encoding as Stored, Error, Extent, ExtentKind, FileId, FileSystem, Inventory, Result};
+
+use super::{Encoding, NOCOMPRESS, PIECE_BYTES, SECTOR_BYTES, is_nocow};
+use crate::compression::Compression;
+use crate::heuristic::is_compressible;
+
+/// One thing that a worker does.
+pub(super) enum Job {
+    /// Files that may fit in the tree.
+    Small(Vec<FileId>),
+    /// A part of a file: `len` bytes of it, from a sector's begin on.
+    Piece {
+        file: FileId,
+        offset: u64,
+        len: usize,
+        /// Whether other files may show it.
+        is_numbered: bool,
+    },
+    /// An encoded extent of the source, of which nobody has shown anything so far.
+    Keep {
+        file: FileId,
+        extent: Extent,
+        stored: Stored,
+        is_numbered: bool,
+    },
+    /// A part that shows what is in a numbered one, or in a kept extent, from `skip` on.
+    Shared {
+        file: FileId,
+        offset: u64,
+        len: u64,
+        number: u32,
+        skip: u32,
+    },
+    /// A small file that shows the same stored bytes as another one.
+    Same { file: FileId, original: FileId },
+    /// The source cannot say where the file's data is.
+    Unreadable { file: FileId, error: Error },
+    /// All parts of the file are done.
+    End(FileId),
+}
+
+/// What came of a job.
+pub(super) enum Done {
+    Small(Vec<(FileId, Result<Small>)>),
+    Piece {
+        file: FileId,
+        offset: u64,
+        len: u64,
+        is_numbered: bool,
+        piece: Result<Piece>,
+    },
+    Shared {
+        file: FileId,
+        offset: u64,
+        len: u64,
+        number: u32,
+        skip: u32,
+    },
+    Same {
+        file: FileId,
+        original: FileId,
+    },
+    Unreadable {
+        file: FileId,
+        error: Error,
+    },
+    End(FileId),
+}
+
+pub(super) enum Small {
+    Hole,
+    Inline { bytes: Vec<u8>, compression: u8 },
+    Extent(Piece),
+}
+
+/// An extent before it has a place.
+pub(super) struct Piece {
+    /// The extent is the buffer's beginning.
+    pub(super) buffer: Vec<u8>,
+    pub(super) len: usize,
+    pub(super) ram: u64,
+    /// Where, in what it decodes to, the file's part begins.
+    pub(super) skip: u32,
+    pub(super) compression: u8,
+    /// Empty for a file without checksums.
+    pub(super) sums: Vec<u8>,
+    /// It is as the source has it.
+    pub(super) is_kept: bool,
+}
+
+/// What a worker keeps from job to job.
+pub(super) struct Worker {
+    /// For the usual settings, and for those of each rule.
+    encoders: Vec<Option<Encoder>>,
+    decoder: Decoder,
+    content: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+pub(super) struct Work<'a> {
+    fs: &'a dyn FileSystem,
+    pub(super) inventory: &'a Inventory,
+    encoding: Encoding<'a>,
+    /// Buffers of a piece's size that wait to be used again.
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+/// The number that an algorithm has on disk.
+fn number(codec: Codec) -> u8 {
+    match codec {
+        Codec::Zlib => Compression::Zlib.number(),
+        Codec::Lzo => Compression::Lzo.number(),
+        Codec::Zstd => Compression::Zstd.number(),
+        Codec::Lz4 | Codec::Xz | Codec::Lzma => unreachable!("refused among the options"),
+    }
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(
+        fs: &'a dyn FileSystem,
+        inventory: &'a Inventory,
+        encoding: Encoding<'a>,
+    ) -> Self {
+        Work {
+            fs,
+            inventory,
+            encoding,
+            buffers: Mutex::default(),
+        }
+    }
+
+    pub(super) fn worker(&self) -> Worker {
+        Worker {
+            encoders: (0..=self.encoding.rules.len()).map(|_| None).collect(),
+            decoder: Decoder::new(),
+            content: vec![0; PIECE_BYTES as usize],
+            scratch: vec![0; PIECE_BYTES as usize],
+        }
+    }
+
+    pub(super) fn recycle(&self, buffer: Vec<u8>) {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.push(buffer);
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers
+            .pop()
+            .unwrap_or_else(|| vec![0; PIECE_BYTES as usize])
+    }
+
+    pub(super) fn work(&self, worker: &mut Worker, job: Job) -> Result<Done> {
+        Ok(match job {
+            Job::End(file) => Done::End(file),
+            Job::Same { file, original } => Done::Same { file, original },
+            Job::Shared {
+                file,
+                offset,
+                len,
+                number,
+                skip,
+            } => Done::Shared {
+                file,
+                offset,
+                len,
+                number,
+                skip,
+            },
+            Job::Unreadable { file, error } => Done::Unreadable {
+                file,
+                error: self
+                    .forgive(file, Err::<(), _>(error))?
+                    .expect_err("it is one"),
+            },
+            Job::Small(files) => {
+                let small = files.into_iter().map(|file| {
+                    let small = self.small(worker, file);
+                    Ok((file, self.forgive(file, small)?))
+                });
+                Done::Small(small.collect::<Result<_>>()?)
+            }
+            Job::Piece {
+                file,
+                offset,
+                len,
+                is_numbered,
+            } => {
+                let piece = self.read(worker, file, offset, len);
+                let piece = piece.and_then(|()| self.piece(worker, file, len));
+                Done::Piece {
+                    file,
+                    offset,
+                    len: len as u64,
+                    is_numbered,
+                    piece: self.forgive(file, piece)?,
+                }
+            }
+            Job::Keep {
+                file,
+                extent,
+                stored,
+                is_numbered,
+            } => Done::Piece {
+                file,
+                offset: extent.offset,
+                len: extent.len,
+                is_numbered,
+                piece: self.forgive(file, self.keep(worker, file, &extent, &stored))?,
+            },
+        })
+    }
+
+    /// Names the file in an error; it ends all, unless files that cannot be read are left out.
+    fn forgive<T>(&self, file: FileId, result: Result<T>) -> Result<Result<T>> {
+        match result {
+            Err(error) if !self.encoding.skip_unreadable => {
+                let path = self.inventory.path(self.inventory.first_name(file));
+                Err(error.in_file("read", &path))
+            }
+            result => Ok(result),
+        }
+    }
+
+    fn read(&self, worker: &mut Worker, file: FileId, offset: u64, len: usize) -> Result<()> {
+        let ino = self.inventory.ino(file);
+        let read = self.fs.read_at(ino, offset, &mut worker.content[..len])?;
+        if read < len {
+            return Err(Error::InvalidInput(
+                "the file became shorter while it was read",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The settings for a file, and which of the worker's encoders has them.
+    fn settings(&self, file: FileId) -> Option<(Settings, usize)> {
+        let attributes = self.inventory.metadata(file).attributes.0;
+        if is_nocow(self.inventory, file) || (attributes & NOCOMPRESS != 0 && !self.encoding.force)
+        {
+            return None;
+        }
+        if !self.encoding.rules.is_empty() {
+            let path = self.inventory.path(self.inventory.first_name(file));
+            let mut rules = (1..).zip(self.encoding.rules);
+            if let Some((index, rule)) = rules.find(|(_, rule)| rule.patterns.matches(&path)) {
+                return rule.compression.map(|settings| (settings, index));
+            }
+        }
+        self.encoding.settings.map(|settings| (settings, 0))
+    }
+
+    fn small(&self, worker: &mut Worker, file: FileId) -> Result<Small> {
+        let len = self.inventory.size(file) as usize;
+        if self.encoding.keep
+            && let Some(small) = self.keep_inline(worker, file, len)?
+        {
+            return Ok(small);
+        }
+        self.read(worker, file, 0, len)?;
+        if worker.content[..len].iter().all(|&byte| byte == 0) {
+            let extents = self.fs.extents(self.inventory.ino(file), 0)?;
+            if extents.iter().all(|extent| extent.kind == ExtentKind::Hole) {
+                return Ok(Small::Hole);
+            }
+        }
+        if let Some((settings, index)) = self.settings(file) {
+            let codec = settings.codec();
+            let room = self.encoding.inline_max.min(len - 1);
+            if let Some(stored) = encode(worker, &settings, index, len, room) {
+                let bytes = worker.scratch[..stored].to_vec();
+                self.verify(worker, codec, &bytes, len)?;
+                return Ok(Small::Inline {
+                    bytes,
+                    compression: number(codec),
+                });
+            }
+        }
+        if len <= self.encoding.inline_max {
+            return Ok(Small::Inline {
+                bytes: worker.content[..len].to_vec(),
+                compression: 0,
+            });
+        }
+        Ok(Small::Extent(self.piece(worker, file, len)?))
+    }
+
+    /// Makes an extent of the first `len` bytes of the worker's content.
+    fn piece(&self, worker: &mut Worker, file: FileId, len: usize) -> Result<Piece> {
+        let ram = len.next_multiple_of(SECTOR_BYTES);
+        worker.content[len..ram].fill(0);
+        let mut buffer = self.buffer();
+        let mut encoded = None;
+        if ram > SECTOR_BYTES
+            && let Some((settings, index)) = self.settings(file)
+            && (self.encoding.force || is_compressible(&worker.content[..ram]))
+        {
+            let codec = settings.codec();
+            // It has to save a sector.
+            if let Some(stored) = encode(worker, &settings, index, ram, ram - SECTOR_BYTES) {
+                std::mem::swap(&mut buffer, &mut worker.scratch);
+                self.verify(worker, codec, &buffer[..stored], ram)?;
+                encoded = Some((stored, number(codec)));
+            }
+        }
+        let (len, compression) = match encoded {
+            Some((stored, number)) => {
+                let padded = stored.next_multiple_of(SECTOR_BYTES);
+                buffer[stored..padded].fill(0);
+                (padded, number)
+            }
+            None => {
+                std::mem::swap(&mut buffer, &mut worker.content);
+                (ram, 0)
+            }
+        };
+        let sums = match is_nocow(self.inventory, file) {
+            true => Vec::new(),
+            false => self.sums(&buffer[..len]),
+        };
+        Ok(Piece {
+            buffer,
+            len,
+            ram: ram as u64,
+            skip: 0,
+            compression,
+            sums,
+            is_kept: false,
+        })
+    }
+
+    fn sums(&self, stored: &[u8]) -> Vec<u8> {
+        let size = self.encoding.checksum.size();
+        let mut sums = Vec::with_capacity(stored.len() / SECTOR_BYTES * size);
+        for sector in stored.chunks(SECTOR_BYTES) {
+            sums.extend_from_slice(&self.encoding.checksum.of(sector)[..size]);
+        }
+        sums
+    }
+
+    /// Takes an encoded extent as it is stored; or encodes anew what the file shows of it, if what is stored there is
+    /// nothing that every reader of btrfs can decode.
+    fn keep(
+        &self,
+        worker: &mut Worker,
+        file: FileId,
+        extent: &Extent,
+        stored: &Stored,
+    ) -> Result<Piece> {
+        let (ino, mut buffer) = (self.inventory.ino(file), self.buffer());
+        self.fs.read_encoded(ino, extent, &mut buffer)?;
+        let len = buffer.len();
+        let ram = stored.unencoded_len.next_multiple_of(SECTOR_BYTES as u64);
+        let padded = len.next_multiple_of(SECTOR_BYTES);
+        buffer.resize(PIECE_BYTES as usize, 0);
+        buffer[len..].fill(0);
+        let compression = Compression::of(stored.algorithm, SECTOR_BYTES as u32);
+        let compression = compression.filter(|&compression| {
+            padded < ram as usize
+                && self.is_readable(worker, compression, &buffer[..padded], ram as usize)
+        });
+        let Some(compression) = compression else {
+            self.recycle(buffer);
+            let len = extent.len as usize;
+            self.read(worker, file, extent.offset, len)?;
+            if stored.unencoded_offset > 0 || extent.len < stored.unencoded_len {
+                return Err(Error::InvalidInput("a stored extent does not decode"));
+            }
+            return self.piece(worker, file, len);
+        };
+        Ok(Piece {
+            sums: self.sums(&buffer[..padded]),
+            buffer,
+            len: padded,
+            ram,
+            skip: stored.unencoded_offset as u32,
+            compression: compression.number(),
+            is_kept: true,
+        })
+    }
+
+    /// Takes a file's only extent as it is stored, if it is a compressed one that lies in a tree.
+    fn keep_inline(&self, worker: &mut Worker, file: FileId, len: usize) -> Result<Option<Small>> {
+        let ino = self.inventory.ino(file);
+        let extents = self.fs.extents(ino, 0)?;
+        let [extent] = extents.as_slice() else {
+            return Ok(None);
+        };
+        let ExtentKind::Encoded(stored) = extent.kind else {
+            return Ok(None);
+        };
+        let compression = Compression::of(stored.algorithm, SECTOR_BYTES as u32);
+        let (Some(compression), None) = (compression, extent.id) else {
+            return Ok(None);
+        };
+        if extent.len != len as u64
+            || stored.unencoded_offset > 0
+            || stored.stored_len > self.encoding.inline_max.min(len - 1) as u64
+            || is_nocow(self.inventory, file)
+        {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        self.fs.read_encoded(ino, extent, &mut bytes)?;
+        Ok(self
+            .is_readable(worker, compression, &bytes, len)
+            .then(|| Small::Inline {
+                bytes,
+                compression: compression.number(),
+            }))
+    }
+
+    /// Whether every reader of btrfs can decode that; what it gives is known only if all is verified.
+    fn is_readable(
+        &self,
+        worker: &mut Worker,
+        compression: Compression,
+        stored: &[u8],
+        len: usize,
+    ) -> bool {
+        let dst = &mut worker.scratch[..len];
+        match self.encoding.verify {
+            true => compression
+                .decode(&mut worker.decoder, SECTOR_BYTES as u32, stored, dst, 0)
+                .is_ok(),
+            false => compression.is_small_window(stored),
+        }
+    }
+
+    /// Decodes what was encoded, and compares.
+    fn verify(&self, worker: &mut Worker, codec: Codec, stored: &[u8], len: usize) -> Result<()> {
+        if !self.encoding.verify {
+            return Ok(());
+        }
+        let compression = match codec {
+            Codec::Zlib => Compression::Zlib,
+            Codec::Lzo => Compression::Lzo,
+            _ => Compression::Zstd,
+        };
+        let Worker {
+            decoder,
+            content,
+            scratch,
+            ..
+        } = worker;
+        let decoded = &mut scratch[..len];
+        let result = compression.decode(decoder, SECTOR_BYTES as u32, stored, decoded, 0);
+        match result.is_ok() && decoded == &content[..len] {
+            true => Ok(()),
+            false => Err(Error::InvalidInput(
+                "an extent does not decode to what was encoded",
+            )),
+        }
+    }
+}
+
+/// Encodes the first `len` bytes of the worker's content into its scratch, in btrfs' framing; `None` if that takes more
+/// than `room` bytes.
+fn encode(
+    worker: &mut Worker,
+    settings: &Settings,
+    index: usize,
+    len: usize,
+    room: usize,
+) -> Option<usize> {
+    let Worker {
+        encoders,
+        content,
+        scratch,
+        ..
+    } = worker;
+    let encoder = match &mut encoders[index] {
+        Some(encoder) => encoder,
+        none => none.insert(Encoder::new(settings).ok()?),
+    };
+    if settings.codec() != Codec::Lzo {
+        return encoder.compress(&mut scratch[..room], &content[..len]);
+    }
+    let mut at = 4;
+    for sector in content[..len].chunks(SECTOR_BYTES) {
+        // A length never crosses the border of a sector.
+        let left = SECTOR_BYTES - at % SECTOR_BYTES;
+        if left < 4 {
+            scratch[at..at + left].fill(0);
+            at += left;
+        }
+        let payload = scratch.get_mut(at + 4..room)?;
+        let stored = encoder.compress(payload, sector)?;
+        scratch[at..at + 4].copy_from_slice(&(stored as u32).to_le_bytes());
+        at += 4 + stored;
+    }
+    scratch[..4].copy_from_slice(&(at as u32).to_le_bytes());
+    Some(at)
+}

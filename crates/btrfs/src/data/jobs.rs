@@ -1,0 +1,356 @@
+//! What there is to do, in the order of the files' numbers: small files in batches, the others part by part.
+
+use std::collections::HashSet;
+
+use tree::{
+    Duplicates, Encoding as Stored, Error, Extent, ExtentId, ExtentKind, FileId, FileKind,
+    FileSystem, Inventory, Result,
+};
+
+use super::encode::Job;
+use super::share::{Class, Found, Known, shared_extents};
+use super::{Encoding, PIECE_BYTES, SECTOR_BYTES, is_nocow, original};
+use crate::compression::{Compression, EXTENT_BYTES_MAX};
+
+/// Small files in one job.
+const BATCH: usize = 32;
+const SECTOR: u64 = SECTOR_BYTES as u64;
+
+/// The jobs; those of a file follow each other.
+pub(super) fn jobs<'a>(
+    fs: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+    duplicates: &'a Duplicates,
+    lost: &'a HashSet<FileId>,
+    encoding: &Encoding<'_>,
+) -> impl Iterator<Item = Job> + 'a {
+    Jobs {
+        fs,
+        inventory,
+        duplicates,
+        lost,
+        keep: encoding.keep && fs.has_stored_extents(),
+        shared: match fs.has_stored_extents() {
+            true => shared_extents(fs, inventory, duplicates),
+            false => HashSet::new(),
+        },
+        next: 0,
+        small: Vec::new(),
+        known: Known::default(),
+        open: None,
+    }
+}
+
+struct Jobs<'a> {
+    fs: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+    duplicates: &'a Duplicates,
+    /// Files that are left out.
+    lost: &'a HashSet<FileId>,
+    /// Whether encoded extents are taken as they are.
+    keep: bool,
+    /// Extents that are shown in more than one place.
+    shared: HashSet<ExtentId>,
+    /// The next file.
+    next: u32,
+    small: Vec<FileId>,
+    known: Known,
+    open: Option<Parts>,
+}
+
+/// The way through one file's data.
+struct Parts {
+    file: FileId,
+    size: u64,
+    is_nocow: bool,
+    /// Up to where extents are known.
+    asked: u64,
+    extents: std::vec::IntoIter<Extent>,
+    /// What is being cut: it ends at a sector's border or behind the file's end.
+    run: Run,
+}
+
+/// Data without a hole in it.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    offset: u64,
+    end: u64,
+    /// The stored bytes that it shows, and where in them it begins, if others may show them, too.
+    shown: Option<(ExtentId, Class, u64)>,
+}
+
+impl Iterator for Jobs<'_> {
+    type Item = Job;
+
+    fn next(&mut self) -> Option<Job> {
+        loop {
+            if let Some(mut parts) = self.open.take() {
+                let job = match parts.next(self) {
+                    Ok(Some(job)) => job,
+                    Ok(None) => return Some(Job::End(parts.file)),
+                    Err(error) => {
+                        let file = parts.file;
+                        // Nothing more of it: it ends.
+                        parts.asked = parts.size;
+                        parts.extents = Vec::new().into_iter();
+                        parts.run = Run::default();
+                        Job::Unreadable { file, error }
+                    }
+                };
+                self.open = Some(parts);
+                return Some(job);
+            }
+            if self.next == self.inventory.file_count() {
+                let rest = std::mem::take(&mut self.small);
+                return (!rest.is_empty()).then_some(Job::Small(rest));
+            }
+            let file = FileId(self.next);
+            let size = self.inventory.size(file);
+            let is_stored = self.inventory.kind(file) == FileKind::Regular
+                && size > 0
+                && !self.lost.contains(&file)
+                && original(self.inventory, self.duplicates, file).is_none();
+            if !is_stored {
+                self.next += 1;
+                continue;
+            }
+            if size < SECTOR {
+                if let Some(original) = self.same_small(file, size) {
+                    // What it shows must be there first.
+                    if !self.small.is_empty() {
+                        return Some(Job::Small(std::mem::take(&mut self.small)));
+                    }
+                    self.next += 1;
+                    return Some(Job::Same { file, original });
+                }
+                self.next += 1;
+                self.small.push(file);
+                if self.small.len() == BATCH {
+                    return Some(Job::Small(std::mem::take(&mut self.small)));
+                }
+                continue;
+            }
+            self.next += 1;
+            self.open = Some(Parts {
+                file,
+                size,
+                is_nocow: is_nocow(self.inventory, file),
+                asked: 0,
+                extents: Vec::new().into_iter(),
+                run: Run::default(),
+            });
+        }
+    }
+}
+
+impl Jobs<'_> {
+    /// The small file that shows the same stored bytes.
+    fn same_small(&mut self, file: FileId, size: u64) -> Option<FileId> {
+        if self.shared.is_empty() || is_nocow(self.inventory, file) {
+            return None;
+        }
+        // Whoever reads it will meet the error.
+        let extents = self.fs.extents(self.inventory.ino(file), 0).ok()?;
+        let [extent] = extents.as_slice() else {
+            return None;
+        };
+        let at = match extent.kind {
+            ExtentKind::Plain { stored_offset } => stored_offset,
+            ExtentKind::Encoded(stored) => stored.unencoded_offset,
+            ExtentKind::Hole => return None,
+        };
+        let id = extent.id.filter(|id| self.shared.contains(id))?;
+        self.known.small(id, at, size, file)
+    }
+}
+
+impl Parts {
+    fn next(&mut self, jobs: &mut Jobs<'_>) -> Result<Option<Job>> {
+        if self.run.offset >= self.run.end.min(self.size)
+            && let Some(kept) = self.next_run(jobs)?
+        {
+            return Ok(Some(kept));
+        }
+        let (offset, end) = (self.run.offset, self.run.end.min(self.size));
+        if offset >= end {
+            return Ok(None);
+        }
+        let mut len = end.min(offset - offset % PIECE_BYTES + PIECE_BYTES) - offset;
+        let mut is_numbered = false;
+        if let Some((id, class, at)) = self.run.shown {
+            match jobs.known.find(id, class, at, end - offset) {
+                Found::Known { number, skip, len } => {
+                    self.advance(len);
+                    return Ok(Some(Job::Shared {
+                        file: self.file,
+                        offset,
+                        len,
+                        number,
+                        skip,
+                    }));
+                }
+                Found::New(new) => len = len.min(new),
+            }
+            is_numbered = jobs.known.add(id, class, at, len);
+        }
+        self.advance(len);
+        Ok(Some(Job::Piece {
+            file: self.file,
+            offset,
+            len: len as usize,
+            is_numbered,
+        }))
+    }
+
+    fn advance(&mut self, len: u64) {
+        self.run.offset += len;
+        if let Some((_, _, at)) = &mut self.run.shown {
+            *at += len;
+        }
+    }
+
+    /// Moves on to the next data, or gives an encoded extent that needs no cutting; the run stays empty at the file's
+    /// end.
+    fn next_run(&mut self, jobs: &mut Jobs<'_>) -> Result<Option<Job>> {
+        while self.run.end <= self.run.offset {
+            let Some(extent) = self.next_extent(jobs)? else {
+                return Ok(None);
+            };
+            if extent.kind == ExtentKind::Hole {
+                continue;
+            }
+            if let Some(stored) = self.to_keep(jobs, &extent) {
+                self.run.offset = (extent.offset + extent.len).next_multiple_of(SECTOR);
+                self.run.end = self.run.offset;
+                return Ok(Some(self.keep(jobs, extent, stored)));
+            }
+            let end = (extent.offset + extent.len).min(self.size);
+            let offset = self.run.offset.max(extent.offset - extent.offset % SECTOR);
+            self.run = Run {
+                offset,
+                end: end.next_multiple_of(SECTOR),
+                shown: self.shown(jobs, &extent, offset),
+            };
+        }
+        if self.run.shown.is_some() {
+            return Ok(None);
+        }
+        // What follows without a hole belongs to it.
+        while let Some(extent) = self.extents.as_slice().first()
+            && extent.kind != ExtentKind::Hole
+            && extent.offset <= self.run.end
+            && self.to_keep(jobs, extent).is_none()
+            && self.shown(jobs, extent, extent.offset).is_none()
+        {
+            let end = (extent.offset + extent.len).min(self.size);
+            self.run.end = self.run.end.max(end.next_multiple_of(SECTOR));
+            self.extents.next();
+        }
+        Ok(None)
+    }
+
+    fn next_extent(&mut self, jobs: &Jobs<'_>) -> Result<Option<Extent>> {
+        loop {
+            if let Some(extent) = self.extents.next() {
+                return Ok(Some(extent));
+            }
+            if self.asked >= self.size {
+                return Ok(None);
+            }
+            let extents = jobs.fs.extents(jobs.inventory.ino(self.file), self.asked)?;
+            let reach = extents
+                .last()
+                .map_or(0, |extent| extent.offset.saturating_add(extent.len));
+            if reach <= self.asked {
+                return Err(Error::InvalidInput(
+                    "the file became shorter while it was read",
+                ));
+            }
+            self.asked = reach;
+            self.extents = extents.into_iter();
+        }
+    }
+
+    /// Which stored bytes of the source an extent shows from the file's place `offset` on, and where in what they decode
+    /// to, if others may show them.
+    fn shown(
+        &self,
+        jobs: &Jobs<'_>,
+        extent: &Extent,
+        offset: u64,
+    ) -> Option<(ExtentId, Class, u64)> {
+        let (begin, is_encoded) = match extent.kind {
+            ExtentKind::Hole => return None,
+            ExtentKind::Plain { stored_offset } => (stored_offset, false),
+            ExtentKind::Encoded(stored) => (stored.unencoded_offset, true),
+        };
+        let is_whole = extent.offset.is_multiple_of(SECTOR)
+            && begin.is_multiple_of(SECTOR)
+            && self.is_to_sector(extent);
+        let id = extent
+            .id
+            .filter(|id| is_whole && jobs.shared.contains(id))?;
+        let class = Class {
+            is_nocow: self.is_nocow,
+            is_encoded,
+        };
+        let at = begin.checked_add(offset.checked_sub(extent.offset)?)?;
+        Some((id, class, at))
+    }
+
+    /// Whether the extent ends with a sector or with the file.
+    fn is_to_sector(&self, extent: &Extent) -> bool {
+        let end = extent.offset + extent.len;
+        end.is_multiple_of(SECTOR) || end == self.size
+    }
+
+    /// How an extent is encoded, if it can be taken as it is.
+    fn to_keep(&self, jobs: &Jobs<'_>, extent: &Extent) -> Option<Stored> {
+        let ExtentKind::Encoded(stored) = extent.kind else {
+            return None;
+        };
+        Compression::of(stored.algorithm, SECTOR_BYTES as u32)?;
+        let Stored {
+            stored_len,
+            unencoded_len,
+            unencoded_offset,
+            ..
+        } = stored;
+        if !jobs.keep
+            || self.is_nocow
+            || !extent.offset.is_multiple_of(SECTOR)
+            || !unencoded_offset.is_multiple_of(SECTOR)
+            || !self.is_to_sector(extent)
+            || extent.offset < self.run.offset
+        {
+            return None;
+        }
+        let sectors = |bytes: u64| bytes.checked_next_multiple_of(SECTOR);
+        let (stored_len, unencoded_len) = (sectors(stored_len)?, sectors(unencoded_len)?);
+        let fits = stored_len < unencoded_len
+            && unencoded_len <= EXTENT_BYTES_MAX
+            && sectors(unencoded_offset.checked_add(extent.len)?)? <= unencoded_len;
+        fits.then_some(stored)
+    }
+
+    fn keep(&self, jobs: &mut Jobs<'_>, extent: Extent, stored: Stored) -> Job {
+        let file = self.file;
+        let id = extent.id.filter(|id| jobs.shared.contains(id));
+        let known = id.map(|id| jobs.known.encoded(id, &stored));
+        match known {
+            Some(Ok(number)) => Job::Shared {
+                file,
+                offset: extent.offset,
+                len: extent.len,
+                number,
+                skip: stored.unencoded_offset as u32,
+            },
+            known => Job::Keep {
+                file,
+                extent,
+                stored,
+                is_numbered: known == Some(Err(true)),
+            },
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The content of files on its way into an image: cut into extents, encoded on all threads, placed in order.
+
+mod area;
+mod encode;
+mod jobs;
+mod share;
+
+use std::collections::HashSet;
+
+use codec::Settings;
+use tree::{
+    Duplicates, Error, FileId, FileSystem, Inventory, Output, Parallel, Progress, Result, ordered,
+};
+
+pub(crate) use area::{Area, Content, Shown};
+use encode::{Done, Piece, Small, Work};
+use jobs::jobs;
+
+use crate::checksum::ChecksumType;
+use crate::options::Rule;
+
+/// Bytes of a sector, the unit of data.
+pub(crate) const SECTOR_BYTES: usize = 4096;
+/// Bytes of content that one extent encodes, and that one job reads.
+const PIECE_BYTES: u64 = 128 << 10;
+/// Bytes that a tree may hold of a file in place of an extent (the kernel's `max_inline`).
+const INLINE_BYTES_MAX: usize = 2048;
+/// `FS_NOCOW_FL` of linux/fs.h.
+pub(crate) const NOCOW: u32 = 0x0080_0000;
+/// `FS_NOCOMP_FL` of linux/fs.h.
+pub(crate) const NOCOMPRESS: u32 = 0x400;
+
+/// How content is encoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoding<'a> {
+    pub(crate) settings: Option<Settings>,
+    /// Files for which other settings count: the first rule that fits does.
+    pub(crate) rules: &'a [Rule],
+    /// Whether to try what the heuristic says is not worth it.
+    pub(crate) force: bool,
+    /// Whether to take what the source has encoded as it is.
+    pub(crate) keep: bool,
+    pub(crate) checksum: ChecksumType,
+    pub(crate) inline_max: usize,
+    pub(crate) verify: bool,
+    /// Whether to leave out files that cannot be read, and go on.
+    pub(crate) skip_unreadable: bool,
+}
+
+impl Encoding<'_> {
+    pub(crate) fn inline_max(nodesize: u32) -> usize {
+        // Behind the head of the record.
+        INLINE_BYTES_MAX.min(crate::builder::item_bytes_max(nodesize) - 21)
+    }
+}
+
+/// Encodes and writes the content of all files but those that are lost already.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "each is one thing that the whole needs"
+)]
+pub(crate) fn write<'a>(
+    fs: &dyn FileSystem,
+    inventory: &Inventory,
+    duplicates: &Duplicates,
+    lost: Vec<(FileId, Error)>,
+    encoding: Encoding<'_>,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    output: &'a Output,
+) -> Result<Area<'a>> {
+    let work = Work::new(fs, inventory, encoding);
+    let is_lost: HashSet<FileId> = lost.iter().map(|(file, _)| *file).collect();
+    let mut sink = Sink {
+        area: Area::new(inventory.file_count(), encoding.checksum, output)?,
+        work: &work,
+        progress,
+        numbered: Vec::new(),
+        open: None,
+    };
+    for (file, error) in lost {
+        sink.area.lose(file, error);
+    }
+    ordered(
+        parallel,
+        jobs(fs, inventory, duplicates, &is_lost, &encoding),
+        || work.worker(),
+        |worker, job| work.work(worker, job),
+        |done| sink.take(done),
+    )?;
+    let mut area = sink.area;
+    area.close();
+    for file in inventory.files() {
+        if let Some(original) = original(inventory, duplicates, file) {
+            if area.is_lost(original) {
+                area.lose(file, Error::InvalidInput("its content cannot be read"));
+            }
+            area.contents[file.0 as usize] = area.contents[original.0 as usize];
+        }
+    }
+    Ok(area)
+}
+
+/// The file whose extents this one shows, if it has none of its own.
+fn original(inventory: &Inventory, duplicates: &Duplicates, file: FileId) -> Option<FileId> {
+    let original = duplicates.original(file)?;
+    // Files that are written in place share nothing.
+    (!is_nocow(inventory, file) && !is_nocow(inventory, original)).then_some(original)
+}
+
+/// Whether a file is written in place: it has neither compression nor checksums.
+fn is_nocow(inventory: &Inventory, file: FileId) -> bool {
+    inventory.metadata(file).attributes.0 & NOCOW != 0
+}
+
+/// Where results go, in the order of the jobs.
+struct Sink<'a, 'o> {
+    area: Area<'o>,
+    work: &'a Work<'a>,
+    progress: &'a dyn Progress,
+    /// Of every part that files may share: its extent, and where in that it begins; `None` if it could not be read.
+    numbered: Vec<Option<(u32, u32)>>,
+    open: Option<Open>,
+}
+
+/// A file of which not all parts are there yet.
+struct Open {
+    file: FileId,
+    /// How the area was before it.
+    before: area::Mark,
+    /// Where its numbered parts begin.
+    numbered_from: usize,
+    /// Why it will not be in the image.
+    failed: Option<Error>,
+}
+
+impl Sink<'_, '_> {
+    fn take(&mut self, done: Done) -> Result<()> {
+        match done {
+            Done::Small(files) => {
+                for (file, small) in files {
+                    self.progress.advance(1, self.work.inventory.size(file));
+                    match small {
+                        Ok(small) => self.take_small(file, small)?,
+                        Err(error) => self.area.lose(file, error),
+                    }
+                }
+                Ok(())
+            }
+            Done::Piece {
+                file,
+                offset,
+                len,
+                is_numbered,
+                piece,
+            } => {
+                self.progress.advance(0, len);
+                let place = match piece {
+                    Ok(piece) => self.take_piece(file, offset, len, piece)?,
+                    Err(error) => {
+                        self.open(file).failed.get_or_insert(error);
+                        None
+                    }
+                };
+                if is_numbered {
+                    self.numbered.push(place);
+                }
+                Ok(())
+            }
+            Done::Shared {
+                file,
+                offset,
+                len,
+                number,
+                skip,
+            } => {
+                self.progress.advance(0, len);
+                match self.numbered[number as usize] {
+                    Some((extent, begin)) => {
+                        let before = self.open(file).before;
+                        let part = Shown {
+                            offset,
+                            len: len.next_multiple_of(SECTOR_BYTES as u64),
+                            extent,
+                            skip: begin + skip,
+                        };
+                        self.area.show(&before, part);
+                    }
+                    None => {
+                        let error = Error::InvalidInput("what it shares cannot be read");
+                        self.open(file).failed.get_or_insert(error);
+                    }
+                }
+                Ok(())
+            }
+            Done::Same { file, original } => {
+                self.progress.advance(1, self.work.inventory.size(file));
+                self.area.contents[file.0 as usize] = self.area.contents[original.0 as usize];
+                if self.area.is_lost(original) {
+                    let error = Error::InvalidInput("what it shows cannot be read");
+                    self.area.lose(file, error);
+                }
+                Ok(())
+            }
+            Done::Unreadable { file, error } => {
+                self.open(file).failed.get_or_insert(error);
+                Ok(())
+            }
+            Done::End(file) => {
+                self.progress.advance(1, 0);
+                self.end(file)
+            }
+        }
+    }
+
+    /// The file that parts come of.
+    fn open(&mut self, file: FileId) -> &mut Open {
+        debug_assert!(self.open.as_ref().is_none_or(|open| open.file == file));
+        let (area, numbered) = (&self.area, &self.numbered);
+        self.open.get_or_insert_with(|| Open {
+            file,
+            before: area.mark(),
+            numbered_from: numbered.len(),
+            failed: None,
+        })
+    }
+
+    fn take_small(&mut self, file: FileId, small: Small) -> Result<()> {
+        let content = match small {
+            Small::Hole => Content::Hole,
+            Small::Inline { bytes, compression } => self.area.add_inline(&bytes, compression)?,
+            Small::Extent(piece) => {
+                let before = self.area.mark();
+                let extent = self.area.store(&piece)?;
+                let part = Shown {
+                    offset: 0,
+                    len: piece.ram,
+                    extent,
+                    skip: 0,
+                };
+                self.area.show(&before, part);
+                self.work.recycle(piece.buffer);
+                self.area.content_since(&before)?
+            }
+        };
+        self.area.contents[file.0 as usize] = content;
+        Ok(())
+    }
+
+    /// Stores a part of a file; gives its extent, and where in that it begins.
+    fn take_piece(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        len: u64,
+        piece: Piece,
+    ) -> Result<Option<(u32, u32)>> {
+        let is_first = self.open.is_none();
+        let open = self.open(file);
+        let before = open.before;
+        if open.failed.is_some() {
+            self.work.recycle(piece.buffer);
+            return Ok(None);
+        }
+        let grown = match is_first {
+            true => None,
+            false => self.area.grow(offset, &piece)?,
+        };
+        let place = match grown {
+            Some(place) => place,
+            None => {
+                let extent = self.area.store(&piece)?;
+                let part = Shown {
+                    offset,
+                    len: len.next_multiple_of(SECTOR_BYTES as u64),
+                    extent,
+                    skip: piece.skip,
+                };
+                self.area.show(&before, part);
+                (extent, 0)
+            }
+        };
+        self.work.recycle(piece.buffer);
+        Ok(Some(place))
+    }
+
+    fn end(&mut self, file: FileId) -> Result<()> {
+        let Some(open) = self.open.take() else {
+            return Ok(()); // nothing but a hole
+        };
+        match open.failed {
+            None => {
+                self.area.contents[file.0 as usize] = self.area.content_since(&open.before)?;
+            }
+            Some(error) => {
+                self.area.take_back(open.before);
+                self.numbered[open.numbered_from..].fill(None);
+                self.area.lose(file, error);
+            }
+        }
+        Ok(())
+    }
+}

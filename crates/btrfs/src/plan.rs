@@ -1,0 +1,129 @@
+//! Which directories become subvolumes, and which files are in them.
+
+use std::collections::HashMap;
+
+use tree::{EntryId, Error, FileId, FileKind, Inventory, Result};
+
+use crate::key::object;
+use crate::options::{NewSubvolume, Options};
+
+/// A subvolume of the new file system.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    /// Its number.
+    pub(crate) id: u64,
+    /// The directory that becomes its root.
+    pub(crate) dir: FileId,
+    /// The name by which it is seen in another subvolume, and that one's index; `None` for the top level.
+    pub(crate) place: Option<(EntryId, usize)>,
+    pub(crate) options: NewSubvolume,
+}
+
+/// The subvolumes of a new file system.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The top level first, then in the order of the directories.
+    pub(crate) subvolumes: Vec<Planned>,
+    /// Index of the one that is mounted by default.
+    pub(crate) default: usize,
+    /// The subvolumes by the directories that become their roots.
+    by_dir: HashMap<FileId, usize>,
+    /// By file: the subvolume that a directory is in. Empty if there is but one.
+    of_dir: Vec<u32>,
+}
+
+impl Plan {
+    pub(crate) fn new(inventory: &Inventory, options: &Options) -> Result<Plan> {
+        let mut wanted: Vec<(FileId, EntryId, NewSubvolume)> = Vec::new();
+        let root = inventory.root();
+        let mut top = NewSubvolume::default();
+        for subvolume in &options.subvolumes {
+            let named = |error: Error| error.in_file("make a subvolume of", &subvolume.path);
+            let entry = inventory.find(&subvolume.path);
+            let entry = entry.ok_or_else(|| named(Error::NotFound))?;
+            let file = inventory.file(entry);
+            if inventory.kind(file) != FileKind::Directory {
+                return Err(named(Error::NotADirectory));
+            }
+            if entry == root {
+                top = subvolume.clone();
+            } else {
+                wanted.push((file, entry, subvolume.clone()));
+            }
+        }
+        wanted.sort_by_key(|wanted| wanted.0);
+        if let Some(pair) = wanted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let twice = Error::InvalidInput("it is to be a subvolume twice");
+            return Err(twice.in_file("make a subvolume of", &pair[0].2.path));
+        }
+        let mut plan = Plan {
+            subvolumes: vec![Planned {
+                id: object::FS_TREE,
+                dir: FileId(0),
+                place: None,
+                options: top,
+            }],
+            default: 0,
+            by_dir: HashMap::new(),
+            of_dir: Vec::new(),
+        };
+        plan.by_dir.insert(FileId(0), 0);
+        for (index, (dir, entry, options)) in (1..).zip(wanted) {
+            plan.by_dir.insert(dir, index);
+            plan.subvolumes.push(Planned {
+                id: object::FIRST_FREE + index as u64 - 1,
+                dir,
+                place: Some((entry, 0)),
+                options,
+            });
+        }
+        if plan.subvolumes.len() > 1 {
+            plan.of_dir = vec![0; inventory.file_count() as usize];
+            for entry in inventory.names() {
+                let dir = inventory.file(entry);
+                if inventory.kind(dir) != FileKind::Directory {
+                    continue;
+                }
+                let index = match plan.by_dir.get(&dir) {
+                    Some(&index) => index as u32,
+                    None => plan.of_dir[inventory.parent(entry).0 as usize],
+                };
+                plan.of_dir[dir.0 as usize] = index;
+            }
+            for index in 1..plan.subvolumes.len() {
+                if let Some((entry, _)) = plan.subvolumes[index].place {
+                    let parent = plan.of(inventory.parent(entry));
+                    plan.subvolumes[index].place = Some((entry, parent));
+                }
+            }
+        }
+        if let Some(path) = &options.default_subvolume {
+            let entry = inventory.find(path);
+            let index = entry.and_then(|entry| plan.by_dir.get(&inventory.file(entry)));
+            plan.default = *index.ok_or_else(|| {
+                Error::InvalidInput("it is no subvolume").in_file("mount by default", path)
+            })?;
+        }
+        Ok(plan)
+    }
+
+    /// Index of the subvolume that a directory is in: of one that is a subvolume's root, that one.
+    pub(crate) fn of(&self, dir: FileId) -> usize {
+        self.of_dir
+            .get(dir.0 as usize)
+            .map_or(0, |&index| index as usize)
+    }
+
+    /// Index of the subvolume that has this directory as its root.
+    pub(crate) fn rooted_at(&self, dir: FileId) -> Option<usize> {
+        self.by_dir.get(&dir).copied()
+    }
+
+    /// A file's inode number in the subvolume that it is in.
+    pub(crate) fn ino(&self, file: FileId) -> u64 {
+        match self.by_dir.contains_key(&file) {
+            true => object::FIRST_FREE,
+            false => object::FIRST_FREE + u64::from(file.0),
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Images that we make, under Linux: mounted, compared, scrubbed, changed, balanced, and checked again.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
+
+use btrfs::{ChecksumType, Options, Profile, create};
+use codec::Settings;
+use testkit::{
+    Access, BackingFile, FsType, KernelLog, LoopDevice, Mount, TempDir, cases, nasty_tree, run,
+};
+use tree::manifest::Manifest;
+use tree::{HostDir, Inventory, Limits, NoProgress, Output, Parallel};
+
+use crate::images::{
+    add_holes, add_largest_xattr, algorithms, check, layouts, make, manifest_of, memory_tree, with,
+};
+use crate::subvolumes::nested;
+
+/// Growth that leaves Linux room to move everything there is.
+const ROOM: Option<u64> = Some(256 << 20);
+
+fn btrfs(arguments: &[&str], path: &Path) -> String {
+    let output = run(Command::new("btrfs").args(arguments).arg(path));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn mount_to_write(image: &Path, options: &str) -> Mount {
+    let device = LoopDevice::attach(BackingFile::existing(image), Access::ReadWrite);
+    Mount::new(device, FsType::Btrfs, options)
+}
+
+/// Mounts the image, compares, scrubs, changes, balances it and checks again.
+fn prove_to_linux(image: &Path, expected: &Manifest, name: &str) {
+    check(image);
+    let mut log = KernelLog::watch();
+    let mount = Mount::read_only(image, FsType::Btrfs);
+    let shown = manifest_of(&HostDir::open(mount.path()).unwrap());
+    assert_eq!(expected.difference(&shown), "", "{name}");
+    // Of birth times a manifest says nothing.
+    if let Ok(file) = fs::metadata(mount.path().join("times/4294967296.1")) {
+        let birth = UNIX_EPOCH + Duration::new(1 << 32, 1);
+        assert_eq!(file.created().unwrap(), birth, "{name}");
+    }
+    log.assert_quiet(&mount);
+    mount.unmount();
+    let mount = mount_to_write(image, "");
+    // The kernel scrubs nothing that is mounted read-only.
+    let said = btrfs(&["scrub", "start", "-B"], mount.path());
+    assert!(said.contains("no errors found"), "{name}: {said}");
+    change(mount.path());
+    btrfs(&["balance", "start", "--full-balance"], mount.path());
+    log.assert_quiet(&mount);
+    mount.unmount();
+    check(image);
+}
+
+/// Writes and deletes files.
+fn change(at: &Path) {
+    fs::write(at.join("small, from Linux"), b"text").unwrap();
+    fs::write(at.join("large, from Linux"), b"text ".repeat(100_000)).unwrap();
+    for entry in fs::read_dir(at).unwrap().map(|entry| entry.unwrap()) {
+        let name = entry.file_name();
+        if entry.file_type().unwrap().is_file() && name != "large, from Linux" {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    let dir = at.join("directory, from Linux");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..100 {
+        fs::write(dir.join(number.to_string()), number.to_string()).unwrap();
+    }
+    run(Command::new("sync").arg("-f").arg(at));
+    fs::remove_dir_all(dir).unwrap();
+    run(Command::new("sync").arg("-f").arg(at));
+}
+
+/// Every algorithm, with and without the heuristic, with every checksum and profile. The first fifteen have each of
+/// these, and each pair of algorithm and heuristic; `RESTOW_CASES=120` means all.
+fn matrix() -> Vec<(String, Options)> {
+    let encodings: Vec<_> = algorithms()
+        .into_iter()
+        .flat_map(|(name, compression)| {
+            let forces: &[bool] = if compression.is_some() {
+                &[false, true]
+            } else {
+                &[false]
+            };
+            forces
+                .iter()
+                .map(move |&force| (name, with(compression, force)))
+        })
+        .collect();
+    let mut cells = Vec::new();
+    let profiles = [Profile::Dup, Profile::Single];
+    for round in 0..8 {
+        for (index, (name, options)) in encodings.iter().enumerate() {
+            let at = round + index;
+            let (checksum, metadata) = (ChecksumType::ALL[at % 4], profiles[at / 4 % 2]);
+            let words = [name, checksum.name(), metadata.name()].join(" ");
+            let options = Options {
+                checksum,
+                metadata,
+                slack: ROOM,
+                ..options.clone()
+            };
+            cells.push((format!("{words}, force {}", options.force), options));
+        }
+    }
+    cells
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_mounts_scrubs_changes_and_balances_what_we_make() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let mut source = memory_tree();
+    add_largest_xattr(&mut source, 16 << 10);
+    let expected = manifest_of(&source);
+    for (name, options) in matrix().into_iter().take(cases(15) as usize) {
+        make(&source, &image, &options, 2);
+        prove_to_linux(&image, &expected, &name);
+    }
+    let source = memory_tree();
+    let expected = manifest_of(&source);
+    let sizes = layouts().into_iter().skip(8);
+    let group_tree = Options {
+        block_group_tree: true,
+        ..Options::default()
+    };
+    for (name, options) in sizes.chain([("block group tree".to_owned(), group_tree)]) {
+        let options = Options {
+            slack: ROOM,
+            ..options
+        };
+        make(&source, &image, &options, 2);
+        prove_to_linux(&image, &expected, &name);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_sees_the_nasty_tree_as_it_is() {
+    let dir = TempDir::new();
+    let source = dir.join("source");
+    fs::create_dir(&source).unwrap();
+    nasty_tree(&source);
+    let source = HostDir::open(&source).unwrap();
+    let expected = manifest_of(&source);
+    let image = dir.join("image");
+    for (compression, nodesize) in [
+        (Some(Settings::Zstd { level: 3 }), 16 << 10),
+        // The longest symbolic link does not fit in a block of 4 KiB.
+        (Some(Settings::Lzo), 8 << 10),
+    ] {
+        let options = Options {
+            nodesize,
+            slack: ROOM,
+            ..with(compression, false)
+        };
+        let summary = make(&source, &image, &options, 2);
+        assert_eq!(summary.lost_xattrs, [], "{nodesize}");
+        prove_to_linux(&image, &expected, "nasty");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_sees_holes_as_they_are() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let mut source = testkit::MemoryFs::new();
+    add_holes(&mut source);
+    let options = Options {
+        slack: ROOM,
+        ..Options::default()
+    };
+    make(&source, &image, &options, 2);
+    prove_to_linux(&image, &manifest_of(&source), "holes");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn an_image_without_slack_can_be_emptied_and_grown() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let source = memory_tree();
+    for metadata in [Profile::Single, Profile::Dup] {
+        let options = Options {
+            metadata,
+            ..Options::default()
+        };
+        let summary = make(&source, &image, &options, 2);
+        assert!(!summary.is_writable);
+        let mut log = KernelLog::watch();
+        let mount = mount_to_write(&image, "");
+        // Nothing can be added, and Linux says no more than that.
+        let added = fs::write(mount.path().join("new"), b"");
+        assert_eq!(added.unwrap_err().raw_os_error(), Some(28)); // ENOSPC
+        fs::remove_dir_all(mount.path().join("sizes")).unwrap();
+        run(Command::new("sync").arg("-f").arg(mount.path()));
+        log.assert_quiet(&mount);
+        mount.unmount();
+        check(&image);
+        make(&source, &image, &options, 2);
+        let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+        file.set_len(summary.image_bytes + (256 << 20)).unwrap();
+        let mount = mount_to_write(&image, "");
+        btrfs(&["filesystem", "resize", "max"], mount.path());
+        change(mount.path());
+        btrfs(&["balance", "start", "--full-balance"], mount.path());
+        log.assert_quiet(&mount);
+        mount.unmount();
+        check(&image);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_writes_to_an_image_with_the_least_slack() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let source = memory_tree();
+    for nodesize in [4 << 10, 16 << 10, 64 << 10] {
+        for metadata in [Profile::Single, Profile::Dup] {
+            let options = Options {
+                metadata,
+                nodesize,
+                slack: Some(1),
+                ..Options::default()
+            };
+            assert!(make(&source, &image, &options, 2).is_writable);
+            let mut log = KernelLog::watch();
+            let mount = mount_to_write(&image, "");
+            change(mount.path());
+            log.assert_quiet(&mount);
+            mount.unmount();
+            check(&image);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_knows_our_subvolumes() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let (source, options) = nested();
+    let expected = manifest_of(&source);
+    let options = Options {
+        slack: ROOM,
+        ..options
+    };
+    make(&source, &image, &options, 2);
+    check(&image);
+    let mut log = KernelLog::watch();
+    let mount = mount_to_write(&image, "subvolid=5");
+    let shown = manifest_of(&HostDir::open(mount.path()).unwrap());
+    assert_eq!(expected.difference(&shown), "");
+    let default = btrfs(&["subvolume", "get-default"], mount.path());
+    assert!(default.trim().ends_with("path dir/second"), "{default}");
+    let list = btrfs(&["subvolume", "list", "-qRu"], mount.path());
+    for words in [
+        "received_uuid 33333333-3333-3333-3333-333333333333",
+        "parent_uuid 11111111-1111-1111-1111-111111111111",
+        "path first/inner",
+    ] {
+        assert!(list.contains(words), "{list}");
+    }
+    let shown = btrfs(&["subvolume", "show"], &mount.path().join("received"));
+    assert!(shown.contains("Send transid: \t\t1234"), "{shown}");
+    let changed = fs::write(mount.path().join("snapshot/new"), b"");
+    assert_eq!(changed.unwrap_err().raw_os_error(), Some(30)); // EROFS
+    fs::write(mount.path().join("first/new"), b"").unwrap();
+    // What changed between two snapshots: nothing but the file that names its snapshot.
+    let (one, other) = (
+        mount.path().join("snapshot"),
+        mount.path().join("snapshot 2"),
+    );
+    let stream = dir.join("stream");
+    let send = run(Command::new("btrfs")
+        .arg("send")
+        .arg("-p")
+        .arg(&one)
+        .arg(&other)
+        .arg("-f")
+        .arg(&stream));
+    drop(send);
+    assert!(fs::metadata(&stream).unwrap().len() < 10_000);
+    mount.unmount();
+    check(&image);
+    let mount = Mount::read_only(&image, FsType::Btrfs);
+    let own = fs::read(mount.path().join("own")).unwrap();
+    assert_eq!(own, b"dir/second");
+    log.assert_quiet(&mount);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_full_disk_is_an_error_and_leaves_nothing() {
+    let dir = TempDir::new();
+    let small = dir.join("small");
+    fs::create_dir(&small).unwrap();
+    // Tests that need root have mounts of their own.
+    run(Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1M", "tmpfs"])
+        .arg(&small));
+    let source = memory_tree();
+    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+    for options in [with(None, false), Options::default()] {
+        let output = Output::create(&small.join("image"), false).unwrap();
+        let parallel = Parallel::new(2);
+        let made = create(
+            &source,
+            &inventory,
+            &options,
+            parallel,
+            &NoProgress,
+            &output,
+        );
+        let words = made.unwrap_err().to_string();
+        assert!(words.contains("No space left"), "{words}");
+        drop(output);
+        assert_eq!(fs::read_dir(&small).unwrap().count(), 0);
+    }
+    run(Command::new("umount").arg(&small));
+}

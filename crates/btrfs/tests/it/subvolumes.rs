@@ -1,0 +1,191 @@
+//! Directories that become subvolumes.
+
+use std::path::Path;
+
+use btrfs::{NewSubvolume, Options, Received, Subvolume, SubvolumeInfo};
+use testkit::{MemoryFs, Rng, TempDir};
+use tree::{Error, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time};
+
+use crate::images::{check, make, manifest_of, open};
+
+/// Subvolumes in directories and in each other, and snapshots of one of them.
+pub(crate) fn nested() -> (MemoryFs, Options) {
+    let mut source = MemoryFs::new();
+    let (root, mut rng) = (source.root(), Rng::new(5));
+    let dir = source.add_dir(root, "dir");
+    let content = rng.bytes(300_000);
+    let text = b"some text in every snapshot ".repeat(10_000);
+    let mut subvolumes = Vec::new();
+    let mut add = |source: &mut MemoryFs, parent, path: &str| {
+        let name = path.rsplit('/').next().unwrap();
+        let own = source.add_dir(parent, name);
+        source.add_file(own, "noise", &content);
+        source.add_file(own, "text", &text);
+        source.add_file(own, "own", path.as_bytes());
+        let sub = source.add_dir(own, "sub");
+        let file = source.add_file(sub, "linked", b"twice");
+        source.link(own, "link", file);
+        source.add_symlink(own, "to", b"sub/linked");
+        subvolumes.push(NewSubvolume {
+            path: path.as_bytes().to_vec(),
+            ..NewSubvolume::default()
+        });
+        own
+    };
+    let first = add(&mut source, root, "first");
+    add(&mut source, first, "first/inner");
+    add(&mut source, dir, "dir/second");
+    add(&mut source, root, "snapshot");
+    add(&mut source, root, "snapshot 2");
+    add(&mut source, root, "received");
+    let uuid = [0x11; 16];
+    subvolumes[0].uuid = Some(uuid);
+    for snapshot in [3, 4] {
+        subvolumes[snapshot].parent_uuid = Some(uuid);
+        subvolumes[snapshot].is_read_only = true;
+        subvolumes[snapshot].uuid = Some([0x20 + snapshot as u8; 16]);
+    }
+    let time = |seconds| Time {
+        seconds,
+        nanoseconds: 7,
+    };
+    subvolumes[5].is_read_only = true;
+    subvolumes[5].otime = Some(time(1));
+    subvolumes[5].received = Some(Received {
+        uuid: [0x33; 16],
+        stransid: 1234,
+        rtransid: 1,
+        stime: time(2),
+        rtime: time(3),
+    });
+    let options = Options {
+        subvolumes,
+        default_subvolume: Some(b"dir/second".to_vec()),
+        ..Options::default()
+    };
+    (source, options)
+}
+
+/// Path, and what is set.
+fn shown(list: &[SubvolumeInfo]) -> Vec<String> {
+    let one = |own: &SubvolumeInfo| {
+        let path = String::from_utf8(own.path.clone().unwrap()).unwrap();
+        let first = |uuid: Option<[u8; 16]>| uuid.map_or(0, |uuid| uuid[0]);
+        let (parent, received) = (first(own.parent_uuid), first(own.received_uuid));
+        format!("{path} {} {parent:x} {received:x}", own.is_read_only)
+    };
+    list.iter().map(one).collect()
+}
+
+fn top(image: &Path) -> Subvolume {
+    open(image).subvolume(5).unwrap()
+}
+
+#[test]
+fn directories_become_subvolumes_and_stay_so_in_a_copy() {
+    let dir = TempDir::new();
+    let (image, copy) = (dir.join("image"), dir.join("copy"));
+    let (source, options) = nested();
+    let summary = make(&source, &image, &options, 2);
+    assert_eq!((summary.subvolumes, summary.duplicates), (7, 15));
+    check(&image);
+    let opened = open(&image);
+    let list = opened.subvolumes().unwrap();
+    assert_eq!(
+        shown(&list),
+        [
+            " false 0 0",
+            "first false 0 0",
+            "received true 0 33",
+            "snapshot true 11 0",
+            "snapshot 2 true 11 0",
+            "dir/second false 0 0",
+            "first/inner false 0 0",
+        ]
+    );
+    assert_eq!(opened.default_subvolume().unwrap(), list[5].id);
+    assert_eq!(manifest_of(&top(&image)), manifest_of(&source));
+    let own = opened.subvolume(list[3].id).unwrap();
+    let whole = Inventory::of(&own, &Limits::default()).unwrap();
+    assert_eq!(whole.file_count(), 7);
+    // Data is there once, and a copy of the whole is the same, UUIDs and times of sending included.
+    let source = top(&image);
+    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+    let found = source.subvolumes_in(&inventory).unwrap();
+    let find = |path: &[u8]| found.iter().find(|own| own.1.path == path).unwrap();
+    assert_eq!(find(b"received").1.received, options.subvolumes[5].received);
+    assert_eq!(find(b"received").1.otime, options.subvolumes[5].otime);
+    let again = Options {
+        subvolumes: found.into_iter().map(|own| own.1).collect(),
+        duplicates: false,
+        ..options
+    };
+    let copied = make(&source, &copy, &again, 2);
+    assert_eq!(
+        (copied.data_bytes, copied.extents),
+        (summary.data_bytes, summary.extents)
+    );
+    check(&copy);
+    let copied = open(&copy).subvolumes().unwrap();
+    assert_eq!(shown(&copied), shown(&list));
+    for (one, other) in list.iter().zip(&copied) {
+        assert_eq!(one.uuid, other.uuid);
+    }
+}
+
+#[test]
+fn a_hard_link_into_another_subvolume_becomes_a_file_that_shares_its_content() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let mut source = MemoryFs::new();
+    let root = source.root();
+    let (a, b) = (source.add_dir(root, "a"), source.add_dir(root, "b"));
+    let file = source.add_file(a, "one", &Rng::new(1).bytes(100_000));
+    source.link(a, "two", file);
+    source.link(b, "three", file);
+    let subvolume = |path: &[u8]| NewSubvolume {
+        path: path.to_vec(),
+        ..NewSubvolume::default()
+    };
+    let options = Options {
+        subvolumes: vec![subvolume(b"b")],
+        ..Options::default()
+    };
+    let summary = make(&source, &image, &options, 1);
+    assert_eq!(summary.split_links, [b"a/one"]);
+    assert_eq!(summary.extents, 1);
+    check(&image);
+    let tree = top(&image);
+    let names = |dir: &[u8], name: &[u8]| {
+        let dir = tree.lookup(tree.root(), dir).unwrap().ino;
+        let file = tree.lookup(dir, name).unwrap().ino;
+        tree.metadata(file).unwrap().nlink
+    };
+    assert_eq!((names(b"a", b"two"), names(b"b", b"three")), (2, 1));
+    // What cannot be a subvolume is said before anything is written.
+    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+    let refused = |subvolumes: Vec<NewSubvolume>, default: Option<&[u8]>| {
+        let options = Options {
+            subvolumes,
+            default_subvolume: default.map(<[u8]>::to_vec),
+            ..Options::default()
+        };
+        let output = Output::create(&dir.join("never"), false).unwrap();
+        let parallel = Parallel::new(1);
+        btrfs::create(
+            &source,
+            &inventory,
+            &options,
+            parallel,
+            &NoProgress,
+            &output,
+        )
+        .unwrap_err()
+    };
+    for path in [&b"a/one"[..], b"c"] {
+        let error = refused(vec![subvolume(path)], None);
+        assert!(matches!(error, Error::File { .. }), "{error}");
+    }
+    refused(vec![subvolume(b"a"), subvolume(b"a")], None);
+    refused(vec![subvolume(b"a")], Some(b"b"));
+}
