@@ -55,6 +55,17 @@
 //! [`Decoder::workspace_size`] says exactly how much a stream needs; it never falls when the window grows. The stack
 //! goes less than 2,560 bytes deep, no function's part of it over 400 bytes, in an optimised build.
 //!
+//! To compress, KiB of workspace of `workspace_size` for content of one size:
+//!
+//! | levels | 128 KiB | 256 KiB | 1 MiB |
+//! |---|---|---|---|
+//! | 11, 12 | 1,250 | 1,898 | 10,970 |
+//! | 13 to 15 | 2,043 | 3,579 | 10,970 to 12,795 |
+//! | 16 | 2,046 | 8,361 | 12,795 |
+//! | 22 | 2,046 | 8,361 | 91,305 |
+//!
+//! Compressing goes up to 3,456 bytes deep, the largest function takes 1,664 of them.
+//!
 //! A frame that asks for more than there is fails before anything is decoded: a window that does not fit in the
 //! workspace, or a content size that does not fit in the destination. A frame that expands without saying so stops
 //! where the destination ends.

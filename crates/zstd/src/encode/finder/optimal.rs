@@ -270,7 +270,9 @@ impl<'a> Tables<'a> {
         } else if !self.is_sorted(block) || self.sorted.is_recorded() {
             self.ready_heads();
         }
-        let passes = Self::passes(params);
+        // Tables that a first pass went through know what is to come and have forgotten what was: they serve once.
+        let again = self.is_sorted(block) || Self::span(params) >= block.end - block.start;
+        let passes = if again { Self::passes(params) } else { 1 };
         let mut end = block.end;
         for pass in 1..=passes {
             // The first of two passes only counts.
