@@ -23,10 +23,11 @@ pub const fn compress_bound(size: usize) -> usize {
 
 /// Bytes of workspace that a [`Compressor`] needs for frames with these parameters, or with any that are no larger.
 pub fn workspace_size(params: &Params) -> usize {
-    Carver::SLACK
-        + Entropy::BYTES
-        + SequenceStore::bytes(params.block_size())
-        + Finder::bytes(params)
+    Carver::SLACK + Entropy::BYTES + store_bytes(params) + Finder::bytes(params)
+}
+
+fn store_bytes(params: &Params) -> usize {
+    SequenceStore::bytes(params.block_size(), params.strategy > Strategy::DoubleFast)
 }
 
 /// Bytes of workspace that do for every level up to `level` and every content of up to `source_size` bytes (any content
@@ -196,11 +197,7 @@ impl<'a> Parts<'a> {
         Ok(Parts {
             finder: Finder::carve(carver, params)?,
             entropy: Entropy::carve(carver)?,
-            store: SequenceStore::new(
-                carver
-                    .cells::<1>(SequenceStore::bytes(params.block_size()))?
-                    .as_flattened_mut(),
-            ),
+            store: SequenceStore::new(carver.cells::<1>(store_bytes(params))?.as_flattened_mut()),
             repeat: REPEAT_OFFSETS,
             origin: 1,
             end_index: 1,

@@ -19,8 +19,8 @@ pub(crate) trait Store {
 /// The sequences and the literals of one block.
 ///
 /// Both lie in one buffer: literals grow from its front, sequences from its back, 8 bytes each. A match of 8 bytes
-/// pays for its own sequence with the literals that it saves, so that a buffer of 1.5 blocks is full only where the
-/// matches are very many and very short. The block then simply ends early: [`SequenceStore::push`] says so.
+/// pays for its own sequence with the literals that it saves, so that a buffer of a block and a quarter or a half is full only
+/// where the matches are very many and very short. The block then simply ends early: [`SequenceStore::push`] says so.
 pub(crate) struct SequenceStore<'a> {
     buffer: &'a mut [u8],
     literals: usize,
@@ -31,9 +31,10 @@ pub(crate) struct SequenceStore<'a> {
 }
 
 impl<'a> SequenceStore<'a> {
-    /// Bytes of buffer for blocks of at most `block_size`.
-    pub(crate) const fn bytes(block_size: usize) -> usize {
-        block_size + block_size / 2 + 2 * OVERRUN
+    /// Bytes of buffer for blocks of at most `block_size`, in which matches shorter than 5 bytes are sought (`short`) or
+    /// not.
+    pub(crate) const fn bytes(block_size: usize, short: bool) -> usize {
+        block_size + block_size / if short { 2 } else { 4 } + 2 * OVERRUN
     }
 
     /// An empty store.
