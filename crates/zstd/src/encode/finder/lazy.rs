@@ -37,7 +37,8 @@ pub(crate) fn find_block(
         start: block.base as usize + block.start,
         base: block.base,
         window: block.window as usize,
-        attempts: 1 << params.search_log,
+        // An eighth more: with 8 of a row's 16 looked at, one more is worth 0.2 % of size.
+        attempts: (1 << params.search_log) + (1 << params.search_log >> 3),
         min_match: params.min_match,
         row_log: tables.row_log(),
         depth: match params.strategy {
@@ -196,16 +197,35 @@ fn parse<M: Memory, S: Store, const W: usize, const MIN: u32, const DEPTH: u8>(
         }
         let mut begins = best.at;
         let mut length = best.length;
-        let value = if best.offset == 0 {
-            1
+        let offset = if best.offset == 0 {
+            rep1
         } else {
             let back = count_back(data, begins, begins - best.offset, anchor);
             begins -= back;
             length += back;
-            (rep3, rep2, rep1) = (rep2, rep1, best.offset);
-            offset_value(rep1 as u32)
+            best.offset
         };
-        let sequence = Sequence::new((begins - anchor) as u32, value, length as u32);
+        // An offset of late may have a short name, whichever way it was found.
+        let literals = begins - anchor;
+        let value;
+        if offset == rep1 && literals != 0 {
+            value = 1;
+        } else {
+            let name = 1 + u32::from(literals != 0);
+            if offset == rep2 {
+                value = name;
+            } else {
+                value = if offset == rep3 {
+                    name + 1
+                } else {
+                    offset_value(offset as u32)
+                };
+                rep3 = rep2;
+            }
+            rep2 = rep1;
+        }
+        rep1 = offset;
+        let sequence = Sequence::new(literals as u32, value, length as u32);
         let mut open = store.push(data, anchor, sequence);
         at = begins + length;
         anchor = at;
