@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::btrfs_create::BtrfsArgs;
 use crate::edits::EditArgs;
 use crate::squash::SquashfsArgs;
 
@@ -55,7 +56,8 @@ pub(crate) enum Command {
 /// Copy a tree into another container
 ///
 /// What SRC is, is recognised from its bytes. What DST becomes follows from its name: a tar archive when it ends with
-/// `.tar` or is `-`, a SquashFS image when it ends with `.squashfs`, `.sqfs`, `.sfs` or `.snap`, otherwise a directory; `--to` says it instead. A directory that is there must be empty. The result appears under its final name when it is
+/// `.tar` or is `-`, a SquashFS image when it ends with `.squashfs`, `.sqfs`, `.sfs` or `.snap`, a btrfs
+/// image when it ends with `.btrfs`, otherwise a directory; `--to` says it instead. A directory that is there must be empty. The result appears under its final name when it is
 /// whole and on the medium, and not before: an error or Ctrl-C leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -67,6 +69,7 @@ Examples:
   restow copy --overwrite src backup.tar         replace an earlier result
   restow copy --compress zstd:19 src src.squashfs
                                                  directory to SquashFS
+  restow copy --compress zstd:9 src src.btrfs    directory to btrfs
   restow copy src.squashfs dst etc 'usr/*/bin'   only some of it
   restow copy --exclude '... *.o' --all-root src src.tar
                                                  without object files, all of them root's
@@ -111,15 +114,19 @@ pub(crate) struct Copy {
     pub(crate) squashfs: SquashfsArgs,
 
     #[command(flatten)]
+    pub(crate) btrfs: BtrfsArgs,
+
+    #[command(flatten)]
     pub(crate) source: SourceArgs,
 }
 
 /// The headings of options that only some destinations know, and those destinations. An option under another one of them
 /// is refused; options without a heading, and those of sources, are for all.
-const HEADINGS: [(&str, &[Kind]); 3] = [
+const HEADINGS: [(&str, &[Kind]); 4] = [
     ("Directories", &[Kind::Dir]),
     ("SquashFS and btrfs images", &[Kind::Squashfs, Kind::Btrfs]),
     ("SquashFS images", &[Kind::Squashfs]),
+    ("btrfs images", &[Kind::Btrfs]),
 ];
 
 /// Refuses options that were typed and do not apply to what the destination becomes.
@@ -167,8 +174,14 @@ pub(crate) struct ImageArgs {
     /// For SquashFS: `zstd:1` to 22 [default: `zstd:15`], `gzip:1` to 12, xz, lz4, `lz4:hc`, lzo or none. xz takes a level, `e` and
     /// filters, as in `xz:9:e:x86`, each of which is tried on every block; `xz:code` takes for machine code the filter of its
     /// processor, which Linux reads if it was built with it. `lz4:hc` takes a level from 2 to 12.
+    ///
+    /// For btrfs: `zstd:-15` to 15 [default: `zstd:3`], `zlib:1` to 9, lzo or none.
     #[arg(long, value_name = "CODEC")]
     pub(crate) compress: Option<String>,
+
+    /// Encode all anew: blocks of a SquashFS image with the same codec and block size, extents that btrfs can hold
+    #[arg(long)]
+    pub(crate) recompress: bool,
 
     /// Store equal files once for each
     #[arg(long)]
@@ -182,7 +195,8 @@ pub(crate) struct ImageArgs {
 /// What of a source is meant.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SourceArgs {
-    /// Of a btrfs image, the subvolume of that number or path [default: the one that is mounted by default]
+    /// Of a btrfs image, the subvolume of that number or path [default: the one that is mounted
+    /// by default; for a copy to a btrfs image, all]
     #[arg(long, value_name = "PATH|ID", help_heading = "btrfs sources")]
     pub(crate) subvolume: Option<OsString>,
 
@@ -297,7 +311,7 @@ pub(crate) enum Kind {
     Tar,
     /// A SquashFS image
     Squashfs,
-    /// A btrfs image (not yet)
+    /// A btrfs image
     Btrfs,
     /// A btrfs send stream (not yet)
     Stream,

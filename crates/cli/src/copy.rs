@@ -17,6 +17,7 @@ use tree::{Error, FileSystem, Inventory, Limits, Output, Parallel, Progress};
 
 use crate::args::{Copy, Kind, refuse_what_does_not_apply};
 use crate::bar::Bar;
+use crate::btrfs_create::{self, BtrfsArgs, Readable};
 use crate::open::{self, Source};
 use crate::{tell, text, threads};
 
@@ -36,11 +37,16 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     let start = Instant::now();
     let kind = destination_kind(args)?;
     refuse_what_does_not_apply(typed, kind)?;
-    if kind == Kind::Squashfs {
-        args.squashfs.compression(&args.image)?;
+    match kind {
+        Kind::Squashfs => args.squashfs.compression(&args.image).map(drop)?,
+        Kind::Btrfs => BtrfsArgs::compression(&args.image).map(drop)?,
+        _ => {}
     }
     refuse_before_reading(args, kind)?;
-    let source = open::open(&args.src, &args.source)?;
+    let mut source = open::open(&args.src, &args.source)?;
+    if kind == Kind::Btrfs && args.source.subvolume.is_none() {
+        source.show_all()?;
+    }
     for note in &source.notes {
         tell(&format!(
             "{}: {note}",
@@ -59,7 +65,8 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         Kind::Dir => job.to_directory()?,
         Kind::Tar => job.to_tar()?,
         Kind::Squashfs => job.to_squashfs()?,
-        Kind::Btrfs | Kind::Stream => unreachable!("refused above"),
+        Kind::Btrfs => job.to_btrfs()?,
+        Kind::Stream => unreachable!("refused above"),
     };
     for (number, lost) in done.lost.iter().enumerate() {
         if number == NAMED_MAX {
@@ -120,8 +127,10 @@ fn destination_kind(args: &Copy) -> Result<Kind> {
         Kind::Squashfs if args.dst == Path::new("-") => {
             bail!("a SquashFS image is not written in order and cannot go to standard output")
         }
-        Kind::Dir | Kind::Tar | Kind::Squashfs => Ok(kind),
-        Kind::Btrfs => bail!("this version cannot write btrfs images yet"),
+        Kind::Btrfs if args.dst == Path::new("-") => {
+            bail!("a btrfs image is not written in order and cannot go to standard output")
+        }
+        Kind::Dir | Kind::Tar | Kind::Squashfs | Kind::Btrfs => Ok(kind),
         Kind::Stream => bail!("this version cannot write btrfs send streams yet"),
     }
 }
@@ -212,7 +221,11 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn inventory(&self, bar: &Bar) -> Result<Inventory> {
-        let inventory = Inventory::of(self.tree, &Limits::default());
+        self.inventory_of(self.tree, bar)
+    }
+
+    fn inventory_of(&self, tree: &dyn FileSystem, bar: &Bar) -> Result<Inventory> {
+        let inventory = Inventory::of(tree, &Limits::default());
         let inventory = inventory.map_err(|error| self.source.name_error(error))?;
         if let Some(edited) = self.edited {
             if let Some(path) = edited.unmatched_only().next() {
@@ -292,6 +305,41 @@ impl Job<'_> {
                 "{path}: its time is none that SquashFS has; it got the nearest"
             ));
         }
+        Ok(Done {
+            files: inventory.entry_count().into(),
+            read: summary.content_bytes,
+            written: summary.image_bytes,
+            lost,
+        })
+    }
+
+    fn to_btrfs(&self) -> Result<Done> {
+        let bar = Bar::new("copied", self.args.quiet);
+        let readable = Readable::new(self.tree);
+        let tree = match self.args.btrfs.skip_unreadable {
+            true => &readable,
+            false => self.tree,
+        };
+        let inventory = self.inventory_of(tree, &bar)?;
+        let options = self
+            .args
+            .btrfs
+            .options(&self.args.image, self.source, &inventory)?;
+        let output = Output::create(&self.args.dst, self.args.overwrite).context("create it")?;
+        let made = btrfs::create(tree, &inventory, &options, self.parallel, &bar, &output);
+        let summary = match made {
+            Err(error @ Error::File { .. }) => return Err(self.source.name_error(error)),
+            made => made.context("write it")?,
+        };
+        output.commit().context("finish it")?;
+        bar.finish();
+        if !summary.is_writable && options.slack.is_none() && !self.args.quiet {
+            tell(
+                "Linux can delete files in the image and make it larger, but adds nothing before; --slack leaves room",
+            );
+        }
+        let mut lost = readable.lost(self.source, &inventory);
+        lost.extend(btrfs_create::lost(&summary, self.source));
         Ok(Done {
             files: inventory.entry_count().into(),
             read: summary.content_bytes,

@@ -5,6 +5,7 @@
 
 mod args;
 mod bar;
+mod btrfs_create;
 mod btrfs_image;
 mod cat;
 mod copy;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use btrfs::Subvolume;
 use codec::Wrapper;
 use squashfs::Squashfs;
 use tree::tar::Tar;
@@ -18,6 +19,9 @@ use crate::text;
 
 /// Bytes that suffice to recognise every container: btrfs has its mark at 64 KiB and 64 bytes.
 const START_BYTES: usize = (64 << 10) + 72;
+
+/// The number of a btrfs file system's top-level subvolume.
+const TOP_LEVEL: u64 = 5;
 
 /// Symbolic links followed for one path (`MAXSYMLINKS` in Linux).
 const SYMLINKS_MAX: u32 = 40;
@@ -30,7 +34,8 @@ pub(crate) struct Source {
     pub(crate) tree: Arc<dyn FileSystem>,
     path: PathBuf,
     is_dir: bool,
-    is_btrfs: bool,
+    /// The subvolume that it is, if it is one.
+    pub(crate) btrfs: Option<Arc<Subvolume>>,
     /// What had to be decided while reading, in words.
     pub(crate) notes: Vec<String>,
 }
@@ -61,7 +66,7 @@ pub(crate) fn open(path: &Path, args: &SourceArgs) -> Result<Source> {
 
 fn source(path: &Path, args: &SourceArgs) -> Result<Source> {
     let source = any_source(path, args)?;
-    applies(args, source.is_btrfs)?;
+    applies(args, source.btrfs.is_some())?;
     Ok(source)
 }
 
@@ -80,7 +85,7 @@ pub(crate) fn both(first: &Path, second: &Path, args: &SourceArgs) -> Result<(So
     let name = |path| format!("open {}", text::of_host_path(path, "standard input"));
     let a = any_source(first, args).with_context(|| name(first))?;
     let b = any_source(second, args).with_context(|| name(second))?;
-    applies(args, a.is_btrfs || b.is_btrfs).with_context(|| name(first))?;
+    applies(args, a.btrfs.is_some() || b.btrfs.is_some()).with_context(|| name(first))?;
     Ok((a, b))
 }
 
@@ -96,7 +101,7 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
                     tree,
                     path,
                     is_dir: true,
-                    is_btrfs: false,
+                    btrfs: None,
                     notes: Vec::new(),
                 });
             }
@@ -138,7 +143,7 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
                 tree: Arc::new(image),
                 path: path.to_owned(),
                 is_dir: false,
-                is_btrfs: false,
+                btrfs: None,
                 notes: Vec::new(),
             });
         }
@@ -147,11 +152,12 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
         }
         Found::Btrfs if seeks => {
             let (tree, notes) = crate::btrfs_image::subvolume(path, args)?;
+            let tree = Arc::new(tree);
             return Ok(Source {
-                tree: Arc::new(tree),
+                tree: Arc::<Subvolume>::clone(&tree),
                 path: path.to_owned(),
                 is_dir: false,
-                is_btrfs: true,
+                btrfs: Some(tree),
                 notes,
             });
         }
@@ -197,7 +203,7 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
         tree: Arc::new(tar),
         path: path.to_owned(),
         is_dir: false,
-        is_btrfs: false,
+        btrfs: None,
         notes,
     })
 }
@@ -275,6 +281,19 @@ fn notes(tar: &Tar) -> Vec<String> {
 }
 
 impl Source {
+    /// Shows all of a btrfs file system in place of its default subvolume.
+    ///
+    /// # Errors
+    /// There is no top level.
+    pub(crate) fn show_all(&mut self) -> Result<()> {
+        if let Some(part) = &self.btrfs {
+            let top = Arc::new(part.btrfs().subvolume(TOP_LEVEL)?);
+            self.tree = Arc::<Subvolume>::clone(&top);
+            self.btrfs = Some(top);
+        }
+        Ok(())
+    }
+
     /// Names the place of an error in this source as the user knows it.
     pub(crate) fn name_error(&self, error: Error) -> anyhow::Error {
         let Error::File { verb, path, error } = error else {

@@ -36,10 +36,6 @@ pub(crate) struct SquashfsArgs {
     #[arg(long)]
     pub(crate) no_padding: bool,
 
-    /// Encode all anew, even blocks of an image with the same codec and block size
-    #[arg(long)]
-    pub(crate) recompress: bool,
-
     /// When the image says that it was made, in seconds since 1970 [default: SOURCE_DATE_EPOCH, else the newest time of
     /// a file]
     #[arg(long, value_name = "SECONDS")]
@@ -168,7 +164,7 @@ impl SquashfsArgs {
             priorities: self.priorities(inventory)?,
             padding: !self.no_padding,
             offset: self.offset,
-            keep_blocks: !self.recompress,
+            keep_blocks: !image.recompress,
             filter_code: image
                 .compress
                 .as_deref()

@@ -9,7 +9,7 @@ use testkit::TempDir;
 use crate::{names, run_in, shown};
 
 /// Every kind of result, and what it is called.
-const RESULTS: [&str; 3] = ["out.sqfs", "out.tar", "out"];
+const RESULTS: [&str; 4] = ["out.sqfs", "out.btrfs", "out.tar", "out"];
 
 fn source(dir: &TempDir) {
     fs::create_dir_all(dir.join("src/sub")).unwrap();

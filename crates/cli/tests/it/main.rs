@@ -1,5 +1,6 @@
 //! The integration tests of `restow`: the program itself, from outside.
 
+mod btrfs; // btrfs images, made
 mod btrfs_source; // btrfs images, read, checked and described
 mod copy; // directories and tar archives in all directions, compared by programs that are not ours
 mod failures; // full disks, files that may not be read

@@ -94,8 +94,8 @@ fn messages_are_verb_path_and_reason() {
             "copy missing to x: open missing: no such file or directory",
         ),
         (
-            &["copy", "src", "--to", "btrfs", "y"],
-            "copy src to y: this version cannot write btrfs images yet",
+            &["copy", "src", "--to", "btrfs", "-"],
+            "copy src to standard output: a btrfs image is not written in order and cannot go to standard output",
         ),
         (
             &["copy", "src", "y.zip"],
