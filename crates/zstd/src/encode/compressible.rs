@@ -1,5 +1,7 @@
 //! Whether data is worth the attempt to compress it.
 
+use crate::workspace::Cells;
+
 /// Of each interval so many bytes are looked at.
 const SAMPLE: usize = 16;
 const INTERVAL: usize = 256;
@@ -51,7 +53,7 @@ pub fn looks_compressible(data: &[u8], scratch: &mut [u8]) -> bool {
     }
     let total = (number * SAMPLE) as u32;
     sorted.copy_from_slice(counts);
-    sorted.sort_unstable_by_key(|cell| core::cmp::Reverse(count(cell)));
+    sort_descending(sorted);
     let mut covered = 0;
     let core = sorted
         .iter()
@@ -79,6 +81,19 @@ pub fn looks_compressible(data: &[u8], scratch: &mut [u8]) -> bool {
 
 /// Bytes of scratch for [`looks_compressible`].
 pub const COMPRESSIBLE_SCRATCH_SIZE: usize = 1024;
+
+/// Shell's sort (with Ciura's gaps): the standard library's calls itself, and a kernel's stack is small.
+fn sort_descending(cells: &mut [[u8; 2]]) {
+    for gap in [132, 57, 23, 10, 4, 1] {
+        for end in gap..cells.len() {
+            let mut at = end;
+            while at >= gap && cells.at(at - gap) < cells.at(at) {
+                cells.swap(at - gap, at);
+                at -= gap;
+            }
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -118,5 +133,16 @@ mod tests {
             .map(|(i, b)| if i % 4 == 0 { *b } else { b & 7 })
             .collect();
         assert!(looks_compressible(&skewed, &mut scratch));
+    }
+
+    #[test]
+    fn cells_are_sorted() {
+        let mut cells: Vec<_> = (0..256_u16)
+            .map(|i| (i * 179 % 251).to_ne_bytes())
+            .collect();
+        let mut expected = cells.clone();
+        expected.sort_by_key(|cell| core::cmp::Reverse(u16::from_ne_bytes(*cell)));
+        sort_descending(&mut cells);
+        assert_eq!(cells, expected);
     }
 }

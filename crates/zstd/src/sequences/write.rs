@@ -432,8 +432,8 @@ struct Run {
     codes: usize,
     states: usize,
     log_max: u32,
-    /// The code in each slot.
-    code: fn(u32) -> u32,
+    /// Whether slots are numbered by the leading zeros of a value of 28 bits, not by the code.
+    by_zeros: bool,
     extra_bits: &'static [u8; 64],
 }
 
@@ -449,22 +449,21 @@ impl Run {
         codes: 0,
         states: 1024,
         log_max: LITERAL_LENGTH_LOG_MAX,
-        code: |slot| slot,
+        by_zeros: false,
         extra_bits: &LITERAL_LENGTH_BITS,
     };
     const MATCH_LENGTHS: Run = Run {
         codes: 256,
         states: 2048,
         log_max: MATCH_LENGTH_LOG_MAX,
-        code: |slot| slot,
+        by_zeros: false,
         extra_bits: &MATCH_LENGTH_BITS,
     };
     const OFFSETS: Run = Run {
         codes: 512,
         states: 3072,
         log_max: OFFSET_LOG_MAX,
-        // Leading zeros of a value of 28 bits.
-        code: |slot| 27_u32.saturating_sub(slot),
+        by_zeros: true,
         extra_bits: &OFFSET_BITS,
     };
 
@@ -473,7 +472,11 @@ impl Run {
         let state = start(table, last);
         let codes = tables[self.codes..][..256].as_chunks_mut::<4>().0;
         for (slot, place) in (0..).zip(codes) {
-            let code = (self.code)(slot);
+            let code = if self.by_zeros {
+                27_u32.saturating_sub(slot)
+            } else {
+                slot
+            };
             let (raise, first) = cell(table, code);
             let extra = u32::from(self.extra_bits[code as usize & 63]);
             let entry = raise & 0xffff | (first & 0x1ff) << 16 | extra << 26;
