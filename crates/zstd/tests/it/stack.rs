@@ -80,11 +80,15 @@ fn compile(source: &Path, name: &str, features: &[&str], out: &Path) {
 
 fn read_assembly(text: &str, functions: &mut BTreeMap<String, Function>) {
     let mut name = String::new();
+    // The functions whose addresses registers hold, for calls that come more than once. Lines are not in the order in
+    // which they run: what else a register is used for is passed over.
+    let mut held = BTreeMap::new();
     for line in text.lines() {
         if let Some(label) = line.strip_suffix(':')
             && !label.starts_with(['.', ' ', '\t'])
         {
             name = label.to_owned();
+            held.clear();
             continue;
         }
         let mut words = line.split_whitespace();
@@ -97,9 +101,21 @@ fn read_assembly(text: &str, functions: &mut BTreeMap<String, Function>) {
             ".cfi_def_cfa_offset" => {
                 function.frame = function.frame.max(operand.parse().expect("a number"));
             }
+            "movq" => {
+                let register = words.next().unwrap_or_default();
+                let operand = operand.trim_end_matches(',');
+                let loaded = operand.split_once("@GOTPCREL");
+                if let Some(function) = match loaded {
+                    Some((function, _)) => Some(function),
+                    None => held.get(operand).copied(),
+                } {
+                    held.insert(register, function);
+                }
+            }
             "callq" | "call" | "jmp" | "jmpq" => {
                 let target = operand.trim_start_matches('*');
                 let target = target.split('@').next().unwrap_or(target);
+                let target = held.get(target).copied().unwrap_or(target);
                 if target.starts_with(".L") {
                     continue;
                 }
