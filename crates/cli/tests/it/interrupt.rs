@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use testkit::TempDir;
 
-use super::{names, restow};
+use super::names;
 
 /// A tree of so many files of 20 kB.
 fn source(dir: &TempDir, files: usize) {
@@ -48,8 +48,13 @@ fn interrupted(dir: &TempDir, dst: &str, name: &str) -> (Option<i32>, String, Ve
         source(dir, files);
         let out = dir.join(format!("out-{name}-{files}"));
         fs::create_dir(&out).unwrap();
-        let mut child = restow(["copy", "-j1", "src"])
+        // A signal that is ignored here, as in the background of a shell, would be ignored there, too.
+        let mut child = Command::new("env")
+            .arg("--default-signal=INT,TERM,HUP")
+            .arg(env!("CARGO_BIN_EXE_restow"))
+            .args(["copy", "-j1", "src"])
             .arg(out.join(dst))
+            .stdin(Stdio::null())
             .current_dir(dir.path())
             .stderr(Stdio::piped())
             .spawn()
@@ -65,6 +70,7 @@ fn interrupted(dir: &TempDir, dst: &str, name: &str) -> (Option<i32>, String, Ve
         // It was too fast for us: the next tree is larger.
         if status.success() {
             files *= 2;
+            assert!(files <= 32_000, "it ends before {name} comes");
             continue;
         }
         let mut words = String::new();
