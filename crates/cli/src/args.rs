@@ -13,10 +13,9 @@ use crate::squash::SquashfsArgs;
 
 /// Move Linux file trees between the containers that hold them
 ///
-/// restow copies, lists, compares and describes file trees, whatever holds them: a directory, a tar archive or a SquashFS
-/// image. What a
-/// source is, is recognised from its bytes; what a destination becomes follows from its name. Kept are permissions,
-/// owners, times in nanoseconds, extended attributes, hard links, holes, devices, and names of any bytes.
+/// restow copies, lists, compares and describes file trees, whatever holds them: a directory, a tar archive, a SquashFS or
+/// a btrfs image. What a source is, is recognised from its bytes; what a destination becomes follows from its name. Kept
+/// are permissions, owners, times in nanoseconds, extended attributes, hard links, holes, devices, and names of any bytes.
 #[derive(Debug, Parser)]
 #[command(name = "restow", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 #[command(after_long_help = AFTER)]
@@ -26,7 +25,7 @@ pub(crate) struct Restow {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 differences found or something could not be kept, 2 could not do it.";
+Exit codes: 0 done, 1 differences or damage found or something could not be kept, 2 could not do it.";
 
 const AFTER: &str = "\
 Examples:
@@ -34,11 +33,13 @@ Examples:
   restow copy photos.tar restored     unpack it
   restow diff photos restored         compare the two
   restow ls -lR photos.tar            see what is in it
+  restow copy photos photos.btrfs     make an image that Linux mounts
+  restow check photos.btrfs           see that nothing is wrong with it
   restow help copy                    more about a command
 
 Exit codes:
   0  done
-  1  differences were found (diff), or something could not be kept (copy)
+  1  differences (diff) or damage (check) were found, or something could not be kept (copy)
   2  could not do it, or did not understand the command line
 A reader of standard output that closes its pipe early, such as `head`, is no error, but for copy.";
 
@@ -56,9 +57,9 @@ pub(crate) enum Command {
 /// Copy a tree into another container
 ///
 /// What SRC is, is recognised from its bytes. What DST becomes follows from its name: a tar archive when it ends with
-/// `.tar` or is `-`, a SquashFS image when it ends with `.squashfs`, `.sqfs`, `.sfs` or `.snap`, a btrfs
-/// image when it ends with `.btrfs`, otherwise a directory; `--to` says it instead. A directory that is there must be empty. The result appears under its final name when it is
-/// whole and on the medium, and not before: an error or Ctrl-C leaves nothing behind.
+/// `.tar` or is `-`, a SquashFS image when it ends with `.squashfs`, `.sqfs`, `.sfs` or `.snap`, a btrfs image when it ends
+/// with `.btrfs`, otherwise a directory; `--to` says it instead. A directory that is there must be empty. The result
+/// appears under its final name when it is whole and on the medium, and not before: an error or Ctrl-C leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

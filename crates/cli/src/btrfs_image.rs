@@ -35,13 +35,6 @@ pub(crate) fn has_mark(file: &File) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether the file is a btrfs image.
-pub(crate) fn is_one(path: &Path) -> Result<bool> {
-    let name = text::of_host_path(path, "standard input");
-    let file = File::open(path).with_context(|| format!("open {name}"))?;
-    has_mark(&file)
-}
-
 fn open(path: &Path, others: &[PathBuf]) -> Result<Arc<Btrfs>> {
     let mut sources: Vec<Box<dyn ReadAt>> = vec![Box::new(File::open(path)?)];
     for other in others {

@@ -91,7 +91,7 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
 
 /// `restow info`: what an image says of itself.
 fn info(args: &args::Info) -> Result<()> {
-    if btrfs_image::is_one(&args.file)? {
+    if open::is_btrfs_image(&args.file, args.source.image_at)? {
         return btrfs_image::info(args);
     }
     if args.path.is_some() {
@@ -102,7 +102,7 @@ fn info(args: &args::Info) -> Result<()> {
 
 /// `restow check`: whether nothing is wrong with an image.
 fn check(args: &args::Check) -> Result<bool> {
-    if btrfs_image::is_one(&args.file)? {
+    if open::is_btrfs_image(&args.file, args.image_at)? {
         return btrfs_image::check(args);
     }
     squash::check(args)

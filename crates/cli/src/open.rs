@@ -170,17 +170,7 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
             );
         }
         Found::Unknown if start.is_empty() => bail!("it is empty"),
-        Found::Unknown => {
-            let begin: Vec<_> = start
-                .iter()
-                .take(8)
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            bail!(
-                "it is nothing that restow knows (it begins with {})",
-                begin.join(" ")
-            );
-        }
+        Found::Unknown => bail!("it is nothing that restow knows{}", beginning(&start)),
     };
     let spool = || {
         let spool = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
@@ -206,6 +196,57 @@ fn any_source(path: &Path, args: &SourceArgs) -> Result<Source> {
         btrfs: None,
         notes,
     })
+}
+
+/// Whether a file is a btrfs image, and not a SquashFS image.
+///
+/// # Errors
+/// It is neither, or cannot be read.
+pub(crate) fn is_btrfs_image(path: &Path, at: Option<ImageAt>) -> Result<bool> {
+    let open = || -> Result<bool> {
+        let file = File::open(path)?;
+        if file.metadata()?.is_dir() {
+            bail!("it is a directory, not an image");
+        }
+        if crate::btrfs_image::has_mark(&file)? {
+            return Ok(true);
+        }
+        if at.is_some() || squashfs::find_image(&file)?.is_some() {
+            return Ok(false);
+        }
+        let len = ReadAt::size(&file)?.min(START_BYTES as u64);
+        let mut start = vec![0; len as usize];
+        ReadAt::read_exact_at(&file, &mut start, 0)?;
+        let what = match recognise(&start) {
+            Found::Tar => "a tar archive",
+            Found::Wrapped(wrapper) => {
+                bail!("it is compressed with {}, and is no image", wrapper.name())
+            }
+            Found::Compressed(what, _) => bail!("it is compressed with {what}, and is no image"),
+            Found::NotYet(what) => what,
+            Found::Squashfs(_) | Found::Btrfs | Found::Unknown => {
+                bail!(
+                    "it is neither a SquashFS nor a btrfs image{}",
+                    beginning(&start)
+                )
+            }
+        };
+        bail!("it is {what}, not an image");
+    };
+    open().with_context(|| format!("open {}", text::of_host_path(path, "standard input")))
+}
+
+/// How a file begins that is nothing that we know, for people.
+fn beginning(start: &[u8]) -> String {
+    if start.is_empty() {
+        return " (it is empty)".to_owned();
+    }
+    let bytes: Vec<_> = start
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!(" (it begins with {})", bytes.join(" "))
 }
 
 /// Opens a SquashFS image, wherever in the file it is.

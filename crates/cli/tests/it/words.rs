@@ -58,6 +58,26 @@ fn messages_are_verb_path_and_reason() {
         ),
         (&["ls", "empty"], "open empty: it is empty"),
         (
+            &["check", "empty"],
+            "open empty: it is neither a SquashFS nor a btrfs image (it is empty)",
+        ),
+        (
+            &["info", "text"],
+            "open text: it is neither a SquashFS nor a btrfs image (it begins with 68 65 6c 6c 6f)",
+        ),
+        (
+            &["check", "src"],
+            "open src: it is a directory, not an image",
+        ),
+        (
+            &["info", "x.stream"],
+            "open x.stream: it is a btrfs send stream, not an image",
+        ),
+        (
+            &["check", "x.tar.bz2"],
+            "open x.tar.bz2: it is compressed with bzip2, and is no image",
+        ),
+        (
             &["ls", "x.sqfs"],
             "open x.sqfs: too short for a squashfs superblock (found 0x4 at byte 0x0)",
         ),
