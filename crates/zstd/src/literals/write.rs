@@ -8,8 +8,9 @@ const RLE: u32 = 1;
 const COMPRESSED: u32 = 2;
 const TREELESS: u32 = 3;
 
-/// Below this many literals one stream is written, from it on four.
-const FOUR_STREAMS_FROM: usize = 256;
+/// Below this many literals one stream is written, from it on four: so many as the header of a single stream can tell. The
+/// other streams cost some 8 bytes, 1 % of a small block.
+const FOUR_STREAMS_FROM: usize = 1024;
 /// Fewer literals than this are not worth a table of their own.
 const TABLE_FROM: usize = 48;
 
@@ -109,10 +110,11 @@ pub(crate) fn write_literals(
     let limit = n - ((n >> 6) + 2).min(n);
     let mut new = None;
     if n >= TABLE_FROM {
+        // One bit more than tells all symbols apart, or all codes would be as long.
         let log = (n as u32 - 1)
             .ilog2()
             .saturating_sub(1)
-            .max((used - 1).ilog2() + 1)
+            .max((used - 1).ilog2() + 2)
             .clamp(5, 11);
         next.build(counts, log, scratch);
         if let Some(description) = next.write_description(out.get_mut(head..)?, scratch) {
