@@ -61,9 +61,13 @@ impl<'d> Dictionary<'d> {
 #[cfg(feature = "decompress")]
 mod read;
 #[cfg(feature = "decompress")]
+pub use read::DecoderDictionary;
+#[cfg(feature = "decompress")]
 pub(crate) use read::Loaded;
 
 // ---- writing (feature `compress`) ----
 
 #[cfg(feature = "compress")]
 mod write;
+#[cfg(feature = "compress")]
+pub use write::EncoderDictionary;

@@ -8,6 +8,7 @@
 //! | an extent of a file system: one frame, perhaps padding | the content, or as much as fits | [`DecodeOptions::decompress_extent`] |
 //! | a whole frame | bytes from the middle | [`Decoder::decompress_range`] |
 //! | pieces | pieces | [`Decoder::step`] |
+//! | many frames with one dictionary | its tables made once | [`DecoderDictionary`], and [`EncoderDictionary`] |
 //! | some first bytes | what they are | [`Frame::parse`], [`content_size`], [`frame_size`], [`total_content_size`] |
 //!
 //! ```
@@ -137,6 +138,8 @@ pub use decode::{
     DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoded, Decoder, Progress, Status, decompress,
 };
 #[cfg(feature = "decompress")]
+pub use dictionary::DecoderDictionary;
+#[cfg(feature = "decompress")]
 pub use frame::{
     Frame, FrameHeader, WINDOW_SIZE_MAX, content_size, frame_size, is_frame, total_content_size,
 };
@@ -146,6 +149,8 @@ pub use frame::{
 #[allow(dead_code, reason = "until the encoder uses all of it")]
 mod encode;
 
+#[cfg(feature = "compress")]
+pub use dictionary::EncoderDictionary;
 #[cfg(feature = "compress")]
 pub use encode::compressible::{COMPRESSIBLE_SCRATCH_SIZE, looks_compressible};
 #[cfg(feature = "compress")]

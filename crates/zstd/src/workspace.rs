@@ -93,7 +93,7 @@ mod read {
     }
 
     /// Splits `N` cells of `SIZE` bytes off.
-    fn cells<const N: usize, const SIZE: usize>(
+    pub(crate) fn cells<const N: usize, const SIZE: usize>(
         bytes: &mut [u8],
     ) -> Option<(&mut [[u8; SIZE]; N], &mut [u8])> {
         let (cells, rest) = bytes.split_at_mut_checked(N * SIZE)?;
@@ -101,7 +101,7 @@ mod read {
     }
 }
 #[cfg(feature = "decompress")]
-pub(crate) use read::{TABLES_SIZE, Tables};
+pub(crate) use read::{TABLES_SIZE, Tables, cells};
 
 // ---- writing (feature `compress`) ----
 

@@ -6,7 +6,9 @@ mod once;
 pub(crate) mod output;
 mod stream;
 
-use crate::{Dictionary, Error, FrameHeader, workspace};
+use crate::dictionary::Loaded;
+use crate::workspace::{self, Tables};
+use crate::{DecoderDictionary, Dictionary, Error, FrameHeader};
 pub use once::Decoded;
 pub use stream::{Decoder, Progress, Status};
 
@@ -24,6 +26,8 @@ const _: () = assert!(DECOMPRESS_WORKSPACE_SIZE <= 96 * 1024);
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeOptions<'d> {
     dictionary: Dictionary<'d>,
+    /// The same, if its tables are there already.
+    prepared: Option<&'d DecoderDictionary<'d>>,
     window_max: u64,
     magicless: bool,
 }
@@ -39,6 +43,7 @@ impl<'d> DecodeOptions<'d> {
     pub const fn new() -> DecodeOptions<'d> {
         DecodeOptions {
             dictionary: Dictionary::raw(&[]),
+            prepared: None,
             window_max: u64::MAX,
             magicless: false,
         }
@@ -48,6 +53,15 @@ impl<'d> DecodeOptions<'d> {
     #[must_use]
     pub const fn dictionary(mut self, dictionary: Dictionary<'d>) -> Self {
         self.dictionary = dictionary;
+        self.prepared = None;
+        self
+    }
+
+    /// Decodes with a dictionary whose tables are there already.
+    #[must_use]
+    pub const fn prepared(mut self, dictionary: &'d DecoderDictionary<'d>) -> Self {
+        self.dictionary = dictionary.dictionary();
+        self.prepared = Some(dictionary);
         self
     }
 
@@ -64,6 +78,14 @@ impl<'d> DecodeOptions<'d> {
     pub const fn magicless(mut self, magicless: bool) -> Self {
         self.magicless = magicless;
         self
+    }
+
+    /// Puts the dictionary's tables in force.
+    fn load(&self, tables: &mut Tables<'_>) -> Result<Loaded<'d>, Error> {
+        match self.prepared {
+            Some(prepared) => Ok(prepared.load(tables)),
+            None => self.dictionary.load(tables),
+        }
     }
 
     /// Whether a frame may be decoded with these options.

@@ -143,7 +143,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
     /// What a frame begins with: tables and repeat offsets, and the content before its own.
     #[inline(never)]
     fn load_dictionary(&mut self) -> Result<(State, &'d [u8]), Error> {
-        let loaded = self.options.dictionary.load(&mut self.tables)?;
+        let loaded = self.options.load(&mut self.tables)?;
         Ok((State::new(&loaded), loaded.content))
     }
 

@@ -458,7 +458,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
             Ok(needed) if needed <= self.window.len() && block_fits => needed,
             _ => return Err(Error::WindowTooLarge),
         };
-        let loaded = self.options.dictionary.load(&mut self.tables)?;
+        let loaded = self.options.load(&mut self.tables)?;
         self.state = State::new(&loaded);
         self.older = Older::Dictionary(loaded.content);
         self.header = *header;

@@ -1,12 +1,83 @@
 //! Loading a dictionary into a decoder.
 
 use super::Dictionary;
-use crate::Error;
 use crate::huffman::{self, WeightScratch};
-use crate::sequences::{Kind, Logs, REPEAT_OFFSETS, read_entropy_table};
-use crate::workspace::Tables;
+use crate::sequences::{self, Kind, Logs, REPEAT_OFFSETS, read_entropy_table};
+use crate::workspace::{Tables, cells};
+use crate::{DECOMPRESS_WORKSPACE_SIZE, Error, fse};
+
+/// A dictionary whose tables are built once, for any number of frames to decode.
+///
+/// ```
+/// use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, DecoderDictionary, Dictionary, Error};
+/// # fn decode_all(bytes: &[u8], frames: &[&[u8]], dst: &mut [u8]) -> Result<(), Error> {
+/// let mut workspace = vec![0; DECOMPRESS_WORKSPACE_SIZE];
+/// let mut memory = vec![0; DecoderDictionary::SIZE];
+/// let dictionary = DecoderDictionary::new(Dictionary::new(bytes)?, &mut memory, &mut workspace)?;
+/// let options = DecodeOptions::new().prepared(&dictionary);
+/// for frame in frames {
+///     options.decompress(dst, frame, &mut workspace)?;
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct DecoderDictionary<'d> {
+    dictionary: Dictionary<'d>,
+    loaded: Loaded<'d>,
+    sequences: &'d [fse::Cell; sequences::CELLS],
+    huffman: &'d [huffman::Cell; huffman::TABLE_CELLS],
+}
+
+impl<'d> DecoderDictionary<'d> {
+    /// Bytes of memory.
+    pub const SIZE: usize = size_of::<[fse::Cell; sequences::CELLS]>()
+        + size_of::<[huffman::Cell; huffman::TABLE_CELLS]>();
+
+    /// Builds the tables in `memory`. The `workspace` is that of one-shot decoding, and free again afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DictionaryCorrupted`] if the tables are not valid; [`Error::WorkspaceTooSmall`] if `memory` has less than
+    /// [`SIZE`](Self::SIZE) bytes or `workspace` less than [`DECOMPRESS_WORKSPACE_SIZE`].
+    pub fn new(
+        dictionary: Dictionary<'d>,
+        memory: &'d mut [u8],
+        workspace: &mut [u8],
+    ) -> Result<Self, Error> {
+        let (sequences, memory) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
+        let (huffman, _) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
+        let workspace = workspace
+            .get_mut(..DECOMPRESS_WORKSPACE_SIZE)
+            .ok_or(Error::WorkspaceTooSmall)?;
+        let (mut tables, _) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
+        let loaded = dictionary.load(&mut tables)?;
+        sequences.copy_from_slice(tables.sequences);
+        huffman.copy_from_slice(tables.huffman);
+        Ok(DecoderDictionary {
+            dictionary,
+            loaded,
+            sequences,
+            huffman,
+        })
+    }
+
+    /// The dictionary that was made ready.
+    pub const fn dictionary(&self) -> Dictionary<'d> {
+        self.dictionary
+    }
+
+    /// Puts the tables in force.
+    pub(crate) fn load(&self, tables: &mut Tables<'_>) -> Loaded<'d> {
+        if self.loaded.huffman.is_some() {
+            tables.sequences.copy_from_slice(self.sequences);
+            tables.huffman.copy_from_slice(self.huffman);
+        }
+        self.loaded
+    }
+}
 
 /// What a frame begins with.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Loaded<'d> {
     pub(crate) content: &'d [u8],
     pub(crate) repeat: [u32; 3],

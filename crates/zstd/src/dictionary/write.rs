@@ -3,11 +3,103 @@
 use super::Dictionary;
 use crate::Error;
 use crate::encode::block::Entropy;
+use crate::encode::finder::Finder;
+use crate::encode::frame::Parts;
+use crate::encode::levels::Params;
+use crate::encode::stream::history_max;
 use crate::fse::read_distribution;
 use crate::huffman::{WeightScratch, read_weights};
 use crate::sequences::{
     LITERAL_LENGTH_LOG_MAX, MATCH_LENGTH_LOG_MAX, OFFSET_LOG_MAX, REPEAT_OFFSETS,
 };
+use crate::workspace::Carver;
+
+/// A dictionary whose tables are built, and whose content is known to a finder, once for any number of frames.
+///
+/// ```
+/// use zstd::{Dictionary, Encoder, EncoderDictionary, Error, Finish, Params};
+/// # fn encode_all(bytes: &[u8], records: &[&[u8]], dst: &mut [u8]) -> Result<(), Error> {
+/// let params = Params::for_level_with_dictionary(3, Some(1000), bytes.len());
+/// let mut memory = vec![0; EncoderDictionary::size(&params)];
+/// let dictionary = EncoderDictionary::new(Dictionary::new(bytes)?, &params, &mut memory)?;
+/// let mut workspace = vec![0; zstd::stream_workspace_size(&params)];
+/// let mut encoder = Encoder::new(&params, &mut workspace)?;
+/// encoder.set_prepared(&dictionary)?;
+/// for record in records {
+///     encoder.reset(Some(record.len() as u64));
+///     let written = encoder.step(record, dst, Finish::Frame)?.written;
+/// }
+/// # Ok(()) }
+/// ```
+pub struct EncoderDictionary<'d> {
+    pub(crate) dictionary: Dictionary<'d>,
+    pub(crate) params: Params,
+    /// What of the dictionary's content is used: its end.
+    pub(crate) content: &'d [u8],
+    /// As they are when a frame begins, without room for sequences.
+    pub(crate) parts: Parts<'d>,
+    /// Whether the content has entered the finder's tables: not if that takes less time than copying them.
+    pub(crate) has_tables: bool,
+}
+
+/// Bytes of tables that are copied in the time in which one byte enters them.
+const COPIED: usize = 48;
+
+impl<'d> EncoderDictionary<'d> {
+    /// Bytes of memory for frames with these parameters, and any dictionary.
+    pub fn size(params: &Params) -> usize {
+        Carver::SLACK + Entropy::BYTES + Finder::bytes(params)
+    }
+
+    /// Makes a dictionary ready for frames with these parameters.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DictionaryCorrupted`] if its tables are not valid; [`Error::ParameterOutOfBound`];
+    /// [`Error::WorkspaceTooSmall`] if `memory` is smaller than [`size`](Self::size) says.
+    pub fn new(
+        dictionary: Dictionary<'d>,
+        params: &Params,
+        memory: &'d mut [u8],
+    ) -> Result<Self, Error> {
+        params.check()?;
+        // Filled where they are made: they are too large to be moved about on a small stack.
+        let mut carved = Parts::carve_with(&mut Carver::new(memory), params, 0);
+        let parts = carved.as_mut().map_err(|error| *error)?;
+        let content = fill(parts, dictionary, params)?;
+        let has_tables = tables_pay(params, content);
+        carved.map(|parts| EncoderDictionary {
+            dictionary,
+            params: *params,
+            content,
+            parts,
+            has_tables,
+        })
+    }
+}
+
+/// Whether the content enters the finder's tables once, or for each frame again.
+fn tables_pay(params: &Params, content: &[u8]) -> bool {
+    Finder::bytes(params) / COPIED < content.len()
+}
+
+/// Begins a frame with a dictionary. Gives what of its content is used.
+#[inline(never)]
+fn fill<'d>(
+    parts: &mut Parts<'_>,
+    dictionary: Dictionary<'d>,
+    params: &Params,
+) -> Result<&'d [u8], Error> {
+    parts.finder.clear();
+    parts.start_frame(1);
+    let (content, repeat) = dictionary.load_into(&mut parts.entropy)?;
+    parts.repeat = repeat;
+    let content = &content[content.len() - content.len().min(history_max(params))..];
+    if tables_pay(params, content) {
+        parts.insert_history(content, params);
+    }
+    Ok(content)
+}
 
 impl<'d> Dictionary<'d> {
     /// Puts the dictionary's tables in force. Gives its content and repeat offsets.

@@ -45,6 +45,12 @@ impl<'a> Entropy<'a> {
         self.tables.invalidate();
     }
 
+    /// Puts the tables in force that are so in `other`.
+    pub(crate) fn copy_from(&mut self, other: &Entropy<'_>) {
+        self.huffman.copy_from(&other.huffman);
+        self.tables.copy_from(&other.tables);
+    }
+
     /// Writes the content of a compressed block. `None` if it does not fit in `out`. Which new tables are then in force
     /// is told by [`Entropy::commit`].
     fn write_compressed(

@@ -4,10 +4,10 @@ use super::block::{BlockChoice, Entropy};
 use super::finder::{Block, Finder};
 use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy};
 use super::store::SequenceStore;
-use crate::Error;
 use crate::frame::{COMPRESSED, HeaderFields};
 use crate::sequences::REPEAT_OFFSETS;
 use crate::workspace::Carver;
+use crate::{EncoderDictionary, Error};
 
 /// Shorter blocks are not searched for matches.
 const MATCHES_FROM: usize = 7;
@@ -26,7 +26,7 @@ pub fn workspace_size(params: &Params) -> usize {
     Carver::SLACK + Entropy::BYTES + store_bytes(params) + Finder::bytes(params)
 }
 
-fn store_bytes(params: &Params) -> usize {
+pub(crate) fn store_bytes(params: &Params) -> usize {
     SequenceStore::bytes(params.block_size(), params.strategy > Strategy::DoubleFast)
 }
 
@@ -189,15 +189,19 @@ pub(crate) struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// Takes the parts from a workspace.
     pub(crate) fn carve(workspace: &'a mut [u8], params: &Params) -> Result<Self, Error> {
-        Self::carve_with(&mut Carver::new(workspace), params)
+        Self::carve_with(&mut Carver::new(workspace), params, store_bytes(params))
     }
 
-    /// Takes the parts from what is left of a workspace.
-    pub(crate) fn carve_with(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
+    /// Takes the parts from what is left of a workspace, with so many bytes for sequences and literals.
+    pub(crate) fn carve_with(
+        carver: &mut Carver<'a>,
+        params: &Params,
+        store_bytes: usize,
+    ) -> Result<Self, Error> {
         Ok(Parts {
             finder: Finder::carve(carver, params)?,
             entropy: Entropy::carve(carver)?,
-            store: SequenceStore::new(carver.cells::<1>(store_bytes(params))?.as_flattened_mut()),
+            store: SequenceStore::new(carver.cells::<1>(store_bytes)?.as_flattened_mut()),
             repeat: REPEAT_OFFSETS,
             origin: 1,
             end_index: 1,
@@ -373,6 +377,20 @@ impl Parts<'_> {
         self.finder.insert(&block, params);
         // The frame's first byte comes behind.
         self.origin = self.origin.wrapping_add(data.len() as u32);
+    }
+
+    /// Begins a frame with a history that is known to another finder and to the entropy tables.
+    pub(crate) fn start_from(&mut self, dictionary: &EncoderDictionary<'_>, data: &[u8]) {
+        let copied = dictionary.has_tables && self.finder.copy_from(&dictionary.parts.finder);
+        if copied {
+            self.end_index = dictionary.parts.end_index;
+            self.origin = dictionary.parts.origin;
+        } else {
+            self.start_frame(self.next_index());
+            self.insert_history(data, &dictionary.params);
+        }
+        self.entropy.copy_from(&dictionary.parts.entropy);
+        self.repeat = dictionary.parts.repeat;
     }
 
     /// The block with its indexes, which are lowered if they have become large.

@@ -1,10 +1,10 @@
 //! Frames from input in pieces of any size, to output in pieces of any size; dictionaries; bare blocks.
 
-use super::frame::{Parts, Piece, workspace_size};
+use super::frame::{Parts, Piece, store_bytes, workspace_size};
 use super::levels::Params;
 use crate::frame::{BLOCK_HEADER_SIZE, FRAME_HEADER_SIZE_MAX, HeaderFields};
 use crate::workspace::Carver;
-use crate::{Dictionary, Error};
+use crate::{Dictionary, EncoderDictionary, Error};
 use xxhash::Xxh64;
 
 /// Output that may wait besides a block: a frame header, a checksum.
@@ -17,6 +17,11 @@ const BEYOND_MAX: usize = 4 << 20;
 /// Bytes of workspace that an [`Encoder`] needs for frames with these parameters, or with any that are no larger.
 pub fn stream_workspace_size(params: &Params) -> usize {
     workspace_size(params) + window_bytes(params) + staged_bytes(params)
+}
+
+/// How much of a dictionary's content has room before a block.
+pub(crate) fn history_max(params: &Params) -> usize {
+    window_bytes(params) - params.block_size()
 }
 
 fn window_bytes(params: &Params) -> usize {
@@ -105,6 +110,10 @@ enum Stage {
 pub struct Encoder<'w, 'd> {
     params: Params,
     dictionary: Option<Dictionary<'d>>,
+    /// The same, if it was made ready.
+    prepared: Option<&'d EncoderDictionary<'d>>,
+    /// Whether the window begins with its content.
+    window_has_content: bool,
     parts: Parts<'w>,
     /// Whether the workspace holds something that is known.
     cleared: bool,
@@ -137,10 +146,12 @@ impl<'w, 'd> Encoder<'w, 'd> {
         params.check()?;
         let mut carver = Carver::new(workspace);
         Ok(Encoder {
-            parts: Parts::carve_with(&mut carver, params)?,
+            parts: Parts::carve_with(&mut carver, params, store_bytes(params))?,
             cleared: false,
             params: *params,
             dictionary: None,
+            prepared: None,
+            window_has_content: false,
             window: carver.cells::<1>(window_bytes(params))?.as_flattened_mut(),
             start: 0,
             filled: 0,
@@ -159,6 +170,23 @@ impl<'w, 'd> Encoder<'w, 'd> {
     /// From the next [`reset`](Self::reset) on, frames follow this dictionary.
     pub fn set_dictionary(&mut self, dictionary: Option<Dictionary<'d>>) {
         self.dictionary = dictionary;
+        self.prepared = None;
+        self.window_has_content = false;
+    }
+
+    /// As [`set_dictionary`](Self::set_dictionary), with a dictionary that was made ready.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ParameterOutOfBound`] if that was for other parameters than this encoder has.
+    pub fn set_prepared(&mut self, dictionary: &'d EncoderDictionary<'d>) -> Result<(), Error> {
+        if dictionary.params != self.params {
+            return Err(Error::ParameterOutOfBound);
+        }
+        self.dictionary = Some(dictionary.dictionary);
+        self.prepared = Some(dictionary);
+        self.window_has_content = false;
+        Ok(())
     }
 
     /// Begins another frame, whatever became of this one. `pledged` is the size of its content, if that is known: the
@@ -247,17 +275,33 @@ impl<'w, 'd> Encoder<'w, 'd> {
             self.parts.finder.clear();
             self.cleared = true;
         }
-        self.parts.start_frame(self.parts.next_index());
-        let Some(dictionary) = self.dictionary else {
-            return Ok(());
+        let content = match (self.prepared, self.dictionary) {
+            (Some(prepared), _) => {
+                let content = prepared.content;
+                if !self.window_has_content {
+                    self.window[..content.len()].copy_from_slice(content);
+                    self.window_has_content = true;
+                }
+                self.parts
+                    .start_from(prepared, &self.window[..content.len()]);
+                content
+            }
+            (None, Some(dictionary)) => {
+                self.parts.start_frame(self.parts.next_index());
+                let (content, repeat) = dictionary.load_into(&mut self.parts.entropy)?;
+                self.parts.repeat = repeat;
+                let content =
+                    &content[content.len() - content.len().min(history_max(&self.params))..];
+                self.window[..content.len()].copy_from_slice(content);
+                self.parts
+                    .insert_history(&self.window[..content.len()], &self.params);
+                content
+            }
+            (None, None) => {
+                self.parts.start_frame(self.parts.next_index());
+                return Ok(());
+            }
         };
-        let (content, repeat) = dictionary.load_into(&mut self.parts.entropy)?;
-        self.parts.repeat = repeat;
-        let most = self.window.len() - self.params.block_size();
-        let content = &content[content.len() - content.len().min(most)..];
-        self.window[..content.len()].copy_from_slice(content);
-        self.parts
-            .insert_history(&self.window[..content.len()], &self.params);
         (self.start, self.filled) = (content.len(), content.len());
         self.low = 0_u64.wrapping_sub(content.len() as u64);
         Ok(())
@@ -281,6 +325,7 @@ impl<'w, 'd> Encoder<'w, 'd> {
         if self.filled + input.len() > self.window.len() {
             let shift = self.start - (1 << self.params.window_log).min(self.start);
             self.window.copy_within(shift..self.filled, 0);
+            self.window_has_content = false;
             self.start -= shift;
             self.filled -= shift;
             self.low = self.low.wrapping_add(shift as u64);

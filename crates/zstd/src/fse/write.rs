@@ -150,6 +150,13 @@ impl<'a> FseEncoder<'a> {
         self.valid = false;
     }
 
+    /// Becomes the same table as `other`.
+    pub(crate) fn copy_from(&mut self, other: &FseEncoder<'_>) {
+        self.table.copy_from_slice(other.table);
+        self.log = other.log;
+        self.valid = other.valid;
+    }
+
     /// The table in which `symbol` alone exists, and costs nothing.
     pub(crate) fn build_single(&mut self, symbol: usize) {
         let (symbols, states) = self.cells();

@@ -69,6 +69,13 @@ impl<'a> HuffmanEncoder<'a> {
         self.valid = false;
     }
 
+    /// Becomes the same table as `other`.
+    pub(crate) fn copy_from(&mut self, other: &HuffmanEncoder<'_>) {
+        self.codes.copy_from_slice(other.codes);
+        self.length_max = other.length_max;
+        self.valid = other.valid;
+    }
+
     /// Length of the code of `symbol`, 0 if it has none.
     pub(crate) fn length(&self, symbol: u8) -> u32 {
         self.codes.at(usize::from(symbol)) as u32 & 0xff

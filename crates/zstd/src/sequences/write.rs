@@ -193,6 +193,13 @@ impl<'a> SequenceTables<'a> {
         self.offsets.invalidate();
         self.match_lengths.invalidate();
     }
+
+    /// Become the same tables as `other`.
+    pub(crate) fn copy_from(&mut self, other: &SequenceTables<'_>) {
+        self.literal_lengths.copy_from(&other.literal_lengths);
+        self.offsets.copy_from(&other.offsets);
+        self.match_lengths.copy_from(&other.match_lengths);
+    }
 }
 
 /// How a table is told.

@@ -2,7 +2,10 @@
 
 use std::cell::RefCell;
 use testkit::Rng;
-use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Dictionary, Error, Frame, Status};
+use zstd::{
+    DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, DecoderDictionary, Dictionary, Error, Frame,
+    Status,
+};
 
 /// What is decoded, and how.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +46,7 @@ pub(crate) const DOORS: &[(&str, Door)] = &[
     ("random steps", jitter),
     ("whole input, whole output", gulp),
     ("extents", extents),
+    ("a prepared dictionary", prepared),
 ];
 
 /// Largest window that a stream is given memory for.
@@ -59,6 +63,26 @@ thread_local! {
 
 fn with_workspace<T>(decode: impl FnOnce(&mut [u8]) -> T) -> T {
     ONCE.with_borrow_mut(|workspace| decode(workspace))
+}
+
+/// All at once, with the dictionary's tables made before.
+fn prepared(input: &Input) -> Result<Vec<u8>, Error> {
+    let Some(bytes) = input.dictionary else {
+        return one_shot(input);
+    };
+    let mut memory = vec![0xA5; DecoderDictionary::SIZE];
+    let dictionary = with_workspace(|workspace| {
+        DecoderDictionary::new(Dictionary::new(bytes)?, &mut memory, workspace)
+    })?;
+    let options = DecodeOptions::new()
+        .magicless(input.magicless)
+        .prepared(&dictionary);
+    let mut dst = vec![UNTOUCHED; input.capacity];
+    // What making it left in the workspace must not matter.
+    let mut workspace = vec![0xA5; DECOMPRESS_WORKSPACE_SIZE];
+    let written = options.decompress(&mut dst, input.bytes, &mut workspace)?;
+    dst.truncate(written);
+    Ok(dst)
 }
 
 /// All at once, to a destination that is larger than the content.

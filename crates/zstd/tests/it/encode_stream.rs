@@ -43,7 +43,7 @@ fn encode_in_pieces(
 }
 
 #[track_caller]
-fn check(name: &str, frame: &[u8], content: &[u8], dictionary: &[u8]) {
+pub(crate) fn check(name: &str, frame: &[u8], content: &[u8], dictionary: &[u8]) {
     let mut back = vec![0; content.len()];
     let mut decoder = zstd_safe::DCtx::create();
     match decoder.decompress_using_dict(&mut back[..], frame, dictionary) {
@@ -174,7 +174,7 @@ fn the_pledge_is_kept() {
 }
 
 /// A formatted dictionary of texts like those of [`mixture`].
-fn trained() -> Vec<u8> {
+pub(crate) fn trained() -> Vec<u8> {
     let samples: Vec<Vec<u8>> = (0..200).map(|i| mixture(i + 1000, 2000)).collect();
     let sizes: Vec<usize> = samples.iter().map(Vec::len).collect();
     let mut dictionary = vec![0; 8000];

@@ -39,6 +39,9 @@ mod limits;
 /// What Miri runs instead of the modules that ask C or take it too long.
 #[cfg(all(feature = "compress", feature = "decompress", miri))]
 mod miri;
+/// Dictionaries that are made ready once.
+#[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
+mod prepared;
 /// A slow decoder after the RFC.
 #[cfg(all(feature = "decompress", not(miri)))]
 mod reference;

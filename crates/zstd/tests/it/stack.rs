@@ -186,6 +186,17 @@ fn deepest_chain(what: &str, functions: &BTreeMap<String, Function>) -> usize {
     });
     let (depth, entry) = depths.max().expect("there are functions");
     println!("{what}: {depth} bytes from {entry}");
+    // The way down, for whoever wants it shorter.
+    let mut at = functions.get(entry);
+    while let Some(function) = at {
+        let calls = function.calls.iter().chain(&function.tail_calls);
+        let next = calls.max_by_key(|call| known.get(&***call));
+        let Some(name) = next.filter(|call| functions.contains_key(&***call)) else {
+            break;
+        };
+        at = functions.get(name);
+        println!("    {} in {name}", at.map_or(0, |function| function.frame));
+    }
     depth
 }
 

@@ -40,6 +40,12 @@ impl<'a> Tables<'a> {
         self.short.fill([0; 4]);
     }
 
+    /// Knows what `other` knows, whose tables are as large.
+    pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
+        self.long.copy_from_slice(other.long);
+        self.short.copy_from_slice(other.short);
+    }
+
     /// Lowers every index.
     pub(crate) fn reduce(&mut self, by: u32) {
         super::reduce(self.long, by);

@@ -36,6 +36,11 @@ impl<'a> Tables<'a> {
         self.positions.fill([0; 4]);
     }
 
+    /// Knows what `other` knows, whose tables are as large.
+    pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
+        self.positions.copy_from_slice(other.positions);
+    }
+
     /// Lowers every index.
     pub(crate) fn reduce(&mut self, by: u32) {
         super::reduce(self.positions, by);

@@ -101,6 +101,19 @@ impl<'a> Finder<'a> {
         each!(self, tables => tables.insert(block, params));
     }
 
+    /// Knows what `other` knows, whose parameters are the same. Gives false, and does nothing, where tables are no copies.
+    pub(crate) fn copy_from(&mut self, other: &Finder<'_>) -> bool {
+        match (self, other) {
+            (Finder::Fast(to), Finder::Fast(from)) => to.copy_from(from),
+            (Finder::DoubleFast(to), Finder::DoubleFast(from)) => to.copy_from(from),
+            (Finder::Lazy(to), Finder::Lazy(from)) => to.copy_from(from),
+            (Finder::Divided(to), Finder::Divided(from)) => to.copy_from(from),
+            // Its parse takes so much longer than entering that there is nothing to gain.
+            _ => return false,
+        }
+        true
+    }
+
     /// Finds the sequences of a block. Returns where the literals behind the last one begin.
     pub(crate) fn find(
         &mut self,

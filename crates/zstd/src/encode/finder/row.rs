@@ -70,6 +70,14 @@ impl<'a> Tables<'a> {
         self.rows.heads.fill(0);
     }
 
+    /// Knows what `other` knows, whose rows are as many and as wide.
+    pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
+        self.rows.heads.copy_from_slice(other.rows.heads);
+        self.rows.tags.copy_from_slice(other.rows.tags);
+        self.rows.positions.copy_from_slice(other.rows.positions);
+        self.rows.next = other.rows.next;
+    }
+
     /// A new frame begins.
     pub(crate) fn start_frame(&mut self) {
         self.rows.next = 0;

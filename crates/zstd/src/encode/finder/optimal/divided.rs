@@ -49,6 +49,12 @@ impl<'a> Tables<'a> {
         self.plan.reduce(by);
     }
 
+    /// Knows what `other` knows, whose rows are as many and as wide.
+    pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
+        self.rows.copy_from(&other.rows);
+        self.plan.clear();
+    }
+
     /// A new frame begins.
     pub(crate) fn start_frame(&mut self) {
         self.rows.start_frame();
