@@ -5,6 +5,7 @@
 //! no container format but the host directory and tar, does not print, and reads neither the environment nor the clock.
 #![forbid(unsafe_code)]
 
+mod base64;
 mod error;
 pub mod fs;
 pub mod pack;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::pattern::Patterns;
 use crate::fs::is_valid_name;
-use crate::{Device, FileId, FileKind, Inventory, Step, Time, Xattr};
+use crate::{Device, FileId, FileKind, Inventory, Step, Time, Xattr, base64};
 
 /// What is wrong with a list, and in which line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,7 +271,11 @@ fn xattr(words: &[u8]) -> Result<Xattr, &'static str> {
         [b'0', b'x' | b'X', digits @ ..] => {
             hexadecimal(digits).ok_or("the value is not hexadecimal")?
         }
-        [b'0', b's' | b'S', letters @ ..] => base64(letters).ok_or("the value is not base64")?,
+        [b'0', b's' | b'S', letters @ ..] => {
+            let whole = letters.len().is_multiple_of(4);
+            let bytes = base64::decode(letters).filter(|_| whole);
+            bytes.ok_or("the value is not base64")?
+        }
         [b'0', b't' | b'T', text @ ..] | text => text.to_vec(),
     };
     Ok(Xattr {
@@ -289,33 +293,6 @@ fn hexadecimal(digits: &[u8]) -> Option<Vec<u8>> {
     pairs
         .map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8))
         .collect()
-}
-
-/// RFC 4648, section 4.
-fn base64(letters: &[u8]) -> Option<Vec<u8>> {
-    let end = letters
-        .iter()
-        .rposition(|&letter| letter != b'=')
-        .map_or(0, |last| last + 1);
-    let (mut bytes, mut bits, mut count) = (Vec::new(), 0u32, 0);
-    for &letter in &letters[..end] {
-        let six = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(six);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    let is_whole = letters.len().is_multiple_of(4) && letters.len() - end <= 2 && count < 6;
-    is_whole.then_some(bytes)
 }
 
 /// How early files are stored: higher priorities first.
