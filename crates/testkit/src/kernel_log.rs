@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
-use crate::Mount;
+use crate::{FsType, Mount};
 
 /// `KERN_WARNING` of linux/kern_levels.h; smaller is worse.
 const WARNING: u64 = 4;
@@ -34,14 +34,14 @@ impl KernelLog {
         KernelLog { kmsg }
     }
 
-    /// The warnings and errors about `mount` since the last call: those that name its device, and those of a file system
-    /// that name no device at all.
+    /// The warnings and errors about `mount` since the last call: those that name its device, and those of its file
+    /// system that name no device at all.
     pub fn warnings(&mut self, mount: &Mount) -> Vec<String> {
         let device = mount.device().file_name().unwrap_or_default();
         let device = device.to_str().expect("loop devices have plain names");
         let records = self.records();
         (records.iter())
-            .filter_map(|record| warning(record, device))
+            .filter_map(|record| warning(record, mount.fs_type(), device))
             .map(str::to_owned)
             .collect()
     }
@@ -74,8 +74,9 @@ impl KernelLog {
     }
 }
 
-/// The text of `record` (`priority,sequence,time,flags;text`) if it warns about `device` or about none.
-fn warning<'a>(record: &'a str, device: &str) -> Option<&'a str> {
+/// The text of `record` (`priority,sequence,time,flags;text`) if it warns about `device`, or about none from this file
+/// system.
+fn warning<'a>(record: &'a str, fs_type: FsType, device: &str) -> Option<&'a str> {
     let (prefix, text) = record.split_once(';')?;
     let text = text.lines().next().unwrap_or_default();
     // The three lowest bits are the level; those above say who logged.
@@ -84,7 +85,10 @@ fn warning<'a>(record: &'a str, device: &str) -> Option<&'a str> {
         .split(|c: char| !c.is_ascii_alphanumeric())
         .any(|word| word == device);
     let names_another = !names_device && text.contains("loop");
-    let of_file_system = ["BTRFS", "SQUASHFS"].iter().any(|fs| text.starts_with(fs));
+    let of_file_system = text.starts_with(match fs_type {
+        FsType::Btrfs => "BTRFS",
+        FsType::Squashfs => "SQUASHFS",
+    });
     (level <= WARNING && (names_device || of_file_system && !names_another)).then_some(text)
 }
 
@@ -93,17 +97,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_told_from_news_and_from_other_devices() {
+    fn warnings_are_told_from_news_and_from_others() {
         let bad = "4,900,1,-;BTRFS warning (device loop3): checksum verify failed\n SUBSYSTEM=x\n";
         let text = "BTRFS warning (device loop3): checksum verify failed";
-        assert_eq!(warning(bad, "loop3"), Some(text));
-        assert_eq!(warning(bad, "loop30"), None);
+        assert_eq!(warning(bad, FsType::Btrfs, "loop3"), Some(text));
+        assert_eq!(warning(bad, FsType::Btrfs, "loop30"), None);
         let news = "6,901,1,-;BTRFS info (device loop3): first mount\n";
-        assert_eq!(warning(news, "loop3"), None);
+        assert_eq!(warning(news, FsType::Btrfs, "loop3"), None);
         let nameless = "3,902,1,-;SQUASHFS error: unable to read id index table\n";
-        assert!(warning(nameless, "loop3").is_some());
+        assert!(warning(nameless, FsType::Squashfs, "loop3").is_some());
+        assert_eq!(warning(nameless, FsType::Btrfs, "loop3"), None);
         // Level 3 of facility 1, which a program wrote.
         let other = "11,903,1,-;something about eth0\n";
-        assert_eq!(warning(other, "loop3"), None);
+        assert_eq!(warning(other, FsType::Btrfs, "loop3"), None);
     }
 }

@@ -123,6 +123,7 @@ impl Drop for LoopDevice {
 pub struct Mount {
     /// `None` once it is unmounted.
     point: Option<TempDir>,
+    fs_type: FsType,
     device: PathBuf,
     // The device clears itself with the mount, so only its file is left to own.
     backing: Option<BackingFile>,
@@ -161,6 +162,7 @@ impl Mount {
         run(mount.arg(device.path()).arg(point.path()));
         let mount = Mount {
             point: Some(point),
+            fs_type,
             device: device.path().to_owned(),
             backing: device.backing.take(),
         };
@@ -172,6 +174,11 @@ impl Mount {
     /// The directory where the file system is seen.
     pub fn path(&self) -> &Path {
         self.point.as_ref().expect("mounted until undone").path()
+    }
+
+    /// The file system that it is.
+    pub fn fs_type(&self) -> FsType {
+        self.fs_type
     }
 
     /// The loop device that is mounted, such as `/dev/loop3`; the kernel's messages name it.
