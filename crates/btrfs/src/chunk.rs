@@ -3,8 +3,9 @@
 use tree::{Corrupt, Error, Result};
 use zerocopy::FromBytes;
 
+use crate::flags::{block_group, incompat};
 use crate::key::{Key, Logical, Physical, item, object};
-use crate::raw::{self, block_group, incompat};
+use crate::raw;
 
 /// Bytes of a stripe, the only size that Linux knows.
 pub const STRIPE_BYTES: u64 = 64 << 10;

@@ -9,10 +9,11 @@ use zerocopy::little_endian::U64;
 use crate::builder::{Blocks, GENERATION, Root, TreeBuilder, item_bytes_max};
 use crate::checksum::{NAME_SEED, name_hash};
 use crate::data::{Area, Content};
+use crate::flags::inode_flags;
 use crate::key::{Key, item, object};
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::raw::{self, inode_flags};
+use crate::raw;
 use crate::spill::SpillReader;
 
 /// `FS_*_FL` of linux/fs.h, and the inode flag that stands for each on disk.

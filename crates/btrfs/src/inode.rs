@@ -3,9 +3,10 @@
 use tree::{Device, FileAttributes, FileKind, Metadata, Result, Time};
 use zerocopy::FromBytes;
 
+use crate::flags::inode_flags;
 use crate::key::Generation;
 use crate::node::Item;
-use crate::raw::{self, NAME_BYTES_MAX, inode_flags};
+use crate::raw::{self, NAME_BYTES_MAX};
 use crate::superblock::Superblock;
 
 /// An inode item, checked.

@@ -6,8 +6,9 @@
 use zerocopy::IntoBytes;
 
 use crate::chunk::STRIPE_BYTES;
+use crate::flags::block_group;
 use crate::key::object;
-use crate::raw::{self, block_group};
+use crate::raw;
 use crate::superblock::SUPERBLOCK_PLACES;
 
 /// Where the first group begins: Linux keeps off the MiB before.

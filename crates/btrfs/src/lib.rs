@@ -4,8 +4,9 @@
 //! The superblock says where the tree of chunks and the tree of trees begin. Each subvolume is a tree of its own; what
 //! files hold lies in extents, compressed or not, that several files and subvolumes may share.
 //!
-//! One file here is one thing on disk, reader and writer side by side; all records are in `raw`. Reading follows the
-//! rules that the kernel checks, and takes nothing on trust: every byte is verified against its checksum.
+//! One file here is one thing on disk, reader and writer side by side; all records are in `raw`, their bits in `flags`.
+//! Reading follows the rules that the kernel checks, and takes nothing on trust: every byte is verified against its
+//! checksum.
 #![forbid(unsafe_code)]
 
 mod builder;
@@ -17,6 +18,7 @@ mod csum_tree;
 mod data;
 mod dir;
 mod extent;
+mod flags;
 mod forest;
 mod fs_tree;
 mod heuristic;
@@ -42,9 +44,9 @@ pub use check::{CheckOptions, CheckSummary, Finding};
 pub use checksum::ChecksumType;
 pub use chunk::{Chunk, ChunkMap, Profile, STRIPE_BYTES, Stripe};
 pub use compression::Compression;
+pub use flags::{block_group, compat_ro, incompat, inode_flags};
 pub use key::{Generation, Key, Logical, Physical, item, object};
 pub use options::{NewSubvolume, Options, Received, Rule};
-pub use raw::{block_group, compat_ro, incompat, inode_flags};
 pub use read::{Btrfs, Subvolume, SubvolumeInfo};
 pub use superblock::{Device, SUPERBLOCK_PLACES, Superblock};
 pub use usage::{Amount, Usage};

@@ -21,118 +21,6 @@ pub(crate) const LEVELS_MAX: u8 = 8;
 /// Bytes of a name in a directory.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
-/// Bits of `incompat_flags` in the superblock: who does not know one cannot read the file system.
-pub mod incompat {
-    /// Back references of the second kind; set in every file system since 2009.
-    pub const MIXED_BACKREF: u64 = 1;
-    /// The default subvolume is not the top level.
-    pub const DEFAULT_SUBVOL: u64 = 2;
-    /// Chunks may hold data and metadata.
-    pub const MIXED_GROUPS: u64 = 4;
-    /// There are extents compressed with LZO.
-    pub const COMPRESS_LZO: u64 = 8;
-    /// There are extents compressed with zstd.
-    pub const COMPRESS_ZSTD: u64 = 0x10;
-    /// Tree blocks may be larger than a page.
-    pub const BIG_METADATA: u64 = 0x20;
-    /// A file may have more names in a directory than one item holds.
-    pub const EXTENDED_IREF: u64 = 0x40;
-    /// There are RAID5 or RAID6 chunks.
-    pub const RAID56: u64 = 0x80;
-    /// Extent items of tree blocks have the level in their key.
-    pub const SKINNY_METADATA: u64 = 0x100;
-    /// Holes in files have no items.
-    pub const NO_HOLES: u64 = 0x200;
-    /// Tree blocks carry another UUID than the file system shows.
-    pub const METADATA_UUID: u64 = 0x400;
-    /// There are RAID1C3 or RAID1C4 chunks.
-    pub const RAID1C34: u64 = 0x800;
-    /// For zoned devices.
-    pub const ZONED: u64 = 0x1000;
-    /// A rework of the extent tree that is not finished.
-    pub const EXTENT_TREE_V2: u64 = 0x2000;
-    /// Where data lies stands in a tree of its own.
-    pub const RAID_STRIPE_TREE: u64 = 0x4000;
-    /// Extents record the subvolume that made them.
-    pub const SIMPLE_QUOTA: u64 = 0x1_0000;
-}
-
-/// Bits of `compat_ro_flags` in the superblock: who does not know one may only read.
-pub mod compat_ro {
-    /// There is a free space tree.
-    pub const FREE_SPACE_TREE: u64 = 1;
-    /// The free space tree is right.
-    pub const FREE_SPACE_TREE_VALID: u64 = 2;
-    /// Files may have fs-verity items.
-    pub const VERITY: u64 = 4;
-    /// Block group items have a tree of their own.
-    pub const BLOCK_GROUP_TREE: u64 = 8;
-}
-
-/// Bits of the type of a chunk and of a block group.
-pub mod block_group {
-    /// Holds the content of files.
-    pub const DATA: u64 = 1;
-    /// Holds the chunk tree.
-    pub const SYSTEM: u64 = 2;
-    /// Holds all other trees.
-    pub const METADATA: u64 = 4;
-    /// Striped over all devices.
-    pub const RAID0: u64 = 8;
-    /// On two devices.
-    pub const RAID1: u64 = 0x10;
-    /// Twice on one device.
-    pub const DUP: u64 = 0x20;
-    /// Striped over pairs.
-    pub const RAID10: u64 = 0x40;
-    /// With one parity.
-    pub const RAID5: u64 = 0x80;
-    /// With two parities.
-    pub const RAID6: u64 = 0x100;
-    /// On three devices.
-    pub const RAID1C3: u64 = 0x200;
-    /// On four devices.
-    pub const RAID1C4: u64 = 0x400;
-    /// What the chunk holds.
-    pub const TYPE_MASK: u64 = DATA | SYSTEM | METADATA;
-    /// How it is spread; none of these bits is "single".
-    pub const PROFILE_MASK: u64 = RAID0 | RAID1 | DUP | RAID10 | RAID5 | RAID6 | RAID1C3 | RAID1C4;
-}
-
-/// Bits of the flags of an inode.
-pub mod inode_flags {
-    /// Content has no checksums.
-    pub const NODATASUM: u64 = 1;
-    /// Content is written over in place.
-    pub const NODATACOW: u64 = 2;
-    /// Never written to.
-    pub const READONLY: u64 = 4;
-    /// Content is not to be compressed.
-    pub const NOCOMPRESS: u64 = 8;
-    /// Content was preallocated.
-    pub const PREALLOC: u64 = 0x10;
-    /// Every write is to be on disk before it returns.
-    pub const SYNC: u64 = 0x20;
-    /// May not be changed.
-    pub const IMMUTABLE: u64 = 0x40;
-    /// May only be appended to.
-    pub const APPEND: u64 = 0x80;
-    /// Not for backups.
-    pub const NODUMP: u64 = 0x100;
-    /// Reading does not change the access time.
-    pub const NOATIME: u64 = 0x200;
-    /// Changes of the directory are on disk before they return.
-    pub const DIRSYNC: u64 = 0x400;
-    /// Content is to be compressed.
-    pub const COMPRESS: u64 = 0x800;
-    /// Of the inode in a root item: the flags there have a meaning.
-    pub const ROOT_ITEM_INIT: u64 = 1 << 31;
-    /// Every bit that is defined.
-    pub const ALL: u64 = 0xfff | ROOT_ITEM_INIT;
-    /// In the upper half: the file has fs-verity items.
-    pub const RO_VERITY: u64 = 1 << 32;
-}
-
 /// `struct btrfs_disk_key`: the address of every item.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -263,9 +151,9 @@ pub(crate) struct Superblock {
     pub(crate) chunk_root_generation: U64,
     /// 0.
     pub(crate) compat_flags: U64,
-    /// See [`compat_ro`].
+    /// See [`crate::compat_ro`].
     pub(crate) compat_ro_flags: U64,
-    /// See [`incompat`].
+    /// See [`crate::incompat`].
     pub(crate) incompat_flags: U64,
     /// 0 crc32c, 1 xxhash64, 2 sha256, 3 blake2b.
     pub(crate) csum_type: U16,
@@ -283,7 +171,7 @@ pub(crate) struct Superblock {
     pub(crate) cache_generation: U64,
     /// Equal to `generation` when the UUID tree is complete.
     pub(crate) uuid_tree_generation: U64,
-    /// What tree blocks carry, with [`incompat::METADATA_UUID`].
+    /// What tree blocks carry, with [`crate::incompat::METADATA_UUID`].
     pub(crate) metadata_uuid: [u8; 16],
     /// 0.
     pub(crate) nr_global_roots: U64,
@@ -316,7 +204,7 @@ pub(crate) struct Chunk {
     pub(crate) owner: U64,
     /// 64 KiB.
     pub(crate) stripe_len: U64,
-    /// See [`block_group`].
+    /// See [`crate::block_group`].
     pub(crate) chunk_type: U64,
     /// `stripe_len`.
     pub(crate) io_align: U32,
@@ -455,7 +343,7 @@ pub(crate) struct InodeItem {
     pub(crate) mode: U32,
     /// Major number above bit 20, minor number below.
     pub(crate) rdev: U64,
-    /// See [`inode_flags`].
+    /// See [`crate::inode_flags`].
     pub(crate) flags: U64,
     /// Counts changes, for NFS.
     pub(crate) sequence: U64,
@@ -654,7 +542,7 @@ pub(crate) const EXTENT_TREE_BLOCK: u64 = 2;
 /// In [`ExtentItem::flags`]: what the block refers to is referred to by the block's address.
 pub(crate) const EXTENT_FULL_BACKREF: u64 = 1 << 8;
 
-/// `struct btrfs_tree_block_info`: of a tree block without [`incompat::SKINNY_METADATA`].
+/// `struct btrfs_tree_block_info`: of a tree block without [`crate::incompat::SKINNY_METADATA`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -694,7 +582,7 @@ pub(crate) struct BlockGroupItem {
     pub(crate) used: U64,
     /// 256.
     pub(crate) chunk_objectid: U64,
-    /// See [`block_group`].
+    /// See [`crate::block_group`].
     pub(crate) flags: U64,
 }
 const _: () = assert!(size_of::<BlockGroupItem>() == 24);

@@ -5,6 +5,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::builder::{Blocks, GENERATION, Root, TreeBuilder};
 use crate::checksum::{NAME_SEED, name_hash};
+use crate::flags::inode_flags;
 use crate::forest::Forest;
 use crate::fs_tree::{bare_inode, dir_item, inode_ref, timespec};
 use crate::key::{Key, item, object};
@@ -187,7 +188,7 @@ impl Forest<'_> {
         let (own, (id, root)) = (&subvolumes[index], &roots.files[index]);
         let mut item = self.root_item(root);
         item.root_dirid = object::FIRST_FREE.into();
-        item.inode.flags = raw::inode_flags::ROOT_ITEM_INIT.into();
+        item.inode.flags = inode_flags::ROOT_ITEM_INIT.into();
         if own.options.is_read_only {
             item.flags = raw::ROOT_READ_ONLY.into();
         }

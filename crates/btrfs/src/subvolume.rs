@@ -3,6 +3,7 @@
 use tree::{Result, Time};
 use zerocopy::FromBytes;
 
+use crate::flags::inode_flags;
 use crate::key::{Generation, Key, Logical, is_file_tree, item, object};
 use crate::node::Item;
 use crate::raw::{self, NAME_BYTES_MAX, ROOT_ITEM_V1_BYTES};
@@ -76,7 +77,7 @@ impl Root {
             },
             refs: raw.refs.get(),
             dirid: raw.root_dirid.get(),
-            flags: match raw.inode.flags.get() & raw::inode_flags::ROOT_ITEM_INIT {
+            flags: match raw.inode.flags.get() & inode_flags::ROOT_ITEM_INIT {
                 0 => 0,
                 _ => raw.flags.get(),
             },

@@ -7,8 +7,9 @@ use zerocopy::FromBytes;
 
 use crate::checksum::ChecksumType;
 use crate::chunk::{self, Chunk};
+use crate::flags::incompat;
 use crate::key::{Generation, Logical, Physical};
-use crate::raw::{self, CHECKSUM_BYTES, SUPERBLOCK_BYTES, incompat};
+use crate::raw::{self, CHECKSUM_BYTES, SUPERBLOCK_BYTES};
 
 /// Where the copies lie on a device, as far as it reaches.
 pub const SUPERBLOCK_PLACES: [Physical; 3] =

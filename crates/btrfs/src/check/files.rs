@@ -7,10 +7,10 @@ use tree::{FileKind, Result};
 use super::{Check, wrong};
 use crate::dir::{self, Target};
 use crate::extent::{Body, FileExtent};
+use crate::flags::incompat;
 use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
 use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
-use crate::raw::incompat;
 use crate::tree::Tree;
 
 /// What was met of a subvolume.

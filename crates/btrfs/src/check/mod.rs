@@ -14,8 +14,8 @@ use tree::{Corrupt, Error, Result};
 
 use crate::chunk::Stripe;
 use crate::dir::{self, Target};
+use crate::flags::compat_ro;
 use crate::key::{Key, Logical, is_file_tree, item, object};
-use crate::raw::compat_ro;
 use crate::read::Btrfs;
 use crate::subvolume::{self, Root};
 use crate::superblock::{SUPERBLOCK_PLACES, Superblock};

@@ -6,9 +6,10 @@ use zerocopy::FromBytes;
 use super::{Check, wrong};
 use crate::chunk::Chunk;
 use crate::csum_tree;
+use crate::flags::{block_group, compat_ro};
 use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
-use crate::raw::{self, compat_ro};
+use crate::raw;
 use crate::subvolume::Root;
 use crate::tree::Tree;
 use crate::volume::Volume;
@@ -76,8 +77,8 @@ impl Check<'_> {
             let within = list[first..].iter().take_while(|extent| extent.at < end);
             let used: u64 = within.clone().map(|extent| extent.len).sum();
             let is_cut = within.clone().any(|extent| extent.at + extent.len > end);
-            let mixed = raw::block_group::DATA | raw::block_group::METADATA;
-            let is_data_only = group.flags & mixed == raw::block_group::DATA;
+            let mixed = block_group::DATA | block_group::METADATA;
+            let is_data_only = group.flags & mixed == block_group::DATA;
             let is_misplaced = group.flags & mixed != mixed
                 && within
                     .clone()

@@ -8,8 +8,8 @@ use super::SECTOR_BYTES;
 use super::encode::Piece;
 use crate::checksum::ChecksumType;
 use crate::chunk::STRIPE_BYTES;
+use crate::flags::block_group;
 use crate::layout::{GROUP_BYTES_MAX, GROUPS_BEGIN, Group, next_reserved};
-use crate::raw::block_group;
 use crate::spill::Spill;
 
 /// Bytes of the largest extent that is not compressed.

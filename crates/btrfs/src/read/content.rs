@@ -1,0 +1,270 @@
+//! What a file holds: its parts, one after the other, holes included.
+
+use tree::{Encoding, Error, Extent, ExtentId, ExtentKind, Result};
+
+use super::Subvolume;
+use super::files::File;
+use crate::extent::{Body, FileExtent};
+use crate::key::{Key, item};
+use crate::node::Item;
+use crate::tree::Tree;
+
+/// Extents that one call of [`tree::FileSystem::extents`] gives.
+const EXTENTS_MAX: usize = 256;
+
+/// A part of a file without gaps: `skip` bytes of `body`'s part come before it.
+struct Part<'a> {
+    offset: u64,
+    len: u64,
+    skip: u64,
+    body: Body<'a>,
+    /// Bytes that the inline content says that it decodes to.
+    ram_bytes: u64,
+}
+
+impl Subvolume {
+    /// Calls `each` with the parts of a file from the one that covers `from` on, until it returns `false`.
+    fn for_each_part(
+        &self,
+        file: &File,
+        from: u64,
+        mut each: impl FnMut(Part<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        let (number, size) = (file.number, file.inode.size);
+        let volume = self.volume();
+        let sectorsize = volume.superblock.sectorsize;
+        let mut cursor = file
+            .tree
+            .seek_back(volume, Key::new(number, item::EXTENT_DATA, from))?;
+        let is_before =
+            |item: Item<'_>| (item.key.objectid, item.key.kind) < (number, item::EXTENT_DATA);
+        if cursor.item().is_some_and(is_before) {
+            cursor.advance()?;
+        }
+        let mut at = from;
+        let mut end_before = 0;
+        while at < size {
+            let item = cursor.item_of(number, item::EXTENT_DATA);
+            let extent = item.map(|item| FileExtent::parse(&item, sectorsize).map(|e| (e, item)));
+            let extent = extent.transpose()?;
+            let hole_end = extent
+                .as_ref()
+                .map_or(size, |(extent, _)| extent.offset.min(size));
+            if let Some((extent, item)) = &extent {
+                if extent.offset < end_before {
+                    return Err(item.corrupt("file extents overlap", extent.offset));
+                }
+                end_before = extent.offset + extent.len;
+            }
+            if hole_end > at {
+                let hole = Part {
+                    offset: at,
+                    len: hole_end - at,
+                    skip: 0,
+                    body: Body::Hole,
+                    ram_bytes: 0,
+                };
+                at = hole_end;
+                if !each(hole)? {
+                    return Ok(());
+                }
+                if at == size {
+                    return Ok(());
+                }
+            }
+            let Some((extent, _)) = extent else {
+                return Ok(());
+            };
+            let end = (extent.offset + extent.len).min(size);
+            if end > at {
+                let part = Part {
+                    offset: at,
+                    len: end - at,
+                    skip: at - extent.offset,
+                    body: extent.body,
+                    ram_bytes: extent.len,
+                };
+                at = end;
+                if !each(part)? {
+                    return Ok(());
+                }
+            }
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    /// Fills `buf` with the part's bytes from `skip` on.
+    fn read_part(
+        &self,
+        body: &Body<'_>,
+        ram_bytes: u64,
+        skip: u64,
+        checksums: Option<&Tree>,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let volume = self.volume();
+        match *body {
+            Body::Hole => buf.fill(0),
+            Body::Stored {
+                is_preallocated: true,
+                ..
+            } => buf.fill(0),
+            Body::Stored { extent, offset, .. } => {
+                extent.read(volume, checksums, offset + skip, buf)?;
+            }
+            Body::Inline {
+                compression: None,
+                stored,
+                ..
+            } => {
+                let from = skip as usize;
+                buf.copy_from_slice(&stored[from..from + buf.len()]);
+            }
+            Body::Inline {
+                compression: Some(compression),
+                stored,
+                at,
+            } => {
+                let sectorsize = volume.superblock.sectorsize;
+                // A newer kernel encodes a whole sector, whatever the file's size.
+                let room = (ram_bytes as usize).next_multiple_of(sectorsize as usize);
+                let mut content = vec![0; room];
+                volume.with_worker(|worker| {
+                    let decoder = &mut worker.decoder;
+                    compression.decode(decoder, sectorsize, stored, &mut content, at)
+                })?;
+                let from = skip as usize;
+                buf.copy_from_slice(&content[from..from + buf.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`tree::FileSystem::read_at`].
+    pub(super) fn read(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let wanted = file.inode.size.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..wanted];
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let checksums = self.checksums(&file.inode)?;
+        let mut done = 0;
+        let end = offset + wanted as u64;
+        self.for_each_part(file, offset, |part| {
+            let len = (part.len.min(end - part.offset)) as usize;
+            let dst = &mut buf[done..done + len];
+            self.read_part(&part.body, part.ram_bytes, part.skip, checksums, dst)?;
+            done += len;
+            Ok(done < wanted)
+        })?;
+        buf[done..].fill(0);
+        Ok(wanted)
+    }
+
+    /// As [`tree::FileSystem::extents`].
+    pub(super) fn extents_from(&self, file: &File, from: u64) -> Result<Vec<Extent>> {
+        let sector_bytes = self.volume().superblock.sectorsize;
+        let mut extents: Vec<Extent> = Vec::new();
+        // The caller wants the whole of the extent that covers `from`, so what was skipped of it is given back.
+        self.for_each_part(file, from, |part| {
+            let (offset, len) = (part.offset - part.skip, part.len + part.skip);
+            let (kind, id) = match part.body {
+                Body::Hole
+                | Body::Stored {
+                    is_preallocated: true,
+                    ..
+                } => (ExtentKind::Hole, None),
+                Body::Inline {
+                    compression: None, ..
+                } => (ExtentKind::Plain { stored_offset: 0 }, None),
+                Body::Inline {
+                    compression: Some(compression),
+                    stored,
+                    ..
+                } => {
+                    let encoding = Encoding {
+                        algorithm: compression.algorithm(sector_bytes),
+                        stored_len: stored.len() as u64,
+                        unencoded_len: part.ram_bytes,
+                        unencoded_offset: 0,
+                    };
+                    (ExtentKind::Encoded(encoding), None)
+                }
+                Body::Stored {
+                    extent,
+                    offset: begin,
+                    ..
+                } => {
+                    let kind = match extent.compression {
+                        None => ExtentKind::Plain {
+                            stored_offset: begin,
+                        },
+                        Some(compression) => ExtentKind::Encoded(Encoding {
+                            algorithm: compression.algorithm(sector_bytes),
+                            stored_len: extent.len,
+                            unencoded_len: extent.ram_bytes,
+                            unencoded_offset: begin,
+                        }),
+                    };
+                    (kind, Some(ExtentId(extent.at.0)))
+                }
+            };
+            match extents.last_mut() {
+                Some(last) if last.kind == ExtentKind::Hole && kind == ExtentKind::Hole => {
+                    last.len += len;
+                }
+                _ => extents.push(Extent {
+                    offset,
+                    len,
+                    kind,
+                    id,
+                }),
+            }
+            Ok(extents.len() < EXTENTS_MAX)
+        })?;
+        Ok(extents)
+    }
+
+    /// As [`tree::FileSystem::read_encoded`].
+    pub(super) fn read_stored(
+        &self,
+        file: &File,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<()> {
+        stored.clear();
+        const NOT_OURS: Error = Error::InvalidInput("not an encoded extent of that file");
+        let ExtentKind::Encoded(encoding) = extent.kind else {
+            return Err(NOT_OURS);
+        };
+        let checksums = self.checksums(&file.inode)?;
+        let mut is_found = false;
+        self.for_each_part(file, extent.offset, |part| {
+            match part.body {
+                Body::Inline {
+                    compression: Some(_),
+                    stored: inline,
+                    ..
+                } if extent.id.is_none() && inline.len() as u64 == encoding.stored_len => {
+                    stored.extend_from_slice(inline);
+                    is_found = true;
+                }
+                Body::Stored {
+                    extent: found,
+                    is_preallocated: false,
+                    ..
+                } if Some(ExtentId(found.at.0)) == extent.id
+                    && found.compression.is_some()
+                    && found.len == encoding.stored_len =>
+                {
+                    found.read_stored(self.volume(), checksums, stored)?;
+                    is_found = true;
+                }
+                _ => {}
+            }
+            Ok(false)
+        })?;
+        if is_found { Ok(()) } else { Err(NOT_OURS) }
+    }
+}

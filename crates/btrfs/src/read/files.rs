@@ -1,0 +1,350 @@
+//! A subvolume as a tree of files.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tree::{
+    Corrupt, DirEntry, Error, Extent, FileAttributes, FileKind, FileSystem, Ino, Inventory,
+    Metadata, Result, Xattr,
+};
+
+use super::Btrfs;
+use super::table::{INODE_BITS, Resolved, Table};
+use crate::dir::{self, Target};
+use crate::inode::Inode;
+use crate::key::{Key, item, object};
+use crate::options::{NewSubvolume, Received};
+use crate::raw;
+use crate::subvolume::{self, Root};
+use crate::tree::Tree;
+use crate::volume::Volume;
+
+/// Bytes of a link's target: those of a path.
+const LINK_BYTES_MAX: u64 = 4096;
+
+/// An inode with content.
+pub(super) struct File {
+    pub(super) tree: Tree,
+    pub(super) number: u64,
+    pub(super) inode: Inode,
+}
+
+/// A subvolume, and all that are nested in it, as one tree of files.
+///
+/// Like the kernel, it shows a subvolume that lies in a directory with its content, and where a snapshot has only the name
+/// of one, an empty directory. Memory grows with the number of subvolumes that were met, not with that of files.
+pub struct Subvolume {
+    btrfs: Arc<Btrfs>,
+    root: Ino,
+    id: u64,
+    table: RwLock<Table>,
+}
+impl Subvolume {
+    pub(super) fn new(btrfs: &Arc<Btrfs>, tree: Tree) -> Result<Subvolume> {
+        let mut table = Table::default();
+        let top = table.subvolume(tree)?;
+        Ok(Subvolume {
+            btrfs: Arc::clone(btrfs),
+            root: Ino(top.0 | object::FIRST_FREE),
+            id: tree.id,
+            table: RwLock::new(table),
+        })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The file system that it is in.
+    pub fn btrfs(&self) -> &Arc<Btrfs> {
+        &self.btrfs
+    }
+
+    /// The subvolumes in this tree, each with its number, as options for a copy: itself, with an empty path, and those that
+    /// are nested in it as far as the inventory, which is of this tree or what is left of it, has their directories.
+    ///
+    /// # Errors
+    /// The tree of trees cannot be read.
+    pub fn subvolumes_in(&self, inventory: &Inventory) -> Result<Vec<(u64, NewSubvolume)>> {
+        let mut list = Vec::new();
+        for file in inventory.files() {
+            if inventory.kind(file) != FileKind::Directory {
+                continue;
+            }
+            // Files that others have added to the tree are none of ours.
+            let Ok(Resolved::Inode(tree, object::FIRST_FREE)) = self.resolve(inventory.ino(file))
+            else {
+                continue;
+            };
+            let root = Root::find(self.volume(), &self.btrfs.roots, tree.id)?;
+            let Some(root) = root else { continue };
+            let uuid = |uuid: [u8; 16]| (uuid != [0; 16]).then_some(uuid);
+            let received = |uuid| Received {
+                uuid,
+                stransid: root.stransid.0,
+                rtransid: root.rtransid.0,
+                stime: root.stime,
+                rtime: root.rtime,
+            };
+            let subvolume = NewSubvolume {
+                path: inventory.path(inventory.first_name(file)),
+                is_read_only: root.flags & raw::ROOT_READ_ONLY != 0,
+                uuid: uuid(root.uuid),
+                parent_uuid: uuid(root.parent_uuid),
+                received: uuid(root.received_uuid).map(received),
+                otime: Some(root.otime),
+            };
+            list.push((tree.id, subvolume));
+        }
+        Ok(list)
+    }
+
+    pub(super) fn volume(&self) -> &Volume {
+        &self.btrfs.volume
+    }
+
+    pub(crate) fn resolve(&self, ino: Ino) -> Result<Resolved> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let inode = ino.0 & ((1 << INODE_BITS) - 1);
+        match (ino.0 >> INODE_BITS) as usize {
+            0 => {
+                let place = table.empty.get(inode as usize).ok_or(Error::NotFound)?;
+                Ok(Resolved::Empty(place.0))
+            }
+            index => {
+                let tree = table.trees.get(index - 1).ok_or(Error::NotFound)?;
+                Ok(Resolved::Inode(*tree, inode))
+            }
+        }
+    }
+
+    fn inode_in(&self, tree: &Tree, number: u64) -> Result<Inode> {
+        let key = Key::new(number, item::INODE_ITEM, 0);
+        let cursor = tree.find(self.volume(), key)?;
+        let cursor = cursor.ok_or(Error::Corrupt(Corrupt {
+            what: "inode has no item",
+            at: tree.root.0,
+            got: number,
+        }))?;
+        let item = cursor.item().expect("it was found");
+        Inode::parse(&item, &self.volume().superblock)
+    }
+
+    /// A regular file, or a link.
+    fn content(&self, ino: Ino) -> Result<File> {
+        let Resolved::Inode(tree, number) = self.resolve(ino)? else {
+            return Err(Error::IsADirectory);
+        };
+        let inode = self.inode_in(&tree, number)?;
+        match inode.kind {
+            FileKind::Regular | FileKind::Symlink => Ok(File {
+                tree,
+                number,
+                inode,
+            }),
+            FileKind::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::InvalidInput("the file has no content")),
+        }
+    }
+
+    fn regular(&self, ino: Ino) -> Result<File> {
+        let content = self.content(ino)?;
+        if content.inode.kind != FileKind::Regular {
+            return Err(Error::InvalidInput("not a regular file"));
+        }
+        Ok(content)
+    }
+
+    /// The tree that verifies what this file holds.
+    pub(super) fn checksums(&self, inode: &Inode) -> Result<Option<&Tree>> {
+        if !inode.has_checksums() {
+            return Ok(None);
+        }
+        match &self.btrfs.checksums {
+            Some(tree) => Ok(Some(tree)),
+            None => Err(Error::Corrupt(Corrupt {
+                what: "there is no tree of checksums",
+                at: self.btrfs.roots.root.0,
+                got: object::CSUM_TREE,
+            })),
+        }
+    }
+
+    fn entry(
+        &self,
+        tree: &Tree,
+        dir: u64,
+        dir_ino: Ino,
+        entry: &dir::Entry<'_>,
+    ) -> Result<DirEntry> {
+        let ino = match entry.target {
+            Target::Inode(number) => {
+                if number >> INODE_BITS != 0 {
+                    return Err(Error::Limit("inode numbers of a btrfs subvolume"));
+                }
+                Ino(dir_ino.0 >> INODE_BITS << INODE_BITS | number)
+            }
+            Target::Subvolume(id) => self.nested(tree, dir, dir_ino, id, entry.name)?,
+        };
+        Ok(DirEntry {
+            name: entry.name.into(),
+            ino,
+            kind: entry.kind,
+        })
+    }
+
+    /// The root directory of a subvolume in a directory, or an empty directory if it is not really there.
+    fn nested(&self, tree: &Tree, dir: u64, dir_ino: Ino, id: u64, name: &[u8]) -> Result<Ino> {
+        let (volume, roots) = (self.volume(), &self.btrfs.roots);
+        let mut root = None;
+        if subvolume::is_seen_at(volume, roots, tree.id, id, dir, name)? {
+            root = Root::find(volume, roots, id)?.filter(|root| root.refs > 0);
+        }
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        match root {
+            Some(root) => Ok(Ino(table.subvolume(root.tree)?.0 | object::FIRST_FREE)),
+            None => Ok(table.empty(dir_ino, name)),
+        }
+    }
+}
+
+/// A link's target, which must be one.
+fn check_target(target: &[u8], tree: &Tree, number: u64) -> Result<()> {
+    if target.is_empty() || target.contains(&0) {
+        return Err(Error::Corrupt(Corrupt {
+            what: "link's target cannot be one",
+            at: tree.root.0,
+            got: number,
+        }));
+    }
+    Ok(())
+}
+
+impl FileSystem for Subvolume {
+    fn root(&self) -> Ino {
+        self.root
+    }
+
+    fn metadata(&self, ino: Ino) -> Result<Metadata> {
+        match self.resolve(ino)? {
+            Resolved::Inode(tree, number) => Ok(self.inode_in(&tree, number)?.metadata()),
+            Resolved::Empty(dir) => {
+                let parent = self.metadata(dir)?;
+                Ok(Metadata {
+                    permissions: 0o755,
+                    attributes: FileAttributes::default(),
+                    ..parent
+                })
+            }
+        }
+    }
+
+    fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
+        let Resolved::Inode(tree, number) = self.resolve(dir)? else {
+            return Ok(Vec::new());
+        };
+        if self.inode_in(&tree, number)?.kind != FileKind::Directory {
+            return Err(Error::NotADirectory);
+        }
+        let mut entries = Vec::new();
+        let mut cursor = tree.seek(self.volume(), Key::new(number, item::DIR_INDEX, 0))?;
+        while let Some(item) = cursor.item_of(number, item::DIR_INDEX) {
+            dir::for_each_entry(&item, |entry| {
+                entries.push(self.entry(&tree, number, dir, &entry)?);
+                Ok(())
+            })?;
+            cursor.advance()?;
+        }
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        if entries.windows(2).any(|pair| pair[0].name == pair[1].name) {
+            return Err(Error::Corrupt(Corrupt {
+                what: "name comes twice in a directory",
+                at: tree.root.0,
+                got: number,
+            }));
+        }
+        Ok(entries)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
+        let Resolved::Inode(tree, number) = self.resolve(dir)? else {
+            return Err(Error::NotFound);
+        };
+        if self.inode_in(&tree, number)?.kind != FileKind::Directory {
+            return Err(Error::NotADirectory);
+        }
+        let found = dir::find(self.volume(), &tree, number, name)?;
+        let (target, kind) = found.ok_or(Error::NotFound)?;
+        self.entry(&tree, number, dir, &dir::Entry { name, target, kind })
+    }
+
+    fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
+        const NO_LINK: Error = Error::InvalidInput("not a symbolic link");
+        let file = match self.content(link) {
+            Err(Error::IsADirectory | Error::InvalidInput(_)) => return Err(NO_LINK),
+            file => file?,
+        };
+        let File {
+            tree,
+            number,
+            inode,
+        } = &file;
+        if inode.kind != FileKind::Symlink {
+            return Err(NO_LINK);
+        }
+        if inode.size > LINK_BYTES_MAX {
+            return Err(Error::Corrupt(Corrupt {
+                what: "link's target is longer than a path",
+                at: tree.root.0,
+                got: inode.size,
+            }));
+        }
+        let mut target = vec![0; inode.size as usize];
+        self.read(&file, 0, &mut target)?;
+        check_target(&target, tree, *number)?;
+        Ok(target)
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
+        let Resolved::Inode(tree, number) = self.resolve(ino)? else {
+            return Ok(Vec::new());
+        };
+        let mut xattrs = Vec::new();
+        let mut cursor = tree.seek(self.volume(), Key::new(number, item::XATTR_ITEM, 0))?;
+        while let Some(item) = cursor.item_of(number, item::XATTR_ITEM) {
+            dir::for_each_xattr(&item, |name, value| {
+                xattrs.push(Xattr {
+                    name: name.into(),
+                    value: value.into(),
+                });
+                Ok(())
+            })?;
+            cursor.advance()?;
+        }
+        xattrs.sort_unstable();
+        if xattrs.windows(2).any(|pair| pair[0].name == pair[1].name) {
+            return Err(Error::Corrupt(Corrupt {
+                what: "attribute comes twice",
+                at: tree.root.0,
+                got: number,
+            }));
+        }
+        Ok(xattrs)
+    }
+
+    fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
+        self.extents_from(&self.regular(file)?, from)
+    }
+
+    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.read(&self.regular(file)?, offset, buf)
+    }
+
+    fn has_stored_extents(&self) -> bool {
+        true
+    }
+
+    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+        self.read_stored(&self.regular(file)?, extent, stored)
+    }
+}

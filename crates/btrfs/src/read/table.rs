@@ -1,0 +1,52 @@
+//! Numbers for the files of several subvolumes.
+
+use std::collections::HashMap;
+
+use tree::{Error, Ino, Result};
+
+use crate::tree::Tree;
+
+/// Of an [`Ino`], the bits that are the inode's number in its subvolume; those above are the subvolume's index, from 1
+/// on. Index 0 is for the empty directories in snapshots.
+pub(super) const INODE_BITS: u32 = 44;
+
+/// The subvolumes that were met.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) trees: Vec<Tree>,
+    by_id: HashMap<u64, u64>,
+    /// The directories that each empty directory is in, and its name there.
+    pub(super) empty: Vec<(Ino, Box<[u8]>)>,
+    by_place: HashMap<(Ino, Box<[u8]>), u64>,
+}
+
+impl Table {
+    /// The index bits of a subvolume.
+    pub(super) fn subvolume(&mut self, tree: Tree) -> Result<Ino> {
+        if let Some(&index) = self.by_id.get(&tree.id) {
+            return Ok(Ino(index << INODE_BITS));
+        }
+        self.trees.push(tree);
+        let index = self.trees.len() as u64;
+        if index >= 1 << (64 - INODE_BITS) {
+            return Err(Error::Limit("subvolumes in one tree"));
+        }
+        self.by_id.insert(tree.id, index);
+        Ok(Ino(index << INODE_BITS))
+    }
+
+    pub(super) fn empty(&mut self, dir: Ino, name: &[u8]) -> Ino {
+        let empty = &mut self.empty;
+        let index = self.by_place.entry((dir, name.into())).or_insert_with(|| {
+            empty.push((dir, name.into()));
+            empty.len() as u64 - 1
+        });
+        Ino(*index)
+    }
+}
+
+pub(crate) enum Resolved {
+    Inode(Tree, u64),
+    /// An empty directory, and the directory that it is in.
+    Empty(Ino),
+}
