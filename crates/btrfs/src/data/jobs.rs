@@ -114,7 +114,7 @@ impl Iterator for Jobs<'_> {
                 self.next += 1;
                 continue;
             }
-            if size < SECTOR {
+            if size < SECTOR || size == SECTOR && !self.is_shared(file) {
                 if let Some(original) = self.same_small(file, size) {
                     // What it shows must be there first.
                     if !self.small.is_empty() {
@@ -144,9 +144,22 @@ impl Iterator for Jobs<'_> {
 }
 
 impl Jobs<'_> {
+    /// Whether others show some of what the file shows.
+    fn is_shared(&self, file: FileId) -> bool {
+        if self.shared.is_empty() {
+            return false;
+        }
+        // Whoever reads it will meet the error.
+        let extents = self.fs.extents(self.inventory.ino(file), 0);
+        extents.is_ok_and(|extents| {
+            let mut ids = extents.iter().filter_map(|extent| extent.id);
+            ids.any(|id| self.shared.contains(&id))
+        })
+    }
+
     /// The small file that shows the same stored bytes.
     fn same_small(&mut self, file: FileId, size: u64) -> Option<FileId> {
-        if self.shared.is_empty() || is_nocow(self.inventory, file) {
+        if self.shared.is_empty() {
             return None;
         }
         // Whoever reads it will meet the error.
@@ -154,13 +167,17 @@ impl Jobs<'_> {
         let [extent] = extents.as_slice() else {
             return None;
         };
-        let at = match extent.kind {
-            ExtentKind::Plain { stored_offset } => stored_offset,
-            ExtentKind::Encoded(stored) => stored.unencoded_offset,
+        let (at, is_encoded) = match extent.kind {
+            ExtentKind::Plain { stored_offset } => (stored_offset, false),
+            ExtentKind::Encoded(stored) => (stored.unencoded_offset, true),
             ExtentKind::Hole => return None,
         };
+        let class = Class {
+            is_nocow: is_nocow(self.inventory, file),
+            is_encoded,
+        };
         let id = extent.id.filter(|id| self.shared.contains(id))?;
-        self.known.small(id, at, size, file)
+        self.known.small(id, class, at, size, file)
     }
 }
 

@@ -61,12 +61,12 @@ pub(super) struct Known {
     encoded: HashMap<(ExtentId, Encoding), u32>,
     /// By extent, its class, and where the part begins in what it decodes to: the part's length and number.
     cut: BTreeMap<(ExtentId, Class, u64), (u64, u32)>,
-    /// Files smaller than a sector, by extent, size and place.
-    small: HashMap<(ExtentId, u64, u64), FileId>,
+    /// Files of no more than a sector, by extent, its class, place and size.
+    small: HashMap<(ExtentId, Class, u64, u64), FileId>,
 }
 
 /// Only extents of one class are the same, even if a broken image says that they have the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Class {
     /// Written in place, without checksums.
     pub(super) is_nocow: bool,
@@ -145,11 +145,12 @@ impl Known {
     pub(super) fn small(
         &mut self,
         id: ExtentId,
+        class: Class,
         at: u64,
         size: u64,
         file: FileId,
     ) -> Option<FileId> {
-        let original = *self.small.entry((id, at, size)).or_insert(file);
+        let original = *self.small.entry((id, class, at, size)).or_insert(file);
         (original != file).then_some(original)
     }
 }

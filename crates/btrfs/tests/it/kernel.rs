@@ -17,14 +17,14 @@ use tree::{ExtentKind, FileSystem, HostDir, ReadAt};
 const IMAGE_BYTES: u64 = 1 << 30;
 
 /// A file system that the kernel writes to.
-struct Kernel {
+pub(crate) struct Kernel {
     mount: Mount,
     btrfs: Tool,
 }
 
 impl Kernel {
     /// Made with these arguments of `mkfs.btrfs`, mounted with these options.
-    fn create(arguments: &[&str], options: &str) -> Option<Kernel> {
+    pub(crate) fn create(arguments: &[&str], options: &str) -> Option<Kernel> {
         let (mkfs, btrfs) = (tool("mkfs.btrfs")?, tool("btrfs")?);
         let backing = BackingFile::create(IMAGE_BYTES);
         run(mkfs
@@ -37,12 +37,12 @@ impl Kernel {
         Some(Kernel { mount, btrfs })
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.mount.path()
     }
 
     /// Runs `btrfs` with these arguments, `@` before a path in the file system.
-    fn btrfs(&self, arguments: &[&str]) {
+    pub(crate) fn btrfs(&self, arguments: &[&str]) {
         let mut command = self.btrfs.command();
         for argument in arguments {
             match argument.strip_prefix('@') {
@@ -53,9 +53,14 @@ impl Kernel {
         run(&mut command);
     }
 
+    /// Writes everything to the image.
+    pub(crate) fn unmount(self) -> BackingFile {
+        self.mount.unmount()
+    }
+
     /// Writes everything to the image, and compares what the kernel shows of it with what we read; gives the image.
     fn compare(self) -> BackingFile {
-        let backing = self.mount.unmount();
+        let backing = self.unmount();
         compare_image(&backing, "");
         assert_clean(&backing);
         backing
@@ -306,7 +311,7 @@ fn snapshots_and_nested_subvolumes() {
     fs::write(kernel.path().join("gone/file"), vec![7; 100_000]).unwrap();
     kernel.btrfs(&["subvolume", "delete", "@gone"]);
     // The kernel makes up the times of the empty directory that stands for a nested subvolume in a snapshot.
-    let backing = kernel.mount.unmount();
+    let backing = kernel.unmount();
     assert_clean(&backing);
     let device = LoopDevice::attach(BackingFile::existing(backing.path()), Access::ReadOnly);
     let mount = Mount::new(device, FsType::Btrfs, "");
@@ -371,7 +376,7 @@ fn the_default_subvolume_is_the_kernels() {
 }
 
 /// Random changes of a few files, as fsstress makes them.
-fn stress(at: &Path, rng: &mut Rng, steps: u64) {
+pub(crate) fn stress(at: &Path, rng: &mut Rng, steps: u64) {
     for _ in 0..steps {
         let name = at.join(format!("f{}", rng.below(12)));
         let other = at.join(format!("f{}", rng.below(12)));
@@ -465,7 +470,7 @@ fn a_damaged_copy_is_read_from_the_other() {
         return;
     };
     shapes(kernel.path(), 3);
-    let backing = kernel.mount.unmount();
+    let backing = kernel.unmount();
     let image = open(backing.path());
     let before = Manifest::of(&open_default(backing.path()), &Aspects::default()).unwrap();
     // Of every chunk, the first copy is overwritten: the blocks of trees, and the data.

@@ -19,7 +19,7 @@ use crate::images::{
 use crate::subvolumes::nested;
 
 /// Growth that leaves Linux room to move everything there is.
-const ROOM: Option<u64> = Some(256 << 20);
+pub(crate) const ROOM: Option<u64> = Some(256 << 20);
 
 /// A file of the nasty trees that was last changed after 2038.
 const DATED: &str = "times/4294967296.1";
@@ -37,7 +37,12 @@ fn mount_to_write(image: &Path, options: &str) -> Mount {
 /// Mounts the image, compares, scrubs, changes, balances it and checks again.
 ///
 /// Of birth times a manifest says nothing: `birth` is that of [`DATED`], if the image holds it.
-fn prove_to_linux(image: &Path, expected: &Manifest, birth: Option<SystemTime>, name: &str) {
+pub(crate) fn prove_to_linux(
+    image: &Path,
+    expected: &Manifest,
+    birth: Option<SystemTime>,
+    name: &str,
+) {
     check(image);
     let mut log = KernelLog::watch();
     let mount = Mount::read_only(image, FsType::Btrfs);

@@ -1,0 +1,111 @@
+//! Images that the kernel wrote, copied by us: the kernel shows the same tree, and what shared its bytes still does.
+
+use std::collections::HashMap;
+use std::fs;
+
+use btrfs::{Options, Subvolume};
+use testkit::{BackingFile, FsType, Mount, Rng, TempDir, cases};
+use tree::manifest::Manifest;
+use tree::{ExtentKind, FileKind, FileSystem, HostDir, Inventory, Limits};
+
+use crate::images::{make, manifest_of, open, with};
+use crate::kernel::{Kernel, shapes, stress};
+use crate::linux::{ROOM, prove_to_linux};
+
+const SECTOR: u64 = 4096;
+
+/// Of a file system with one tree, random changes of it, and snapshots before and after them.
+fn snapshots(options: &str, seed: u64) -> Option<BackingFile> {
+    let kernel = Kernel::create(&[], options)?;
+    let mut rng = Rng::new(seed);
+    kernel.btrfs(&["subvolume", "create", "@own"]);
+    let own = kernel.path().join("own");
+    shapes(&own, seed);
+    kernel.btrfs(&["subvolume", "snapshot", "-r", "@own", "@before"]);
+    stress(&own, &mut rng, 150);
+    fs::remove_file(own.join("overwritten")).unwrap();
+    kernel.btrfs(&["subvolume", "snapshot", "@own", "@after"]);
+    stress(&kernel.path().join("after"), &mut rng, 50);
+    Some(kernel.unmount())
+}
+
+/// Where each sector of every file lies, as numbers of extents and places in what they decode to.
+fn places(tree: &Subvolume) -> HashMap<(Vec<u8>, u64), (u64, u64)> {
+    let inventory = Inventory::of(tree, &Limits::default()).unwrap();
+    let mut all = HashMap::new();
+    for file in inventory.files() {
+        if inventory.kind(file) != FileKind::Regular {
+            continue;
+        }
+        let (path, mut at) = (inventory.path(inventory.first_name(file)), 0);
+        while at < inventory.size(file) {
+            for extent in tree.extents(inventory.ino(file), at).unwrap() {
+                at = extent.offset + extent.len;
+                let begin = match extent.kind {
+                    ExtentKind::Hole => continue,
+                    ExtentKind::Plain { stored_offset } => stored_offset,
+                    ExtentKind::Encoded(encoding) => encoding.unencoded_offset,
+                };
+                let Some(id) = extent.id else { continue };
+                for skip in (0..extent.len).step_by(SECTOR as usize) {
+                    let place = (path.clone(), extent.offset + skip);
+                    all.insert(place, (id.0, begin + skip));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Wherever files of the source show the same stored bytes, those of the copy do.
+fn assert_still_shared(source: &Subvolume, copy: &Subvolume) {
+    let (source, copy) = (places(source), places(copy));
+    let mut moved = HashMap::new();
+    for (place, from) in &source {
+        if let Some(to) = copy.get(place) {
+            assert_eq!(moved.entry(from).or_insert(to), &to, "{place:?}");
+        }
+    }
+    // All but what has become part of a tree, and most of it more than once.
+    assert!(10 * copy.len() > 9 * source.len());
+    assert!(3 * moved.len() < 2 * copy.len(), "{}", moved.len());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_sees_its_snapshots_and_clones_in_our_copy() {
+    let all = ["compress-force=zstd", "", "compress=lzo", "nodatacow"];
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    for round in 0..cases(2) {
+        let options = all[round as usize % all.len()];
+        let Some(backing) = snapshots(options, round) else {
+            return;
+        };
+        let mount = Mount::read_only(backing.path(), FsType::Btrfs);
+        let expected: Manifest = manifest_of(&HostDir::open(mount.path()).unwrap());
+        mount.unmount();
+        let source = open(backing.path()).subvolume(5).unwrap();
+        let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+        let subvolumes = source.subvolumes_in(&inventory).unwrap();
+        assert_eq!(subvolumes.len(), 4, "{options}");
+        let ours = Options {
+            subvolumes: subvolumes.into_iter().map(|own| own.1).collect(),
+            // What shares its bytes in the source, and nothing else.
+            duplicates: false,
+            slack: ROOM,
+            ..with(None, false)
+        };
+        make(&source, &image, &ours, 2);
+        let copy = open(&image).subvolume(5).unwrap();
+        assert_still_shared(&source, &copy);
+        // Snapshots of Linux share their trees, too.
+        let stored = |tree: &Subvolume| {
+            let usage = tree.btrfs().usage(None).unwrap();
+            usage.total().stored - usage.inline.stored
+        };
+        let (before, after) = (stored(&source), stored(&copy));
+        assert!(after <= before, "{options}: {after} of {before}");
+        prove_to_linux(&image, &expected, None, options);
+    }
+}
