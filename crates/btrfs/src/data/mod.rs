@@ -25,6 +25,11 @@ pub(crate) const SECTOR_BYTES: usize = 4096;
 const PIECE_BYTES: u64 = 128 << 10;
 /// Bytes that a tree may hold of a file in place of an extent (the kernel's `max_inline`).
 const INLINE_BYTES_MAX: usize = 2048;
+/// Jobs per thread that are on their way at once. Text at a high level takes a hundred times as long as noise, and what
+/// is done behind it has to wait.
+const JOBS_PER_THREAD: usize = 16;
+/// Beyond so many, each of up to 128 KiB, a thread has four.
+const JOBS_MAX: usize = 128;
 /// `FS_NOCOW_FL` of linux/fs.h.
 pub(crate) const NOCOW: u32 = 0x0080_0000;
 /// `FS_NOCOMP_FL` of linux/fs.h.
@@ -81,8 +86,9 @@ pub(crate) fn write<'a>(
     for (file, error) in lost {
         sink.area.lose(file, error);
     }
+    let in_flight = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
     ordered(
-        parallel,
+        parallel.in_flight(in_flight.max(4 * parallel.threads())),
         jobs(fs, inventory, duplicates, &is_lost, &encoding),
         || work.worker(),
         |worker, job| work.work(worker, job),
