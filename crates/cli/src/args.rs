@@ -180,7 +180,7 @@ pub(crate) struct ImageArgs {
     #[arg(long, value_name = "CODEC")]
     pub(crate) compress: Option<String>,
 
-    /// Encode all anew: blocks of a SquashFS image with the same codec and block size, extents that btrfs can hold
+    /// Encode all anew: blocks and extents that the destination could hold as they are stored
     #[arg(long)]
     pub(crate) recompress: bool,
 

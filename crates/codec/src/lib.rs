@@ -28,6 +28,7 @@ mod zstandard;
 pub use error::Error;
 pub use wrapper::Wrapper;
 pub use xz::Filters;
+pub use zstandard::ZstdFrame;
 
 /// What decodes a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -33,3 +33,31 @@ impl Encoder {
         self.compressor.compress(dst, src, &params).ok()
     }
 }
+
+/// What one zstd frame says of itself, without decoding it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZstdFrame {
+    /// Bytes of the frame; what was read may go on behind them.
+    pub bytes: usize,
+    /// Bytes that it decodes to, if it says so.
+    pub content_bytes: Option<u64>,
+    /// Bytes that a decoder must look back.
+    pub window_bytes: u64,
+}
+
+impl ZstdFrame {
+    /// The frame that `src` begins with; `None` if there is none that is whole and needs no dictionary.
+    pub fn parse(src: &[u8]) -> Option<ZstdFrame> {
+        let zstd::Frame::Zstd(header) = zstd::Frame::parse(src).ok()? else {
+            return None;
+        };
+        if header.dictionary_id != 0 {
+            return None;
+        }
+        Some(ZstdFrame {
+            bytes: zstd::frame_size(src).ok()?,
+            content_bytes: header.content_size,
+            window_bytes: header.window_size,
+        })
+    }
+}

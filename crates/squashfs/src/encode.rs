@@ -2,13 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use codec::{Codec, Decoder, Encoder, Filters, Settings};
+use codec::{Codec, Decoder, Encoder, Filters, Settings, ZstdFrame};
 use tree::{Error, Extent, FileId, FileSystem, Inventory, Result};
 
 use crate::machine;
 use crate::plan::Job;
 use crate::probe::Probe;
-use crate::raw::BLOCK_PLAIN;
+use crate::raw::{BLOCK_PLAIN, METADATA_BYTES};
 
 /// What all workers share.
 pub(crate) struct Encoding<'a> {
@@ -69,12 +69,6 @@ pub(crate) struct Stored {
     pub(crate) plain: bool,
     /// It is a block of the source.
     pub(crate) kept: bool,
-}
-
-/// What a kept block must decode to.
-struct Kept {
-    len: usize,
-    is_fragment: bool,
 }
 
 /// Whether an encoder takes longer to find nothing than [`Probe`] does.
@@ -139,13 +133,7 @@ impl Encoding<'_> {
                 offset,
                 len,
             } => {
-                self.read(file, offset, &mut worker.content[..len])?;
-                let stored = if worker.content[..len].iter().all(|&byte| byte == 0) {
-                    None
-                } else {
-                    let filter = self.filter(file, offset, &worker.content[..len])?;
-                    Some(self.encode(worker, len, self.data.is_some(), filter)?)
-                };
+                let stored = self.block(worker, file, offset, len)?;
                 Ok(Done::Block {
                     file,
                     first,
@@ -159,16 +147,15 @@ impl Encoding<'_> {
                 extent,
             } => {
                 let len = extent.len as usize;
-                let kept = Kept {
-                    len,
-                    is_fragment: false,
+                let stored = match self.keep_block(worker, file, &extent)? {
+                    Some(stored) => Some(stored),
+                    None => self.block(worker, file, extent.offset, len)?,
                 };
-                let stored = self.keep(worker, file, &extent, &kept)?;
                 Ok(Done::Block {
                     file,
                     first,
                     len,
-                    stored: Some(stored),
+                    stored,
                 })
             }
             Job::KeepFragment {
@@ -178,11 +165,7 @@ impl Encoding<'_> {
                 len,
                 files,
             } => {
-                let kept = Kept {
-                    len,
-                    is_fragment: true,
-                };
-                let stored = self.keep(worker, file, &extent, &kept)?;
+                let stored = self.keep_fragment(worker, file, &extent, len)?;
                 Ok(Done::Fragment {
                     number,
                     stored,
@@ -217,35 +200,86 @@ impl Encoding<'_> {
         }
     }
 
-    /// Takes an encoded block of the source as it is stored there. Its content has `len` bytes, or at least so many if
-    /// it is a fragment.
-    fn keep(
+    /// A block of a file; `None` if there is nothing in it but zeros.
+    fn block(
+        &self,
+        worker: &mut Worker,
+        file: FileId,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Stored>> {
+        self.read(file, offset, &mut worker.content[..len])?;
+        let content = &worker.content[..len];
+        if content.iter().all(|&byte| byte == 0) {
+            return Ok(None);
+        }
+        let filter = self.filter(file, offset, content)?;
+        self.encode(worker, len, self.data.is_some(), filter)
+            .map(Some)
+    }
+
+    /// Takes an encoded extent of the source as it is stored there, without what may follow its end; `None` if that is no
+    /// block that decodes to all that the file shows of it, and to no more. Other containers say how long that is, but
+    /// need not be right.
+    fn keep_block(
         &self,
         worker: &mut Worker,
         file: FileId,
         extent: &Extent,
-        kept: &Kept,
+    ) -> Result<Option<Stored>> {
+        let mut buffer = self.read_encoded(file, extent)?;
+        let len = extent.len as usize;
+        let mut stored_len = buffer.len();
+        let mut is_block = true;
+        if worker.codec == Codec::Zstd {
+            // Linux decodes with a window as large as a block, or as one of metadata.
+            let window_max = self.block_bytes.max(METADATA_BYTES) as u64;
+            let frame = ZstdFrame::parse(&buffer);
+            let frame = frame.filter(|frame| frame.window_bytes <= window_max);
+            stored_len = frame.map_or(0, |frame| frame.bytes);
+            is_block = match frame.and_then(|frame| frame.content_bytes) {
+                Some(bytes) => bytes == extent.len,
+                // Only decoding tells.
+                None => frame.is_some() && self.verify,
+            };
+        }
+        is_block &= stored_len < len;
+        if is_block && self.verify {
+            let stored = &buffer[..stored_len];
+            let decoded = worker
+                .decoder
+                .decompress(worker.codec, &mut worker.decoded, stored);
+            is_block = decoded == Ok(len);
+        }
+        buffer.resize(self.block_bytes, 0);
+        if !is_block {
+            self.recycle(buffer);
+            return Ok(None);
+        }
+        Ok(Some(Stored {
+            buffer,
+            len: stored_len,
+            plain: false,
+            kept: true,
+        }))
+    }
+
+    /// Takes a fragment block of the source as it is stored there. Its content has at least `len` bytes.
+    fn keep_fragment(
+        &self,
+        worker: &mut Worker,
+        file: FileId,
+        extent: &Extent,
+        len: usize,
     ) -> Result<Stored> {
-        let mut buffer = self.buffer();
-        let failed = |error: Error| {
-            let path = self.inventory.path(self.inventory.first_name(file));
-            error.in_file("read", &path)
-        };
-        self.fs
-            .read_encoded(self.inventory.ino(file), extent, &mut buffer)
-            .map_err(failed)?;
+        let mut buffer = self.read_encoded(file, extent)?;
         if self.verify {
             let decoded = worker
                 .decoder
                 .decompress(worker.codec, &mut worker.decoded, &buffer);
-            let is_whole = |len: usize| match kept.is_fragment {
-                true => len >= kept.len,
-                false => len == kept.len,
-            };
-            if !decoded.is_ok_and(is_whole) {
-                return Err(failed(Error::InvalidInput(
-                    "a stored block does not decode",
-                )));
+            if !decoded.is_ok_and(|decoded| decoded >= len) {
+                let error = Error::InvalidInput("a stored block does not decode");
+                return Err(self.in_file(file, error));
             }
         }
         let len = buffer.len();
@@ -258,14 +292,27 @@ impl Encoding<'_> {
         })
     }
 
+    fn read_encoded(&self, file: FileId, extent: &Extent) -> Result<Vec<u8>> {
+        let mut buffer = self.buffer();
+        let read = self
+            .fs
+            .read_encoded(self.inventory.ino(file), extent, &mut buffer);
+        read.map_err(|error| self.in_file(file, error))?;
+        Ok(buffer)
+    }
+
+    fn in_file(&self, file: FileId, error: Error) -> Error {
+        let path = self.inventory.path(self.inventory.first_name(file));
+        error.in_file("read", &path)
+    }
+
     fn read(&self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
         let error = match self.fs.read_at(self.inventory.ino(file), offset, buf) {
             Ok(len) if len == buf.len() => return Ok(()),
             Ok(_) => Error::InvalidInput("the file became shorter while it was read"),
             Err(error) => error,
         };
-        let path = self.inventory.path(self.inventory.first_name(file));
-        Err(error.in_file("read", &path))
+        Err(self.in_file(file, error))
     }
 
     /// The filter for a part of a file, of which this is the content from `offset` on.

@@ -40,8 +40,8 @@ pub struct Options {
     pub padding: bool,
     /// Where the image begins in the output; what is before it is not touched.
     pub offset: u64,
-    /// Whether blocks of a source that stores in the same way are taken as they are, whatever the level: same codec, same
-    /// block size.
+    /// Whether blocks of a source that stores in the same way (same codec, same block size), and what else it has encoded that is
+    /// a block of this image, are taken as they are, whatever the level.
     pub keep_blocks: bool,
     /// With xz, whether machine code is filtered for its processor, which the file's header tells: one attempt for each block
     /// instead of one for each filter. The settings' own filters are not tried then.

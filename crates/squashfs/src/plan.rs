@@ -25,8 +25,10 @@ pub(crate) struct Plan {
     /// For each file of the inventory, where its tail is.
     pub(crate) places: Vec<Option<Tail>>,
     block_bytes: u64,
-    /// The algorithm of the source's blocks that are taken as they are.
+    /// The algorithm of what is taken from the source as it is stored there, if it is a block of ours.
     keep: Option<Algorithm>,
+    /// Whether all blocks of the source are such blocks, those that tails share among them.
+    keep_fragments: bool,
 }
 
 /// A fragment block.
@@ -64,7 +66,7 @@ pub(crate) enum Job {
         offset: u64,
         len: usize,
     },
-    /// A block of a file that is taken as it is stored in the source.
+    /// A block of a file that is taken as it is stored in the source, if it can be read from there as one of ours.
     Keep {
         file: FileId,
         first: bool,
@@ -107,9 +109,15 @@ impl Plan {
         let ours = options
             .compression
             .map(|settings| algorithm(settings.codec()));
-        let theirs = fs.block_encoding().filter(|_| options.keep_blocks);
-        let keep = theirs
-            .filter(|&(algorithm, bytes)| Some(algorithm) == ours && bytes == options.block_bytes);
+        let keep_fragments = match (fs.block_encoding(), ours) {
+            (Some(theirs), Some(ours)) => theirs == (ours, options.block_bytes),
+            _ => false,
+        };
+        // Elsewhere an extent may happen to be a block. Of what follows its end, only zstd can be told.
+        let is_some_kept = keep_fragments
+            || (fs.block_encoding().is_none()
+                && fs.has_stored_extents()
+                && ours == Some(Algorithm::Zstd));
         let mut plan = Plan {
             files: Vec::new(),
             tails: Vec::new(),
@@ -120,7 +128,8 @@ impl Plan {
                 .files()
                 .map(|file| duplicates.original(file).unwrap_or(file))
                 .collect(),
-            keep: keep.map(|(algorithm, _)| algorithm),
+            keep: ours.filter(|_| is_some_kept && options.keep_blocks),
+            keep_fragments: keep_fragments && options.keep_blocks,
         };
         let first_names = inventory
             .names()
@@ -168,7 +177,7 @@ impl Plan {
         };
         // The source's fragment blocks, and how much of each is still used.
         let mut shared: HashMap<ExtentId, Shared> = HashMap::new();
-        if self.keep.is_some() {
+        if self.keep_fragments {
             for &file in self.files.iter().filter(|&&file| packed(file)) {
                 if let Some((_, id, begin)) = self.shared_tail(fs, inventory, file)? {
                     let tail = inventory.size(file) % block_bytes;
@@ -414,12 +423,14 @@ impl Iterator for FileJobs<'_> {
         }
         let len = self.block_bytes.min(self.end - offset);
         self.offset += len;
+        // What it decodes to may go on behind what the file shows of it: then the worker finds that it is no block of ours.
         if let Some(&extent) = self.extents.peek()
             && let ExtentKind::Encoded(encoding) = extent.kind
             && Some(encoding.algorithm) == self.keep
             && (extent.offset, extent.len) == (offset, len)
-            && (encoding.unencoded_offset, encoding.unencoded_len) == (0, len)
-            && encoding.stored_len < len
+            && encoding.unencoded_offset == 0
+            && encoding.unencoded_len >= len
+            && encoding.stored_len <= self.block_bytes
         {
             return Some(Ok(Job::Keep {
                 file,

@@ -27,6 +27,8 @@ struct Node {
     /// Pieces of content by offset; holes between them.
     content: BTreeMap<u64, Vec<u8>>,
     extents: Option<Vec<Extent>>,
+    /// The stored bytes of encoded extents, by the extents' offset.
+    encoded: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Default for MemoryFs {
@@ -69,6 +71,7 @@ impl MemoryFs {
             xattrs: Vec::new(),
             content: BTreeMap::new(),
             extents: None,
+            encoded: BTreeMap::new(),
         });
         Ino(number)
     }
@@ -173,6 +176,14 @@ impl MemoryFs {
         self.node_mut(dir).entries.push(entry);
     }
 
+    /// Says that an extent of a file is encoded, and stored as these bytes. The content stays what it is. Extents of a file
+    /// are added in their order, and together they are all that it has.
+    pub fn add_encoded(&mut self, file: Ino, extent: Extent, stored: &[u8]) {
+        let node = self.node_mut(file);
+        node.extents.get_or_insert_default().push(extent);
+        node.encoded.insert(extent.offset, stored.to_vec());
+    }
+
     /// Makes the file system answer every question for the extents of a file with these.
     pub fn lie_about_extents(&mut self, file: Ino, extents: Vec<Extent>) {
         self.node_mut(file).extents = Some(extents);
@@ -264,5 +275,16 @@ impl FileSystem for MemoryFs {
             }
         }
         Ok(len)
+    }
+
+    fn has_stored_extents(&self) -> bool {
+        self.nodes.iter().any(|node| !node.encoded.is_empty())
+    }
+
+    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+        let encoded = self.node(file)?.encoded.get(&extent.offset);
+        stored.clear();
+        stored.extend(encoded.ok_or(Error::InvalidInput("the node in memory is not encoded"))?);
+        Ok(())
     }
 }

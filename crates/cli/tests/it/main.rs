@@ -5,6 +5,7 @@ mod btrfs_source; // btrfs images, read, checked and described
 mod copy; // directories and tar archives in all directions, compared by programs that are not ours
 mod failures; // full disks, files that may not be read
 mod interrupt; // signals in the midst of a copy
+mod pass_through; // encoded data that goes from one format into another
 mod squash; // SquashFS images
 mod squash_hostile; // SquashFS images that mean harm
 mod words; // help, messages and exit codes

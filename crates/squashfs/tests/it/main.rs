@@ -4,6 +4,7 @@ mod create;
 mod differential;
 mod failures;
 mod hostile;
+mod keep;
 mod kernel;
 mod reproducible;
 mod sources;

@@ -1,0 +1,333 @@
+//! What a source has encoded is taken as it is stored, where it is a block of ours.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use codec::{Filters, Settings};
+use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary, create};
+use testkit::{FsType, MemoryFs, Mount, Rng, TempDir};
+use tree::manifest::Manifest;
+use tree::{
+    Algorithm, Aspects, Encoding, Extent, ExtentId, ExtentKind, FileSystem, HostDir, Inventory,
+    Limits, NoProgress, Output, Parallel,
+};
+
+use crate::create::image_of;
+use crate::sources::{nasty, text};
+
+fn copy(source: &dyn FileSystem, image: &Path, options: &Options) -> Summary {
+    let inventory = Inventory::of(source, &Limits::default()).unwrap();
+    let mut output = Output::create(image, true).unwrap();
+    let parallel = Parallel::new(2);
+    let made = create(
+        source,
+        &inventory,
+        options,
+        parallel,
+        &NoProgress,
+        &mut output,
+    );
+    let summary = made.unwrap();
+    output.commit().unwrap();
+    summary
+}
+
+fn open(image: &Path) -> Squashfs {
+    Squashfs::open(File::open(image).unwrap()).unwrap()
+}
+
+fn assert_same(a: &dyn FileSystem, b: &dyn FileSystem, aspects: &Aspects, what: &str) {
+    let (a, b) = (Manifest::of(a, aspects), Manifest::of(b, aspects));
+    let (a, b) = (a.unwrap(), b.unwrap());
+    assert!(a == b, "{what}:\n{}", a.difference(&b));
+}
+
+/// From an image to an image with the same codec and block size, no block is encoded again.
+#[test]
+fn stored_blocks_are_kept() {
+    let out = TempDir::new();
+    let (first, second) = (out.join("first"), out.join("second"));
+    let Some(dir) = nasty(4096) else { return };
+    for compression in [
+        Settings::Zstd { level: 1 },
+        Settings::Zlib { level: 6 },
+        Settings::Lzo,
+        Settings::Lz4,
+        Settings::Xz {
+            level: 1,
+            extreme: false,
+            dictionary_bytes: 8192,
+            filters: Filters(0),
+        },
+    ] {
+        for fragments in [Fragments::SmallFiles, Fragments::Always, Fragments::None] {
+            let options = Options {
+                compression: Some(compression),
+                block_bytes: 4096,
+                fragments,
+                ..Options::default()
+            };
+            image_of(dir.path(), &first, &options, 2);
+            let source = open(&first);
+            let what = format!("{compression:?}, {fragments:?}");
+            // All that is not noise is kept: what is made anew was stored plain, and stays so.
+            let kept = copy(&source, &second, &options);
+            assert!(kept.kept_blocks > 10, "{what}: {kept:?}");
+            let larger = kept
+                .image_bytes
+                .saturating_sub(fs::metadata(&first).unwrap().len());
+            assert!(larger <= 8192, "{what}: by {larger}");
+            let all = Aspects::default();
+            assert_same(&source, &open(&second), &all, &what);
+
+            // No attributes, other fragments: still nothing is lost.
+            let other = Options {
+                xattrs: false,
+                fragments: Fragments::SmallFiles,
+                ..options.clone()
+            };
+            copy(&source, &second, &other);
+            let content = Aspects {
+                owner: false,
+                xattrs: false,
+                ..all
+            };
+            assert_same(&source, &open(&second), &content, &what);
+
+            // Another block size: nothing can be kept.
+            let other = Options {
+                block_bytes: 8192,
+                ..options.clone()
+            };
+            let larger = copy(&source, &second, &other);
+            assert_eq!(larger.kept_blocks, 0, "{what}");
+        }
+    }
+}
+
+const BLOCK: usize = 131_072;
+
+/// Files that a container has encoded with zstd, each way that can be, in extents like those of btrfs: sectors, with zeros
+/// behind the frame. Beside the tree the blocks that are to be kept, if all is verified and if not.
+fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
+    let zstd = testkit::tool("zstd")?;
+    let dir = TempDir::new();
+    let encode = |content: &[u8], options: &str, is_known: bool| {
+        let (from, to) = (dir.join("content"), dir.join("frame"));
+        fs::write(&from, content).unwrap();
+        let mut command = zstd.command();
+        command.args(["-q", "-f", "-o"]).arg(&to);
+        command.args(options.split_whitespace());
+        // Of a stream the length is not known before.
+        match is_known {
+            true => command.arg(&from),
+            false => command.stdin(File::open(&from).unwrap()),
+        };
+        testkit::run(&mut command);
+        fs::read(&to).unwrap()
+    };
+    let mut fs = MemoryFs::new();
+    let root = fs.root();
+    let mut kept = [Vec::new(), Vec::new()];
+    let mut add = |name: &str, content: &[u8], frames: &[(usize, &[u8], usize, usize)]| {
+        let file = fs.add_file(root, name, content);
+        let mut offset = 0;
+        for &(len, frame, unencoded_offset, unencoded_len) in frames {
+            let mut stored = frame.to_vec();
+            stored.resize(stored.len().next_multiple_of(4096), 0);
+            let encoding = Encoding {
+                algorithm: Algorithm::Zstd,
+                stored_len: stored.len() as u64,
+                unencoded_len: unencoded_len as u64,
+                unencoded_offset: unencoded_offset as u64,
+            };
+            let extent = Extent {
+                offset,
+                len: len as u64,
+                kind: ExtentKind::Encoded(encoding),
+                id: Some(ExtentId(file.0 << 32 | offset)),
+            };
+            fs.add_encoded(file, extent, &stored);
+            offset += len as u64;
+        }
+    };
+    let one = |seed: u64| text(seed, BLOCK);
+    for (seed, name, options, is_known, [verified, not]) in [
+        (1, "plain", "--no-check", true, [true, true]),
+        (2, "with a checksum", "--check", true, [true, true]),
+        (4, "level 19", "--no-check -19", true, [true, true]),
+        (5, "fast", "--no-check --fast=9", true, [true, true]),
+        // The content is a single segment, whatever the window.
+        (6, "window", "--no-check --zstd=wlog=20", true, [true, true]),
+        (
+            7,
+            "wide",
+            "--no-check --zstd=wlog=18",
+            false,
+            [false, false],
+        ),
+        // Nothing but decoding tells how long it is.
+        (
+            8,
+            "narrow",
+            "--no-check --zstd=wlog=17",
+            false,
+            [true, false],
+        ),
+    ] {
+        let content = one(seed);
+        let frame = encode(&content, options, is_known);
+        add(name, &content, &[(BLOCK, &frame, 0, BLOCK)]);
+        for (kept, is_kept) in kept.iter_mut().zip([verified, not]) {
+            if is_kept {
+                kept.push(frame.clone());
+            }
+        }
+    }
+    // Two blocks, and an end whose sector is filled with zeros that the frame does not hold.
+    let content = text(20, 2 * BLOCK + 70_000);
+    let frames = content
+        .chunks(BLOCK)
+        .map(|part| encode(part, "--no-check", true));
+    let frames: Vec<Vec<u8>> = frames.collect();
+    let lens = [(BLOCK, BLOCK), (BLOCK, BLOCK), (70_000, 73_728)];
+    let parts = lens.iter().zip(&frames);
+    let parts: Vec<_> = parts
+        .map(|(&(len, unencoded_len), frame)| (len, &frame[..], 0, unencoded_len))
+        .collect();
+    add("three", &content, &parts);
+    for kept in &mut kept {
+        kept.extend(frames.clone());
+    }
+    // What the file shows is not what the extent holds, or not all of it; or it is no frame, or more than one.
+    let content = one(30);
+    let shorter = encode(&content[..BLOCK - 1], "--no-check", true);
+    add(
+        "shorter",
+        &[&content[..BLOCK - 1], &[0]].concat(),
+        &[(BLOCK, &shorter, 0, BLOCK)],
+    );
+    let longer = encode(&[&content[..], b"more"].concat(), "--no-check", true);
+    add("longer", &content, &[(BLOCK, &longer, 0, BLOCK + 4096)]);
+    let later = encode(&[&[7; 4096], &content[..]].concat(), "--no-check", true);
+    add("later", &content, &[(BLOCK, &later, 4096, BLOCK + 4096)]);
+    let halves = content.chunks(BLOCK / 2);
+    let halves: Vec<Vec<u8>> = halves
+        .map(|half| encode(half, "--no-check", true))
+        .collect();
+    add(
+        "two frames",
+        &content,
+        &[(BLOCK, &halves.concat(), 0, BLOCK)],
+    );
+    let half = BLOCK / 2;
+    add(
+        "two extents",
+        &content,
+        &[(half, &halves[0], 0, half), (half, &halves[1], 0, half)],
+    );
+    add("nothing", &content, &[(BLOCK, &[0; 4096], 0, BLOCK)]);
+    let cut = encode(&content, "--no-check", true);
+    add("cut", &content, &[(BLOCK, &cut[..cut.len() / 2], 0, BLOCK)]);
+    add(
+        "small",
+        &content[..9000],
+        &[(
+            9000,
+            &encode(&content[..9000], "--no-check", true),
+            0,
+            12_288,
+        )],
+    );
+    let noise = Rng::new(9).bytes(BLOCK);
+    add(
+        "noise",
+        &noise,
+        &[(BLOCK, &encode(&noise, "--no-check", true), 0, BLOCK)],
+    );
+    Some((fs, kept))
+}
+
+/// The stored blocks of all files, in the order of names.
+fn blocks(image: &Squashfs, path: &Path) -> Vec<Vec<u8>> {
+    let bytes = fs::read(path).unwrap();
+    let mut blocks = Vec::new();
+    for entry in image.read_dir(image.root()).unwrap() {
+        for extent in image.extents(entry.ino, 0).unwrap() {
+            if let (ExtentKind::Encoded(encoding), Some(ExtentId(at))) = (extent.kind, extent.id) {
+                let at = at as usize;
+                blocks.push(bytes[at..at + encoding.stored_len as usize].to_vec());
+            }
+        }
+    }
+    blocks
+}
+
+fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
+    let Some((source, kept)) = encoded_tree() else {
+        return;
+    };
+    let out = TempDir::new();
+    let image = out.join("image");
+    let no_seconds = Aspects {
+        mtime: false,
+        ..Aspects::default()
+    };
+    for (verify, kept) in [true, false].into_iter().zip(&kept) {
+        for level in [1, 15] {
+            let options = Options {
+                compression: Some(Settings::Zstd { level }),
+                verify,
+                ..Options::default()
+            };
+            let summary = copy(&source, &image, &options);
+            let what = format!("zstd {level}, verified: {verify}");
+            let ours = open(&image);
+            let stored = blocks(&ours, &image);
+            for (number, kept) in kept.iter().enumerate() {
+                assert!(stored.contains(kept), "{what}, {number}");
+            }
+            assert_eq!(summary.kept_blocks, kept.len() as u64, "{what}");
+            assert_same(&source, &ours, &no_seconds, &what);
+            let mut tell = |error| panic!("{what}: {error}");
+            let options = CheckOptions { data: true };
+            ours.check(options, Parallel::new(2), &NoProgress, &mut tell)
+                .unwrap();
+            if let Some(mount) = read(&image) {
+                let linux = HostDir::open(mount.path()).unwrap();
+                assert_same(&source, &linux, &no_seconds, &what);
+            }
+        }
+        let larger = Options {
+            block_bytes: 2 * BLOCK as u32,
+            ..Options::default()
+        };
+        let other = Options {
+            compression: Some(Settings::Lz4),
+            ..Options::default()
+        };
+        let asked = Options {
+            keep_blocks: false,
+            ..Options::default()
+        };
+        // Of larger blocks, the end of one file is one.
+        for (options, count) in [(larger, 1), (other, 0), (asked, 0)] {
+            let options = Options { verify, ..options };
+            let summary = copy(&source, &image, &options);
+            assert_eq!(summary.kept_blocks, count, "{options:?}");
+            assert_same(&source, &open(&image), &no_seconds, "hardly kept");
+        }
+    }
+}
+
+#[test]
+fn encoded_extents_that_are_whole_blocks_are_kept() {
+    kept_extents(|_| None);
+}
+
+/// Frames without a content size or with a checksum, with each window up to a block's.
+#[test]
+#[ignore = "needs root"]
+fn linux_reads_extents_that_are_kept() {
+    kept_extents(|image| Some(Mount::read_only(image, FsType::Squashfs)));
+}
