@@ -4,8 +4,8 @@
 //! measured, get their place behind the data, and are written; the superblocks last. Nothing is written twice.
 
 use tree::{
-    Duplicates, Error, FileId, FileKind, FileSystem, Inventory, Output, OutputKind, Parallel,
-    Progress, ReadAt, Result, Xattr, ordered,
+    Describe, Duplicates, Error, FileId, FileKind, FileSystem, Inventory, Output, OutputKind,
+    Parallel, Progress, ReadAt, Result,
 };
 
 use crate::data::{self, Area, Content, Encoding};
@@ -15,9 +15,6 @@ use crate::options::Options;
 use crate::plan::Plan;
 use crate::raw::SUPERBLOCK_BYTES;
 use crate::superblock::SUPERBLOCK_PLACES;
-
-/// Files that one job describes.
-const DESCRIBE_BATCH: usize = 256;
 
 /// What was made.
 #[derive(Debug, Default)]
@@ -149,11 +146,7 @@ fn wipe(output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// The attributes of one file, and its target if it is a symbolic link.
-type Description = (Vec<Xattr>, Option<Box<[u8]>>);
-
-/// Reads link targets and extended attributes, on all threads; also gives the files of which that failed, if they are to
-/// be left out.
+/// Reads link targets and extended attributes; also gives the files of which that failed, if they are to be left out.
 fn describe(
     fs: &dyn FileSystem,
     inventory: &Inventory,
@@ -162,72 +155,45 @@ fn describe(
     summary: &mut Summary,
 ) -> Result<(Described, Vec<(FileId, Error)>)> {
     let nodesize = options.nodesize;
+    let path = |file| inventory.path(inventory.first_name(file));
     let mut described = Described::default();
-    let mut failed = Vec::new();
-    let files: Vec<FileId> = inventory.files().collect();
-    let describe = |file: FileId| -> Result<Description> {
-        let ino = inventory.ino(file);
-        let xattrs = fs.xattrs(ino)?;
-        let mut target = None;
-        if inventory.kind(file) == FileKind::Symlink {
-            let bytes = fs.read_link(ino)?;
-            check_target(&bytes, nodesize)?;
-            target = Some(bytes.into());
-        }
-        Ok((xattrs, target))
+    let describe = Describe {
+        fs,
+        inventory,
+        xattrs: true,
+        skip_unreadable: options.skip_unreadable,
     };
-    ordered(
+    let mut failed = describe.read(
         parallel,
-        files.chunks(DESCRIBE_BATCH),
-        || (),
-        |(), batch| {
-            let mut known = Vec::new();
-            for &file in batch {
-                match describe(file) {
-                    Ok((xattrs, None)) if xattrs.is_empty() => {}
-                    // The root is in every image.
-                    Err(error) if !options.skip_unreadable || file.0 == 0 => {
-                        let path = inventory.path(inventory.first_name(file));
-                        return Err(error.in_file("read", &path));
-                    }
-                    description => known.push((file, description)),
-                }
-            }
-            Ok(known)
+        |description| match &description.target {
+            Some(target) => check_target(target, nodesize),
+            None => Ok(()),
         },
-        |known| {
-            for (file, description) in known {
-                let (mut xattrs, target) = match description {
-                    Ok(description) => description,
-                    // What is in a directory can be read nevertheless.
-                    Err(_) if inventory.kind(file) == FileKind::Directory => {
-                        let path = inventory.path(inventory.first_name(file));
-                        summary.lost_xattrs.push((path, b"*".to_vec()));
-                        continue;
-                    }
-                    Err(error) => {
-                        failed.push((file, error));
-                        continue;
-                    }
-                };
-                xattrs.retain(|xattr| {
-                    let bytes = xattr.name.len() + xattr.value.len();
-                    let fits = xattr.name.len() <= 255 && bytes <= xattr_bytes_max(nodesize);
-                    if !fits {
-                        let path = inventory.path(inventory.first_name(file));
-                        summary.lost_xattrs.push((path, xattr.name.to_vec()));
-                    }
-                    fits
-                });
-                if !xattrs.is_empty() {
-                    described.xattrs.insert(file, xattrs);
+        |file, mut description| {
+            description.xattrs.retain(|xattr| {
+                let bytes = xattr.name.len() + xattr.value.len();
+                let fits = xattr.name.len() <= 255 && bytes <= xattr_bytes_max(nodesize);
+                if !fits {
+                    summary.lost_xattrs.push((path(file), xattr.name.to_vec()));
                 }
-                if let Some(target) = target {
-                    described.targets.insert(file, target);
-                }
+                fits
+            });
+            if !description.xattrs.is_empty() {
+                described.xattrs.insert(file, description.xattrs);
             }
-            Ok::<(), Error>(())
+            if let Some(target) = description.target {
+                described.targets.insert(file, target);
+            }
+            Ok(())
         },
     )?;
+    // What is in a directory can be read nevertheless.
+    failed.retain(|&(file, _)| {
+        let is_directory = inventory.kind(file) == FileKind::Directory;
+        if is_directory {
+            summary.lost_xattrs.push((path(file), b"*".to_vec()));
+        }
+        !is_directory
+    });
     Ok((described, failed))
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -187,6 +187,10 @@ pub(crate) struct ImageArgs {
     /// Store equal files once for each
     #[arg(long)]
     pub(crate) no_duplicates: bool,
+
+    /// Leave out files that cannot be read, and list them
+    #[arg(long)]
+    pub(crate) skip_unreadable: bool,
 
     /// Do not decode again what was encoded to see that it is the same
     #[arg(long)]
@@ -483,6 +487,23 @@ pub(crate) struct Manifest {
 
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+}
+
+/// A number of bytes, with K, M, G or T for powers of 1024.
+pub(crate) fn bytes(words: &str) -> Result<u64> {
+    let digits = words.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match words[digits.len()..].to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => bail!("it is a number of bytes, with K, M, G or T behind it"),
+    };
+    let number: u64 = digits.parse().context("it is a number of bytes")?;
+    number
+        .checked_mul(1 << shift)
+        .context("so many bytes there are not")
 }
 
 #[cfg(test)]

@@ -2,18 +2,18 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use btrfs::{ChecksumType, NewSubvolume, Options, Profile, Rule, Summary};
 use clap::Args;
 use codec::Settings;
+use tree::Inventory;
 use tree::edit::Patterns;
-use tree::{Algorithm, DirEntry, Error, Extent, FileSystem, Ino, Inventory, Metadata, Xattr};
 
-use crate::args::ImageArgs;
+use crate::args::{ImageArgs, bytes};
 use crate::open::Source;
-use crate::text;
+use crate::{readable, text};
 
 /// How a btrfs image is made.
 #[derive(Debug, Args)]
@@ -70,10 +70,6 @@ pub(crate) struct BtrfsArgs {
     /// Give block groups a tree of their own: large file systems are mounted faster, but written to only by Linux 6.1 and later
     #[arg(long)]
     pub(crate) block_group_tree: bool,
-
-    /// Leave out files that cannot be read, and list them
-    #[arg(long)]
-    pub(crate) skip_unreadable: bool,
 }
 
 /// The bytes of a UUID.
@@ -128,23 +124,6 @@ fn profile(words: &str) -> Result<Profile> {
         "dup" => Profile::Dup,
         _ => bail!("it is single or dup"),
     })
-}
-
-/// A number of bytes, with K, M, G or T for powers of 1024.
-fn bytes(words: &str) -> Result<u64> {
-    let digits = words.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match words[digits.len()..].to_ascii_uppercase().as_str() {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => bail!("it is a number of bytes, with K, M, G or T behind it"),
-    };
-    let number: u64 = digits.parse().context("it is a number of bytes")?;
-    number
-        .checked_mul(1 << shift)
-        .context("so many bytes there are not")
 }
 
 fn uuid(words: &str) -> Result<Uuid> {
@@ -229,7 +208,7 @@ impl BtrfsArgs {
             uuid: self.uuid.map(|uuid| uuid.0),
             epoch: epoch()?,
             duplicates: !image.no_duplicates,
-            skip_unreadable: self.skip_unreadable,
+            skip_unreadable: image.skip_unreadable,
             verify: !image.no_verify,
             ..Options::default()
         })
@@ -258,11 +237,7 @@ fn epoch() -> Result<Option<i64>> {
 
 /// What could not be kept, a line each.
 pub(crate) fn lost(summary: &Summary, source: &Source) -> Vec<String> {
-    let mut lost = Vec::new();
-    for (path, error) in &summary.unreadable {
-        let (path, reason) = (source.name(path), text::of_reason(&error.to_string()));
-        lost.push(format!("{path}: left out, it cannot be read: {reason}"));
-    }
+    let mut lost = readable::left_out(&summary.unreadable, source);
     for (path, name) in &summary.lost_xattrs {
         let (path, name) = (source.name(path), text::of_name(name));
         lost.push(format!(
@@ -276,90 +251,6 @@ pub(crate) fn lost(summary: &Summary, source: &Source) -> Vec<String> {
         ));
     }
     lost
-}
-
-/// A tree in which directories that cannot be read are empty.
-pub(crate) struct Readable<'a> {
-    tree: &'a dyn FileSystem,
-    failed: Mutex<Vec<(Ino, Error)>>,
-}
-
-impl<'a> Readable<'a> {
-    pub(crate) fn new(tree: &'a dyn FileSystem) -> Self {
-        Readable {
-            tree,
-            failed: Mutex::default(),
-        }
-    }
-
-    /// The directories that could not be read, with what became of it.
-    pub(crate) fn lost(&self, source: &Source, inventory: &Inventory) -> Vec<String> {
-        let failed =
-            std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut lost = Vec::new();
-        for (ino, error) in failed {
-            let mut files = inventory.files();
-            if let Some(file) = files.find(|&file| inventory.ino(file) == ino) {
-                let path = source.name(&inventory.path(inventory.first_name(file)));
-                let reason = text::of_reason(&error.to_string());
-                lost.push(format!("{path}: left empty, it cannot be read: {reason}"));
-            }
-        }
-        lost
-    }
-}
-
-impl FileSystem for Readable<'_> {
-    fn root(&self) -> Ino {
-        self.tree.root()
-    }
-
-    fn metadata(&self, ino: Ino) -> tree::Result<Metadata> {
-        self.tree.metadata(ino)
-    }
-
-    fn read_dir(&self, dir: Ino) -> tree::Result<Vec<DirEntry>> {
-        self.tree.read_dir(dir)
-    }
-
-    fn read_dir_with_metadata(&self, dir: Ino) -> tree::Result<Vec<(DirEntry, Metadata)>> {
-        match self.tree.read_dir_with_metadata(dir) {
-            Err(error) if dir != self.root() => {
-                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                failed.push((dir, error));
-                Ok(Vec::new())
-            }
-            listed => listed,
-        }
-    }
-
-    fn read_link(&self, link: Ino) -> tree::Result<Vec<u8>> {
-        self.tree.read_link(link)
-    }
-
-    fn xattrs(&self, ino: Ino) -> tree::Result<Vec<Xattr>> {
-        self.tree.xattrs(ino)
-    }
-
-    fn extents(&self, file: Ino, from: u64) -> tree::Result<Vec<Extent>> {
-        self.tree.extents(file, from)
-    }
-
-    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> tree::Result<usize> {
-        self.tree.read_at(file, offset, buf)
-    }
-
-    fn block_encoding(&self) -> Option<(Algorithm, u32)> {
-        self.tree.block_encoding()
-    }
-
-    fn has_stored_extents(&self) -> bool {
-        self.tree.has_stored_extents()
-    }
-
-    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> tree::Result<()> {
-        self.tree.read_encoded(file, extent, stored)
-    }
 }
 
 #[cfg(test)]

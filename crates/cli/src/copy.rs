@@ -17,8 +17,9 @@ use tree::{Error, FileSystem, Inventory, Limits, Output, Parallel, Progress};
 
 use crate::args::{Copy, Kind, refuse_what_does_not_apply};
 use crate::bar::Bar;
-use crate::btrfs_create::{self, BtrfsArgs, Readable};
+use crate::btrfs_create::{self, BtrfsArgs};
 use crate::open::{self, Source};
+use crate::readable::{self, Readable};
 use crate::{tell, text, threads};
 
 /// Paths that are named one by one before the rest is only counted.
@@ -243,6 +244,14 @@ impl Job<'_> {
         Ok(inventory)
     }
 
+    /// The tree that an image is made of.
+    fn readable_tree<'a>(&'a self, readable: &'a Readable<'a>) -> &'a dyn FileSystem {
+        match self.args.image.skip_unreadable {
+            true => readable,
+            false => self.tree,
+        }
+    }
+
     fn to_tar(&self) -> Result<Done> {
         let bar = Bar::new("copied", self.args.quiet);
         let inventory = self.inventory(&bar)?;
@@ -278,11 +287,12 @@ impl Job<'_> {
 
     fn to_squashfs(&self) -> Result<Done> {
         let bar = Bar::new("copied", self.args.quiet);
-        let inventory = self.inventory(&bar)?;
+        let readable = Readable::new(self.tree);
+        let tree = self.readable_tree(&readable);
+        let inventory = self.inventory_of(tree, &bar)?;
         let options = self.args.squashfs.options(&self.args.image, &inventory)?;
         let mut output =
             Output::create(&self.args.dst, self.args.overwrite).context("create it")?;
-        let tree = self.tree;
         let made = squashfs::create(tree, &inventory, &options, self.parallel, &bar, &mut output);
         let summary = match made {
             Err(error @ Error::File { verb: "read", .. }) => {
@@ -292,7 +302,8 @@ impl Job<'_> {
         };
         output.commit().context("finish it")?;
         bar.finish();
-        let mut lost: Vec<String> = Vec::new();
+        let mut lost = readable.lost(self.source, &inventory);
+        lost.extend(readable::left_out(&summary.unreadable, self.source));
         for (path, name) in &summary.lost_xattrs {
             let (path, name) = (self.source.name(path), text::of_name(name));
             lost.push(format!(
@@ -316,10 +327,7 @@ impl Job<'_> {
     fn to_btrfs(&self) -> Result<Done> {
         let bar = Bar::new("copied", self.args.quiet);
         let readable = Readable::new(self.tree);
-        let tree = match self.args.btrfs.skip_unreadable {
-            true => &readable,
-            false => self.tree,
-        };
+        let tree = self.readable_tree(&readable);
         let inventory = self.inventory_of(tree, &bar)?;
         let options = self
             .args

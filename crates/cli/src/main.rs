@@ -14,6 +14,7 @@ mod edits;
 mod ls;
 mod manifest;
 mod open;
+mod readable;
 mod signals;
 mod squash;
 mod text;

@@ -165,6 +165,7 @@ impl SquashfsArgs {
             padding: !self.no_padding,
             offset: self.offset,
             keep_blocks: !image.recompress,
+            skip_unreadable: image.skip_unreadable,
             filter_code: image
                 .compress
                 .as_deref()

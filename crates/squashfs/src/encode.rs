@@ -22,6 +22,8 @@ pub(crate) struct Encoding<'a> {
     pub(crate) verify: bool,
     /// Whether machine code is filtered for its processor.
     pub(crate) filter_code: bool,
+    /// Whether to leave out files that cannot be read, and go on.
+    pub(crate) skip_unreadable: bool,
     /// Buffers of a block's size that wait to be used again.
     pub(crate) buffers: Mutex<Vec<Vec<u8>>>,
 }
@@ -52,13 +54,19 @@ pub(crate) enum Done {
         len: usize,
         stored: Option<Stored>,
     },
-    /// A fragment block, its number, its content's length, and of how many files it holds tails.
+    /// A file that is to be left out, and why.
+    Unreadable { file: FileId, error: Error },
+    /// A fragment block, its number, its content's length, of how many files it holds tails, and which of those could not be
+    /// read: in their place are zeros.
     Fragment {
         number: u32,
         stored: Stored,
         len: usize,
         files: usize,
+        lost: Vec<(FileId, Error)>,
     },
+    /// A fragment block of the source that cannot be read.
+    LostFragment { number: u32, error: Error },
 }
 
 /// A block as it is stored.
@@ -124,68 +132,62 @@ impl Encoding<'_> {
         recycled.unwrap_or_else(|| vec![0; self.block_bytes])
     }
 
-    pub(crate) fn work(&self, worker: &mut Worker, job: Result<Job>) -> Result<Done> {
-        match job? {
+    pub(crate) fn work(&self, worker: &mut Worker, job: Job) -> Result<Done> {
+        match job {
             Job::Holes { file, first, bytes } => Ok(Done::Holes { file, first, bytes }),
+            Job::Unreadable { file, error } => self.unreadable(file, error),
             Job::Block {
                 file,
                 first,
                 offset,
                 len,
-            } => {
-                let stored = self.block(worker, file, offset, len)?;
-                Ok(Done::Block {
-                    file,
-                    first,
-                    len,
-                    stored,
-                })
-            }
+            } => self.block(worker, file, first, (offset, len)),
             Job::Keep {
                 file,
                 first,
                 extent,
-            } => {
-                let len = extent.len as usize;
-                let stored = match self.keep_block(worker, file, &extent)? {
-                    Some(stored) => Some(stored),
-                    None => self.block(worker, file, extent.offset, len)?,
-                };
-                Ok(Done::Block {
+            } => match self.keep_block(worker, file, &extent) {
+                Ok(Some(stored)) => Ok(Done::Block {
                     file,
                     first,
-                    len,
-                    stored,
-                })
-            }
+                    len: extent.len as usize,
+                    stored: Some(stored),
+                }),
+                Ok(None) => self.block(worker, file, first, (extent.offset, extent.len as usize)),
+                Err(error) => self.unreadable(file, error),
+            },
             Job::KeepFragment {
                 number,
                 file,
                 extent,
                 len,
                 files,
-            } => {
-                let stored = self.keep_fragment(worker, file, &extent, len)?;
-                Ok(Done::Fragment {
+            } => match self.keep_fragment(worker, file, &extent, len) {
+                Ok(stored) => Ok(Done::Fragment {
                     number,
                     stored,
                     len,
                     files,
-                })
-            }
+                    lost: Vec::new(),
+                }),
+                Err(error) if self.skip_unreadable => Ok(Done::LostFragment { number, error }),
+                Err(error) => Err(self.in_file(file, error)),
+            },
             Job::Fragment { number, tails } => {
-                let mut len = 0;
+                let (mut len, mut lost) = (0, Vec::new());
                 let mut code = machine::Code::default();
                 for &file in &tails {
                     let size = self.inventory.size(file);
                     let tail = (size % self.block_bytes as u64) as usize;
-                    self.read(
-                        file,
-                        size - tail as u64,
-                        &mut worker.content[len..len + tail],
-                    )?;
-                    let content = &worker.content[len..len + tail];
-                    code.add(self.filter(file, size - tail as u64, content)?, tail);
+                    let content = &mut worker.content[len..len + tail];
+                    match self.read(file, size - tail as u64, content) {
+                        Ok(filter) => code.add(filter, tail),
+                        Err(error) if self.skip_unreadable => {
+                            content.fill(0);
+                            lost.push((file, error));
+                        }
+                        Err(error) => return Err(self.in_file(file, error)),
+                    }
                     len += tail;
                 }
                 let filter = code.most(len);
@@ -195,27 +197,48 @@ impl Encoding<'_> {
                     stored,
                     len,
                     files: tails.len(),
+                    lost,
                 })
             }
         }
     }
 
-    /// A block of a file; `None` if there is nothing in it but zeros.
+    /// What comes of a file that cannot be read: it is left out, or it ends all.
+    fn unreadable(&self, file: FileId, error: Error) -> Result<Done> {
+        match self.skip_unreadable {
+            true => Ok(Done::Unreadable { file, error }),
+            false => Err(self.in_file(file, error)),
+        }
+    }
+
+    fn in_file(&self, file: FileId, error: Error) -> Error {
+        let path = self.inventory.path(self.inventory.first_name(file));
+        error.in_file("read", &path)
+    }
+
+    /// Makes a block of a part of a file.
     fn block(
         &self,
         worker: &mut Worker,
         file: FileId,
-        offset: u64,
-        len: usize,
-    ) -> Result<Option<Stored>> {
-        self.read(file, offset, &mut worker.content[..len])?;
-        let content = &worker.content[..len];
-        if content.iter().all(|&byte| byte == 0) {
-            return Ok(None);
-        }
-        let filter = self.filter(file, offset, content)?;
-        self.encode(worker, len, self.data.is_some(), filter)
-            .map(Some)
+        first: bool,
+        (offset, len): (u64, usize),
+    ) -> Result<Done> {
+        let content = &mut worker.content[..len];
+        let filter = match self.read(file, offset, content) {
+            Ok(filter) => filter,
+            Err(error) => return self.unreadable(file, error),
+        };
+        let stored = match content.iter().all(|&byte| byte == 0) {
+            true => None,
+            false => Some(self.encode(worker, len, self.data.is_some(), filter)?),
+        };
+        Ok(Done::Block {
+            file,
+            first,
+            len,
+            stored,
+        })
     }
 
     /// Takes an encoded extent of the source as it is stored there, without what may follow its end; `None` if that is no
@@ -278,8 +301,7 @@ impl Encoding<'_> {
                 .decoder
                 .decompress(worker.codec, &mut worker.decoded, &buffer);
             if !decoded.is_ok_and(|decoded| decoded >= len) {
-                let error = Error::InvalidInput("a stored block does not decode");
-                return Err(self.in_file(file, error));
+                return Err(Error::InvalidInput("a stored block does not decode"));
             }
         }
         let len = buffer.len();
@@ -294,25 +316,24 @@ impl Encoding<'_> {
 
     fn read_encoded(&self, file: FileId, extent: &Extent) -> Result<Vec<u8>> {
         let mut buffer = self.buffer();
-        let read = self
-            .fs
-            .read_encoded(self.inventory.ino(file), extent, &mut buffer);
-        read.map_err(|error| self.in_file(file, error))?;
+        self.fs
+            .read_encoded(self.inventory.ino(file), extent, &mut buffer)?;
         Ok(buffer)
     }
 
-    fn in_file(&self, file: FileId, error: Error) -> Error {
-        let path = self.inventory.path(self.inventory.first_name(file));
-        error.in_file("read", &path)
+    /// Reads a part of a file; gives the filter for it.
+    fn read(&self, file: FileId, offset: u64, content: &mut [u8]) -> Result<Filters> {
+        self.read_exact(file, offset, content)?;
+        self.filter(file, offset, content)
     }
 
-    fn read(&self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let error = match self.fs.read_at(self.inventory.ino(file), offset, buf) {
-            Ok(len) if len == buf.len() => return Ok(()),
-            Ok(_) => Error::InvalidInput("the file became shorter while it was read"),
-            Err(error) => error,
-        };
-        Err(self.in_file(file, error))
+    fn read_exact(&self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
+        match self.fs.read_at(self.inventory.ino(file), offset, buf)? == buf.len() {
+            true => Ok(()),
+            false => Err(Error::InvalidInput(
+                "the file became shorter while it was read",
+            )),
+        }
     }
 
     /// The filter for a part of a file, of which this is the content from `offset` on.
@@ -326,7 +347,7 @@ impl Encoding<'_> {
         }
         match content.first_chunk() {
             Some(begin) if offset == 0 => header = *begin,
-            _ => self.read(file, 0, &mut header)?,
+            _ => self.read_exact(file, 0, &mut header)?,
         }
         Ok(machine::filter_of(&header))
     }

@@ -8,6 +8,7 @@ use zerocopy::IntoBytes;
 use crate::describe::Described;
 use crate::dir::ListingWriter;
 use crate::inode::{Body, File, Inode, Listing, encode_device};
+use crate::lost::Numbers;
 use crate::metadata::{MetadataWriter, Reference};
 use crate::options::{Fragments, Summary};
 use crate::plan::Plan;
@@ -28,6 +29,7 @@ impl Writer<'_> {
         data: Data,
     ) -> Result<Summary> {
         let inventory = self.inventory;
+        let numbers = self.lost.numbers(inventory);
         let mut ids = Ids::default();
         let mut inodes = self.metadata_writer();
         let mut listings = self.metadata_writer();
@@ -41,6 +43,9 @@ impl Writer<'_> {
             listing.clear();
             for entry in inventory.entries(dir) {
                 let file = inventory.file(entry);
+                let Some(number) = numbers.of(file) else {
+                    continue;
+                };
                 let kind = inventory.kind(file);
                 // Written already: a directory because it was left before, a file under an earlier name.
                 let is_written =
@@ -48,7 +53,8 @@ impl Writer<'_> {
                 subdirectories += u32::from(kind == FileKind::Directory);
                 if !is_written {
                     record.clear();
-                    let inode = self.inode(file, plan, &described, &data, &mut ids)?;
+                    let mut inode = self.inode(file, plan, &described, &data, &mut ids)?;
+                    inode.number = number;
                     inode.emit(&mut record);
                     if let Body::File(stored) = &inode.body {
                         let words = data.files[plan.shows[file.0 as usize].0 as usize].words;
@@ -63,21 +69,21 @@ impl Writer<'_> {
             }
             for entry in inventory.entries(dir) {
                 let file = inventory.file(entry);
+                let Some(number) = numbers.of(file) else {
+                    continue;
+                };
                 let reference = unwritten(references[file.0 as usize]);
-                listing.push(
-                    inventory.name(entry),
-                    reference,
-                    file.0 + 1,
-                    inventory.kind(file),
-                );
+                let kind = inventory.kind(file);
+                listing.push(inventory.name(entry), reference, number, kind);
             }
             let parent = match entry == inventory.root() {
-                true => inventory.file_count().wrapping_add(1),
-                false => inventory.parent(entry).0 + 1,
+                true => numbers.count().wrapping_add(1),
+                false => directory_number(&numbers, inventory.parent(entry)),
             };
             record.clear();
             let (place, index) = write_listing(&mut listing, &mut listings);
             let mut inode = self.common(dir, &described, &mut ids)?;
+            inode.number = directory_number(&numbers, dir);
             inode.nlink = subdirectories + 2;
             inode.body = Body::Directory {
                 listing: place,
@@ -97,7 +103,7 @@ impl Writer<'_> {
         let mut superblock = Superblock {
             codec: self.codec,
             block_bytes: self.options.block_bytes,
-            inode_count: inventory.file_count(),
+            inode_count: numbers.count(),
             mkfs_time: self.options.mkfs_time,
             fragment_count: data.fragments.len() as u32,
             id_count: ids.numbers.len() as u32,
@@ -126,8 +132,10 @@ impl Writer<'_> {
         }
         if self.options.exportable {
             let mut writer = self.metadata_writer();
-            for &reference in &references {
-                writer.write(&unwritten(reference).0.to_le_bytes());
+            for (file, &reference) in inventory.files().zip(&references) {
+                if numbers.of(file).is_some() {
+                    writer.write(&unwritten(reference).0.to_le_bytes());
+                }
             }
             superblock.export_table = Some(emit_table(writer, self.at, &mut table));
             self.put(&std::mem::take(&mut table))?;
@@ -148,8 +156,9 @@ impl Writer<'_> {
         superblock.bytes_used = self.at;
         self.finish(superblock)?;
         if self.options.verify {
-            self.verify(plan, &sets, &data)?;
+            self.verify(plan, &sets, &data, &numbers)?;
         }
+        self.summary.unreadable = self.lost.into_paths(inventory);
         Ok(self.summary)
     }
 
@@ -185,7 +194,7 @@ impl Writer<'_> {
             uid: ids.index(metadata.uid)?,
             gid: ids.index(metadata.gid)?,
             mtime,
-            number: file.0 + 1,
+            number: 0, // the caller knows it
             nlink: self.inventory.name_count(file),
             xattrs: described.sets[file.0 as usize],
             body: Body::Ipc {
@@ -251,6 +260,11 @@ impl Writer<'_> {
 /// The nearest time that the format has.
 pub(crate) fn nearest_seconds(time: Time) -> u32 {
     time.seconds.clamp(0, u32::MAX.into()) as u32
+}
+
+/// Directories are in every image: what cannot be read of them is left empty.
+fn directory_number(numbers: &Numbers, dir: FileId) -> u32 {
+    numbers.of(dir).expect("a directory is never left out")
 }
 
 /// A reference that was given, one more so that none is 0: the first inode is at 0.

@@ -19,6 +19,7 @@ mod find;
 mod image;
 mod index;
 mod inode;
+mod lost;
 mod machine;
 mod metadata;
 mod options;

@@ -46,6 +46,8 @@ pub struct Options {
     /// With xz, whether machine code is filtered for its processor, which the file's header tells: one attempt for each block
     /// instead of one for each filter. The settings' own filters are not tried then.
     pub filter_code: bool,
+    /// Whether to leave out files that cannot be read, and list them. Otherwise the first one ends it.
+    pub skip_unreadable: bool,
     /// Whether every block is decoded and compared, and the image read back, before it counts as made.
     pub verify: bool,
 }
@@ -66,13 +68,14 @@ impl Default for Options {
             offset: 0,
             keep_blocks: true,
             filter_code: false,
+            skip_unreadable: false,
             verify: true,
         }
     }
 }
 
 /// What was made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Summary {
     /// Inodes.
     pub files: u64,
@@ -88,7 +91,10 @@ pub struct Summary {
     pub kept_blocks: u64,
     /// Blocks that are stored as they are because encoding does not make them smaller.
     pub plain_blocks: u64,
-    /// Paths and names of extended attributes that SquashFS cannot hold and that are therefore not in the image.
+    /// Paths of files that could not be read and are therefore not in the image, and why.
+    pub unreadable: Vec<(Vec<u8>, Error)>,
+    /// Paths and names of extended attributes that SquashFS cannot hold and that are therefore not in the image; `*` are all
+    /// of a directory whose attributes cannot be read.
     pub lost_xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Paths of files whose time is before 1970 or after 2106; they got the nearest that there is.
     pub changed_times: Vec<Vec<u8>>,

@@ -9,6 +9,7 @@ use tree::{
 };
 
 use crate::inode::Tail;
+use crate::lost::Lost;
 use crate::options::{Fragments, Options};
 use crate::read::algorithm;
 
@@ -72,6 +73,8 @@ pub(crate) enum Job {
         first: bool,
         extent: Extent,
     },
+    /// The source cannot say where a file's data is.
+    Unreadable { file: FileId, error: Error },
     /// The tails of files, one behind the other.
     Fragment { number: u32, tails: Vec<FileId> },
     /// A fragment block that is taken as it is stored in the source: the extent of a file in it, the bytes of its content
@@ -98,12 +101,13 @@ struct Shared {
 }
 
 impl Plan {
-    /// Plans the data of the regular files in an inventory, in the order of its names.
+    /// Plans the data of the regular files in an inventory that are not lost, in the order of its names.
     pub(crate) fn new(
         fs: &dyn FileSystem,
         inventory: &Inventory,
         duplicates: &Duplicates,
         options: &Options,
+        lost: &Lost,
     ) -> Result<Plan> {
         let block_bytes = u64::from(options.block_bytes);
         let ours = options
@@ -135,13 +139,13 @@ impl Plan {
             .names()
             .filter(|&entry| inventory.is_first_name(entry));
         for file in first_names.map(|entry| inventory.file(entry)) {
-            let is_stored = plan.shows[file.0 as usize] == file;
+            let is_stored = plan.shows[file.0 as usize] == file && !lost.has(file);
             if inventory.kind(file) == FileKind::Regular && inventory.size(file) > 0 && is_stored {
                 plan.files.push(file);
             }
         }
         plan.sort(&options.priorities);
-        plan.pack_tails(fs, inventory, options.fragments)?;
+        plan.pack_tails(fs, inventory, options)?;
         Ok(plan)
     }
 
@@ -164,12 +168,12 @@ impl Plan {
         &mut self,
         fs: &dyn FileSystem,
         inventory: &Inventory,
-        fragments: Fragments,
+        options: &Options,
     ) -> Result<()> {
         let block_bytes = self.block_bytes;
         let packed = |file: FileId| {
             let size = inventory.size(file);
-            match fragments {
+            match options.fragments {
                 Fragments::None => false,
                 Fragments::SmallFiles => size < block_bytes,
                 Fragments::Always => !size.is_multiple_of(block_bytes),
@@ -179,7 +183,7 @@ impl Plan {
         let mut shared: HashMap<ExtentId, Shared> = HashMap::new();
         if self.keep_fragments {
             for &file in self.files.iter().filter(|&&file| packed(file)) {
-                if let Some((_, id, begin)) = self.shared_tail(fs, inventory, file)? {
+                if let Some((_, id, begin)) = self.shared_tail(fs, inventory, options, file)? {
                     let tail = inventory.size(file) % block_bytes;
                     let shared = shared.entry(id).or_insert(Shared {
                         used: 0,
@@ -203,7 +207,7 @@ impl Plan {
                 continue;
             }
             if !shared.is_empty()
-                && let Some((extent, id, begin)) = self.shared_tail(fs, inventory, file)?
+                && let Some((extent, id, begin)) = self.shared_tail(fs, inventory, options, file)?
                 && let Some(shared) = shared.get_mut(&id)
             {
                 let number = *shared.number.get_or_insert_with(|| {
@@ -261,16 +265,20 @@ impl Plan {
         &self,
         fs: &dyn FileSystem,
         inventory: &Inventory,
+        options: &Options,
         file: FileId,
     ) -> Result<Option<(Extent, ExtentId, u64)>> {
         let size = inventory.size(file);
         let tail = size % self.block_bytes;
-        let extents = fs
-            .extents(inventory.ino(file), size - tail)
-            .map_err(|error| {
+        let extents = match fs.extents(inventory.ino(file), size - tail) {
+            Ok(extents) => extents,
+            // Whoever reads the tail will meet the error again.
+            Err(_) if options.skip_unreadable => return Ok(None),
+            Err(error) => {
                 let path = inventory.path(inventory.first_name(file));
-                error.in_file("read", &path)
-            })?;
+                return Err(error.in_file("read", &path));
+            }
+        };
         let extent = extents
             .first()
             .filter(|extent| extent.len == tail && extent.offset == size - tail);
@@ -280,6 +288,16 @@ impl Plan {
             }
             _ => None,
         }))
+    }
+
+    /// The files whose tails are in a fragment.
+    pub(crate) fn files_in(&self, fragment: u32) -> impl Iterator<Item = FileId> {
+        let places = (0..).map(FileId).zip(&self.places);
+        places.filter_map(move |(file, place)| {
+            place
+                .is_some_and(|tail| tail.fragment == fragment)
+                .then_some(file)
+        })
     }
 
     /// How many fragment blocks there will be.
@@ -300,13 +318,13 @@ impl Plan {
         &'a self,
         fs: &'a dyn FileSystem,
         inventory: &'a Inventory,
-    ) -> impl Iterator<Item = Result<Job>> + 'a {
+    ) -> impl Iterator<Item = Job> + 'a {
         let mut fragments = self.fragments.iter().peekable();
         (0..=self.files.len()).flat_map(move |index| {
             let mut jobs = Vec::new();
             while let Some(fragment) = fragments.next_if(|fragment| fragment.after == index) {
                 let number = fragment.number;
-                jobs.push(Ok(match &fragment.content {
+                jobs.push(match &fragment.content {
                     FragmentContent::Tails(tails) => Job::Fragment {
                         number,
                         tails: self.tails[tails.clone()].to_vec(),
@@ -323,7 +341,7 @@ impl Plan {
                         len,
                         files,
                     },
-                }));
+                });
             }
             let file = self.files.get(index).map(|&file| FileJobs {
                 fs,
@@ -385,9 +403,9 @@ impl FileJobs<'_> {
 }
 
 impl Iterator for FileJobs<'_> {
-    type Item = Result<Job>;
+    type Item = Job;
 
-    fn next(&mut self) -> Option<Result<Job>> {
+    fn next(&mut self) -> Option<Job> {
         if self.offset >= self.end {
             return None;
         }
@@ -403,8 +421,7 @@ impl Iterator for FileJobs<'_> {
             Ok(end) => end.min(self.end),
             Err(error) => {
                 self.offset = self.end;
-                let path = self.inventory.path(self.inventory.first_name(file));
-                return Some(Err(error.in_file("read", &path)));
+                return Some(Job::Unreadable { file, error });
             }
         };
         // Whole blocks, or all up to the end.
@@ -415,11 +432,11 @@ impl Iterator for FileJobs<'_> {
         };
         if hole_end > offset {
             self.offset = hole_end;
-            return Some(Ok(Job::Holes {
+            return Some(Job::Holes {
                 file,
                 first,
                 bytes: hole_end - offset,
-            }));
+            });
         }
         let len = self.block_bytes.min(self.end - offset);
         self.offset += len;
@@ -432,17 +449,17 @@ impl Iterator for FileJobs<'_> {
             && encoding.unencoded_len >= len
             && encoding.stored_len <= self.block_bytes
         {
-            return Some(Ok(Job::Keep {
+            return Some(Job::Keep {
                 file,
                 first,
                 extent,
-            }));
+            });
         }
-        Some(Ok(Job::Block {
+        Some(Job::Block {
             file,
             first,
             offset,
             len: len as usize,
-        }))
+        })
     }
 }

@@ -15,6 +15,7 @@ use xxhash::Xxh64;
 
 use crate::data::Block;
 use crate::inode::Tail;
+use crate::lost::Numbers;
 use crate::read::Squashfs;
 
 /// Bytes that are summed, and read back, at once.
@@ -27,6 +28,8 @@ pub(crate) struct Expected<'a> {
     /// The tree that went in.
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) inventory: &'a Inventory,
+    /// Which of its files are in the image, and their numbers.
+    pub(crate) numbers: &'a Numbers,
     /// What a file's metadata must be.
     pub(crate) metadata: &'a (dyn Fn(FileId) -> Metadata + Sync),
     /// Whether a file has a set of extended attributes.
@@ -47,6 +50,13 @@ pub(crate) struct Sums {
     done: Vec<u64>,
 }
 
+/// How [`Sums`] were.
+pub(crate) struct SumsMark {
+    open: Xxh64,
+    open_bytes: u64,
+    done: usize,
+}
+
 impl Sums {
     pub(crate) fn new() -> Self {
         Sums {
@@ -54,6 +64,21 @@ impl Sums {
             open_bytes: 0,
             done: Vec::new(),
         }
+    }
+
+    /// Where this is now.
+    pub(crate) fn mark(&self) -> SumsMark {
+        SumsMark {
+            open: self.open,
+            open_bytes: self.open_bytes,
+            done: self.done.len(),
+        }
+    }
+
+    /// Forgets what was appended since.
+    pub(crate) fn rewind(&mut self, mark: SumsMark) {
+        (self.open, self.open_bytes) = (mark.open, mark.open_bytes);
+        self.done.truncate(mark.done);
     }
 
     /// Appends what was written.
@@ -98,20 +123,28 @@ impl Sums {
 /// Reads the tree in `image` and compares it with what is expected.
 pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) -> Result<()> {
     let ours = Inventory::of(image, &Limits::default())?;
-    let theirs = expected.inventory;
-    if ours.file_count() != theirs.file_count() || ours.entry_count() != theirs.entry_count() {
-        return Err(differs("the image does not hold as many files as went in"));
-    }
-    // Both walks number what they find in the same order, so equal trees have equal numbers.
-    for (a, b) in ours.steps().zip(theirs.steps()) {
-        let (Step::Enter(entry) | Step::File(entry) | Step::Leave(entry)) = a;
-        let same = a == b
-            && ours.name(entry) == theirs.name(entry)
-            && ours.file(entry) == theirs.file(entry);
+    let (theirs, numbers) = (expected.inventory, expected.numbers);
+    let number = |entry| numbers.of(theirs.file(entry));
+    let mut steps = ours.steps();
+    // Both walks number what they find in the same order, so equal trees have equal numbers, but for what is left out.
+    for must in theirs.steps() {
+        let (Step::Enter(entry) | Step::File(entry) | Step::Leave(entry)) = must;
+        let Some(number) = number(entry) else {
+            continue;
+        };
+        let same = steps.next().is_some_and(|is| {
+            let (Step::Enter(found) | Step::File(found) | Step::Leave(found)) = is;
+            std::mem::discriminant(&is) == std::mem::discriminant(&must)
+                && ours.name(found) == theirs.name(entry)
+                && ours.file(found).0 + 1 == number
+        });
         if !same {
             let error = differs("the image has another name there");
             return Err(error.in_file("verify", &theirs.path(entry)));
         }
+    }
+    if ours.file_count() != numbers.count() || steps.next().is_some() {
+        return Err(differs("the image does not hold as many files as went in"));
     }
     let files: Vec<FileId> = theirs.files().collect();
     ordered(
@@ -120,7 +153,11 @@ pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) ->
         || (),
         |(), batch| {
             for &file in batch {
-                self::file(image, &ours, expected, file).map_err(|error| {
+                let Some(number) = numbers.of(file) else {
+                    continue;
+                };
+                let found = (&ours, FileId(number - 1));
+                self::file(image, found, expected, file).map_err(|error| {
                     error.in_file("verify", &theirs.path(theirs.first_name(file)))
                 })?;
             }
@@ -130,8 +167,13 @@ pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) ->
     )
 }
 
-fn file(image: &Squashfs, ours: &Inventory, expected: &Expected, file: FileId) -> Result<()> {
-    let (is, must) = (ours.metadata(file), (expected.metadata)(file));
+fn file(
+    image: &Squashfs,
+    (ours, found): (&Inventory, FileId),
+    expected: &Expected,
+    file: FileId,
+) -> Result<()> {
+    let (is, must) = (ours.metadata(found), (expected.metadata)(file));
     let kind = must.kind;
     // What the format has no room for, and a directory's link count, are not compared.
     let same = is.kind == kind
@@ -141,7 +183,7 @@ fn file(image: &Squashfs, ours: &Inventory, expected: &Expected, file: FileId) -
     if !same {
         return Err(differs("the image has other metadata"));
     }
-    let (ino, source) = (ours.ino(file), expected.inventory.ino(file));
+    let (ino, source) = (ours.ino(found), expected.inventory.ino(file));
     let xattrs = image.xattrs(ino)?;
     if (expected.has_xattrs)(file) {
         let mut must = expected.fs.xattrs(source)?;

@@ -7,22 +7,23 @@ use std::sync::Mutex;
 
 use codec::{Codec, Encoder, Settings};
 use tree::{
-    Duplicates, FileId, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result, Time,
-    ordered,
+    Duplicates, Error, FileId, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result,
+    Time, ordered,
 };
 use zerocopy::FromZeros;
 
 use crate::compressor::Compressor;
 use crate::encode::{Done, Encoding, Stored};
 use crate::index::nearest_seconds;
+use crate::lost::{Lost, Numbers};
 use crate::machine;
 use crate::metadata::MetadataWriter;
 use crate::options::{Options, Summary, check};
 use crate::plan::Plan;
-use crate::raw::{self, METADATA_PLAIN};
+use crate::raw::{self, BLOCK_PLAIN, METADATA_PLAIN};
 use crate::read::Squashfs;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
-use crate::verify::{self, Expected, Sums};
+use crate::verify::{self, Expected, Sums, SumsMark};
 
 /// What an image's length is a multiple of, so that it can be a block device.
 const PADDING_BYTES: u64 = 4096;
@@ -51,13 +52,17 @@ pub fn create(
     );
     let mut writer = Writer::new(fs, inventory, options, parallel, output)?;
     let duplicates = match options.duplicates {
-        true => Duplicates::find(fs, inventory, parallel)?,
+        true => match Duplicates::find(fs, inventory, parallel) {
+            // Each file of its own is then met again, and listed.
+            Err(_) if options.skip_unreadable => Duplicates::default(),
+            found => found?,
+        },
         false => Duplicates::default(),
     };
     writer.summary.duplicates = duplicates.len() as u64;
-    let plan = Plan::new(fs, inventory, &duplicates, options)?;
-    drop(duplicates);
     let described = writer.describe()?;
+    let plan = Plan::new(fs, inventory, &duplicates, options, &writer.lost)?;
+    drop(duplicates);
     let data = writer.data(&plan, progress)?;
     writer.metadata(&plan, described, data)
 }
@@ -74,8 +79,19 @@ pub(crate) struct Writer<'a> {
     pub(crate) at: u64,
     /// The sums of what was written so far.
     written: Sums,
+    /// Files that are left out.
+    pub(crate) lost: Lost,
     pub(crate) summary: Summary,
 }
+
+/// Where the image ended before a file's data.
+struct Mark {
+    file: FileId,
+    at: u64,
+    written: SumsMark,
+    words: usize,
+}
+
 /// Where the data is.
 pub(crate) struct Data {
     pub(crate) files: Vec<Placed>,
@@ -112,6 +128,7 @@ impl<'a> Writer<'a> {
                 .map_or(Codec::Zlib, |settings| settings.codec()),
             at: SUPERBLOCK_BYTES as u64,
             written: Sums::new(),
+            lost: Lost::default(),
             summary: Summary {
                 files: inventory.file_count().into(),
                 content_bytes: inventory.content_bytes(),
@@ -186,26 +203,30 @@ impl<'a> Writer<'a> {
             fragments: self.options.compression,
             verify: self.options.verify,
             filter_code: self.options.filter_code,
+            skip_unreadable: self.options.skip_unreadable,
             buffers: Mutex::default(),
         };
+        let mut mark = None;
         ordered(
             self.parallel,
             plan.jobs(fs, inventory),
             || encoding.worker(),
             |worker, job| encoding.work(worker, job),
             |done| {
-                let begin = |data: &mut Data, file: FileId, at: u64| {
-                    data.files[file.0 as usize] = Placed {
-                        start: at,
-                        sparse: 0,
-                        words: data.words.len(),
-                    };
-                };
+                if let Done::Holes { file, first, .. } | Done::Block { file, first, .. } = done {
+                    if first {
+                        mark = Some(self.mark(&data, file));
+                        data.files[file.0 as usize] = Placed {
+                            start: self.at,
+                            sparse: 0,
+                            words: data.words.len(),
+                        };
+                    } else if self.lost.has(file) {
+                        return Ok(());
+                    }
+                }
                 match done {
-                    Done::Holes { file, first, bytes } => {
-                        if first {
-                            begin(&mut data, file, self.at);
-                        }
+                    Done::Holes { file, bytes, .. } => {
                         let blocks = bytes.div_ceil(block_bytes as u64) as usize;
                         data.words.extend(std::iter::repeat_n(0, blocks));
                         data.files[file.0 as usize].sparse += bytes;
@@ -217,49 +238,92 @@ impl<'a> Writer<'a> {
                         len,
                         stored,
                     } => {
-                        if first {
-                            begin(&mut data, file, self.at);
-                        }
                         if let Some(stored) = stored {
                             data.words.push(stored.word());
-                            self.note(&stored);
-                            self.put(&stored.buffer[..stored.len])?;
-                            progress.wrote(stored.len as u64);
-                            encoding.recycle(stored.buffer);
+                            self.take(stored, &encoding, progress)?;
                         } else {
                             data.words.push(0);
                             data.files[file.0 as usize].sparse += len as u64;
                         }
                         progress.advance(u64::from(first), len as u64);
                     }
+                    Done::Unreadable { file, error } => {
+                        if let Some(before) = mark.take_if(|mark| mark.file == file) {
+                            self.rewind(before, &mut data);
+                        }
+                        self.lost.lose(file, error);
+                    }
                     Done::Fragment {
                         number,
                         stored,
                         len,
                         files,
+                        lost,
                     } => {
-                        data.fragments[number as usize] = raw::FragmentEntry {
-                            start_block: self.at.into(),
-                            size: stored.word().into(),
-                            unused: 0.into(),
-                        };
-                        self.note(&stored);
-                        self.put(&stored.buffer[..stored.len])?;
-                        progress.wrote(stored.len as u64);
-                        encoding.recycle(stored.buffer);
+                        data.fragments[number as usize] = self.fragment_entry(stored.word());
+                        self.take(stored, &encoding, progress)?;
+                        for (file, error) in lost {
+                            self.lost.lose(file, error);
+                        }
                         progress.advance(files as u64, len as u64);
+                    }
+                    Done::LostFragment { number, error } => {
+                        // Its number must be that of some block.
+                        data.fragments[number as usize] = self.fragment_entry(1 | BLOCK_PLAIN);
+                        self.put(&[0])?;
+                        let mut error = Some(error);
+                        for file in plan.files_in(number) {
+                            let again = Error::InvalidInput("its tail cannot be read");
+                            self.lost.lose(file, error.take().unwrap_or(again));
+                        }
                     }
                 }
                 Ok(())
             },
         )?;
         self.summary.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
+        for (file, &shown) in inventory.files().zip(&plan.shows) {
+            if file != shown && self.lost.has(shown) {
+                let error = Error::InvalidInput("its content cannot be read");
+                self.lost.lose(file, error);
+            }
+        }
         Ok(data)
     }
 
-    fn note(&mut self, stored: &Stored) {
+    /// Appends a block.
+    fn take(&mut self, stored: Stored, encoding: &Encoding, progress: &dyn Progress) -> Result<()> {
         self.summary.plain_blocks += u64::from(stored.plain);
         self.summary.kept_blocks += u64::from(stored.kept);
+        self.put(&stored.buffer[..stored.len])?;
+        progress.wrote(stored.len as u64);
+        encoding.recycle(stored.buffer);
+        Ok(())
+    }
+
+    /// The entry of a fragment block that comes next.
+    fn fragment_entry(&self, word: u32) -> raw::FragmentEntry {
+        raw::FragmentEntry {
+            start_block: self.at.into(),
+            size: word.into(),
+            unused: 0.into(),
+        }
+    }
+
+    fn mark(&self, data: &Data, file: FileId) -> Mark {
+        Mark {
+            file,
+            at: self.at,
+            written: self.written.mark(),
+            words: data.words.len(),
+        }
+    }
+
+    /// Takes back what was written since: the next data goes to its place.
+    fn rewind(&mut self, mark: Mark, data: &mut Data) {
+        self.at = mark.at;
+        self.written.rewind(mark.written);
+        data.words.truncate(mark.words);
     }
 
     /// Fills up, and writes the superblock.
@@ -277,7 +341,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Reads everything back.
-    pub(crate) fn verify(&self, plan: &Plan, sets: &[Option<u32>], data: &Data) -> Result<()> {
+    pub(crate) fn verify(
+        &self,
+        plan: &Plan,
+        sets: &[Option<u32>],
+        data: &Data,
+        numbers: &Numbers,
+    ) -> Result<()> {
         let (inventory, block_bytes) = (self.inventory, self.options.block_bytes);
         let behind_superblock = self.options.offset + SUPERBLOCK_BYTES as u64;
         self.written
@@ -287,6 +357,7 @@ impl<'a> Writer<'a> {
         let expected = Expected {
             fs: self.fs,
             inventory,
+            numbers,
             metadata: &|file| {
                 let mut metadata = inventory.metadata(file);
                 let seconds = nearest_seconds(metadata.mtime);

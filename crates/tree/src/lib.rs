@@ -19,7 +19,8 @@ pub use fs::{
     Time, Xattr, diff, edit, extract, manifest, tar,
 };
 pub use pack::{
-    Cache, Duplicates, NoProgress, Output, OutputKind, Parallel, Progress, ordered, temporary,
+    Cache, Describe, Description, Duplicates, NoProgress, Output, OutputKind, Parallel, Progress,
+    ordered, temporary,
 };
 pub use read_at::ReadAt;
 pub use sha256::sha256;

@@ -1,7 +1,6 @@
 //! btrfs images: made from every source, listed, described, checked, and copied on.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use testkit::{Rng, TempDir, tool};
@@ -261,37 +260,5 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
     assert!(
         code == 2 && words.contains("does not apply to a tar archive"),
         "{words}"
-    );
-}
-
-#[test]
-fn unreadable_files_end_the_copy_or_are_left_out_and_listed() {
-    let dir = TempDir::new();
-    source(&dir);
-    // Nobody may read them, but root can: then there is nothing to see here.
-    for name in ["src/secret", "src/sub/secret"] {
-        fs::write(dir.join(name), "secret ".repeat(5000)).unwrap();
-        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o000)).unwrap();
-    }
-    if fs::read(dir.join("src/secret")).is_ok() {
-        return;
-    }
-    let (code, _, words) = run_in(dir.path(), ["copy", "-q", "src", "x.btrfs"]);
-    assert_eq!(code, 2);
-    assert!(words.contains("secret: Permission denied"), "{words}");
-    assert_eq!(names(dir.path()), ["src"]);
-    let args = ["copy", "-q", "--skip-unreadable", "src", "x.btrfs"];
-    let (code, _, words) = run_in(dir.path(), args);
-    assert_eq!(code, 1);
-    assert_eq!(
-        words.matches("left out, it cannot be read").count(),
-        2,
-        "{words}"
-    );
-    btrfs_check(&dir.join("x.btrfs"));
-    let listed = done(dir.path(), &["ls", "-R", "x.btrfs"]);
-    assert!(
-        listed.contains("sub/large") && !listed.contains("secret"),
-        "{listed}"
     );
 }

@@ -61,40 +61,86 @@ fn a_full_disk_leaves_nothing() {
     }
 }
 
-/// As an ordinary user: root reads everything.
+/// The program as somebody who may not read all; `None` when a tool is missing.
+fn as_user(dir: &TempDir, args: &[&str]) -> Option<Command> {
+    let program = env!("CARGO_BIN_EXE_restow");
+    let mut command = if fs::read(dir.join("src/sub/7")).is_ok() {
+        // Whoever runs this may read all: the program must not.
+        let setpriv = testkit::tool("setpriv")?;
+        // The program may lie where others cannot reach it.
+        fs::copy(program, dir.join("restow")).unwrap();
+        let mut command = setpriv.command();
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        command.arg(dir.join("restow"));
+        command
+    } else {
+        Command::new(program)
+    };
+    command
+        .args(args)
+        .current_dir(dir.path())
+        .stdin(Stdio::null());
+    Some(command)
+}
+
+/// A tree of which not all may be read, and a directory that anybody may write to.
+fn secrets(dir: &TempDir) {
+    source(dir);
+    let mode = |path: &str, mode: u32| {
+        fs::set_permissions(dir.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("src/sub/7", 0o000);
+    fs::create_dir(dir.join("to")).unwrap();
+    mode("to", 0o777);
+}
+
 #[test]
 fn a_file_that_may_not_be_read_is_named() {
     let dir = TempDir::new();
-    source(&dir);
-    let secret = dir.join("src/sub/7");
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
-    fs::create_dir(dir.join("to")).unwrap();
-    fs::set_permissions(dir.join("to"), fs::Permissions::from_mode(0o777)).unwrap();
-    let program = env!("CARGO_BIN_EXE_restow");
+    secrets(&dir);
     for to in RESULTS {
-        let mut command = if fs::read(&secret).is_ok() {
-            // Whoever runs this may read all: the program must not.
-            let Some(setpriv) = testkit::tool("setpriv") else {
-                return;
-            };
-            // The program may lie where others cannot reach it.
-            fs::copy(program, dir.join("restow")).unwrap();
-            let mut command = setpriv.command();
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
-            command.arg(dir.join("restow"));
-            command
-        } else {
-            Command::new(program)
+        let Some(mut command) = as_user(&dir, &["copy", "-q", "src", &format!("to/{to}")]) else {
+            return;
         };
-        command.args(["copy", "-q", "src", &format!("to/{to}")]);
-        let output = command
-            .current_dir(dir.path())
-            .stdin(Stdio::null())
-            .output();
-        let (code, _, words) = shown(&output.unwrap());
+        let (code, _, words) = shown(&command.output().unwrap());
         assert_eq!(code, 2, "{to}: {words}");
         let named = words.contains("src/sub/7: permission denied");
         assert!(named, "{to}: {words}");
         assert!(names(&dir.join("to")).is_empty(), "{to}");
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_left_out_of_images_and_listed() {
+    let dir = TempDir::new();
+    secrets(&dir);
+    fs::create_dir(dir.join("src/closed")).unwrap();
+    fs::write(dir.join("src/closed/inside"), "unseen").unwrap();
+    fs::write(dir.join("src/small"), "unread").unwrap();
+    for path in ["src/closed", "src/small"] {
+        fs::set_permissions(dir.join(path), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    for image in ["to/x.sqfs", "to/x.btrfs"] {
+        let args = ["copy", "-q", "--skip-unreadable", "src", image];
+        let Some(mut command) = as_user(&dir, &args) else {
+            return;
+        };
+        let (code, _, words) = shown(&command.output().unwrap());
+        assert_eq!(code, 1, "{image}: {words}");
+        for line in [
+            "src/sub/7: left out, it cannot be read: permission denied",
+            "src/small: left out, it cannot be read: permission denied",
+            "src/closed: left empty, it cannot be read: permission denied",
+        ] {
+            assert!(words.contains(line), "{image}: {words}");
+        }
+        assert_eq!(words.lines().count(), 3, "{image}: {words}");
+        let (code, out, _) = run_in(dir.path(), ["check", image]);
+        assert_eq!(code, 0, "{image}: {out}");
+        let (_, listed, _) = run_in(dir.path(), ["ls", "-R", image]);
+        let listed: Vec<&str> = listed.split_whitespace().collect();
+        let is_listed = |name: &str| listed.iter().any(|line| line.ends_with(name));
+        assert!(is_listed("sub/8") && is_listed("closed"), "{listed:?}");
+        assert!(!is_listed("sub/7") && !is_listed("small"), "{listed:?}");
     }
 }

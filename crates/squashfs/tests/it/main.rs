@@ -8,4 +8,5 @@ mod keep;
 mod kernel;
 mod reproducible;
 mod sources;
+mod unreadable;
 mod vectors;

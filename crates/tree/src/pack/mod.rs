@@ -3,6 +3,7 @@
 
 mod cache;
 mod dedup;
+mod describe;
 mod ordered;
 mod output;
 mod progress;
@@ -10,6 +11,7 @@ pub mod temporary;
 
 pub use cache::Cache;
 pub use dedup::Duplicates;
+pub use describe::{Describe, Description};
 pub use ordered::{Parallel, ordered};
 pub use output::{Output, OutputKind};
 pub use progress::{NoProgress, Progress};

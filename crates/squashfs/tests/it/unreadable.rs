@@ -1,0 +1,200 @@
+//! Files that cannot be read are left out and listed, if that is asked for; nothing else is lost.
+
+use std::fs::{self, File};
+
+use codec::Settings;
+use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary, create};
+use testkit::{HookedFs, MemoryFs, TempDir};
+use tree::manifest::Manifest;
+use tree::{Aspects, Error, FileSystem, Ino, Inventory, Limits, NoProgress, Output, Parallel};
+
+use crate::sources::text;
+
+const BLOCK: usize = 4096;
+
+fn options(fragments: Fragments) -> Options {
+    Options {
+        compression: Some(Settings::Zstd { level: 1 }),
+        block_bytes: BLOCK as u32,
+        fragments,
+        skip_unreadable: true,
+        ..Options::default()
+    }
+}
+
+fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> (Vec<u8>, Summary) {
+    let out = TempDir::new();
+    let inventory = Inventory::of(fs, &Limits::default()).unwrap();
+    let mut output = Output::create(&out.join("image"), false).unwrap();
+    let parallel = Parallel::new(threads);
+    let made = create(fs, &inventory, options, parallel, &NoProgress, &mut output);
+    let summary = made.unwrap();
+    output.commit().unwrap();
+    (fs::read(out.join("image")).unwrap(), summary)
+}
+
+/// A tree of good files, some of them with several names, and of bad ones if asked for: their numbers, and from where on
+/// they cannot be read.
+fn tree(bad: &[(&str, usize, u64)]) -> (MemoryFs, Vec<(Ino, u64)>) {
+    let mut fs = MemoryFs::new();
+    let root = fs.root();
+    let sub = fs.add_dir(root, "sub");
+    let mut files = Vec::new();
+    for n in 0..30u64 {
+        let content = text(n % 20, 1 + 900 * n as usize);
+        let file = fs.add_file(sub, format!("good {n:02}"), &content);
+        if n % 7 == 0 {
+            fs.link(root, format!("link {n}"), file);
+        }
+    }
+    for (seed, &(name, len, from)) in (100..).zip(bad) {
+        let file = fs.add_file(sub, format!("good {name}"), &text(seed, len));
+        fs.link(root, format!("also {name}"), file);
+        files.push((file, from));
+    }
+    (fs, files)
+}
+
+/// A file system that cannot read files from some place on.
+fn failing<F: FileSystem>(fs: F, bad: Vec<(Ino, u64)>) -> HookedFs<F> {
+    HookedFs::new(fs, move |file, offset| {
+        match bad.iter().any(|&(bad, from)| bad == file && offset >= from) {
+            true => Err(Error::InvalidInput("the medium is broken")),
+            false => Ok(()),
+        }
+    })
+}
+
+fn assert_holds(image: &[u8], must: &dyn FileSystem, what: &str) {
+    let dir = TempDir::new();
+    fs::write(dir.join("image"), image).unwrap();
+    let ours = Squashfs::open(File::open(dir.join("image")).unwrap()).unwrap();
+    let aspects = Aspects {
+        mtime: false,
+        ..Aspects::default()
+    };
+    let (is, must) = (Manifest::of(&ours, &aspects), Manifest::of(must, &aspects));
+    let (is, must) = (is.unwrap(), must.unwrap());
+    assert!(is == must, "{what}:\n{}", is.difference(&must));
+    // Inode numbers without gaps, each where the export table says.
+    let mut tell = |error| panic!("{what}: {error}");
+    let options = CheckOptions { data: true };
+    ours.check(options, Parallel::new(2), &NoProgress, &mut tell)
+        .unwrap();
+    for number in 1..=ours.superblock().inode_count {
+        let ino = ours.by_number(number).unwrap().unwrap();
+        assert_eq!(ours.number(ino).unwrap(), number, "{what}");
+    }
+}
+
+/// Blocks of lost files leave no trace: the image is that of the tree without them.
+#[test]
+fn files_of_blocks_leave_no_trace() {
+    let bad = [
+        ("00 at once", 10 * BLOCK, 0),
+        ("11 late", 40 * BLOCK + 7, 30 * BLOCK as u64),
+        ("29 last", 5 * BLOCK, 4 * BLOCK as u64),
+    ];
+    let (without, _) = tree(&[]);
+    for fragments in [Fragments::None, Fragments::SmallFiles] {
+        let options = options(fragments);
+        let (must, _) = image_of(&without, &options, 1);
+        for threads in [1, 3] {
+            let (fs, bad) = tree(&bad);
+            let (is, summary) = image_of(&failing(fs, bad), &options, threads);
+            let lost: Vec<String> = summary
+                .unreadable
+                .iter()
+                .map(|(path, error)| format!("{}: {error}", path.escape_ascii()))
+                .collect();
+            // Under their first names.
+            let words = "the medium is broken";
+            let expected = ["00 at once", "11 late", "29 last"];
+            assert_eq!(lost, expected.map(|name| format!("also {name}: {words}")));
+            assert!(is == must, "{fragments:?}, {threads} threads");
+        }
+        assert_holds(&must, &without, "without");
+    }
+}
+
+#[test]
+fn tails_and_equal_files_are_lost_alone() {
+    let bad = [
+        ("03 small", 700, 0),
+        ("14 tail", 3 * BLOCK + 100, 3 * BLOCK as u64),
+        ("15 in a block", 2 * BLOCK + 100, BLOCK as u64),
+    ];
+    let (without, _) = tree(&[]);
+    for fragments in [Fragments::None, Fragments::SmallFiles, Fragments::Always] {
+        let mut images = Vec::new();
+        for threads in [1, 3] {
+            let (fs, bad) = tree(&bad);
+            let (image, summary) = image_of(&failing(fs, bad), &options(fragments), threads);
+            assert_eq!(summary.unreadable.len(), 3, "{:?}", summary.unreadable);
+            assert_holds(&image, &without, &format!("{fragments:?}"));
+            images.push(image);
+        }
+        assert!(images[0] == images[1], "{fragments:?}");
+    }
+}
+
+/// Of a source that stores in the same way, a fragment block that cannot be read takes all with it that is in it.
+#[test]
+fn a_lost_fragment_of_an_image_takes_its_files_with_it() {
+    let (fs, _) = tree(&[]);
+    let dir = TempDir::new();
+    let options = options(Fragments::SmallFiles);
+    fs::write(dir.join("image"), image_of(&fs, &options, 1).0).unwrap();
+    let open = || Squashfs::open(File::open(dir.join("image")).unwrap()).unwrap();
+    let source = open();
+    let sub = source.lookup(source.root(), b"sub").unwrap().ino;
+    // The files of less than a block, all of them in two fragments; one may be of either.
+    let first = source.lookup(sub, b"good 00").unwrap().ino;
+    let place = |ino| source.extents(ino, 0).unwrap()[0].id;
+    let mut lost = Vec::new();
+    for entry in source.read_dir(sub).unwrap() {
+        if source.metadata(entry.ino).unwrap().size < BLOCK as u64
+            && place(entry.ino) == place(first)
+        {
+            lost.push((entry.ino, 0));
+        }
+    }
+    let count = lost.len();
+    assert!(count > 2);
+    let (image, summary) = image_of(&failing(open(), lost), &options, 2);
+    assert_eq!(summary.unreadable.len(), count, "{:?}", summary.unreadable);
+    fs::write(dir.join("second"), image).unwrap();
+    let second = Squashfs::open(File::open(dir.join("second")).unwrap()).unwrap();
+    let left = |fs: &Squashfs| {
+        let sub = fs.lookup(fs.root(), b"sub").unwrap().ino;
+        fs.read_dir(sub).unwrap().len()
+    };
+    assert_eq!(left(&second), left(&source) - count);
+}
+
+#[test]
+fn without_being_asked_to_go_on_the_first_ends_it() {
+    let (fs, bad) = tree(&[("11 late", 40 * BLOCK, 30 * BLOCK as u64)]);
+    let fs = failing(fs, bad);
+    let out = TempDir::new();
+    let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
+    let mut output = Output::create(&out.join("image"), false).unwrap();
+    let options = Options {
+        skip_unreadable: false,
+        ..options(Fragments::SmallFiles)
+    };
+    let parallel = Parallel::new(2);
+    let made = create(
+        &fs,
+        &inventory,
+        &options,
+        parallel,
+        &NoProgress,
+        &mut output,
+    );
+    let words = made.unwrap_err().to_string();
+    assert!(
+        words.contains("also 11 late: the medium is broken"),
+        "{words}"
+    );
+}
