@@ -102,6 +102,10 @@ pub(crate) struct Copy {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
+    /// Refuse a source whose files have more content than that, before anything is written: a small image can hold a lot
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) max_content: Option<u64>,
+
     #[command(flatten)]
     pub(crate) edits: EditArgs,
 

@@ -226,7 +226,11 @@ impl Job<'_> {
     }
 
     fn inventory_of(&self, tree: &dyn FileSystem, bar: &Bar) -> Result<Inventory> {
-        let inventory = Inventory::of(tree, &Limits::default());
+        let mut limits = Limits::default();
+        if let Some(bytes) = self.args.max_content {
+            limits.content_bytes_max = bytes;
+        }
+        let inventory = Inventory::of(tree, &limits);
         let inventory = inventory.map_err(|error| self.source.name_error(error))?;
         if let Some(edited) = self.edited {
             if let Some(path) = edited.unmatched_only().next() {

@@ -61,15 +61,18 @@ pub struct Limits {
     pub depth_max: u32,
     /// Bytes of one extended attribute's value.
     pub xattr_value_bytes_max: u32,
+    /// Bytes of content of all files together, holes included.
+    pub content_bytes_max: u64,
 }
 
 impl Default for Limits {
-    /// Far above real trees, far below what memory holds.
+    /// Far above real trees, far below what memory holds. Content is not held in memory and has no limit.
     fn default() -> Self {
         Limits {
             inodes_max: 1 << 28,
             depth_max: 4096,
             xattr_value_bytes_max: 1 << 16,
+            content_bytes_max: u64::MAX,
         }
     }
 }

@@ -201,3 +201,36 @@ fn links_planted_where_the_tree_goes_are_not_followed() {
     assert!(jail.join("out/mixed").symlink_metadata().unwrap().is_file());
     assert_eq!(fs::read(jail.join("out/link-b/loot")).unwrap(), b"loot");
 }
+
+/// Little that becomes a lot meets the limit that was set, before anything is written.
+#[test]
+fn a_bomb_meets_its_limit() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    for n in 0..16u8 {
+        // Nothing that is a hole, and no file equal to another.
+        fs::write(dir.join(format!("src/{n}")), vec![n + 1; 4 << 20]).unwrap();
+    }
+    for image in ["bomb.sqfs", "bomb.btrfs"] {
+        let copy = |max: &str, to: &str| {
+            let mut args = vec!["copy", "-q", "--max-content", max, image, to];
+            if to == "out" {
+                args.extend(["--no-sync", "--no-owners"]);
+            }
+            bounded(dir.path(), &args)
+        };
+        let (code, _, words) = run_in(dir.path(), ["copy", "-q", "src", image]);
+        assert_eq!((code, words.as_str()), (0, ""));
+        let bytes = fs::metadata(dir.join(image)).unwrap().len();
+        assert!(bytes < 16 << 20, "{image}: {bytes}");
+        for to in ["out", "out.tar", "out.sqfs", "out.btrfs"] {
+            let (code, _, words) = copy("63M", to);
+            assert_eq!(code, 2, "{image} to {to}: {words}");
+            assert!(words.contains("more content than is allowed"), "{words}");
+            assert!(!dir.join(to).exists(), "{image} to {to}");
+        }
+        let (code, _, words) = copy("64M", "out");
+        assert_eq!(code, 0, "{words}");
+        fs::remove_dir_all(dir.join("out")).unwrap();
+    }
+}

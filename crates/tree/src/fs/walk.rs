@@ -487,6 +487,9 @@ impl<'a> Walk<'a> {
         };
         if metadata.kind == FileKind::Regular {
             let total = self.inventory.content_bytes.saturating_add(size);
+            if total > self.limits.content_bytes_max {
+                return Err(Error::Limit("the files have more content than is allowed"));
+            }
             self.inventory.content_bytes = total;
         }
         let mut has_times = 0;

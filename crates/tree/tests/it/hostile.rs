@@ -146,6 +146,29 @@ fn trees_beyond_the_limits() {
 }
 
 #[test]
+fn content_beyond_the_limit() {
+    let mut tree = MemoryFs::new();
+    let root = tree.root();
+    let first = tree.add_file(root, "a", b"content");
+    // A name more is no content more, and holes are content.
+    tree.link(root, "b", first);
+    tree.add_sparse(root, "c", 1 << 40, &[]);
+    let of = |content_bytes_max| {
+        let limits = Limits {
+            content_bytes_max,
+            ..Limits::default()
+        };
+        Inventory::of(&tree, &limits)
+    };
+    assert!(of((1 << 40) + 7).is_ok());
+    let words = of((1 << 40) + 6).unwrap_err().to_string();
+    assert_eq!(
+        words,
+        "read c: limit reached: the files have more content than is allowed"
+    );
+}
+
+#[test]
 fn links_inside_the_tree_are_not_followed() {
     // Every link leads out; what is beside it must not go through it.
     let dir = TempDir::new();
