@@ -293,6 +293,12 @@ mod tests {
                 );
             }
         }
+        // Newer tools append a level.
+        let longer = [1, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0];
+        assert_eq!(
+            Compressor::parse(Codec::Lz4, &longer, 98).unwrap(),
+            Compressor::Lz4 { high: true }
+        );
         for bytes in [2048u32, 8193, 131_072 + 1, 131_072 + 32_768] {
             let record = [bytes.to_le_bytes(), [0; 4]].concat();
             assert!(

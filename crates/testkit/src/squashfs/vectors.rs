@@ -760,6 +760,18 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
         });
     }
 
+    if codec == 5 {
+        // Version, the flag that says so, and an acceleration.
+        add("lz4 options of 12 bytes", None, &mut |part: Part<'_>,
+                                                   bytes: &mut Vec<
+            u8,
+        >| {
+            if part == Part::Options {
+                bytes.extend([12, 0x80, 1, 0, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0]);
+            }
+        });
+    }
+
     // Blocks.
     add(
         "a block that is shorter than its file says",
