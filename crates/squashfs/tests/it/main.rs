@@ -6,6 +6,7 @@ mod failures;
 mod hostile;
 mod keep;
 mod kernel;
+mod matrix;
 mod reproducible;
 mod sources;
 mod unreadable;

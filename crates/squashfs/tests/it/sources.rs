@@ -29,6 +29,11 @@ pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
 ///
 /// An ordinary user can make all of it, and all its times are whole seconds. `None` when a tool is missing.
 pub(crate) fn nasty(block: usize) -> Option<TempDir> {
+    nasty_with(block, 3000)
+}
+
+/// As [`nasty`], with so many files in the large directory.
+pub(crate) fn nasty_with(block: usize, many: usize) -> Option<TempDir> {
     let (setfattr, touch) = (testkit::tool("setfattr")?, testkit::tool("touch")?);
     let dir = TempDir::new();
     let root = dir.path();
@@ -94,7 +99,7 @@ pub(crate) fn nasty(block: usize) -> Option<TempDir> {
     }
     put(&format!("names/{}", "l".repeat(255)), b"long name");
     fs::create_dir(root.join("many")).unwrap();
-    for n in 0..3000 {
+    for n in 0..many {
         put(
             &format!("many/{n}-{}", "m".repeat(n % 70)),
             format!("{n}").as_bytes(),
