@@ -75,7 +75,7 @@ impl<'a> Codec<'a> {
     fn gensquashfs(&self) -> Option<Vec<String>> {
         let settings = match self.parts() {
             ("none", _) => return None,
-            ("lzo", _) => "-c lzo -X algorithm=lzo1x_1".to_owned(),
+            ("lzo", _) => "-c lzo -X algorithm=lzo1x_1,level=0".to_owned(),
             ("lz4", Some(_)) => "-c lz4 -X hc".to_owned(),
             (codec, Some(level)) => format!("-c {codec} -X level={level}"),
             (codec, None) => format!("-c {codec}"),
