@@ -65,6 +65,8 @@ pub(crate) fn decode(
         log,
         pairs: state.has_pairs.then_some(tables.huffman_pairs),
     };
+    // Whether the last literals do not fit, and hence were not decoded.
+    let mut cut = false;
     let mut literals = match header.coding {
         // Copies may read on behind the literals.
         Coding::Raw => Literals::Slice {
@@ -90,12 +92,13 @@ pub(crate) fn decode(
                         measure(tables, logs, section, counted.count, header.content, output)?
                     }
                 };
+                cut = used < header.content;
                 let end = output.at + content;
                 let at = end - used;
                 let literals = &mut output.bytes[at..end];
-                match used == header.content {
-                    true => decode_literals(&header, codes, state.huffman.map(table), literals)?,
-                    false => {
+                match cut {
+                    false => decode_literals(&header, codes, state.huffman.map(table), literals)?,
+                    true => {
                         decode_first_literals(&header, codes, state.huffman.map(table), literals)?;
                     }
                 }
@@ -114,7 +117,7 @@ pub(crate) fn decode(
         },
     };
     if counted.count == 0 {
-        return push_literals(literals, output);
+        return push_last_literals(literals, cut, output);
     }
     let (cells, logs) = (&*tables.sequences, state.sequences);
     let mut reader = Reader::new(cells, logs, section, state.repeat, counted.count)?;
@@ -126,7 +129,17 @@ pub(crate) fn decode(
         return Err(Error::Corruption);
     }
     state.repeat = reader.repeat;
-    push_literals(literals, output)
+    push_last_literals(literals, cut, output)
+}
+
+/// Writes the literals after the last sequence; there are more of them if they were `cut`.
+fn push_last_literals(
+    literals: Literals<'_>,
+    cut: bool,
+    output: &mut Output<'_, '_>,
+) -> Result<Extent, Error> {
+    let extent = push_literals(literals, output)?;
+    Ok(if cut { Extent::Truncated } else { extent })
 }
 
 /// Reads the Huffman table, if there is one, and makes that of pairs, if it helps; gives what is left of the section.

@@ -130,8 +130,8 @@ pub(crate) fn extents(input: &Input) -> Result<Vec<u8>, Error> {
     Ok(dst)
 }
 
-/// Only the first `input.capacity` bytes of the first frame.
-pub(crate) fn range(input: &Input) -> Result<Vec<u8>, Error> {
+/// Only the first `input.capacity` bytes of the first frame, and whether there are more.
+pub(crate) fn range(input: &Input) -> Result<(Vec<u8>, bool), Error> {
     let options = input.options()?;
     let mut dst = vec![UNTOUCHED; input.capacity];
     let decoded =
@@ -141,7 +141,7 @@ pub(crate) fn range(input: &Input) -> Result<Vec<u8>, Error> {
         "written beyond the end"
     );
     dst.truncate(decoded.written);
-    Ok(dst)
+    Ok((dst, decoded.more))
 }
 
 fn drip(input: &Input) -> Result<Vec<u8>, Error> {

@@ -69,6 +69,25 @@ fn plain(list: &mut List) {
             content,
         );
     }
+    let literals = Literals::Rle {
+        format: 3,
+        byte: b'm',
+        len: 100_000,
+    };
+    let (bytes, content) = Builder::new(Header::window(7))
+        .block(
+            true,
+            &literals,
+            &Sections::PREDEFINED,
+            &[sequence(10, 3 + 9, 30)],
+        )
+        .done();
+    list.good(
+        "literals-rle-100000-behind-a-match",
+        "A match near the start of a block, and more literals behind it than are kept before they are written.",
+        bytes,
+        content,
+    );
     for (kind, name) in [(0, "raw"), (1, "rle")] {
         for len in [131_073, 0xF_FFFF] {
             let literals = Literals::Forged {
