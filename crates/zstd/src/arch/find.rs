@@ -64,6 +64,21 @@ impl Memory for Trusted<'_> {
     }
 
     #[inline(always)]
+    fn moved(self, by: usize) -> Self {
+        Trusted {
+            origin: self.origin.wrapping_sub(by),
+            first: self.first + by,
+            end: self.end + by,
+            data: self.data,
+        }
+    }
+
+    #[inline(always)]
+    fn place(self, at: usize) -> *const u8 {
+        self.origin.wrapping_add(at)
+    }
+
+    #[inline(always)]
     fn byte(self, at: usize) -> u8 {
         self.read::<1>(at)[0]
     }
@@ -81,6 +96,16 @@ impl Memory for Trusted<'_> {
     #[inline(always)]
     fn chunk16(self, at: usize) -> [u8; 16] {
         self.read(at)
+    }
+
+    #[inline(always)]
+    fn opaque(mut value: usize) -> usize {
+        #[cfg(not(miri))]
+        // SAFETY: no instruction at all.
+        unsafe {
+            core::arch::asm!("/* {0} */", inout(reg) value, options(pure, nomem, nostack, preserves_flags));
+        }
+        value
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -138,8 +163,9 @@ impl Table for TrustedTable<'_> {
 struct TrustedStore<'s, 'a> {
     store: &'s mut SequenceStore<'a>,
     start: *mut u8,
-    literals: usize,
-    sequences: usize,
+    /// Where the literals end, and where the sequences begin.
+    literals: *mut u8,
+    sequences: *mut u8,
     /// How much room there is beyond what the rest of the block could need, were all of it literals, and one sequence more.
     room: isize,
 }
@@ -159,8 +185,8 @@ impl<'s, 'a> TrustedStore<'s, 'a> {
         TrustedStore {
             store,
             start,
-            literals,
-            sequences,
+            literals: start.wrapping_add(literals),
+            sequences: start.wrapping_add(sequences),
             room,
         }
     }
@@ -168,64 +194,65 @@ impl<'s, 'a> TrustedStore<'s, 'a> {
     /// Tells the store what it now holds.
     #[inline(always)]
     fn finish(self) {
-        self.store.set_ends(self.literals, self.sequences);
+        let start = self.start.addr();
+        self.store
+            .set_ends(self.literals.addr() - start, self.sequences.addr() - start);
     }
 }
 
 impl Store for TrustedStore<'_, '_> {
     #[inline(always)]
-    fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool {
-        let length = sequence.literal_length() as usize;
+    fn append<M: Memory>(
+        &mut self,
+        data: M,
+        anchor: usize,
+        literals: usize,
+        offset_value: u32,
+        matched: usize,
+    ) -> bool {
         debug_assert!(self.room >= 0);
-        debug_assert!(anchor + length + sequence.match_length() as usize <= data.end());
-        let to = self.start.wrapping_add(self.literals);
-        // Sixteen bytes or 32, whatever the length: most runs are shorter. What is too much is overwritten. A loop would
-        // become a call of `memcpy`, around which nothing stays in registers.
-        if length <= OVERRUN && anchor + OVERRUN <= data.end() {
-            // SAFETY: `room` is not negative: before the sequences there is room for the rest of the block and `OVERRUN`
-            // bytes more, of which this writes the first 16.
-            unsafe { to.cast::<[u8; 16]>().write(data.chunk16(anchor)) };
-            if length > 16 {
-                let place = to.wrapping_add(16).cast::<[u8; 16]>();
-                // SAFETY: as above, and it ends `OVERRUN` bytes from `to`.
-                unsafe { place.write(data.chunk16(anchor + 16)) };
-            }
+        debug_assert!(anchor + literals + matched <= data.end());
+        let to = self.literals;
+        if anchor + literals + OVERRUN > data.end() {
+            // SAFETY: the literals are a part of the rest of the block, for which there is room; they lie in the data.
+            unsafe { copy_bytes(to, data.place(anchor), literals) };
         } else {
-            // SAFETY: the literals are a part of the rest of the block, for which there is room.
-            unsafe { copy_bytes(to, data, anchor, length) };
+            // Sixteen bytes or 32, whatever the length: most runs are shorter. What is too much is overwritten.
+            // SAFETY: `room` is not negative: before the sequences there is room for the rest of the block, of which the
+            // literals are a part, and `OVERRUN` bytes more, of which this writes the first 16.
+            unsafe { to.cast::<[u8; 16]>().write(data.chunk16(anchor)) };
+            let mut done = 16;
+            while done < literals {
+                let place = to.wrapping_add(done).cast::<[u8; 16]>();
+                // SAFETY: as above; this writes at most 15 bytes behind the literals.
+                unsafe { place.write(data.chunk16(anchor + done)) };
+                // Were this seen through, the loop would become a call of `memcpy`, around which nothing stays in
+                // registers.
+                done = M::opaque(done + 16);
+            }
         }
-        self.literals += length;
-        self.sequences -= 8;
-        let place = self.start.wrapping_add(self.sequences);
+        self.literals = to.wrapping_add(literals);
+        self.sequences = self.sequences.wrapping_sub(8);
+        let sequence = Sequence::pack(literals, offset_value, matched);
+        let place = self.sequences.cast::<[u8; 8]>();
         // SAFETY: there was room for a sequence besides the rest of the block, and these literals are of that rest.
-        unsafe { place.cast::<[u8; 8]>().write(sequence.bits().to_ne_bytes()) };
+        unsafe { place.write(sequence.bits().to_ne_bytes()) };
         // The literals are no longer part of the rest, but they take up as much: only the match counts.
-        self.room += sequence.match_length() as isize - 8;
+        self.room += matched as isize - 8;
         self.room >= 0
     }
 }
 
-/// Copies `length` bytes of `data` from `anchor` on.
+/// Copies `length` bytes: a function of its own to be out of the way.
 ///
 /// # Safety
 ///
-/// `to` must be writable for so many bytes, and the bytes must lie in the data.
+/// `from` must be readable for so many bytes, `to` writable, and neither may reach into the other.
 #[cold]
 #[inline(never)]
-unsafe fn copy_bytes<M: Memory>(mut to: *mut u8, data: M, anchor: usize, length: usize) {
-    let (mut at, end) = (anchor, anchor + length);
-    while at + 16 <= end {
-        // SAFETY: sixteen of the bytes that the caller promised.
-        unsafe { to.cast::<[u8; 16]>().write(data.chunk16(at)) };
-        to = to.wrapping_add(16);
-        at += 16;
-    }
-    while at < end {
-        // SAFETY: one of these bytes.
-        unsafe { to.write(data.byte(at)) };
-        to = to.wrapping_add(1);
-        at += 1;
-    }
+unsafe fn copy_bytes(to: *mut u8, from: *const u8, length: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { to.copy_from_nonoverlapping(from, length) };
 }
 
 /// Declares a kernel: with BMI where the machine has it.
@@ -266,8 +293,9 @@ kernel!(
     ) -> (usize, [usize; 3]),
     {
         assert!(positions.len() == 1 << (64 - task.shift));
-        // SAFETY: `fast::find` reads at a position only after comparing it with the length (`a + step + 9 <= end`, `at + 8
-        // <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at candidates, which lie before the position.
+        // SAFETY: `fast::find` reads at a position only after comparing it with the length (`a + step + 8 <= end`, `ends + 8
+        // <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at those before a position by at most `reach`
+        // or by an offset of late, neither of which leads out of the data.
         let data = unsafe { Trusted::new(data, task.base) };
         // SAFETY: places are hashes of 64 - shift bits.
         let mut positions = unsafe { TrustedTable::new(positions) };
@@ -294,8 +322,9 @@ kernel!(
     {
         assert!(long.len() == 1 << (64 - task.long_shift));
         assert!(short.len() == 1 << (64 - task.short_shift));
-        // SAFETY: `double_fast::find` reads at a position only after comparing it with the length (`a + step + 8 <= end`,
-        // `at + 8 <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at candidates, which lie before the position.
+        // SAFETY: `double_fast::find` reads at a position only after comparing it with the length (`a + 9 <= end`, `ends + 8
+        // <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at those before a position by at most `reach`
+        // or by an offset of late, neither of which leads out of the data.
         let data = unsafe { Trusted::new(data, task.base) };
         // SAFETY: places are hashes of 64 - long_shift bits.
         let mut long = unsafe { TrustedTable::new(long) };

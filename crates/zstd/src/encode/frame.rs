@@ -1,7 +1,7 @@
 //! Whole frames in one call.
 
 use super::block::{BlockChoice, Entropy};
-use super::finder::{Block, Finder};
+use super::finder::{Block, Finder, index_log};
 use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy};
 use super::store::SequenceStore;
 use crate::frame::{COMPRESSED, HeaderFields};
@@ -11,9 +11,6 @@ use crate::{EncoderDictionary, Error};
 
 /// Shorter blocks are not searched for matches.
 const MATCHES_FROM: usize = 7;
-
-/// Indexes beyond this are brought down before the next block.
-const INDEX_MAX: u32 = 3 << 30;
 
 /// Largest size of a frame of `size` bytes of content.
 pub const fn compress_bound(size: usize) -> usize {
@@ -75,8 +72,8 @@ pub fn compress(
 /// frame is does not depend on the frames before it; yet while parameters stay the same, tables are not cleared between frames.
 pub struct Compressor<W> {
     workspace: W,
-    /// What the tables' places and sizes follow from, once they hold something that is known.
-    layout: Option<(Strategy, u8, u8, usize)>,
+    /// What the tables' places and sizes and the meaning of their cells follow from, once they hold something that is known.
+    layout: Option<(Strategy, u8, u8, u32, usize)>,
     /// The first index that is above all in the tables.
     next_index: u32,
 }
@@ -115,6 +112,7 @@ impl<W: Held> Compressor<W> {
             params.strategy,
             params.hash_log,
             params.chain_log,
+            index_log(params),
             params.block_size(),
         );
         let known = self.layout.replace(layout) == Some(layout);
@@ -396,9 +394,9 @@ impl Parts<'_> {
     /// The block with its indexes, which are lowered if they have become large.
     fn place<'d>(&mut self, piece: &Piece<'d>, params: &Params) -> Block<'d> {
         let mut base = self.origin.wrapping_add(piece.low as u32);
-        if u64::from(base) + piece.end as u64 > u64::from(INDEX_MAX) {
+        if u64::from(base) + piece.end as u64 > u64::from(self.finder.index_max(params)) {
             let by = base - 1;
-            self.finder.reduce(by);
+            self.finder.reduce(by, params);
             self.origin = self.origin.wrapping_sub(by);
             base = 1;
         }

@@ -8,12 +8,33 @@ pub(crate) const OVERRUN: usize = 32;
 
 /// Where finders put sequences, with checks or (in `arch/`) without.
 pub(crate) trait Store {
-    /// Appends a sequence whose literals begin at `data[anchor]`.
+    /// Appends a sequence: `literals` bytes from `data[anchor]` on, then a match of `matched` bytes.
     ///
     /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
     /// sequence was taken), and the finder must return, with the block ending behind this match.
     #[must_use]
-    fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool;
+    fn append<M: Memory>(
+        &mut self,
+        data: M,
+        anchor: usize,
+        literals: usize,
+        offset_value: u32,
+        matched: usize,
+    ) -> bool;
+
+    /// The same, of a packed sequence.
+    #[inline(always)]
+    #[must_use]
+    fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool {
+        let (literals, matched) = (sequence.literal_length(), sequence.match_length());
+        self.append(
+            data,
+            anchor,
+            literals as usize,
+            sequence.offset_value(),
+            matched as usize,
+        )
+    }
 }
 
 /// The sequences and the literals of one block.
@@ -147,7 +168,15 @@ impl<'a> SequenceStore<'a> {
 
 impl Store for SequenceStore<'_> {
     #[inline]
-    fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool {
+    fn append<M: Memory>(
+        &mut self,
+        data: M,
+        anchor: usize,
+        literals: usize,
+        offset_value: u32,
+        matched: usize,
+    ) -> bool {
+        let sequence = Sequence::new(literals as u32, offset_value, matched as u32);
         SequenceStore::push(self, data, anchor, sequence)
     }
 }

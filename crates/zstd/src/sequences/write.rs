@@ -130,6 +130,13 @@ impl Sequence {
         Sequence(u64::from(offset_value) | u64::from(literal_length) << 28 | match_length << 46)
     }
 
+    /// The same, of lengths that are known to be in their range.
+    #[inline(always)]
+    pub(crate) fn pack(literals: usize, offset_value: u32, matched: usize) -> Self {
+        let lengths = (literals as u64) << 28 | ((matched - MATCH_MIN) as u64) << 46;
+        Sequence(u64::from(offset_value) | lengths)
+    }
+
     /// The sequence in a word.
     #[inline(always)]
     pub(crate) fn from_bits(bits: u64) -> Self {

@@ -1,14 +1,14 @@
 //! Two tables of positions by hash, of eight bytes and of fewer: a long match is taken at once, a short one if the next
-//! position has no long one.
+//! position has no long one. Cells have tags, see [`tagged`].
 
 #[cfg(feature = "portable")]
 use super::memory::Checked;
-use super::memory::{Memory, Table, count_back, match_length, place, put_aside, take_back};
-use super::{Block, PRIME, hash, read64};
+use super::memory::{Memory, Table, count_back, match_length, put_aside, take_back};
+use super::{Block, INDEX_LOG, index_log, read64, reduce_tagged, tagged};
 use crate::Error;
 use crate::encode::levels::Params;
 use crate::encode::store::{SequenceStore, Store};
-use crate::sequences::{Sequence, offset_value};
+use crate::sequences::offset_value;
 use crate::workspace::{Carver, Cells};
 
 /// Positions without a match after which the steps grow.
@@ -47,25 +47,32 @@ impl<'a> Tables<'a> {
     }
 
     /// Lowers every index.
-    pub(crate) fn reduce(&mut self, by: u32) {
-        super::reduce(self.long, by);
-        super::reduce(self.short, by);
+    pub(crate) fn reduce(&mut self, by: u32, params: &Params) {
+        reduce_tagged(self.long, by, index_log(params));
+        reduce_tagged(self.short, by, index_log(params));
     }
 
     /// Makes `data[start..end]` known.
     pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
-        let cut = 64 - 8 * u32::from(params.min_match.clamp(4, 7));
+        match params.min_match {
+            0..=4 => self.insert_min::<4>(block, params),
+            5 => self.insert_min::<5>(block, params),
+            6 => self.insert_min::<6>(block, params),
+            7.. => self.insert_min::<7>(block, params),
+        }
+    }
+
+    fn insert_min<const MIN: u32>(&mut self, block: &Block<'_>, params: &Params) {
         let (long_shift, short_shift) =
             (64 - self.long.len().ilog2(), 64 - self.short.len().ilog2());
+        let index_log = index_log(params);
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let value = read64(block.data, at);
-            let index = block.base + at as u32;
-            self.long
-                .put((value.wrapping_mul(PRIME) >> long_shift) as usize, index);
-            self.short.put(
-                ((value << cut).wrapping_mul(PRIME) >> short_shift) as usize,
-                index,
-            );
+            let index = block.base as usize + at;
+            let (place, kept) = tagged::<8>(value, index, long_shift, index_log);
+            self.long.put(place, kept);
+            let (place, kept) = tagged::<MIN>(value, index, short_shift, index_log);
+            self.short.put(place, kept);
         }
     }
 
@@ -83,6 +90,7 @@ impl<'a> Tables<'a> {
             window: block.window as usize,
             long_shift: 64 - self.long.len().ilog2(),
             short_shift: 64 - self.short.len().ilog2(),
+            index_log: index_log(params),
             min_match: params.min_match,
         };
         let data = &block.data[..block.end];
@@ -113,6 +121,8 @@ pub(crate) struct Task {
     /// 64 less the logarithms of the tables' sizes.
     pub(crate) long_shift: u32,
     pub(crate) short_shift: u32,
+    /// Bits of an index in a cell.
+    index_log: u32,
     min_match: u8,
 }
 
@@ -128,16 +138,29 @@ pub(crate) fn find<M: Memory, T: Table, S: Store>(
     repeat: [u32; 3],
     store: &mut S,
 ) -> (usize, [usize; 3]) {
-    match task.min_match {
-        0..=4 => find_min::<M, T, S, 4>(data, long, short, task, repeat, store),
-        5 => find_min::<M, T, S, 5>(data, long, short, task, repeat, store),
-        6 => find_min::<M, T, S, 6>(data, long, short, task, repeat, store),
-        7.. => find_min::<M, T, S, 7>(data, long, short, task, repeat, store),
+    macro_rules! sizes {
+        ($min:literal, $long:literal, $short:literal) => {
+            find_min::<M, T, S, $min, $long, $short>(data, long, short, task, repeat, store)
+        };
+    }
+    // The sizes that levels use are known when compiling: the loop has three registers more.
+    match (
+        task.min_match,
+        task.long_shift,
+        task.short_shift,
+        task.index_log,
+    ) {
+        (5, 48, 49, 20) => sizes!(5, 48, 49),
+        (5, 48, 48, 20) => sizes!(5, 48, 48),
+        (0..=4, ..) => sizes!(4, 0, 0),
+        (5, ..) => sizes!(5, 0, 0),
+        (6, ..) => sizes!(6, 0, 0),
+        (7.., ..) => sizes!(7, 0, 0),
     }
 }
 
 #[inline(always)]
-fn find_min<M: Memory, T: Table, S: Store, const MIN: u32>(
+fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const LONG: u32, const SHORT: u32>(
     data: M,
     long: &mut T,
     short: &mut T,
@@ -145,118 +168,120 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32>(
     repeat: [u32; 3],
     store: &mut S,
 ) -> (usize, [usize; 3]) {
-    let Task {
-        start,
-        window,
-        long_shift,
-        short_shift,
-        ..
-    } = *task;
+    let Task { start, window, .. } = *task;
+    let (long_shift, short_shift, index_log) = if LONG == 0 {
+        (task.long_shift, task.short_shift, task.index_log)
+    } else {
+        (LONG, SHORT, INDEX_LOG)
+    };
+    let cell_long = |value, index| tagged::<8>(value, index, long_shift, index_log);
+    let cell_short = |value, index| tagged::<MIN>(value, index, short_shift, index_log);
     let (first, end) = (data.first(), data.end());
+    // Whether matches may lie too far back. If not, all may be referred to.
+    let far = end - first > window;
     let begin = start.max(first + 1);
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let mut anchor = start;
-    let mut at = begin;
     'block: loop {
-        let mut step = 1;
-        let mut a = at;
+        let mut a = anchor.max(first + 1);
         if a + 9 > end {
             break;
         }
-        let mut step_next = a + PATIENCE;
-        // Indexes from here on may be referred to, up to the next change of step.
-        let mut low = first.max((a + 2 * PATIENCE).saturating_sub(window));
-        let mut value = data.read64(a);
-        let mut long_hash = hash::<8>(value, long_shift);
-        let mut long_index = long.at(long_hash) as usize;
-        // The match: where it begins, what it refers to, its length, whether by the last offset.
-        let (found, candidate, length, repeated) = loop {
-            let b = a + step;
-            let short_hash = hash::<MIN>(value, short_shift);
-            let short_index = short.at(short_hash) as usize;
-            long.put(long_hash, a as u32);
-            short.put(short_hash, a as u32);
-            if (data.read32(a + 1 - rep1) == data.read32(a + 1)) & (rep1 != 0) {
-                let from = a + 1 - rep1;
-                break (a + 1, from, 4 + match_length(data, a + 5, from + 4), true);
+        let mut step = 1;
+        let mut limit = (a + PATIENCE).min(end - 8);
+        // Largest distance from `a`, up to the next change of step.
+        let mut reach = a - first;
+        if far {
+            reach = a - first.max((a + 2 * PATIENCE).saturating_sub(window));
+        }
+        let before = data.moved(rep1);
+        // The match: where it is, how far back, and its length; whether it is by the last offset.
+        let (found, distance, length, repeated) = loop {
+            let value = data.read64(a);
+            let (long_place, long_kept) = cell_long(value, a);
+            let (short_place, short_kept) = cell_short(value, a);
+            let long_distance = long_kept.wrapping_sub(long.at(long_place)) as usize;
+            long.put(long_place, long_kept);
+            let short_distance = short_kept.wrapping_sub(short.at(short_place)) as usize;
+            short.put(short_place, short_kept);
+            if before.read32(a + 1) == data.read32(a + 1) && rep1 != 0 {
+                let length = 4 + match_length(data, a + 5, a + 5 - rep1);
+                break (a + 1, rep1, length, true);
             }
-            let next_value = data.read64(b);
-            let next_hash = hash::<8>(next_value, long_shift);
-            let candidate = place(long_index, low, a);
-            if data.read64(candidate) == value {
-                if step < 4 {
-                    long.put(next_hash, b as u32);
-                }
-                break (
-                    a,
-                    candidate,
-                    8 + match_length(data, a + 8, candidate + 8),
-                    false,
-                );
+            if long_distance <= reach && data.read64(a - long_distance) == data.read64(a) {
+                let (place, kept) = cell_long(data.read64(a + 1), a + 1);
+                long.put(place, kept);
+                let length = 8 + match_length(data, a + 8, a + 8 - long_distance);
+                break (a, long_distance, length, false);
             }
-            long_index = long.at(next_hash) as usize;
-            let candidate = place(short_index, low, a);
-            if data.read32(candidate) == value as u32 {
-                let length = 4 + match_length(data, a + 4, candidate + 4);
-                let next = place(long_index, low, b);
-                if step < 4 {
-                    long.put(next_hash, b as u32);
-                }
-                if data.read64(next) == next_value {
-                    let next_length = 8 + match_length(data, b + 8, next + 8);
+            if short_distance <= reach && data.read32(a - short_distance) == data.read32(a) {
+                let length = 4 + match_length(data, a + 4, a + 4 - short_distance);
+                // Has the next position a longer one?
+                let next = a + 1;
+                let next_value = data.read64(next);
+                let (place, kept) = cell_long(next_value, next);
+                let next_distance = kept.wrapping_sub(long.at(place)) as usize;
+                long.put(place, kept);
+                if next_distance <= reach && data.read64(next - next_distance) == next_value {
+                    let next_length = 8 + match_length(data, next + 8, next + 8 - next_distance);
                     if next_length > length {
-                        break (b, next, next_length, false);
+                        break (next, next_distance, next_length, false);
                     }
                 }
-                break (a, candidate, length, false);
+                break (a, short_distance, length, false);
             }
-            if b >= step_next {
+            a = M::opaque(a + step);
+            reach += step;
+            if a >= limit {
+                if a + 9 > end {
+                    break 'block;
+                }
                 step += 1;
-                step_next += PATIENCE;
-                low = first.max((b + 2 * PATIENCE).saturating_sub(window));
-            }
-            (a, value, long_hash) = (b, next_value, next_hash);
-            if a + step + 8 > end {
-                break 'block;
+                limit = (limit + PATIENCE).min(end - 8);
+                if far {
+                    reach = a - first.max((a + 2 * PATIENCE).saturating_sub(window));
+                }
             }
         };
 
-        let (code, back) = if repeated {
+        let (value, back) = if repeated {
             (1, 0)
         } else {
-            (rep3, rep2, rep1) = (rep2, rep1, found - candidate);
-            (
-                offset_value(rep1 as u32),
-                count_back(data, found, candidate, anchor),
-            )
+            (rep3, rep2, rep1) = (rep2, rep1, distance);
+            let back = count_back(data, found, found - distance, anchor);
+            (offset_value(distance as u32), back)
         };
+        let ends = found + length;
         let begins = found - back;
-        let sequence = Sequence::new((begins - anchor) as u32, code, (length + back) as u32);
-        let mut open = store.push(data, anchor, sequence);
-        anchor = found + length;
-        at = anchor;
-        if at + 8 > end {
+        let mut open = store.append(data, anchor, begins - anchor, value, ends - begins);
+        anchor = ends;
+        if ends + 8 > end {
             break;
         }
         let near = a + 2;
         let value = data.read64(near);
-        long.put(hash::<8>(value, long_shift), near as u32);
-        short.put(hash::<MIN>(value, short_shift), near as u32);
-        long.put(hash::<8>(data.read64(at - 2), long_shift), at as u32 - 2);
-        short.put(hash::<MIN>(data.read64(at - 1), short_shift), at as u32 - 1);
+        let (place, kept) = cell_long(value, near);
+        long.put(place, kept);
+        let (place, kept) = cell_short(value, near);
+        short.put(place, kept);
+        let (place, kept) = cell_long(data.read64(ends - 2), ends - 2);
+        long.put(place, kept);
+        let (place, kept) = cell_short(data.read64(ends - 1), ends - 1);
+        short.put(place, kept);
         // The offset before the last, at once.
-        while open && at + 8 <= end && rep2 != 0 && rep2 <= at - first {
-            let value = data.read64(at);
-            if value as u32 != data.read32(at - rep2) {
+        while open && anchor + 8 <= end {
+            let value = data.read64(anchor);
+            if value as u32 != data.read32(anchor - rep2) || rep2 == 0 {
                 break;
             }
-            let length = 4 + match_length(data, at + 4, at + 4 - rep2);
+            let length = 4 + match_length(data, anchor + 4, anchor + 4 - rep2);
             (rep1, rep2) = (rep2, rep1);
-            long.put(hash::<8>(value, long_shift), at as u32);
-            short.put(hash::<MIN>(value, short_shift), at as u32);
-            open = store.push(data, anchor, Sequence::new(0, 1, length as u32));
-            at += length;
-            anchor = at;
+            let (place, kept) = cell_long(value, anchor);
+            long.put(place, kept);
+            let (place, kept) = cell_short(value, anchor);
+            short.put(place, kept);
+            open = store.append(data, anchor, 0, 1, length);
+            anchor += length;
         }
         if !open {
             break;

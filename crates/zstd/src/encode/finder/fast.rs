@@ -1,13 +1,15 @@
 //! One table of positions by hash; the first match that is found is taken.
+//!
+//! Cells have tags, see [`tagged`].
 
 #[cfg(feature = "portable")]
 use super::memory::Checked;
-use super::memory::{Memory, Table, count_back, match_length, place, put_aside, take_back};
-use super::{Block, hash, read64};
+use super::memory::{Memory, Table, count_back, match_length, put_aside, take_back};
+use super::{Block, INDEX_LOG, index_log, read64, reduce_tagged, tagged};
 use crate::Error;
 use crate::encode::levels::Params;
 use crate::encode::store::{SequenceStore, Store};
-use crate::sequences::{Sequence, offset_value};
+use crate::sequences::offset_value;
 use crate::workspace::{Carver, Cells};
 
 /// Positions without a match after which the steps grow.
@@ -42,19 +44,28 @@ impl<'a> Tables<'a> {
     }
 
     /// Lowers every index.
-    pub(crate) fn reduce(&mut self, by: u32) {
-        super::reduce(self.positions, by);
+    pub(crate) fn reduce(&mut self, by: u32, params: &Params) {
+        reduce_tagged(self.positions, by, index_log(params));
     }
 
     /// Makes `data[start..end]` known.
     pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
-        let min_match = u32::from(params.min_match.max(4));
+        match params.min_match {
+            0..=4 => self.insert_min::<4>(block, params),
+            5 => self.insert_min::<5>(block, params),
+            6 => self.insert_min::<6>(block, params),
+            7.. => self.insert_min::<7>(block, params),
+        }
+    }
+
+    fn insert_min<const MIN: u32>(&mut self, block: &Block<'_>, params: &Params) {
         let shift = 64 - self.positions.len().ilog2();
+        let index_log = index_log(params);
         let mut at = block.start;
         while at + 8 <= block.end {
-            let slot = (read64(block.data, at) << (64 - 8 * min_match)).wrapping_mul(super::PRIME)
-                >> shift;
-            self.positions.put(slot as usize, block.base + at as u32);
+            let index = block.base as usize + at;
+            let (place, kept) = tagged::<MIN>(read64(block.data, at), index, shift, index_log);
+            self.positions.put(place, kept);
             at += 2;
         }
     }
@@ -73,6 +84,7 @@ impl<'a> Tables<'a> {
             window: block.window as usize,
             step: usize::from(params.target_length.max(1)) + 1,
             shift: 64 - self.positions.len().ilog2(),
+            index_log: index_log(params),
             min_match: params.min_match,
         };
         let data = &block.data[..block.end];
@@ -101,6 +113,8 @@ pub(crate) struct Task {
     step: usize,
     /// 64 less the logarithm of the table's size.
     pub(crate) shift: u32,
+    /// Bits of an index in a cell.
+    index_log: u32,
     min_match: u8,
 }
 
@@ -115,15 +129,15 @@ pub(crate) fn find<M: Memory, T: Table, S: Store>(
     repeat: [u32; 3],
     store: &mut S,
 ) -> (usize, [usize; 3]) {
-    // The sizes that levels use are known when compiling: the loop has a register more.
-    match (task.min_match, task.shift) {
-        (5, 52) => find_min::<M, T, S, 5, 52>(data, positions, task, repeat, store),
-        (6, 50) => find_min::<M, T, S, 6, 50>(data, positions, task, repeat, store),
-        (5, 49) => find_min::<M, T, S, 5, 49>(data, positions, task, repeat, store),
-        (0..=4, _) => find_min::<M, T, S, 4, 0>(data, positions, task, repeat, store),
-        (5, _) => find_min::<M, T, S, 5, 0>(data, positions, task, repeat, store),
-        (6, _) => find_min::<M, T, S, 6, 0>(data, positions, task, repeat, store),
-        (7.., _) => find_min::<M, T, S, 7, 0>(data, positions, task, repeat, store),
+    // The sizes that levels use are known when compiling: the loop has two registers more.
+    match (task.min_match, task.shift, task.index_log) {
+        (5, 52, 20) => find_min::<M, T, S, 5, 52>(data, positions, task, repeat, store),
+        (6, 50, 20) => find_min::<M, T, S, 6, 50>(data, positions, task, repeat, store),
+        (5, 49, 20) => find_min::<M, T, S, 5, 49>(data, positions, task, repeat, store),
+        (0..=4, ..) => find_min::<M, T, S, 4, 0>(data, positions, task, repeat, store),
+        (5, ..) => find_min::<M, T, S, 5, 0>(data, positions, task, repeat, store),
+        (6, ..) => find_min::<M, T, S, 6, 0>(data, positions, task, repeat, store),
+        (7.., ..) => find_min::<M, T, S, 7, 0>(data, positions, task, repeat, store),
     }
 }
 
@@ -141,104 +155,103 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
         step: step_first,
         ..
     } = *task;
-    let shift = if SHIFT == 0 { task.shift } else { SHIFT };
+    let (shift, index_log) = if SHIFT == 0 {
+        (task.shift, task.index_log)
+    } else {
+        (SHIFT, INDEX_LOG)
+    };
+    let cell = |value, index| tagged::<MIN>(value, index, shift, index_log);
     let (first, end) = (data.first(), data.end());
+    // Whether matches may lie too far back. If not, all may be referred to.
+    let far = end - first > window;
     let begin = start.max(first + 1);
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let mut anchor = start;
-    let mut at = begin;
     'block: loop {
-        // Pairs of neighbours are compared, `a` and `a` + 1, while the next pair is on its way.
+        // Pairs of neighbours are compared, `a` and `a` + 1.
+        let mut a = anchor.max(first + 1);
         let mut step = step_first;
-        let mut a = at;
         if a + step + 9 > end {
             break;
         }
-        let mut step_next = a + PATIENCE;
-        // Indexes from here on may be referred to, up to the next change of step.
-        let mut low = first.max((a + 2 * PATIENCE).saturating_sub(window));
-        let mut limit = step_next.min(end - 8 - step);
+        let mut limit = (a + PATIENCE).min(end - 8 - step);
+        // Largest distance from `a`, up to the next change of step.
+        let mut reach = a - first;
+        if far {
+            reach = a - first.max((a + 2 * PATIENCE).saturating_sub(window));
+        }
+        let before = data.moved(rep1);
         let mut v0 = data.read64(a);
-        let mut h0 = hash::<MIN>(v0, shift);
-        let mut h1 = hash::<MIN>(data.read64(a + 1), shift);
-        let mut index = positions.at(h0) as usize;
-        let (found, candidate, repeated) = loop {
+        let (found, distance, repeated) = loop {
             let b = a + step;
             let v2 = data.read64(b);
-            positions.put(h0, a as u32);
-            if (data.read32(b - rep1) == v2 as u32) & (rep1 != 0) {
-                positions.put(h1, a as u32 + 1);
-                break (b, b - rep1, true);
+            let (h0, c0) = cell(v0, a);
+            let (h1, c1) = cell(data.read64(a + 1), a + 1);
+            let d0 = c0.wrapping_sub(positions.at(h0)) as usize;
+            positions.put(h0, c0);
+            let d1 = c1.wrapping_sub(positions.at(h1)) as usize;
+            positions.put(h1, c1);
+            if before.read32(b) == v2 as u32 && rep1 != 0 {
+                break (b, rep1, true);
             }
-            let candidate = place(index, low, a);
-            if data.read32(candidate) == v0 as u32 {
-                positions.put(h1, a as u32 + 1);
-                break (a, candidate, false);
+            if d0 <= reach && data.read32(a - d0) == data.read32(a) {
+                break (a, d0, false);
             }
-            index = positions.at(h1) as usize;
-            positions.put(h1, a as u32 + 1);
-            h0 = hash::<MIN>(v2, shift);
-            let candidate = place(index, low, a);
-            if data.read32(candidate) == data.read32(a + 1) {
+            if d1 <= reach && data.read32(a + 1 - d1) == data.read32(a + 1) {
                 if step <= 4 {
-                    positions.put(h0, b as u32);
+                    let (h2, c2) = cell(v2, b);
+                    positions.put(h2, c2);
                 }
-                break (a + 1, candidate, false);
+                break (a + 1, d1, false);
             }
-            index = positions.at(h0) as usize;
             v0 = v2;
-            h1 = hash::<MIN>(data.read64(b + 1), shift);
-            a = b;
+            a = M::opaque(b);
+            reach += step;
             if a >= limit {
-                if a + step + 9 > end {
-                    break 'block;
-                }
                 step += 1;
-                step_next += PATIENCE;
-                if a + step + 9 > end {
+                if a + step + 8 > end {
                     break 'block;
                 }
-                limit = step_next.min(end - 8 - step);
-                low = first.max((a + 2 * PATIENCE).saturating_sub(window));
+                limit = (limit + PATIENCE).min(end - 8 - step);
+                if far {
+                    reach = a - first.max((a + 2 * PATIENCE).saturating_sub(window));
+                }
             }
         };
 
+        let candidate = found - distance;
         let (value, back) = if repeated {
-            (
-                1,
-                usize::from(data.byte(found - 1) == data.byte(candidate - 1)),
-            )
+            let same = data.byte(found - 1) == data.byte(candidate - 1);
+            (1, usize::from(same))
         } else {
-            (rep3, rep2, rep1) = (rep2, rep1, found - candidate);
-            (
-                offset_value(rep1 as u32),
-                count_back(data, found, candidate, anchor),
-            )
+            (rep3, rep2, rep1) = (rep2, rep1, distance);
+            let back = count_back(data, found, candidate, anchor);
+            (offset_value(distance as u32), back)
         };
-        let length = 4 + match_length(data, found + 4, candidate + 4) + back;
+        let ends = found + 4 + match_length(data, found + 4, candidate + 4);
         let begins = found - back;
-        let sequence = Sequence::new((begins - anchor) as u32, value, length as u32);
-        let mut open = store.push(data, anchor, sequence);
-        anchor = begins + length;
-        at = anchor;
-        if at + 8 > end {
+        let mut open = store.append(data, anchor, begins - anchor, value, ends - begins);
+        anchor = ends;
+        if ends + 8 > end {
             break;
         }
         let near = found + 2;
-        positions.put(hash::<MIN>(data.read64(near), shift), near as u32);
-        positions.put(hash::<MIN>(data.read64(at - 2), shift), at as u32 - 2);
+        let (place, kept) = cell(data.read64(near), near);
+        positions.put(place, kept);
+        let (place, kept) = cell(data.read64(ends - 2), ends - 2);
+        positions.put(place, kept);
         // The offset before the last, at once.
-        while open && at + 8 <= end && rep2 != 0 && rep2 <= at - first {
-            let v = data.read64(at);
-            if v as u32 != data.read32(at - rep2) {
+        while open && anchor + 8 <= end {
+            let v = data.read64(anchor);
+            if v as u32 != data.read32(anchor - rep2) || rep2 == 0 {
                 break;
             }
-            let length = 4 + match_length(data, at + 4, at + 4 - rep2);
+            let length = 4 + match_length(data, anchor + 4, anchor + 4 - rep2);
             (rep1, rep2) = (rep2, rep1);
-            positions.put(hash::<MIN>(v, shift), at as u32);
-            open = store.push(data, anchor, Sequence::new(0, 1, length as u32));
-            at += length;
-            anchor = at;
+            let (place, kept) = cell(v, anchor);
+            positions.put(place, kept);
+            open = store.append(data, anchor, 0, 1, length);
+            anchor += length;
         }
         if !open {
             break;

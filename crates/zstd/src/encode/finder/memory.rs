@@ -1,7 +1,5 @@
 //! What finders read and write, with checks or (in `arch/`) without.
 
-use core::hint::select_unpredictable;
-
 use crate::encode::store::SequenceStore;
 use crate::sequences::update_repeat_offsets;
 use crate::workspace::Cells;
@@ -12,6 +10,11 @@ pub(crate) trait Memory: Copy {
     fn first(self) -> usize;
     /// The index behind the last.
     fn end(self) -> usize;
+    /// The same bytes, each with an index that is greater by `by`.
+    fn moved(self, by: usize) -> Self;
+    /// Where the bytes from `at` on lie.
+    #[cfg(not(feature = "portable"))]
+    fn place(self, at: usize) -> *const u8;
     /// The byte at `at`.
     fn byte(self, at: usize) -> u8;
     /// Four bytes at `at` as a number.
@@ -20,6 +23,13 @@ pub(crate) trait Memory: Copy {
     fn read64(self, at: usize) -> u64;
     /// Sixteen bytes at `at`.
     fn chunk16(self, at: usize) -> [u8; 16];
+
+    /// `value`, of which the compiler does not see where it comes from: else it keeps every sum with a loop's counter in a
+    /// register of its own, of which there are too few.
+    #[inline(always)]
+    fn opaque(value: usize) -> usize {
+        value
+    }
 
     /// How many of the sixteen bytes at `a` and at `b` are equal before the first that differ.
     #[inline(always)]
@@ -62,6 +72,19 @@ impl Memory for Checked<'_> {
     #[inline(always)]
     fn end(self) -> usize {
         self.first + self.data.len()
+    }
+
+    #[inline(always)]
+    fn moved(self, by: usize) -> Self {
+        Checked {
+            first: self.first + by,
+            ..self
+        }
+    }
+
+    #[cfg(not(feature = "portable"))]
+    fn place(self, at: usize) -> *const u8 {
+        self.data[at - self.first..].as_ptr()
     }
 
     #[inline(always)]
@@ -112,6 +135,14 @@ impl Table for &mut [[u8; 4]] {
 pub(crate) fn match_length<M: Memory>(data: M, at: usize, before: usize) -> usize {
     let (mut a, mut b) = (at, before);
     let end = data.end();
+    if a + 16 <= end {
+        let same = data.same16(a, b);
+        if same < 16 {
+            return same;
+        }
+        a += 16;
+        b += 16;
+    }
     while a + 16 <= end {
         let same = data.same16(a, b);
         if same < 16 {
@@ -130,28 +161,20 @@ pub(crate) fn match_length<M: Memory>(data: M, at: usize, before: usize) -> usiz
 /// How many bytes before `at` and before `candidate`, which lies before it, are equal, down to `anchor` and to the start.
 #[inline(always)]
 pub(crate) fn count_back<M: Memory>(data: M, at: usize, candidate: usize, anchor: usize) -> usize {
-    let most = (at - anchor).min(candidate - data.first());
     let mut back = 0;
     if candidate >= data.first() + 8 {
         // All that differ within eight bytes without a branch.
         let differ = data.read64(at - 8) ^ data.read64(candidate - 8);
-        back = (differ.leading_zeros() as usize / 8).min(most);
+        back = (differ.leading_zeros() as usize / 8).min(at - anchor);
         if back < 8 {
             return back;
         }
     }
+    let most = (at - anchor).min(candidate - data.first());
     while back < most && data.byte(at - 1 - back) == data.byte(candidate - 1 - back) {
         back += 1;
     }
     back
-}
-
-/// Where an index from a table points: before `at` and at or above `low` always. Stale ones and those too far back
-/// become that of the byte before `at`, which is as good a candidate as any: what they were never shows.
-#[inline(always)]
-pub(super) fn place(index: usize, low: usize, at: usize) -> usize {
-    // Which of the two is hard to foretell in a short frame.
-    select_unpredictable(index >= low, index, at - 1)
 }
 
 /// Repeat offsets that reach before the data are put aside: they are 0 while a block is searched.

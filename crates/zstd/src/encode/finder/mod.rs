@@ -9,8 +9,8 @@
 //! - `Tables::bytes(&Params) -> usize`: bytes of workspace, growing with every parameter;
 //! - `Tables::carve(&mut Carver, &Params) -> Result<Tables, Error>`: takes them;
 //! - `clear(&mut self)`: forgets everything, called when the bytes may hold something else;
-//! - `reduce(&mut self, by: u32)`: every index falls by `by`, to 0 at least. Called when indexes near 2^32; it must
-//!   not change what is found;
+//! - `reduce(&mut self, by: u32)`: every index falls by `by`, to 0 at least. Called when indexes near the largest that a
+//!   table can hold; it must not change what is found;
 //! - `start_frame(&mut self)`: a new frame begins (its indexes are above all earlier ones);
 //! - `insert(&mut self, &Block)`: makes `data[start..end]` known without looking for matches (dictionaries);
 //! - `find(&mut self, &Block, &Params, &mut [u32; 3], &mut SequenceStore) -> usize`.
@@ -82,8 +82,22 @@ impl<'a> Finder<'a> {
     }
 
     /// Lowers every index.
-    pub(crate) fn reduce(&mut self, by: u32) {
-        each!(self, tables => tables.reduce(by));
+    pub(crate) fn reduce(&mut self, by: u32, params: &Params) {
+        match self {
+            Finder::Fast(tables) => tables.reduce(by, params),
+            Finder::DoubleFast(tables) => tables.reduce(by, params),
+            Finder::Lazy(tables) => tables.reduce(by),
+            Finder::Divided(tables) => tables.reduce(by),
+            Finder::Optimal(tables) => tables.reduce(by),
+        }
+    }
+
+    /// Largest index that tables hold: before the next block indexes are brought down.
+    pub(crate) fn index_max(&self, params: &Params) -> u32 {
+        match self {
+            Finder::Fast(_) | Finder::DoubleFast(_) => (1 << index_log(params)) - 1,
+            _ => 3 << 30,
+        }
     }
 
     /// A new frame begins.
@@ -166,10 +180,43 @@ pub(crate) fn read64(data: &[u8], at: usize) -> u64 {
 /// Multiplier of the hashes: 2^64 divided by the golden ratio.
 pub(crate) const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Hash of the first `BYTES` bytes of `value`, of 64 - `shift` bits.
+/// Bits of an index in a cell with a tag where the window is of at most 256 KiB.
+const INDEX_LOG: u32 = 20;
+
+/// Bits of an index in a cell with a tag: enough for twice the window.
+pub(crate) fn index_log(params: &Params) -> u32 {
+    INDEX_LOG.max(u32::from(params.window_log) + 2)
+}
+
+/// Which cell a position has, from the eight bytes there, by a hash of the first `BYTES`, and what that cell then holds: the
+/// index and above it a *tag*, a hash of the first four bytes or fewer.
+///
+/// The difference between this and what a cell holds is the distance if the tags are equal, and else far too large: one
+/// comparison says that the tags are equal, that the index is of this frame, and that the window reaches there. Only then
+/// the bytes themselves are looked at.
 #[inline(always)]
-pub(crate) fn hash<const BYTES: u32>(value: u64, shift: u32) -> usize {
-    ((value << (64 - 8 * BYTES)).wrapping_mul(PRIME) >> (shift & 63)) as usize
+fn tagged<const BYTES: u32>(value: u64, index: usize, shift: u32, index_log: u32) -> (usize, u32) {
+    let product = (value << (64 - 8 * BYTES)).wrapping_mul(PRIME);
+    // The highest bits below those of the cell's number; for a match of four bytes, that only the first four decide.
+    let below = if BYTES == 8 {
+        shift
+    } else {
+        shift.min(96 - 8 * BYTES)
+    };
+    let tag = (product >> (below.wrapping_sub(32) & 31)) as u32 & (u32::MAX << (index_log & 31));
+    ((product >> (shift & 63)) as usize, tag | index as u32)
+}
+
+/// Lowers every index of a table whose cells have tags; those that fall to 0 or below leave a 0.
+fn reduce_tagged(table: &mut [[u8; 4]], by: u32, index_log: u32) {
+    let mask = (1 << index_log) - 1;
+    for cell in table {
+        let kept = u32::from_ne_bytes(*cell);
+        // Numbers below 2^31 that are compared with their sign: that is what vectors can do.
+        let stays = (kept & mask).cast_signed() > by.cast_signed();
+        let lowered = kept.wrapping_sub(by) & 0_u32.wrapping_sub(stays.into());
+        *cell = lowered.to_ne_bytes();
+    }
 }
 
 /// Lowers every index of a table, to 0 at least.
