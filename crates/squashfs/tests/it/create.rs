@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use codec::{Filters, Settings};
-use squashfs::{Fragments, Options, Squashfs, create};
+use squashfs::{Fragments, Options, Squashfs};
 use testkit::TempDir;
 use tree::manifest::Manifest;
-use tree::{HostDir, Inventory, Limits, NoProgress, Output, Parallel};
+use tree::{HostDir, Inventory, Limits};
 
-use crate::sources::nasty;
+use crate::sources::{make, nasty};
 
 /// Makes an image of a directory.
 pub(crate) fn image_of(
@@ -19,21 +19,7 @@ pub(crate) fn image_of(
     options: &Options,
     threads: usize,
 ) -> squashfs::Summary {
-    let source = HostDir::open(source).unwrap();
-    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
-    let mut output = Output::create(image, true).unwrap();
-    let parallel = Parallel::new(threads);
-    let summary = create(
-        &source,
-        &inventory,
-        options,
-        parallel,
-        &NoProgress,
-        &mut output,
-    )
-    .unwrap();
-    output.commit().unwrap();
-    summary
+    make(&HostDir::open(source).unwrap(), image, options, threads).unwrap()
 }
 
 /// Options that change the layout: name, and what is changed.
@@ -214,17 +200,7 @@ fn data_is_stored_in_the_order_of_priorities() {
             ..Options::default()
         };
         let path = dir.join("x.sqfs");
-        let mut output = Output::create(&path, true).unwrap();
-        create(
-            &fs,
-            &inventory,
-            &options,
-            Parallel::new(2),
-            &NoProgress,
-            &mut output,
-        )
-        .unwrap();
-        output.commit().unwrap();
+        make(&fs, &path, &options, 2).unwrap();
         let image = Squashfs::open(File::open(&path).unwrap()).unwrap();
         let root = tree::FileSystem::root(&image);
         ["a", "b", "c", "d"].map(|name| {

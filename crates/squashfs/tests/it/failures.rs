@@ -13,7 +13,7 @@ use tree::{
     Error, FileSystem, HostDir, Inventory, Limits, NoProgress, Output, Parallel, Result, Xattr,
 };
 
-use crate::sources::text;
+use crate::sources::{make, text};
 
 const BLOCK: usize = 4096;
 
@@ -28,11 +28,7 @@ fn options() -> Options {
 /// Makes an image of what `open` opens after the inventory was taken from the same.
 fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> Result<Vec<u8>> {
     let out = TempDir::new();
-    let inventory = Inventory::of(fs, &Limits::default())?;
-    let mut output = Output::create(&out.join("image"), false)?;
-    let parallel = Parallel::new(threads);
-    let made = create(fs, &inventory, options, parallel, &NoProgress, &mut output);
-    let result = made.and_then(|_| output.commit());
+    let result = make(fs, &out.join("image"), options, threads);
     let names = fs::read_dir(out.path()).unwrap().count();
     match result {
         Ok(_) => Ok(fs::read(out.join("image")).unwrap()),

@@ -4,32 +4,19 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use codec::{Filters, Settings};
-use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary, create};
+use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary};
 use testkit::{FsType, MemoryFs, Mount, Rng, TempDir};
 use tree::manifest::Manifest;
 use tree::{
-    Algorithm, Aspects, Encoding, Extent, ExtentId, ExtentKind, FileSystem, HostDir, Inventory,
-    Limits, NoProgress, Output, Parallel,
+    Algorithm, Aspects, Encoding, Extent, ExtentId, ExtentKind, FileSystem, HostDir, NoProgress,
+    Parallel,
 };
 
 use crate::create::image_of;
-use crate::sources::{nasty, text};
+use crate::sources::{make, nasty, text};
 
 fn copy(source: &dyn FileSystem, image: &Path, options: &Options) -> Summary {
-    let inventory = Inventory::of(source, &Limits::default()).unwrap();
-    let mut output = Output::create(image, true).unwrap();
-    let parallel = Parallel::new(2);
-    let made = create(
-        source,
-        &inventory,
-        options,
-        parallel,
-        &NoProgress,
-        &mut output,
-    );
-    let summary = made.unwrap();
-    output.commit().unwrap();
-    summary
+    make(source, image, options, 2).unwrap()
 }
 
 fn open(image: &Path) -> Squashfs {

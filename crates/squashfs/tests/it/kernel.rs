@@ -3,20 +3,18 @@
 use std::fs::{self, File};
 
 use codec::Settings;
-use squashfs::{Fragments, Options, Squashfs, create};
+use squashfs::{Fragments, Options, Squashfs};
 use testkit::{FsType, MemoryFs, Mount, TempDir};
 use tree::manifest::Manifest;
-use tree::{Aspects, FileSystem, HostDir, Inventory, Limits, NoProgress, Output, Parallel};
+use tree::{Aspects, FileSystem, HostDir};
+
+use crate::sources::make;
 
 /// Makes an image and has it read by us and by Linux: both must show `fs`, and the same in all that `fs` says otherwise.
 fn assert_linux_reads(fs: &dyn FileSystem, options: &Options, ignored: &Aspects, strip: &str) {
     let out = TempDir::new();
     let image = out.join("image");
-    let inventory = Inventory::of(fs, &Limits::default()).unwrap();
-    let mut output = Output::create(&image, false).unwrap();
-    let parallel = Parallel::new(2);
-    create(fs, &inventory, options, parallel, &NoProgress, &mut output).unwrap();
-    output.commit().unwrap();
+    make(fs, &image, options, 2).unwrap();
     let ours = Squashfs::open(File::open(&image).unwrap()).unwrap();
     let mount = Mount::read_only(&image, FsType::Squashfs);
     let linux = HostDir::open(mount.path()).unwrap();

@@ -5,21 +5,15 @@ use std::fs::{self, File, FileTimes};
 use std::time::{Duration, UNIX_EPOCH};
 
 use codec::Settings;
-use squashfs::{Fragments, Options, create};
+use squashfs::{Fragments, Options};
 use testkit::{MemoryFs, Rng, TempDir};
-use tree::{
-    Device, FileKind, FileSystem, HostDir, Inventory, Limits, NoProgress, Output, Parallel,
-};
+use tree::{Device, FileKind, FileSystem, HostDir};
 
-use crate::sources::text;
+use crate::sources::{make, text};
 
 fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> Vec<u8> {
     let out = TempDir::new();
-    let inventory = Inventory::of(fs, &Limits::default()).unwrap();
-    let mut output = Output::create(&out.join("image"), false).unwrap();
-    let parallel = Parallel::new(threads);
-    create(fs, &inventory, options, parallel, &NoProgress, &mut output).unwrap();
-    output.commit().unwrap();
+    make(fs, &out.join("image"), options, threads).unwrap();
     fs::read(out.join("image")).unwrap()
 }
 

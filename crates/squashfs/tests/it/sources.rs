@@ -1,4 +1,4 @@
-//! Trees that the tests make images of.
+//! Trees that the tests make images of, and how they do it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,24 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use squashfs::{Options, Summary, create};
 use testkit::{Rng, TempDir};
+use tree::{FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Result};
+
+/// Makes an image of a tree, in the place of one that is there.
+pub(crate) fn make(
+    fs: &dyn FileSystem,
+    image: &Path,
+    options: &Options,
+    threads: usize,
+) -> Result<Summary> {
+    let inventory = Inventory::of(fs, &Limits::default())?;
+    let mut output = Output::create(image, true)?;
+    let parallel = Parallel::new(threads);
+    let summary = create(fs, &inventory, options, parallel, &NoProgress, &mut output)?;
+    output.commit()?;
+    Ok(summary)
+}
 
 /// Compressible content of `len` bytes that differs with `seed`.
 pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {

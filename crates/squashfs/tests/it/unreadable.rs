@@ -3,12 +3,12 @@
 use std::fs::{self, File};
 
 use codec::Settings;
-use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary, create};
+use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary};
 use testkit::{HookedFs, MemoryFs, TempDir};
 use tree::manifest::Manifest;
-use tree::{Aspects, Error, FileSystem, Ino, Inventory, Limits, NoProgress, Output, Parallel};
+use tree::{Aspects, Error, FileSystem, Ino, NoProgress, Parallel};
 
-use crate::sources::text;
+use crate::sources::{make, text};
 
 const BLOCK: usize = 4096;
 
@@ -24,12 +24,7 @@ fn options(fragments: Fragments) -> Options {
 
 fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> (Vec<u8>, Summary) {
     let out = TempDir::new();
-    let inventory = Inventory::of(fs, &Limits::default()).unwrap();
-    let mut output = Output::create(&out.join("image"), false).unwrap();
-    let parallel = Parallel::new(threads);
-    let made = create(fs, &inventory, options, parallel, &NoProgress, &mut output);
-    let summary = made.unwrap();
-    output.commit().unwrap();
+    let summary = make(fs, &out.join("image"), options, threads).unwrap();
     (fs::read(out.join("image")).unwrap(), summary)
 }
 
@@ -175,23 +170,12 @@ fn a_lost_fragment_of_an_image_takes_its_files_with_it() {
 #[test]
 fn without_being_asked_to_go_on_the_first_ends_it() {
     let (fs, bad) = tree(&[("11 late", 40 * BLOCK, 30 * BLOCK as u64)]);
-    let fs = failing(fs, bad);
     let out = TempDir::new();
-    let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
-    let mut output = Output::create(&out.join("image"), false).unwrap();
     let options = Options {
         skip_unreadable: false,
         ..options(Fragments::SmallFiles)
     };
-    let parallel = Parallel::new(2);
-    let made = create(
-        &fs,
-        &inventory,
-        &options,
-        parallel,
-        &NoProgress,
-        &mut output,
-    );
+    let made = make(&failing(fs, bad), &out.join("image"), &options, 2);
     let words = made.unwrap_err().to_string();
     assert!(
         words.contains("also 11 late: the medium is broken"),
