@@ -220,7 +220,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 14, 1, 6,   0, Fast),       //  1
     row(17, 6, 15, 1, 5,   0, Fast),       //  2
     row(17, 15, 16, 1, 5,  0, DoubleFast), //  3
-    row(17, 16, 16, 1, 5,  0, DoubleFast), //  4
+    row(17, 16, 16, 1, 4,  0, DoubleFast), //  4
     row(17, 6, 16, 3, 4,   2, Greedy),     //  5
     row(17, 6, 16, 3, 4,   4, Lazy),       //  6
     row(17, 6, 16, 3, 4,   8, Lazy2),      //  7
