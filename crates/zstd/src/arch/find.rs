@@ -159,6 +159,96 @@ impl Table for TrustedTable<'_> {
     }
 }
 
+/// Rows that are read and written without a check.
+struct TrustedRows<'a> {
+    heads: *mut u8,
+    tags: *mut u8,
+    positions: *mut [u8; 4],
+    /// How many heads, and how many tags and positions there are.
+    lens: (usize, usize),
+    cells: PhantomData<&'a mut row::RowCells<'a>>,
+}
+
+impl<'a> TrustedRows<'a> {
+    /// `cells`, of which nobody checks how they are used.
+    ///
+    /// # Safety
+    ///
+    /// Every row must be below the number of heads, and every place below the number of tags and of positions; for
+    /// `equal_tags`, the fifteen behind it, too.
+    #[inline(always)]
+    unsafe fn new(cells: &'a mut row::RowCells<'_>) -> Self {
+        TrustedRows {
+            heads: cells.heads.as_mut_ptr(),
+            tags: cells.tags.as_mut_ptr(),
+            positions: cells.positions.as_mut_ptr(),
+            lens: (cells.heads.len(), cells.tags.len()),
+            cells: PhantomData,
+        }
+    }
+}
+
+impl row::RowTable for TrustedRows<'_> {
+    #[inline(always)]
+    fn head(&self, row: usize) -> u8 {
+        debug_assert!(row < self.lens.0);
+        // SAFETY: who made this promised that `row` is below the length of the slice behind `heads`.
+        let place = unsafe { self.heads.add(row) };
+        // SAFETY: as above, and the slice is borrowed for as long as this lives.
+        unsafe { place.read() }
+    }
+
+    #[inline(always)]
+    fn set_head(&mut self, row: usize, head: u8) {
+        debug_assert!(row < self.lens.0);
+        // SAFETY: as in `head`.
+        let place = unsafe { self.heads.add(row) };
+        // SAFETY: as in `head`, and the borrow is unique.
+        unsafe { place.write(head) };
+    }
+
+    #[inline(always)]
+    fn equal_tags(&self, place: usize, tag: u8) -> u16 {
+        debug_assert!(place + 16 <= self.lens.1);
+        // SAFETY: who made this promised that sixteen tags from `place` on are in the slice behind `tags`.
+        let tags = unsafe { self.tags.add(place) };
+        // SAFETY: as above, the slice is borrowed for as long as this lives, and byte arrays need no alignment.
+        let tags = unsafe { tags.cast::<[u8; 16]>().read() };
+        equal_bytes(&tags, tag)
+    }
+
+    #[inline(always)]
+    fn position(&self, place: usize) -> u32 {
+        debug_assert!(place < self.lens.1);
+        // SAFETY: who made this promised that `place` is below the length of the slice behind `positions`.
+        let place = unsafe { self.positions.add(place) };
+        // SAFETY: as above, and the slice is borrowed for as long as this lives.
+        u32::from_ne_bytes(unsafe { place.read() })
+    }
+
+    #[inline(always)]
+    fn put(&mut self, place: usize, tag: u8, position: u32) {
+        debug_assert!(place < self.lens.1);
+        // SAFETY: who made this promised that `place` is below the length of the slice behind `tags`.
+        let to = unsafe { self.tags.add(place) };
+        // SAFETY: as above, and the borrow is unique.
+        unsafe { to.write(tag) };
+        // SAFETY: as for the tag: there are as many positions.
+        let to = unsafe { self.positions.add(place) };
+        // SAFETY: as above, and the borrow is unique.
+        unsafe { to.write(position.to_ne_bytes()) };
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, place: usize, width: usize) {
+        prefetch(self.tags.wrapping_add(place));
+        // A cache line has room for sixteen.
+        for line in 0..width / 16 {
+            prefetch(self.positions.wrapping_add(place + 16 * line).cast());
+        }
+    }
+}
+
 /// A store that is written without a check.
 struct TrustedStore<'s, 'a> {
     store: &'s mut SequenceStore<'a>,
@@ -339,20 +429,27 @@ kernel!(
 );
 
 kernel!(
-    /// [`lazy::find`] without checks on the data.
+    /// [`lazy::find`] without checks.
     lazy,
     lazy_bmi,
     (
         data: &[u8],
-        rows: &mut row::Rows<'_>,
+        rows: &mut row::RowCells<'_>,
         task: &lazy::Task,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> (usize, [usize; 3]),
+    ) -> lazy::Found,
     {
+        assert!((4..=6).contains(&task.row_log));
+        assert!(rows.heads.len().is_power_of_two() && task.places == rows.heads.len() << task.row_log);
+        assert!(rows.tags.len() == task.places && rows.positions.len() == task.places);
         // SAFETY: `lazy::find` reads at a position only after comparing it with the length (`at + 9 < end`, `ahead + 8 <=
         // end`, `at + 8 <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at candidates, which lie before the position.
         let data = unsafe { Trusted::new(data, task.base) };
+        // SAFETY: a row is a hash of as many bits as the number of rows has; a place is a row's number times its width,
+        // 2^`row_log`, which is at least 16, and what is added to that is less than the width; tags are compared from
+        // multiples of 16 on.
+        let rows = unsafe { TrustedRows::new(rows) };
         // SAFETY: a finder's sequences follow each other, from the start of the block to at most its end.
         let mut trusted = unsafe { TrustedStore::new(store, data.end - task.start) };
         let found = lazy::find(data, rows, task, repeat, &mut trusted);
@@ -379,14 +476,14 @@ fn equal_mask(a: &[u8; 16], b: &[u8; 16]) -> u16 {
     unsafe { sse2(a, b) }
 }
 
-/// Asks for the cache line of a byte.
+/// Asks for the cache line of a byte, which need not exist.
 #[inline(always)]
-pub(crate) fn prefetch(place: Option<&u8>) {
+pub(crate) fn prefetch(place: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(place) = place {
+    {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch changes nothing and cannot fail, and this byte exists.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast()) };
+        // SAFETY: a prefetch changes nothing and cannot fail, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;

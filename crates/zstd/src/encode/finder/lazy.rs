@@ -4,7 +4,7 @@ use super::Block;
 #[cfg(feature = "portable")]
 use super::memory::Checked;
 use super::memory::{Memory, count_back, match_length, put_aside, take_back};
-use super::row::{Rows, Tables};
+use super::row::{RowTable, Search, Tables};
 use crate::encode::levels::{Params, Strategy};
 use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::{Sequence, offset_value};
@@ -19,9 +19,13 @@ pub(crate) struct Task {
     /// Index of the first byte of the data.
     pub(crate) base: u32,
     window: usize,
+    /// Number of places in the rows.
+    pub(crate) places: usize,
+    /// The first index that has not entered the rows yet.
+    next: usize,
     attempts: u32,
     min_match: u8,
-    row_log: u8,
+    pub(crate) row_log: u8,
     depth: u8,
 }
 
@@ -37,6 +41,8 @@ pub(crate) fn find_block(
         start: block.base as usize + block.start,
         base: block.base,
         window: block.window as usize,
+        places: tables.rows.cells.tags.len(),
+        next: tables.rows.next,
         // An eighth more: with 8 of a row's 16 looked at, one more is worth 0.2 % of size.
         attempts: (1 << params.search_log) + (1 << params.search_log >> 3),
         min_match: params.min_match,
@@ -48,38 +54,37 @@ pub(crate) fn find_block(
         },
     };
     let data = &block.data[..block.end];
+    let cells = &mut tables.rows.cells;
     #[cfg(not(feature = "portable"))]
-    let (anchor, kept) = crate::arch::find::lazy(data, &mut tables.rows, &task, *repeat, store);
+    let (anchor, kept, next) = crate::arch::find::lazy(data, cells, &task, *repeat, store);
     #[cfg(feature = "portable")]
-    let (anchor, kept) = find(
-        Checked::new(data, task.base),
-        &mut tables.rows,
-        &task,
-        *repeat,
-        store,
-    );
+    let (anchor, kept, next) = find(Checked::new(data, task.base), cells, &task, *repeat, store);
+    tables.rows.next = next;
     *repeat = take_back(*repeat, kept, store);
     anchor - block.base as usize
 }
 
+/// Where the literals behind the last sequence begin, the last offsets, and the first index that has not entered the rows.
+pub(crate) type Found = (usize, [usize; 3], usize);
+
 /// Finds the sequences in `data` from `task.start` on. Reads lie within `data`.
 #[inline(always)]
-pub(crate) fn find<M: Memory, S: Store>(
+pub(crate) fn find<M: Memory, T: RowTable, S: Store>(
     data: M,
-    rows: &mut Rows<'_>,
+    rows: T,
     task: &Task,
     repeat: [u32; 3],
     store: &mut S,
-) -> (usize, [usize; 3]) {
+) -> Found {
     macro_rules! widths {
         ($depth:literal) => {
             match (task.row_log, task.min_match) {
-                (4, 0..=4) => parse::<M, S, 16, 4, $depth>(data, rows, task, repeat, store),
-                (4, _) => parse::<M, S, 16, 5, $depth>(data, rows, task, repeat, store),
-                (5, 0..=4) => parse::<M, S, 32, 4, $depth>(data, rows, task, repeat, store),
-                (5, _) => parse::<M, S, 32, 5, $depth>(data, rows, task, repeat, store),
-                (_, 0..=4) => parse::<M, S, 64, 4, $depth>(data, rows, task, repeat, store),
-                (_, _) => parse::<M, S, 64, 5, $depth>(data, rows, task, repeat, store),
+                (4, 0..=4) => parse::<M, T, S, 16, 4, $depth>(data, rows, task, repeat, store),
+                (4, _) => parse::<M, T, S, 16, 5, $depth>(data, rows, task, repeat, store),
+                (5, 0..=4) => parse::<M, T, S, 32, 4, $depth>(data, rows, task, repeat, store),
+                (5, _) => parse::<M, T, S, 32, 5, $depth>(data, rows, task, repeat, store),
+                (_, 0..=4) => parse::<M, T, S, 64, 4, $depth>(data, rows, task, repeat, store),
+                (_, _) => parse::<M, T, S, 64, 5, $depth>(data, rows, task, repeat, store),
             }
         };
     }
@@ -108,13 +113,13 @@ impl Best {
 }
 
 #[inline(always)]
-fn parse<M: Memory, S: Store, const W: usize, const MIN: u32, const DEPTH: u8>(
+fn parse<M: Memory, T: RowTable, S: Store, const W: usize, const MIN: u32, const DEPTH: u8>(
     data: M,
-    rows: &mut Rows<'_>,
+    rows: T,
     task: &Task,
     repeat: [u32; 3],
     store: &mut S,
-) -> (usize, [usize; 3]) {
+) -> Found {
     let Task {
         start,
         window,
@@ -124,8 +129,8 @@ fn parse<M: Memory, S: Store, const W: usize, const MIN: u32, const DEPTH: u8>(
     let (first, end) = (data.first(), data.end());
     let begin = start.max(first + 1);
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
-    let shift = rows.shift();
-    rows.start(first);
+    // Nothing that lies before the data can enter any more.
+    let mut rows = Search::<T, W>::new(rows, task.places, task.next.max(first));
     let mut anchor = start;
     let mut at = begin;
     while at + 9 < end {
@@ -139,8 +144,7 @@ fn parse<M: Memory, S: Store, const W: usize, const MIN: u32, const DEPTH: u8>(
             best.length = 4 + match_length(data, at + 5, at + 5 - rep1);
         }
         if DEPTH > 0 || best.length < 4 {
-            let (length, from) =
-                rows.search::<M, W, MIN>(data, at, low, attempts, best.length.max(3), shift);
+            let (length, from) = rows.search::<M, MIN>(data, at, low, attempts, best.length.max(3));
             if length > best.length {
                 best = Best {
                     at,
@@ -176,8 +180,7 @@ fn parse<M: Memory, S: Store, const W: usize, const MIN: u32, const DEPTH: u8>(
                         }
                     }
                     let low = first.max(ahead.saturating_sub(window));
-                    let (length, from) =
-                        rows.search::<M, W, MIN>(data, ahead, low, attempts, 3, shift);
+                    let (length, from) = rows.search::<M, MIN>(data, ahead, low, attempts, 3);
                     if length >= 4 {
                         let other = Best {
                             at: ahead,
@@ -244,5 +247,5 @@ fn parse<M: Memory, S: Store, const W: usize, const MIN: u32, const DEPTH: u8>(
             break;
         }
     }
-    (anchor, [rep1, rep2, rep3])
+    (anchor, [rep1, rep2, rep3], rows.next)
 }

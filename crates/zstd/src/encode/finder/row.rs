@@ -14,7 +14,7 @@ const ROW_LOG_MAX: u8 = 6;
 /// Tables of more positions than this do not stay in a core's own cache: rows are asked for in advance.
 const LARGE: usize = 1 << 18;
 /// How far ahead.
-const AHEAD: usize = 4;
+const AHEAD: usize = 16;
 
 /// When so many positions are behind, most are left out.
 const BEHIND_MAX: usize = 384;
@@ -30,12 +30,65 @@ pub(crate) struct Tables<'a> {
 
 /// Rows of a fixed width.
 pub(crate) struct Rows<'a> {
-    /// Where each row's newest position lies.
-    heads: &'a mut [u8],
-    tags: &'a mut [u8],
-    positions: &'a mut [[u8; 4]],
+    pub(super) cells: RowCells<'a>,
     /// The first index that has not entered yet.
-    next: usize,
+    pub(super) next: usize,
+}
+
+/// What rows consist of.
+pub(crate) struct RowCells<'a> {
+    /// Where each row's newest position lies.
+    pub(crate) heads: &'a mut [u8],
+    pub(crate) tags: &'a mut [u8],
+    pub(crate) positions: &'a mut [[u8; 4]],
+}
+
+/// The cells of rows, with checks or (in `arch/`) without.
+pub(crate) trait RowTable {
+    /// Where the newest position of a row lies.
+    fn head(&self, row: usize) -> u8;
+    /// Says where it lies now.
+    fn set_head(&mut self, row: usize, head: u8);
+    /// A bit for each of the sixteen tags from `place` on that equals `tag`.
+    fn equal_tags(&self, place: usize, tag: u8) -> u16;
+    /// The position in a place.
+    fn position(&self, place: usize) -> u32;
+    /// Sets a place.
+    fn put(&mut self, place: usize, tag: u8, position: u32);
+    /// Asks for the cache lines of a row of `width` places from `place` on.
+    fn prefetch(&self, place: usize, width: usize);
+}
+
+impl RowTable for &mut RowCells<'_> {
+    #[inline(always)]
+    fn head(&self, row: usize) -> u8 {
+        self.heads[row]
+    }
+
+    #[inline(always)]
+    fn set_head(&mut self, row: usize, head: u8) {
+        self.heads[row] = head;
+    }
+
+    #[inline(always)]
+    fn equal_tags(&self, place: usize, tag: u8) -> u16 {
+        let tags = self.tags[place..].first_chunk();
+        tags.map_or(0, |tags| equal_bytes(tags, tag))
+    }
+
+    #[inline(always)]
+    fn position(&self, place: usize) -> u32 {
+        self.positions.at(place)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, place: usize, tag: u8, position: u32) {
+        self.tags[place] = tag;
+        Cells::put(self.positions, place, position);
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, _place: usize, _width: usize) {}
 }
 
 impl<'a> Tables<'a> {
@@ -47,14 +100,14 @@ impl<'a> Tables<'a> {
     /// Takes the tables from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
         let row_log = params.search_log.clamp(ROW_LOG_MIN, ROW_LOG_MAX);
-        let rows = Rows {
+        let cells = RowCells {
             positions: carver.cells(1 << params.hash_log)?,
             tags: carver.cells::<1>(1 << params.hash_log)?.as_flattened_mut(),
             heads: carver
                 .cells::<1>(1 << (params.hash_log - row_log))?
                 .as_flattened_mut(),
-            next: 0,
         };
+        let rows = Rows { cells, next: 0 };
         Ok(Tables { rows, row_log })
     }
 
@@ -65,16 +118,22 @@ impl<'a> Tables<'a> {
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.rows.positions.fill([0; 4]);
-        self.rows.tags.fill(0);
-        self.rows.heads.fill(0);
+        self.rows.cells.positions.fill([0; 4]);
+        self.rows.cells.tags.fill(0);
+        self.rows.cells.heads.fill(0);
     }
 
     /// Knows what `other` knows, whose rows are as many and as wide.
     pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
-        self.rows.heads.copy_from_slice(other.rows.heads);
-        self.rows.tags.copy_from_slice(other.rows.tags);
-        self.rows.positions.copy_from_slice(other.rows.positions);
+        self.rows
+            .cells
+            .heads
+            .copy_from_slice(other.rows.cells.heads);
+        self.rows.cells.tags.copy_from_slice(other.rows.cells.tags);
+        self.rows
+            .cells
+            .positions
+            .copy_from_slice(other.rows.cells.positions);
         self.rows.next = other.rows.next;
     }
 
@@ -85,7 +144,7 @@ impl<'a> Tables<'a> {
 
     /// Lowers every index.
     pub(crate) fn reduce(&mut self, by: u32) {
-        super::reduce(self.rows.positions, by);
+        super::reduce(self.rows.cells.positions, by);
         self.rows.next = self.rows.next.saturating_sub(by as usize);
     }
 
@@ -108,106 +167,109 @@ fn slot<const MIN: u32>(value: u64, shift: u32) -> (usize, u8) {
 
 impl Rows<'_> {
     fn insert<const W: usize>(&mut self, block: &Block<'_>, params: &Params) {
-        let shift = self.shift();
+        let places = self.cells.tags.len();
+        let mut search = Search::<_, W>::new(&mut self.cells, places, self.next);
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let value = read64(block.data, at);
             let (row, tag) = match params.min_match {
-                0..=4 => slot::<4>(value, shift),
-                5 => slot::<5>(value, shift),
-                _ => slot::<6>(value, shift),
+                0..=4 => slot::<4>(value, search.shift),
+                5 => slot::<5>(value, search.shift),
+                _ => slot::<6>(value, search.shift),
             };
-            self.put::<W>(row, tag, block.base + at as u32);
+            search.put(row, tag, block.base + at as u32);
         }
         self.next = (block.base as usize + block.end.saturating_sub(7)).max(self.next);
     }
+}
 
+/// Rows of `W` places while a block is searched.
+pub(super) struct Search<T, const W: usize> {
+    table: T,
     /// 64 less the bits of a row's number and of a tag.
+    shift: u32,
+    large: bool,
+    /// The first index that has not entered yet.
+    pub(super) next: usize,
+}
+
+impl<T: RowTable, const W: usize> Search<T, W> {
+    /// A search in `places` places, in which all before `next` is.
     #[inline(always)]
-    pub(super) fn shift(&self) -> u32 {
-        64 - 8 - self.heads.len().ilog2()
+    pub(super) fn new(table: T, places: usize, next: usize) -> Self {
+        Search {
+            table,
+            shift: 64 - 8 - (places / W).ilog2(),
+            large: places > LARGE,
+            next,
+        }
     }
 
     #[inline(always)]
-    fn put<const W: usize>(&mut self, row: usize, tag: u8, index: u32) {
-        let head = &mut self.heads[row];
-        *head = head.wrapping_sub(1) & (W - 1) as u8;
-        let place = row * W + usize::from(*head);
-        self.tags[place] = tag;
-        self.positions.put(place, index);
+    fn put(&mut self, row: usize, tag: u8, index: u32) {
+        let head = self.table.head(row).wrapping_sub(1) & (W - 1) as u8;
+        self.table.set_head(row, head);
+        self.table.put(row * W + usize::from(head), tag, index);
     }
 
     /// Lets all positions before `at` enter.
     #[inline(always)]
-    pub(super) fn catch_up<M: Memory, const W: usize, const MIN: u32>(
-        &mut self,
-        data: M,
-        at: usize,
-        shift: u32,
-    ) {
+    fn catch_up<M: Memory, const MIN: u32>(&mut self, data: M, at: usize) {
         let mut next = self.next;
         if at - next > BEHIND_MAX {
             for i in next..next + GAP_FRONT {
-                let (row, tag) = slot::<MIN>(data.read64(i), shift);
-                self.put::<W>(row, tag, i as u32);
+                self.enter::<M, MIN>(data, i);
             }
             next = at - GAP_BACK;
         }
         for i in next..at {
-            let (row, tag) = slot::<MIN>(data.read64(i), shift);
-            self.put::<W>(row, tag, i as u32);
+            self.enter::<M, MIN>(data, i);
         }
         self.next = at;
     }
 
-    /// Asks for the row of a position that will be searched soon.
     #[inline(always)]
-    fn prefetch<M: Memory, const W: usize, const MIN: u32>(&self, data: M, at: usize, shift: u32) {
-        if at + 8 > data.end() {
-            return;
+    fn enter<M: Memory, const MIN: u32>(&mut self, data: M, at: usize) {
+        if self.large {
+            self.prefetch::<M, MIN>(data, at + AHEAD);
         }
-        let (row, _) = slot::<MIN>(data.read64(at), shift);
-        #[cfg(not(feature = "portable"))]
-        {
-            use crate::arch::find::prefetch;
-            prefetch(self.tags.get(row * W));
-            prefetch(self.positions.get(row * W).map(|cell| &cell[0]));
-            prefetch(self.positions.get(row * W + W - 1).map(|cell| &cell[0]));
-        }
-        let _ = row;
+        let (row, tag) = slot::<MIN>(data.read64(at), self.shift);
+        self.put(row, tag, at as u32);
     }
 
-    /// A block begins at index `at`; nothing that lies before `first` can enter any more.
-    pub(super) fn start(&mut self, first: usize) {
-        self.next = self.next.max(first);
+    /// Asks for the row of a position that will enter soon.
+    #[inline(always)]
+    fn prefetch<M: Memory, const MIN: u32>(&self, data: M, at: usize) {
+        if at + 8 <= data.end() {
+            let (row, _) = slot::<MIN>(data.read64(at), self.shift);
+            self.table.prefetch(row * W, W);
+        }
     }
 
     /// The longest match at `at` that is longer than `least`, and what it refers to. `at` itself enters.
     #[inline(always)]
-    pub(super) fn search<M: Memory, const W: usize, const MIN: u32>(
+    pub(super) fn search<M: Memory, const MIN: u32>(
         &mut self,
         data: M,
         at: usize,
         low: usize,
         attempts: u32,
         least: usize,
-        shift: u32,
     ) -> (usize, usize) {
-        self.catch_up::<M, W, MIN>(data, at, shift);
+        self.catch_up::<M, MIN>(data, at);
         let end = data.end();
-        if self.tags.len() > LARGE {
-            self.prefetch::<M, W, MIN>(data, at + AHEAD, shift);
+        if self.large {
+            self.prefetch::<M, MIN>(data, at + AHEAD);
         }
         let value = data.read64(at);
-        let (row, tag) = slot::<MIN>(value, shift);
-        let head = usize::from(self.heads[row]) & (W - 1);
-        let mut mask = mask::<W>(&self.tags[row * W..][..W], tag, head);
-        let positions = &self.positions[row * W..][..W];
+        let (row, tag) = slot::<MIN>(value, self.shift);
+        let head = usize::from(self.table.head(row)) & (W - 1);
+        let mut mask = self.mask(row * W, tag, head);
         let (mut best, mut best_at) = (least, 0);
         let mut left = attempts;
         while mask != 0 {
             let place = (head + mask.trailing_zeros() as usize) & (W - 1);
             mask &= mask - 1;
-            let candidate = positions.at(place) as usize;
+            let candidate = self.table.position(row * W + place) as usize;
             if candidate < low {
                 break;
             }
@@ -226,33 +288,29 @@ impl Rows<'_> {
                 break;
             }
         }
-        self.put::<W>(row, tag, at as u32);
+        self.put(row, tag, at as u32);
         self.next = at + 1;
         (best, best_at)
     }
-}
 
-/// Which tags are equal to `tag`, the newest in the lowest bit.
-#[inline(always)]
-fn mask<const W: usize>(tags: &[u8], tag: u8, head: usize) -> u64 {
-    let mut mask = 0;
-    for (i, part) in tags.as_chunks::<16>().0.iter().enumerate() {
-        #[cfg(not(feature = "portable"))]
-        let bits = crate::arch::find::equal_bytes(part, tag);
-        #[cfg(feature = "portable")]
-        let bits = equal_bytes(part, tag);
-        mask |= u64::from(bits) << (16 * i);
-    }
-    let head = head as u32;
-    match W {
-        16 => u64::from((mask as u16).rotate_right(head)),
-        32 => u64::from((mask as u32).rotate_right(head)),
-        _ => mask.rotate_right(head),
+    /// Which of the tags from `start` on are equal to `tag`, the newest in the lowest bit.
+    #[inline(always)]
+    fn mask(&self, start: usize, tag: u8, head: usize) -> u64 {
+        let mut mask = 0;
+        for part in 0..W / 16 {
+            let bits = self.table.equal_tags(start + 16 * part, tag);
+            mask |= u64::from(bits) << (16 * part);
+        }
+        let head = head as u32;
+        match W {
+            16 => u64::from((mask as u16).rotate_right(head)),
+            32 => u64::from((mask as u32).rotate_right(head)),
+            _ => mask.rotate_right(head),
+        }
     }
 }
 
 /// A bit for each byte that equals `byte`.
-#[cfg_attr(not(feature = "portable"), allow(dead_code, reason = "the twin"))]
 pub(crate) fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u16 {
     let mut mask = 0;
     for (i, b) in bytes.iter().enumerate() {
