@@ -207,7 +207,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(18, 18, 17, 3, 3, 32, Optimal),    // 13
     row(18, 18, 17, 4, 3, 128, Optimal),   // 14
     row(18, 18, 17, 5, 3, 256, Optimal),   // 15
-    row(18, 18, 16, 8, 3, 128, Optimal2),  // 16
+    row(18, 18, 18, 7, 3, 256, Optimal),   // 16
     row(18, 18, 16, 8, 3, 128, Optimal2),  // 17
     row(18, 18, 16, 8, 3, 256, Optimal2),  // 18
     row(18, 18, 16, 8, 3, 256, Optimal2),  // 19
