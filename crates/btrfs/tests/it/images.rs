@@ -7,8 +7,21 @@ use std::sync::Arc;
 use btrfs::{Btrfs, ChecksumType, Options, Profile, Summary, create};
 use codec::Settings;
 use testkit::{MemoryFs, Rng, tool};
+use tree::diff::diff;
 use tree::manifest::Manifest;
-use tree::{Device, FileKind, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time};
+use tree::{
+    Aspects, Device, FileKind, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time,
+};
+
+const EVERYTHING: Aspects = Aspects {
+    content: true,
+    permissions: true,
+    owner: true,
+    mtime: true,
+    xattrs: true,
+    hard_links: true,
+    holes: true,
+};
 
 /// Makes an image of a tree.
 pub(crate) fn make(
@@ -26,11 +39,27 @@ pub(crate) fn make(
 }
 
 pub(crate) fn manifest_of(tree: &dyn FileSystem) -> Manifest {
-    let options = tree::Aspects {
-        holes: true,
-        ..tree::Aspects::default()
+    Manifest::of(tree, &EVERYTHING).unwrap()
+}
+
+/// Compares two trees, byte by byte but for what both have as holes.
+pub(crate) fn assert_same(first: &dyn FileSystem, second: &dyn FileSystem, name: &str) {
+    let mut found = Vec::new();
+    let mut report = |difference| {
+        found.push(difference);
+        Ok(())
     };
-    Manifest::of(tree, &options).unwrap()
+    let parallel = Parallel::new(2);
+    diff(
+        first,
+        second,
+        &EVERYTHING,
+        parallel,
+        &NoProgress,
+        &mut report,
+    )
+    .unwrap();
+    assert!(found.is_empty(), "{name}: {found:#?}");
 }
 
 /// The verdict of `btrfs check` with checksums of data.

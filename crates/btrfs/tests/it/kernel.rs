@@ -10,9 +10,10 @@ use btrfs::{Btrfs, CheckOptions, Subvolume};
 use testkit::{
     Access, BackingFile, FsType, LoopDevice, Mount, Rng, Tool, cases, nasty_tree, run, tool,
 };
-use tree::Aspects;
 use tree::manifest::Manifest;
-use tree::{ExtentKind, FileSystem, HostDir, ReadAt};
+use tree::{Aspects, ExtentKind, FileSystem, HostDir, ReadAt};
+
+use crate::images::assert_same;
 
 const IMAGE_BYTES: u64 = 1 << 30;
 
@@ -82,7 +83,7 @@ fn compare_image(backing: &BackingFile, mount_options: &str) {
     let device = LoopDevice::attach(BackingFile::existing(backing.path()), Access::ReadOnly);
     let mount = Mount::new(device, FsType::Btrfs, mount_options);
     let ours = open_default(backing.path());
-    same(&HostDir::open(mount.path()).unwrap(), &ours);
+    assert_same(&HostDir::open(mount.path()).unwrap(), &ours, "");
 }
 
 /// Our check finds nothing, and has met all there is.
@@ -99,16 +100,6 @@ fn assert_clean(backing: &BackingFile) {
     let stored = usage.total().stored - usage.inline.stored + usage.preallocated.stored;
     let trees = summary.tree_blocks * u64::from(image.superblock().nodesize);
     assert!(stored + trees <= image.superblock().bytes_used, "{usage:?}");
-}
-
-fn same(kernel: &dyn FileSystem, ours: &dyn FileSystem) {
-    let options = Aspects {
-        holes: true,
-        ..Aspects::default()
-    };
-    let theirs = Manifest::of(kernel, &options).unwrap();
-    let ours = Manifest::of(ours, &options).unwrap();
-    assert_eq!(theirs.difference(&ours), "");
 }
 
 /// Content that shrinks: few words in any order.

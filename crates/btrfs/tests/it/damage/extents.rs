@@ -1,6 +1,6 @@
 //! Extents, who refers to them, and checksums.
 
-use testkit::BtrfsImage;
+use testkit::{BtrfsImage, BtrfsKey};
 
 use super::{
     CSUM_TREE, DATA, Damage, EXTENT_CSUM, EXTENT_ITEM, EXTENT_TREE, LINUX, METADATA, METADATA_ITEM,
@@ -208,9 +208,9 @@ pub(super) const EXTENTS: &[Damage] = &[
     damage(
         "checksums: hole",
         |image| {
-            let mut data = image.item(CSUM_TREE, image.items(CSUM_TREE)[0].key).data;
+            let mut data = image.item(CSUM_TREE, sums(image)).data;
             data.truncate(12);
-            image.replace(CSUM_TREE, image.items(CSUM_TREE)[0].key, data);
+            image.replace(CSUM_TREE, sums(image), data);
         },
         "data has no checksum",
     ),
@@ -219,7 +219,7 @@ pub(super) const EXTENTS: &[Damage] = &[
         |image| {
             image.rekey(
                 CSUM_TREE,
-                image.items(CSUM_TREE)[0].key,
+                sums(image),
                 (u64::MAX - 9, EXTENT_CSUM, DATA + 4096),
             );
         },
@@ -230,7 +230,7 @@ pub(super) const EXTENTS: &[Damage] = &[
         |image| {
             image.rekey(
                 CSUM_TREE,
-                image.items(CSUM_TREE)[0].key,
+                sums(image),
                 (u64::MAX - 9, EXTENT_CSUM, DATA + 1),
             );
         },
@@ -238,21 +238,15 @@ pub(super) const EXTENTS: &[Damage] = &[
     ),
     damage(
         "checksums: another object's",
-        |image| {
-            image.rekey(
-                CSUM_TREE,
-                image.items(CSUM_TREE)[0].key,
-                (77, EXTENT_CSUM, DATA),
-            );
-        },
+        |image| image.rekey(CSUM_TREE, sums(image), (77, EXTENT_CSUM, DATA)),
         "item in the tree of checksums is none",
     ),
     damage(
         "checksums: cut off",
         |image| {
-            let mut data = image.item(CSUM_TREE, image.items(CSUM_TREE)[0].key).data;
+            let mut data = image.item(CSUM_TREE, sums(image)).data;
             data.pop();
-            image.replace(CSUM_TREE, image.items(CSUM_TREE)[0].key, data);
+            image.replace(CSUM_TREE, sums(image), data);
         },
         "checksum is cut off",
     ),
@@ -270,7 +264,7 @@ pub(super) const EXTENTS: &[Damage] = &[
     damage(
         "checksums: of one sector differs",
         |image| {
-            image.set(CSUM_TREE, image.items(CSUM_TREE)[0].key, 4, &[1, 2, 3, 4]);
+            image.set(CSUM_TREE, sums(image), 4, &[1, 2, 3, 4]);
         },
         "another checksum",
     ),
@@ -289,13 +283,13 @@ pub(super) const EXTENTS: &[Damage] = &[
             let at = image.places(DATA)[0];
             image.patch(at, &[0xff; 4096]);
             let sum = BtrfsImage::checksum(&[0xff; 4096]);
-            image.set(
-                CSUM_TREE,
-                image.items(CSUM_TREE)[0].key,
-                0,
-                &sum.to_le_bytes(),
-            );
+            image.set(CSUM_TREE, sums(image), 0, &sum.to_le_bytes());
         },
         "",
     ),
 ];
+
+/// Where the checksums are.
+fn sums(image: &BtrfsImage) -> BtrfsKey {
+    image.items(CSUM_TREE)[0].key
+}

@@ -1,9 +1,9 @@
 //! Inodes and what files hold.
 
 use super::{
-    DATA, DIR, DIR_INDEX, DIR_ITEM, Damage, EXTENT_DATA, FIFO, FS_TREE, INLINE, INLINE_ZSTD,
-    INODE_ITEM, INODE_REF, LINK, LINUX, NEITHER, ORPHAN_ITEM, PREALLOC, SPARSE, TOP, ZSTD, add,
-    damage, entry, le, leaf, set_superblock,
+    DATA, DIR, Damage, EXTENT_DATA, FIFO, FS_TREE, INLINE, INLINE_ZSTD, INODE_ITEM, LINK, LINUX,
+    NEITHER, ORPHAN_ITEM, PREALLOC, SPARSE, TOP, ZSTD, damage, le, leaf, remove_name,
+    set_superblock,
 };
 
 pub(super) const INODES: &[Damage] = &[
@@ -174,11 +174,7 @@ pub(super) const INODES: &[Damage] = &[
     damage(
         "orphan: file without a name",
         |image| {
-            let (item, index) = (entry(image, FIFO, DIR_ITEM), entry(image, FIFO, DIR_INDEX));
-            image.remove(FS_TREE, item);
-            image.remove(FS_TREE, index);
-            image.remove(FS_TREE, (FIFO, INODE_REF, TOP));
-            image.edit_item(FS_TREE, (TOP, INODE_ITEM, 0), |data| add(data, 16, -8));
+            remove_name(image);
             image.edit_item(FS_TREE, (FIFO, INODE_ITEM, 0), |data| data[40] = 0);
         },
         "no orphan",
@@ -186,11 +182,7 @@ pub(super) const INODES: &[Damage] = &[
     damage(
         "orphan: file without a name, and known as such",
         |image| {
-            let (item, index) = (entry(image, FIFO, DIR_ITEM), entry(image, FIFO, DIR_INDEX));
-            image.remove(FS_TREE, item);
-            image.remove(FS_TREE, index);
-            image.remove(FS_TREE, (FIFO, INODE_REF, TOP));
-            image.edit_item(FS_TREE, (TOP, INODE_ITEM, 0), |data| add(data, 16, -8));
+            remove_name(image);
             image.edit_item(FS_TREE, (FIFO, INODE_ITEM, 0), |data| data[40] = 0);
             image.insert(FS_TREE, (u64::MAX - 4, ORPHAN_ITEM, FIFO), Vec::new());
         },

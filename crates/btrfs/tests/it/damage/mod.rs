@@ -133,6 +133,15 @@ fn entry(image: &BtrfsImage, inode: u64, kind: u8) -> BtrfsKey {
     found.expect("it has a name").key
 }
 
+/// Removes the only name of the fifo, wherever it is noted.
+fn remove_name(image: &mut BtrfsImage) {
+    for kind in [DIR_ITEM, DIR_INDEX] {
+        image.remove(FS_TREE, entry(image, FIFO, kind));
+    }
+    image.remove(FS_TREE, (FIFO, INODE_REF, TOP));
+    image.edit_item(FS_TREE, (TOP, INODE_ITEM, 0), |data| add(data, 16, -8));
+}
+
 fn set_block(image: &mut BtrfsImage, at: u64, offset: usize, bytes: &[u8]) {
     image.edit_block(at, |block| {
         block[offset..offset + bytes.len()].copy_from_slice(bytes);

@@ -1,8 +1,8 @@
 //! Directories' entries, references, attributes.
 
 use super::{
-    DIR, DIR_INDEX, DIR_ITEM, Damage, FIFO, FS_TREE, INODE_ITEM, INODE_REF, LINUX, TOP, XATTR_ITEM,
-    ZSTD, add, damage, entry, le,
+    DIR, DIR_INDEX, DIR_ITEM, Damage, FIFO, FS_TREE, INODE_REF, LINUX, TOP, XATTR_ITEM, ZSTD,
+    damage, entry, le, remove_name,
 };
 
 pub(super) const NAMES: &[Damage] = &[
@@ -23,13 +23,7 @@ pub(super) const NAMES: &[Damage] = &[
     ),
     damage(
         "name: all of it missing",
-        |image| {
-            let (item, index) = (entry(image, FIFO, DIR_ITEM), entry(image, FIFO, DIR_INDEX));
-            image.remove(FS_TREE, item);
-            image.remove(FS_TREE, index);
-            image.remove(FS_TREE, (FIFO, INODE_REF, TOP));
-            image.edit_item(FS_TREE, (TOP, INODE_ITEM, 0), |data| add(data, 16, -8));
-        },
+        remove_name,
         "number of names is wrong",
     ),
     damage(
