@@ -204,8 +204,9 @@ impl BtrfsImage {
         number(&self.bytes(SUPERBLOCKS[0], SUPERBLOCK_BYTES), at, len)
     }
 
+    /// Blocks are as long as they were, whatever was done to the superblock.
     fn nodesize(&self) -> usize {
-        self.superblock(148, 4) as usize
+        number(&self.good[&SUPERBLOCKS[0]], 148, 4) as usize
     }
 
     /// Where an address lies on the device: in each copy.
@@ -527,5 +528,17 @@ mod tests {
             BtrfsImage::read_file(&path).sectors().collect::<Vec<_>>(),
             [4096]
         );
+    }
+
+    #[test]
+    fn blocks_are_sealed_after_the_superblock_was_given_another_length_of_them() {
+        let mut superblock = [0; SECTOR];
+        superblock[148..152].copy_from_slice(&(SECTOR as u32).to_le_bytes());
+        let sectors = BTreeMap::from([(SUPERBLOCKS[0], superblock), (1 << 20, [1; SECTOR])]);
+        let mut image = BtrfsImage::new(2 << 20, sectors);
+        image.patch(SUPERBLOCKS[0] + 148, &[0xff; 4]);
+        image.seal(1 << 20);
+        let block = image.bytes(1 << 20, SECTOR);
+        assert_eq!(number(&block, 0, 4), u64::from(crc32c(&block[32..])));
     }
 }
