@@ -115,7 +115,7 @@ pub(crate) fn run<'a>(
             rows.push(row);
         }
     }
-    println!("{}", table::means(&rows));
+    println!("{}\n\n{}", table::means(&rows), table::curve(peers, &rows));
     record.store()
 }
 

@@ -165,7 +165,12 @@ fn markdown(csv: &str) -> Result<String, String> {
         text += "\n";
     }
     text += &table::means(&rows);
-    Ok(text + "\n")
+    text += "\n";
+    let curve = table::curve(&peers, &rows);
+    if !curve.is_empty() {
+        text += &format!("\n{curve}\n");
+    }
+    Ok(text)
 }
 
 /// The kind of CPU; nothing that names the machine.

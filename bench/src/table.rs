@@ -46,27 +46,94 @@ pub(crate) fn line(row: &Row) -> String {
     line
 }
 
-/// The geometric mean of every column, the least speed in brackets; per corpus if there are several rows of each.
+/// The geometric mean of every column, the least speed in brackets: per corpus and per level if there are several rows of
+/// each, then of all.
 pub(crate) fn means(rows: &[Row]) -> String {
     let mut lines = Vec::new();
-    let mut corpora: Vec<&str> = rows.iter().map(|row| row.corpus.as_str()).collect();
-    corpora.dedup();
-    if corpora.len() > 1 && corpora.len() < rows.len() {
-        for corpus in &corpora {
-            lines.push(mean(
-                corpus,
-                rows.iter().filter(|row| row.corpus == *corpus),
-            ));
+    let (corpora, levels) = (
+        names(rows, |row| &row.corpus),
+        names(rows, |row| &row.level),
+    );
+    if corpora.len() > 1 && levels.len() > 1 {
+        for corpus in corpora {
+            lines.push(mean(corpus, "mean", of(rows, |row| row.corpus == corpus)));
+        }
+        for level in levels {
+            lines.push(mean("all", level, of(rows, |row| row.level == level)));
         }
     }
     if rows.len() > 1 {
-        lines.push(mean("all", rows.iter()));
+        lines.push(mean("all", "mean", rows.iter()));
     }
     lines.join("\n")
 }
 
-fn mean<'a>(name: &str, rows: impl Iterator<Item = &'a Row> + Clone) -> String {
-    let mut line = format!("| **{name}** | mean | |");
+/// What the rows are called, each name once.
+fn names<'r>(rows: &'r [Row], name: impl Fn(&'r Row) -> &'r String) -> Vec<&'r str> {
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows {
+        if !names.contains(&name(row).as_str()) {
+            names.push(name(row));
+        }
+    }
+    names
+}
+
+fn of<'r>(
+    rows: &'r [Row],
+    keep: impl Fn(&Row) -> bool + Clone,
+) -> impl Iterator<Item = &'r Row> + Clone {
+    rows.iter().filter(move |row| keep(row))
+}
+
+/// For each level which other level of the first peer is both faster and smaller, in the mean over the corpora. Empty where
+/// nothing is compressed.
+pub(crate) fn curve(peers: &[String], rows: &[Row]) -> String {
+    // Of a peer at a level: seconds a byte, and what is left of a byte.
+    let point = |level: &str, peer: usize| {
+        let rows = of(rows, |row| row.level == level);
+        let seconds = |row: &Row| row.rounds.median(peer) / row.bytes as f64;
+        // Samples are as large at each level, so that sizes can be compared as they are.
+        let size = |row: &Row| row.sizes[peer] as f64;
+        (
+            geometric_mean(rows.clone().map(seconds)),
+            geometric_mean(rows.map(size)),
+        )
+    };
+    let Some(first) = rows.first().filter(|row| row.sizes.len() > 1) else {
+        return String::new();
+    };
+    let levels = names(rows, |row| &row.level);
+    let mut lines = Vec::new();
+    for peer in 1..first.sizes.len() {
+        for level in &levels {
+            let (seconds, size) = point(level, peer);
+            let better = levels.iter().filter(|other| {
+                let (other_seconds, other_size) = point(other, 0);
+                other_seconds < seconds && other_size < size
+            });
+            let better: Vec<&str> = better.copied().collect();
+            if !better.is_empty() {
+                lines.push(format!(
+                    "Level {level} of {} is behind the curve of {}: its level {} is faster and smaller.  ",
+                    peers[peer],
+                    peers[0],
+                    better.join(", ")
+                ));
+            }
+        }
+        if lines.is_empty() && levels.len() > 1 {
+            lines.push(format!(
+                "No level of {} is both faster and smaller than one of {}.  ",
+                peers[0], peers[peer]
+            ));
+        }
+    }
+    lines.join("\n")
+}
+
+fn mean<'a>(name: &str, level: &str, rows: impl Iterator<Item = &'a Row> + Clone) -> String {
+    let mut line = format!("| **{name}** | {level} | |");
     let Some(first) = rows.clone().next() else {
         return line;
     };
