@@ -79,10 +79,7 @@ fn names<'r>(rows: &'r [Row], name: impl Fn(&'r Row) -> &'r String) -> Vec<&'r s
     names
 }
 
-fn of<'r>(
-    rows: &'r [Row],
-    keep: impl Fn(&Row) -> bool + Clone,
-) -> impl Iterator<Item = &'r Row> + Clone {
+fn of(rows: &[Row], keep: impl Fn(&Row) -> bool + Clone) -> impl Iterator<Item = &Row> + Clone {
     rows.iter().filter(move |row| keep(row))
 }
 
