@@ -1,9 +1,10 @@
 //! Arbitrary bytes, decoded in every way.
 //!
 //! Asserts: no panic; nothing written beyond the reported length; the safe twin gives the same as the fast code; a stream in
-//! pieces gives the same as one shot; extents and ranges give the content's parts; a destination that is one byte too short is
-//! exactly that error; what we accept, C accepts with the same content; what C accepts and we refuse, the slow decoder after
-//! the RFC refuses for one of the reasons in `docs/formats/zstd.md`.
+//! pieces gives the same as one shot, and so does a dictionary that was prepared; extents and ranges give the content's parts,
+//! and say whether it goes on; a destination that is one byte too short is exactly that error; what we accept, C accepts with
+//! the same content; what C accepts and we refuse, the slow decoder after the RFC refuses for one of the reasons in
+//! `docs/formats/zstd.md`.
 //!
 //! What has no magic number is tried without, and what is corrupt alone is tried with a dictionary.
 //!
@@ -12,7 +13,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
-use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Dictionary, Error, Status};
+use zstd::{
+    DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, DecoderDictionary, Dictionary, Error, Status,
+};
 use zstd_safe::{DParameter, FrameFormat, ResetDirective};
 
 #[allow(dead_code, unused_imports, reason = "the tests of the crate use all of it")]
@@ -100,6 +103,10 @@ impl Workspaces {
             assert!(is_untouched(&dst[len..]), "written beyond the end");
         }
 
+        if how == As::WithDictionary {
+            self.check_prepared(data, &dst, result);
+        }
+
         let mut twin = vec![UNTOUCHED; CAPACITY];
         let twin_result = twin_options(how).decompress(&mut twin, data, &mut self.safe);
         match (result, twin_result) {
@@ -136,6 +143,21 @@ impl Workspaces {
         result
     }
 
+    /// That a dictionary whose tables were made before gives the same.
+    fn check_prepared(&mut self, data: &[u8], expected: &[u8], result: Result<usize, Error>) {
+        let dictionary = Dictionary::new(DICTIONARY).expect("a dictionary");
+        let mut memory = [0xA5; DecoderDictionary::SIZE];
+        let prepared = DecoderDictionary::new(dictionary, &mut memory, &mut self.stream);
+        let prepared = prepared.expect("a dictionary");
+        let mut dst = vec![UNTOUCHED; CAPACITY];
+        let options = DecodeOptions::new().prepared(&prepared);
+        let again = options.decompress(&mut dst, data, &mut self.fast);
+        assert_eq!(again, result, "the prepared dictionary's verdict");
+        if let Ok(len) = result {
+            assert_eq!(dst[..len], expected[..len], "the prepared content");
+        }
+    }
+
     /// Parts of a content that is known.
     fn check_parts(&mut self, data: &[u8], options: DecodeOptions, content: &[u8]) {
         let len = content.len();
@@ -149,7 +171,8 @@ impl Workspaces {
             assert_eq!(exact, content, "into exact room");
         }
         // As much of the first frame as wanted.
-        for wanted in [0, len / 3, len] {
+        let mut all_is_first = false;
+        for wanted in [len, len / 3, 0] {
             let mut part = vec![UNTOUCHED; wanted];
             let Ok(decoded) = options.decompress_extent(&mut part, data, &mut self.fast) else {
                 // Skippable frames alone are no extent.
@@ -157,6 +180,11 @@ impl Workspaces {
                 continue;
             };
             assert!(decoded.read <= data.len() && decoded.written <= wanted);
+            // The first frame has all of the content: then it is known where it ends.
+            all_is_first |= decoded.written == len;
+            if all_is_first {
+                assert_eq!(decoded.more, wanted < len, "whether the extent goes on");
+            }
             let (part, rest) = part.split_at(decoded.written);
             assert_eq!(part, &content[..part.len()], "the extent's content");
             assert!(is_untouched(rest), "written beyond the end");
