@@ -1,15 +1,19 @@
 //! Images that we make, read by us and checked by `btrfs check`.
 
-use std::fs;
+use std::fs::{self, FileTimes};
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use btrfs::{Options, Rule};
 use codec::Settings;
-use testkit::{MemoryFs, Rng, TempDir};
+use testkit::{HookedFs, MemoryFs, Rng, TempDir};
 use tree::edit::Patterns;
 use tree::{
-    DirEntry, Extent, ExtentKind, FileAttributes, FileSystem, Ino, Inventory, Limits, Metadata,
-    NoProgress, Output, Parallel, Xattr,
+    DirEntry, Extent, ExtentKind, FileAttributes, FileSystem, HostDir, Ino, Inventory, Limits,
+    Metadata, NoProgress, Output, Parallel, Xattr,
 };
 
 use crate::images::{
@@ -343,4 +347,68 @@ fn what_cannot_be_read_ends_all_or_is_left_out() {
     assert!(images[0] == images[1]);
     // What is left is as it was.
     assert!(!expected.to_string().contains("bad"));
+}
+
+/// What befalls a file after the walk, while it is read: an error that names it, and nothing under the final name.
+#[test]
+fn a_file_that_changes_while_it_is_read_is_named() {
+    type Accident = fn(&Path) -> std::io::Result<()>;
+    let accidents: [Accident; 3] = [
+        |path| {
+            let file = fs::File::options().write(true).open(path)?;
+            file.set_len(file.metadata()?.len() / 2)
+        },
+        |path| {
+            fs::File::options()
+                .append(true)
+                .open(path)?
+                .write_all(b"more")
+        },
+        |path| {
+            fs::File::options()
+                .write(true)
+                .open(path)?
+                .write_all(b"other")
+        },
+    ];
+    // In the tree, in one extent, in several.
+    for size in [100, 12_000, 300_000] {
+        for (case, accident) in accidents.into_iter().enumerate() {
+            let dir = TempDir::new();
+            let victim = dir.join("victim");
+            fs::write(&victim, Rng::new(5).bytes(size)).unwrap();
+            let old = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(1 << 30));
+            fs::File::options()
+                .write(true)
+                .open(&victim)
+                .and_then(|file| file.set_times(old))
+                .unwrap();
+            let host = HostDir::open(dir.path()).unwrap();
+            let done = AtomicBool::new(false);
+            let source = HookedFs::new(host, move |_, _| {
+                if !done.swap(true, Ordering::SeqCst) {
+                    accident(&victim)?;
+                }
+                Ok(())
+            });
+            let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+            let out = TempDir::new();
+            let output = Output::create(&out.join("image"), false).unwrap();
+            let made = btrfs::create(
+                &source,
+                &inventory,
+                &Options::default(),
+                Parallel::new(2),
+                &NoProgress,
+                &output,
+            );
+            let words = made.unwrap_err().to_string();
+            assert!(
+                words.contains("victim: ") && words.contains("changed while it was read"),
+                "{size}, accident {case}: {words}"
+            );
+            drop(output);
+            assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+        }
+    }
 }
