@@ -13,16 +13,6 @@ use tree::{
     Aspects, Device, FileKind, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time,
 };
 
-const EVERYTHING: Aspects = Aspects {
-    content: true,
-    permissions: true,
-    owner: true,
-    mtime: true,
-    xattrs: true,
-    hard_links: true,
-    holes: true,
-};
-
 /// Makes an image of a tree.
 pub(crate) fn make(
     source: &dyn FileSystem,
@@ -39,7 +29,7 @@ pub(crate) fn make(
 }
 
 pub(crate) fn manifest_of(tree: &dyn FileSystem) -> Manifest {
-    Manifest::of(tree, &EVERYTHING).unwrap()
+    Manifest::of(tree, &Aspects::ALL).unwrap()
 }
 
 /// Compares two trees, byte by byte but for what both have as holes.
@@ -53,7 +43,7 @@ pub(crate) fn assert_same(first: &dyn FileSystem, second: &dyn FileSystem, name:
     diff(
         first,
         second,
-        &EVERYTHING,
+        &Aspects::ALL,
         parallel,
         &NoProgress,
         &mut report,

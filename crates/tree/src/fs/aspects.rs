@@ -19,16 +19,23 @@ pub struct Aspects {
     pub holes: bool,
 }
 
+impl Aspects {
+    /// All of them.
+    pub const ALL: Aspects = Aspects {
+        content: true,
+        permissions: true,
+        owner: true,
+        mtime: true,
+        xattrs: true,
+        hard_links: true,
+        holes: true,
+    };
+}
+
 impl Default for Aspects {
     fn default() -> Self {
-        Aspects {
-            content: true,
-            permissions: true,
-            owner: true,
-            mtime: true,
-            xattrs: true,
-            hard_links: true,
-            holes: false,
-        }
+        let mut aspects = Aspects::ALL;
+        aspects.holes = false;
+        aspects
     }
 }

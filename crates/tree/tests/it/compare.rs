@@ -55,16 +55,6 @@ fn changes(a: &MemoryFs, b: &MemoryFs, options: &Aspects) -> Vec<(String, Change
     found
 }
 
-const HOLES_TOO: Aspects = Aspects {
-    content: true,
-    permissions: true,
-    owner: true,
-    mtime: true,
-    xattrs: true,
-    hard_links: true,
-    holes: true,
-};
-
 fn manifest(fs: &MemoryFs, holes: bool) -> Manifest {
     let options = Aspects {
         holes,
@@ -78,7 +68,7 @@ fn seen(path: &str, expected: Change, change: impl FnOnce(&mut MemoryFs, Ino)) {
     let (before, mut after) = (sample(), sample());
     let at = ino(&after, path);
     change(&mut after, at);
-    let found = changes(&before, &after, &HOLES_TOO);
+    let found = changes(&before, &after, &Aspects::ALL);
     assert_eq!(found, [(path.to_owned(), expected)]);
     let (before, after) = (manifest(&before, true), manifest(&after, true));
     assert!(before != after, "{path}");
@@ -87,7 +77,7 @@ fn seen(path: &str, expected: Change, change: impl FnOnce(&mut MemoryFs, Ino)) {
 
 #[test]
 fn each_change_of_metadata_is_seen_alone() {
-    assert_eq!(changes(&sample(), &sample(), &HOLES_TOO), []);
+    assert_eq!(changes(&sample(), &sample(), &Aspects::ALL), []);
     let of = |fs: &MemoryFs, path| fs.metadata(ino(fs, path)).unwrap();
     let plain = of(&sample(), "dir/sparse");
     let mode = Change::Permissions(plain.permissions, 0o4755);
@@ -132,10 +122,13 @@ fn content_is_compared_to_the_last_byte() {
         other[at] ^= 1;
         let (a, b) = (tree(&content()), tree(&other));
         let change = Change::Content { at: at as u64 };
-        assert_eq!(changes(&a, &b, &HOLES_TOO), [("file".to_owned(), change)]);
+        assert_eq!(
+            changes(&a, &b, &Aspects::ALL),
+            [("file".to_owned(), change)]
+        );
         let ignoring = Aspects {
             content: false,
-            ..HOLES_TOO
+            ..Aspects::ALL
         };
         assert_eq!(changes(&a, &b, &ignoring), []);
         let size = Change::Size(content().len() as u64, at as u64);
@@ -155,7 +148,7 @@ fn zeros_and_holes_are_equal_unless_holes_count() {
     let plain = Aspects::default();
     assert_eq!(changes(&sparse, &full, &plain), []);
     assert!(manifest(&sparse, false) == manifest(&full, false));
-    let found = changes(&sparse, &full, &HOLES_TOO);
+    let found = changes(&sparse, &full, &Aspects::ALL);
     assert_eq!(found, [("file".to_owned(), Change::Holes { at: 0 })]);
     assert!(manifest(&sparse, true) != manifest(&full, true));
 }

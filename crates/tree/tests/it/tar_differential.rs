@@ -11,17 +11,6 @@ use tree::diff::{Change, Difference, diff};
 use tree::tar::{self, Summary, Tar};
 use tree::{FileKind, FileSystem, HostDir, Inventory, Limits, NoProgress, Parallel};
 
-/// Everything, holes as well.
-const ALL: Aspects = Aspects {
-    content: true,
-    permissions: true,
-    owner: true,
-    mtime: true,
-    xattrs: true,
-    hard_links: true,
-    holes: true,
-};
-
 /// The nasty tree without the path that is longer than `PATH_MAX`, which other programs cannot reach, in a directory of
 /// its own. In its place is one that is longer than 255 bytes, and an empty directory of 100 bytes.
 fn source(dir: &TempDir) -> PathBuf {
@@ -146,11 +135,11 @@ fn gnu_tar_reads_ours() {
         complaints.all(|line| line.ends_with("'hdrcharset'")),
         "{words}"
     );
-    assert_same(&host, &HostDir::open(&to).unwrap(), &ALL);
+    assert_same(&host, &HostDir::open(&to).unwrap(), &Aspects::ALL);
     let views = [&source, &to].map(|dir| kernel_view(&find, &getfattr, dir));
     assert_eq!(views[0], views[1]);
     // It is not its own reader that makes it right, and our reader sees the same.
-    assert_same(&host, &open_tar(&archive), &ALL);
+    assert_same(&host, &open_tar(&archive), &Aspects::ALL);
 }
 
 #[test]
@@ -166,7 +155,7 @@ fn libarchive_reads_ours() {
     assert_eq!(words, "");
     // What libarchive 3.6 does not read or restore: access control lists that are attributes, the escape of `=` in an
     // attribute's name, fractions of seconds before 1970 (it adds them), and the time of the directory it is put into.
-    let mut found = differences(&host, &HostDir::open(&to).unwrap(), &ALL);
+    let mut found = differences(&host, &HostDir::open(&to).unwrap(), &Aspects::ALL);
     found.retain(|difference| match &difference.change {
         Change::OnlyInFirst(FileKind::Socket) => false,
         Change::Xattr { name, .. } => {
@@ -225,7 +214,7 @@ fn we_read_gnu_tars_pax_archives() {
         );
         let tar = open_tar(&archive);
         assert_eq!(tar.notes(), tar::Notes::default());
-        let mut found = differences(&host, &tar, &ALL);
+        let mut found = differences(&host, &tar, &Aspects::ALL);
         found.retain(|difference| match difference.change.clone() {
             Change::OnlyInFirst(FileKind::Socket) => false,
             change => !is_gnu_tars_own(&difference.path, &change),
@@ -258,7 +247,7 @@ fn we_read_gnu_tars_own_archives() {
         &open_tar(&archive),
         &Aspects {
             xattrs: false,
-            ..ALL
+            ..Aspects::ALL
         },
     );
     found.retain(|difference| match difference.change.clone() {
@@ -289,7 +278,7 @@ fn we_read_libarchives_archives() {
         .arg("."));
     // What libarchive 3.6 does not store: access control lists as attributes, fractions of seconds before 1970, and hard
     // links of devices.
-    let mut found = differences(&host, &open_tar(&archive), &ALL);
+    let mut found = differences(&host, &open_tar(&archive), &Aspects::ALL);
     found.retain(|difference| match &difference.change {
         Change::OnlyInFirst(FileKind::Socket) => false,
         Change::Xattr { name, .. } => !name.starts_with(b"system.posix_acl_"),
@@ -344,7 +333,7 @@ fn a_pipe_is_as_good_as_a_file() {
     tar::write(&host, &inventory, Parallel::new(2), &NoProgress, &mut pipe).unwrap();
     drop(pipe);
     assert!(reader.wait().unwrap().success());
-    assert_same(&host, &HostDir::open(&to).unwrap(), &ALL);
+    assert_same(&host, &HostDir::open(&to).unwrap(), &Aspects::ALL);
     // And out of a pipe.
     let archive = dir.join("ours.tar");
     write_tar(&host, 1, &archive);
@@ -355,6 +344,6 @@ fn a_pipe_is_as_good_as_a_file() {
         .unwrap();
     let mut pipe = cat.stdout.take().unwrap();
     let tar = Tar::from_stream(&mut pipe, dir.path(), Limits::default()).unwrap();
-    assert_same(&host, &tar, &ALL);
+    assert_same(&host, &tar, &Aspects::ALL);
     assert!(cat.wait().unwrap().success());
 }
