@@ -5,7 +5,9 @@
 
 #![allow(unsafe_code, reason = "this is where it may be")]
 
-use super::find::{bmi, kernel};
+#[cfg(target_arch = "x86_64")]
+use super::find::bmi;
+use super::find::kernel;
 use crate::bits::Sink;
 use crate::{huffman, sequences};
 use core::marker::PhantomData;

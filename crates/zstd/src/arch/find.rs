@@ -99,12 +99,29 @@ impl Memory for Trusted<'_> {
     }
 
     #[inline(always)]
-    fn opaque(mut value: usize) -> usize {
-        #[cfg(not(miri))]
-        // SAFETY: no instruction at all.
-        unsafe {
-            core::arch::asm!("/* {0} */", inout(reg) value, options(pure, nomem, nostack, preserves_flags));
-        }
+    fn opaque(value: usize) -> usize {
+        // Where the compiler takes assembly at all.
+        #[cfg(all(
+            not(miri),
+            any(
+                target_arch = "x86_64",
+                target_arch = "x86",
+                target_arch = "aarch64",
+                target_arch = "arm",
+                target_arch = "riscv64",
+                target_arch = "riscv32",
+                target_arch = "loongarch64",
+                target_arch = "s390x"
+            )
+        ))]
+        let value = {
+            let same;
+            // SAFETY: no instruction at all.
+            unsafe {
+                core::arch::asm!("/* {0} */", inout(reg) value => same, options(pure, nomem, nostack, preserves_flags));
+            }
+            same
+        };
         value
     }
 
