@@ -195,7 +195,7 @@ impl Stored {
                 })
             })
         };
-        let mut decoded = volume.extents.find_or_make(self.at.0, make)?;
+        let mut decoded = volume.extents.find_or_make(self.at.0, |_| make())?;
         if decoded.extent != *self {
             decoded = make()?.into();
         }

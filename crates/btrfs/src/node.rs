@@ -61,7 +61,7 @@ impl Node {
     pub(crate) fn read(volume: &Volume, at: Logical, expected: &Expected) -> Result<Arc<Node>> {
         let node = volume
             .nodes
-            .find_or_make(at.0, || Node::load(volume, at, expected))?;
+            .find_or_make(at.0, |_| Node::load(volume, at, expected))?;
         node.check_place(expected)?;
         Ok(node)
     }

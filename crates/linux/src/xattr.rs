@@ -115,7 +115,9 @@ pub fn set_xattr(file: impl AsFd, attribute: &[u8], value: &[u8]) -> io::Result<
 /// # Errors
 /// What the kernel reports.
 pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
-    match fs::fremovexattr(file, attribute) {
+    // tmpfs removes access control lists that are not there without a word, so it is asked first.
+    let size = fs::fgetxattr(&file, attribute, &mut [] as &mut [u8]);
+    match size.and_then(|_| fs::fremovexattr(&file, attribute)) {
         Ok(()) => Ok(true),
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
         Err(error) => Err(error.into()),

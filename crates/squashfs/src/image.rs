@@ -13,7 +13,7 @@ use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 /// Decoded metadata that is kept, in blocks of 8 KiB.
 const METADATA_SLOTS: (usize, usize) = (16, 16);
 /// Decoded data blocks that are kept, in bytes, if at least [`DATA_SLOTS_MIN`] fit.
-const DATA_BYTES_KEPT: usize = 8 << 20;
+const DATA_BYTES_KEPT: usize = 4 << 20;
 /// Data blocks that are kept at least.
 const DATA_SLOTS_MIN: usize = 8;
 const DATA_SHARDS: usize = 4;
@@ -140,10 +140,13 @@ impl Image {
     /// Reads a stored block and decodes it into the beginning of `dst`; gives its length.
     fn decode(&self, at: u64, stored: u32, dst: &mut [u8]) -> Result<usize> {
         self.with_worker(|worker| {
-            worker.stored.resize(stored as usize, 0);
-            self.read(&mut worker.stored, at)?;
+            if worker.stored.len() < stored as usize {
+                worker.stored.resize(stored as usize, 0);
+            }
+            let stored_block = &mut worker.stored[..stored as usize];
+            self.read(stored_block, at)?;
             let codec = self.superblock.codec;
-            let decoded = worker.decoder.decompress(codec, dst, &worker.stored);
+            let decoded = worker.decoder.decompress(codec, dst, stored_block);
             decoded.map_err(|error| {
                 Error::Corrupt(Corrupt {
                     what: error.as_str(),
@@ -156,7 +159,7 @@ impl Image {
 
     /// The metadata block at `at`, of a table that ends at `end`.
     pub(crate) fn metadata(&self, at: u64, end: u64) -> Result<Arc<MetadataBlock>> {
-        self.metadata.find_or_make(at, || {
+        self.metadata.find_or_make(at, |_| {
             let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
             let room = end.min(self.superblock.bytes_used).saturating_sub(at);
             if room < 2 {
@@ -238,8 +241,9 @@ impl Image {
 
     /// The content of a block, which is at most a block long and stays in the cache.
     pub(crate) fn block(&self, at: u64, stored: StoredSize) -> Result<Arc<Vec<u8>>> {
-        self.data.find_or_make(at, || {
-            let mut content = vec![0; self.superblock.block_bytes as usize];
+        self.data.find_or_make(at, |gone| {
+            let mut content = gone.unwrap_or_default();
+            content.resize(self.superblock.block_bytes as usize, 0);
             let len = self.decode_block(at, stored, &mut content)?;
             content.truncate(len);
             Ok(content)

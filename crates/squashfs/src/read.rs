@@ -183,7 +183,7 @@ impl Squashfs {
     }
 
     pub(crate) fn content(&self, file: Ino) -> Result<Arc<Content>> {
-        self.contents.find_or_make(file.0, || {
+        self.contents.find_or_make(file.0, |_| {
             let (inode, list) = self.inode(file)?;
             match inode.body {
                 Body::File(file) => Content::new(&self.image, file, list),
@@ -348,13 +348,12 @@ impl FileSystem for Squashfs {
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
-        let (inode, _) = self.inode(ino)?;
-        let Some(index) = inode.xattrs else {
+        // Without a table, Linux reads inodes that name a set as if they did not.
+        let Some(table) = &self.xattrs else {
             return Ok(Vec::new());
         };
-        match &self.xattrs {
-            Some(table) => table.set(&self.image, index),
-            // Linux reads such images as if there were none.
+        match self.inode(ino)?.0.xattrs {
+            Some(index) => table.set(&self.image, index),
             None => Ok(Vec::new()),
         }
     }

@@ -43,23 +43,27 @@ impl<V> Cache<V> {
         }
     }
 
-    /// The value of that key, made by `make` if it is not there.
+    /// The value of that key, made by `make` if it is not there. `make` is given the value that had to go for it, if there
+    /// is one that nobody else has: memory that can be used again.
     pub fn find_or_make<E>(
         &self,
         key: u64,
-        make: impl FnOnce() -> Result<V, E>,
+        make: impl FnOnce(Option<V>) -> Result<V, E>,
     ) -> Result<Arc<V>, E> {
-        let slot = self.slot(key);
+        let (slot, gone) = self.slot(key);
         let mut value = lock(&slot);
         if let Some(value) = &*value {
             return Ok(Arc::clone(value));
         }
-        let made = Arc::new(make()?);
+        let gone = gone.and_then(Arc::into_inner);
+        let gone = gone.and_then(|gone| gone.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let made = Arc::new(make(gone.and_then(Arc::into_inner))?);
         *value = Some(Arc::clone(&made));
         Ok(made)
     }
 
-    fn slot(&self, key: u64) -> Value<V> {
+    /// The slot of that key, and what was in it before.
+    fn slot(&self, key: u64) -> (Value<V>, Option<Value<V>>) {
         // The upper bits of the product depend on all bits of the key.
         let spread = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let mut shard = lock(&self.shards[spread as usize % self.shards.len()]);
@@ -67,7 +71,7 @@ impl<V> Cache<V> {
         let used = shard.clock;
         if let Some(slot) = shard.slots.iter_mut().find(|slot| slot.key == key) {
             slot.used = used;
-            return Arc::clone(&slot.value);
+            return (Arc::clone(&slot.value), None);
         }
         let value = Value::default();
         let slot = Slot {
@@ -77,10 +81,11 @@ impl<V> Cache<V> {
         };
         if shard.slots.len() < self.slots_per_shard {
             shard.slots.push(slot);
-        } else if let Some(oldest) = shard.slots.iter_mut().min_by_key(|slot| slot.used) {
-            *oldest = slot;
+            return (value, None);
         }
-        value
+        let oldest = shard.slots.iter_mut().min_by_key(|slot| slot.used);
+        let gone = oldest.map(|oldest| std::mem::replace(oldest, slot).value);
+        (value, gone)
     }
 }
 
@@ -93,13 +98,30 @@ mod tests {
         let cache = Cache::new(1, 2);
         let mut made = 0;
         for (key, made_then) in [(1, 1), (1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)] {
-            let value = cache.find_or_make(key, || {
+            let value = cache.find_or_make(key, |_| {
                 made += 1;
                 Ok::<_, ()>(key * 10)
             });
             assert_eq!((value.as_deref(), made), (Ok(&(key * 10)), made_then));
         }
-        assert_eq!(cache.find_or_make(9, || Err("no")), Err("no"));
-        assert_eq!(cache.find_or_make(9, || Ok::<_, ()>(5)).as_deref(), Ok(&5));
+        assert_eq!(cache.find_or_make(9, |_| Err("no")), Err("no"));
+        assert_eq!(cache.find_or_make(9, |_| Ok::<_, ()>(5)).as_deref(), Ok(&5));
+    }
+
+    #[test]
+    fn what_nobody_else_has_can_be_used_again() {
+        let cache = Cache::new(1, 1);
+        let mut gone = Vec::new();
+        let mut kept = Vec::new();
+        for key in 0..4 {
+            let value = cache.find_or_make(key, |value| {
+                gone.push(value);
+                Ok::<_, ()>(key)
+            });
+            if key == 1 {
+                kept.push(value);
+            }
+        }
+        assert_eq!(gone, [None, Some(0), None, Some(2)]);
     }
 }

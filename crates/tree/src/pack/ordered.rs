@@ -44,6 +44,11 @@ impl Parallel {
     pub fn threads(&self) -> usize {
         self.threads.get()
     }
+
+    /// How many jobs are on their way at once.
+    pub fn jobs_max(&self) -> usize {
+        self.in_flight.get()
+    }
 }
 
 /// Does `work` on every job, on several threads, and hands the results to `sink` on this thread in the order of

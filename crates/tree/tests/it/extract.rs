@@ -428,6 +428,30 @@ fn deep_trees_are_written_and_removed() {
     linux::remove_tree_at(parent, b"out").unwrap();
 }
 
+/// Batches of files go on over directories, with and without files of their own, and over big files.
+#[test]
+fn files_of_many_directories_come_back() {
+    let mut tree = MemoryFs::new();
+    let big = vec![7; (1 << 20) + 1];
+    for n in 0..300 {
+        let outer = tree.add_dir(tree.root(), format!("{n}"));
+        let inner = tree.add_dir(outer, "inner");
+        for file in 0..n % 4 {
+            tree.add_file(inner, format!("{file}"), format!("{n} {file}").as_bytes());
+        }
+        match n % 50 {
+            0 => drop(tree.add_file(outer, "first, and big", &big)),
+            1..4 => drop(tree.add_file(outer, "zero", b"")),
+            _ => {}
+        }
+    }
+    for threads in [1, 2, 100] {
+        let dir = TempDir::new();
+        write(&tree, &dir.join("out"), &options(threads)).unwrap();
+        same_content(&tree, &HostDir::open(&dir.join("out")).unwrap());
+    }
+}
+
 /// Random small trees, through every number of threads.
 #[test]
 fn random_trees_come_back() {

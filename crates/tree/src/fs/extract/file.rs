@@ -16,7 +16,11 @@ use super::{Aspect, Unrestored};
 use crate::{Error, Result};
 
 /// Content that a thread holds at once. Reads end at multiples of it, so that blocks of any size are read whole.
-const BUFFER_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: u64 = 1 << 20;
+
+/// As [`BUFFER_BYTES`], for a source whose blocks are known to be no larger: what was decoded is written while it is
+/// still in the processor's cache.
+const BUFFER_BYTES_MIN: u64 = 128 << 10;
 
 /// Files below this size are written without a look at their holes, which would save nothing.
 const HOLE_BYTES_MIN: u64 = 4096;
@@ -32,6 +36,7 @@ pub(super) struct Maker<'a> {
     owners: bool,
     umask: Option<u32>,
     process_owner: (u32, u32),
+    buffer_bytes: u64,
 }
 
 /// What a thread keeps from file to file.
@@ -86,7 +91,9 @@ impl<'a> Maker<'a> {
         owners: bool,
         umask: Option<u32>,
     ) -> Self {
+        let block_bytes = source.block_encoding().map(|(_, bytes)| u64::from(bytes));
         Maker {
+            buffer_bytes: block_bytes.map_or(BUFFER_BYTES, |bytes| bytes.max(BUFFER_BYTES_MIN)),
             source,
             inventory,
             owners,
@@ -106,6 +113,21 @@ impl<'a> Maker<'a> {
             missing: Vec::new(),
             denied: None,
         }
+    }
+
+    /// Whether two regular files end in the same stored data, as far as that is known at little cost.
+    pub(super) fn share_storage(&self, one: FileId, other: FileId) -> bool {
+        let place = |file: FileId| {
+            let from = self.inventory.size(file).checked_sub(1)?;
+            let extents = self.source.extents(self.inventory.ino(file), from).ok()?;
+            extents.last()?.id
+        };
+        let is_regular = |file| self.inventory.kind(file) == FileKind::Regular;
+        // Others share whole extents of files, if at all.
+        self.source.block_encoding().is_some()
+            && is_regular(one)
+            && is_regular(other)
+            && place(one).is_some_and(|shared| place(other) == Some(shared))
     }
 
     /// Makes a file that is no directory.
@@ -279,7 +301,7 @@ impl<'a> Maker<'a> {
     ) -> Result<()> {
         let Range { start: mut at, end } = range;
         while at < end {
-            let room = BUFFER_BYTES as u64 - at % BUFFER_BYTES as u64;
+            let room = self.buffer_bytes - at % self.buffer_bytes;
             let len = room.min(end - at) as usize;
             if ws.buf.len() < len {
                 ws.buf.resize(len, 0);

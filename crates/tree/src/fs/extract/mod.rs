@@ -4,7 +4,7 @@
 //! checked; no path is ever resolved by its text, so nothing can land outside, whatever the tree says. The target
 //! appears under its name when it is whole: see `target.rs`.
 //!
-//! Files are written by the ordered map: small ones of a directory in batches, big ones in parts. Then come hard
+//! Files are written by the ordered map: small ones in batches, big ones in parts. Then come hard
 //! links, and last, deepest first, the directories' own owners, modes and times.
 
 mod file;
@@ -25,11 +25,21 @@ use super::{EntryId, FileId, FileKind, FileSystem, Inventory, Step, Steps};
 use crate::{Error, Parallel, Progress, Result, ordered, temporary};
 
 /// Files above this size are written in parts of this size by several threads.
-const PART_BYTES: u64 = 4 << 20;
+const PART_BYTES: u64 = 1 << 20;
 
-/// Files of one batch at most, and bytes at which it is full: enough work to pay for handing it over.
-const BATCH_FILES_MAX: u32 = 32;
+/// Files and bytes at which a batch is full: enough work to pay for handing it over.
+const BATCH_FILES: u32 = 32;
 const BATCH_BYTES: u64 = 1 << 20;
+
+/// Directories at which a batch is full.
+const BATCH_DIRS_MAX: usize = 16;
+/// Directories of all batches that are on their way, unless each has but one: they are open, and 1,024 files are all that
+/// a process may usually have open.
+const BATCHED_DIRS_MAX: usize = 256;
+
+/// Files of one batch at most. Beyond [`BATCH_FILES`], files are added whose stored data is the last one's too: who would
+/// decode that at the same time would have to wait.
+const BATCH_FILES_MAX: u32 = 256;
 
 /// Directories on the way to the current one that are kept open.
 const OPEN_LEVELS_MAX: usize = 32;
@@ -172,7 +182,7 @@ pub fn extract(
     let mut missing = HashSet::new();
     ordered(
         options.parallel,
-        Plan::new(&maker, target.dir()),
+        Plan::new(&maker, target.dir(), options.parallel),
         || maker.workspace(),
         |workspace, job: Result<Job>| {
             if temporary::is_stopping() {
@@ -257,11 +267,8 @@ impl OpenDirs {
 
 /// A piece of work for one thread.
 enum Job {
-    /// Some neighbours in a directory that are no directories.
-    Batch {
-        dir: Arc<OwnedFd>,
-        entries: Range<u32>,
-    },
+    /// Neighbours that are no directories.
+    Batch(Vec<Piece>),
     /// A part of a big file that exists already, and the hole of so many bytes before it.
     Part {
         big: Arc<Big>,
@@ -270,18 +277,26 @@ enum Job {
     },
 }
 
+/// Some neighbours in a directory.
+struct Piece {
+    dir: Arc<OwnedFd>,
+    entries: Range<u32>,
+}
+
 impl Job {
     /// Returns how many files were finished, and how many bytes of content were dealt with.
     fn run(self, maker: &Maker<'_>, workspace: &mut file::Workspace) -> Result<(u64, u64)> {
         match self {
-            Job::Batch { dir, entries } => {
+            Job::Batch(pieces) => {
                 let mut bytes = 0;
                 let mut files = 0;
-                for entry in entries.map(EntryId) {
-                    if is_made_in_batch(maker.inventory(), entry) {
-                        maker.make(&dir, entry, workspace)?;
-                        files += 1;
-                        bytes += content_bytes(maker.inventory(), entry);
+                for Piece { dir, entries } in pieces {
+                    for entry in entries.map(EntryId) {
+                        if is_made_in_batch(maker.inventory(), entry) {
+                            maker.make(&dir, entry, workspace)?;
+                            files += 1;
+                            bytes += content_bytes(maker.inventory(), entry);
+                        }
                     }
                 }
                 Ok((files, bytes))
@@ -331,18 +346,57 @@ struct Plan<'a> {
     way: Vec<(EntryId, Option<Arc<OwnedFd>>)>,
     /// The directory whose files are being handed out, and which of them are left.
     files: Option<(Arc<OwnedFd>, Range<u32>)>,
+    batch: Batch,
+    /// Directories at which a batch is full.
+    batch_dirs: usize,
     /// The big file whose parts are being handed out, and where the next one begins.
     big: Option<(Arc<Big>, u64)>,
 }
 
+/// What is gathered for the next batch.
+#[derive(Default)]
+struct Batch {
+    pieces: Vec<Piece>,
+    files: u32,
+    bytes: u64,
+    /// The file that was added last.
+    last: Option<FileId>,
+}
+
+impl Batch {
+    /// Adds a piece of so many files, unless there are none.
+    fn add(&mut self, dir: &Arc<OwnedFd>, entries: Range<u32>, files: u32) {
+        if files > 0 {
+            let dir = Arc::clone(dir);
+            self.pieces.push(Piece { dir, entries });
+            self.files += files;
+        }
+    }
+
+    /// Whether it is full with so many files more than were added, whose bytes are counted already.
+    fn is_full(&self, more: u32, dirs_max: usize) -> bool {
+        self.files + more >= BATCH_FILES
+            || self.bytes >= BATCH_BYTES
+            || self.pieces.len() >= dirs_max
+    }
+
+    /// What was gathered, unless that is nothing.
+    fn take(&mut self) -> Option<Job> {
+        let batch = std::mem::take(self);
+        (batch.files > 0).then_some(Job::Batch(batch.pieces))
+    }
+}
+
 impl<'a> Plan<'a> {
-    fn new(maker: &'a Maker<'a>, root: &'a OwnedFd) -> Self {
+    fn new(maker: &'a Maker<'a>, root: &'a OwnedFd, parallel: Parallel) -> Self {
         Plan {
             maker,
             root,
             steps: maker.inventory().steps(),
             way: Vec::new(),
             files: None,
+            batch: Batch::default(),
+            batch_dirs: (BATCHED_DIRS_MAX / parallel.jobs_max()).clamp(1, BATCH_DIRS_MAX),
             big: None,
         }
     }
@@ -359,7 +413,7 @@ impl<'a> Plan<'a> {
                 continue;
             }
             match self.steps.next() {
-                None => return Ok(None),
+                None => return Ok(self.batch.take()),
                 Some(Step::Enter(entry)) => self.enter(entry)?,
                 Some(Step::File(_)) => {}
                 Some(Step::Leave(_)) => {
@@ -396,35 +450,42 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
+    /// Gathers files of the current directory; gives the batch when it is full.
     fn next_batch(&mut self) -> Result<Option<Job>> {
-        let inventory = self.maker.inventory();
+        let (maker, inventory) = (self.maker, self.maker.inventory());
         let Some((dir, left)) = &mut self.files else {
             return Ok(None);
         };
-        let (mut files, mut bytes) = (0, 0);
-        let mut batch = left.start..left.start;
-        while let Some(entry) = left.next().map(EntryId) {
+        let batch = &mut self.batch;
+        let mut gathered = left.start..left.start;
+        let mut files = 0;
+        while let Some(entry) = left.clone().next().map(EntryId) {
             let file = inventory.file(entry);
+            let is_made = is_made_in_batch(inventory, entry);
+            if is_made && batch.is_full(files, self.batch_dirs) {
+                let more = batch.files + files < BATCH_FILES_MAX
+                    && batch
+                        .last
+                        .is_some_and(|last| maker.share_storage(last, file));
+                if !more {
+                    batch.add(dir, gathered, files);
+                    return Ok(batch.take());
+                }
+            }
+            left.start += 1;
             if is_big(inventory, file) && inventory.is_first_name(entry) {
-                // It comes after the batch that this ends.
-                self.big = Some((Arc::new(self.maker.make_big(dir, entry)?), 0));
+                self.big = Some((Arc::new(maker.make_big(dir, entry)?), 0));
                 break;
             }
-            batch.end = entry.0 + 1;
-            if is_made_in_batch(inventory, entry) {
+            gathered.end = entry.0 + 1;
+            if is_made {
                 files += 1;
-                bytes += content_bytes(inventory, entry);
-            }
-            if files == BATCH_FILES_MAX || bytes >= BATCH_BYTES {
-                break;
+                batch.bytes += content_bytes(inventory, entry);
+                batch.last = Some(file);
             }
         }
-        if files > 0 {
-            let dir = Arc::clone(dir);
-            let entries = batch;
-            return Ok(Some(Job::Batch { dir, entries }));
-        }
-        if left.start >= left.end && self.big.is_none() {
+        batch.add(dir, gathered, files);
+        if self.big.is_none() {
             self.files = None;
         }
         Ok(None)
