@@ -247,3 +247,27 @@ impl BitWriter {
         (self.at <= out.len()).then_some(self.at)
     }
 }
+
+/// Logarithm to base 2, in 1/256, less than 4 too small and less than 2 too large. `n` is at least 1.
+#[cfg(feature = "compress")]
+#[inline(always)]
+pub(crate) fn log2(n: u32) -> u32 {
+    let whole = n.ilog2();
+    // The fraction f, in 1/65536; the logarithm of 1 + f is f + 0.343 f (1 - f), nearly.
+    let f = ((u64::from(n) << 16) >> whole) as u32 & 0xffff;
+    let bend = ((f * ((0x1_0000 - f) >> 4)) >> 12) * 343 / 1000;
+    (whole << 8) + ((f + bend) >> 8)
+}
+
+#[cfg(all(test, feature = "compress"))]
+mod tests {
+    use super::log2;
+
+    #[test]
+    fn logarithms_are_nearly_right() {
+        for n in 1..=1 << 17 {
+            let off = f64::from(log2(n)) - 256.0 * f64::from(n).log2();
+            assert!(-4.0 < off && off < 2.0, "{n}: {off}");
+        }
+    }
+}

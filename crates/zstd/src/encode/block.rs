@@ -4,7 +4,7 @@ use super::store::SequenceStore;
 use crate::Error;
 use crate::frame::{BLOCK_HEADER_SIZE, COMPRESSED, RAW, RLE, block_header};
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
-use crate::literals::write_literals;
+use crate::literals::{Task, write_literals};
 use crate::sequences::{SequenceTables, write_sequences};
 use crate::workspace::Carver;
 
@@ -51,22 +51,28 @@ impl<'a> Entropy<'a> {
         self.tables.copy_from(&other.tables);
     }
 
-    /// Writes the content of a compressed block. `None` if it does not fit in `out`. Which new tables are then in force
-    /// is told by [`Entropy::commit`].
+    /// Writes the content of a compressed block. `None` if it does not fit in `out`, or if it was seen before it was coded
+    /// that it would take more than `limit`. Which new tables are then in force is told by [`Entropy::commit`].
     fn write_compressed(
         &mut self,
         out: &mut [u8],
+        limit: usize,
         store: &SequenceStore<'_>,
         store_literals: bool,
     ) -> Option<(usize, NewTables)> {
+        let task = Task {
+            literals: store.literals(),
+            store: store_literals,
+            sequences: store.reversed(),
+            room: limit,
+        };
         let literals = write_literals(
             out,
-            store.literals(),
+            &task,
             &self.huffman,
             &mut self.huffman_next,
             &mut self.huffman_scratch,
             self.counts,
-            store_literals,
         )?;
         let sequences = write_sequences(
             out.get_mut(literals.bytes..)?,
@@ -176,7 +182,7 @@ impl<'a> Entropy<'a> {
         // A few bytes more than may be used: the bit writers are quickest where eight bytes fit.
         let slack = room.len().min(limit + 8);
         let (bytes, new) =
-            self.write_compressed(&mut room[..slack], store, choice.store_literals)?;
+            self.write_compressed(&mut room[..slack], limit, store, choice.store_literals)?;
         (bytes <= limit).then_some((bytes, new))
     }
 }

@@ -1,6 +1,8 @@
 //! The section in the form that takes least.
 
+use crate::bits::log2;
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
+use crate::sequences::sequences_least_bytes;
 use crate::workspace::Cells;
 
 const RAW: u32 = 0;
@@ -51,19 +53,61 @@ pub(crate) fn count_bytes(counts: &mut [[u8; 4]; 1024], bytes: &[u8]) {
     }
 }
 
-/// Writes the section that costs least. `None` if it does not fit.
+/// What is to be written.
+pub(crate) struct Task<'a> {
+    pub(crate) literals: &'a [u8],
+    /// The literals are not to be compressed.
+    pub(crate) store: bool,
+    /// The packed sequences that will follow.
+    pub(crate) sequences: &'a [[u8; 8]],
+    /// What both may take together, in bytes.
+    pub(crate) room: usize,
+}
+
+impl Task<'_> {
+    /// So many bytes do for most sequences.
+    const USUAL: usize = 3;
+
+    /// Whether literals of `n` bytes will do without a closer look.
+    fn is_ample(&self, n: usize) -> bool {
+        n + Self::USUAL * self.sequences.len() <= self.room
+    }
+
+    /// Whether all may fit, if these are the literals' counts. If not, nothing needs to be coded to know that.
+    #[cold]
+    #[inline(never)]
+    fn may_fit(&self, counts: &[[u8; 4]; 256], compressed: bool) -> bool {
+        let mut least = self.literals.len();
+        if compressed {
+            least = least_bytes(counts, least);
+        }
+        let ample = self.is_ample(least);
+        ample || least <= self.room && least + sequences_least_bytes(self.sequences) <= self.room
+    }
+}
+
+/// Bytes that `n` literals with these counts take at least, whichever Huffman code they have: no code beats entropy.
+fn least_bytes(counts: &[[u8; 4]; 256], n: usize) -> usize {
+    // The logarithms may be wrong by so much together.
+    let all = log2(n as u32).saturating_sub(2 + 4);
+    let bits = |count: u32| u64::from(count) * u64::from(all.saturating_sub(log2(count)));
+    let counts = (0..256).map(|symbol| counts.at(symbol));
+    let sum: u64 = counts.filter(|count| *count != 0).map(bits).sum();
+    (sum / 256 / 8) as usize
+}
+
+/// Writes the section that costs least. `None` if it does not fit, or cannot fit together with what follows it.
 ///
-/// `previous` is the table in force, `next` room for another. `counts` is scratch. With `store`, the literals are not
-/// compressed.
+/// `previous` is the table in force, `next` room for another. `counts` is scratch.
 pub(crate) fn write_literals(
     out: &mut [u8],
-    literals: &[u8],
+    task: &Task<'_>,
     previous: &HuffmanEncoder<'_>,
     next: &mut HuffmanEncoder<'_>,
     scratch: &mut HuffmanScratch<'_>,
     counts: &mut [[u8; 4]; 1024],
-    store: bool,
 ) -> Option<LiteralsWritten> {
+    let literals = task.literals;
     let n = literals.len();
     let stored = |out: &mut [u8]| {
         let head = write_plain_header(out, RAW, n)?;
@@ -74,7 +118,7 @@ pub(crate) fn write_literals(
         })
     };
     let least = if previous.is_valid() { 6 } else { TABLE_FROM };
-    if store || n < least {
+    if task.store || n < least {
         return stored(out);
     }
     count_bytes(counts, literals);
@@ -93,7 +137,11 @@ pub(crate) fn write_literals(
             new_table: false,
         });
     }
-    if most as usize <= (n >> 7) + 4 {
+    let uniform = most as usize <= (n >> 7) + 4;
+    if !task.is_ample(n) && !task.may_fit(counts, !uniform) {
+        return None;
+    }
+    if uniform {
         return stored(out);
     }
 
@@ -180,4 +228,61 @@ fn write_plain_header(out: &mut [u8], kind: u32, n: usize) -> Option<usize> {
     out.get_mut(..bytes)?
         .copy_from_slice(&header.to_le_bytes()[..bytes]);
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Carver;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// The bound is below what any section of these literals takes, and not far below.
+    #[test]
+    fn no_code_takes_fewer_bytes_than_the_least() {
+        let mut memory = vec![0; Carver::SLACK + 2 * HuffmanEncoder::BYTES + HuffmanScratch::BYTES];
+        let mut carver = Carver::new(&mut memory);
+        let mut next = HuffmanEncoder::carve(&mut carver).unwrap();
+        let mut previous = HuffmanEncoder::carve(&mut carver).unwrap();
+        previous.invalidate();
+        let mut scratch = HuffmanScratch::carve(&mut carver).unwrap();
+        let mut counts = [[0; 4]; 1024];
+        let mut seed = 5_u32;
+        let mut random = || {
+            seed = seed.wrapping_mul(0x19660d).wrapping_add(0x3c6ef35f);
+            seed >> 16
+        };
+        for n in [60, 500, 3000, 1 << 17] {
+            for (alphabet, common) in [(2, 2), (7, 3), (40, 2), (200, 3), (256, 9), (256, 1000)] {
+                let literals: Vec<u8> = (0..n)
+                    .map(|_| match random() % common {
+                        0 => 7,
+                        _ => (random() % alphabet) as u8,
+                    })
+                    .collect();
+                let task = Task {
+                    literals: &literals,
+                    store: false,
+                    sequences: &[],
+                    room: n + 10,
+                };
+                count_bytes(&mut counts, &literals);
+                let least = least_bytes(counts.first_chunk().unwrap(), n);
+                let mut out = vec![0; n + 10];
+                let written = write_literals(
+                    &mut out,
+                    &task,
+                    &previous,
+                    &mut next,
+                    &mut scratch,
+                    &mut counts,
+                )
+                .unwrap()
+                .bytes;
+                assert!(least < written, "{n} of {alphabet}: {least}, {written}");
+                let far = n < 1 << 17 || common == 2 && alphabet == 2;
+                assert!(far || 25 * written < 26 * least, "{least}, {written}");
+            }
+        }
+    }
 }

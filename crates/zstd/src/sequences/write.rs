@@ -345,6 +345,14 @@ pub(crate) fn write_sequences(
     Some(written)
 }
 
+/// Bytes that the section takes at least: the bits that follow the codes of offsets, whichever tables there are.
+pub(crate) fn sequences_least_bytes(reversed: &[[u8; 8]]) -> usize {
+    let code = |bits: &[u8; 8]| {
+        offset_code(Sequence::from_bits(u64::from_ne_bytes(*bits)).offset_value()) as usize
+    };
+    reversed.iter().map(code).sum::<usize>() / 8
+}
+
 /// Writes the number of sequences.
 fn write_number(out: &mut [u8], n: usize) -> Option<usize> {
     let (bytes, used) = match n {
@@ -637,6 +645,43 @@ impl Extra {
             bits,
             lengths,
             offset,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// Of equal sequences only the bits behind their codes are written: that many, and few bytes more.
+    #[test]
+    fn offsets_take_the_least() {
+        let mut memory = vec![0; Carver::SLACK + 2 * SequenceTables::BYTES];
+        let mut carver = Carver::new(&mut memory);
+        let mut previous = SequenceTables::carve(&mut carver).unwrap();
+        let mut next = SequenceTables::carve(&mut carver).unwrap();
+        previous.invalidate();
+        for value in [1_u32, 300, 0x1_0000, 0x7ff_ffff] {
+            let word = Sequence::new(2, value, 5).bits().to_ne_bytes();
+            let reversed: Vec<_> = vec![word; 1000];
+            let mut out = [0; 4000];
+            let written = write_sequences(
+                &mut out,
+                &reversed,
+                &previous,
+                &mut next,
+                &mut [[0; 4]; 1024],
+            )
+            .unwrap()
+            .bytes;
+            let least = sequences_least_bytes(&reversed);
+            assert_eq!(least, 125 * value.ilog2() as usize);
+            assert!(
+                least < written && written < least + 10,
+                "{least}, {written}"
+            );
         }
     }
 }

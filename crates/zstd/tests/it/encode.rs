@@ -259,6 +259,53 @@ fn a_small_destination_is_refused_and_never_overrun() {
     }
 }
 
+/// What was seen before it was coded to be too large would have been so.
+#[test]
+fn a_frame_is_refused_only_where_it_does_not_fit() {
+    let mut random = Random(0x0e2b_1600);
+    for case in 0..cases(300) {
+        let size = 1 + random.below(if case % 50 == 0 { 200_000 } else { 4000 });
+        let mut content = mixture(random.next(), size);
+        if case % 3 == 0 {
+            // Few matches, and literals that are just worth a table.
+            let bits = 5 + random.below(4);
+            let skew = random.next() as u8;
+            content.fill_with(|| {
+                let byte = (random.next() as u8) >> (8 - bits);
+                if random.below(8) == 0 { skew } else { byte }
+            });
+        }
+        if case % 3 == 1 {
+            // Hardly anything but offsets.
+            let words = mixture(random.next(), 2000);
+            for place in content.chunks_mut(6) {
+                place.copy_from_slice(&words[random.below(1900)..][..place.len()]);
+            }
+        }
+        let level = LEVEL_MIN + random.below((LEVEL_MAX - LEVEL_MIN + 1) as usize) as i32;
+        let params = Params::for_level(level, Some(size as u64));
+        let mut workspace = vec![0; workspace_size(&params)];
+        let mut compressor = Compressor::new(&mut workspace);
+        let mut frame = vec![0; compress_bound(size)];
+        let whole = compressor.compress(&mut frame, &content, &params).unwrap();
+        let near = if size > 4000 { 5 } else { 40 };
+        let mut buffer = vec![0; frame.len()];
+        for capacity in (whole.saturating_sub(near)..whole + near)
+            .chain((1..16).map(|part| size * part / 16))
+            .filter(|capacity| *capacity <= frame.len())
+        {
+            let got = compressor.compress(&mut buffer[..capacity], &content, &params);
+            let name = format!("case {case}, level {level}, {size} to {whole} bytes, {capacity}");
+            if capacity < whole {
+                assert_eq!(got, Err(zstd::Error::DstSizeTooSmall), "{name}");
+            } else {
+                assert_eq!(got, Ok(whole), "{name}");
+                assert!(buffer[..whole] == frame[..whole], "{name}");
+            }
+        }
+    }
+}
+
 /// Such as a table of inodes is made of. Their literals are all bytes there are, some of them seldom and some often: a code
 /// that is no longer than it must be to tell so many bytes apart says nothing of that.
 #[test]

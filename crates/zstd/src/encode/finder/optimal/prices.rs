@@ -1,6 +1,7 @@
 //! What literals, lengths and offsets cost, in 1/256 bit.
 
 use crate::Error;
+pub(super) use crate::bits::log2;
 use crate::sequences::{
     LITERAL_LENGTH_BITS, MATCH_LENGTH_BITS, MATCH_MIN, literal_length_code, match_length_code,
     offset_code,
@@ -104,16 +105,6 @@ pub(super) fn fade(counts: &mut Counts) {
         let count = u32::from_ne_bytes(*cell);
         *cell = (count - (count >> FADE_LOG)).to_ne_bytes();
     }
-}
-
-/// Logarithm to base 2, in 1/256, at most one too small or large. `n` is at least 1.
-#[inline(always)]
-pub(super) fn log2(n: u32) -> u32 {
-    let whole = n.ilog2();
-    // The fraction f, in 1/65536; the logarithm of 1 + f is f + 0.343 f (1 - f), nearly.
-    let f = ((u64::from(n) << 16) >> whole) as u32 & 0xffff;
-    let bend = ((f * ((0x1_0000 - f) >> 4)) >> 12) * 343 / 1000;
-    (whole << 8) + ((f + bend) >> 8)
 }
 
 /// Prices of everything that a sequence consists of.
