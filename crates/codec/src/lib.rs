@@ -215,6 +215,22 @@ impl Decoder {
         }
     }
 
+    /// Decodes one zlib stream as file systems store it, with nothing but zeros behind it, into the beginning of `dst`. Returns
+    /// how many bytes it holds, and how many the stream takes.
+    ///
+    /// # Errors
+    /// The stream breaks its format, holds more than `dst`, or something follows it.
+    pub fn decompress_zlib_extent(
+        &mut self,
+        dst: &mut [u8],
+        src: &[u8],
+    ) -> Result<(usize, usize), Error> {
+        let len = self.decompress(Codec::Zlib, dst, src)?;
+        let end = zlib::end(&dst[..len], src);
+        end.map(|end| (len, end))
+            .ok_or(Error::Corrupt("something follows a zlib stream"))
+    }
+
     /// Decodes one zstd frame as file systems store it into the beginning of `dst`, and returns how many bytes of it were
     /// filled: what follows the frame is not looked at, and its content may be shorter or longer than `dst`.
     ///

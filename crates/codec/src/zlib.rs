@@ -42,3 +42,14 @@ impl Decoder {
             })
     }
 }
+
+/// Where a stream ends that decoded to `content`, if all behind it is zero.
+///
+/// Its last four bytes are the content's checksum, of which one is not zero. So the last byte of `src` that is not zero is the last
+/// such one of the checksum.
+pub(crate) fn end(content: &[u8], src: &[u8]) -> Option<usize> {
+    let sum = libdeflater::adler32(content).to_be_bytes();
+    let zeros = |bytes: &[u8]| bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+    let end = src.len() - zeros(src) + zeros(&sum);
+    src.get(..end)?.ends_with(&sum).then_some(end)
+}

@@ -104,7 +104,7 @@ impl Encoding<'_> {
             decoder: Decoder::new(),
             codec: settings.map_or(Codec::Zlib, |settings| settings.codec()),
             content: vec![0; self.block_bytes],
-            decoded: if self.verify {
+            decoded: if self.verify || self.fs.has_stored_extents() {
                 vec![0; self.block_bytes]
             } else {
                 Vec::new()
@@ -253,21 +253,33 @@ impl Encoding<'_> {
         let mut buffer = self.read_encoded(file, extent)?;
         let len = extent.len as usize;
         let mut stored_len = buffer.len();
-        let mut is_block = true;
-        if worker.codec == Codec::Zstd {
-            // Linux decodes with a window as large as a block, or as one of metadata.
-            let window_max = self.block_bytes.max(METADATA_BYTES) as u64;
-            let frame = ZstdFrame::parse(&buffer);
-            let frame = frame.filter(|frame| frame.window_bytes <= window_max);
-            stored_len = frame.map_or(0, |frame| frame.bytes);
-            is_block = match frame.and_then(|frame| frame.content_bytes) {
-                Some(bytes) => bytes == extent.len,
-                // Only decoding tells.
-                None => frame.is_some() && self.verify,
-            };
-        }
-        is_block &= stored_len < len;
-        if is_block && self.verify {
+        let mut decode = self.verify;
+        let is_block = match worker.codec {
+            // Only decoding tells where it ends, which takes less time than to encode it anew.
+            Codec::Zlib if self.fs.block_encoding().is_none() => {
+                decode = false;
+                let decoded = worker
+                    .decoder
+                    .decompress_zlib_extent(&mut worker.decoded, &buffer);
+                stored_len = decoded.map_or(0, |(_, end)| end);
+                decoded.is_ok_and(|(decoded, _)| decoded == len)
+            }
+            Codec::Zstd => {
+                // Linux decodes with a window as large as a block, or as one of metadata.
+                let window_max = self.block_bytes.max(METADATA_BYTES) as u64;
+                let frame = ZstdFrame::parse(&buffer);
+                let frame = frame.filter(|frame| frame.window_bytes <= window_max);
+                stored_len = frame.map_or(0, |frame| frame.bytes);
+                match frame.and_then(|frame| frame.content_bytes) {
+                    Some(bytes) => bytes == extent.len,
+                    // Only decoding tells.
+                    None => frame.is_some() && self.verify,
+                }
+            }
+            _ => true,
+        };
+        let mut is_block = is_block && stored_len < len;
+        if is_block && decode {
             let stored = &buffer[..stored_len];
             let decoded = worker
                 .decoder

@@ -117,11 +117,11 @@ impl Plan {
             (Some(theirs), Some(ours)) => theirs == (ours, options.block_bytes),
             _ => false,
         };
-        // Elsewhere an extent may happen to be a block. Of what follows its end, only zstd can be told.
+        // Elsewhere an extent may happen to be a block, if it can be told where it ends.
         let is_some_kept = keep_fragments
             || (fs.block_encoding().is_none()
                 && fs.has_stored_extents()
-                && ours == Some(Algorithm::Zstd));
+                && matches!(ours, Some(Algorithm::Zstd | Algorithm::Zlib)));
         let mut plan = Plan {
             files: Vec::new(),
             tails: Vec::new(),

@@ -100,6 +100,46 @@ fn content_survives_every_codec() {
     }
 }
 
+/// The end of a zlib stream is found, whatever zeros its checksum ends with.
+#[test]
+fn a_zlib_stream_ends_where_zeros_begin() {
+    let mut decoder = Decoder::new();
+    let mut encoder = Encoder::new(&Settings::Zlib { level: 6 }).unwrap();
+    let mut ends = [0; 4];
+    for n in 0..3000_u32 {
+        // The checksum's lower half is the sum of all bytes, plus 1, modulo 65,521.
+        let mut content = n.to_string().into_bytes();
+        if let Some(sum) = [Some(65_520), Some(0xfeff), None][n as usize % 3] {
+            content.resize(3 + n as usize % 200, n as u8);
+            let mut missing: u32 = sum - content.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+            while missing > 0 {
+                content.push(missing.min(255) as u8);
+                missing -= missing.min(255);
+            }
+        }
+        let mut stored = vec![0; content.len() + 100];
+        let len = encoder.compress(&mut stored, &content).unwrap();
+        stored.truncate(len);
+        let zeros = stored.iter().rev().take_while(|&&byte| byte == 0).count();
+        ends[zeros.min(3)] += 1;
+        let mut back = vec![0; content.len()];
+        for padding in [0, 1, 4, 100] {
+            stored.resize(len + padding, 0);
+            assert_eq!(
+                decoder.decompress_zlib_extent(&mut back, &stored),
+                Ok((content.len(), len))
+            );
+            assert!(back == content);
+        }
+        stored[len + 7] = 1;
+        let followed = decoder.decompress_zlib_extent(&mut back, &stored);
+        assert!(matches!(followed, Err(Error::Corrupt(_))), "{followed:?}");
+        let cut = decoder.decompress_zlib_extent(&mut back, &stored[..len - 1]);
+        assert!(cut.is_err() || zeros > 0);
+    }
+    assert!(ends[0] > 0 && ends[1] > 0 && ends[2] > 0, "{ends:?}");
+}
+
 #[test]
 fn noise_is_not_stored_larger() {
     let noise = contents()

@@ -1,9 +1,10 @@
 //! What a source has encoded is taken as it is stored, where it is a block of ours.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::Path;
 
-use codec::{Filters, Settings};
+use codec::{Encoder, Filters, Settings};
 use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary};
 use testkit::{FsType, MemoryFs, Mount, Rng, TempDir};
 use tree::manifest::Manifest;
@@ -305,6 +306,163 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
             assert_same(&source, &open(&image), &no_seconds, "hardly kept");
         }
     }
+}
+
+/// Adds a file of extents as btrfs stores them: each of so many bytes, stored so.
+fn add_zlib(fs: &mut MemoryFs, name: &str, content: &[u8], extents: &[(usize, &[u8])]) {
+    let file = fs.add_file(fs.root(), name, content);
+    let mut offset = 0;
+    for &(len, stored) in extents {
+        let mut stored = stored.to_vec();
+        stored.resize(stored.len().next_multiple_of(4096), 0);
+        let encoding = Encoding {
+            algorithm: Algorithm::Zlib,
+            stored_len: stored.len() as u64,
+            unencoded_len: len.next_multiple_of(4096) as u64,
+            unencoded_offset: 0,
+        };
+        let extent = Extent {
+            offset,
+            len: len as u64,
+            kind: ExtentKind::Encoded(encoding),
+            id: Some(ExtentId(file.0 << 32 | offset)),
+        };
+        fs.add_encoded(file, extent, &stored);
+        offset += len as u64;
+    }
+}
+
+/// Files that a container has encoded with zlib, and the blocks that are to be kept.
+fn zlib_tree() -> (MemoryFs, Vec<Vec<u8>>) {
+    let encode = |content: &[u8], level: u8| {
+        let mut stored = vec![0; content.len() + 100];
+        let mut encoder = Encoder::new(&Settings::Zlib { level }).unwrap();
+        let len = encoder.compress(&mut stored, content).unwrap();
+        stored.truncate(len);
+        stored
+    };
+    let mut fs = MemoryFs::new();
+    let mut kept = Vec::new();
+    for level in 1..=12 {
+        let content = text(u64::from(level), BLOCK);
+        let mut stored = encode(&content, level);
+        if level > 6 {
+            // Another window, and another word for the level: a zlib header is a number that 31 divides.
+            let window = (level - 5).min(7) << 4 | 8;
+            let rest = (u16::from(window) << 8 | 0xc0) % 31;
+            stored[..2].copy_from_slice(&[window, 0xc0 | ((31 - rest as u8) % 31)]);
+        }
+        let name = format!("level {level}");
+        add_zlib(&mut fs, &name, &content, &[(BLOCK, &stored)]);
+        kept.push(stored);
+    }
+    // Checksums with zeros at their end: the lower half is the sum of all bytes, plus 1, modulo 65,521.
+    for (name, sum) in [("one zero", 256), ("two zeros", 0)] {
+        let mut content = text(50, BLOCK);
+        let now = 1 + content.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+        let mut missing = (sum + 2 * 65_521 - now % 65_521) % 65_521;
+        for byte in &mut content {
+            let more = missing.min(u32::from(u8::MAX - *byte));
+            *byte += more as u8;
+            missing -= more;
+        }
+        let stored = encode(&content, 6);
+        assert!(stored.ends_with(&[0]), "{name}");
+        add_zlib(&mut fs, name, &content, &[(BLOCK, &stored)]);
+        kept.push(stored);
+    }
+    let content = text(60, BLOCK + 70_000);
+    let parts = content.split_at(BLOCK);
+    let stored = [encode(parts.0, 6), encode(parts.1, 6)];
+    let extents = [(BLOCK, &stored[0][..]), (70_000, &stored[1])];
+    add_zlib(&mut fs, "two blocks", &content, &extents);
+    kept.extend(stored.clone());
+    let content = &content[..BLOCK];
+    let whole = encode(content, 6);
+    let followed = [&whole[..], b"more"].concat();
+    let preset = [&[0x78, 0xbb, 0, 0, 0, 1], &whole[2..]].concat();
+    let mut sum = whole.clone();
+    *sum.last_mut().unwrap() ^= 1;
+    let longer = encode(&[content, b"more"].concat(), 6);
+    let shorter = encode(&content[..BLOCK - 1], 6);
+    for (name, stored) in [
+        ("followed", &followed),
+        ("a dictionary", &preset),
+        ("checksum", &sum),
+        ("cut", &whole[..whole.len() - 5].to_vec()),
+        ("longer", &longer),
+        ("shorter", &shorter),
+        ("nothing", &vec![0; 4096]),
+    ] {
+        add_zlib(&mut fs, name, content, &[(BLOCK, stored)]);
+    }
+    let noise = Rng::new(9).bytes(BLOCK);
+    let stored = encode(&noise, 6);
+    add_zlib(&mut fs, "noise", &noise, &[(BLOCK, &stored)]);
+    (fs, kept)
+}
+
+fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
+    let (source, kept) = zlib_tree();
+    let out = TempDir::new();
+    let image = out.join("image");
+    let no_seconds = Aspects {
+        mtime: false,
+        ..Aspects::default()
+    };
+    for verify in [true, false] {
+        let options = Options {
+            compression: Some(Settings::Zlib { level: 9 }),
+            verify,
+            ..Options::default()
+        };
+        let summary = copy(&source, &image, &options);
+        let ours = open(&image);
+        let stored = blocks(&ours, &image);
+        for (number, kept) in kept.iter().enumerate() {
+            assert!(stored.contains(kept), "verified: {verify}, {number}");
+        }
+        assert_eq!(summary.kept_blocks, kept.len() as u64);
+        assert_same(&source, &ours, &no_seconds, "ours");
+        let mut tell = |error| panic!("{error}");
+        let check = CheckOptions { data: true };
+        ours.check(check, Parallel::new(2), &NoProgress, &mut tell)
+            .unwrap();
+        if let Some(unsquashfs) = testkit::tool("unsquashfs") {
+            let there = out.join("extracted");
+            let [to, from] = [there.as_os_str(), image.as_os_str()];
+            let [quiet, no_progress, d] = ["-q", "-n", "-d"].map(OsStr::new);
+            unsquashfs.run([quiet, no_progress, d, to, from]);
+            let content = Aspects {
+                owner: false,
+                ..no_seconds
+            };
+            let theirs = HostDir::open(&there).unwrap();
+            assert_same(&source, &theirs, &content, "unsquashfs");
+            fs::remove_dir_all(&there).unwrap();
+        }
+        if let Some(mount) = read(&image) {
+            let linux = HostDir::open(mount.path()).unwrap();
+            assert_same(&source, &linux, &no_seconds, "Linux");
+        }
+        let asked = Options {
+            keep_blocks: false,
+            ..options
+        };
+        assert_eq!(copy(&source, &image, &asked).kept_blocks, 0);
+    }
+}
+
+/// Each level and window, and ends that only decoding tells.
+#[test]
+fn zlib_extents_that_are_whole_blocks_are_kept() {
+    kept_zlib_extents(|_| None);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_reads_zlib_extents_that_are_kept() {
+    kept_zlib_extents(|image| Some(Mount::read_only(image, FsType::Squashfs)));
 }
 
 #[test]
