@@ -45,7 +45,8 @@ pub(crate) fn read_table(
     cells: &mut [Cell; TABLE_CELLS],
 ) -> Result<(u32, usize), Error> {
     let (log, symbols, bytes) = read_weights(src, scratch)?;
-    fill_cells(&scratch.weights[..symbols], log, cells);
+    let sorted = scratch.cells.as_flattened_mut();
+    fill_cells(&scratch.weights[..symbols], log, sorted, cells);
     Ok((log, bytes))
 }
 
@@ -110,30 +111,54 @@ fn complete_weights(weights: &mut [u8; SYMBOLS_MAX], given: usize) -> Result<u32
     Ok(log)
 }
 
-/// Gives each symbol its cells: those of small weight first, and by symbol among equals.
-fn fill_cells(weights: &[u8], log: u32, cells: &mut [Cell; TABLE_CELLS]) {
-    let mut starts = [0u16; 16];
+/// Gives each symbol its cells: those of small weight first, and by symbol among equals. `sorted` is memory for symbols.
+fn fill_cells(weights: &[u8], log: u32, sorted: &mut [u8], cells: &mut [Cell; TABLE_CELLS]) {
+    // Sorted first, so that symbols with as many cells are neighbours: then no branch depends on the next symbol.
+    let mut ends = [0u16; 16];
     for &weight in weights {
-        starts[usize::from(weight & 15)] += ((1u32 << (weight & 15)) >> 1) as u16;
+        ends[usize::from(weight & 15)] += 1;
     }
     let mut at = 0;
-    for start in &mut starts {
-        let cells = *start;
-        *start = at;
-        at = at.wrapping_add(cells);
+    for end in &mut ends {
+        let symbols = *end;
+        *end = at;
+        at += symbols;
     }
     for (symbol, &weight) in weights.iter().enumerate() {
-        if weight == 0 {
-            continue;
+        let end = &mut ends[usize::from(weight & 15)];
+        if let Some(place) = sorted.get_mut(usize::from(*end)) {
+            *place = symbol as u8;
         }
-        let start = &mut starts[usize::from(weight & 15)];
-        let count = 1u16 << (weight - 1);
-        let bits = log as u8 + 1 - weight;
-        let range = usize::from(*start)..usize::from(*start + count);
-        if let Some(cells) = cells.get_mut(range) {
-            cells.fill([bits, symbol as u8]);
+        *end += 1;
+    }
+    let mut rest = &mut cells[..];
+    for weight in 1..=log as usize {
+        let symbols = usize::from(ends[weight - 1])..usize::from(ends[weight]);
+        let symbols = sorted.get(symbols).unwrap_or_default();
+        let count = 1 << (weight - 1);
+        let Some((part, behind)) = rest.split_at_mut_checked(symbols.len() * count) else {
+            return;
+        };
+        rest = behind;
+        let bits = (log as usize + 1 - weight) as u8;
+        match count {
+            1 => fill_each::<1>(part, symbols, bits),
+            2 => fill_each::<2>(part, symbols, bits),
+            4 => fill_each::<4>(part, symbols, bits),
+            8 => fill_each::<8>(part, symbols, bits),
+            _ => {
+                for (cells, &symbol) in part.chunks_exact_mut(count).zip(symbols) {
+                    cells.fill([bits, symbol]);
+                }
+            }
         }
-        *start += count;
+    }
+}
+
+/// Gives each symbol its cells, of which there are few.
+fn fill_each<const COUNT: usize>(part: &mut [Cell], symbols: &[u8], bits: u8) {
+    for (cells, &symbol) in part.as_chunks_mut::<COUNT>().0.iter_mut().zip(symbols) {
+        *cells = [[bits, symbol]; COUNT];
     }
 }
 
