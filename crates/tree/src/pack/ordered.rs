@@ -79,7 +79,7 @@ where
     if parallel.threads.get() == 1 {
         return in_line(jobs, workspace, work, sink);
     }
-    let room = Room::new();
+    let room = Room::new(parallel);
     let mut jobs = jobs.fuse();
     thread::scope(|scope| {
         // Whatever ends this closure, an error or a panic of the sink, the workers stop and the scope can end.
@@ -143,26 +143,40 @@ enum Outcome<D, E> {
 /// The room between the calling thread and the workers.
 struct Room<J, D, E> {
     inside: Mutex<Inside<J, D, E>>,
-    /// Signalled when a job or the end is there.
+    /// Waiting jobs down to which the calling thread sleeps: it takes some results at once, and does not push a worker
+    /// aside for each of them.
+    low: usize,
+    /// Signalled when a job is there and a worker waits for it, and at the end.
     to_do: Condvar,
-    /// Signalled when a result is there.
+    /// Signalled when results are there and jobs are needed.
     done: Condvar,
 }
 
 struct Inside<J, D, E> {
     jobs: VecDeque<(u64, J)>,
     results: Vec<(u64, Outcome<D, E>)>,
+    /// Workers that wait for a job.
+    idle: usize,
     closed: bool,
 }
 
+impl<J, D, E> Inside<J, D, E> {
+    /// Whether the calling thread is needed: there are results, and hardly any jobs are left.
+    fn runs_low(&self, low: usize) -> bool {
+        !self.results.is_empty() && self.jobs.len() <= low
+    }
+}
+
 impl<J, D, E> Room<J, D, E> {
-    fn new() -> Self {
+    fn new(parallel: Parallel) -> Self {
         Room {
             inside: Mutex::new(Inside {
                 jobs: VecDeque::new(),
                 results: Vec::new(),
+                idle: 0,
                 closed: false,
             }),
+            low: parallel.jobs_max().saturating_sub(parallel.threads()) / 2,
             to_do: Condvar::new(),
             done: Condvar::new(),
         }
@@ -174,14 +188,19 @@ impl<J, D, E> Room<J, D, E> {
     }
 
     fn send(&self, seq: u64, job: J) {
-        self.lock().jobs.push_back((seq, job));
-        self.to_do.notify_one();
+        let mut inside = self.lock();
+        inside.jobs.push_back((seq, job));
+        let has_idle = inside.idle > 0;
+        drop(inside);
+        if has_idle {
+            self.to_do.notify_one();
+        }
     }
 
-    /// Waits for results and takes all there are.
+    /// Waits for results, until jobs are needed, and takes all there are.
     fn receive(&self) -> Vec<(u64, Outcome<D, E>)> {
         let mut inside = self.lock();
-        while inside.results.is_empty() {
+        while !inside.runs_low(self.low) {
             inside = self
                 .done
                 .wait(inside)
@@ -204,8 +223,13 @@ impl<J, D, E> Room<J, D, E> {
                     Outcome::Panicked(payload)
                 }
             };
-            self.lock().results.push((seq, outcome));
-            self.done.notify_one();
+            let mut inside = self.lock();
+            inside.results.push((seq, outcome));
+            let runs_low = inside.runs_low(self.low);
+            drop(inside);
+            if runs_low {
+                self.done.notify_one();
+            }
         }
     }
 
@@ -218,10 +242,12 @@ impl<J, D, E> Room<J, D, E> {
             if let Some(job) = inside.jobs.pop_front() {
                 return Some(job);
             }
+            inside.idle += 1;
             inside = self
                 .to_do
                 .wait(inside)
                 .unwrap_or_else(PoisonError::into_inner);
+            inside.idle -= 1;
         }
     }
 }

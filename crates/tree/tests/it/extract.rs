@@ -433,7 +433,7 @@ fn deep_trees_are_written_and_removed() {
 fn files_of_many_directories_come_back() {
     let mut tree = MemoryFs::new();
     let big = vec![7; (1 << 20) + 1];
-    for n in 0..300 {
+    for n in 0..100 {
         let outer = tree.add_dir(tree.root(), format!("{n}"));
         let inner = tree.add_dir(outer, "inner");
         for file in 0..n % 4 {
