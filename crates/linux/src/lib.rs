@@ -1,11 +1,12 @@
 //! The Linux system calls that the standard library lacks, safe on the outside.
 //!
 //! Everything here takes an open directory and names beneath it, as bytes, and never follows a symbolic link in the
-//! last component. The calls come from rustix, so this crate holds no unsafe code of its own so far; the crates above
-//! it see neither rustix nor errno numbers, but [`std::io::Error`].
+//! last component. The calls come from rustix, but for one that is too new for it and the only unsafe code here; the
+//! crates above it see neither rustix nor errno numbers, but [`std::io::Error`].
 
 mod cpu;
 mod file;
+mod listxattrat;
 mod xattr;
 
 pub use cpu::pin_thread;

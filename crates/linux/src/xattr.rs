@@ -1,7 +1,8 @@
 //! Extended attributes of any kind of file, by directory and name.
 //!
 //! Linux gained calls relative to a directory (`getxattrat` and its kin) only in 6.13. Until then `/proc/self/fd/N/name`
-//! does the same: the first part names the open directory itself, and the last name is not followed.
+//! does the same: the first part names the open directory itself, and the last name is not followed. Only the question
+//! whether there are any, which is asked of every file, is put to the new call where there is one.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,6 +11,7 @@ use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
 
 use crate::file::proc_path;
+use crate::listxattrat::list_len;
 
 /// The most bytes of one value, and of one list of names, that Linux gives (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 pub const XATTR_BYTES_MAX: usize = 65536;
@@ -33,6 +35,10 @@ pub fn for_each_xattr(
     name: &[u8],
     each: impl FnMut(&[u8], &[u8]),
 ) -> io::Result<()> {
+    let dir = dir.as_fd();
+    if !name.is_empty() && list_len(dir, name) == Some(0) {
+        return Ok(());
+    }
     let path = path_of(dir, name);
     let path = path.as_slice();
     // The magic link itself must be followed, what is beneath it must not.

@@ -18,8 +18,10 @@ use crate::inode::Tail;
 use crate::lost::Numbers;
 use crate::read::Squashfs;
 
-/// Bytes that are summed, and read back, at once.
+/// Bytes that are summed at once.
 const CHUNK_BYTES: u64 = 1 << 20;
+/// Bytes that are read back at once: few enough that they are summed from the processor's cache.
+const READ_BYTES: usize = 128 << 10;
 /// Files that one job compares.
 const BATCH_FILES: usize = 256;
 
@@ -104,12 +106,15 @@ impl Sums {
         ordered(
             parallel,
             chunks,
-            || vec![0; CHUNK_BYTES as usize],
+            || vec![0; READ_BYTES],
             |buf, (index, (len, written))| {
-                let chunk = &mut buf[..len as usize];
-                output.read_exact_at(chunk, at + index * CHUNK_BYTES)?;
                 let mut sum = Xxh64::new(0);
-                sum.update(chunk);
+                let start = at + index * CHUNK_BYTES;
+                for done in (0..len).step_by(READ_BYTES) {
+                    let part = READ_BYTES.min((len - done) as usize);
+                    output.read_exact_at(&mut buf[..part], start + done)?;
+                    sum.update(&buf[..part]);
+                }
                 match sum.digest() == written {
                     true => Ok(()),
                     false => Err(differs("the output does not hold what was written to it")),
