@@ -7,3 +7,6 @@ pub(crate) mod frame;
 pub(crate) mod levels;
 pub(crate) mod store;
 pub(crate) mod stream;
+
+#[cfg(all(test, feature = "decompress"))]
+mod tests;

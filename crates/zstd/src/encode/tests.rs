@@ -1,0 +1,158 @@
+//! Every strategy on inputs that are small enough for Miri, which sees what no other test does: a read or a write of the
+//! kernels with pointers that lies outside of its slice.
+
+use std::vec;
+use std::vec::Vec;
+
+use crate::{
+    Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Dictionary, Encoder, EncoderDictionary,
+    Finish, Params, Strategy, Workspace, compress_bound, stream_workspace_size, workspace_size,
+};
+
+/// One of each strategy, where there is little time.
+const LEVELS: &[i32] = if cfg!(miri) {
+    &[-1, 1, 3, 4, 5, 9, 11, 13, 16]
+} else {
+    &[
+        -3, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
+    ]
+};
+
+/// Words, runs, noise, and parts that come again; the same for the same seed.
+fn structured(mut seed: u64, len: usize) -> Vec<u8> {
+    let mut next = |below: u64| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let mut content = Vec::new();
+    while content.len() < len {
+        match next(12) {
+            0 => content.extend((0..next(60)).map(|_| next(256) as u8)),
+            1 => content.resize(content.len() + next(90) as usize, next(256) as u8),
+            2..=4 if content.len() > 10 => {
+                let offset = 1 + next(content.len() as u64 - 1) as usize;
+                for _ in 0..3 + next(50) {
+                    content.push(content[content.len() - offset]);
+                }
+            }
+            word => content.extend_from_slice(
+                [&b"static "[..], b"inode", b"\treturn ", b"->next;\n"][word as usize & 3],
+            ),
+        }
+    }
+    content.truncate(len);
+    content
+}
+
+/// Blocks and tables that Miri has time for.
+fn small(level: i32) -> Params {
+    let mut params = Params::for_level(level, Some(16 << 10)).with_window_log_max(10);
+    params.content_size = false;
+    params.checksum = level % 2 == 0;
+    params
+}
+
+#[track_caller]
+fn check(frame: &[u8], content: &[u8], dictionary: &[u8], params: &Params) {
+    let mut workspace = Workspace::<DECOMPRESS_WORKSPACE_SIZE>::new();
+    let mut back = vec![0; content.len()];
+    let read = DecodeOptions::new()
+        .dictionary(Dictionary::new(dictionary).unwrap())
+        .decompress(&mut back, frame, &mut workspace);
+    assert!(read == Ok(content.len()) && back == content, "{params:?}");
+}
+
+/// Several blocks with windows that slide, and one block that is a frame; tables as they are found, and a destination that is
+/// just large enough and one that is not.
+#[test]
+fn small_frames_of_every_strategy() {
+    let (long, short) = if cfg!(miri) {
+        (1_500, 500)
+    } else {
+        (20_000, 900)
+    };
+    let content = structured(1, long);
+    let mut cases: Vec<Params> = LEVELS.iter().copied().map(small).collect();
+    for min_match in if cfg!(miri) { 7..=7 } else { 4..=7 } {
+        let params = small(1);
+        cases.push(Params {
+            min_match,
+            ..params
+        });
+        cases.push(Params {
+            strategy: Strategy::DoubleFast,
+            chain_log: params.hash_log,
+            min_match,
+            ..params
+        });
+    }
+    for (case, params) in cases.iter().enumerate() {
+        let single = Params {
+            content_size: true,
+            ..*params
+        };
+        let parts = [
+            (&content[..], params),
+            (&content[case..case + short], &single),
+        ];
+        for (content, params) in parts {
+            // What a workspace holds, and how it is aligned, must not matter.
+            let mut memory = vec![0; workspace_size(params) + 1];
+            let mut frame = vec![0; compress_bound(content.len())];
+            let size = Compressor::new(&mut memory[..])
+                .compress(&mut frame, content, params)
+                .unwrap();
+            frame.truncate(size);
+            check(&frame, content, &[], params);
+            memory.fill(0xa5);
+            let mut compressor = Compressor::new(&mut memory[1..]);
+            let mut again = vec![0; size];
+            assert_eq!(
+                compressor.compress(&mut again[..size - 1], content, params),
+                Err(crate::Error::DstSizeTooSmall)
+            );
+            assert_eq!(compressor.compress(&mut again, content, params), Ok(size));
+            assert!(again == frame, "{params:?}");
+        }
+    }
+}
+
+/// Pieces with a history, which other tables are for than a frame of one block.
+#[test]
+fn small_streams_of_every_strategy() {
+    let content = structured(2, if cfg!(miri) { 1_500 } else { 20_000 });
+    let dictionary = structured(3, 300);
+    for &level in LEVELS {
+        let params = small(level);
+        let raw = Dictionary::new(&dictionary).unwrap();
+        let mut memory = vec![0; EncoderDictionary::size(&params)];
+        let prepared = EncoderDictionary::new(raw, &params, &mut memory).unwrap();
+        let mut frames = [vec![], vec![]];
+        for (made_ready, frame) in frames.iter_mut().enumerate() {
+            let mut workspace = vec![0x5a; stream_workspace_size(&params)];
+            let mut encoder = Encoder::new(&params, &mut workspace).unwrap();
+            if made_ready == 1 {
+                encoder.set_prepared(&prepared).unwrap();
+            } else {
+                encoder.set_dictionary(Some(raw));
+            }
+            let mut output = vec![0; compress_bound(content.len())];
+            let pieces = content.chunks(700);
+            let last = pieces.len() - 1;
+            for (i, piece) in pieces.enumerate() {
+                let finish = match i {
+                    _ if i == last => Finish::Frame,
+                    0 => Finish::Block,
+                    _ => Finish::Nothing,
+                };
+                let progress = encoder.step(piece, &mut output, finish).unwrap();
+                assert_eq!((progress.read, progress.held), (piece.len(), 0));
+                frame.extend_from_slice(&output[..progress.written]);
+            }
+        }
+        check(&frames[0], &content, &dictionary, &params);
+        assert!(frames[0] == frames[1], "{params:?}");
+    }
+}
