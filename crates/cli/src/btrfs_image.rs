@@ -269,7 +269,9 @@ pub(crate) fn check(args: &Check) -> Result<bool> {
             } else {
                 format!("tree {}: ", finding.tree.cast_signed())
             };
-            result = writeln!(out, "{place}{}", finding.error);
+            let file = finding.file.map(|path| text::of_path(&path));
+            let file = file.map_or(String::new(), |path| format!(", in {path}"));
+            result = writeln!(out, "{place}{}{file}", finding.error);
         }
     });
     let summary = summary.with_context(|| format!("read {name}"))?;

@@ -103,11 +103,19 @@ pub(super) struct Extents {
     /// Ascending by address.
     pub(super) list: Vec<Found>,
     references: Vec<(u64, Reference, u64)>,
+    /// Extents by address, each with a subvolume and a file in it that refers to it.
+    files: Vec<(u64, u64, u64)>,
     full_backrefs: HashSet<u64>,
     pub(super) block_groups: Vec<BlockGroup>,
 }
 
 impl Extents {
+    /// A file that an extent belongs to, and its subvolume, if the extent tree names one.
+    pub(super) fn file(&self, at: u64) -> Option<(u64, u64)> {
+        let index = self.files.binary_search_by_key(&at, |file| file.0).ok()?;
+        Some((self.files[index].1, self.files[index].2))
+    }
+
     /// Whether what a block refers to is referred to by the block's address.
     pub(super) fn is_full_backref(&self, at: u64) -> bool {
         self.full_backrefs.contains(&at)
@@ -348,6 +356,12 @@ impl Check<'_> {
             };
             self.corrupt(object::EXTENT_TREE, what)?;
         }
+        let data = |&(at, reference, _): &(u64, Reference, u64)| match reference {
+            Reference::Data { root, inode, .. } => Some((at, root, inode)),
+            Reference::Tree(_) | Reference::Parent(_) => None,
+        };
+        self.extents.files = found.iter().filter_map(data).collect();
+        self.extents.files.dedup_by_key(|file| file.0);
         let mut counts: HashMap<u64, u64> = HashMap::new();
         for (at, _, count) in &found {
             *counts.entry(*at).or_default() += count;

@@ -30,6 +30,8 @@ pub struct Finding {
     pub tree: u64,
     /// What, and where: the address of a block or item, or the number of what it is about.
     pub error: Error,
+    /// Of damaged data, the path of a file that it is in, from the top level, if one can be found.
+    pub file: Option<Vec<u8>>,
 }
 
 /// What to check.
@@ -89,12 +91,22 @@ impl Btrfs {
 
 impl Check<'_> {
     fn found(&mut self, tree: u64, error: Error) -> Result<()> {
+        self.found_in(tree, error, None)
+    }
+
+    /// As [`Check::found`], of data at that address.
+    fn found_in(&mut self, tree: u64, error: Error, data: Option<u64>) -> Result<()> {
         if matches!(error, Error::Io(_)) {
             return Err(error);
         }
         self.summary.findings += 1;
         if self.summary.findings <= FINDINGS_MAX {
-            (self.tell)(Finding { tree, error });
+            let file = data.and_then(|at| {
+                let (root, inode) = self.extents.file(at)?;
+                // Where the tree is damaged, too, there is no path.
+                self.btrfs.path_in(root, inode).ok()?
+            });
+            (self.tell)(Finding { tree, error, file });
         }
         Ok(())
     }

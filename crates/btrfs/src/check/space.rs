@@ -1,6 +1,6 @@
 //! Space: block groups and chunks, device extents, free space, checksums.
 
-use tree::Result;
+use tree::{Error, Result};
 use zerocopy::FromBytes;
 
 use super::{Check, wrong};
@@ -16,6 +16,14 @@ use crate::volume::Volume;
 
 /// Bytes of data that are read at once.
 const READ_BYTES: usize = 1 << 20;
+
+/// Which copy of data is wrong.
+const COPIES: [&str; 4] = [
+    "first copy of data has another checksum",
+    "second copy of data has another checksum",
+    "third copy of data has another checksum",
+    "fourth copy of data has another checksum",
+];
 
 /// What the free space tree says of a block group.
 struct FreeSpace {
@@ -375,12 +383,17 @@ impl Check<'_> {
                 }
                 let pairs = buffer.chunks(sector).zip(sums[first..].chunks(size));
                 for (index, (data, sum)) in pairs.enumerate() {
-                    if checksum.of(data)[..size] != *sum {
-                        let place = Logical(at + (index * sector) as u64);
-                        self.corrupt(
-                            0,
-                            wrong("copy of data has another checksum", place, copy as u64),
-                        )?;
+                    let found = checksum.of(data);
+                    if found[..size] != *sum {
+                        let place = at + (index * sector) as u64;
+                        let what = COPIES[copy.min(COPIES.len() - 1)];
+                        // As the kernel tells it; of a longer one the first eight bytes.
+                        let found = u64::from_le_bytes(*found.first_chunk().unwrap_or(&[0; 8]));
+                        let error = Error::Corrupt(wrong(what, Logical(place), found));
+                        let list = &self.extents.list;
+                        let index = list.partition_point(|extent| extent.at <= place);
+                        let extent = index.checked_sub(1).map(|index| list[index].at);
+                        self.found_in(0, error, extent)?;
                     }
                 }
             }

@@ -154,33 +154,45 @@ impl Btrfs {
 
     /// The path of a subvolume from the top level; `None` when it is seen nowhere.
     fn path(&self, id: u64) -> Result<Option<Vec<u8>>> {
+        self.path_in(id, object::FIRST_FREE)
+    }
+
+    /// A path of an inode in a subvolume from the top level; `None` when it is seen nowhere.
+    pub(crate) fn path_in(&self, id: u64, inode: u64) -> Result<Option<Vec<u8>>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
-        let mut id = id;
-        while id != object::FS_TREE {
+        let (mut id, mut inode) = (id, inode);
+        loop {
+            let Some(root) = Root::find(&self.volume, &self.roots, id)? else {
+                return Ok(None);
+            };
+            while inode != object::FIRST_FREE {
+                let cursor = root
+                    .tree
+                    .seek(&self.volume, Key::new(inode, item::INODE_REF, 0))?;
+                let Some(item) = cursor.item_of(inode, item::INODE_REF) else {
+                    return Ok(None);
+                };
+                let mut first = None;
+                for_each_ref(&item, |reference| {
+                    first.get_or_insert((reference.name.to_vec(), reference.parent));
+                    Ok(())
+                })?;
+                let Some((name, parent)) = first else {
+                    return Ok(None);
+                };
+                names.push(name);
+                inode = parent;
+                self.check_depth(names.len())?;
+            }
+            if id == object::FS_TREE {
+                break;
+            }
             let Some(place) = subvolume::place(&self.volume, &self.roots, id)? else {
                 return Ok(None);
             };
-            let Some(root) = Root::find(&self.volume, &self.roots, place.parent)? else {
-                return Ok(None);
-            };
             names.push(place.name.into_vec());
-            let mut dir = place.dir;
-            while dir != object::FIRST_FREE {
-                let cursor = root
-                    .tree
-                    .seek(&self.volume, Key::new(dir, item::INODE_REF, 0))?;
-                let Some(item) = cursor.item_of(dir, item::INODE_REF) else {
-                    return Ok(None);
-                };
-                for_each_ref(&item, |reference| {
-                    names.push(reference.name.to_vec());
-                    dir = reference.parent;
-                    Ok(())
-                })?;
-                self.check_depth(names.len())?;
-            }
             self.check_depth(names.len())?;
-            id = place.parent;
+            (id, inode) = (place.parent, place.dir);
         }
         names.reverse();
         Ok(Some(names.join(&b'/')))
