@@ -222,11 +222,28 @@ impl BitWriter {
     /// Writes out the whole bytes among the bits added.
     #[inline(always)]
     pub(crate) fn flush<S: Sink>(&mut self, out: &mut S) {
-        let bytes = self.count / 8;
-        put_bytes(out, self.at, self.bits, bytes as usize);
-        self.at += bytes as usize;
-        self.bits >>= (8 * bytes) & 63;
+        put_bytes(out, self.at, self.bits, (self.count / 8) as usize);
+        self.flushed();
+    }
+
+    /// The same where there is room for eight bytes.
+    #[inline(always)]
+    pub(crate) fn flush_unasked<S: Sink>(&mut self, out: &mut S) {
+        out.put64(self.at, self.bits);
+        self.flushed();
+    }
+
+    #[inline(always)]
+    fn flushed(&mut self) {
+        self.at += (self.count / 8) as usize;
+        self.bits >>= self.count & 56;
         self.count &= 7;
+    }
+
+    /// How many bytes have been written.
+    #[inline(always)]
+    pub(crate) fn at(&self) -> usize {
+        self.at
     }
 
     /// Closes a stream that is read backwards: a last set bit, then zeros up to a whole byte. The number of bytes, or
@@ -248,13 +265,17 @@ impl BitWriter {
     }
 }
 
+/// One bit, where bits are counted in fractions.
+#[cfg(feature = "compress")]
+pub(crate) const BIT: u32 = 256;
+
 /// Logarithm to base 2, in 1/256, less than 4 too small and less than 2 too large. `n` is at least 1.
 #[cfg(feature = "compress")]
 #[inline(always)]
-pub(crate) fn log2(n: u32) -> u32 {
+pub(crate) const fn log2(n: u32) -> u32 {
     let whole = n.ilog2();
     // The fraction f, in 1/65536; the logarithm of 1 + f is f + 0.343 f (1 - f), nearly.
-    let f = ((u64::from(n) << 16) >> whole) as u32 & 0xffff;
+    let f = ((n as u64) << 16 >> whole) as u32 & 0xffff;
     let bend = ((f * ((0x1_0000 - f) >> 4)) >> 12) * 343 / 1000;
     (whole << 8) + ((f + bend) >> 8)
 }

@@ -143,6 +143,10 @@ macro_rules! cells {
 #[cfg(feature = "compress")]
 cells!(u16, u32, u64);
 
+/// Room for what is needed for a moment: four counts of bytes, or the tables that sequences are written with.
+#[cfg(feature = "compress")]
+pub(crate) type Scratch = [[u8; 4]; 1152];
+
 /// Takes parts off the front of a workspace, each of them cells of `N` bytes.
 #[cfg(feature = "compress")]
 pub(crate) struct Carver<'a> {

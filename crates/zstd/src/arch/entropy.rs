@@ -60,6 +60,51 @@ impl Sink for TrustedSink<'_> {
     }
 }
 
+/// Tables that are read without a check.
+#[derive(Clone, Copy)]
+struct TrustedTables<'a>(&'a sequences::RunTables);
+
+impl<'a> TrustedTables<'a> {
+    /// `tables`, of which nobody checks how they are read.
+    ///
+    /// # Safety
+    ///
+    /// Every read must lie within the tables, and what is told to be a small number of bits must be below 32.
+    #[inline(always)]
+    unsafe fn new(tables: &'a sequences::RunTables) -> Self {
+        TrustedTables(tables)
+    }
+
+    #[inline(always)]
+    fn read<const N: usize>(self, at: usize) -> [u8; N] {
+        debug_assert!(at + N <= self.0.len());
+        let place = self.0.as_ptr().wrapping_add(at).cast::<[u8; N]>();
+        // SAFETY: who made this promised that the bytes from `at` to `at + N` are in the tables; byte arrays need no
+        // alignment.
+        unsafe { place.read() }
+    }
+}
+
+impl sequences::Tables for TrustedTables<'_> {
+    #[inline(always)]
+    fn read16(self, at: usize) -> u16 {
+        u16::from_ne_bytes(self.read(at))
+    }
+
+    #[inline(always)]
+    fn read32(self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.read(at))
+    }
+
+    #[inline(always)]
+    fn short(bits: u32) -> u32 {
+        debug_assert!(bits < 32);
+        // SAFETY: who made this promised it.
+        unsafe { core::hint::assert_unchecked(bits < 32) };
+        bits
+    }
+}
+
 kernel!(
     /// [`sequences::write_bits`] without checks.
     write_bits,
@@ -71,8 +116,13 @@ kernel!(
         starts: [sequences::Start; 3],
     ) -> Option<usize>,
     {
-        // SAFETY: `bits::put_bytes`, through which all is written, compares with the length before.
+        // SAFETY: `bits::put_bytes`, through which nearly all is written, compares with the length before; as many sequences
+        // are written without that as there is room for, eight bytes more included.
         let out = unsafe { TrustedSink::new(out) };
+        // SAFETY: a slot is the number of a literal length below 64, of a match length below 128, of leading zeros, or of a
+        // code of a long length, at most 15 above these: `Run` has room for all of them in `RunTables`, and for states as many
+        // as `log_max` says. Numbers of bits are at most 27: `Run::fill` makes all slots that there are.
+        let tables = unsafe { TrustedTables::new(tables) };
         sequences::write_bits(out, reversed, tables, starts)
     }
 );
@@ -83,7 +133,8 @@ kernel!(
     write_stream_bmi,
     (out: &mut [u8], literals: &[u8], codes: &[[u8; 8]; 256]) -> Option<usize>,
     {
-        // SAFETY: `bits::put_bytes`, through which all is written, compares with the length before.
+        // SAFETY: `bits::put_bytes`, through which nearly all is written, compares with the length before; as many codes are
+        // written without that as there is room for, eight bytes more included.
         let out = unsafe { TrustedSink::new(out) };
         huffman::write_stream(out, literals, codes)
     }

@@ -3,8 +3,9 @@
 use super::Dictionary;
 use crate::Error;
 use crate::encode::block::Entropy;
+use crate::encode::division::Division;
 use crate::encode::finder::Finder;
-use crate::encode::frame::Parts;
+use crate::encode::frame::{Parts, chunks};
 use crate::encode::levels::Params;
 use crate::encode::stream::history_max;
 use crate::fse::read_distribution;
@@ -48,7 +49,7 @@ const COPIED: usize = 48;
 impl<'d> EncoderDictionary<'d> {
     /// Bytes of memory for frames with these parameters, and any dictionary.
     pub fn size(params: &Params) -> usize {
-        Carver::SLACK + Entropy::BYTES + Finder::bytes(params)
+        Carver::SLACK + Entropy::BYTES + Division::bytes(chunks(params)) + Finder::bytes(params)
     }
 
     /// Makes a dictionary ready for frames with these parameters.

@@ -1,15 +1,25 @@
 //! One block: its sequences and literals in the form that takes least.
 
-use super::store::SequenceStore;
+use super::division::Counts;
 use crate::Error;
 use crate::frame::{BLOCK_HEADER_SIZE, COMPRESSED, RAW, RLE, block_header};
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
 use crate::literals::{Task, write_literals};
 use crate::sequences::{SequenceTables, write_sequences};
-use crate::workspace::Carver;
+use crate::workspace::{Carver, Scratch};
 
 /// Fewer bytes than this are stored as they are.
 const WORTH_COMPRESSING: usize = 7;
+
+/// What a block consists of.
+#[derive(Clone, Copy)]
+pub(crate) struct Content<'a> {
+    pub(crate) literals: &'a [u8],
+    /// The packed sequences, the last one first.
+    pub(crate) reversed: &'a [[u8; 8]],
+    /// How often each literal and each code occurs.
+    pub(crate) counts: &'a Counts,
+}
 
 /// The tables in force, and those that the block at hand may put in their place.
 pub(crate) struct Entropy<'a> {
@@ -19,13 +29,15 @@ pub(crate) struct Entropy<'a> {
     tables_next: SequenceTables<'a>,
     huffman_scratch: HuffmanScratch<'a>,
     /// Scratch.
-    pub(crate) counts: &'a mut [[u8; 4]; 1024],
+    pub(crate) counts: &'a mut Scratch,
 }
 
 impl<'a> Entropy<'a> {
     /// Bytes of workspace.
-    pub(crate) const BYTES: usize =
-        2 * HuffmanEncoder::BYTES + 2 * SequenceTables::BYTES + HuffmanScratch::BYTES + 4 * 1024;
+    pub(crate) const BYTES: usize = 2 * HuffmanEncoder::BYTES
+        + 2 * SequenceTables::BYTES
+        + HuffmanScratch::BYTES
+        + size_of::<Scratch>();
 
     /// Takes all tables from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
@@ -57,13 +69,16 @@ impl<'a> Entropy<'a> {
         &mut self,
         out: &mut [u8],
         limit: usize,
-        store: &SequenceStore<'_>,
+        content: Content<'_>,
         store_literals: bool,
     ) -> Option<(usize, NewTables)> {
+        let (of_literals, rest) = content.counts.split_first_chunk()?;
+        let of_codes = rest.try_into().ok()?;
         let task = Task {
-            literals: store.literals(),
+            literals: content.literals,
+            counts: of_literals,
             store: store_literals,
-            sequences: store.reversed(),
+            sequences: content.reversed,
             room: limit,
         };
         let literals = write_literals(
@@ -72,11 +87,11 @@ impl<'a> Entropy<'a> {
             &self.huffman,
             &mut self.huffman_next,
             &mut self.huffman_scratch,
-            self.counts,
         )?;
         let sequences = write_sequences(
             out.get_mut(literals.bytes..)?,
-            store.reversed(),
+            content.reversed,
+            of_codes,
             &self.tables,
             &mut self.tables_next,
             self.counts,
@@ -124,7 +139,7 @@ impl<'a> Entropy<'a> {
         &mut self,
         out: &mut [u8],
         source: &[u8],
-        store: &SequenceStore<'_>,
+        content: Content<'_>,
         choice: BlockChoice,
     ) -> Result<(usize, u32), Error> {
         let n = source.len();
@@ -136,7 +151,7 @@ impl<'a> Entropy<'a> {
             place.copy_from_slice(&[a, b, c, source[0]]);
             return Ok((BLOCK_HEADER_SIZE + 1, RLE));
         }
-        if let Some((bytes, new)) = self.write_worthwhile(out, n, store, choice) {
+        if let Some((bytes, new)) = self.write_worthwhile(out, n, content, choice) {
             self.commit(new);
             out[..BLOCK_HEADER_SIZE].copy_from_slice(&block_header(COMPRESSED, bytes, choice.last));
             return Ok((BLOCK_HEADER_SIZE + bytes, COMPRESSED));
@@ -149,10 +164,10 @@ impl<'a> Entropy<'a> {
         &mut self,
         out: &mut [u8],
         n: usize,
-        store: &SequenceStore<'_>,
+        content: Content<'_>,
         choice: BlockChoice,
     ) -> Option<usize> {
-        let (bytes, new) = self.write_content(out, n, store, choice)?;
+        let (bytes, new) = self.write_content(out, n, content, choice)?;
         self.commit(new);
         Some(bytes)
     }
@@ -161,17 +176,17 @@ impl<'a> Entropy<'a> {
         &mut self,
         out: &mut [u8],
         n: usize,
-        store: &SequenceStore<'_>,
+        content: Content<'_>,
         choice: BlockChoice,
     ) -> Option<(usize, NewTables)> {
-        self.write_content(out.get_mut(BLOCK_HEADER_SIZE..)?, n, store, choice)
+        self.write_content(out.get_mut(BLOCK_HEADER_SIZE..)?, n, content, choice)
     }
 
     fn write_content(
         &mut self,
         room: &mut [u8],
         n: usize,
-        store: &SequenceStore<'_>,
+        content: Content<'_>,
         choice: BlockChoice,
     ) -> Option<(usize, NewTables)> {
         let gain = (n >> choice.gain_log) + 2;
@@ -182,7 +197,7 @@ impl<'a> Entropy<'a> {
         // A few bytes more than may be used: the bit writers are quickest where eight bytes fit.
         let slack = room.len().min(limit + 8);
         let (bytes, new) =
-            self.write_compressed(&mut room[..slack], limit, store, choice.store_literals)?;
+            self.write_compressed(&mut room[..slack], limit, content, choice.store_literals)?;
         (bytes <= limit).then_some((bytes, new))
     }
 }

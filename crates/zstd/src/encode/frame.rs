@@ -1,11 +1,13 @@
 //! Whole frames in one call.
 
-use super::block::{BlockChoice, Entropy};
+use super::block::{BlockChoice, Content, Entropy};
+use super::division::{Division, Part};
 use super::finder::{Block, Finder, index_log};
 use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy};
-use super::store::SequenceStore;
+use super::sample::four_bytes_pay;
+use super::store::{Mark, SequenceStore};
 use crate::frame::{COMPRESSED, HeaderFields};
-use crate::sequences::REPEAT_OFFSETS;
+use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
 use crate::workspace::Carver;
 use crate::{EncoderDictionary, Error};
 
@@ -20,7 +22,22 @@ pub const fn compress_bound(size: usize) -> usize {
 
 /// Bytes of workspace that a [`Compressor`] needs for frames with these parameters, or with any that are no larger.
 pub fn workspace_size(params: &Params) -> usize {
-    Carver::SLACK + Entropy::BYTES + store_bytes(params) + Finder::bytes(params)
+    Carver::SLACK
+        + Entropy::BYTES
+        + store_bytes(params)
+        + Division::bytes(chunks(params))
+        + Finder::bytes(params)
+}
+
+/// How many chunks of a block may be told apart when its sequences have been found: 1 if it is not divided.
+pub(crate) fn chunks(params: &Params) -> usize {
+    match params.strategy {
+        // Small contents are fast and small enough without.
+        Strategy::Fast if params.target_length == 0 && params.window_log > 17 => 4,
+        Strategy::DoubleFast | Strategy::Greedy | Strategy::Lazy => 4,
+        Strategy::Lazy2 => 8,
+        _ => 1,
+    }
 }
 
 pub(crate) fn store_bytes(params: &Params) -> usize {
@@ -177,7 +194,14 @@ pub(crate) struct Parts<'a> {
     pub(crate) entropy: Entropy<'a>,
     pub(crate) store: SequenceStore<'a>,
     pub(crate) finder: Finder<'a>,
+    division: Division<'a>,
+    /// The shortest match that is looked for in this frame, 0 before that is known.
+    min_match: u8,
+    /// The last offsets, as a decoder has them behind what of the block at hand was `told`.
     pub(crate) repeat: [u32; 3],
+    told: u32,
+    /// The last offsets behind the block at hand.
+    repeat_after: [u32; 3],
     /// Index of the first byte of the frame, less what indexes were lowered by.
     origin: u32,
     /// How far the frame's indexes reach.
@@ -200,7 +224,11 @@ impl<'a> Parts<'a> {
             finder: Finder::carve(carver, params)?,
             entropy: Entropy::carve(carver)?,
             store: SequenceStore::new(carver.cells::<1>(store_bytes)?.as_flattened_mut()),
+            division: Division::carve(carver, chunks(params))?,
+            min_match: 0,
             repeat: REPEAT_OFFSETS,
+            told: 0,
+            repeat_after: REPEAT_OFFSETS,
             origin: 1,
             end_index: 1,
         })
@@ -210,6 +238,8 @@ impl<'a> Parts<'a> {
     pub(crate) fn start_frame(&mut self, index: u32) {
         self.entropy.start_frame();
         self.finder.start_frame();
+        self.division.clear();
+        self.min_match = 0;
         self.repeat = REPEAT_OFFSETS;
         self.origin = index;
         self.end_index = index;
@@ -294,23 +324,96 @@ impl Parts<'_> {
         piece: &Piece<'_>,
         params: &Params,
     ) -> Result<(usize, usize), Error> {
-        let Piece { data, start, .. } = *piece;
-        let repeat = self.repeat;
-        let reached = self.find(piece, params);
+        let store_literals = stores_literals(params);
+        if self.division.part().is_none() {
+            let reached = self.find(piece, params);
+            let length = reached - piece.start;
+            self.divide(Mark::default(), length, store_literals);
+        }
+        self.write_part(out, piece, store_literals)
+    }
+
+    /// Writes the part that is next, as a block. It has a stack of its own, which no finder lies on.
+    #[inline(never)]
+    fn write_part(
+        &mut self,
+        out: &mut [u8],
+        piece: &Piece<'_>,
+        store_literals: bool,
+    ) -> Result<(usize, usize), Error> {
+        let Some(part) = self.division.part() else {
+            return Ok((piece.start, 0));
+        };
+        let reached = piece.start + part.to.bytes - part.from.bytes;
         let choice = BlockChoice {
             last: piece.last && reached == piece.end,
             rle: !piece.first,
-            store_literals: stores_literals(params),
+            store_literals,
             gain_log: GAIN_LOG,
         };
-        let (bytes, kind) =
-            self.entropy
-                .write_block(out, &data[start..reached], &self.store, choice)?;
+        let (literals, reversed) = self.store.between(part.from, part.to);
+        let content = Content {
+            literals,
+            reversed,
+            counts: self.division.counts(),
+        };
+        let source = &piece.data[piece.start..reached];
+        let (bytes, kind) = self.entropy.write_block(out, source, content, choice)?;
+        self.division.advance();
         if kind != COMPRESSED {
-            // A decoder sees no sequences.
-            self.repeat = repeat;
+            self.leave_out(part, store_literals);
+        }
+        if part.last {
+            self.repeat = self.repeat_after;
         }
         Ok((reached, bytes))
+    }
+
+    /// Divides what follows `from` in the block of `length` bytes that is in the store.
+    fn divide(&mut self, from: Mark, length: usize, store_literals: bool) {
+        let scratch = &mut *self.entropy.counts;
+        self.division
+            .begin(&self.store, from, length, scratch, !store_literals);
+    }
+
+    /// A decoder does not see the sequences of a part: those behind it that name an offset of late are named anew.
+    #[cold]
+    #[inline(never)]
+    fn leave_out(&mut self, part: Part, store_literals: bool) {
+        if part.from.sequences == part.to.sequences {
+            return;
+        }
+        let (from, to) = (part.from.sequences, part.to.sequences);
+        let mut sequences = self.store.sequences();
+        for sequence in sequences.by_ref().take(from).skip(self.told as usize) {
+            update_repeat_offsets(
+                &mut self.repeat,
+                sequence.offset_value(),
+                sequence.literal_length(),
+            );
+        }
+        let mut found = self.repeat;
+        for sequence in sequences.take(to - from) {
+            update_repeat_offsets(
+                &mut found,
+                sequence.offset_value(),
+                sequence.literal_length(),
+            );
+        }
+        self.told = to as u32;
+        let mut known = self.repeat;
+        self.store.rename_from(to, |sequence| {
+            let literals = sequence.literal_length();
+            update_repeat_offsets(&mut found, sequence.offset_value(), literals);
+            let value = offset_name(&known, found[0], literals);
+            update_repeat_offsets(&mut known, value, literals);
+            Sequence::new(literals, value, sequence.match_length())
+        });
+        self.repeat_after = known;
+        if !part.last {
+            let length = self.division.length();
+            self.divide(part.to, length, store_literals);
+        }
     }
 
     /// Writes the content of one block without a header. `None` if it is to be stored.
@@ -320,23 +423,29 @@ impl Parts<'_> {
         piece: &Piece<'_>,
         params: &Params,
     ) -> Option<usize> {
-        let repeat = self.repeat;
         let reached = self.find(piece, params);
+        let store_literals = stores_literals(params);
         let choice = BlockChoice {
             last: false,
             rle: false,
-            store_literals: stores_literals(params),
+            store_literals,
             gain_log: GAIN_LOG,
         };
         let size = piece.end - piece.start;
-        let written = if reached == piece.end {
-            self.entropy
-                .write_bare_block(out, size, &self.store, choice)
-        } else {
-            None
+        if reached != piece.end {
+            return None;
+        }
+        self.division
+            .begin_whole(&self.store, size, self.entropy.counts, !store_literals);
+        let content = Content {
+            literals: self.store.literals(),
+            reversed: self.store.reversed(),
+            counts: self.division.counts(),
         };
-        if written.is_none() {
-            self.repeat = repeat;
+        let written = self.entropy.write_bare_block(out, size, content, choice);
+        self.division.clear();
+        if written.is_some() {
+            self.repeat = self.repeat_after;
         }
         written
     }
@@ -346,13 +455,14 @@ impl Parts<'_> {
         let Piece {
             data, start, end, ..
         } = *piece;
+        let params = &self.settle(params, &data[..end], start > 0);
         let block = self.place(piece, params);
         self.store.clear();
+        (self.told, self.repeat_after) = (0, self.repeat);
         let mut anchor = start;
         if end - start >= MATCHES_FROM {
-            anchor = self
-                .finder
-                .find(&block, params, &mut self.repeat, &mut self.store);
+            let repeat = &mut self.repeat_after;
+            anchor = self.finder.find(&block, params, repeat, &mut self.store);
             if self.store.is_full(end - anchor) {
                 return anchor;
             }
@@ -371,10 +481,32 @@ impl Parts<'_> {
             first: true,
             last: false,
         };
+        let params = &self.settle(params, data, true);
         let block = self.place(&piece, params);
         self.finder.insert(&block, params);
         // The frame's first byte comes behind.
         self.origin = self.origin.wrapping_add(data.len() as u32);
+    }
+
+    /// The parameters with the shortest match of this frame, which follows from its first block, unless there is a
+    /// history: the tables may hold what was entered for another frame.
+    fn settle(&mut self, params: &Params, data: &[u8], history: bool) -> Params {
+        if self.min_match == 0 {
+            self.min_match = params.min_match;
+        }
+        if self.min_match == 0 {
+            let sampled = if history {
+                None
+            } else {
+                four_bytes_pay(data, self.entropy.counts)
+            };
+            let usual = params.strategy != Strategy::DoubleFast;
+            self.min_match = if sampled.unwrap_or(usual) { 4 } else { 5 };
+        }
+        Params {
+            min_match: self.min_match,
+            ..*params
+        }
     }
 
     /// Begins a frame with a history that is known to another finder and to the entropy tables.
@@ -387,6 +519,8 @@ impl Parts<'_> {
             self.start_frame(self.next_index());
             self.insert_history(data, &dictionary.params);
         }
+        self.division.clear();
+        self.min_match = 0;
         self.entropy.copy_from(&dictionary.parts.entropy);
         self.repeat = dictionary.parts.repeat;
     }

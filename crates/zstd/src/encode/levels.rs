@@ -52,7 +52,7 @@ pub struct Params {
     pub chain_log: u8,
     /// Logarithm of the number of candidates that are looked at. For the optimal strategies: number of tables.
     pub search_log: u8,
-    /// Shortest match that is looked for, 3 to 7.
+    /// Shortest match that is looked for, 3 to 7; or 0 for 4 or 5, whichever suits the first block of a frame.
     pub min_match: u8,
     /// For [`Strategy::Fast`]: how far to step on where nothing matches, and above 0 that literals are stored as they
     /// are. For the others: a match of this length is good enough to stop searching.
@@ -121,7 +121,7 @@ impl Params {
             && (6..=28).contains(&self.hash_log)
             && (6..=29).contains(&self.chain_log)
             && (1..=26).contains(&self.search_log)
-            && (3..=7).contains(&self.min_match)
+            && matches!(self.min_match, 0 | 3..=7)
             && self.target_length <= 1 << 12;
         if good {
             Ok(())
@@ -194,10 +194,10 @@ static LEVELS: [[Params; 23]; 4] = [
     row(18, 6, 13, 1, 5,   1, Fast),       // below 0
     row(18, 6, 14, 1, 6,   0, Fast),       //  1
     row(18, 6, 15, 1, 5,   0, Fast),       //  2
-    row(18, 16, 16, 1, 4,  0, DoubleFast), //  3
-    row(18, 16, 17, 1, 4,  0, DoubleFast), //  4
-    row(18, 6, 18, 5, 5,   2, Greedy),     //  5
-    row(18, 6, 18, 3, 5,   4, Lazy),       //  6
+    row(18, 16, 16, 1, 0,  0, DoubleFast), //  3
+    row(18, 16, 17, 1, 0,  0, DoubleFast), //  4
+    row(18, 6, 18, 5, 0,   2, Greedy),     //  5
+    row(18, 6, 18, 3, 0,   4, Lazy),       //  6
     row(18, 6, 18, 4, 4,   4, Lazy),       //  7
     row(18, 6, 18, 4, 4,   8, Lazy2),      //  8
     row(18, 6, 18, 5, 4,   8, Lazy2),      //  9
@@ -219,10 +219,10 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 12, 1, 5,   1, Fast),       // below 0
     row(17, 6, 14, 1, 6,   0, Fast),       //  1
     row(17, 6, 15, 1, 5,   0, Fast),       //  2
-    row(17, 15, 16, 1, 5,  0, DoubleFast), //  3
-    row(17, 16, 16, 1, 4,  0, DoubleFast), //  4
-    row(17, 6, 16, 3, 4,   2, Greedy),     //  5
-    row(17, 6, 16, 3, 4,   4, Lazy),       //  6
+    row(17, 15, 15, 1, 5,  0, DoubleFast), //  3
+    row(17, 15, 15, 1, 4,  0, DoubleFast), //  4
+    row(17, 6, 16, 3, 0,   2, Greedy),     //  5
+    row(17, 6, 16, 3, 0,   4, Lazy),       //  6
     row(17, 6, 16, 3, 4,   8, Lazy2),      //  7
     row(17, 6, 16, 4, 4,   8, Lazy2),      //  8
     row(17, 6, 16, 5, 4,   8, Lazy2),      //  9

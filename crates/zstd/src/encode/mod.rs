@@ -2,9 +2,11 @@
 
 pub(crate) mod block;
 pub(crate) mod compressible;
+pub(crate) mod division;
 pub(crate) mod finder;
 pub(crate) mod frame;
 pub(crate) mod levels;
+pub(crate) mod sample;
 pub(crate) mod store;
 pub(crate) mod stream;
 

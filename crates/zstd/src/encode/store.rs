@@ -37,6 +37,32 @@ pub(crate) trait Store {
     }
 }
 
+/// A place between two sequences of a block: what lies before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) sequences: usize,
+    pub(crate) literals: usize,
+    /// Bytes of the block, of literals and of matches.
+    pub(crate) bytes: usize,
+}
+
+impl Mark {
+    /// The mark in a word: no number reaches 2^20.
+    pub(crate) fn to_bits(self) -> u64 {
+        self.sequences as u64 | (self.literals as u64) << 20 | (self.bytes as u64) << 40
+    }
+
+    /// The mark of a word.
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        let number = |shift: u32| (bits >> shift & 0xf_ffff) as usize;
+        Mark {
+            sequences: number(0),
+            literals: number(20),
+            bytes: number(40),
+        }
+    }
+}
+
 /// The sequences and the literals of one block.
 ///
 /// Both lie in one buffer: literals grow from its front, sequences from its back, 8 bytes each. A match of 8 bytes
@@ -153,6 +179,30 @@ impl<'a> SequenceStore<'a> {
     /// The sequences, packed, the last one first.
     pub(crate) fn reversed(&self) -> &[[u8; 8]] {
         self.buffer[self.sequences..].as_chunks().0
+    }
+
+    /// The same without the first `n` sequences.
+    pub(crate) fn reversed_from(&self, n: usize) -> &[[u8; 8]] {
+        let reversed = self.reversed();
+        &reversed[..reversed.len() - n]
+    }
+
+    /// The literals and sequences between two marks, the last sequence first.
+    pub(crate) fn between(&self, from: Mark, to: Mark) -> (&[u8], &[[u8; 8]]) {
+        let reversed = self.reversed_from(from.sequences);
+        (
+            &self.literals()[from.literals..to.literals],
+            &reversed[reversed.len() - (to.sequences - from.sequences)..],
+        )
+    }
+
+    /// Has all sequences behind the first `n` named anew, in their order.
+    pub(crate) fn rename_from(&mut self, n: usize, mut name: impl FnMut(Sequence) -> Sequence) {
+        let sequences = self.buffer[self.sequences..].as_chunks_mut::<8>().0;
+        for place in sequences.iter_mut().rev().skip(n) {
+            let sequence = Sequence::from_bits(u64::from_ne_bytes(*place));
+            *place = name(sequence).bits().to_ne_bytes();
+        }
     }
 
     /// The sequences in their order.

@@ -44,31 +44,22 @@ pub(crate) static COSTS: [u16; 257] = {
 /// A table for encoding: a state for each symbol and number, and how to get there.
 pub(crate) struct FseEncoder<'a> {
     table: &'a mut FseTable,
-    log: u32,
-    valid: bool,
 }
 
 /// For each symbol eight bytes: in the low half what a state must be raised by so that its upper 16 bits are the number
 /// of bits to write, in the high half where the symbol's states begin. Behind them the next states, two bytes each, those
-/// of a symbol together.
-pub(crate) type FseTable = [u8; 8 * SYMBOLS + 2 * STATES];
+/// of a symbol together. Then the accuracy, and whether the table is valid, which need no place on a small stack.
+pub(crate) type FseTable = [u8; VALID + 63];
 
-/// What a symbol's cell holds.
+const LOG: usize = 8 * SYMBOLS + 2 * STATES;
+const VALID: usize = LOG + 1;
+
+/// What a symbol's cell holds: what a state must be raised by, and where the symbol's states begin.
 #[inline(always)]
-fn symbol(table: &FseTable, symbol: u32) -> u64 {
+pub(crate) fn symbol(table: &FseTable, symbol: u32) -> (u32, u32) {
     let at = 8 * (symbol as usize & (SYMBOLS - 1));
-    u64::from_ne_bytes(table[at..at + 8].try_into().unwrap_or_default())
-}
-
-/// What a symbol's cell holds, with the number of bits above the eleventh bit instead of the sixteenth: what a state
-/// must be raised by, and where the symbol's states begin.
-pub(crate) fn cell(table: &FseTable, next: u32) -> (u32, u32) {
-    let entry = symbol(table, next);
-    let bits = (entry as u32).wrapping_add(0xffff) >> 16;
-    let raise = (entry as u32)
-        .wrapping_sub(bits << 16)
-        .wrapping_add(bits << 11);
-    (raise, (entry >> 32) as u32)
+    let cell = u64::from_ne_bytes(table[at..at + 8].try_into().unwrap_or_default());
+    (cell as u32, (cell >> 32) as u32)
 }
 
 /// The next states, two bytes each.
@@ -88,23 +79,19 @@ fn state(table: &FseTable, i: u32) -> u32 {
 /// The first state, which can end with `next` and costs nothing to enter.
 #[inline(always)]
 pub(crate) fn start(table: &FseTable, next: u32) -> u32 {
-    let entry = symbol(table, next);
-    let raise = entry as u32;
+    let (raise, first) = symbol(table, next);
     let bits = raise.wrapping_add(1 << 15) >> 16;
     let from = (bits << 16).wrapping_sub(raise);
-    state(
-        table,
-        (from >> (bits & 31)).wrapping_add((entry >> 32) as u32),
-    )
+    state(table, (from >> (bits & 31)).wrapping_add(first))
 }
 
 /// From `from` to a state that yields `next`: the new state, and the bits to write with their number.
 #[inline(always)]
 pub(crate) fn step(table: &FseTable, from: u32, next: u32) -> (u32, u64, u32) {
-    let entry = symbol(table, next);
-    let bits = from.wrapping_add(entry as u32) >> 16;
+    let (raise, first) = symbol(table, next);
+    let bits = from.wrapping_add(raise) >> 16;
     let low = u64::from(from) & ((1_u64 << (bits & 31)) - 1);
-    let place = (from >> (bits & 31)).wrapping_add((entry >> 32) as u32);
+    let place = (from >> (bits & 31)).wrapping_add(first);
     (state(table, place), low, bits)
 }
 
@@ -116,22 +103,19 @@ pub(crate) fn end(from: u32, log: u32) -> u64 {
 
 impl<'a> FseEncoder<'a> {
     /// Bytes of workspace.
-    pub(crate) const BYTES: usize = 2 * STATES + 8 * SYMBOLS;
+    pub(crate) const BYTES: usize = size_of::<FseTable>();
 
     /// Takes a table from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
         let table = carver.cells::<1>(Self::BYTES)?.as_flattened_mut();
-        let table = table.try_into().map_err(|_| Error::WorkspaceTooSmall)?;
-        Ok(FseEncoder {
-            table,
-            log: 0,
-            valid: false,
-        })
+        let table: &mut FseTable = table.try_into().map_err(|_| Error::WorkspaceTooSmall)?;
+        table[VALID] = 0;
+        Ok(FseEncoder { table })
     }
 
     /// The table itself, and its accuracy.
     pub(crate) fn table(&self) -> (&FseTable, u32) {
-        (self.table, self.log)
+        (self.table, self.log())
     }
 
     /// The cells of the symbols and of the states.
@@ -140,21 +124,23 @@ impl<'a> FseEncoder<'a> {
         (symbols.as_chunks_mut().0, states.as_chunks_mut().0)
     }
 
+    fn log(&self) -> u32 {
+        self.table[LOG].into()
+    }
+
     /// Whether the table may be used for a *repeat*.
     pub(crate) fn is_valid(&self) -> bool {
-        self.valid
+        self.table[VALID] != 0
     }
 
     /// Makes the table unusable until it is built again.
     pub(crate) fn invalidate(&mut self) {
-        self.valid = false;
+        self.table[VALID] = 0;
     }
 
     /// Becomes the same table as `other`.
     pub(crate) fn copy_from(&mut self, other: &FseEncoder<'_>) {
         self.table.copy_from_slice(other.table);
-        self.log = other.log;
-        self.valid = other.valid;
     }
 
     /// The table in which `symbol` alone exists, and costs nothing.
@@ -163,16 +149,14 @@ impl<'a> FseEncoder<'a> {
         symbols.fill((1_u64 << 16).to_ne_bytes());
         symbols.put(symbol % SYMBOLS, 0);
         states.put(0, 0);
-        self.log = 0;
-        self.valid = true;
+        (self.table[LOG], self.table[VALID]) = (0, 1);
     }
 
     /// The table of normalised probabilities, whose sum is 2^`log`. `cells` is scratch of 2^`log` bytes.
     pub(crate) fn build(&mut self, probabilities: &[i16], log: u32, cells: &mut [u8]) {
         let size = 1_usize << log;
         let cells = &mut cells[..size];
-        self.log = log;
-        self.valid = true;
+        (self.table[LOG], self.table[VALID]) = (log as u8, 1);
         let absent = ((log + 1) << 16) - size as u32;
         let (symbols, states) = self.cells();
         symbols.fill(u64::from(absent).to_ne_bytes());
@@ -222,16 +206,17 @@ impl<'a> FseEncoder<'a> {
 
     /// The cost of `symbol` in 1/256 bit, averaged over the states; `None` if the table lacks it.
     pub(crate) fn cost(&self, symbol: usize) -> Option<u32> {
-        let raise = self::symbol(self.table, symbol as u32) as u32;
-        if self.log == 0 {
+        let (raise, _) = self::symbol(self.table, symbol as u32);
+        let log = self.log();
+        if log == 0 {
             return (raise == 0).then_some(0);
         }
         // A state in [size, 2 size) costs the lower number of bits up to a threshold, above it one more.
         let bits_low = raise >> 16;
         let threshold = (bits_low + 1) << 16;
-        let above = threshold - (raise + (1 << self.log));
-        let cost = (bits_low + 1) * COST_ONE - ((above * COST_ONE) >> self.log);
-        (cost < (self.log + 1) * COST_ONE).then_some(cost)
+        let above = threshold - (raise + (1 << log));
+        let cost = (bits_low + 1) * COST_ONE - ((above * COST_ONE) >> log);
+        (cost < (log + 1) * COST_ONE).then_some(cost)
     }
 }
 

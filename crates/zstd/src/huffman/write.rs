@@ -224,8 +224,8 @@ impl<'a> HuffmanEncoder<'a> {
 
 /// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
 ///
-/// Codes enter a word from above. The length in an entry's low four bits may linger there: up to four codes after a
-/// flush do not reach down to it, and the fifth comes without.
+/// Codes enter a word from above, five at a time that were joined before: only the whole waits for what was there. The
+/// length in an entry's low four bits may linger there; the last of five comes without, or it would be reached.
 #[inline(always)]
 pub(crate) fn write_stream<S: Sink>(
     mut out: S,
@@ -233,27 +233,69 @@ pub(crate) fn write_stream<S: Sink>(
     codes: &[[u8; 8]; SYMBOLS],
 ) -> Option<usize> {
     let out = &mut out;
-    let code = |byte: u8| u64::from_ne_bytes(codes[usize::from(byte)]);
+    let code = |byte: u8| Codes::of(u64::from_ne_bytes(codes[usize::from(byte)]));
+    let five = |[a, b, c, d, e]: [u8; 5]| {
+        let first = code(e).and(code(d)).and(code(c).and(code(b)));
+        let last = code(a);
+        first.and(Codes {
+            bits: last.bits & !0xff,
+            ..last
+        })
+    };
     let (rest, fives) = literals.as_rchunks::<5>();
     let mut writer = TopWriter {
         at: 0,
         word: 0,
         count: 0,
     };
-    for [a, b, c, d, e] in fives.iter().rev() {
-        writer.add(code(*e));
-        writer.add(code(*d));
-        writer.add(code(*c));
-        writer.add(code(*b));
-        writer.add_exactly(code(*a));
+    // As long as there is room for all that so many codes may take, nobody asks.
+    let sure = out.len().saturating_sub(8) / FIVE_BYTES_MAX;
+    let (later, now) = fives.split_at(fives.len() - sure.min(fives.len()));
+    for codes in now.iter().rev() {
+        writer.add(five(*codes));
+        writer.flush_unasked(out);
+    }
+    for codes in later.iter().rev() {
+        writer.add(five(*codes));
         writer.flush(out);
     }
     for byte in rest.iter().rev() {
         writer.add(code(*byte));
     }
     writer.flush(out);
-    writer.add(1 << 63 | 1);
+    writer.add(Codes::of(1 << 63 | 1));
     writer.finish(out)
+}
+
+/// Bytes that five codes take at most.
+const FIVE_BYTES_MAX: usize = 7;
+
+/// Codes in the highest bits.
+#[derive(Clone, Copy)]
+struct Codes {
+    bits: u64,
+    /// In the low 8 bits, the number of bits.
+    count: u64,
+}
+
+impl Codes {
+    /// The code of an entry.
+    #[inline(always)]
+    fn of(entry: u64) -> Self {
+        Codes {
+            bits: entry,
+            count: entry,
+        }
+    }
+
+    /// These codes, then others.
+    #[inline(always)]
+    fn and(self, next: Codes) -> Codes {
+        Codes {
+            bits: self.bits >> (next.count & 63) | next.bits,
+            count: self.count.wrapping_add(next.count),
+        }
+    }
 }
 
 /// A bit writer whose bits wait at the top of a word.
@@ -266,25 +308,38 @@ struct TopWriter {
 
 impl TopWriter {
     #[inline(always)]
-    fn add(&mut self, entry: u64) {
-        self.word = self.word >> (entry & 63) | entry;
-        self.count = self.count.wrapping_add(entry);
-    }
-
-    #[inline(always)]
-    fn add_exactly(&mut self, entry: u64) {
-        self.word = self.word >> (entry & 63) | (entry & !0xff);
-        self.count = self.count.wrapping_add(entry);
+    fn add(&mut self, codes: Codes) {
+        self.word = self.word >> (codes.count & 63) | codes.bits;
+        self.count = self.count.wrapping_add(codes.count);
     }
 
     #[inline(always)]
     fn flush<S: Sink>(&mut self, out: &mut S) {
+        let (low, bytes) = self.waiting();
+        put_bytes(out, self.at, low, bytes);
+        self.flushed(bytes);
+    }
+
+    /// The same where there is room for eight bytes.
+    #[inline(always)]
+    fn flush_unasked<S: Sink>(&mut self, out: &mut S) {
+        let (low, bytes) = self.waiting();
+        out.put64(self.at, low);
+        self.flushed(bytes);
+    }
+
+    /// The bits that wait, and how many whole bytes they are.
+    #[inline(always)]
+    fn waiting(&self) -> (u64, usize) {
         let count = self.count & 0xff;
         let low = self.word >> (64_u64.wrapping_sub(count) & 63);
-        let bytes = (count / 8) as usize;
-        put_bytes(out, self.at, low, bytes);
+        (low, (count / 8) as usize)
+    }
+
+    #[inline(always)]
+    fn flushed(&mut self, bytes: usize) {
         self.at += bytes;
-        self.count = count & 7;
+        self.count &= 7;
     }
 
     #[inline(always)]

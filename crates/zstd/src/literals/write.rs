@@ -3,7 +3,7 @@
 use crate::bits::log2;
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
 use crate::sequences::sequences_least_bytes;
-use crate::workspace::Cells;
+use crate::workspace::{Cells, Scratch};
 
 const RAW: u32 = 0;
 const RLE: u32 = 1;
@@ -23,11 +23,13 @@ pub(crate) struct LiteralsWritten {
 }
 
 /// Counts bytes. Four tables in turn keep equal neighbours from waiting for each other.
-pub(crate) fn count_bytes(counts: &mut [[u8; 4]; 1024], bytes: &[u8]) {
-    counts.fill([0; 4]);
+pub(crate) fn count_bytes(counts: &mut Scratch, bytes: &[u8]) {
     let [a, b, c, d] = counts.as_chunks_mut::<256>().0 else {
         return;
     };
+    for table in [&mut *a, &mut *b, &mut *c, &mut *d] {
+        table.fill([0; 4]);
+    }
     let (eights, rest) = bytes.as_chunks::<8>();
     let add = |table: &mut [[u8; 4]; 256], value: u64| {
         let cell = &mut table[(value & 0xff) as usize];
@@ -56,6 +58,8 @@ pub(crate) fn count_bytes(counts: &mut [[u8; 4]; 1024], bytes: &[u8]) {
 /// What is to be written.
 pub(crate) struct Task<'a> {
     pub(crate) literals: &'a [u8],
+    /// How often each byte occurs among them, unless they are stored.
+    pub(crate) counts: &'a [[u8; 4]; 256],
     /// The literals are not to be compressed.
     pub(crate) store: bool,
     /// The packed sequences that will follow.
@@ -73,13 +77,13 @@ impl Task<'_> {
         n + Self::USUAL * self.sequences.len() <= self.room
     }
 
-    /// Whether all may fit, if these are the literals' counts. If not, nothing needs to be coded to know that.
+    /// Whether all may fit. If not, nothing needs to be coded to know that.
     #[cold]
     #[inline(never)]
-    fn may_fit(&self, counts: &[[u8; 4]; 256], compressed: bool) -> bool {
+    fn may_fit(&self, compressed: bool) -> bool {
         let mut least = self.literals.len();
         if compressed {
-            least = least_bytes(counts, least);
+            least = least_bytes(self.counts, least);
         }
         let ample = self.is_ample(least);
         ample || least <= self.room && least + sequences_least_bytes(self.sequences) <= self.room
@@ -98,16 +102,15 @@ fn least_bytes(counts: &[[u8; 4]; 256], n: usize) -> usize {
 
 /// Writes the section that costs least. `None` if it does not fit, or cannot fit together with what follows it.
 ///
-/// `previous` is the table in force, `next` room for another. `counts` is scratch.
+/// `previous` is the table in force, `next` room for another.
 pub(crate) fn write_literals(
     out: &mut [u8],
     task: &Task<'_>,
     previous: &HuffmanEncoder<'_>,
     next: &mut HuffmanEncoder<'_>,
     scratch: &mut HuffmanScratch<'_>,
-    counts: &mut [[u8; 4]; 1024],
 ) -> Option<LiteralsWritten> {
-    let literals = task.literals;
+    let (literals, counts) = (task.literals, task.counts);
     let n = literals.len();
     let stored = |out: &mut [u8]| {
         let head = write_plain_header(out, RAW, n)?;
@@ -121,8 +124,6 @@ pub(crate) fn write_literals(
     if task.store || n < least {
         return stored(out);
     }
-    count_bytes(counts, literals);
-    let counts: &[[u8; 4]; 256] = counts.first_chunk()?;
     let (mut most, mut used) = (0, 0);
     for symbol in 0..256 {
         let count = counts.at(symbol);
@@ -138,7 +139,7 @@ pub(crate) fn write_literals(
         });
     }
     let uniform = most as usize <= (n >> 7) + 4;
-    if !task.is_ample(n) && !task.may_fit(counts, !uniform) {
+    if !task.is_ample(n) && !task.may_fit(!uniform) {
         return None;
     }
     if uniform {
@@ -246,7 +247,7 @@ mod tests {
         let mut previous = HuffmanEncoder::carve(&mut carver).unwrap();
         previous.invalidate();
         let mut scratch = HuffmanScratch::carve(&mut carver).unwrap();
-        let mut counts = [[0; 4]; 1024];
+        let mut counts = [[0; 4]; 1152];
         let mut seed = 5_u32;
         let mut random = || {
             seed = seed.wrapping_mul(0x19660d).wrapping_add(0x3c6ef35f);
@@ -260,25 +261,19 @@ mod tests {
                         _ => (random() % alphabet) as u8,
                     })
                     .collect();
+                count_bytes(&mut counts, &literals);
                 let task = Task {
                     literals: &literals,
+                    counts: counts.first_chunk().unwrap(),
                     store: false,
                     sequences: &[],
                     room: n + 10,
                 };
-                count_bytes(&mut counts, &literals);
-                let least = least_bytes(counts.first_chunk().unwrap(), n);
+                let least = least_bytes(task.counts, n);
                 let mut out = vec![0; n + 10];
-                let written = write_literals(
-                    &mut out,
-                    &task,
-                    &previous,
-                    &mut next,
-                    &mut scratch,
-                    &mut counts,
-                )
-                .unwrap()
-                .bytes;
+                let written = write_literals(&mut out, &task, &previous, &mut next, &mut scratch)
+                    .unwrap()
+                    .bytes;
                 assert!(least < written, "{n} of {alphabet}: {least}, {written}");
                 let far = n < 1 << 17 || common == 2 && alphabet == 2;
                 assert!(far || 25 * written < 26 * least, "{least}, {written}");

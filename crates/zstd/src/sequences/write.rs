@@ -7,10 +7,10 @@ use super::{
 use crate::Error;
 use crate::bits::{BitWriter, Sink};
 use crate::fse::{
-    COST_ONE, FseEncoder, FseTable, accuracy, cell, cost_of_probabilities, end, normalise, start,
-    states, write_description,
+    COST_ONE, FseEncoder, FseTable, accuracy, cost_of_probabilities, end, normalise, start, states,
+    symbol, write_description,
 };
-use crate::workspace::{Carver, Cells};
+use crate::workspace::{Carver, Cells, Scratch};
 
 /// The shortest match that a sequence can hold.
 pub(crate) const MATCH_MIN: usize = 3;
@@ -112,6 +112,20 @@ pub(crate) fn update_repeat_offsets(repeat: &mut [u32; 3], value: u32, literal_l
         4 if value == 3 => [a.wrapping_sub(1), a, b],
         _ => [value - 3, a, b],
     };
+}
+
+/// The offset value that means `offset` after these last offsets.
+pub(crate) fn offset_name(repeat: &[u32; 3], offset: u32, literal_length: u32) -> u32 {
+    let [a, b, c] = *repeat;
+    let names = if literal_length == 0 {
+        [b, c, a.wrapping_sub(1)]
+    } else {
+        [a, b, c]
+    };
+    match (1..).zip(names).find(|(_, late)| *late == offset) {
+        Some((name, _)) => name,
+        None => offset_value(offset),
+    }
 }
 
 /// One sequence: literals, then a match.
@@ -251,14 +265,15 @@ pub(crate) struct SequencesWritten {
 
 /// Writes the section. `None` if it does not fit.
 ///
-/// `reversed` are the packed sequences, the last first; `previous` the tables in force; `next` room for others;
-/// `scratch` is scratch.
+/// `reversed` are the packed sequences, the last first; `counts` those of their codes; `previous` the tables in force;
+/// `next` room for others; `scratch` is scratch.
 pub(crate) fn write_sequences(
     out: &mut [u8],
     reversed: &[[u8; 8]],
+    counts: &[[u8; 4]; CODES],
     previous: &SequenceTables<'_>,
     next: &mut SequenceTables<'_>,
-    scratch: &mut [[u8; 4]; 1024],
+    scratch: &mut Scratch,
 ) -> Option<SequencesWritten> {
     let head = write_number(out, reversed.len())?;
     let mut written = SequencesWritten {
@@ -270,9 +285,7 @@ pub(crate) fn write_sequences(
     if reversed.is_empty() {
         return Some(written);
     }
-    let (counts, cells) = scratch.split_first_chunk_mut::<192>()?;
-    let cells = cells.as_flattened_mut();
-    count_codes(counts, reversed);
+    let cells = scratch.as_flattened_mut();
     let (ll_counts, rest) = counts.split_at(64);
     let (of_counts, ml_counts) = rest.split_at(64);
     let n = reversed.len() as u32;
@@ -312,35 +325,41 @@ pub(crate) fn write_sequences(
     let out = out.get_mut(at..)?;
     let last = Sequence::from_bits(u64::from_ne_bytes(*reversed.first()?));
     let run = scratch.as_flattened_mut().first_chunk_mut()?;
-    let ends = [
+    let lengths = pick(
+        written.new_literal_lengths,
+        &next.literal_lengths,
+        &previous.literal_lengths,
+    );
+    let offsets = pick(written.new_offsets, &next.offsets, &previous.offsets);
+    let matches = pick(
+        written.new_match_lengths,
+        &next.match_lengths,
+        &previous.match_lengths,
+    );
+    let starts = [
         Run::LITERAL_LENGTHS.fill(
             run,
-            pick(
-                written.new_literal_lengths,
-                &next.literal_lengths,
-                &previous.literal_lengths,
-            ),
+            lengths,
+            literal_length_slots(),
             literal_length_code(last.literal_length()),
         ),
         Run::OFFSETS.fill(
             run,
-            pick(written.new_offsets, &next.offsets, &previous.offsets),
+            offsets,
+            offset_slots(),
             offset_code(last.offset_value()),
         ),
         Run::MATCH_LENGTHS.fill(
             run,
-            pick(
-                written.new_match_lengths,
-                &next.match_lengths,
-                &previous.match_lengths,
-            ),
+            matches,
+            match_length_slots(),
             match_length_code(last.match_length_less_min()),
         ),
     ];
     #[cfg(not(feature = "portable"))]
-    let bytes = crate::arch::entropy::write_bits(out, reversed, run, ends)?;
+    let bytes = crate::arch::entropy::write_bits(out, reversed, run, starts)?;
     #[cfg(feature = "portable")]
-    let bytes = write_bits(out, reversed, run, ends)?;
+    let bytes = write_bits(out, reversed, &*run, starts)?;
     written.bytes = at + bytes;
     Some(written)
 }
@@ -364,19 +383,88 @@ fn write_number(out: &mut [u8], n: usize) -> Option<usize> {
     Some(used)
 }
 
-/// Counts the codes: 64 cells each of literal lengths, offsets, match lengths.
-fn count_codes(counts: &mut [[u8; 4]; 192], reversed: &[[u8; 8]]) {
+/// Cells of counts of codes: 64 each of literal lengths, offsets, match lengths.
+pub(crate) const CODES: usize = 192;
+
+/// What sequences consist of.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counted {
+    pub(crate) sequences: usize,
+    pub(crate) literals: usize,
+    /// Of literals and of matches.
+    pub(crate) bytes: usize,
+}
+
+/// Counts the codes of the first sequences: of all or, if `PART`, of those up to the first pair that reaches `bytes`.
+///
+/// What they consist of is told of a part only.
+pub(crate) fn count_codes<const PART: bool>(
+    counts: &mut [[u8; 4]; CODES],
+    reversed: &[[u8; 8]],
+    bytes: usize,
+    scratch: &mut Scratch,
+) -> Counted {
+    // Slots are counted, two neighbours in tables of their own: equal ones do not wait for each other.
+    let (tables, _) = scratch.split_at_mut(2 * SLOT_COUNTS);
+    tables.fill([0; 4]);
+    let mut counted = Counted::default();
+    let (first, pairs) = reversed.as_rchunks::<2>();
+    if let ([a, b], []) = tables.as_chunks_mut::<SLOT_COUNTS>() {
+        for [later, sooner] in pairs.iter().rev() {
+            count_slots(a, *sooner);
+            count_slots(b, *later);
+            if PART {
+                counted.sequences += 2;
+                for sequence in [sooner, later] {
+                    let sequence = Sequence::from_bits(u64::from_ne_bytes(*sequence));
+                    let literals = sequence.literal_length() as usize;
+                    counted.literals += literals;
+                    counted.bytes += literals + sequence.match_length() as usize;
+                }
+                if counted.bytes >= bytes {
+                    break;
+                }
+            }
+        }
+        // The last of an odd number.
+        if counted.sequences == 2 * pairs.len() || !PART {
+            for sequence in first {
+                count_slots(a, *sequence);
+                counted.sequences += 1;
+            }
+        }
+        for (a, b) in a.iter_mut().zip(&*b) {
+            *a = (u32::from_ne_bytes(*a) + u32::from_ne_bytes(*b)).to_ne_bytes();
+        }
+    }
     counts.fill([0; 4]);
-    let (ll, rest) = counts.split_at_mut(64);
-    let (of, ml) = rest.split_at_mut(64);
-    for bits in reversed {
-        let sequence = Sequence::from_bits(u64::from_ne_bytes(*bits));
-        let code = literal_length_code(sequence.literal_length()) as usize & 63;
-        ll.put(code, ll.at(code) + 1);
-        let code = offset_code(sequence.offset_value()) as usize & 63;
-        of.put(code, of.at(code) + 1);
-        let code = match_length_code(sequence.match_length_less_min()) as usize & 63;
-        ml.put(code, ml.at(code) + 1);
+    let (lengths, rest) = tables.split_at(128);
+    let (matches, offsets) = rest.split_at(256);
+    let mut add = |cells: &[[u8; 4]], codes: &mut dyn Iterator<Item = u32>, at: usize| {
+        for (cell, code) in cells.iter().zip(codes) {
+            let sum = counts.at(at + code as usize) + u32::from_ne_bytes(*cell);
+            counts.put(at + code as usize, sum);
+        }
+    };
+    add(lengths, &mut literal_length_slots(), 0);
+    add(offsets, &mut offset_slots(), 64);
+    add(matches, &mut match_length_slots(), 128);
+    counted
+}
+
+/// Cells of counts of slots: 128 of literal lengths, 256 of match lengths, 64 of offsets.
+const SLOT_COUNTS: usize = 128 + 256 + 64;
+
+#[inline(always)]
+fn count_slots(counts: &mut [[u8; 4]; SLOT_COUNTS], sequence: [u8; 8]) {
+    let slots = Slots::of(u64::from_ne_bytes(sequence));
+    for cell in [
+        slots.literal_length & 127,
+        128 + (slots.match_length & 255),
+        384 + (slots.offset & 63),
+    ] {
+        let count = counts.at(cell) + 1;
+        counts.put(cell, count);
     }
 }
 
@@ -443,19 +531,18 @@ fn cost_of_table(counts: &[[u8; 4]], table: &FseEncoder<'_>) -> Option<u64> {
     Some(cost / u64::from(COST_ONE))
 }
 
-/// The three tables that are used, side by side: for each code four bytes, then for each state two.
+/// The three tables that are used, side by side: for each slot eight bytes, then for each state two. Slots are numbered by
+/// what they stand for, so that no code need be looked up.
 ///
-/// What a code holds, from the lowest bit: 16 bits by which a state must be raised so that what is above its eleventh bit
-/// is the number of bits to write; 9 bits, where the code's states begin; 1 unused; 6 bits, the number of extra bits.
-pub(crate) type RunTables = [u8; 4096];
+/// What a slot holds: 32 bits by which a state must be raised so that its upper 16 bits are the number of bits to write; 16
+/// bits, where the code's states begin; 16 bits, the number of extra bits.
+pub(crate) type RunTables = [u8; 4608];
 
 /// Where the table of one kind of code lies in [`RunTables`].
 struct Run {
-    codes: usize,
+    slots: usize,
     states: usize,
     log_max: u32,
-    /// Whether slots are numbered by the leading zeros of a value of 28 bits, not by the code.
-    by_zeros: bool,
     extra_bits: &'static [u8; 64],
 }
 
@@ -467,63 +554,93 @@ pub(crate) struct Start {
 }
 
 impl Run {
+    /// Lengths of 64 and more have a slot for each code.
     const LITERAL_LENGTHS: Run = Run {
-        codes: 0,
-        states: 1024,
+        slots: 0,
+        states: 2048,
         log_max: LITERAL_LENGTH_LOG_MAX,
-        by_zeros: false,
         extra_bits: &LITERAL_LENGTH_BITS,
     };
+    /// Lengths less [`MATCH_MIN`]; those of 128 and more have a slot for each code.
     const MATCH_LENGTHS: Run = Run {
-        codes: 256,
-        states: 2048,
+        slots: 640,
+        states: 3072,
         log_max: MATCH_LENGTH_LOG_MAX,
-        by_zeros: false,
         extra_bits: &MATCH_LENGTH_BITS,
     };
+    /// By the leading zeros of a value of 28 bits.
     const OFFSETS: Run = Run {
-        codes: 512,
-        states: 3072,
+        slots: 1792,
+        states: 4096,
         log_max: OFFSET_LOG_MAX,
-        by_zeros: true,
         extra_bits: &OFFSET_BITS,
     };
 
-    /// Takes a table over. The state that yields `last`.
-    fn fill(&self, tables: &mut RunTables, (table, log): (&FseTable, u32), last: u32) -> Start {
+    /// Takes a table over, whose slots have these codes. The state that yields `last`.
+    fn fill(
+        &self,
+        tables: &mut RunTables,
+        (table, log): (&FseTable, u32),
+        codes: impl Iterator<Item = u32>,
+        last: u32,
+    ) -> Start {
         let state = start(table, last);
-        let codes = tables[self.codes..][..256].as_chunks_mut::<4>().0;
-        for (slot, place) in (0..).zip(codes) {
-            let code = if self.by_zeros {
-                27_u32.saturating_sub(slot)
-            } else {
-                slot
-            };
-            let (raise, first) = cell(table, code);
-            let extra = u32::from(self.extra_bits[code as usize & 63]);
-            let entry = raise & 0xffff | (first & 0x1ff) << 16 | extra << 26;
-            *place = entry.to_ne_bytes();
+        let places = tables[self.slots..].as_chunks_mut::<8>().0;
+        for (code, place) in codes.zip(places) {
+            let (raise, first) = symbol(table, code);
+            let extra = u16::from(self.extra_bits[code as usize & 63]);
+            let [a, b, c, d] = raise.to_ne_bytes();
+            let [e, f] = (first as u16).to_ne_bytes();
+            let [g, h] = extra.to_ne_bytes();
+            *place = [a, b, c, d, e, f, g, h];
         }
         tables[self.states..][..2 << self.log_max]
             .copy_from_slice(&states(table)[..2 << self.log_max]);
         Start { state, log }
     }
 
-    /// What the table has in a slot.
+    /// The state that leads on to this slot's symbol, and the bits to write with their number.
     #[inline(always)]
-    fn entry(&self, tables: &RunTables, slot: usize) -> u32 {
-        let at = self.codes + 4 * slot;
-        u32::from_ne_bytes(*tables[at..].first_chunk().unwrap_or(&[0; 4]))
+    fn step<T: Tables>(&self, tables: T, state: u32, slot: usize) -> (u32, u64, u32) {
+        let at = self.slots + 8 * slot;
+        let bits = T::short(state.wrapping_add(tables.read32(at)) >> 16);
+        let first = u32::from(tables.read16(at + 4));
+        let place = (state >> bits).wrapping_add(first) as usize & ((1 << self.log_max) - 1);
+        let next = tables.read16(self.states + 2 * place);
+        (next.into(), low_bits(state.into(), bits), bits)
     }
 
-    /// The state that leads on to this entry's symbol, and the bits to write with their number.
+    /// The number of extra bits of a slot.
     #[inline(always)]
-    fn step(&self, tables: &RunTables, state: u32, entry: u32) -> (u32, u64, u32) {
-        let bits = u32::from((state as u16).wrapping_add(entry as u16) >> 11);
-        let place = (state >> bits).wrapping_add(entry >> 16) as usize & ((1 << self.log_max) - 1);
-        let at = self.states + 2 * place;
-        let next = u16::from_ne_bytes(*tables[at..].first_chunk().unwrap_or(&[0; 2]));
-        (next.into(), low_bits(state.into(), bits), bits)
+    fn extra_bits<T: Tables>(&self, tables: T, slot: usize) -> u32 {
+        T::short(tables.read16(self.slots + 8 * slot + 6).into())
+    }
+}
+
+/// [`RunTables`], read with checks or (in `arch/`) without.
+pub(crate) trait Tables: Copy {
+    /// Two bytes at `at`.
+    fn read16(self, at: usize) -> u16;
+    /// Four bytes at `at`.
+    fn read32(self, at: usize) -> u32;
+    /// A number of bits, which is below 32.
+    fn short(bits: u32) -> u32;
+}
+
+impl Tables for &RunTables {
+    #[inline(always)]
+    fn read16(self, at: usize) -> u16 {
+        u16::from_ne_bytes(*self[at..].first_chunk().unwrap_or(&[0; 2]))
+    }
+
+    #[inline(always)]
+    fn read32(self, at: usize) -> u32 {
+        u32::from_ne_bytes(*self[at..].first_chunk().unwrap_or(&[0; 4]))
+    }
+
+    #[inline(always)]
+    fn short(bits: u32) -> u32 {
+        bits & 31
     }
 }
 
@@ -537,62 +654,91 @@ fn low_bits(value: u64, bits: u32) -> u64 {
 ///
 /// `starts` are of literal lengths, offsets, match lengths.
 #[inline(always)]
-pub(crate) fn write_bits<S: Sink>(
+pub(crate) fn write_bits<S: Sink, T: Tables>(
     mut out: S,
     reversed: &[[u8; 8]],
-    tables: &RunTables,
+    tables: T,
     starts: [Start; 3],
 ) -> Option<usize> {
     let out = &mut out;
-    let [mut ll, mut of, mut ml] = starts.map(|start| start.state);
-    let mut writer = BitWriter::default();
-    let (last, rest) = reversed.split_first()?;
+    let (last, mut rest) = reversed.split_first()?;
     let word = u64::from_ne_bytes(*last);
-    let slots = Slots::of(word);
-    let extra = Extra::of(
-        word,
-        Run::LITERAL_LENGTHS.entry(tables, slots.literal_length),
-        Run::OFFSETS.entry(tables, slots.offset),
-        Run::MATCH_LENGTHS.entry(tables, slots.match_length),
-    );
-    writer.add(extra.bits, extra.lengths + extra.offset);
-    writer.flush(out);
-    for sequence in rest {
-        let word = u64::from_ne_bytes(*sequence);
-        let slots = Slots::of(word);
-        let of_entry = Run::OFFSETS.entry(tables, slots.offset);
-        let ml_entry = Run::MATCH_LENGTHS.entry(tables, slots.match_length);
-        let ll_entry = Run::LITERAL_LENGTHS.entry(tables, slots.literal_length);
-        let (of_next, of_low, of_bits) = Run::OFFSETS.step(tables, of, of_entry);
-        let (ml_next, ml_low, ml_bits) = Run::MATCH_LENGTHS.step(tables, ml, ml_entry);
-        let (ll_next, ll_low, ll_bits) = Run::LITERAL_LENGTHS.step(tables, ll, ll_entry);
-        (of, ml, ll) = (of_next, ml_next, ll_next);
-        let two = of_bits + ml_bits;
-        let all = two + ll_bits;
-        let low = of_low | ml_low << (of_bits & 63) | ll_low << (two & 63);
-        let extra = Extra::of(word, ll_entry, of_entry, ml_entry);
-        if all + extra.lengths + extra.offset <= 56 {
-            writer.add(
-                low | extra.bits << (all & 63),
-                all + extra.lengths + extra.offset,
-            );
-        } else {
-            writer.add(low, all);
-            writer.flush(out);
-            writer.add(low_bits(extra.bits, extra.lengths), extra.lengths);
-            writer.flush(out);
-            writer.add(extra.bits >> (extra.lengths & 63), extra.offset);
+    let extra = Extra::of(word, tables, &Slots::of(word));
+    let mut stream = Stream {
+        states: starts.map(|start| start.state),
+        writer: BitWriter::default(),
+    };
+    stream.writer.add(extra.bits, extra.lengths + extra.offset);
+    stream.writer.flush(out);
+    // As long as there is room for all that so many sequences may take, nobody asks at each.
+    while !rest.is_empty() {
+        let sure = out.len().saturating_sub(stream.writer.at() + 8) / SEQUENCE_BYTES_MAX;
+        if sure == 0 {
+            break;
         }
-        writer.flush(out);
+        let (now, later) = rest.split_at(sure.min(rest.len()));
+        for sequence in now {
+            stream.put(out, tables, *sequence, BitWriter::flush_unasked);
+        }
+        rest = later;
     }
-    let [ll_log, of_log, ml_log] = starts.map(|start| start.log);
-    writer.add(end(ml, ml_log), ml_log);
-    writer.add(end(of, of_log), of_log);
-    writer.add(end(ll, ll_log), ll_log);
+    for sequence in rest {
+        stream.put(out, tables, *sequence, BitWriter::flush);
+    }
+    let Stream { states, mut writer } = stream;
+    let [ll, of, ml] = [0, 1, 2].map(|i| (states[i], starts[i].log));
+    for (state, log) in [ml, of, ll] {
+        writer.add(end(state, log), log);
+    }
     writer.finish_with_mark(out)
 }
 
-/// Which entries of the tables a sequence uses.
+/// Most bytes that a sequence takes: 26 bits of states, 59 of extra bits, 7 that waited.
+const SEQUENCE_BYTES_MAX: usize = 12;
+
+/// The bit stream as it grows.
+struct Stream {
+    /// Of literal lengths, offsets, match lengths.
+    states: [u32; 3],
+    writer: BitWriter,
+}
+
+impl Stream {
+    #[inline(always)]
+    fn put<S: Sink, T: Tables>(
+        &mut self,
+        out: &mut S,
+        tables: T,
+        sequence: [u8; 8],
+        flush: impl Fn(&mut BitWriter, &mut S),
+    ) {
+        let word = u64::from_ne_bytes(sequence);
+        let slots = Slots::of(word);
+        let [ll, of, ml] = self.states;
+        let (of, of_low, of_bits) = Run::OFFSETS.step(tables, of, slots.offset);
+        let (ml, ml_low, ml_bits) = Run::MATCH_LENGTHS.step(tables, ml, slots.match_length);
+        let (ll, ll_low, ll_bits) = Run::LITERAL_LENGTHS.step(tables, ll, slots.literal_length);
+        self.states = [ll, of, ml];
+        let two = of_bits + ml_bits;
+        let all = two + ll_bits;
+        let low = of_low | ml_low << (of_bits & 63) | ll_low << (two & 63);
+        let extra = Extra::of(word, tables, &slots);
+        if all + extra.lengths + extra.offset <= 56 {
+            let bits = low | extra.bits << (all & 63);
+            self.writer.add(bits, all + extra.lengths + extra.offset);
+        } else {
+            let lengths = low_bits(extra.bits, extra.lengths);
+            self.writer
+                .add(low | lengths << (all & 63), all + extra.lengths);
+            flush(&mut self.writer, out);
+            self.writer
+                .add(extra.bits >> (extra.lengths & 63), extra.offset);
+        }
+        flush(&mut self.writer, out);
+    }
+}
+
+/// Which slots of the tables a sequence uses.
 struct Slots {
     literal_length: usize,
     offset: usize,
@@ -602,25 +748,61 @@ struct Slots {
 impl Slots {
     #[inline(always)]
     fn of(word: u64) -> Slots {
-        /// All bits of lengths that have no place in a table of codes.
+        /// All bits of lengths that have no slot of their own.
         const LONG: u64 = 0x3_ffc0 << 28 | 0x3_ff80 << 46;
         let (literal_length, match_length) = if word & LONG == 0 {
-            (
-                LITERAL_LENGTH_CODES[(word >> 28) as usize & 63].into(),
-                MATCH_LENGTH_CODES[(word >> 46) as usize & 127].into(),
-            )
+            ((word >> 28) as usize & 63, (word >> 46) as usize & 127)
         } else {
             let sequence = Sequence::from_bits(word);
             (
-                literal_length_code(sequence.literal_length()),
-                match_length_code(sequence.match_length_less_min()),
+                literal_length_slot(sequence.literal_length()),
+                match_length_slot(sequence.match_length_less_min()),
             )
         };
         Slots {
-            literal_length: literal_length as usize,
+            literal_length,
             offset: (word << 36).leading_zeros() as usize,
-            match_length: match_length as usize,
+            match_length,
         }
+    }
+}
+
+/// The code of each slot.
+fn literal_length_slots() -> impl Iterator<Item = u32> {
+    let short = LITERAL_LENGTH_CODES.iter().map(|code| u32::from(*code));
+    short.chain(LITERAL_LENGTH_CODE_LONG..36)
+}
+
+/// The code of each slot.
+fn match_length_slots() -> impl Iterator<Item = u32> {
+    let short = MATCH_LENGTH_CODES.iter().map(|code| u32::from(*code));
+    short.chain(MATCH_LENGTH_CODE_LONG..53)
+}
+
+/// The code of each slot.
+fn offset_slots() -> impl Iterator<Item = u32> {
+    (0..28).rev()
+}
+
+/// Codes that literal lengths from 64 on have, and match lengths from 131 on.
+const LITERAL_LENGTH_CODE_LONG: u32 = 25;
+const MATCH_LENGTH_CODE_LONG: u32 = 43;
+
+#[inline(always)]
+fn literal_length_slot(length: u32) -> usize {
+    if length < 64 {
+        length as usize
+    } else {
+        (literal_length_code(length) - LITERAL_LENGTH_CODE_LONG) as usize % 16 + 64
+    }
+}
+
+#[inline(always)]
+fn match_length_slot(length_less_min: u32) -> usize {
+    if length_less_min < 128 {
+        length_less_min as usize
+    } else {
+        (match_length_code(length_less_min) - MATCH_LENGTH_CODE_LONG) as usize % 16 + 128
     }
 }
 
@@ -635,8 +817,10 @@ struct Extra {
 
 impl Extra {
     #[inline(always)]
-    fn of(word: u64, ll_entry: u32, of_entry: u32, ml_entry: u32) -> Extra {
-        let (ll_bits, ml_bits, offset) = (ll_entry >> 26, ml_entry >> 26, of_entry >> 26);
+    fn of<T: Tables>(word: u64, tables: T, slots: &Slots) -> Extra {
+        let ll_bits = Run::LITERAL_LENGTHS.extra_bits(tables, slots.literal_length);
+        let ml_bits = Run::MATCH_LENGTHS.extra_bits(tables, slots.match_length);
+        let offset = Run::OFFSETS.extra_bits(tables, slots.offset);
         let lengths = ll_bits + ml_bits;
         let bits = low_bits(word >> 28, ll_bits)
             | low_bits(word >> 46, ml_bits) << (ll_bits & 63)
@@ -666,13 +850,16 @@ mod tests {
         for value in [1_u32, 300, 0x1_0000, 0x7ff_ffff] {
             let word = Sequence::new(2, value, 5).bits().to_ne_bytes();
             let reversed: Vec<_> = vec![word; 1000];
+            let (mut counts, mut scratch) = ([[0; 4]; CODES], [[0; 4]; 1152]);
+            count_codes::<false>(&mut counts, &reversed, 0, &mut scratch);
             let mut out = [0; 4000];
             let written = write_sequences(
                 &mut out,
                 &reversed,
+                &counts,
                 &previous,
                 &mut next,
-                &mut [[0; 4]; 1024],
+                &mut scratch,
             )
             .unwrap()
             .bytes;

@@ -328,6 +328,40 @@ fn records_that_differ_in_few_bytes_are_no_larger_than_those_of_c() {
     }
 }
 
+/// A part of a block that is stored has matches of which a decoder learns nothing: what follows must not name their offsets.
+#[test]
+fn a_stored_part_takes_its_offsets_along() {
+    let mut random = Random(0x51ed);
+    let mut content = Vec::new();
+    while content.len() < 128 << 10 {
+        let n = content.len();
+        let noise = (32 << 10..96 << 10).contains(&n);
+        if n > 2000 && n % if noise { 1500 } else { 300 } == 0 {
+            content.extend_from_within(n - 1000..n - 984);
+        }
+        content.push(if noise {
+            random.next() as u8
+        } else {
+            b'a' + random.below(16) as u8
+        });
+    }
+    content.truncate(128 << 10);
+    let mut workspace = Vec::new();
+    for level in [3, 4, 5, 6, 7, 8, 9, 10] {
+        let params = Params::for_level(level, Some(content.len() as u64));
+        let frame = round_trip(&format!("level {level}"), &content, &params, &mut workspace);
+        // The kinds of its blocks, behind a header of nine bytes.
+        let (mut kinds, mut at) = (Vec::new(), 9);
+        while at < frame.len() {
+            let head = u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], 0]);
+            kinds.push(head >> 1 & 3);
+            at += 3 + (head >> 3) as usize;
+        }
+        let stored = kinds.windows(2).any(|pair| pair == [0, 2]);
+        assert!(stored, "level {level}: {kinds:?}");
+    }
+}
+
 /// C and our decoder give the content back, and the frame is the same whatever the workspace held.
 ///
 /// All of a million: `RESTOW_CASES=334 cargo test -p zstd --test it encode::random_structured`.

@@ -150,8 +150,8 @@ pub(crate) fn find<M: Memory, T: Table, S: Store>(
         task.short_shift,
         task.index_log,
     ) {
-        (5, 48, 49, 20) => sizes!(5, 48, 49),
-        (4, 48, 48, 20) => sizes!(4, 48, 48),
+        (5, 49, 49, 20) => sizes!(5, 49, 49),
+        (4, 49, 49, 20) => sizes!(4, 49, 49),
         (0..=4, ..) => sizes!(4, 0, 0),
         (5, ..) => sizes!(5, 0, 0),
         (6, ..) => sizes!(6, 0, 0),

@@ -4,7 +4,7 @@
 
 #[cfg(feature = "portable")]
 use super::memory::Checked;
-use super::memory::{Memory, Table, count_back, match_length, put_aside, take_back};
+use super::memory::{Memory, Table, count_back, match_length_soon, put_aside, take_back};
 use super::{Block, INDEX_LOG, index_log, read64, reduce_tagged, tagged};
 use crate::Error;
 use crate::encode::levels::Params;
@@ -12,8 +12,9 @@ use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::offset_value;
 use crate::workspace::{Carver, Cells};
 
-/// Positions without a match after which the steps grow.
+/// Positions without a match after which the steps grow; fewer where steps are short at first.
 const PATIENCE: usize = 128;
+const PATIENCE_SHORT: usize = 64;
 
 /// The table.
 pub(crate) struct Tables<'a> {
@@ -161,6 +162,11 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
         (SHIFT, INDEX_LOG)
     };
     let cell = |value, index| tagged::<MIN>(value, index, shift, index_log);
+    let patience = if step_first == 2 {
+        PATIENCE_SHORT
+    } else {
+        PATIENCE
+    };
     let (first, end) = (data.first(), data.end());
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
@@ -174,11 +180,11 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
         if a + step + 9 > end {
             break;
         }
-        let mut limit = (a + PATIENCE).min(end - 8 - step);
+        let mut limit = (a + patience).min(end - 8 - step);
         // Largest distance from `a`, up to the next change of step.
         let mut reach = a - first;
         if far {
-            reach = a - first.max((a + 2 * PATIENCE).saturating_sub(window));
+            reach = a - first.max((a + 2 * patience).saturating_sub(window));
         }
         let before = data.moved(rep1);
         let mut v0 = data.read64(a);
@@ -212,9 +218,9 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
                 if a + step + 8 > end {
                     break 'block;
                 }
-                limit = (limit + PATIENCE).min(end - 8 - step);
+                limit = (limit + patience).min(end - 8 - step);
                 if far {
-                    reach = a - first.max((a + 2 * PATIENCE).saturating_sub(window));
+                    reach = a - first.max((a + 2 * patience).saturating_sub(window));
                 }
             }
         };
@@ -228,7 +234,7 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
             let back = count_back(data, found, candidate, anchor);
             (offset_value(distance as u32), back)
         };
-        let ends = found + 4 + match_length(data, found + 4, candidate + 4);
+        let ends = found + 4 + match_length_soon(data, found + 4, candidate + 4);
         let begins = found - back;
         let mut open = store.append(data, anchor, begins - anchor, value, ends - begins);
         anchor = ends;
@@ -246,7 +252,7 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
             if v as u32 != data.read32(anchor - rep2) || rep2 == 0 {
                 break;
             }
-            let length = 4 + match_length(data, anchor + 4, anchor + 4 - rep2);
+            let length = 4 + match_length_soon(data, anchor + 4, anchor + 4 - rep2);
             (rep1, rep2) = (rep2, rep1);
             let (place, kept) = cell(v, anchor);
             positions.put(place, kept);

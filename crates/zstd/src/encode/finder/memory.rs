@@ -37,6 +37,16 @@ pub(crate) trait Memory: Copy {
         let differ = u128::from_le_bytes(self.chunk16(a)) ^ u128::from_le_bytes(self.chunk16(b));
         differ.trailing_zeros() as usize / 8
     }
+
+    /// The same for one who waits for it: more instructions, but by words, which come sooner than vectors.
+    #[inline(always)]
+    fn same16_soon(self, a: usize, b: usize) -> usize {
+        let low = self.read64(a) ^ self.read64(b);
+        let high = self.read64(a + 8) ^ self.read64(b + 8);
+        let high = 64 + high.trailing_zeros();
+        let same = if low == 0 { high } else { low.trailing_zeros() };
+        same as usize / 8
+    }
 }
 
 /// Bytes in a slice whose first byte has a given index.
@@ -156,6 +166,19 @@ pub(crate) fn match_length<M: Memory>(data: M, at: usize, before: usize) -> usiz
         b += 1;
     }
     a - at
+}
+
+/// The same for one who waits for it.
+#[inline(always)]
+pub(crate) fn match_length_soon<M: Memory>(data: M, at: usize, before: usize) -> usize {
+    if at + 16 > data.end() {
+        return match_length(data, at, before);
+    }
+    let same = data.same16_soon(at, before);
+    if same < 16 {
+        return same;
+    }
+    16 + match_length(data, at + 16, before + 16)
 }
 
 /// How many bytes before `at` and before `candidate`, which lies before it, are equal, down to `anchor` and to the start.

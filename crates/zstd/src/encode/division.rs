@@ -1,0 +1,275 @@
+//! What a block consists of, and where one set of entropy tables should end and the next begin.
+
+use super::store::{Mark, SequenceStore};
+use crate::Error;
+use crate::bits::{BIT, log2};
+use crate::literals::count_bytes;
+use crate::sequences::{CODES, count_codes};
+use crate::workspace::{Carver, Cells, Scratch};
+
+/// Most chunks of a block that is divided.
+const CHUNKS_MAX: usize = 8;
+/// No chunk is smaller than this.
+const CHUNK_MIN: usize = 4096;
+
+/// A part of its own must save 100 bytes: what its tables cost in time.
+const PART_GAIN: i64 = 100 * 8 * BIT as i64;
+
+const LITERALS: usize = 256;
+/// Cells of a table of counts: literals, then the codes of literal lengths, of offsets and of match lengths.
+const COUNTS: usize = LITERALS + CODES;
+
+/// How often each literal and each code occurs.
+pub(crate) type Counts = [[u8; 4]; COUNTS];
+
+/// The parts of the block at hand, each with its counts.
+pub(crate) struct Division<'a> {
+    /// Counts of each chunk; then of each part.
+    counts: &'a mut [Counts],
+    /// Where the first part begins, and where each chunk ends; then each part.
+    marks: &'a mut [[u8; 8]],
+    parts: u8,
+    /// How many of the parts have been written.
+    written: u8,
+}
+
+/// A part of a block.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) from: Mark,
+    pub(crate) to: Mark,
+    /// The last of its block.
+    pub(crate) last: bool,
+}
+
+impl<'a> Division<'a> {
+    /// Bytes of workspace, for blocks of so many chunks that may be told apart.
+    pub(crate) const fn bytes(chunks: usize) -> usize {
+        4 * COUNTS * chunks + 8 * Self::marks(chunks)
+    }
+
+    /// One mark more than chunks, and a whole cache line of them.
+    const fn marks(chunks: usize) -> usize {
+        (chunks + 1).next_multiple_of(8)
+    }
+
+    /// Takes the counts from a workspace.
+    pub(crate) fn carve(carver: &mut Carver<'a>, chunks: usize) -> Result<Self, Error> {
+        Ok(Division {
+            counts: carver.cells::<4>(COUNTS * chunks)?.as_chunks_mut().0,
+            marks: carver.cells(Self::marks(chunks))?,
+            parts: 0,
+            written: 0,
+        })
+    }
+
+    /// There is no block at hand.
+    pub(crate) fn clear(&mut self) {
+        (self.parts, self.written) = (0, 0);
+    }
+
+    /// The part to write next, if there is one.
+    pub(crate) fn part(&self) -> Option<Part> {
+        (self.written < self.parts).then(|| Part {
+            from: self.mark(self.written),
+            to: self.mark(self.written + 1),
+            last: self.written + 1 == self.parts,
+        })
+    }
+
+    fn mark(&self, i: u8) -> Mark {
+        Mark::from_bits(self.marks.at(i.into()))
+    }
+
+    /// Its counts: of the literals, and of the codes.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts[usize::from(self.written)]
+    }
+
+    /// Bytes of the block.
+    pub(crate) fn length(&self) -> usize {
+        self.mark(self.parts).bytes
+    }
+
+    /// The part has been written.
+    pub(crate) fn advance(&mut self) {
+        self.written += 1;
+    }
+
+    /// Counts what follows `from` in a block of `length` bytes, and divides it where that pays.
+    ///
+    /// Literals are counted if they are to be compressed. `scratch` is scratch.
+    pub(crate) fn begin(
+        &mut self,
+        store: &SequenceStore<'_>,
+        from: Mark,
+        length: usize,
+        scratch: &mut Scratch,
+        literals: bool,
+    ) {
+        self.begin_chunks(self.counts.len(), store, from, length, scratch, literals);
+    }
+
+    /// Counts all of a block that is not divided.
+    pub(crate) fn begin_whole(
+        &mut self,
+        store: &SequenceStore<'_>,
+        length: usize,
+        scratch: &mut Scratch,
+        literals: bool,
+    ) {
+        self.begin_chunks(1, store, Mark::default(), length, scratch, literals);
+    }
+
+    #[inline(never)]
+    fn begin_chunks(
+        &mut self,
+        chunks: usize,
+        store: &SequenceStore<'_>,
+        from: Mark,
+        length: usize,
+        scratch: &mut Scratch,
+        literals: bool,
+    ) {
+        let whole = Mark {
+            sequences: store.len(),
+            literals: store.literals().len(),
+            bytes: length,
+        };
+        let size = (length - from.bytes).div_ceil(chunks).max(CHUNK_MIN);
+        let mut mark = from;
+        let mut parts = 0;
+        self.marks.put(0, from.to_bits());
+        for (counts, end) in self.counts.iter_mut().zip(&mut self.marks[1..]) {
+            let Some((of_literals, codes)) = counts.split_first_chunk_mut::<LITERALS>() else {
+                return;
+            };
+            let Ok(codes) = codes.try_into() else {
+                return;
+            };
+            let start = mark;
+            let reversed = store.reversed_from(start.sequences);
+            if chunks == 1 {
+                count_codes::<false>(codes, reversed, length, scratch);
+                mark = whole;
+            } else {
+                let counted = count_codes::<true>(codes, reversed, size, scratch);
+                mark.sequences += counted.sequences;
+                mark.literals += counted.literals;
+                mark.bytes += counted.bytes;
+                if mark.sequences == whole.sequences {
+                    mark = whole;
+                }
+            }
+            if literals {
+                count_bytes(scratch, &store.literals()[start.literals..mark.literals]);
+                of_literals.copy_from_slice(&scratch[..LITERALS]);
+            } else {
+                of_literals.fill([0; 4]);
+            }
+            *end = mark.to_bits().to_ne_bytes();
+            parts += 1;
+            if mark.bytes == length {
+                break;
+            }
+        }
+        (self.parts, self.written) = (parts, 0);
+        if parts > 1 {
+            self.join();
+        }
+    }
+
+    /// Joins neighbouring chunks as long as that saves bits: the gain of one table less, against the loss of a table
+    /// that fits both less well.
+    fn join(&mut self) {
+        let mut n = usize::from(self.parts);
+        let mut costs = [0_u32; CHUNKS_MAX];
+        let mut joint = [0_u32; CHUNKS_MAX];
+        for (cost, counts) in costs.iter_mut().zip(&*self.counts).take(n) {
+            *cost = bits(|cell| counts.at(cell));
+        }
+        let both = |counts: &[Counts], i: usize| {
+            let (a, b) = (&counts[i], &counts[i + 1]);
+            bits(|cell| a.at(cell) + b.at(cell))
+        };
+        for (i, joint) in joint.iter_mut().enumerate().take(n - 1) {
+            *joint = both(self.counts, i);
+        }
+        while n > 1 {
+            let saved = |i: usize| i64::from(costs[i] + costs[i + 1]) - i64::from(joint[i]);
+            let Some(best) = (0..n - 1).max_by_key(|&i| saved(i)) else {
+                break;
+            };
+            if saved(best) < -PART_GAIN {
+                break;
+            }
+            let (head, tail) = self.counts.split_at_mut(best + 1);
+            for (sum, count) in head[best].iter_mut().zip(&tail[0]) {
+                *sum = (u32::from_ne_bytes(*sum) + u32::from_ne_bytes(*count)).to_ne_bytes();
+            }
+            self.counts.copy_within(best + 2..n, best + 1);
+            self.marks.copy_within(best + 2..n + 1, best + 1);
+            costs[best] = joint[best];
+            costs.copy_within(best + 2..n, best + 1);
+            joint.copy_within(best + 1..n - 1, best);
+            n -= 1;
+            if best > 0 {
+                joint[best - 1] = both(self.counts, best - 1);
+            }
+            if best + 1 < n {
+                joint[best] = both(self.counts, best);
+            }
+        }
+        self.parts = n as u8;
+    }
+}
+
+/// About how many 1/256 bits a block with these counts takes.
+fn bits(count: impl Fn(usize) -> u32) -> u32 {
+    // Block header, literals' header and jump table, sequences' header.
+    let mut sum = (3 + 9 + 3) * 8 * BIT;
+    let alphabets = [
+        (0..LITERALS, 5),
+        (LITERALS..LITERALS + 64, 9),
+        (LITERALS + 64..LITERALS + 128, 9),
+        (LITERALS + 128..COUNTS, 9),
+    ];
+    for (alphabet, half_bits) in alphabets {
+        let (mut total, mut symbols, mut saved) = (0, 0, 0);
+        for cell in alphabet {
+            let n = count(cell);
+            total += n;
+            symbols += u32::from(n != 0);
+            saved += times_log(n);
+        }
+        if total == 0 {
+            continue;
+        }
+        let coded =
+            times_log(total) - saved.min(times_log(total)) + (8 + symbols * half_bits / 2) * BIT;
+        sum += coded.min(total * 8 * BIT);
+    }
+    sum
+}
+
+/// Numbers whose product with their logarithm is in a table.
+const TABLED: usize = 1024;
+
+static TIMES_LOG: [u32; TABLED] = {
+    let mut table = [0; TABLED];
+    let mut n = 1;
+    while n < TABLED {
+        table[n] = n as u32 * log2(n as u32);
+        n += 1;
+    }
+    table
+};
+
+/// `n` times its logarithm to base 2, in 1/256. `n` is at most 2^18.
+#[inline(always)]
+pub(super) fn times_log(n: u32) -> u32 {
+    match TIMES_LOG.get(n as usize) {
+        Some(product) => *product,
+        None => n * log2(n),
+    }
+}
