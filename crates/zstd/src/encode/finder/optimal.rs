@@ -37,6 +37,10 @@ const SPAN: usize = 128;
 const PRICES_LOG: u32 = 10;
 const PRICES_PART_LOG: u32 = 5;
 
+/// Of so many bytes and as many behind them, a pass that only counts goes through the first, from here on.
+const SAMPLE: usize = 1 << 10;
+const SAMPLE_FROM: usize = 8 << 10;
+
 /// Tables and plan of the optimal parser.
 pub(crate) struct Tables<'a> {
     /// With a single pass these find matches, whatever the content. They lie in the memory of the nodes, as heads do.
@@ -58,6 +62,15 @@ pub(crate) struct Tables<'a> {
     /// Bytes of the frame that have been counted, and of them those before the prices were last set.
     counted: (usize, usize),
     plan: Plan,
+}
+
+/// Which pass it is.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// With the prices of the parts of the pass before, instead of prices that adapt.
+    again: bool,
+    /// Its decisions are the plan.
+    last: bool,
 }
 
 /// Decisions that are made and not handed out yet. They lie in the memory of the leaves.
@@ -285,7 +298,11 @@ impl<'a> Tables<'a> {
                     _ => BIT + BIT / 2,
                 },
             };
-            end = self.pass(block, repeat, effort, pass > 1, pass == passes);
+            let turn = Turn {
+                again: pass > 1,
+                last: pass == passes,
+            };
+            end = self.pass(block, repeat, effort, turn);
             self.chunks.join();
         }
         self.plan.ready(from, block.base + end as u32);
@@ -297,17 +314,10 @@ impl<'a> Tables<'a> {
         from == block.base && to >= block.base + block.end as u32
     }
 
-    /// Decides all sequences, with prices that adapt or, `again`, with those of the parts of the pass before. The `last`
-    /// pass writes the plan. Returns where it ends.
+    /// Decides all sequences. Returns where the plan ends.
     #[inline(never)]
-    fn pass(
-        &mut self,
-        block: &Block<'_>,
-        repeat: [u32; 3],
-        effort: Effort,
-        again: bool,
-        last: bool,
-    ) -> usize {
+    fn pass(&mut self, block: &Block<'_>, repeat: [u32; 3], effort: Effort, turn: Turn) -> usize {
+        let Turn { again, last } = turn;
         if again {
             core::mem::swap(&mut self.chunks, &mut self.chunks_before);
         }
@@ -368,7 +378,7 @@ impl<'a> Tables<'a> {
                     prices.set(counts, 1, effort.enough);
                 }
             }
-            let mut way = nodes.series(input, &state, prices, effort, candidates, |at, list| {
+            let mut fill = |at: usize, list: &mut Candidates<'_>| {
                 if let Some(chains) = chains {
                     chains.fill(sorted.nodes_memory(), block, at, effort.enough, list);
                 } else if sort {
@@ -376,7 +386,22 @@ impl<'a> Tables<'a> {
                 } else {
                     heads.fill(sorted.nodes_memory(), block, at, effort.enough, list);
                 }
-            });
+            };
+            let past = state.at - block.start;
+            if !last && past >= SAMPLE_FROM && past % (2 * SAMPLE) >= SAMPLE {
+                // The matches are wanted nevertheless, by the next pass.
+                let to = block.end.min(state.at + SAMPLE - past % SAMPLE);
+                while candidates.end() < to {
+                    fill(candidates.end(), candidates);
+                }
+                state.at = to;
+                state.pending = 0;
+                chunk = (to - block.start) >> CHUNK_LOG;
+                if to == block.end {
+                    break;
+                }
+            }
+            let mut way = nodes.series(input, &state, prices, effort, candidates, &mut fill);
             let began = state.at;
             let mut anchor = state.at - state.pending as usize;
             while let Some(step) = nodes.next_step(&mut way, &mut state) {

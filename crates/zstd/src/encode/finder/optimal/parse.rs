@@ -12,8 +12,13 @@ use crate::workspace::{Carver, Cells};
 const NODES: usize = 2048;
 /// Most steps of a series.
 pub(super) const STEPS_MAX: usize = NODES / MATCH_MIN + 1;
-/// No way leads here yet.
-const NEVER: u32 = u32::MAX / 4;
+/// Where a way's price and the length of its match lie, above the match's offset value.
+const PRICE_SHIFT: u32 = 40;
+const LENGTH_SHIFT: u32 = 29;
+const LENGTH_MASK: usize = (1 << (PRICE_SHIFT - LENGTH_SHIFT)) - 1;
+const _: () = assert!(PRICED_LENGTH_MAX <= LENGTH_MASK);
+/// No way leads here yet. Literals alone, of at most 11 bits each, are always a way: no price comes near this.
+const NEVER: u32 = (1 << (64 - PRICE_SHIFT)) - 1;
 /// Matches do not begin in the last bytes.
 pub(super) const TAIL: usize = 8;
 
@@ -23,11 +28,11 @@ pub(super) const TAIL: usize = 8;
 /// literal costs depends on how many there are in a row, and one literal may be much cheaper than none. The way by
 /// literals is that of the position before, hence only its price and length are kept, in the loop.
 pub(super) struct Nodes<'a> {
-    /// Price of the cheapest way whose last step is a match, without the literal length that follows.
-    price: &'a mut [[u8; 4]; NODES],
-    /// That match: its length and offset value.
-    length: &'a mut [[u8; 4]; NODES],
-    value: &'a mut [[u8; 4]; NODES],
+    /// The cheapest way whose last step is a match: its price, without the literal length that follows, that match's
+    /// length, and its offset value. The cheaper of two is the smaller number.
+    ways: &'a mut [[u8; 8]; NODES],
+    /// Beyond this node no way leads anywhere.
+    reach: usize,
     /// Number of literals at the end of the cheapest way to here.
     literals: &'a mut [[u8; 4]; NODES],
     /// Repeat offsets behind the match.
@@ -38,20 +43,20 @@ pub(super) struct Nodes<'a> {
 
 impl<'a> Nodes<'a> {
     /// Bytes of workspace.
-    pub(super) const BYTES: usize = NODES * (4 * 4 + 12) + STEPS_MAX * 8;
+    pub(super) const BYTES: usize = NODES * (8 + 4 + 12) + STEPS_MAX * 8;
 
     /// Takes the nodes from a workspace.
     pub(super) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
         Ok(Nodes {
-            price: carver.array()?,
-            length: carver.array()?,
-            value: carver.array()?,
+            ways: carver.array()?,
+            reach: NODES - 1,
             literals: carver.array()?,
             repeat: carver.array()?,
             path: carver.array()?,
         })
     }
 
+    #[inline(always)]
     fn repeat(&self, node: usize) -> [u32; 3] {
         let [a, b, c] = *self.repeat[node].as_chunks().0 else {
             return [0; 3];
@@ -59,10 +64,29 @@ impl<'a> Nodes<'a> {
         [a, b, c].map(u32::from_ne_bytes)
     }
 
+    #[inline(always)]
     fn put_repeat(&mut self, node: usize, repeat: [u32; 3]) {
         for (place, offset) in self.repeat[node].as_chunks_mut().0.iter_mut().zip(repeat) {
             *place = offset.to_ne_bytes();
         }
+    }
+
+    /// The price of the cheapest way whose last step is a match.
+    #[inline(always)]
+    fn price(&self, node: usize) -> u32 {
+        (self.ways.at(node) >> PRICE_SHIFT) as u32
+    }
+
+    /// The last match of that way.
+    #[inline(always)]
+    fn length(&self, node: usize) -> usize {
+        LENGTH_MASK - ((self.ways.at(node) >> LENGTH_SHIFT) as usize & LENGTH_MASK)
+    }
+
+    /// Its offset value.
+    #[inline(always)]
+    fn value(&self, node: usize) -> u32 {
+        self.ways.at(node) as u32 & ((1 << LENGTH_SHIFT) - 1)
     }
 
     /// Offers a match of every length in `from..=to`, which begins at `node`, for `price` and that of its length.
@@ -76,18 +100,21 @@ impl<'a> Nodes<'a> {
         thorough: bool,
     ) {
         let (from, to) = (*lengths.start(), *lengths.end());
-        let span = node + from..node + to + 1;
+        self.reach = self.reach.max(node + to);
         let lengths = &length_prices[lengths];
-        let prices = &mut self.price[span.clone()][..lengths.len()];
-        let way_lengths = &mut self.length[span.clone()][..lengths.len()];
-        let way_values = &mut self.value[span][..lengths.len()];
+        let ways = &mut self.ways[node + from..node + to + 1][..lengths.len()];
+        let way = u64::from(price) << PRICE_SHIFT
+            | ((LENGTH_MASK - from) as u64) << LENGTH_SHIFT
+            | u64::from(value);
         for i in (0..lengths.len()).rev() {
-            let new = price + lengths.at(i);
-            if new < prices.at(i) {
-                prices.put(i, new);
-                way_lengths.put(i, (from + i) as u32);
-                way_values.put(i, value);
-            } else if !thorough {
+            let new =
+                way + (u64::from(lengths.at(i)) << PRICE_SHIFT) - ((i as u64) << LENGTH_SHIFT);
+            let old = ways.at(i);
+            if thorough {
+                ways.put(i, old.min(new));
+            } else if new < old {
+                ways.put(i, new);
+            } else {
                 break;
             }
         }
@@ -139,6 +166,7 @@ impl Nodes<'_> {
     /// Decides the way from `state` to a position that every cheapest way passes, or that cannot be looked beyond.
     ///
     /// `fill` makes the matches of the positions from the given one on known. [`Nodes::next_step`] then tells the steps.
+    #[inline(always)]
     pub(super) fn series(
         &mut self,
         input: Input<'_>,
@@ -153,8 +181,12 @@ impl Nodes<'_> {
         let none = prices.literal_length(0);
         let one = prices.literal_length(1);
         self.put_repeat(0, state.repeat);
-        self.price
-            .put(0, if state.pending == 0 { 0 } else { NEVER });
+        // What the series before has left behind.
+        self.ways[..self.reach + 1].fill([0xff; 8]);
+        self.reach = 0;
+        if state.pending == 0 {
+            self.ways.put(0, 0);
+        }
         // The way that ends in literals: its price with the length of literals, and that length.
         let mut run = state.pending;
         let mut run_price = if run == 0 {
@@ -162,20 +194,18 @@ impl Nodes<'_> {
         } else {
             prices.literal_length(run)
         };
-        // The last node that a match reaches, and the node at hand.
-        let mut reach = 0;
         let mut node = 0;
         let mut last = None;
         loop {
             let at = start + node;
             let mut price = NEVER;
-            if node <= reach {
-                price = self.price.at(node);
+            if node <= self.reach {
+                price = self.price(node);
                 if node > 0 && price < NEVER {
-                    let from = node - self.length.at(node) as usize;
+                    let from = node - self.length(node);
                     let literals = self.literals.at(from);
                     let mut repeat = self.repeat(from.saturating_sub(literals as usize));
-                    update_repeat_offsets(&mut repeat, self.value.at(node), literals);
+                    update_repeat_offsets(&mut repeat, self.value(node), literals);
                     self.put_repeat(node, repeat);
                 }
             }
@@ -185,7 +215,7 @@ impl Nodes<'_> {
                 (run_price, run)
             };
             self.literals.put(node, literals);
-            if at >= end || (node > reach && node > 0) || node + effort.enough + 2 >= NODES {
+            if at >= end || (node > self.reach && node > 0) || node + effort.enough + 2 >= NODES {
                 break;
             }
             // One literal more.
@@ -205,8 +235,8 @@ impl Nodes<'_> {
                 continue;
             }
             if !effort.thorough
-                && node < reach
-                && self.price.at(node + 1) + none <= base + effort.indifferent
+                && node < self.reach
+                && self.price(node + 1) + none <= base + effort.indifferent
             {
                 node += 1;
                 continue;
@@ -232,10 +262,6 @@ impl Nodes<'_> {
                 let length = match_length(data, at, at - distance, end);
                 if length > longest {
                     let to = length.min(effort.enough);
-                    while reach < node + to {
-                        reach += 1;
-                        self.price.put(reach, NEVER);
-                    }
                     let price = base + prices.offset(offset_code(value));
                     if longest < to {
                         let price = (price, prices.match_lengths());
@@ -256,10 +282,6 @@ impl Nodes<'_> {
                     let code = offset_code(value);
                     let length = (found.length as usize).min(end - at);
                     let to = length.min(effort.enough);
-                    while reach < node + to {
-                        reach += 1;
-                        self.price.put(reach, NEVER);
-                    }
                     if from <= to {
                         let price = base + prices.offset(code);
                         let price = (price, prices.match_lengths());
@@ -281,6 +303,7 @@ impl Nodes<'_> {
     }
 
     /// Finds the steps that lead to `node`.
+    #[inline(always)]
     fn walk_back(&mut self, node: usize, last: Option<(usize, u32)>) -> Way {
         let mut steps = 0;
         let mut at = node;
@@ -290,7 +313,7 @@ impl Nodes<'_> {
                 break;
             }
             let end = at - literals;
-            at = end - self.length.at(end) as usize;
+            at = end - self.length(end);
             self.path.put(steps, (at as u64) << 32 | end as u64);
             steps += 1;
         }
@@ -303,12 +326,13 @@ impl Nodes<'_> {
     }
 
     /// Takes the next step of a way. At its end `None`, and `state` is there.
+    #[inline(always)]
     pub(super) fn next_step(&self, way: &mut Way, state: &mut State) -> Option<Step> {
         let (from, length, value) = if way.steps > 0 {
             way.steps -= 1;
             let bits = self.path.at(way.steps);
             let (from, end) = ((bits >> 32) as usize, bits as u32 as usize);
-            (from, end - from, self.value.at(end))
+            (from, end - from, self.value(end))
         } else if let Some((length, value)) = way.last.take() {
             (way.node, length, value)
         } else {

@@ -41,6 +41,9 @@ pub(super) const WEIGHT: u32 = 16;
 /// Logarithm of the part of a count that fades at once.
 const FADE_LOG: u32 = 4;
 
+/// How often the sequences of records count as seen of late.
+const RECORDS: u32 = 20;
+
 #[inline(always)]
 fn increment(counts: &mut Counts, cell: usize, weight: u32) {
     let count = counts.at(cell) + weight;
@@ -70,6 +73,9 @@ pub(super) fn count_sequence(
 }
 
 /// Counts, by [`WEIGHT`], as if a little of a typical block were known, with the literals of `source`.
+///
+/// One literal and then three bytes at the last offset are made cheap: where records of four bytes differ in one, only a
+/// parse that begins with such sequences finds out how cheap they become.
 pub(super) fn seed(counts: &mut Counts, source: &[u8]) {
     *counts = [[0; 4]; COUNTS];
     count_literals(counts, source, 1);
@@ -78,13 +84,20 @@ pub(super) fn seed(counts: &mut Counts, source: &[u8]) {
         counts.put(cell, (count >> 7) + u32::from(count > 0));
     }
     for (cell, code) in ALPHABETS[1].clone().zip(0..) {
-        counts.put(cell, [4, 2].get(code).copied().unwrap_or(1));
+        counts.put(cell, [4, 60].get(code).copied().unwrap_or(1));
     }
     for (cell, code) in ALPHABETS[2].clone().zip(0..) {
-        counts.put(cell, if code < 16 { 2 } else { 1 });
+        counts.put(
+            cell,
+            match code {
+                0 => 60,
+                1..16 => 2,
+                _ => 1,
+            },
+        );
     }
     for (cell, code) in ALPHABETS[3].clone().zip(0_usize..) {
-        let typical = [6, 2, 1, 1, 2, 3, 4, 4, 4, 3, 2];
+        let typical = [80, 2, 1, 1, 2, 3, 4, 4, 4, 3, 2];
         counts.put(cell, typical.get(code).copied().unwrap_or(1));
     }
     for cell in counts {
@@ -100,10 +113,17 @@ pub(super) fn add(sum: &mut Counts, counts: &Counts) {
 }
 
 /// Makes counts weigh less than those to come.
+///
+/// The sequences that records consist of never become dear: one literal and then three bytes at the last offset. Where
+/// records begin, a parse that knows them only as dear takes literals for ever, which make those dearer still.
 pub(super) fn fade(counts: &mut Counts) {
-    for cell in counts {
+    for cell in counts.iter_mut() {
         let count = u32::from_ne_bytes(*cell);
         *cell = (count - (count >> FADE_LOG)).to_ne_bytes();
+    }
+    for cell in [LITERAL_LENGTHS + 1, MATCH_LENGTHS, OFFSETS] {
+        let count = counts.at(cell).max(RECORDS * WEIGHT);
+        counts.put(cell, count);
     }
 }
 

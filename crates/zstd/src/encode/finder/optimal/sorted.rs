@@ -178,6 +178,7 @@ impl<'a> Sorted<'a> {
     }
 
     /// As [`Sorted::fill`], from the record.
+    #[inline(always)]
     fn fill_again(&mut self, data: &[u8], end: usize, at: usize, candidates: &mut Candidates<'_>) {
         let cells: &[[u8; 4]] = self.nodes.as_flattened().as_chunks().0;
         candidates.start(at);
@@ -250,7 +251,8 @@ impl<'a> Sorted<'a> {
         for bucket in 0..1 << log {
             let to = self.leaves.at(bucket) as usize;
             if to - from > 1 {
-                Self::sort_bucket(&mut self.nodes[from..to], data, spare, depth);
+                let aside = self.triples.as_flattened_mut().as_chunks_mut().0;
+                Self::sort_bucket(&mut self.nodes[from..to], aside, data, spare, depth);
             } else if to > from {
                 let position = self.nodes.at(from) & POSITION_MASK;
                 self.nodes.put(from, position);
@@ -260,8 +262,14 @@ impl<'a> Sorted<'a> {
     }
 
     /// Sorts a bucket; afterwards each element holds the length that it has in common with the one before.
-    fn sort_bucket(bucket: &mut [[u8; 8]], data: &[u8], spare: u32, depth: usize) {
-        sort(bucket);
+    fn sort_bucket(
+        bucket: &mut [[u8; 8]],
+        aside: &mut [[u8; 8]],
+        data: &[u8],
+        spare: u32,
+        depth: usize,
+    ) {
+        sort(bucket, aside);
         // The key is followed by `spare` zero bits; before its bytes lies what is left of four bytes.
         let mut before = bucket.at(0) >> (POSITION_BITS + spare);
         bucket.put(0, bucket.at(0) & POSITION_MASK);
@@ -288,6 +296,7 @@ impl<'a> Sorted<'a> {
             let step = KEY_BYTES.min(EXACT_MAX - depth);
             same = Self::refine(
                 bucket,
+                aside,
                 data,
                 depth,
                 |position| window(data, position + depth) >> (64 - 8 * step),
@@ -304,6 +313,7 @@ impl<'a> Sorted<'a> {
             }
             same = Self::refine(
                 bucket,
+                aside,
                 data,
                 depth,
                 |position| hash(data, position + depth, position + next),
@@ -324,6 +334,7 @@ impl<'a> Sorted<'a> {
     /// Sorts each run of elements that are the same so far by a further key. Returns whether some still are.
     fn refine(
         bucket: &mut [[u8; 8]],
+        aside: &mut [[u8; 8]],
         data: &[u8],
         depth: usize,
         key: impl Fn(usize) -> u64,
@@ -357,7 +368,7 @@ impl<'a> Sorted<'a> {
             }
             // Where the same goes on for long, all keys are equal, and positions ascend as they are.
             if !ascending {
-                sort(run);
+                sort(run, aside);
             }
             let mut before = run.at(0) >> POSITION_BITS;
             run.put(0, first | (run.at(0) & POSITION_MASK));
@@ -427,25 +438,35 @@ impl<'a> Sorted<'a> {
         self.nodes_len = nodes;
     }
 
-    /// Visits a position without asking.
+    /// Visits the positions up to `to` without asking.
+    ///
+    /// The last one goes first: a node that knows a later position is left as it is, and so is all above it.
     #[inline(always)]
-    fn visit(&mut self, position: usize) {
-        let leaf = self.leaves.at(position);
-        self.visit_from(leaf, position);
-    }
-
-    #[inline(always)]
-    fn visit_from(&mut self, leaf: u32, position: usize) {
-        let mut node = leaf;
-        while node != 0 {
-            let bits = self.nodes.at(node as usize - 1);
-            self.nodes
-                .put(node as usize - 1, bits >> 32 << 32 | (position as u64 + 1));
-            node = (bits >> 40) as u32;
+    fn visit(&mut self, data: &[u8], to: usize) {
+        for position in (self.next..to).rev() {
+            let seen = position as u64 + 1;
+            let mut node = self.leaves.at(position);
+            while node != 0 {
+                let bits = self.nodes.at(node as usize - 1);
+                if bits & u64::from(u32::MAX) >= seen {
+                    break;
+                }
+                self.nodes.put(node as usize - 1, bits >> 32 << 32 | seen);
+                node = (bits >> 40) as u32;
+            }
         }
+        for position in self.next..to {
+            if self.record == Record::Write {
+                self.leaves.put(position, 0);
+            }
+            let triple = triple(data, position, self.triples.len());
+            self.triples.put(triple, position as u32 + 1);
+        }
+        self.next = self.next.max(to);
     }
 
     /// Finds the matches of positions from `at` on.
+    #[inline(never)]
     pub(super) fn fill(
         &mut self,
         data: &[u8],
@@ -459,29 +480,13 @@ impl<'a> Sorted<'a> {
             self.fill_again(data, end, at, candidates);
             return;
         }
-        while self.next < at.min(self.len) {
-            if self.record == Record::Write {
-                let leaf = self.leaves.at(self.next);
-                self.visit_from(leaf, self.next);
-                self.leaves.put(self.next, 0);
-                let triple = triple(data, self.next, self.triples.len());
-                self.triples.put(triple, self.next as u32 + 1);
-                self.next += 1;
-                continue;
-            }
-            let triple = triple(data, self.next, self.triples.len());
-            self.triples.put(triple, self.next as u32 + 1);
-            self.visit(self.next);
-            self.next += 1;
-        }
+        self.visit(data, at.min(self.len));
         candidates.start(at);
         let mut at = at;
         let stop = end.saturating_sub(TAIL - 1).min(self.len);
         while at < stop && candidates.has_room() {
             if self.within.0 <= at && at < self.within.1 {
-                let triple = triple(data, at, self.triples.len());
-                self.triples.put(triple, at as u32 + 1);
-                self.visit(at);
+                self.visit(data, self.within.1.min(stop));
                 let rest = (self.within.1 - at) as u32;
                 if rest >= 3 {
                     candidates.push(rest, self.within.2);
@@ -540,8 +545,8 @@ impl<'a> Sorted<'a> {
             }
             candidates.end_position(false);
             at += 1;
+            self.next = self.next.max(at);
         }
-        self.next = self.next.max(at);
         while at < end && candidates.has_room() {
             candidates.end_position(false);
             at += 1;
@@ -637,8 +642,9 @@ fn first_position(run: &[[u8; 8]]) -> u64 {
 /// Up to so many elements are sorted by rank.
 const RANKED: usize = 16;
 
-/// Sorts ascending. All cells differ.
-fn sort(cells: &mut [[u8; 8]]) {
+/// Sorts ascending. All cells differ. Parts that are no larger than `aside`, whose cells may hold anything, are sorted
+/// with its help, which is quicker.
+fn sort(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) {
     // Parts that are still to be sorted: of each pair the larger one.
     let mut later = [(0_u32, 0_u32); 24];
     let mut waiting = 0;
@@ -651,8 +657,12 @@ fn sort(cells: &mut [[u8; 8]]) {
             to = from;
         }
         work = work.saturating_sub(to - from);
-        if to - from <= RANKED {
-            sort_by_rank(&mut cells[from..to]);
+        let few = to - from <= RANKED;
+        // Equal keys are common, and their positions ascend as they are.
+        if few || is_ascending(&cells[from..to]) {
+            if few {
+                sort_by_rank(&mut cells[from..to]);
+            }
             if waiting == 0 {
                 return;
             }
@@ -664,13 +674,18 @@ fn sort(cells: &mut [[u8; 8]]) {
         let n = part.len();
         let [a, b, c] = [part.at(0), part.at(n / 2), part.at(n - 1)];
         let pivot = a.max(b).min(a.min(b).max(c));
-        let mut less = 0;
-        for i in 0..n {
-            let cell = part.at(i);
-            part.put(i, part.at(less));
-            part.put(less, cell);
-            less += usize::from(cell < pivot);
-        }
+        let less = if let Some(aside) = aside.get_mut(..n) {
+            part_aside(part, pivot, aside)
+        } else {
+            let mut less = 0;
+            for i in 0..n {
+                let cell = part.at(i);
+                part.put(i, part.at(less));
+                part.put(less, cell);
+                less += usize::from(cell < pivot);
+            }
+            less
+        };
         let middle = from + less;
         let (small, large) = if less < n - less {
             ((from, middle), (middle, to))
@@ -681,6 +696,28 @@ fn sort(cells: &mut [[u8; 8]]) {
         waiting += 1;
         (from, to) = small;
     }
+}
+
+/// Whether the cells are sorted already.
+fn is_ascending(cells: &[[u8; 8]]) -> bool {
+    cells
+        .windows(2)
+        .all(|pair| u64::from_ne_bytes(pair[0]) < u64::from_ne_bytes(pair[1]))
+}
+
+/// Brings the cells that are less than the pivot to the front, and tells how many they are. No load waits for a store.
+#[inline(always)]
+fn part_aside(part: &mut [[u8; 8]], pivot: u64, aside: &mut [[u8; 8]]) -> usize {
+    let (mut less, mut others) = (0, 0);
+    for i in 0..part.len().min(aside.len()) {
+        let cell = part.at(i);
+        part.put(less, cell);
+        aside.put(others, cell);
+        less += usize::from(cell < pivot);
+        others += usize::from(cell >= pivot);
+    }
+    part[less..].copy_from_slice(&aside[..others]);
+    less
 }
 
 /// Sorts in a time that does not depend on the order.
@@ -752,7 +789,12 @@ mod tests {
             let mut expected: Vec<u64> =
                 numbers(count).into_iter().map(u64::from_ne_bytes).collect();
             expected.sort_unstable();
-            for sort in [sort, heap_sort] {
+            let sorts: [fn(&mut [[u8; 8]]); 3] = [
+                |cells| sort(cells, &mut numbers(1000)),
+                |cells| sort(cells, &mut []),
+                heap_sort,
+            ];
+            for sort in sorts {
                 let mut cells = numbers(count);
                 sort(&mut cells);
                 let sorted: Vec<u64> = cells.into_iter().map(u64::from_ne_bytes).collect();
@@ -776,7 +818,7 @@ mod tests {
                 .to_ne_bytes()
             })
             .collect();
-        sort(&mut cells);
+        sort(&mut cells, &mut []);
         assert!(
             cells
                 .windows(2)
