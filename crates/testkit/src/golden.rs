@@ -11,10 +11,14 @@ use std::{env, fs, io};
 ///
 /// If they differ or the file does not exist; the message shows the first line that differs.
 pub fn golden(expected: impl AsRef<Path>, got: impl AsRef<[u8]>) {
-    let update = env::var_os("RESTOW_UPDATE").is_some_and(|value| value == "1");
-    if let Err(difference) = compare(expected.as_ref(), got.as_ref(), update) {
+    if let Err(difference) = compare(expected.as_ref(), got.as_ref(), updates()) {
         panic!("{difference}");
     }
+}
+
+/// Whether committed files are to be made anew: `RESTOW_UPDATE=1`.
+pub fn updates() -> bool {
+    env::var_os("RESTOW_UPDATE").is_some_and(|value| value == "1")
 }
 
 fn compare(path: &Path, got: &[u8], update: bool) -> Result<(), String> {

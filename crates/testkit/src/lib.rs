@@ -19,7 +19,7 @@ mod tool;
 mod use_all;
 
 pub use btrfs_image::{BtrfsImage, BtrfsItem, BtrfsKey, SECTOR};
-pub use golden::golden;
+pub use golden::{golden, updates};
 pub use hooked_fs::HookedFs;
 pub use kernel_log::KernelLog;
 pub use memory_fs::MemoryFs;

@@ -206,7 +206,7 @@ fn the_seeds_of_the_fuzzer_are_sound() {
     for (codec, settings) in CODECS {
         let name = settings.map_or("plain", |settings| settings.codec().name());
         let path = format!("{seeds}/{name}.squashfs");
-        if std::env::var_os("RESTOW_UPDATE").is_some() {
+        if testkit::updates() {
             let encode = encoder(settings);
             let mut image = small_tree(codec, &encode).sound().bytes;
             let used = u64::from_le_bytes(image[40..48].try_into().unwrap());
