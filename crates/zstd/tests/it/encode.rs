@@ -429,3 +429,29 @@ fn workspace_grows_with_level_and_size() {
         }
     }
 }
+
+/// The table of the crate's documentation.
+#[test]
+fn workspaces_are_as_large_as_documented() {
+    let documented: [(i32, [usize; 3]); 12] = [
+        (-5, [201, 217, 217]),
+        (1, [249, 254, 254]),
+        (2, [313, 318, 446]),
+        (3, [446, 702, 958]),
+        (4, [446, 958, 2238]),
+        (6, [546, 1518, 2814]),
+        (10, [553, 1525, 10_597]),
+        (12, [1253, 1901, 10_973]),
+        (15, [2038, 3574, 10_742]),
+        (16, [2041, 5622, 12_790]),
+        (19, [2041, 8357, 50_341]),
+        (22, [2041, 8357, 91_301]),
+    ];
+    for (level, kib) in documented {
+        let found = [128, 256, 1024].map(|size| {
+            let params = Params::for_level(level, Some(size << 10));
+            workspace_size(&params).div_ceil(1024)
+        });
+        assert_eq!(found, kib, "level {level}");
+    }
+}
