@@ -219,7 +219,8 @@ impl Decoder {
     /// how many bytes it holds, and how many the stream takes.
     ///
     /// # Errors
-    /// The stream breaks its format, holds more than `dst`, or something follows it.
+    /// The stream breaks its format, holds more than `dst`, something follows it, or its checksum is zero, so that its end cannot be
+    /// told from what follows.
     pub fn decompress_zlib_extent(
         &mut self,
         dst: &mut [u8],
@@ -228,7 +229,7 @@ impl Decoder {
         let len = self.decompress(Codec::Zlib, dst, src)?;
         let end = zlib::end(&dst[..len], src);
         end.map(|end| (len, end))
-            .ok_or(Error::Corrupt("something follows a zlib stream"))
+            .ok_or(Error::Corrupt("the end of a zlib stream cannot be told"))
     }
 
     /// Decodes one zstd frame as file systems store it into the beginning of `dst`, and returns how many bytes of it were

@@ -43,12 +43,15 @@ impl Decoder {
     }
 }
 
-/// Where a stream ends that decoded to `content`, if all behind it is zero.
+/// Where a stream ends that decoded to `content`, if all behind it is zero and it can be told.
 ///
-/// Its last four bytes are the content's checksum, of which one is not zero. So the last byte of `src` that is not zero is the last
-/// such one of the checksum.
+/// Its last four bytes are the content's checksum. The last byte of `src` that is not zero is the last such one of the checksum,
+/// unless all four are zero: then it is somewhere before them, and nobody knows how many zeros belong to the stream.
 pub(crate) fn end(content: &[u8], src: &[u8]) -> Option<usize> {
     let sum = libdeflater::adler32(content).to_be_bytes();
+    if sum == [0; 4] {
+        return None;
+    }
     let zeros = |bytes: &[u8]| bytes.iter().rev().take_while(|&&byte| byte == 0).count();
     let end = src.len() - zeros(src) + zeros(&sum);
     src.get(..end)?.ends_with(&sum).then_some(end)

@@ -100,6 +100,30 @@ fn content_survives_every_codec() {
     }
 }
 
+/// Zeros at the end of a stream are not told from those behind it if its checksum has nothing else.
+#[test]
+fn a_zlib_stream_with_a_checksum_of_zero_has_no_end() {
+    // Zeros at the front raise the checksum's upper half by 1 each, what follows makes the lower half 65,521.
+    let mut tail = vec![255; 256];
+    tail.extend([239, 1]);
+    let upper = tail.iter().fold((1_u64, 0_u64), |(a, b), &byte| {
+        let a = a + u64::from(byte);
+        (a, b + a)
+    });
+    assert_eq!(upper.0, 65_521);
+    let mut content = vec![0; (65_521 - upper.1 % 65_521) as usize];
+    content.extend(tail);
+    let mut stored = vec![0; 1000];
+    let mut encoder = Encoder::new(&Settings::Zlib { level: 6 }).unwrap();
+    let len = encoder.compress(&mut stored, &content).unwrap();
+    assert_eq!(stored[len - 4..len], [0; 4]);
+    let mut back = vec![0; content.len()];
+    let mut decoder = Decoder::new();
+    let decoded = decoder.decompress_zlib_extent(&mut back, &stored);
+    assert!(matches!(decoded, Err(Error::Corrupt(_))), "{decoded:?}");
+    assert!(back == content);
+}
+
 /// The end of a zlib stream is found, whatever zeros its checksum ends with.
 #[test]
 fn a_zlib_stream_ends_where_zeros_begin() {
