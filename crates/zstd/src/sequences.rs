@@ -44,6 +44,14 @@ pub(crate) use read::{
 // ---- writing (feature `compress`) ----
 
 #[cfg(feature = "compress")]
+mod code;
+#[cfg(feature = "compress")]
+mod slots;
+#[cfg(feature = "compress")]
 mod write;
+#[cfg(feature = "compress")]
+pub(crate) use code::*;
+#[cfg(feature = "compress")]
+pub(crate) use slots::*;
 #[cfg(feature = "compress")]
 pub(crate) use write::*;
