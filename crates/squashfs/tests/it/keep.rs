@@ -95,6 +95,39 @@ fn stored_blocks_are_kept() {
 
 const BLOCK: usize = 131_072;
 
+/// How many bytes an extent shows, what is stored, which byte of that is the first shown, and how many there are.
+type Stored<'a> = (usize, &'a [u8], usize, usize);
+
+/// Adds a file whose extents are stored in sectors filled with zeros.
+fn add_encoded(
+    fs: &mut MemoryFs,
+    name: &str,
+    content: &[u8],
+    algorithm: Algorithm,
+    extents: &[Stored<'_>],
+) {
+    let file = fs.add_file(fs.root(), name, content);
+    let mut offset = 0;
+    for &(len, stored, unencoded_offset, unencoded_len) in extents {
+        let mut stored = stored.to_vec();
+        stored.resize(stored.len().next_multiple_of(4096), 0);
+        let encoding = Encoding {
+            algorithm,
+            stored_len: stored.len() as u64,
+            unencoded_len: unencoded_len as u64,
+            unencoded_offset: unencoded_offset as u64,
+        };
+        let extent = Extent {
+            offset,
+            len: len as u64,
+            kind: ExtentKind::Encoded(encoding),
+            id: Some(ExtentId(file.0 << 32 | offset)),
+        };
+        fs.add_encoded(file, extent, &stored);
+        offset += len as u64;
+    }
+}
+
 /// Files that a container has encoded with zstd, each way that can be, in extents like those of btrfs: sectors, with zeros
 /// behind the frame. Beside the tree the blocks that are to be kept, if all is verified and if not.
 fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
@@ -115,29 +148,9 @@ fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
         fs::read(&to).unwrap()
     };
     let mut fs = MemoryFs::new();
-    let root = fs.root();
     let mut kept = [Vec::new(), Vec::new()];
-    let mut add = |name: &str, content: &[u8], frames: &[(usize, &[u8], usize, usize)]| {
-        let file = fs.add_file(root, name, content);
-        let mut offset = 0;
-        for &(len, frame, unencoded_offset, unencoded_len) in frames {
-            let mut stored = frame.to_vec();
-            stored.resize(stored.len().next_multiple_of(4096), 0);
-            let encoding = Encoding {
-                algorithm: Algorithm::Zstd,
-                stored_len: stored.len() as u64,
-                unencoded_len: unencoded_len as u64,
-                unencoded_offset: unencoded_offset as u64,
-            };
-            let extent = Extent {
-                offset,
-                len: len as u64,
-                kind: ExtentKind::Encoded(encoding),
-                id: Some(ExtentId(file.0 << 32 | offset)),
-            };
-            fs.add_encoded(file, extent, &stored);
-            offset += len as u64;
-        }
+    let mut add = |name: &str, content: &[u8], frames: &[Stored<'_>]| {
+        add_encoded(&mut fs, name, content, Algorithm::Zstd, frames);
     };
     let one = |seed: u64| text(seed, BLOCK);
     for (seed, name, options, is_known, [verified, not]) in [
@@ -310,26 +323,11 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
 
 /// Adds a file of extents as btrfs stores them: each of so many bytes, stored so.
 fn add_zlib(fs: &mut MemoryFs, name: &str, content: &[u8], extents: &[(usize, &[u8])]) {
-    let file = fs.add_file(fs.root(), name, content);
-    let mut offset = 0;
-    for &(len, stored) in extents {
-        let mut stored = stored.to_vec();
-        stored.resize(stored.len().next_multiple_of(4096), 0);
-        let encoding = Encoding {
-            algorithm: Algorithm::Zlib,
-            stored_len: stored.len() as u64,
-            unencoded_len: len.next_multiple_of(4096) as u64,
-            unencoded_offset: 0,
-        };
-        let extent = Extent {
-            offset,
-            len: len as u64,
-            kind: ExtentKind::Encoded(encoding),
-            id: Some(ExtentId(file.0 << 32 | offset)),
-        };
-        fs.add_encoded(file, extent, &stored);
-        offset += len as u64;
-    }
+    let extents: Vec<Stored<'_>> = extents
+        .iter()
+        .map(|&(len, stored)| (len, stored, 0, len.next_multiple_of(4096)))
+        .collect();
+    add_encoded(fs, name, content, Algorithm::Zlib, &extents);
 }
 
 /// Files that a container has encoded with zlib, and the blocks that are to be kept.
