@@ -3,32 +3,31 @@
 /// The shortest match that a sequence can hold.
 pub(crate) const MATCH_MIN: usize = 3;
 /// Extra bits that follow each literal length code.
-pub(crate) static LITERAL_LENGTH_BITS: [u8; 64] = {
-    let mut bits = [0; 64];
-    let rest = [
+pub(crate) static LITERAL_LENGTH_BITS: [u8; 64] = extra_bits(
+    16,
+    &[
         1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
-    ];
-    let mut i = 0;
-    while i < rest.len() {
-        bits[16 + i] = rest[i];
-        i += 1;
-    }
-    bits
-};
+    ],
+);
 
 /// Extra bits that follow each match length code.
-pub(crate) static MATCH_LENGTH_BITS: [u8; 64] = {
-    let mut bits = [0; 64];
-    let rest = [
+pub(crate) static MATCH_LENGTH_BITS: [u8; 64] = extra_bits(
+    32,
+    &[
         1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
-    ];
+    ],
+);
+
+/// Codes below `first` are the lengths themselves; behind them come `rest`.
+const fn extra_bits(first: usize, rest: &[u8]) -> [u8; 64] {
+    let mut bits = [0; 64];
     let mut i = 0;
     while i < rest.len() {
-        bits[32 + i] = rest[i];
+        bits[first + i] = rest[i];
         i += 1;
     }
     bits
-};
+}
 
 /// Extra bits that follow each offset code.
 pub(super) static OFFSET_BITS: [u8; 64] = {

@@ -347,7 +347,8 @@ pub(super) fn offset_slots() -> impl Iterator<Item = u32> {
     (0..28).rev()
 }
 
-/// Codes that literal lengths from 64 on have, and match lengths from 131 on.
+/// The first code of a literal length of 64, and of a match length of 131: what lies below has a slot of its own. There are
+/// fewer than 16 codes behind each, which `% 16` says to the compiler and to the tables that are read without a check.
 const LITERAL_LENGTH_CODE_LONG: u32 = 25;
 const MATCH_LENGTH_CODE_LONG: u32 = 43;
 
