@@ -129,9 +129,7 @@ mod frame;
 mod fse;
 mod huffman;
 mod literals;
-#[allow(dead_code, reason = "until both halves use all of it")]
 mod sequences;
-#[allow(dead_code, reason = "until both halves use all of it")]
 mod workspace;
 
 pub use dictionary::Dictionary;
@@ -154,7 +152,6 @@ pub use frame::{
 
 // ---- encoder ----
 #[cfg(feature = "compress")]
-#[allow(dead_code, reason = "until the encoder uses all of it")]
 mod encode;
 
 #[cfg(feature = "compress")]
