@@ -4,7 +4,7 @@ use super::block::{BlockChoice, Content, Entropy};
 use super::division::{Division, Part};
 use super::finder::{Block, Finder, index_log};
 use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy};
-use super::sample::four_bytes_pay;
+use super::sample::short_matches_pay;
 use super::store::{Mark, SequenceStore};
 use crate::frame::{COMPRESSED, HeaderFields};
 use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
@@ -488,9 +488,10 @@ impl Parts<'_> {
         self.origin = self.origin.wrapping_add(data.len() as u32);
     }
 
-    /// The parameters with the shortest match of this frame, which follows from its first block, unless there is a
-    /// history: the tables may hold what was entered for another frame.
+    /// The parameters with the shortest match of this frame, and the size of table that goes with it. They follow from the
+    /// first block, unless there is a history: the tables may hold what was entered for another frame.
     fn settle(&mut self, params: &Params, data: &[u8], history: bool) -> Params {
+        let fast = params.strategy == Strategy::Fast;
         if self.min_match == 0 {
             self.min_match = params.min_match;
         }
@@ -498,13 +499,17 @@ impl Parts<'_> {
             let sampled = if history {
                 None
             } else {
-                four_bytes_pay(data, self.entropy.counts)
+                short_matches_pay(data, self.entropy.counts)
             };
             let usual = params.strategy != Strategy::DoubleFast;
-            self.min_match = if sampled.unwrap_or(usual) { 4 } else { 5 };
+            let shorter = if fast { 6 } else { 4 };
+            self.min_match = shorter + u8::from(!sampled.unwrap_or(usual));
         }
+        // Where short matches pay, half the table does, which stays nearer to the processor.
+        let half = fast && params.min_match == 0 && self.min_match == 6;
         Params {
             min_match: self.min_match,
+            hash_log: params.hash_log - u8::from(half),
             ..*params
         }
     }

@@ -8,14 +8,15 @@ use crate::workspace::{Cells, Scratch};
 const STRIDE: usize = 61;
 /// In less than this nothing is seen.
 const SIZE_MIN: usize = 8192;
-/// From so many 1/256 bits a byte on, matches of four bytes pay.
+/// From so many 1/256 bits a byte on, short matches pay.
 const BITS_MIN: u32 = 56 * BIT / 10;
 
-/// Whether matches of four bytes far away save anything, or five are better: `None` if there is too little to see it.
+/// Whether short matches far away save anything, or those are better that are a byte longer: `None` if there is too little
+/// to see it.
 ///
 /// An offset takes about as many bits as four letters of a text, but fewer than four bytes of code for machines. Looking for
-/// five bytes also has fewer candidates.
-pub(crate) fn four_bytes_pay(data: &[u8], scratch: &mut Scratch) -> Option<bool> {
+/// more bytes also has fewer candidates, and finds fewer but longer matches, which take less time.
+pub(crate) fn short_matches_pay(data: &[u8], scratch: &mut Scratch) -> Option<bool> {
     if data.len() < SIZE_MIN {
         return None;
     }

@@ -1,9 +1,7 @@
 //! Two tables of positions by hash, of eight bytes and of fewer: a long match is taken at once, a short one if the next
 //! position has no long one. Cells have tags, see [`tagged`].
 
-#[cfg(feature = "portable")]
-use super::memory::Checked;
-use super::memory::{Memory, Table, count_back, match_length, put_aside, take_back};
+use super::memory::{Checked, Memory, Table, count_back, match_length, put_aside, take_back};
 use super::{Block, INDEX_LOG, index_log, read64, reduce_tagged, tagged};
 use crate::Error;
 use crate::encode::levels::Params;
@@ -69,9 +67,9 @@ impl<'a> Tables<'a> {
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let value = read64(block.data, at);
             let index = block.base as usize + at;
-            let (place, kept) = tagged::<8>(value, index, long_shift, index_log);
+            let (place, kept) = tagged::<Checked<'_>, 8>(value, index, long_shift, index_log);
             self.long.put(place, kept);
-            let (place, kept) = tagged::<MIN>(value, index, short_shift, index_log);
+            let (place, kept) = tagged::<Checked<'_>, MIN>(value, index, short_shift, index_log);
             self.short.put(place, kept);
         }
     }
@@ -174,8 +172,8 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const LONG: u32, cons
     } else {
         (LONG, SHORT, INDEX_LOG)
     };
-    let cell_long = |value, index| tagged::<8>(value, index, long_shift, index_log);
-    let cell_short = |value, index| tagged::<MIN>(value, index, short_shift, index_log);
+    let cell_long = |value, index| tagged::<M, 8>(value, index, long_shift, index_log);
+    let cell_short = |value, index| tagged::<M, MIN>(value, index, short_shift, index_log);
     let (first, end) = (data.first(), data.end());
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;

@@ -2,9 +2,7 @@
 //!
 //! Cells have tags, see [`tagged`].
 
-#[cfg(feature = "portable")]
-use super::memory::Checked;
-use super::memory::{Memory, Table, count_back, match_length_soon, put_aside, take_back};
+use super::memory::{Checked, Memory, Table, count_back, match_length_soon, put_aside, take_back};
 use super::{Block, INDEX_LOG, index_log, read64, reduce_tagged, tagged};
 use crate::Error;
 use crate::encode::levels::Params;
@@ -60,12 +58,13 @@ impl<'a> Tables<'a> {
     }
 
     fn insert_min<const MIN: u32>(&mut self, block: &Block<'_>, params: &Params) {
-        let shift = 64 - self.positions.len().ilog2();
+        let shift = 64 - u32::from(params.hash_log);
         let index_log = index_log(params);
         let mut at = block.start;
         while at + 8 <= block.end {
             let index = block.base as usize + at;
-            let (place, kept) = tagged::<MIN>(read64(block.data, at), index, shift, index_log);
+            let (place, kept) =
+                tagged::<Checked<'_>, MIN>(read64(block.data, at), index, shift, index_log);
             self.positions.put(place, kept);
             at += 2;
         }
@@ -79,22 +78,23 @@ impl<'a> Tables<'a> {
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
+        let positions = &mut self.positions[..1 << params.hash_log];
         let task = Task {
             start: block.base as usize + block.start,
             base: block.base,
             window: block.window as usize,
             step: usize::from(params.target_length.max(1)) + 1,
-            shift: 64 - self.positions.len().ilog2(),
+            shift: 64 - u32::from(params.hash_log),
             index_log: index_log(params),
             min_match: params.min_match,
         };
         let data = &block.data[..block.end];
         #[cfg(not(feature = "portable"))]
-        let (anchor, kept) = crate::arch::find::fast(data, self.positions, &task, *repeat, store);
+        let (anchor, kept) = crate::arch::find::fast(data, positions, &task, *repeat, store);
         #[cfg(feature = "portable")]
         let (anchor, kept) = find(
             Checked::new(data, task.base),
-            &mut &mut *self.positions,
+            &mut &mut *positions,
             &task,
             *repeat,
             store,
@@ -134,6 +134,7 @@ pub(crate) fn find<M: Memory, T: Table, S: Store>(
     match (task.min_match, task.shift, task.index_log) {
         (5, 52, 20) => find_min::<M, T, S, 5, 52>(data, positions, task, repeat, store),
         (6, 50, 20) => find_min::<M, T, S, 6, 50>(data, positions, task, repeat, store),
+        (7, 49, 20) => find_min::<M, T, S, 7, 49>(data, positions, task, repeat, store),
         (5, 49, 20) => find_min::<M, T, S, 5, 49>(data, positions, task, repeat, store),
         (0..=4, ..) => find_min::<M, T, S, 4, 0>(data, positions, task, repeat, store),
         (5, ..) => find_min::<M, T, S, 5, 0>(data, positions, task, repeat, store),
@@ -161,7 +162,7 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
     } else {
         (SHIFT, INDEX_LOG)
     };
-    let cell = |value, index| tagged::<MIN>(value, index, shift, index_log);
+    let cell = |value, index| tagged::<M, MIN>(value, index, shift, index_log);
     let patience = if step_first == 2 {
         PATIENCE_SHORT
     } else {
@@ -189,29 +190,30 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
         let before = data.moved(rep1);
         let mut v0 = data.read64(a);
         let (found, distance, repeated) = loop {
-            let b = a + step;
-            let v2 = data.read64(b);
             let (h0, c0) = cell(v0, a);
-            let (h1, c1) = cell(data.read64(a + 1), a + 1);
+            // One is added to the sum, so that `a` + 1 takes no register.
+            let (h1, c1) = cell(data.read64(a + 1), a);
+            let c1 = c1.wrapping_add(1);
             let d0 = c0.wrapping_sub(positions.at(h0)) as usize;
             positions.put(h0, c0);
             let d1 = c1.wrapping_sub(positions.at(h1)) as usize;
             positions.put(h1, c1);
-            if before.read32(b) == v2 as u32 && rep1 != 0 {
-                break (b, rep1, true);
+            // From here on the pair lies a step before `a`.
+            a = M::opaque(a + step);
+            v0 = data.read64(a);
+            if before.read32(a) == v0 as u32 && rep1 != 0 {
+                break (a, rep1, true);
             }
-            if d0 <= reach && data.read32(a - d0) == data.read32(a) {
-                break (a, d0, false);
+            if d0 <= reach && data.read32(a - step - d0) == data.read32(a - step) {
+                break (a - step, d0, false);
             }
-            if d1 <= reach && data.read32(a + 1 - d1) == data.read32(a + 1) {
+            if d1 <= reach && data.read32(a - step + 1 - d1) == data.read32(a - step + 1) {
                 if step <= 4 {
-                    let (h2, c2) = cell(v2, b);
+                    let (h2, c2) = cell(v0, a);
                     positions.put(h2, c2);
                 }
-                break (a + 1, d1, false);
+                break (a - step + 1, d1, false);
             }
-            v0 = v2;
-            a = M::opaque(b);
             reach += step;
             if a >= limit {
                 step += 1;
@@ -244,7 +246,11 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
         let near = found + 2;
         let (place, kept) = cell(data.read64(near), near);
         positions.put(place, kept);
-        let (place, kept) = cell(data.read64(ends - 2), ends - 2);
+        if step_first == 2 {
+            let (place, kept) = cell(data.read64(ends - 3), ends - 3);
+            positions.put(place, kept);
+        }
+        let (place, kept) = cell(data.read64(ends - 1), ends - 1);
         positions.put(place, kept);
         // The offset before the last, at once.
         while open && anchor + 8 <= end {

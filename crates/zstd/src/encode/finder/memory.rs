@@ -31,6 +31,16 @@ pub(crate) trait Memory: Copy {
         value
     }
 
+    /// The same for a word, where registers are as long.
+    #[inline(always)]
+    fn opaque_word(value: u64) -> u64 {
+        if cfg!(target_pointer_width = "64") {
+            Self::opaque(value as usize) as u64
+        } else {
+            value
+        }
+    }
+
     /// How many of the sixteen bytes at `a` and at `b` are equal before the first that differ.
     #[inline(always)]
     fn same16(self, a: usize, b: usize) -> usize {

@@ -22,6 +22,7 @@ pub(crate) mod memory;
 pub(crate) mod optimal;
 pub(crate) mod row;
 
+use self::memory::Memory;
 use self::optimal::divided;
 use super::levels::{Params, Strategy};
 use super::store::SequenceStore;
@@ -195,16 +196,26 @@ pub(crate) fn index_log(params: &Params) -> u32 {
 /// comparison says that the tags are equal, that the index is of this frame, and that the window reaches there. Only then
 /// the bytes themselves are looked at.
 #[inline(always)]
-fn tagged<const BYTES: u32>(value: u64, index: usize, shift: u32, index_log: u32) -> (usize, u32) {
-    let product = (value << (64 - 8 * BYTES)).wrapping_mul(PRIME);
+fn tagged<M: Memory, const BYTES: u32>(
+    value: u64,
+    index: usize,
+    shift: u32,
+    index_log: u32,
+) -> (usize, u32) {
+    // A rotation leaves the product where it is, a shift needs a copy first: the compiler must not see that both are the same
+    // here.
+    let product = M::opaque_word((value << (64 - 8 * BYTES)).wrapping_mul(PRIME));
     // The highest bits below those of the cell's number; for a match of four bytes, that only the first four decide.
     let below = if BYTES == 8 {
         shift
     } else {
         shift.min(96 - 8 * BYTES)
     };
-    let tag = (product >> (below.wrapping_sub(32) & 31)) as u32 & (u32::MAX << (index_log & 31));
-    ((product >> (shift & 63)) as usize, tag | index as u32)
+    let rotated = M::opaque_word(product.rotate_right(below.wrapping_sub(32) & 31));
+    let tag = rotated as u32 & (u32::MAX << (index_log & 31));
+    // The index has no bits of the tag: a sum is the same as joining them, and may be put off by those who add to it.
+    let place = (product >> (shift & 63)) as usize;
+    (place, tag.wrapping_add(index as u32))
 }
 
 /// Lowers every index of a table whose cells have tags; those that fall to 0 or below leave a 0.
