@@ -396,6 +396,9 @@ pub(crate) struct Cat {
 /// Tells each difference on a line: what is in one tree only, and for what is in both kind, mode, owner, time, size,
 /// first differing byte of the content, link target, device number, extended attributes, and which names are hard links
 /// of one file.
+///
+/// Times are compared in nanoseconds, but in seconds where one of the trees holds no finer ones: a SquashFS image, or a
+/// tar archive without records of them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -97,6 +97,10 @@ impl FileSystem for Readable<'_> {
         self.tree.has_stored_extents()
     }
 
+    fn holds_whole_seconds(&self) -> bool {
+        self.tree.holds_whole_seconds()
+    }
+
     fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
         self.tree.read_encoded(file, extent, stored)
     }

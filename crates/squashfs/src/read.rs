@@ -471,6 +471,10 @@ impl FileSystem for Squashfs {
         true
     }
 
+    fn holds_whole_seconds(&self) -> bool {
+        true
+    }
+
     fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
         stored.clear();
         const NOT_OURS: Error = Error::InvalidInput("not an encoded extent of that file");

@@ -66,6 +66,10 @@ impl<F: FileSystem> FileSystem for HookedFs<F> {
         self.inner.block_encoding()
     }
 
+    fn holds_whole_seconds(&self) -> bool {
+        self.inner.holds_whole_seconds()
+    }
+
     fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
         (self.before_read)(file, extent.offset)?;
         self.inner.read_encoded(file, extent, stored)

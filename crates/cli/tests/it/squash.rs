@@ -1,6 +1,7 @@
 //! SquashFS images: made, listed, described, extracted and copied on.
 
-use std::fs;
+use std::fs::{self, File};
+use std::time::{Duration, SystemTime};
 
 use testkit::TempDir;
 
@@ -17,6 +18,36 @@ fn source(dir: &TempDir) {
 
 /// Whole seconds are what an image keeps.
 const TIME: &str = "--all-time=1234567890";
+
+#[test]
+fn times_are_compared_to_the_second() {
+    let dir = TempDir::new();
+    source(&dir);
+    let set = |seconds, nanoseconds| {
+        let time = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+        let file = File::open(dir.join("src/small")).unwrap();
+        file.set_modified(time).unwrap();
+    };
+    let diff = |a, b| run_in(dir.path(), ["diff", a, b]);
+    set(1_234_567_890, 999_999_999);
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "x.sqfs"]).0, 0);
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "x.tar"]).0, 0);
+    for image in ["src", "x.tar"] {
+        assert_eq!(diff(image, "x.sqfs"), (0, String::new(), String::new()));
+    }
+    // An archive tells nanoseconds.
+    set(1_234_567_890, 0);
+    assert_eq!(diff("src", "x.sqfs").0, 0);
+    assert_eq!(diff("src", "x.tar").0, 1);
+    set(1_234_567_891, 0);
+    let (code, found, _) = diff("x.sqfs", "src");
+    assert_eq!(code, 1);
+    let names: Vec<&str> = found
+        .lines()
+        .filter_map(|line| line.split(": ").next())
+        .collect();
+    assert_eq!(names, ["small"]);
+}
 
 #[test]
 fn there_and_back_with_every_codec() {

@@ -84,7 +84,7 @@ pub const READ_SECOND: &str = "read in the second tree";
 ///
 /// Content is read only where it may differ: not of files of different size, not where both have holes or show the same
 /// stored data, and once for all names of a file. Memory is that of the directories from the root to where it is, and of
-/// the files with several names.
+/// the files with several names. Times are compared to the second if one tree holds no finer ones.
 ///
 /// # Errors
 /// A tree cannot be read, or `report` fails. The error names the file, and its verb is [`READ_FIRST`] or
@@ -103,6 +103,7 @@ pub fn diff(
         second,
         aspects,
         same_tree,
+        whole_seconds: first.holds_whole_seconds() || second.holds_whole_seconds(),
     };
     let lockstep = Lockstep {
         compare: &compare,
@@ -217,6 +218,7 @@ impl Lockstep<'_> {
             second: second_tree,
             aspects,
             same_tree,
+            ..
         } = *self.compare;
         let path = self.path.as_slice();
         let in_first = |error: Error| error.in_file(READ_FIRST, path);
@@ -313,6 +315,8 @@ struct Compare<'a> {
     second: &'a dyn FileSystem,
     aspects: &'a Aspects,
     same_tree: bool,
+    /// Times are compared to the second.
+    whole_seconds: bool,
 }
 
 impl Compare<'_> {
@@ -336,7 +340,8 @@ impl Compare<'_> {
             if aspects.owner && (a.uid, a.gid) != (b.uid, b.gid) {
                 changes.push(Change::Owner((a.uid, a.gid), (b.uid, b.gid)));
             }
-            if aspects.mtime && a.mtime != b.mtime {
+            let fraction = !self.whole_seconds && a.mtime.nanoseconds != b.mtime.nanoseconds;
+            if aspects.mtime && (a.mtime.seconds != b.mtime.seconds || fraction) {
                 changes.push(Change::Mtime(a.mtime, b.mtime));
             }
             if a.kind.is_device() && a.rdev != b.rdev {

@@ -295,6 +295,11 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether no time in it is finer than a second, so that a comparison with one here can be no finer either.
+    fn holds_whole_seconds(&self) -> bool {
+        false
+    }
+
     /// Puts the stored bytes of an encoded extent of that file into `stored`, which is cleared first.
     ///
     /// # Errors

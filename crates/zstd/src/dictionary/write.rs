@@ -11,7 +11,8 @@ use crate::encode::stream::history_max;
 use crate::fse::read_distribution;
 use crate::huffman::{WeightScratch, read_weights};
 use crate::sequences::{
-    LITERAL_LENGTH_LOG_MAX, MATCH_LENGTH_LOG_MAX, OFFSET_LOG_MAX, REPEAT_OFFSETS,
+    LITERAL_LENGTH_LOG_MAX, LITERAL_LENGTH_SYMBOL_MAX, MATCH_LENGTH_LOG_MAX,
+    MATCH_LENGTH_SYMBOL_MAX, OFFSET_LOG_MAX, OFFSET_SYMBOL_MAX, REPEAT_OFFSETS,
 };
 use crate::workspace::Carver;
 
@@ -135,13 +136,21 @@ fn load_formatted<'d>(
 
     let (_, cells) = entropy.counts.as_flattened_mut().split_at_mut(1 << 10);
     let tables = &mut entropy.tables;
-    for (table, log_max, symbols) in [
-        (&mut tables.offsets, OFFSET_LOG_MAX, 32),
-        (&mut tables.match_lengths, MATCH_LENGTH_LOG_MAX, 53),
-        (&mut tables.literal_lengths, LITERAL_LENGTH_LOG_MAX, 36),
+    for (table, log_max, symbol_max) in [
+        (&mut tables.offsets, OFFSET_LOG_MAX, OFFSET_SYMBOL_MAX),
+        (
+            &mut tables.match_lengths,
+            MATCH_LENGTH_LOG_MAX,
+            MATCH_LENGTH_SYMBOL_MAX,
+        ),
+        (
+            &mut tables.literal_lengths,
+            LITERAL_LENGTH_LOG_MAX,
+            LITERAL_LENGTH_SYMBOL_MAX,
+        ),
     ] {
-        let mut counts = [0; 53];
-        let counts = &mut counts[..symbols];
+        let mut counts = [0; MATCH_LENGTH_SYMBOL_MAX + 1];
+        let counts = &mut counts[..=symbol_max];
         let found = read_distribution(rest, log_max, counts)?;
         table.build(&counts[..found.symbols], found.log, cells);
         rest = &rest[found.bytes..];

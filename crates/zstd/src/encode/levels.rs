@@ -48,9 +48,10 @@ pub struct Params {
     /// Logarithm of the number of entries of the main table.
     pub hash_log: u8,
     /// Logarithm of the number of entries of the second table, where the strategy has one. For the optimal strategies:
-    /// of the largest content whose positions are sorted, instead of being looked up in tables.
+    /// of the positions that are in chains, and with [`Strategy::Optimal2`] of the largest content whose positions are
+    /// sorted instead, up to 20.
     pub chain_log: u8,
-    /// Logarithm of the number of candidates that are looked at. For the optimal strategies: number of tables.
+    /// Logarithm of the number of candidates that are looked at.
     pub search_log: u8,
     /// Shortest match that is looked for, 3 to 7; or 0 for 4 or 5, whichever suits the first block of a frame. For
     /// [`Strategy::Fast`] 0 means 7, or 6 with half the table.
@@ -184,12 +185,12 @@ static LEVELS: [[Params; 23]; 4] = [
     row(22, 22, 17, 2, 3, 48, Optimal),    // 14
     row(22, 22, 17, 4, 3, 64, Optimal),    // 15
     row(22, 22, 18, 6, 3, 128, Optimal),   // 16
-    row(23, 6, 20, 8, 3, 128, Optimal2),   // 17
-    row(23, 6, 20, 9, 3, 128, Optimal2),   // 18
-    row(23, 20, 20, 10, 3, 256, Optimal2), // 19
-    row(25, 20, 21, 10, 3, 256, Optimal2), // 20
-    row(26, 20, 22, 10, 3, 512, Optimal2), // 21
-    row(27, 20, 23, 10, 3, 999, Optimal2), // 22
+    row(23, 22, 19, 5, 3, 128, Optimal2),  // 17
+    row(23, 22, 20, 5, 3, 128, Optimal2),  // 18
+    row(23, 22, 20, 6, 3, 256, Optimal2),  // 19
+    row(25, 23, 20, 6, 3, 256, Optimal2),  // 20
+    row(26, 24, 21, 6, 3, 512, Optimal2),  // 21
+    row(27, 25, 21, 6, 3, 999, Optimal2),  // 22
     ],
     [
     row(18, 6, 13, 1, 5,   1, Fast),       // below 0

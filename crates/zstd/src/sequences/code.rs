@@ -2,6 +2,7 @@
 
 /// The shortest match that a sequence can hold.
 pub(crate) const MATCH_MIN: usize = 3;
+
 /// Extra bits that follow each literal length code.
 pub(crate) static LITERAL_LENGTH_BITS: [u8; 64] = extra_bits(
     16,
@@ -132,6 +133,7 @@ impl Sequence {
     }
 
     /// The same, of lengths that are known to be in their range.
+    #[cfg(not(feature = "portable"))]
     #[inline(always)]
     pub(crate) fn pack(literals: usize, offset_value: u32, matched: usize) -> Self {
         let lengths = (literals as u64) << 28 | ((matched - MATCH_MIN) as u64) << 46;

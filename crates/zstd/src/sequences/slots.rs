@@ -5,10 +5,14 @@ use super::code::{
     LITERAL_LENGTH_BITS, LITERAL_LENGTH_CODES, MATCH_LENGTH_BITS, MATCH_LENGTH_CODES, OFFSET_BITS,
     Sequence, literal_length_code, match_length_code,
 };
-use super::{LITERAL_LENGTH_LOG_MAX, MATCH_LENGTH_LOG_MAX, OFFSET_LOG_MAX};
+use super::{
+    LITERAL_LENGTH_LOG_MAX, LITERAL_LENGTH_SYMBOL_MAX, MATCH_LENGTH_LOG_MAX,
+    MATCH_LENGTH_SYMBOL_MAX, OFFSET_LOG_MAX,
+};
 use crate::bits::{BitWriter, Sink};
 use crate::fse::{FseTable, end, start, states, symbol};
 use crate::workspace::{Cells, Scratch};
+
 /// Cells of counts of codes: 64 each of literal lengths, offsets, match lengths.
 pub(crate) const CODES: usize = 192;
 
@@ -333,13 +337,13 @@ impl Slots {
 /// The code of each slot.
 pub(super) fn literal_length_slots() -> impl Iterator<Item = u32> {
     let short = LITERAL_LENGTH_CODES.iter().map(|code| u32::from(*code));
-    short.chain(LITERAL_LENGTH_CODE_LONG..36)
+    short.chain(LITERAL_LENGTH_CODE_LONG..=LITERAL_LENGTH_SYMBOL_MAX as u32)
 }
 
 /// The code of each slot.
 pub(super) fn match_length_slots() -> impl Iterator<Item = u32> {
     let short = MATCH_LENGTH_CODES.iter().map(|code| u32::from(*code));
-    short.chain(MATCH_LENGTH_CODE_LONG..53)
+    short.chain(MATCH_LENGTH_CODE_LONG..=MATCH_LENGTH_SYMBOL_MAX as u32)
 }
 
 /// The code of each slot.

@@ -346,4 +346,8 @@ impl FileSystem for Tar {
         }
         Ok(wanted)
     }
+
+    fn holds_whole_seconds(&self) -> bool {
+        self.nodes.iter().all(|node| node.mtime.nanoseconds == 0)
+    }
 }

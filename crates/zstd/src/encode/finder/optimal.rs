@@ -8,7 +8,6 @@
 mod candidates;
 mod chains;
 pub(crate) mod divided;
-mod heads;
 mod parse;
 mod partition;
 mod prices;
@@ -16,7 +15,6 @@ mod sorted;
 
 use self::candidates::Candidates;
 use self::chains::Chains;
-use self::heads::Heads;
 use self::parse::{Effort, Input, Nodes, STEPS_MAX, State};
 use self::partition::{CHUNK_LOG, Chunks};
 use self::prices::{BIT, COUNTS, Counts, PRICED_LENGTH_MAX, Prices, WEIGHT};
@@ -31,6 +29,8 @@ use crate::workspace::{Carver, Cells};
 
 /// Where shorter matches than these are taken without asking, more positions are left out, too.
 const HASTY_BELOW: u16 = 128;
+/// Logarithm of the most positions that are sorted.
+const SORTED_LOG_MAX: u8 = 20;
 /// Positions that are looked at together where all are sorted.
 const SPAN: usize = 128;
 /// Logarithm of the bytes after which prices are set anew, and of the part of what has been counted.
@@ -43,11 +43,10 @@ const SAMPLE_FROM: usize = 8 << 10;
 
 /// Tables and plan of the optimal parser.
 pub(crate) struct Tables<'a> {
-    /// With a single pass these find matches, whatever the content. They lie in the memory of the nodes, as heads do.
-    chains: Option<Chains>,
-    heads: Heads,
-    /// 1 when the memory of the nodes holds heads or chains. It lies in the workspace to outlive the frame.
-    heads_known: &'a mut [[u8; 4]; 1],
+    /// What is not sorted is found by these. They lie in the memory of the nodes.
+    chains: Chains,
+    /// 1 when the memory of the nodes holds chains. It lies in the workspace to outlive the frame.
+    chains_known: &'a mut [[u8; 4]; 1],
     sorted: Sorted<'a>,
     /// Index of the first position that is sorted, and of the first that is not.
     sorted_range: (u32, u32),
@@ -116,7 +115,9 @@ impl<'a> Tables<'a> {
 
     /// Most positions that are sorted.
     fn sorted_max(params: &Params) -> usize {
-        if params.strategy == Strategy::Optimal2 && params.window_log <= params.chain_log {
+        if params.strategy == Strategy::Optimal2
+            && params.window_log <= params.chain_log.min(SORTED_LOG_MAX)
+        {
             1 << params.window_log
         } else {
             0
@@ -131,23 +132,26 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Numbers of cells: of the nodes, the heads or the chains; of the leaves and the plan.
+    /// Numbers of cells: of the nodes or the chains; of the leaves and the plan.
     fn cells(params: &Params) -> (usize, usize) {
         let plan = Self::plan_cells(params) + 2 * Self::steps_max(params);
+        let chains = Chains::cells(params.hash_log, params.chain_log).div_ceil(2);
         if params.strategy == Strategy::Optimal {
-            let chains = Chains::cells(params.hash_log, params.chain_log).div_ceil(2);
             return (chains, plan);
         }
-        // So much even where nothing is sorted, for the size to grow with the window.
-        let sorted = 1 << params.chain_log.min(params.window_log);
-        let heads = Heads::cells(params.hash_log, params.search_log).div_ceil(2);
-        (sorted.max(heads), sorted.max(plan))
+        let sorted = Self::sorted_room(params);
+        (sorted.max(chains), sorted.max(plan))
+    }
+
+    /// Positions that have room. So much even where nothing is sorted, for the size to grow with the window.
+    fn sorted_room(params: &Params) -> usize {
+        1 << params.chain_log.min(params.window_log).min(SORTED_LOG_MAX)
     }
 
     /// Where the plan begins. A frame of one block does not need the leaves of what has been decided; a step takes two
     /// cells, and at least three positions.
     fn plan_cells(params: &Params) -> usize {
-        let sorted = 1 << params.chain_log.min(params.window_log);
+        let sorted = Self::sorted_room(params);
         if params.strategy == Strategy::Optimal2 && sorted > params.block_size() {
             sorted
         } else {
@@ -165,10 +169,8 @@ impl<'a> Tables<'a> {
         let (nodes, leaves) = Self::cells(params);
         let passes = Self::passes(params);
         Ok(Tables {
-            chains: (passes == 1)
-                .then(|| Chains::new(params.hash_log, params.chain_log, params.search_log)),
-            heads: Heads::new(params.hash_log, params.search_log),
-            heads_known: carver.array()?,
+            chains: Chains::new(params.hash_log, params.chain_log, params.search_log),
+            chains_known: carver.array()?,
             sorted: Sorted::carve(carver, nodes, leaves, Self::triples_log(params))?,
             sorted_range: (0, 0),
             prices: Prices::carve(carver)?,
@@ -193,29 +195,23 @@ impl<'a> Tables<'a> {
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.heads_known.put(0, 0);
+        self.chains_known.put(0, 0);
         self.start_frame();
     }
 
     /// Lowers every index by `by`.
     pub(crate) fn reduce(&mut self, by: u32) {
-        if self.heads_known.at(0) == 1 {
+        if self.chains_known.at(0) == 1 {
             super::reduce(self.sorted.nodes_memory(), by);
         }
-        self.heads.reduce(by);
-        if let Some(chains) = &mut self.chains {
-            chains.reduce(by);
-        }
+        self.chains.reduce(by);
         self.plan.reduce(by);
         self.sorted_range = (0, 0);
     }
 
     /// A new frame begins.
     pub(crate) fn start_frame(&mut self) {
-        self.heads.start_frame();
-        if let Some(chains) = &mut self.chains {
-            chains.start_frame();
-        }
+        self.chains.start_frame();
         self.sorted_range = (0, 0);
         self.counted = (0, 0);
         self.plan.clear();
@@ -223,20 +219,17 @@ impl<'a> Tables<'a> {
 
     /// Makes the block known without looking for matches.
     pub(crate) fn insert(&mut self, block: &Block<'_>, _params: &Params) {
-        self.ready_heads();
+        self.ready_chains();
         let cells = self.sorted.nodes_memory();
-        match &mut self.chains {
-            Some(chains) => chains.insert(cells, block, block.end),
-            None => self.heads.insert(cells, block, block.end),
-        }
+        self.chains.insert(cells, block, block.end);
     }
 
-    /// Makes the memory of the nodes that of the heads.
-    fn ready_heads(&mut self) {
-        if self.heads_known.at(0) != 1 {
+    /// Makes the memory of the nodes that of the chains.
+    fn ready_chains(&mut self) {
+        if self.chains_known.at(0) != 1 {
             self.sorted.nodes_memory().fill([0; 4]);
-            self.heads.start_frame();
-            self.heads_known.put(0, 1);
+            self.chains.start_frame();
+            self.chains_known.put(0, 1);
         }
         self.sorted_range = (0, 0);
     }
@@ -271,7 +264,7 @@ impl<'a> Tables<'a> {
         }
         let from = block.base + block.start as u32;
         if block.start == 0 && block.data.len() <= Self::sorted_max(params) {
-            self.heads_known.put(0, 0);
+            self.chains_known.put(0, 0);
             self.sorted.build(block.data);
             self.sorted_range = (from, from + block.data.len() as u32);
             if params.strategy == Strategy::Optimal2
@@ -281,7 +274,7 @@ impl<'a> Tables<'a> {
                 self.sorted.record();
             }
         } else if !self.is_sorted(block) || self.sorted.is_recorded() {
-            self.ready_heads();
+            self.ready_chains();
         }
         // Tables that a first pass went through know what is to come and have forgotten what was: they serve once.
         let again = self.is_sorted(block) || Self::span(params) >= block.end - block.start;
@@ -332,7 +325,6 @@ impl<'a> Tables<'a> {
         }
         let Tables {
             chains,
-            heads,
             sorted,
             prices,
             nodes,
@@ -379,12 +371,10 @@ impl<'a> Tables<'a> {
                 }
             }
             let mut fill = |at: usize, list: &mut Candidates<'_>| {
-                if let Some(chains) = chains {
-                    chains.fill(sorted.nodes_memory(), block, at, effort.enough, list);
-                } else if sort {
+                if sort {
                     sorted.fill(block.data, block.end, block.window, at, effort.enough, list);
                 } else {
-                    heads.fill(sorted.nodes_memory(), block, at, effort.enough, list);
+                    chains.fill(sorted.nodes_memory(), block, at, effort.enough, list);
                 }
             };
             let past = state.at - block.start;

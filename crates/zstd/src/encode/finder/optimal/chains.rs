@@ -2,6 +2,7 @@
 
 use super::candidates::Candidates;
 use super::match_length;
+use super::parse::TAIL;
 use crate::encode::finder::{Block, PRIME, read32, read64};
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;
@@ -24,6 +25,8 @@ pub(super) struct Chains {
     attempts: u32,
     /// The first index that has not entered.
     next: u32,
+    /// The indexes from and up to which a long match goes, and its offset. A later pass or plan may begin before it.
+    within: (u32, u32, u32),
 }
 
 impl Chains {
@@ -48,17 +51,20 @@ impl Chains {
             chain_log: u32::from(chain_log),
             attempts: 1 << search_log,
             next: 0,
+            within: (0, 0, 0),
         }
     }
 
     /// Every index falls by `by`.
     pub(super) fn reduce(&mut self, by: u32) {
         self.next = self.next.saturating_sub(by);
+        self.within = (0, 0, 0);
     }
 
     /// A new frame begins.
     pub(super) fn start_frame(&mut self) {
         self.next = 0;
+        self.within = (0, 0, 0);
     }
 
     /// Lets an index enter. Returns what was in its place in each table.
@@ -95,7 +101,7 @@ impl Chains {
         self.next = self.next.max(block.base + to.max(from) as u32);
     }
 
-    /// Finds the matches of the position `at`, which at least eight bytes follow.
+    /// Finds the matches of positions from `at` on.
     #[inline(never)]
     pub(super) fn fill(
         &mut self,
@@ -107,6 +113,39 @@ impl Chains {
     ) {
         self.insert(cells, block, at);
         candidates.start(at);
+        let mut at = at;
+        let stop = block.end.saturating_sub(TAIL - 1);
+        while at < stop && candidates.has_room() {
+            let index = block.base + at as u32;
+            let (start, end, offset) = self.within;
+            if start <= index && index < end {
+                self.enter(cells, read64(block.data, at), index);
+                self.next = self.next.max(index + 1);
+                if end - index >= 3 {
+                    candidates.push(end - index, offset);
+                }
+            } else {
+                self.find(cells, block, at, enough, candidates);
+            }
+            candidates.end_position(false);
+            at += 1;
+        }
+        while at < block.end && candidates.has_room() {
+            candidates.end_position(false);
+            at += 1;
+        }
+    }
+
+    /// Finds the matches of one position.
+    #[inline(always)]
+    fn find(
+        &mut self,
+        cells: &mut [[u8; 4]],
+        block: &Block<'_>,
+        at: usize,
+        enough: usize,
+        candidates: &mut Candidates<'_>,
+    ) {
         let &Block {
             data, base, window, ..
         } = block;
@@ -135,13 +174,12 @@ impl Chains {
         if longest as usize >= LAST {
             self.follow(cells, block, at, seen[TABLES.len() - 1], enough, candidates);
         }
-        candidates.end_position(false);
     }
 
     /// Looks for long matches from `source` on.
     #[inline(always)]
     fn follow(
-        &self,
+        &mut self,
         cells: &[[u8; 4]],
         block: &Block<'_>,
         at: usize,
@@ -171,6 +209,7 @@ impl Chains {
                     longest = length;
                     candidates.push(length as u32, (at - from) as u32);
                     if length >= enough {
+                        self.within = (index, index + length as u32, (at - from) as u32);
                         return;
                     }
                 }

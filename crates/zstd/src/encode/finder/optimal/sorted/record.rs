@@ -1,0 +1,109 @@
+//! What was found in a first pass, for a second.
+
+use super::Sorted;
+use crate::encode::finder::optimal::candidates::{Candidates, Match};
+use crate::encode::finder::optimal::match_length;
+use crate::encode::finder::optimal::parse::TAIL;
+use crate::workspace::Cells;
+
+/// What to do with a record of all matches.
+///
+/// The longest match of a position takes the place of its leaf, which has served its turn; the others lie behind the
+/// nodes, or are left out when that is full. A match is 17 bits of offset, 14 of length, and whether another one follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Record {
+    None,
+    Write,
+    Read,
+}
+
+/// Bits of an offset and of a length in a record, and the bit that says that another match follows.
+const RECORD_OFFSET_BITS: u32 = 17;
+const RECORD_LENGTH_MAX: u32 = (1 << 14) - 1;
+const RECORD_MORE: u32 = 1 << 31;
+
+/// Most positions that can be recorded.
+pub(in super::super) const RECORDED_MAX: usize = 1 << RECORD_OFFSET_BITS;
+
+impl Sorted<'_> {
+    /// Records what is found from here on, for [`Sorted::replay`]. At most [`RECORDED_MAX`] positions are sorted.
+    pub(in super::super) fn record(&mut self) {
+        self.record = Record::Write;
+        self.more = 2 * self.nodes_len;
+    }
+
+    /// Whether there is a record. Then the leaves are gone.
+    pub(in super::super) fn is_recorded(&self) -> bool {
+        self.record != Record::None
+    }
+
+    /// Tells the same matches again, from the first position on.
+    pub(in super::super) fn replay(&mut self) {
+        self.record = Record::Read;
+        self.more = 2 * self.nodes_len;
+        self.next = 0;
+    }
+
+    /// Writes the matches of a position to the record.
+    #[inline(always)]
+    pub(super) fn write_record(&mut self, position: usize, candidates: &Candidates<'_>) {
+        let pack = |found: Match, more: bool| {
+            found.offset
+                | found.length.min(RECORD_LENGTH_MAX) << RECORD_OFFSET_BITS
+                | if more { RECORD_MORE } else { 0 }
+        };
+        let range = candidates.pending();
+        let cells: &mut [[u8; 4]] = self.nodes.as_flattened_mut().as_chunks_mut().0;
+        let more = range.len().saturating_sub(1).min(cells.len() - self.more);
+        let first = match range.clone().next_back() {
+            Some(last) => pack(candidates.at(last), more > 0),
+            None => 0,
+        };
+        self.leaves.put(position, first);
+        for (i, found) in range.rev().skip(1).take(more).enumerate() {
+            cells.put(self.more, pack(candidates.at(found), i + 1 < more));
+            self.more += 1;
+        }
+    }
+
+    /// As [`Sorted::fill`], from the record.
+    #[inline(always)]
+    pub(super) fn fill_again(
+        &mut self,
+        data: &[u8],
+        end: usize,
+        at: usize,
+        candidates: &mut Candidates<'_>,
+    ) {
+        let cells: &[[u8; 4]] = self.nodes.as_flattened().as_chunks().0;
+        candidates.start(at);
+        let stop = end.saturating_sub(TAIL - 1).min(self.len);
+        while self.next < stop && candidates.has_room() {
+            let known = self.next >= at;
+            let mut bits = self.leaves.at(self.next);
+            loop {
+                let offset = bits & (RECORDED_MAX as u32 - 1);
+                if known && offset > 0 {
+                    let mut length = bits >> RECORD_OFFSET_BITS & RECORD_LENGTH_MAX;
+                    if length == RECORD_LENGTH_MAX {
+                        let source = self.next - offset as usize;
+                        length = match_length(data, self.next, source, end) as u32;
+                    }
+                    candidates.push_shorter(length, offset);
+                }
+                if bits & RECORD_MORE == 0 {
+                    break;
+                }
+                bits = cells.at(self.more);
+                self.more += 1;
+            }
+            if known {
+                candidates.end_position(true);
+            }
+            self.next += 1;
+        }
+        while candidates.end() < end && candidates.end() >= stop && candidates.has_room() {
+            candidates.end_position(false);
+        }
+    }
+}
