@@ -4,7 +4,7 @@ use super::block::{BlockChoice, Content, Entropy};
 use super::division::{Division, Part};
 use super::finder::{Block, Finder, index_log};
 use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy};
-use super::sample::short_matches_pay;
+use super::sample::{Kind, kind};
 use super::store::{Mark, SequenceStore};
 use crate::frame::{COMPRESSED, HeaderFields};
 use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
@@ -496,14 +496,19 @@ impl Parts<'_> {
             self.min_match = params.min_match;
         }
         if self.min_match == 0 {
-            let sampled = if history {
+            let seen = if history {
                 None
             } else {
-                short_matches_pay(data, self.entropy.counts)
+                kind(data, self.entropy.counts)
             };
-            let usual = params.strategy != Strategy::DoubleFast;
-            let shorter = if fast { 6 } else { 4 };
-            self.min_match = shorter + u8::from(!sampled.unwrap_or(usual));
+            self.min_match = match (params.strategy, seen) {
+                (Strategy::Fast, None | Some(Kind::Dense)) => 6,
+                (Strategy::Fast, _) => 7,
+                (Strategy::DoubleFast, None) => 5,
+                (_, None | Some(Kind::Dense)) => 4,
+                (Strategy::Greedy, Some(Kind::Text)) if params.search_log < 5 => 6,
+                _ => 5,
+            };
         }
         // Where short matches pay, half the table does, which stays nearer to the processor.
         let half = fast && params.min_match == 0 && self.min_match == 6;

@@ -54,7 +54,7 @@ pub struct Params {
     /// Logarithm of the number of candidates that are looked at.
     pub search_log: u8,
     /// Shortest match that is looked for, 3 to 7; or 0 for 4 or 5, whichever suits the first block of a frame. For
-    /// [`Strategy::Fast`] 0 means 7, or 6 with half the table.
+    /// [`Strategy::Greedy`] 0 may mean 6, too, and for [`Strategy::Fast`] it means 7, or 6 with half the table.
     pub min_match: u8,
     /// For [`Strategy::Fast`]: how far to step on where nothing matches, and above 0 that literals are stored as they
     /// are. For the others: a match of this length is good enough to stop searching.

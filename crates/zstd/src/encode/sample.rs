@@ -8,15 +8,25 @@ use crate::workspace::{Cells, Scratch};
 const STRIDE: usize = 61;
 /// In less than this nothing is seen.
 const SIZE_MIN: usize = 8192;
-/// From so many 1/256 bits a byte on, short matches pay.
+/// From so many 1/256 bits a byte on, content is dense.
 const BITS_MIN: u32 = 56 * BIT / 10;
 
-/// Whether short matches far away save anything, or those are better that are a byte longer: `None` if there is too little
-/// to see it.
+/// What content looks like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Code for machines, and what is compressed already: short matches pay.
+    Dense,
+    /// Few letters, and few zeros: short matches far away do not pay.
+    Text,
+    /// Records, pictures.
+    Other,
+}
+
+/// The kind of `data`: `None` if there is too little to see it.
 ///
 /// An offset takes about as many bits as four letters of a text, but fewer than four bytes of code for machines. Looking for
 /// more bytes also has fewer candidates, and finds fewer but longer matches, which take less time.
-pub(crate) fn short_matches_pay(data: &[u8], scratch: &mut Scratch) -> Option<bool> {
+pub(crate) fn kind(data: &[u8], scratch: &mut Scratch) -> Option<Kind> {
     if data.len() < SIZE_MIN {
         return None;
     }
@@ -30,5 +40,13 @@ pub(crate) fn short_matches_pay(data: &[u8], scratch: &mut Scratch) -> Option<bo
         total += 1;
     }
     let certain: u32 = (0..256).map(|cell| times_log(counts.at(cell))).sum();
-    Some(times_log(total).saturating_sub(certain) >= total * BITS_MIN)
+    Some(
+        if times_log(total).saturating_sub(certain) >= total * BITS_MIN {
+            Kind::Dense
+        } else if counts.at(0) <= total / 4 {
+            Kind::Text
+        } else {
+            Kind::Other
+        },
+    )
 }

@@ -44,7 +44,12 @@ pub(crate) fn find_block(
         places: tables.rows.cells.tags.len(),
         next: tables.rows.next,
         // An eighth more: with 8 of a row's 16 looked at, one more is worth 0.2 % of size.
-        attempts: (1 << params.search_log) + (1 << params.search_log >> 3),
+        // Six equal bytes are rare enough to look at all of a row.
+        attempts: if params.min_match > 5 && tables.row_log() == 4 {
+            16
+        } else {
+            (1 << params.search_log) + (1 << params.search_log >> 3)
+        },
         min_match: params.min_match,
         row_log: tables.row_log(),
         depth: match params.strategy {
@@ -89,6 +94,9 @@ pub(crate) fn find<M: Memory, T: RowTable, S: Store>(
         };
     }
     match task.depth {
+        0 if task.min_match > 5 && task.row_log == 4 => {
+            parse::<M, T, S, 16, 6, 0>(data, rows, task, repeat, store)
+        }
         0 => widths!(0),
         1 => widths!(1),
         _ => widths!(2),

@@ -221,17 +221,21 @@ impl<T: RowTable, const W: usize> Search<T, W> {
             }
             next = at - GAP_BACK;
         }
-        for i in next..at {
-            self.enter::<M, MIN>(data, i);
+        if self.large {
+            for i in next..at {
+                self.prefetch::<M, MIN>(data, i + AHEAD);
+                self.enter::<M, MIN>(data, i);
+            }
+        } else {
+            for i in next..at {
+                self.enter::<M, MIN>(data, i);
+            }
         }
         self.next = at;
     }
 
     #[inline(always)]
     fn enter<M: Memory, const MIN: u32>(&mut self, data: M, at: usize) {
-        if self.large {
-            self.prefetch::<M, MIN>(data, at + AHEAD);
-        }
         let (row, tag) = slot::<MIN>(data.read64(at), self.shift);
         self.put(row, tag, at as u32);
     }
