@@ -103,6 +103,7 @@ fn least_bytes(counts: &[[u8; 4]; 256], n: usize) -> usize {
 /// Writes the section that costs least. `None` if it does not fit, or cannot fit together with what follows it.
 ///
 /// `previous` is the table in force, `next` room for another.
+#[inline(never)]
 pub(crate) fn write_literals(
     out: &mut [u8],
     task: &Task<'_>,

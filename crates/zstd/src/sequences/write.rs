@@ -93,6 +93,7 @@ pub(crate) struct SequencesWritten {
 ///
 /// `reversed` are the packed sequences, the last first; `counts` those of their codes; `previous` the tables in force;
 /// `next` room for others; `scratch` is scratch.
+#[inline(never)]
 pub(crate) fn write_sequences(
     out: &mut [u8],
     reversed: &[[u8; 8]],

@@ -30,6 +30,7 @@ pub(crate) struct Task {
 }
 
 /// Finds the sequences of a block. Returns where the literals behind the last one begin.
+#[inline(never)]
 pub(crate) fn find_block(
     tables: &mut Tables<'_>,
     block: &Block<'_>,

@@ -69,6 +69,7 @@ impl<'a> Tables<'a> {
     /// Finds the sequences of a block, which may end earlier than asked for: then [`SequenceStore::cut`] is called.
     ///
     /// Returns where the literals behind the last sequence begin.
+    #[inline(never)]
     pub(crate) fn find(
         &mut self,
         block: &Block<'_>,
@@ -84,6 +85,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Searches the whole block, and divides it.
+    #[inline(never)]
     fn plan(
         &mut self,
         block: &Block<'_>,

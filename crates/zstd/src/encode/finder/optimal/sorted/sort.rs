@@ -7,7 +7,18 @@ const RANKED: usize = 16;
 
 /// Sorts ascending. All cells differ. Parts that are no larger than `aside`, whose cells may hold anything, are sorted
 /// with its help, which is quicker.
+#[inline(always)]
 pub(super) fn sort(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) {
+    if cells.len() <= RANKED {
+        sort_by_rank(cells);
+    } else {
+        sort_parts(cells, aside);
+    }
+}
+
+/// Sorts part by part, until each has few cells or is in order.
+#[inline(never)]
+fn sort_parts(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) {
     // Parts that are still to be sorted: of each pair the larger one.
     let mut later = [(0_u32, 0_u32); 24];
     let mut waiting = 0;
@@ -109,7 +120,7 @@ fn heap_sort(cells: &mut [[u8; 8]]) {
 }
 
 /// Sorts a few cells: each goes where the number of smaller ones says. No branch depends on their values.
-#[inline(always)]
+#[inline(never)]
 fn sort_by_rank(cells: &mut [[u8; 8]]) {
     let n = cells.len();
     if n == 2 {
