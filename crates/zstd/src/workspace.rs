@@ -158,40 +158,31 @@ impl<'a> Carver<'a> {
     /// Bytes that [`Carver::new`] may skip.
     pub(crate) const SLACK: usize = 63;
 
-    /// Starts at the first cache line of `workspace`. That is for speed alone: nothing relies on it.
-    pub(crate) fn new(workspace: &'a mut [u8]) -> Self {
-        let skip = workspace
-            .as_ptr()
-            .align_offset(64)
-            .min(workspace.len())
-            .min(Self::SLACK);
-        Carver {
-            rest: &mut workspace[skip..],
+    /// Starts at the first cache line of `workspace`, from where on there must be `bytes`: all that will be taken. The cache
+    /// line is for speed alone: nothing relies on it.
+    pub(crate) fn new(workspace: &'a mut [u8], bytes: usize) -> Result<Self, crate::Error> {
+        let skip = workspace.as_ptr().align_offset(64).min(Self::SLACK);
+        match workspace.get_mut(skip..) {
+            Some(rest) if rest.len() >= bytes => Ok(Carver { rest }),
+            _ => Err(crate::Error::WorkspaceTooSmall),
         }
     }
 
-    /// The next `count` cells.
-    pub(crate) fn cells<const N: usize>(
-        &mut self,
-        count: usize,
-    ) -> Result<&'a mut [[u8; N]], crate::Error> {
-        let bytes = count
-            .checked_mul(N)
-            .ok_or(crate::Error::WorkspaceTooSmall)?;
-        let rest = core::mem::take(&mut self.rest);
-        let (part, rest) = rest
-            .split_at_mut_checked(bytes)
-            .ok_or(crate::Error::WorkspaceTooSmall)?;
+    /// The next `count` bytes.
+    pub(crate) fn bytes(&mut self, count: usize) -> &'a mut [u8] {
+        let (part, rest) = core::mem::take(&mut self.rest).split_at_mut(count);
         self.rest = rest;
-        Ok(part.as_chunks_mut().0)
+        part
+    }
+
+    /// The next `count` cells.
+    pub(crate) fn cells<const N: usize>(&mut self, count: usize) -> &'a mut [[u8; N]] {
+        self.bytes(N * count).as_chunks_mut().0
     }
 
     /// The next `COUNT` cells, where their number is known when compiling.
-    pub(crate) fn array<const N: usize, const COUNT: usize>(
-        &mut self,
-    ) -> Result<&'a mut [[u8; N]; COUNT], crate::Error> {
-        self.cells(COUNT)?
-            .try_into()
-            .map_err(|_| crate::Error::WorkspaceTooSmall)
+    pub(crate) fn array<const N: usize, const COUNT: usize>(&mut self) -> &'a mut [[u8; N]; COUNT] {
+        let cells = self.cells(COUNT).try_into();
+        cells.expect("as many cells were taken")
     }
 }

@@ -3,9 +3,8 @@
 use super::Dictionary;
 use crate::Error;
 use crate::encode::block::Entropy;
-use crate::encode::division::Division;
 use crate::encode::finder::Finder;
-use crate::encode::frame::{Parts, chunks};
+use crate::encode::frame::Parts;
 use crate::encode::levels::Params;
 use crate::encode::stream::history_max;
 use crate::fse::read_distribution;
@@ -50,7 +49,7 @@ const COPIED: usize = 48;
 impl<'d> EncoderDictionary<'d> {
     /// Bytes of memory for frames with these parameters, and any dictionary.
     pub fn size(params: &Params) -> usize {
-        Carver::SLACK + Entropy::BYTES + Division::bytes(chunks(params)) + Finder::bytes(params)
+        Carver::SLACK + Parts::bytes(params, 0)
     }
 
     /// Makes a dictionary ready for frames with these parameters.
@@ -65,18 +64,17 @@ impl<'d> EncoderDictionary<'d> {
         memory: &'d mut [u8],
     ) -> Result<Self, Error> {
         params.check()?;
-        // Filled where they are made: they are too large to be moved about on a small stack.
-        let mut carved = Parts::carve_with(&mut Carver::new(memory), params, 0);
-        let parts = carved.as_mut().map_err(|error| *error)?;
-        let content = fill(parts, dictionary, params)?;
-        let has_tables = tables_pay(params, content);
-        carved.map(|parts| EncoderDictionary {
+        let mut carver = Carver::new(memory, Parts::bytes(params, 0))?;
+        let mut ready = EncoderDictionary {
             dictionary,
             params: *params,
-            content,
-            parts,
-            has_tables,
-        })
+            content: &[],
+            parts: Parts::carve(&mut carver, params, 0),
+            has_tables: false,
+        };
+        ready.content = fill(&mut ready.parts, dictionary, params)?;
+        ready.has_tables = tables_pay(params, ready.content);
+        Ok(ready)
     }
 }
 

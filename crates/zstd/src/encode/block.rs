@@ -40,15 +40,15 @@ impl<'a> Entropy<'a> {
         + size_of::<Scratch>();
 
     /// Takes all tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
-        Ok(Entropy {
-            huffman: HuffmanEncoder::carve(carver)?,
-            huffman_next: HuffmanEncoder::carve(carver)?,
-            tables: SequenceTables::carve(carver)?,
-            tables_next: SequenceTables::carve(carver)?,
-            huffman_scratch: HuffmanScratch::carve(carver)?,
-            counts: carver.array()?,
-        })
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
+        Entropy {
+            huffman: HuffmanEncoder::carve(carver),
+            huffman_next: HuffmanEncoder::carve(carver),
+            tables: SequenceTables::carve(carver),
+            tables_next: SequenceTables::carve(carver),
+            huffman_scratch: HuffmanScratch::carve(carver),
+            counts: carver.array(),
+        }
     }
 
     /// A frame begins: no table is in force.

@@ -1,7 +1,6 @@
 //! What a block consists of, and where one set of entropy tables should end and the next begin.
 
 use super::store::{Mark, SequenceStore};
-use crate::Error;
 use crate::bits::{BIT, log2};
 use crate::literals::count_bytes;
 use crate::sequences::{CODES, count_codes};
@@ -54,13 +53,13 @@ impl<'a> Division<'a> {
     }
 
     /// Takes the counts from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, chunks: usize) -> Result<Self, Error> {
-        Ok(Division {
-            counts: carver.cells::<4>(COUNTS * chunks)?.as_chunks_mut().0,
-            marks: carver.cells(Self::marks(chunks))?,
+    pub(crate) fn carve(carver: &mut Carver<'a>, chunks: usize) -> Self {
+        Division {
+            counts: carver.cells::<4>(COUNTS * chunks).as_chunks_mut().0,
+            marks: carver.cells(Self::marks(chunks)),
             parts: 0,
             written: 0,
-        })
+        }
     }
 
     /// There is no block at hand.

@@ -22,11 +22,7 @@ pub const fn compress_bound(size: usize) -> usize {
 
 /// Bytes of workspace that a [`Compressor`] needs for frames with these parameters, or with any that are no larger.
 pub fn workspace_size(params: &Params) -> usize {
-    Carver::SLACK
-        + Entropy::BYTES
-        + store_bytes(params)
-        + Division::bytes(chunks(params))
-        + Finder::bytes(params)
+    Carver::SLACK + Parts::bytes(params, store_bytes(params))
 }
 
 /// How many chunks of a block may be told apart when its sequences have been found: 1 if it is not divided.
@@ -133,15 +129,11 @@ impl<W: Held> Compressor<W> {
             params.block_size(),
         );
         let known = self.layout.replace(layout) == Some(layout);
-        // The parts are used where they were made: they are too large to be moved about on a small stack.
-        let mut carved = Parts::carve(self.workspace.bytes(), params);
-        let parts = match &mut carved {
-            Ok(parts) => parts,
-            Err(error) => {
-                self.layout = None;
-                return Err(*error);
-            }
-        };
+        let store_bytes = store_bytes(params);
+        let bytes = Parts::bytes(params, store_bytes);
+        let mut carver =
+            Carver::new(self.workspace.bytes(), bytes).inspect_err(|_| self.layout = None)?;
+        let mut parts = Parts::carve(&mut carver, params, store_bytes);
         if !known {
             parts.finder.clear();
             self.next_index = 1;
@@ -209,29 +201,25 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Takes the parts from a workspace.
-    pub(crate) fn carve(workspace: &'a mut [u8], params: &Params) -> Result<Self, Error> {
-        Self::carve_with(&mut Carver::new(workspace), params, store_bytes(params))
+    /// Bytes of workspace, with so many of them for sequences and literals.
+    pub(crate) fn bytes(params: &Params, store_bytes: usize) -> usize {
+        Entropy::BYTES + store_bytes + Division::bytes(chunks(params)) + Finder::bytes(params)
     }
 
-    /// Takes the parts from what is left of a workspace, with so many bytes for sequences and literals.
-    pub(crate) fn carve_with(
-        carver: &mut Carver<'a>,
-        params: &Params,
-        store_bytes: usize,
-    ) -> Result<Self, Error> {
-        Ok(Parts {
-            finder: Finder::carve(carver, params)?,
-            entropy: Entropy::carve(carver)?,
-            store: SequenceStore::new(carver.cells::<1>(store_bytes)?.as_flattened_mut()),
-            division: Division::carve(carver, chunks(params))?,
+    /// Takes the parts from a workspace, with so many bytes for sequences and literals.
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params, store_bytes: usize) -> Self {
+        Parts {
+            finder: Finder::carve(carver, params),
+            entropy: Entropy::carve(carver),
+            store: SequenceStore::new(carver.bytes(store_bytes)),
+            division: Division::carve(carver, chunks(params)),
             min_match: 0,
             repeat: REPEAT_OFFSETS,
             told: 0,
             repeat_after: REPEAT_OFFSETS,
             origin: 1,
             end_index: 1,
-        })
+        }
     }
 
     /// Begins a frame whose first byte has this index.

@@ -144,19 +144,20 @@ impl<'w, 'd> Encoder<'w, 'd> {
     /// [`Error::ParameterOutOfBound`].
     pub fn new(params: &Params, workspace: &'w mut [u8]) -> Result<Self, Error> {
         params.check()?;
-        let mut carver = Carver::new(workspace);
+        let bytes = stream_workspace_size(params) - Carver::SLACK;
+        let mut carver = Carver::new(workspace, bytes)?;
         Ok(Encoder {
-            parts: Parts::carve_with(&mut carver, params, store_bytes(params))?,
+            parts: Parts::carve(&mut carver, params, store_bytes(params)),
             cleared: false,
             params: *params,
             dictionary: None,
             prepared: None,
             window_has_content: false,
-            window: carver.cells::<1>(window_bytes(params))?.as_flattened_mut(),
+            window: carver.bytes(window_bytes(params)),
             start: 0,
             filled: 0,
             low: 0,
-            staged: carver.cells::<1>(staged_bytes(params))?.as_flattened_mut(),
+            staged: carver.bytes(staged_bytes(params)),
             staged_from: 0,
             staged_to: 0,
             pledged: None,

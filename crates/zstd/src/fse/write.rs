@@ -1,6 +1,5 @@
 //! Tables for encoding, and how they are told.
 
-use crate::Error;
 use crate::bits::BitWriter;
 use crate::workspace::{Carver, Cells};
 
@@ -106,11 +105,11 @@ impl<'a> FseEncoder<'a> {
     pub(crate) const BYTES: usize = size_of::<FseTable>();
 
     /// Takes a table from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
-        let table = carver.cells::<1>(Self::BYTES)?.as_flattened_mut();
-        let table: &mut FseTable = table.try_into().map_err(|_| Error::WorkspaceTooSmall)?;
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
+        let table = carver.bytes(Self::BYTES).try_into();
+        let table: &mut FseTable = table.expect("as many bytes were taken");
         table[VALID] = 0;
-        Ok(FseEncoder { table })
+        FseEncoder { table }
     }
 
     /// The table itself, and its accuracy.

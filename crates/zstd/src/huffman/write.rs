@@ -1,6 +1,5 @@
 //! Codes for encoding, and how they are told.
 
-use crate::Error;
 use crate::bits::{BitWriter, Sink, put_bytes};
 use crate::fse::{FseEncoder, accuracy, end, normalise, start, step, write_description};
 use crate::workspace::{Carver, Cells};
@@ -28,13 +27,13 @@ impl<'a> HuffmanScratch<'a> {
     pub(crate) const BYTES: usize = 4 * SYMBOLS + 8 * SYMBOLS + SYMBOLS + FseEncoder::BYTES;
 
     /// Takes the room from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
-        Ok(HuffmanScratch {
-            sorted: carver.array()?,
-            tree: carver.array()?,
-            weights: carver.array()?,
-            weight_table: FseEncoder::carve(carver)?,
-        })
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
+        HuffmanScratch {
+            sorted: carver.array(),
+            tree: carver.array(),
+            weights: carver.array(),
+            weight_table: FseEncoder::carve(carver),
+        }
     }
 }
 
@@ -51,12 +50,12 @@ impl<'a> HuffmanEncoder<'a> {
     pub(crate) const BYTES: usize = 8 * SYMBOLS;
 
     /// Takes a table from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
-        Ok(HuffmanEncoder {
-            codes: carver.array()?,
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
+        HuffmanEncoder {
+            codes: carver.array(),
             length_max: 0,
             valid: false,
-        })
+        }
     }
 
     /// Whether the table may be used again.

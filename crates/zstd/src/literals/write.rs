@@ -242,12 +242,13 @@ mod tests {
     /// The bound is below what any section of these literals takes, and not far below.
     #[test]
     fn no_code_takes_fewer_bytes_than_the_least() {
-        let mut memory = vec![0; Carver::SLACK + 2 * HuffmanEncoder::BYTES + HuffmanScratch::BYTES];
-        let mut carver = Carver::new(&mut memory);
-        let mut next = HuffmanEncoder::carve(&mut carver).unwrap();
-        let mut previous = HuffmanEncoder::carve(&mut carver).unwrap();
+        let bytes = 2 * HuffmanEncoder::BYTES + HuffmanScratch::BYTES;
+        let mut memory = vec![0; Carver::SLACK + bytes];
+        let mut carver = Carver::new(&mut memory, bytes).unwrap();
+        let mut next = HuffmanEncoder::carve(&mut carver);
+        let mut previous = HuffmanEncoder::carve(&mut carver);
         previous.invalidate();
-        let mut scratch = HuffmanScratch::carve(&mut carver).unwrap();
+        let mut scratch = HuffmanScratch::carve(&mut carver);
         let mut counts = [[0; 4]; 1152];
         let mut seed = 5_u32;
         let mut random = || {

@@ -8,7 +8,6 @@ use super::{
     LITERAL_LENGTH_COUNTS, LITERAL_LENGTH_LOG_MAX, MATCH_LENGTH_COUNTS, MATCH_LENGTH_LOG_MAX,
     OFFSET_COUNTS, OFFSET_LOG_MAX,
 };
-use crate::Error;
 use crate::fse::{
     COST_ONE, FseEncoder, FseTable, accuracy, cost_of_probabilities, normalise, write_description,
 };
@@ -26,12 +25,12 @@ impl<'a> SequenceTables<'a> {
     pub(crate) const BYTES: usize = 3 * FseEncoder::BYTES;
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
-        Ok(SequenceTables {
-            literal_lengths: FseEncoder::carve(carver)?,
-            offsets: FseEncoder::carve(carver)?,
-            match_lengths: FseEncoder::carve(carver)?,
-        })
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
+        SequenceTables {
+            literal_lengths: FseEncoder::carve(carver),
+            offsets: FseEncoder::carve(carver),
+            match_lengths: FseEncoder::carve(carver),
+        }
     }
 
     /// Makes the tables unusable until they are built again.
@@ -283,10 +282,11 @@ mod tests {
     /// Of equal sequences only the bits behind their codes are written: that many, and few bytes more.
     #[test]
     fn offsets_take_the_least() {
-        let mut memory = vec![0; Carver::SLACK + 2 * SequenceTables::BYTES];
-        let mut carver = Carver::new(&mut memory);
-        let mut previous = SequenceTables::carve(&mut carver).unwrap();
-        let mut next = SequenceTables::carve(&mut carver).unwrap();
+        let bytes = 2 * SequenceTables::BYTES;
+        let mut memory = vec![0; Carver::SLACK + bytes];
+        let mut carver = Carver::new(&mut memory, bytes).unwrap();
+        let mut previous = SequenceTables::carve(&mut carver);
+        let mut next = SequenceTables::carve(&mut carver);
         previous.invalidate();
         for value in [1_u32, 300, 0x1_0000, 0x7ff_ffff] {
             let word = Sequence::new(2, value, 5).bits().to_ne_bytes();

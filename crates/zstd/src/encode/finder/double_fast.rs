@@ -3,7 +3,6 @@
 
 use super::memory::{Checked, Memory, Table, count_back, match_length, put_aside, take_back};
 use super::{Block, INDEX_LOG, index_log, read64, reduce_tagged, tagged};
-use crate::Error;
 use crate::encode::levels::Params;
 use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::offset_value;
@@ -25,11 +24,11 @@ impl<'a> Tables<'a> {
     }
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
-        Ok(Tables {
-            long: carver.cells(1 << params.hash_log)?,
-            short: carver.cells(1 << params.chain_log)?,
-        })
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
+        Tables {
+            long: carver.cells(1 << params.hash_log),
+            short: carver.cells(1 << params.chain_log),
+        }
     }
 
     /// Forgets everything.

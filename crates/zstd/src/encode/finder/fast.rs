@@ -4,7 +4,6 @@
 
 use super::memory::{Checked, Memory, Table, count_back, match_length_soon, put_aside, take_back};
 use super::{Block, INDEX_LOG, index_log, read64, reduce_tagged, tagged};
-use crate::Error;
 use crate::encode::levels::Params;
 use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::offset_value;
@@ -26,10 +25,10 @@ impl<'a> Tables<'a> {
     }
 
     /// Takes the table from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
-        Ok(Tables {
-            positions: carver.cells(1 << params.hash_log)?,
-        })
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
+        Tables {
+            positions: carver.cells(1 << params.hash_log),
+        }
     }
 
     /// Forgets everything.

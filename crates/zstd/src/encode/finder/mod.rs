@@ -7,7 +7,7 @@
 //! A finder for blocks has this shape, which `optimal` follows too:
 //!
 //! - `Tables::bytes(&Params) -> usize`: bytes of workspace, growing with every parameter;
-//! - `Tables::carve(&mut Carver, &Params) -> Result<Tables, Error>`: takes them;
+//! - `Tables::carve(&mut Carver, &Params) -> Tables`: takes them;
 //! - `clear(&mut self)`: forgets everything, called when the bytes may hold something else;
 //! - `reduce(&mut self, by: u32)`: every index falls by `by`, to 0 at least. Called when indexes near the largest that a
 //!   table can hold; it must not change what is found;
@@ -26,7 +26,6 @@ use self::memory::Memory;
 use self::optimal::divided;
 use super::levels::{Params, Strategy};
 use super::store::SequenceStore;
-use crate::Error;
 use crate::workspace::Carver;
 
 /// The tables of a strategy.
@@ -65,16 +64,16 @@ impl<'a> Finder<'a> {
     }
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
-        Ok(match params.strategy {
-            Strategy::Fast => Finder::Fast(fast::Tables::carve(carver, params)?),
-            Strategy::DoubleFast => Finder::DoubleFast(double_fast::Tables::carve(carver, params)?),
-            Strategy::Lazy2Divided => Finder::Divided(divided::Tables::carve(carver, params)?),
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
+        match params.strategy {
+            Strategy::Fast => Finder::Fast(fast::Tables::carve(carver, params)),
+            Strategy::DoubleFast => Finder::DoubleFast(double_fast::Tables::carve(carver, params)),
+            Strategy::Lazy2Divided => Finder::Divided(divided::Tables::carve(carver, params)),
             Strategy::Optimal | Strategy::Optimal2 => {
-                Finder::Optimal(optimal::Tables::carve(carver, params)?)
+                Finder::Optimal(optimal::Tables::carve(carver, params))
             }
-            _ => Finder::Lazy(row::Tables::carve(carver, params)?),
-        })
+            _ => Finder::Lazy(row::Tables::carve(carver, params)),
+        }
     }
 
     /// Forgets everything.

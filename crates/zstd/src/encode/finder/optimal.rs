@@ -21,7 +21,6 @@ use self::prices::{BIT, COUNTS, Counts, PRICED_LENGTH_MAX, Prices, WEIGHT};
 use self::sorted::{RECORDED_MAX, Sorted};
 use super::Block;
 use super::memory::Checked;
-use crate::Error;
 use crate::encode::levels::{Params, Strategy};
 use crate::encode::store::SequenceStore;
 use crate::sequences::{Sequence, offset_value, update_repeat_offsets};
@@ -165,23 +164,23 @@ impl<'a> Tables<'a> {
     }
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
         let (nodes, leaves) = Self::cells(params);
         let passes = Self::passes(params);
-        Ok(Tables {
+        Tables {
             chains: Chains::new(params.hash_log, params.chain_log, params.search_log),
-            chains_known: carver.array()?,
-            sorted: Sorted::carve(carver, nodes, leaves, Self::triples_log(params))?,
+            chains_known: carver.array(),
+            sorted: Sorted::carve(carver, nodes, leaves, Self::triples_log(params)),
             sorted_range: (0, 0),
-            prices: Prices::carve(carver)?,
-            nodes: Nodes::carve(carver)?,
-            candidates: Candidates::carve(carver, Self::span(params))?,
-            chunks: Chunks::carve(carver, true)?,
-            chunks_before: Chunks::carve(carver, passes > 1)?,
-            counts: carver.array()?,
+            prices: Prices::carve(carver),
+            nodes: Nodes::carve(carver),
+            candidates: Candidates::carve(carver, Self::span(params)),
+            chunks: Chunks::carve(carver, true),
+            chunks_before: Chunks::carve(carver, passes > 1),
+            counts: carver.array(),
             counted: (0, 0),
             plan: Plan::new(Self::plan_cells(params), Self::steps_max(params)),
-        })
+        }
     }
 
     /// How often a block is gone through.

@@ -3,7 +3,6 @@
 
 use super::memory::{Memory, match_length};
 use super::{Block, PRIME, read64};
-use crate::Error;
 use crate::encode::levels::Params;
 use crate::workspace::{Carver, Cells};
 
@@ -98,17 +97,15 @@ impl<'a> Tables<'a> {
     }
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
         let row_log = params.search_log.clamp(ROW_LOG_MIN, ROW_LOG_MAX);
         let cells = RowCells {
-            positions: carver.cells(1 << params.hash_log)?,
-            tags: carver.cells::<1>(1 << params.hash_log)?.as_flattened_mut(),
-            heads: carver
-                .cells::<1>(1 << (params.hash_log - row_log))?
-                .as_flattened_mut(),
+            positions: carver.cells(1 << params.hash_log),
+            tags: carver.bytes(1 << params.hash_log),
+            heads: carver.bytes(1 << (params.hash_log - row_log)),
         };
         let rows = Rows { cells, next: 0 };
-        Ok(Tables { rows, row_log })
+        Tables { rows, row_log }
     }
 
     /// Logarithm of the width of a row.

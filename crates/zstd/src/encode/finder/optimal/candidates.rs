@@ -1,6 +1,5 @@
 //! Matches that could be taken, position by position.
 
-use crate::Error;
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::{Carver, Cells};
 
@@ -35,14 +34,14 @@ impl<'a> Candidates<'a> {
     }
 
     /// Takes the list from a workspace.
-    pub(super) fn carve(carver: &mut Carver<'a>, span: usize) -> Result<Self, Error> {
-        Ok(Candidates {
+    pub(super) fn carve(carver: &mut Carver<'a>, span: usize) -> Self {
+        Candidates {
             first: 0,
             len: 0,
-            starts: carver.cells(span + 1)?,
-            list: carver.cells(Self::list(span))?,
+            starts: carver.cells(span + 1),
+            list: carver.cells(Self::list(span)),
             used: 0,
-        })
+        }
     }
 
     /// Forgets all; the next position is `first`.

@@ -2,7 +2,6 @@
 
 use super::partition::{CHUNK_LOG, Chunks};
 use super::{Plan, prices};
-use crate::Error;
 use crate::encode::finder::{Block, lazy, row};
 use crate::encode::levels::Params;
 use crate::encode::store::SequenceStore;
@@ -28,13 +27,13 @@ impl<'a> Tables<'a> {
     }
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Result<Self, Error> {
-        Ok(Tables {
-            rows: row::Tables::carve(carver, params)?,
-            chunks: Chunks::carve(carver, true)?,
-            steps: carver.cells(Self::cells(params))?,
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
+        Tables {
+            rows: row::Tables::carve(carver, params),
+            chunks: Chunks::carve(carver, true),
+            steps: carver.cells(Self::cells(params)),
             plan: Plan::new(0, Self::cells(params) / 2),
-        })
+        }
     }
 
     /// Forgets everything.

@@ -3,7 +3,6 @@
 use super::candidates::Candidates;
 use super::match_length;
 use super::prices::{PRICED_LENGTH_MAX, Prices};
-use crate::Error;
 use crate::encode::finder::read32;
 use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
@@ -46,14 +45,14 @@ impl<'a> Nodes<'a> {
     pub(super) const BYTES: usize = NODES * (8 + 4 + 12) + STEPS_MAX * 8;
 
     /// Takes the nodes from a workspace.
-    pub(super) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
-        Ok(Nodes {
-            ways: carver.array()?,
+    pub(super) fn carve(carver: &mut Carver<'a>) -> Self {
+        Nodes {
+            ways: carver.array(),
             reach: NODES - 1,
-            literals: carver.array()?,
-            repeat: carver.array()?,
-            path: carver.array()?,
-        })
+            literals: carver.array(),
+            repeat: carver.array(),
+            path: carver.array(),
+        }
     }
 
     #[inline(always)]

@@ -1,7 +1,6 @@
 //! Where one set of entropy tables should end and the next begin.
 
 use super::prices::{ALPHABETS, BIT, COUNTS, Counts, add, log2};
-use crate::Error;
 use crate::workspace::{Carver, Cells};
 
 /// Logarithm of the bytes that are not divided.
@@ -26,14 +25,14 @@ impl<'a> Chunks<'a> {
     }
 
     /// Takes the counts from a workspace, if they are `wanted`.
-    pub(super) fn carve(carver: &mut Carver<'a>, wanted: bool) -> Result<Self, Error> {
+    pub(super) fn carve(carver: &mut Carver<'a>, wanted: bool) -> Self {
         let cells = usize::from(wanted) * CHUNKS * COUNTS;
-        Ok(Chunks {
-            counts: carver.cells::<4>(cells)?.as_chunks_mut().0,
+        Chunks {
+            counts: carver.cells::<4>(cells).as_chunks_mut().0,
             len: 0,
             parts: [0; CHUNKS],
             parts_len: 0,
-        })
+        }
     }
 
     /// Forgets all counts.

@@ -1,6 +1,5 @@
 //! What literals, lengths and offsets cost, in 1/256 bit.
 
-use crate::Error;
 pub(super) use crate::bits::log2;
 use crate::sequences::{
     LITERAL_LENGTH_BITS, MATCH_LENGTH_BITS, MATCH_MIN, literal_length_code, match_length_code,
@@ -140,13 +139,13 @@ impl<'a> Prices<'a> {
     pub(super) const BYTES: usize = 4 * (256 + 64 + PRICED_LENGTH_MAX + 1 + 32);
 
     /// Takes the tables from a workspace.
-    pub(super) fn carve(carver: &mut Carver<'a>) -> Result<Self, Error> {
-        Ok(Prices {
-            literals: carver.array()?,
-            literal_lengths: carver.array()?,
-            match_lengths: carver.array()?,
-            offsets: carver.array()?,
-        })
+    pub(super) fn carve(carver: &mut Carver<'a>) -> Self {
+        Prices {
+            literals: carver.array(),
+            literal_lengths: carver.array(),
+            match_lengths: carver.array(),
+            offsets: carver.array(),
+        }
     }
 
     /// Sets all prices from counts to which each occurrence added `weight`, for matches of up to `length_max` bytes.

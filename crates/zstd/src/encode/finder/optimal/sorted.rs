@@ -12,7 +12,6 @@ use self::tree::OPEN_MAX;
 use super::candidates::Candidates;
 use super::match_length;
 use super::parse::TAIL;
-use crate::Error;
 use crate::encode::finder::read32;
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::{Carver, Cells};
@@ -57,19 +56,19 @@ impl<'a> Sorted<'a> {
         nodes: usize,
         leaves: usize,
         triples_log: u8,
-    ) -> Result<Self, Error> {
-        Ok(Sorted {
-            nodes: carver.cells(nodes)?,
+    ) -> Self {
+        Sorted {
+            nodes: carver.cells(nodes),
             nodes_len: 0,
-            leaves: carver.cells(leaves)?,
-            triples: carver.cells(1 << triples_log)?,
-            open: carver.array()?,
+            leaves: carver.cells(leaves),
+            triples: carver.cells(1 << triples_log),
+            open: carver.array(),
             next: 0,
             len: 0,
             within: (0, 0, 0),
             record: Record::None,
             more: 0,
-        })
+        }
     }
 
     /// The memory of the nodes, for another use.
