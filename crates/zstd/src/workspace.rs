@@ -168,6 +168,11 @@ impl<'a> Carver<'a> {
         }
     }
 
+    /// Takes all from the first byte on.
+    pub(crate) fn over(bytes: &'a mut [u8]) -> Self {
+        Carver { rest: bytes }
+    }
+
     /// The next `count` bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> &'a mut [u8] {
         let (part, rest) = core::mem::take(&mut self.rest).split_at_mut(count);

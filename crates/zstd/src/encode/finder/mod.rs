@@ -29,7 +29,6 @@ use super::store::SequenceStore;
 use crate::workspace::Carver;
 
 /// The tables of a strategy.
-#[expect(clippy::large_enum_variant, reason = "there is nothing to box it with")]
 pub(crate) enum Finder<'a> {
     Fast(fast::Tables<'a>),
     DoubleFast(double_fast::Tables<'a>),
@@ -88,7 +87,7 @@ impl<'a> Finder<'a> {
             Finder::DoubleFast(tables) => tables.reduce(by, params),
             Finder::Lazy(tables) => tables.reduce(by),
             Finder::Divided(tables) => tables.reduce(by),
-            Finder::Optimal(tables) => tables.reduce(by),
+            Finder::Optimal(tables) => tables.reduce(by, params),
         }
     }
 

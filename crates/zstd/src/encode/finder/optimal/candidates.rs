@@ -34,6 +34,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Takes the list from a workspace.
+    #[inline(always)]
     pub(super) fn carve(carver: &mut Carver<'a>, span: usize) -> Self {
         Candidates {
             first: 0,

@@ -101,7 +101,7 @@ impl Chains {
         self.next = self.next.max(block.base + to.max(from) as u32);
     }
 
-    /// Finds the matches of positions from `at` on.
+    /// Finds the matches of positions from `at` on. All before `at` are known.
     #[inline(never)]
     pub(super) fn fill(
         &mut self,
@@ -111,7 +111,6 @@ impl Chains {
         enough: usize,
         candidates: &mut Candidates<'_>,
     ) {
-        self.insert(cells, block, at);
         candidates.start(at);
         let mut at = at;
         let stop = block.end.saturating_sub(TAIL - 1);

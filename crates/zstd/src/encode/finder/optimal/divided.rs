@@ -1,7 +1,8 @@
 //! The lazy search, with the block divided where it pays to begin new entropy tables.
 
 use super::partition::{CHUNK_LOG, Chunks};
-use super::{Plan, prices};
+use super::plan::Plan;
+use super::prices;
 use crate::encode::finder::{Block, lazy, row};
 use crate::encode::levels::Params;
 use crate::encode::store::SequenceStore;
@@ -100,7 +101,7 @@ impl<'a> Tables<'a> {
         } else {
             block.end
         };
-        self.plan.len = 0;
+        self.plan.start();
         self.chunks.start();
         let mut repeat = repeat;
         let (mut at, mut chunk) = (block.start, 0);

@@ -3,7 +3,7 @@
 use super::candidates::Candidates;
 use super::match_length;
 use super::prices::{PRICED_LENGTH_MAX, Prices};
-use crate::encode::finder::read32;
+use crate::encode::finder::{Block, read32};
 use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
 
@@ -45,6 +45,7 @@ impl<'a> Nodes<'a> {
     pub(super) const BYTES: usize = NODES * (8 + 4 + 12) + STEPS_MAX * 8;
 
     /// Takes the nodes from a workspace.
+    #[inline(always)]
     pub(super) fn carve(carver: &mut Carver<'a>) -> Self {
         Nodes {
             ways: carver.array(),
@@ -142,16 +143,6 @@ pub(super) struct State {
     pub(super) repeat: [u32; 3],
 }
 
-/// What a parse reads.
-#[derive(Clone, Copy)]
-pub(super) struct Input<'a> {
-    pub(super) data: &'a [u8],
-    /// No match reaches beyond.
-    pub(super) end: usize,
-    /// Largest offset.
-    pub(super) window: u32,
-}
-
 /// A decision: so many literals, then a match.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
@@ -165,17 +156,19 @@ impl Nodes<'_> {
     /// Decides the way from `state` to a position that every cheapest way passes, or that cannot be looked beyond.
     ///
     /// `fill` makes the matches of the positions from the given one on known. [`Nodes::next_step`] then tells the steps.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn series(
         &mut self,
-        input: Input<'_>,
+        block: &Block<'_>,
         state: &State,
         prices: &Prices<'_>,
         effort: Effort,
         candidates: &mut Candidates<'_>,
         mut fill: impl FnMut(usize, &mut Candidates<'_>),
     ) -> Way {
-        let Input { data, end, window } = input;
+        let &Block {
+            data, end, window, ..
+        } = block;
         let start = state.at;
         let none = prices.literal_length(0);
         let one = prices.literal_length(1);

@@ -8,30 +8,32 @@ pub(super) const CHUNK_LOG: u32 = 12;
 /// Chunks of a block of 128 KiB.
 const CHUNKS: usize = 32;
 
+/// Cells of lists: the number of parts; the first chunk of each part, ascending; what each part costs; what it costs together
+/// with the one behind it.
+const LISTS: usize = 1 + 3 * CHUNKS;
+
 /// Counts of each chunk of a block; then of each part.
 pub(super) struct Chunks<'a> {
     counts: &'a mut [[[u8; 4]; COUNTS]],
     /// Chunks that hold anything at all.
     len: usize,
-    /// The first chunk of each part, ascending.
-    parts: [u8; CHUNKS],
-    parts_len: usize,
+    lists: &'a mut [[u8; 4]; LISTS],
 }
 
 impl<'a> Chunks<'a> {
     /// Bytes of workspace, if the counts are `wanted`.
     pub(super) fn bytes(wanted: bool) -> usize {
-        usize::from(wanted) * CHUNKS * COUNTS * 4
+        usize::from(wanted) * CHUNKS * COUNTS * 4 + LISTS * 4
     }
 
-    /// Takes the counts from a workspace, if they are `wanted`.
+    /// Takes the counts from a workspace, if they are `wanted`. What was joined there stays so.
+    #[inline(always)]
     pub(super) fn carve(carver: &mut Carver<'a>, wanted: bool) -> Self {
         let cells = usize::from(wanted) * CHUNKS * COUNTS;
         Chunks {
             counts: carver.cells::<4>(cells).as_chunks_mut().0,
             len: 0,
-            parts: [0; CHUNKS],
-            parts_len: 0,
+            lists: carver.array(),
         }
     }
 
@@ -55,21 +57,25 @@ impl<'a> Chunks<'a> {
     /// that fits both less well.
     ///
     /// Afterwards [`Chunks::part`] tells the counts of each part.
+    #[inline(never)]
     pub(super) fn join(&mut self) {
-        let mut costs = [0_u32; CHUNKS];
-        let mut joint = [0_u32; CHUNKS];
+        let (number, lists) = self.lists.split_at_mut(1);
+        let [parts, costs, joint] = lists.as_chunks_mut::<CHUNKS>().0 else {
+            return;
+        };
         let mut n = self.len;
-        for (i, (part, cost)) in self.parts.iter_mut().zip(&mut costs).enumerate().take(n) {
-            *part = i as u8;
-            *cost = bits(&self.counts[i], None);
+        for i in 0..n {
+            parts.put(i, i as u32);
+            costs.put(i, bits(&self.counts[i], None));
         }
         for i in 1..n {
-            joint[i - 1] = bits(&self.counts[i - 1], Some(&self.counts[i]));
+            joint.put(i - 1, bits(&self.counts[i - 1], Some(&self.counts[i])));
         }
         while n > 1 {
             let (mut best, mut gain) = (0, i64::MIN);
             for i in 0..n - 1 {
-                let saved = i64::from(costs[i]) + i64::from(costs[i + 1]) - i64::from(joint[i]);
+                let apart = i64::from(costs.at(i)) + i64::from(costs.at(i + 1));
+                let saved = apart - i64::from(joint.at(i));
                 if saved > gain {
                     (best, gain) = (i, saved);
                 }
@@ -77,31 +83,32 @@ impl<'a> Chunks<'a> {
             if gain < 0 {
                 break;
             }
-            let (to, from) = (
-                usize::from(self.parts[best]),
-                usize::from(self.parts[best + 1]),
-            );
+            let (to, from) = (parts.at(best) as usize, parts.at(best + 1) as usize);
             let (head, tail) = self.counts.split_at_mut(from);
             add(&mut head[to], &tail[0]);
             costs[best] = joint[best];
-            self.parts.copy_within(best + 2..n, best + 1);
+            parts.copy_within(best + 2..n, best + 1);
             costs.copy_within(best + 2..n, best + 1);
             joint.copy_within(best + 1..n - 1, best);
             n -= 1;
-            let counts = |i: usize| &self.counts[usize::from(self.parts[i])];
+            let counts = |i: usize| &self.counts[parts.at(i) as usize];
             if best > 0 {
-                joint[best - 1] = bits(counts(best - 1), Some(counts(best)));
+                joint.put(best - 1, bits(counts(best - 1), Some(counts(best))));
             }
             if best + 1 < n {
-                joint[best] = bits(counts(best), Some(counts(best + 1)));
+                joint.put(best, bits(counts(best), Some(counts(best + 1))));
             }
         }
-        self.parts_len = n;
+        number.put(0, n as u32);
     }
 
     /// Where part `i` begins, in bytes from the start of the block, and what it consists of.
     pub(super) fn part(&self, i: usize) -> Option<(usize, &Counts)> {
-        let first = usize::from(*self.parts[..self.parts_len].get(i)?);
+        let (number, parts) = self.lists.split_at(1);
+        if i >= number.at(0) as usize {
+            return None;
+        }
+        let first = parts.at(i) as usize;
         Some((first << CHUNK_LOG, &self.counts[first]))
     }
 }

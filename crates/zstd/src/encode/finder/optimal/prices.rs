@@ -126,29 +126,30 @@ pub(super) fn fade(counts: &mut Counts) {
     }
 }
 
+/// Where the prices of literal lengths, of offsets and of match lengths begin, behind those of literals.
+const LITERAL_LENGTH_PRICES: usize = 256;
+const OFFSET_PRICES: usize = LITERAL_LENGTH_PRICES + 64;
+const MATCH_LENGTH_PRICES: usize = OFFSET_PRICES + 32;
+
 /// Prices of everything that a sequence consists of.
 pub(super) struct Prices<'a> {
-    literals: &'a mut [[u8; 4]; 256],
-    literal_lengths: &'a mut [[u8; 4]; 64],
-    match_lengths: &'a mut [[u8; 4]; PRICED_LENGTH_MAX + 1],
-    offsets: &'a mut [[u8; 4]; 32],
+    cells: &'a mut [[u8; 4]; MATCH_LENGTH_PRICES + PRICED_LENGTH_MAX + 1],
 }
 
 impl<'a> Prices<'a> {
     /// Bytes of workspace.
-    pub(super) const BYTES: usize = 4 * (256 + 64 + PRICED_LENGTH_MAX + 1 + 32);
+    pub(super) const BYTES: usize = 4 * (MATCH_LENGTH_PRICES + PRICED_LENGTH_MAX + 1);
 
-    /// Takes the tables from a workspace.
+    /// Takes the table from a workspace.
+    #[inline(always)]
     pub(super) fn carve(carver: &mut Carver<'a>) -> Self {
         Prices {
-            literals: carver.array(),
-            literal_lengths: carver.array(),
-            match_lengths: carver.array(),
-            offsets: carver.array(),
+            cells: carver.array(),
         }
     }
 
     /// Sets all prices from counts to which each occurrence added `weight`, for matches of up to `length_max` bytes.
+    #[inline(never)]
     pub(super) fn set(&mut self, counts: &Counts, weight: u32, length_max: usize) {
         let total = |alphabet: core::ops::Range<usize>| -> u32 {
             counts[alphabet]
@@ -158,13 +159,16 @@ impl<'a> Prices<'a> {
         };
         // Half a count for what has not been seen yet keeps its price finite.
         let price = |total: u32, cell: usize| total - log2(counts.at(cell) * 2 + weight).min(total);
+        let (literal_prices, rest) = self.cells.split_at_mut(LITERAL_LENGTH_PRICES);
+        let (literal_length_prices, rest) = rest.split_at_mut(64);
+        let (offset_prices, match_length_prices) = rest.split_at_mut(32);
         let literals = log2(2 * total(ALPHABETS[0].clone()) + 16 * weight);
-        for (place, cell) in self.literals.iter_mut().zip(ALPHABETS[0].clone()) {
+        for (place, cell) in literal_prices.iter_mut().zip(ALPHABETS[0].clone()) {
             // A Huffman code has 1 to 11 bits.
             *place = price(literals, cell).clamp(BIT, 11 * BIT).to_ne_bytes();
         }
         let lengths = log2(2 * total(ALPHABETS[1].clone()) + 36 * weight);
-        for (length, place) in (0..).zip(self.literal_lengths.iter_mut()) {
+        for (length, place) in (0..).zip(literal_length_prices) {
             let code = literal_length_code(length) as usize;
             let price = price(lengths, LITERAL_LENGTHS + code).min(9 * BIT);
             *place = (price + u32::from(LITERAL_LENGTH_BITS[code]) * BIT).to_ne_bytes();
@@ -172,7 +176,7 @@ impl<'a> Prices<'a> {
         let lengths = log2(2 * total(ALPHABETS[2].clone()) + 53 * weight);
         let mut code = usize::MAX;
         let mut last = 0;
-        let places = self.match_lengths[MATCH_MIN..=length_max].iter_mut();
+        let places = match_length_prices[MATCH_MIN..=length_max].iter_mut();
         for (length, place) in (0..).zip(places) {
             let next = match_length_code(length) as usize;
             if next != code {
@@ -183,7 +187,7 @@ impl<'a> Prices<'a> {
             *place = last.to_ne_bytes();
         }
         let offsets = log2(2 * total(ALPHABETS[3].clone()) + 29 * weight);
-        for (code, place) in (0..=OFFSET_CODE_MAX).zip(self.offsets.iter_mut()) {
+        for (code, place) in (0..=OFFSET_CODE_MAX).zip(offset_prices) {
             let price = price(offsets, OFFSETS + code).min(8 * BIT);
             *place = (price + code as u32 * BIT).to_ne_bytes();
         }
@@ -192,28 +196,28 @@ impl<'a> Prices<'a> {
     /// Price of a literal.
     #[inline(always)]
     pub(super) fn literal(&self, literal: u8) -> u32 {
-        self.literals.at(usize::from(literal))
+        self.cells.at(usize::from(literal))
     }
 
     /// Price of a length of literals.
     #[inline(always)]
     pub(super) fn literal_length(&self, length: u32) -> u32 {
         // The extra bits of the longest are all that tells them apart.
-        match self.literal_lengths.get(length as usize) {
-            Some(price) => u32::from_ne_bytes(*price),
-            None => self.literal_lengths.at(63) + (length.ilog2() - 5) * BIT,
+        match length as usize {
+            length @ 0..64 => self.cells.at(LITERAL_LENGTH_PRICES + length),
+            _ => self.cells.at(LITERAL_LENGTH_PRICES + 63) + (length.ilog2() - 5) * BIT,
         }
     }
 
     /// Price of the offset values with this code.
     #[inline(always)]
     pub(super) fn offset(&self, code: u32) -> u32 {
-        self.offsets.at(code as usize & 31)
+        self.cells.at(OFFSET_PRICES + (code as usize & 31))
     }
 
     /// Prices of match lengths, by length.
     #[inline(always)]
     pub(super) fn match_lengths(&self) -> &[[u8; 4]; PRICED_LENGTH_MAX + 1] {
-        self.match_lengths
+        self.cells.last_chunk().expect("the cells are more")
     }
 }

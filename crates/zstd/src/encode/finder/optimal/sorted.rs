@@ -12,7 +12,7 @@ use self::tree::OPEN_MAX;
 use super::candidates::Candidates;
 use super::match_length;
 use super::parse::TAIL;
-use crate::encode::finder::read32;
+use crate::encode::finder::{Block, read32};
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::{Carver, Cells};
 
@@ -25,13 +25,19 @@ use crate::workspace::{Carver, Cells};
 pub(super) struct Sorted<'a> {
     /// Sorted positions, then nodes: 24 bits of parent, 8 of length, 32 of the last position, plus 1.
     nodes: &'a mut [[u8; 8]],
-    nodes_len: usize,
     /// For each position the deepest node that it shares.
     leaves: &'a mut [[u8; 4]],
     /// The last positions of three bytes, plus 1.
     triples: &'a mut [[u8; 4]],
     /// Open nodes while the tree is made.
     open: &'a mut [[u8; 8]; OPEN_MAX],
+    state: State,
+}
+
+/// What of it is no memory.
+#[derive(Clone, Copy, Default)]
+pub(super) struct State {
+    nodes_len: usize,
     /// Positions from here to there are known.
     next: usize,
     len: usize,
@@ -51,29 +57,31 @@ impl<'a> Sorted<'a> {
 
     /// Takes the tree from a workspace, for as many positions as there are `nodes` and `leaves`, with a table of three
     /// bytes of 2^`triples_log` cells.
+    #[inline(always)]
     pub(super) fn carve(
         carver: &mut Carver<'a>,
         nodes: usize,
         leaves: usize,
         triples_log: u8,
+        state: State,
     ) -> Self {
         Sorted {
             nodes: carver.cells(nodes),
-            nodes_len: 0,
             leaves: carver.cells(leaves),
             triples: carver.cells(1 << triples_log),
             open: carver.array(),
-            next: 0,
-            len: 0,
-            within: (0, 0, 0),
-            record: Record::None,
-            more: 0,
+            state,
         }
+    }
+
+    /// What it is to be carved with again.
+    pub(super) fn state(&self) -> State {
+        self.state
     }
 
     /// The memory of the nodes, for another use.
     pub(super) fn nodes_memory(&mut self) -> &mut [[u8; 4]] {
-        self.nodes_len = 0;
+        self.state.nodes_len = 0;
         self.nodes.as_flattened_mut().as_chunks_mut().0
     }
 
@@ -87,23 +95,23 @@ impl<'a> Sorted<'a> {
     #[inline(never)]
     pub(super) fn build(&mut self, data: &[u8]) {
         let n = data.len().saturating_sub(TAIL - 1).min(self.leaves.len());
-        self.len = n;
+        self.state.len = n;
         // The leaves hold the buckets' ends, the triples what is put aside, until both come into their own.
         let aside = self.triples.as_flattened_mut().as_chunks_mut().0;
         order::sort_positions(self.nodes, self.leaves, aside, data, n);
-        self.nodes_len = tree::grow(self.nodes, self.leaves, self.open, n);
+        self.state.nodes_len = tree::grow(self.nodes, self.leaves, self.open, n);
         self.restart();
     }
 
     /// Forgets all visits.
     pub(super) fn restart(&mut self) {
-        for node in &mut self.nodes[..self.nodes_len] {
+        for node in &mut self.nodes[..self.state.nodes_len] {
             *node = (u64::from_ne_bytes(*node) & !u64::from(u32::MAX)).to_ne_bytes();
         }
         self.triples.fill([0; 4]);
-        self.next = 0;
-        self.within = (0, 0, 0);
-        self.record = Record::None;
+        self.state.next = 0;
+        self.state.within = (0, 0, 0);
+        self.state.record = Record::None;
     }
 
     /// Visits the positions up to `to` without asking.
@@ -111,7 +119,7 @@ impl<'a> Sorted<'a> {
     /// The last one goes first: a node that knows a later position is left as it is, and so is all above it.
     #[inline(always)]
     fn visit(&mut self, data: &[u8], to: usize) {
-        for position in (self.next..to).rev() {
+        for position in (self.state.next..to).rev() {
             let seen = position as u64 + 1;
             let mut node = self.leaves.at(position);
             while node != 0 {
@@ -123,43 +131,44 @@ impl<'a> Sorted<'a> {
                 node = (bits >> 40) as u32;
             }
         }
-        for position in self.next..to {
-            if self.record == Record::Write {
+        for position in self.state.next..to {
+            if self.state.record == Record::Write {
                 self.leaves.put(position, 0);
             }
             let triple = triple(data, position, self.triples.len());
             self.triples.put(triple, position as u32 + 1);
         }
-        self.next = self.next.max(to);
+        self.state.next = self.state.next.max(to);
     }
 
     /// Finds the matches of positions from `at` on.
     #[inline(never)]
     pub(super) fn fill(
         &mut self,
-        data: &[u8],
-        end: usize,
-        window: u32,
+        block: &Block<'_>,
         at: usize,
         enough: usize,
         candidates: &mut Candidates<'_>,
     ) {
-        if self.record == Record::Read {
+        let &Block {
+            data, end, window, ..
+        } = block;
+        if self.state.record == Record::Read {
             self.fill_again(data, end, at, candidates);
             return;
         }
-        self.visit(data, at.min(self.len));
+        self.visit(data, at.min(self.state.len));
         candidates.start(at);
         let mut at = at;
-        let stop = end.saturating_sub(TAIL - 1).min(self.len);
+        let stop = end.saturating_sub(TAIL - 1).min(self.state.len);
         while at < stop && candidates.has_room() {
-            if self.within.0 <= at && at < self.within.1 {
-                self.visit(data, self.within.1.min(stop));
-                let rest = (self.within.1 - at) as u32;
+            if self.state.within.0 <= at && at < self.state.within.1 {
+                self.visit(data, self.state.within.1.min(stop));
+                let rest = (self.state.within.1 - at) as u32;
                 if rest >= 3 {
-                    candidates.push(rest, self.within.2);
+                    candidates.push(rest, self.state.within.2);
                 }
-                if self.record == Record::Write {
+                if self.state.record == Record::Write {
                     self.write_record(at, candidates);
                 }
                 candidates.end_position(false);
@@ -187,8 +196,8 @@ impl<'a> Sorted<'a> {
                             match_length(data, at, source as usize - 1, end)
                         };
                         candidates.push_shorter(length as u32, offset);
-                        if length >= enough && at + length > self.within.1 {
-                            self.within = (at, at + length, offset);
+                        if length >= enough && at + length > self.state.within.1 {
+                            self.state.within = (at, at + length, offset);
                         }
                     }
                     nearest = source;
@@ -208,12 +217,12 @@ impl<'a> Sorted<'a> {
                 }
             }
             candidates.turn();
-            if self.record == Record::Write {
+            if self.state.record == Record::Write {
                 self.write_record(at, candidates);
             }
             candidates.end_position(false);
             at += 1;
-            self.next = self.next.max(at);
+            self.state.next = self.state.next.max(at);
         }
         while at < end && candidates.has_room() {
             candidates.end_position(false);

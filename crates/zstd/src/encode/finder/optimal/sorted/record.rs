@@ -10,8 +10,9 @@ use crate::workspace::Cells;
 ///
 /// The longest match of a position takes the place of its leaf, which has served its turn; the others lie behind the
 /// nodes, or are left out when that is full. A match is 17 bits of offset, 14 of length, and whether another one follows.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Record {
+    #[default]
     None,
     Write,
     Read,
@@ -28,20 +29,20 @@ pub(in super::super) const RECORDED_MAX: usize = 1 << RECORD_OFFSET_BITS;
 impl Sorted<'_> {
     /// Records what is found from here on, for [`Sorted::replay`]. At most [`RECORDED_MAX`] positions are sorted.
     pub(in super::super) fn record(&mut self) {
-        self.record = Record::Write;
-        self.more = 2 * self.nodes_len;
+        self.state.record = Record::Write;
+        self.state.more = 2 * self.state.nodes_len;
     }
 
     /// Whether there is a record. Then the leaves are gone.
     pub(in super::super) fn is_recorded(&self) -> bool {
-        self.record != Record::None
+        self.state.record != Record::None
     }
 
     /// Tells the same matches again, from the first position on.
     pub(in super::super) fn replay(&mut self) {
-        self.record = Record::Read;
-        self.more = 2 * self.nodes_len;
-        self.next = 0;
+        self.state.record = Record::Read;
+        self.state.more = 2 * self.state.nodes_len;
+        self.state.next = 0;
     }
 
     /// Writes the matches of a position to the record.
@@ -54,15 +55,18 @@ impl Sorted<'_> {
         };
         let range = candidates.pending();
         let cells: &mut [[u8; 4]] = self.nodes.as_flattened_mut().as_chunks_mut().0;
-        let more = range.len().saturating_sub(1).min(cells.len() - self.more);
+        let more = range
+            .len()
+            .saturating_sub(1)
+            .min(cells.len() - self.state.more);
         let first = match range.clone().next_back() {
             Some(last) => pack(candidates.at(last), more > 0),
             None => 0,
         };
         self.leaves.put(position, first);
         for (i, found) in range.rev().skip(1).take(more).enumerate() {
-            cells.put(self.more, pack(candidates.at(found), i + 1 < more));
-            self.more += 1;
+            cells.put(self.state.more, pack(candidates.at(found), i + 1 < more));
+            self.state.more += 1;
         }
     }
 
@@ -77,30 +81,30 @@ impl Sorted<'_> {
     ) {
         let cells: &[[u8; 4]] = self.nodes.as_flattened().as_chunks().0;
         candidates.start(at);
-        let stop = end.saturating_sub(TAIL - 1).min(self.len);
-        while self.next < stop && candidates.has_room() {
-            let known = self.next >= at;
-            let mut bits = self.leaves.at(self.next);
+        let stop = end.saturating_sub(TAIL - 1).min(self.state.len);
+        while self.state.next < stop && candidates.has_room() {
+            let known = self.state.next >= at;
+            let mut bits = self.leaves.at(self.state.next);
             loop {
                 let offset = bits & (RECORDED_MAX as u32 - 1);
                 if known && offset > 0 {
                     let mut length = bits >> RECORD_OFFSET_BITS & RECORD_LENGTH_MAX;
                     if length == RECORD_LENGTH_MAX {
-                        let source = self.next - offset as usize;
-                        length = match_length(data, self.next, source, end) as u32;
+                        let source = self.state.next - offset as usize;
+                        length = match_length(data, self.state.next, source, end) as u32;
                     }
                     candidates.push_shorter(length, offset);
                 }
                 if bits & RECORD_MORE == 0 {
                     break;
                 }
-                bits = cells.at(self.more);
-                self.more += 1;
+                bits = cells.at(self.state.more);
+                self.state.more += 1;
             }
             if known {
                 candidates.end_position(true);
             }
-            self.next += 1;
+            self.state.next += 1;
         }
         while candidates.end() < end && candidates.end() >= stop && candidates.has_room() {
             candidates.end_position(false);
