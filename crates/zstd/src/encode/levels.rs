@@ -222,7 +222,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 15, 1, 0,   0, Fast),       //  1
     row(17, 6, 15, 1, 5,   0, Fast),       //  2
     row(17, 15, 15, 1, 5,  0, DoubleFast), //  3
-    row(17, 15, 15, 1, 4,  0, DoubleFast), //  4
+    row(17, 15, 15, 1, 0,  0, DoubleFast), //  4
     row(17, 6, 16, 3, 0,   2, Greedy),     //  5
     row(17, 6, 16, 3, 0,   4, Lazy),       //  6
     row(17, 6, 16, 3, 4,   8, Lazy2),      //  7
@@ -233,7 +233,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 17, 6, 4,  12, Lazy2Divided),// 12
     row(17, 17, 16, 3, 3, 64, Optimal),    // 13
     row(17, 17, 16, 4, 3, 128, Optimal),   // 14
-    row(17, 17, 16, 5, 3, 256, Optimal),   // 15
+    row(17, 17, 16, 6, 3, 256, Optimal),   // 15
     row(17, 17, 15, 8, 3, 128, Optimal2),  // 16
     row(17, 17, 15, 8, 3, 128, Optimal2),  // 17
     row(17, 17, 15, 8, 3, 256, Optimal2),  // 18
