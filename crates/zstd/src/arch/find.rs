@@ -181,8 +181,8 @@ struct TrustedRows<'a> {
     heads: *mut u8,
     tags: *mut u8,
     positions: *mut [u8; 4],
-    /// How many heads, and how many tags and positions there are.
-    lens: (usize, usize),
+    /// How many heads, tags and positions there are.
+    lens: (usize, usize, usize),
     cells: PhantomData<&'a mut row::RowCells<'a>>,
 }
 
@@ -192,14 +192,14 @@ impl<'a> TrustedRows<'a> {
     /// # Safety
     ///
     /// Every row must be below the number of heads, and every place below the number of tags and of positions; for
-    /// `equal_tags`, the fifteen behind it, too.
+    /// `equal_tags`, the fifteen behind it, too. For `position` and `put_position` alone the number of positions counts.
     #[inline(always)]
     unsafe fn new(cells: &'a mut row::RowCells<'_>) -> Self {
         TrustedRows {
             heads: cells.heads.as_mut_ptr(),
             tags: cells.tags.as_mut_ptr(),
             positions: cells.positions.as_mut_ptr(),
-            lens: (cells.heads.len(), cells.tags.len()),
+            lens: (cells.heads.len(), cells.tags.len(), cells.positions.len()),
             cells: PhantomData,
         }
     }
@@ -236,7 +236,7 @@ impl row::RowTable for TrustedRows<'_> {
 
     #[inline(always)]
     fn position(&self, place: usize) -> u32 {
-        debug_assert!(place < self.lens.1);
+        debug_assert!(place < self.lens.2);
         // SAFETY: who made this promised that `place` is below the length of the slice behind `positions`.
         let place = unsafe { self.positions.add(place) };
         // SAFETY: as above, and the slice is borrowed for as long as this lives.
@@ -251,6 +251,15 @@ impl row::RowTable for TrustedRows<'_> {
         // SAFETY: as above, and the borrow is unique.
         unsafe { to.write(tag) };
         // SAFETY: as for the tag: there are as many positions.
+        let to = unsafe { self.positions.add(place) };
+        // SAFETY: as above, and the borrow is unique.
+        unsafe { to.write(position.to_ne_bytes()) };
+    }
+
+    #[inline(always)]
+    fn put_position(&mut self, place: usize, position: u32) {
+        debug_assert!(place < self.lens.2);
+        // SAFETY: who made this promised that `place` is below the length of the slice behind `positions`.
         let to = unsafe { self.positions.add(place) };
         // SAFETY: as above, and the borrow is unique.
         unsafe { to.write(position.to_ne_bytes()) };
@@ -459,13 +468,16 @@ kernel!(
     {
         assert!((4..=6).contains(&task.row_log));
         assert!(rows.heads.len().is_power_of_two() && task.places == rows.heads.len() << task.row_log);
-        assert!(rows.tags.len() == task.places && rows.positions.len() == task.places);
+        assert!(rows.tags.len() == task.places);
+        assert!(task.links == 0 || task.links.is_power_of_two() && task.links >= 1 << row::CHAIN_SHARE_LOG);
+        assert!(rows.positions.len() == task.places + task.links + (task.links >> row::CHAIN_SHARE_LOG));
         // SAFETY: `lazy::find` reads at a position only after comparing it with the length (`at + 9 < end`, `ahead + 8 <=
         // end`, `at + 8 <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at candidates, which lie before the position.
         let data = unsafe { Trusted::new(data, task.base) };
         // SAFETY: a row is a hash of as many bits as the number of rows has; a place is a row's number times its width,
         // 2^`row_log`, which is at least 16, and what is added to that is less than the width; tags are compared from
-        // multiples of 16 on.
+        // multiples of 16 on. Of chains is only asked where there are links: the place of one is masked with their number
+        // less one, and a chain is a hash of as many bits as the number of chains has; both lie behind the rows' places.
         let rows = unsafe { TrustedRows::new(rows) };
         // SAFETY: a finder's sequences follow each other, from the start of the block to at most its end.
         let mut trusted = unsafe { TrustedStore::new(store, data.end - task.start) };

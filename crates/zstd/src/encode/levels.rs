@@ -47,7 +47,8 @@ pub struct Params {
     pub strategy: Strategy,
     /// Logarithm of the number of entries of the main table.
     pub hash_log: u8,
-    /// Logarithm of the number of entries of the second table, where the strategy has one. For the optimal strategies:
+    /// Logarithm of the number of entries of the second table, where the strategy has one. For [`Strategy::Lazy2Divided`]:
+    /// of the positions that are in chains of long matches, none below 10. For the optimal strategies:
     /// of the positions that are in chains, and with [`Strategy::Optimal2`] of the largest content whose positions are
     /// sorted instead, up to 20.
     pub chain_log: u8,
@@ -230,7 +231,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 6, 16, 5, 4,   8, Lazy2),      //  9
     row(17, 6, 16, 6, 4,   8, Lazy2),      // 10
     row(17, 6, 17, 6, 4,  12, Lazy2Divided),// 11
-    row(17, 6, 17, 6, 4,  12, Lazy2Divided),// 12
+    row(17, 17, 17, 6, 4, 12, Lazy2Divided),// 12
     row(17, 17, 16, 3, 3, 64, Optimal),    // 13
     row(17, 17, 16, 4, 3, 128, Optimal),   // 14
     row(17, 17, 16, 6, 3, 256, Optimal),   // 15

@@ -21,6 +21,8 @@ pub(crate) struct Task {
     window: usize,
     /// Number of places in the rows.
     pub(crate) places: usize,
+    /// How many positions the chains behind them link, or 0.
+    pub(crate) links: usize,
     /// The first index that has not entered the rows yet.
     next: usize,
     attempts: u32,
@@ -43,6 +45,7 @@ pub(crate) fn find_block(
         base: block.base,
         window: block.window as usize,
         places: tables.rows.cells.tags.len(),
+        links: tables.rows.links,
         next: tables.rows.next,
         // An eighth more: with 8 of a row's 16 looked at, one more is worth 0.2 % of size.
         // Six equal bytes are rare enough to look at all of a row.
@@ -83,24 +86,37 @@ pub(crate) fn find<M: Memory, T: RowTable, S: Store>(
     store: &mut S,
 ) -> Found {
     macro_rules! widths {
-        ($depth:literal) => {
+        ($depth:literal, $chained:literal) => {
             match (task.row_log, task.min_match) {
-                (4, 0..=4) => parse::<M, T, S, 16, 4, $depth>(data, rows, task, repeat, store),
-                (4, _) => parse::<M, T, S, 16, 5, $depth>(data, rows, task, repeat, store),
-                (5, 0..=4) => parse::<M, T, S, 32, 4, $depth>(data, rows, task, repeat, store),
-                (5, _) => parse::<M, T, S, 32, 5, $depth>(data, rows, task, repeat, store),
-                (_, 0..=4) => parse::<M, T, S, 64, 4, $depth>(data, rows, task, repeat, store),
-                (_, _) => parse::<M, T, S, 64, 5, $depth>(data, rows, task, repeat, store),
+                (4, 0..=4) => {
+                    parse::<M, T, S, 16, 4, $depth, $chained>(data, rows, task, repeat, store)
+                }
+                (4, _) => {
+                    parse::<M, T, S, 16, 5, $depth, $chained>(data, rows, task, repeat, store)
+                }
+                (5, 0..=4) => {
+                    parse::<M, T, S, 32, 4, $depth, $chained>(data, rows, task, repeat, store)
+                }
+                (5, _) => {
+                    parse::<M, T, S, 32, 5, $depth, $chained>(data, rows, task, repeat, store)
+                }
+                (_, 0..=4) => {
+                    parse::<M, T, S, 64, 4, $depth, $chained>(data, rows, task, repeat, store)
+                }
+                (_, _) => {
+                    parse::<M, T, S, 64, 5, $depth, $chained>(data, rows, task, repeat, store)
+                }
             }
         };
     }
     match task.depth {
         0 if task.min_match > 5 && task.row_log == 4 => {
-            parse::<M, T, S, 16, 6, 0>(data, rows, task, repeat, store)
+            parse::<M, T, S, 16, 6, 0, false>(data, rows, task, repeat, store)
         }
-        0 => widths!(0),
-        1 => widths!(1),
-        _ => widths!(2),
+        0 => widths!(0, false),
+        1 => widths!(1, false),
+        _ if task.links > 0 => widths!(2, true),
+        _ => widths!(2, false),
     }
 }
 
@@ -122,7 +138,15 @@ impl Best {
 }
 
 #[inline(always)]
-fn parse<M: Memory, T: RowTable, S: Store, const W: usize, const MIN: u32, const DEPTH: u8>(
+fn parse<
+    M: Memory,
+    T: RowTable,
+    S: Store,
+    const W: usize,
+    const MIN: u32,
+    const DEPTH: u8,
+    const CHAINED: bool,
+>(
     data: M,
     rows: T,
     task: &Task,
@@ -139,7 +163,8 @@ fn parse<M: Memory, T: RowTable, S: Store, const W: usize, const MIN: u32, const
     let begin = start.max(first + 1);
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     // Nothing that lies before the data can enter any more.
-    let mut rows = Search::<T, W>::new(rows, task.places, task.next.max(first));
+    let mut rows =
+        Search::<T, W, CHAINED>::new(rows, task.places, task.links, task.next.max(first));
     let mut anchor = start;
     let mut at = begin;
     while at + 9 < end {

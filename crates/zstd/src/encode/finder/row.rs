@@ -3,7 +3,7 @@
 
 use super::memory::{Memory, match_length};
 use super::{Block, PRIME, read64};
-use crate::encode::levels::Params;
+use crate::encode::levels::{Params, Strategy, WINDOW_LOG_RANGE};
 use crate::workspace::{Carver, Cells};
 
 /// Smallest and largest row, as logarithms.
@@ -21,6 +21,13 @@ const BEHIND_MAX: usize = 384;
 const GAP_FRONT: usize = 96;
 const GAP_BACK: usize = 32;
 
+/// Sources of a chain that are looked at.
+const SOURCES_MAX: u32 = 16;
+/// Logarithm of how many positions there are for each chain.
+pub(crate) const CHAIN_SHARE_LOG: u8 = 2;
+/// Shorter chains than those of the smallest window are none.
+const CHAIN_LOG_MIN: u8 = *WINDOW_LOG_RANGE.start();
+
 /// The tables.
 pub(crate) struct Tables<'a> {
     pub(super) rows: Rows<'a>,
@@ -30,6 +37,8 @@ pub(crate) struct Tables<'a> {
 /// Rows of a fixed width.
 pub(crate) struct Rows<'a> {
     pub(super) cells: RowCells<'a>,
+    /// How many positions the chains link: a power of two, or 0.
+    pub(super) links: usize,
     /// The first index that has not entered yet.
     pub(super) next: usize,
 }
@@ -39,6 +48,8 @@ pub(crate) struct RowCells<'a> {
     /// Where each row's newest position lies.
     pub(crate) heads: &'a mut [u8],
     pub(crate) tags: &'a mut [u8],
+    /// As many as tags. Behind them, where there are chains, what lies before each position in its chain, then the end of
+    /// each chain.
     pub(crate) positions: &'a mut [[u8; 4]],
 }
 
@@ -54,6 +65,8 @@ pub(crate) trait RowTable {
     fn position(&self, place: usize) -> u32;
     /// Sets a place.
     fn put(&mut self, place: usize, tag: u8, position: u32);
+    /// Sets a position alone.
+    fn put_position(&mut self, place: usize, position: u32);
     /// Asks for the cache lines of a row of `width` places from `place` on.
     fn prefetch(&self, place: usize, width: usize);
 }
@@ -87,24 +100,48 @@ impl RowTable for &mut RowCells<'_> {
     }
 
     #[inline(always)]
+    fn put_position(&mut self, place: usize, position: u32) {
+        Cells::put(self.positions, place, position);
+    }
+
+    #[inline(always)]
     fn prefetch(&self, _place: usize, _width: usize) {}
 }
 
 impl<'a> Tables<'a> {
     /// Bytes of workspace.
     pub(crate) fn bytes(params: &Params) -> usize {
-        (5 << params.hash_log) + (1 << (params.hash_log - ROW_LOG_MIN))
+        (5 << params.hash_log)
+            + (1 << (params.hash_log - ROW_LOG_MIN))
+            + 4 * Self::chain_cells(params)
+    }
+
+    /// How many positions the chains link.
+    fn links(params: &Params) -> usize {
+        let chained =
+            params.strategy == Strategy::Lazy2Divided && params.chain_log >= CHAIN_LOG_MIN;
+        usize::from(chained) << params.chain_log
+    }
+
+    /// How many cells behind the rows are of chains.
+    fn chain_cells(params: &Params) -> usize {
+        let links = Self::links(params);
+        links + (links >> CHAIN_SHARE_LOG)
     }
 
     /// Takes the tables from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
         let row_log = params.search_log.clamp(ROW_LOG_MIN, ROW_LOG_MAX);
         let cells = RowCells {
-            positions: carver.cells(1 << params.hash_log),
+            positions: carver.cells((1 << params.hash_log) + Self::chain_cells(params)),
             tags: carver.bytes(1 << params.hash_log),
             heads: carver.bytes(1 << (params.hash_log - row_log)),
         };
-        let rows = Rows { cells, next: 0 };
+        let rows = Rows {
+            cells,
+            links: Self::links(params),
+            next: 0,
+        };
         Tables { rows, row_log }
     }
 
@@ -122,15 +159,10 @@ impl<'a> Tables<'a> {
 
     /// Knows what `other` knows, whose rows are as many and as wide.
     pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
-        self.rows
-            .cells
-            .heads
-            .copy_from_slice(other.rows.cells.heads);
-        self.rows.cells.tags.copy_from_slice(other.rows.cells.tags);
-        self.rows
-            .cells
-            .positions
-            .copy_from_slice(other.rows.cells.positions);
+        let (cells, others) = (&mut self.rows.cells, &other.rows.cells);
+        cells.heads.copy_from_slice(others.heads);
+        cells.tags.copy_from_slice(others.tags);
+        cells.positions.copy_from_slice(others.positions);
         self.rows.next = other.rows.next;
     }
 
@@ -165,7 +197,7 @@ fn slot<const MIN: u32>(value: u64, shift: u32) -> (usize, u8) {
 impl Rows<'_> {
     fn insert<const W: usize>(&mut self, block: &Block<'_>, params: &Params) {
         let places = self.cells.tags.len();
-        let mut search = Search::<_, W>::new(&mut self.cells, places, self.next);
+        let mut search = Search::<_, W, true>::new(&mut self.cells, places, self.links, self.next);
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let value = read64(block.data, at);
             let (row, tag) = match params.min_match {
@@ -174,28 +206,41 @@ impl Rows<'_> {
                 _ => slot::<6>(value, search.shift),
             };
             search.put(row, tag, block.base + at as u32);
+            if search.links > 0 {
+                search.put_end(value, block.base as usize + at);
+            }
         }
         self.next = (block.base as usize + block.end.saturating_sub(7)).max(self.next);
     }
 }
 
 /// Rows of `W` places while a block is searched.
-pub(super) struct Search<T, const W: usize> {
+///
+/// Behind the rows lie chains, if `CHAINED`: of what is frequent a row has only the latest, and forgets long matches.
+pub(super) struct Search<T, const W: usize, const CHAINED: bool> {
     table: T,
     /// 64 less the bits of a row's number and of a tag.
     shift: u32,
+    places: usize,
+    /// How many positions the chains link.
+    links: usize,
+    /// 64 less the bits of a chain's number.
+    chain_shift: u32,
     large: bool,
     /// The first index that has not entered yet.
     pub(super) next: usize,
 }
 
-impl<T: RowTable, const W: usize> Search<T, W> {
-    /// A search in `places` places, in which all before `next` is.
+impl<T: RowTable, const W: usize, const CHAINED: bool> Search<T, W, CHAINED> {
+    /// A search in `places` places and chains of `links` positions, in which all before `next` is.
     #[inline(always)]
-    pub(super) fn new(table: T, places: usize, next: usize) -> Self {
+    pub(super) fn new(table: T, places: usize, links: usize, next: usize) -> Self {
         Search {
             table,
             shift: 64 - 8 - (places / W).ilog2(),
+            places,
+            links,
+            chain_shift: 64 - (links >> CHAIN_SHARE_LOG).max(1).ilog2(),
             large: places > LARGE,
             next,
         }
@@ -206,6 +251,23 @@ impl<T: RowTable, const W: usize> Search<T, W> {
         let head = self.table.head(row).wrapping_sub(1) & (W - 1) as u8;
         self.table.set_head(row, head);
         self.table.put(row * W + usize::from(head), tag, index);
+    }
+
+    /// Puts a position at the end of its chain, and returns the one before.
+    #[inline(always)]
+    fn put_end(&mut self, value: u64, index: usize) -> usize {
+        let chain = (value.wrapping_mul(PRIME) >> (self.chain_shift & 63)) as usize;
+        let end = self.places + self.links + chain;
+        let before = self.table.position(end);
+        self.table.put_position(end, index as u32);
+        self.table.put_position(self.link(index), before);
+        before as usize
+    }
+
+    /// Where what lies before an index in its chain is kept.
+    #[inline(always)]
+    fn link(&self, index: usize) -> usize {
+        self.places + (index & self.links.wrapping_sub(1))
     }
 
     /// Lets all positions before `at` enter.
@@ -233,8 +295,12 @@ impl<T: RowTable, const W: usize> Search<T, W> {
 
     #[inline(always)]
     fn enter<M: Memory, const MIN: u32>(&mut self, data: M, at: usize) {
-        let (row, tag) = slot::<MIN>(data.read64(at), self.shift);
+        let value = data.read64(at);
+        let (row, tag) = slot::<MIN>(value, self.shift);
         self.put(row, tag, at as u32);
+        if CHAINED {
+            self.put_end(value, at);
+        }
     }
 
     /// Asks for the row of a position that will enter soon.
@@ -291,6 +357,29 @@ impl<T: RowTable, const W: usize> Search<T, W> {
         }
         self.put(row, tag, at as u32);
         self.next = at + 1;
+        if CHAINED {
+            let mut source = self.put_end(value, at);
+            // Of what fills half of a row, or more, the row will have forgotten the rest.
+            if attempts - left < W as u32 / 2 {
+                return (best, best_at);
+            }
+            for _ in 0..SOURCES_MAX {
+                if source < low || at + best + 1 > end {
+                    break;
+                }
+                if data.read32(source + best - 3) == data.read32(at + best - 3) {
+                    let length = match_length(data, at, source);
+                    if length > best {
+                        (best, best_at) = (length, source);
+                    }
+                }
+                let before = self.table.position(self.link(source)) as usize;
+                if before >= source {
+                    break;
+                }
+                source = before;
+            }
+        }
         (best, best_at)
     }
 
