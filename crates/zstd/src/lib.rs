@@ -69,12 +69,12 @@
 //! | 10 | 553 | 1,525 | 10,597 |
 //! | 11 | 1,254 | 1,902 | 10,974 |
 //! | 12 | 1,894 | 1,902 | 10,974 |
-//! | 15 | 2,039 | 3,575 | 10,743 |
-//! | 16 | 2,042 | 5,623 | 12,791 |
-//! | 19 | 2,042 | 8,357 | 33,957 |
-//! | 22 | 2,042 | 8,357 | 50,341 |
+//! | 15 | 2,039 | 3,575 | 6,647 |
+//! | 16 | 2,042 | 5,623 | 8,695 |
+//! | 19 | 2,042 | 8,357 | 21,669 |
+//! | 22 | 2,042 | 8,357 | 21,669 |
 //!
-//! Compressing goes up to 2,928 bytes deep where the [`Encoder`] itself lies there, 2,656 with [`compress`]; the largest
+//! Compressing goes up to 2,912 bytes deep where the [`Encoder`] itself lies there, 2,656 with [`compress`]; the largest
 //! function takes 752 of them.
 //!
 //! A frame that asks for more than there is fails before anything is decoded: a window that does not fit in the

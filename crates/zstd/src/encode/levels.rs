@@ -116,6 +116,13 @@ impl Params {
         self.window_log = self.window_log.min(needed.max(*WINDOW_LOG_RANGE.start()));
         self.hash_log = self.hash_log.min(self.window_log + 1);
         self.chain_log = self.chain_log.min(self.window_log + 1);
+        if self.strategy >= Optimal {
+            self.chain_log = self.chain_log.min(self.window_log);
+        }
+        // What is no larger than the window is sorted if it is given at once.
+        if self.strategy == Optimal2 {
+            self.hash_log = self.hash_log.min(self.window_log - 1);
+        }
     }
 
     /// Checks that every parameter lies in its range.
@@ -186,12 +193,12 @@ static LEVELS: [[Params; 23]; 4] = [
     row(22, 22, 17, 2, 3, 48, Optimal),    // 14
     row(22, 22, 17, 4, 3, 64, Optimal),    // 15
     row(22, 22, 18, 6, 3, 128, Optimal),   // 16
-    row(23, 22, 19, 5, 3, 128, Optimal2),  // 17
+    row(23, 22, 20, 4, 3, 128, Optimal2),  // 17
     row(23, 22, 20, 5, 3, 128, Optimal2),  // 18
-    row(23, 22, 20, 6, 3, 256, Optimal2),  // 19
-    row(25, 23, 20, 6, 3, 256, Optimal2),  // 20
-    row(26, 24, 21, 6, 3, 512, Optimal2),  // 21
-    row(27, 25, 21, 6, 3, 999, Optimal2),  // 22
+    row(23, 22, 21, 5, 3, 256, Optimal2),  // 19
+    row(25, 23, 21, 6, 3, 256, Optimal2),  // 20
+    row(26, 24, 22, 6, 3, 512, Optimal2),  // 21
+    row(27, 25, 22, 7, 3, 999, Optimal2),  // 22
     ],
     [
     row(18, 6, 13, 1, 5,   1, Fast),       // below 0

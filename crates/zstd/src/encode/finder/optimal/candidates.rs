@@ -72,6 +72,12 @@ impl<'a> Candidates<'a> {
         self.push_shorter(length, offset);
     }
 
+    /// As [`Candidates::push`], in a frame of its own.
+    #[inline(never)]
+    pub(super) fn push_apart(&mut self, length: u32, offset: u32) {
+        self.push(length, offset);
+    }
+
     /// Adds a match to the position at hand, shorter than those before, and with a cheaper offset.
     #[inline(always)]
     pub(super) fn push_shorter(&mut self, length: u32, offset: u32) {

@@ -3,6 +3,8 @@
 use super::candidates::Candidates;
 use super::match_length;
 use super::parse::TAIL;
+#[cfg(not(feature = "portable"))]
+use crate::arch::find::prefetch;
 use crate::encode::finder::{Block, PRIME, read32, read64};
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;
@@ -12,6 +14,11 @@ use core::hint::select_unpredictable;
 const TABLES: [(u32, u32); 5] = [(3, 1), (4, 1), (5, 0), (6, 0), (7, 0)];
 /// The last of them.
 const LAST: usize = 7;
+/// Most places of a match whose chains are asked for the source that goes back farthest.
+const PLACES_MAX: u32 = 64;
+/// Tables of more than 2^16 cells are asked for so many positions ahead, and what they point to half as many.
+const LARGE_LOG: u32 = 16;
+const AHEAD: usize = 16;
 
 /// Tables of the last index at which the bytes of a few lengths were seen, and for each index the one before it that has
 /// the same seven bytes.
@@ -67,20 +74,44 @@ impl Chains {
         self.within = (0, 0, 0);
     }
 
+    /// The cell of the bytes of `word` in a table.
+    #[inline(always)]
+    fn cell(&self, i: usize, word: u64) -> usize {
+        let (length, smaller) = TABLES[i];
+        let hash = (word << (64 - 8 * length)).wrapping_mul(PRIME) >> (64 - (self.log - smaller));
+        Self::table(self.log, i) + hash as usize
+    }
+
     /// Lets an index enter. Returns what was in its place in each table.
     #[inline(always)]
     fn enter(&self, cells: &mut [[u8; 4]], word: u64, index: u32) -> [u32; TABLES.len()] {
         let mut seen = [0; TABLES.len()];
-        for (i, (length, smaller)) in TABLES.into_iter().enumerate() {
-            let log = self.log - smaller;
-            let hash = (word << (64 - 8 * length)).wrapping_mul(PRIME) >> (64 - log);
-            let cell = Self::table(self.log, i) + hash as usize;
-            seen[i] = cells.at(cell);
+        for (i, seen) in seen.iter_mut().enumerate() {
+            let cell = self.cell(i, word);
+            *seen = cells.at(cell);
             cells.put(cell, index);
         }
         let link = self.link(index);
         cells.put(link, seen[TABLES.len() - 1]);
         seen
+    }
+
+    /// Asks for the memory of positions to come, in a frame of its own.
+    #[inline(never)]
+    fn foresee(&self, cells: &[[u8; 4]], block: &Block<'_>, at: usize) {
+        let data = block.data;
+        if self.log <= LARGE_LOG || at + AHEAD + 8 > data.len() {
+            return;
+        }
+        let (far, near) = (read64(data, at + AHEAD), read64(data, at + AHEAD / 2));
+        for i in 0..TABLES.len() {
+            prefetch(cells.as_ptr().wrapping_add(self.cell(i, far)).cast());
+            let source = cells.at(self.cell(i, near));
+            prefetch(
+                data.as_ptr()
+                    .wrapping_add(source.wrapping_sub(block.base) as usize),
+            );
+        }
     }
 
     /// The cell of an index in the chains.
@@ -113,23 +144,11 @@ impl Chains {
     ) {
         candidates.start(at);
         let mut at = at;
-        let stop = block.end.saturating_sub(TAIL - 1);
-        while at < stop && candidates.has_room() {
-            let index = block.base + at as u32;
-            let (start, end, offset) = self.within;
-            if start <= index && index < end {
-                self.enter(cells, read64(block.data, at), index);
-                self.next = self.next.max(index + 1);
-                if end - index >= 3 {
-                    candidates.push(end - index, offset);
-                }
-            } else {
+        while at < block.end && candidates.has_room() {
+            if at + TAIL <= block.end {
+                self.foresee(cells, block, at);
                 self.find(cells, block, at, enough, candidates);
             }
-            candidates.end_position(false);
-            at += 1;
-        }
-        while at < block.end && candidates.has_room() {
             candidates.end_position(false);
             at += 1;
         }
@@ -145,6 +164,31 @@ impl Chains {
         enough: usize,
         candidates: &mut Candidates<'_>,
     ) {
+        let index = block.base + at as u32;
+        let (start, end, offset) = self.within;
+        if start <= index && index < end {
+            self.insert(cells, block, at + 1);
+            if end - index >= 3 {
+                candidates.push_apart(end - index, offset);
+            }
+            return;
+        }
+        let source = self.find_short(cells, block, at, candidates);
+        if source > 0 {
+            self.follow(cells, block, at, source, enough, candidates);
+        }
+    }
+
+    /// Finds the short matches of one position. Returns the source at which to look for long ones, or 0. What follows it
+    /// lies on the stack in its place.
+    #[inline(never)]
+    fn find_short(
+        &mut self,
+        cells: &mut [[u8; 4]],
+        block: &Block<'_>,
+        at: usize,
+        candidates: &mut Candidates<'_>,
+    ) -> u32 {
         let &Block {
             data, base, window, ..
         } = block;
@@ -171,12 +215,18 @@ impl Chains {
             code = select_unpredictable(take, next_code, code);
         }
         if longest as usize >= LAST {
-            self.follow(cells, block, at, seen[TABLES.len() - 1], enough, candidates);
+            seen[TABLES.len() - 1]
+        } else {
+            0
         }
     }
 
-    /// Looks for long matches from `source` on.
-    #[inline(always)]
+    /// Looks for long matches from `source` on, the nearest first.
+    ///
+    /// A source of more than the longest match has that match's bytes, so that it lies on the chain of each of their
+    /// places. The chain is followed whose next source lies farthest back: of many sources that have no more than the
+    /// longest match few are looked at, and none that has more is passed over.
+    #[inline(never)]
     fn follow(
         &mut self,
         cells: &[[u8; 4]],
@@ -186,38 +236,76 @@ impl Chains {
         enough: usize,
         candidates: &mut Candidates<'_>,
     ) {
-        let &Block {
-            data,
-            end,
-            base,
-            window,
-            ..
-        } = block;
+        let (data, base) = (&block.data[..block.end], block.base);
         let index = base + at as u32;
-        let oldest = base.max(index.saturating_sub(window).max(1));
+        let oldest = base.max(index.saturating_sub(block.window).max(1));
         let mut longest = LAST - 1;
+        // The chain that is followed is that of the bytes so far ahead.
+        let mut ahead = 0;
         for _ in 0..self.attempts {
-            if source.wrapping_sub(oldest) >= index - oldest || at + longest >= end {
+            if source.wrapping_sub(oldest) >= index - oldest || at + longest >= data.len() {
                 return;
             }
             let from = (source - base) as usize;
             // Only what matches where the longest one ends can be longer.
             if read32(data, from + longest - 3) == read32(data, at + longest - 3) {
-                let length = match_length(data, at, from, end);
+                let length = match_length(data, at, from, data.len());
                 if length > longest {
                     longest = length;
-                    candidates.push(length as u32, (at - from) as u32);
+                    candidates.push_apart(length as u32, (at - from) as u32);
                     if length >= enough {
                         self.within = (index, index + length as u32, (at - from) as u32);
                         return;
                     }
+                    (source, ahead) = self.farthest(cells, block, at, source, length);
+                    continue;
                 }
             }
-            let before = cells.at(self.link(source));
-            if before >= source {
+            let place = source + ahead;
+            let before = cells.at(self.link(place));
+            if before >= place {
                 return;
             }
-            source = before;
+            source = before.saturating_sub(ahead);
         }
     }
+
+    /// The nearest source that can have more than the `length` bytes of `source`, and how far ahead its chain is; 0 if
+    /// there is none.
+    #[inline(always)]
+    fn farthest(
+        &self,
+        cells: &[[u8; 4]],
+        block: &Block<'_>,
+        at: usize,
+        source: u32,
+        length: usize,
+    ) -> (u32, u32) {
+        let mut best = (u32::MAX, 0);
+        let places = (length - LAST) as u32;
+        // From the index on nothing has entered yet.
+        let distance = block.base + at as u32 - source;
+        for ahead in 0..=places.min(PLACES_MAX).min(distance - 1) {
+            let before = cells.at(self.link(source + ahead));
+            if before < source + ahead {
+                best = best.min((before.saturating_sub(ahead), ahead));
+            }
+        }
+        // The bytes that reach one beyond the match.
+        let ahead = places + 1;
+        let next = at + ahead as usize;
+        if next + 8 <= block.end {
+            let mut head = cells.at(self.cell(TABLES.len() - 1, read64(block.data, next)));
+            if head >= source + ahead {
+                head = cells.at(self.link(head));
+            }
+            if head < source + ahead {
+                best = best.min((head.saturating_sub(ahead), ahead));
+            }
+        }
+        if best.0 == u32::MAX { (0, 0) } else { best }
+    }
 }
+
+#[cfg(feature = "portable")]
+fn prefetch(_place: *const u8) {}
