@@ -13,6 +13,8 @@ use crate::workspace::Cells;
 
 /// Where shorter matches than these are taken without asking, more positions are left out, too.
 const HASTY_BELOW: u16 = 128;
+/// From so many sources on, as a logarithm, few positions are left out in a single pass, too.
+const PATIENT_FROM: u8 = 7;
 /// Logarithm of the bytes after which prices are set anew, and of the part of what has been counted.
 const PRICES_LOG: u32 = 10;
 const PRICES_PART_LOG: u32 = 5;
@@ -91,6 +93,7 @@ impl<'a> Parser<'a> {
         // Tables that a first pass went through know what is to come and have forgotten what was: they serve once.
         let again = self.kept.is_sorted(block) || Tables::span(params) >= block.end - block.start;
         let passes = if again { Tables::passes(params) } else { 1 };
+        let patient = params.strategy == Strategy::Optimal && params.search_log >= PATIENT_FROM;
         let mut end = block.end;
         for pass in 1..=passes {
             // The first of two passes only counts.
@@ -99,6 +102,7 @@ impl<'a> Parser<'a> {
                 thorough: pass > 1,
                 indifferent: match params.target_length {
                     _ if passes > 1 => BIT / 2,
+                    _ if patient => BIT / 8,
                     HASTY_BELOW.. => BIT,
                     _ => BIT + BIT / 2,
                 },
