@@ -241,7 +241,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(17, 17, 17, 6, 4, 12, Lazy2Divided),// 12
     row(17, 17, 16, 3, 3, 64, Optimal),    // 13
     row(17, 17, 16, 4, 3, 128, Optimal),   // 14
-    row(17, 17, 16, 6, 3, 256, Optimal),   // 15
+    row(17, 17, 16, 4, 3, 256, Optimal),   // 15
     row(17, 17, 16, 7, 3, 256, Optimal),   // 16
     row(17, 17, 16, 8, 3, 256, Optimal),   // 17
     row(17, 17, 16, 9, 3, 256, Optimal),   // 18

@@ -100,7 +100,7 @@ impl Chains {
     #[inline(never)]
     fn foresee(&self, cells: &[[u8; 4]], block: &Block<'_>, at: usize) {
         let data = block.data;
-        if self.log <= LARGE_LOG || at + AHEAD + 8 > data.len() {
+        if at + AHEAD + 8 > data.len() {
             return;
         }
         let (far, near) = (read64(data, at + AHEAD), read64(data, at + AHEAD / 2));
@@ -146,7 +146,9 @@ impl Chains {
         let mut at = at;
         while at < block.end && candidates.has_room() {
             if at + TAIL <= block.end {
-                self.foresee(cells, block, at);
+                if self.log > LARGE_LOG {
+                    self.foresee(cells, block, at);
+                }
                 self.find(cells, block, at, enough, candidates);
             }
             candidates.end_position(false);

@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
                 indifferent: match params.target_length {
                     _ if passes > 1 => BIT / 2,
                     _ if patient => BIT / 8,
-                    HASTY_BELOW.. => BIT,
+                    HASTY_BELOW.. => BIT + BIT / 8,
                     _ => BIT + BIT / 2,
                 },
             };
