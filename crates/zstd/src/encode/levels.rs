@@ -191,7 +191,7 @@ static LEVELS: [[Params; 23]; 4] = [
     row(22, 6, 22, 6, 5,  32, Lazy2Divided),// 12
     row(22, 6, 22, 6, 4,  32, Lazy2Divided),// 13
     row(22, 22, 17, 2, 3, 48, Optimal),    // 14
-    row(22, 22, 17, 4, 3, 64, Optimal),    // 15
+    row(22, 22, 17, 2, 3, 64, Optimal),    // 15
     row(22, 22, 18, 6, 3, 128, Optimal),   // 16
     row(23, 22, 20, 4, 3, 128, Optimal2),  // 17
     row(23, 22, 20, 5, 3, 128, Optimal2),  // 18

@@ -16,8 +16,8 @@ const TABLES: [(u32, u32); 5] = [(3, 1), (4, 1), (5, 0), (6, 0), (7, 0)];
 const LAST: usize = 7;
 /// Most places of a match whose chains are asked for the source that goes back farthest.
 const PLACES_MAX: u32 = 64;
-/// Tables of more than 2^16 cells are asked for so many positions ahead, and what they point to half as many.
-const LARGE_LOG: u32 = 16;
+/// Tables of more than 2^18 cells are asked for so many positions ahead, and what they point to half as many.
+const LARGE_LOG: u32 = 18;
 const AHEAD: usize = 16;
 
 /// Tables of the last index at which the bytes of a few lengths were seen, and for each index the one before it that has
@@ -287,7 +287,7 @@ impl Chains {
         let places = (length - LAST) as u32;
         // From the index on nothing has entered yet.
         let distance = block.base + at as u32 - source;
-        for ahead in 0..=places.min(PLACES_MAX).min(distance - 1) {
+        for ahead in 0..=places.min(self.attempts.min(PLACES_MAX)).min(distance - 1) {
             let before = cells.at(self.link(source + ahead));
             if before < source + ahead {
                 best = best.min((before.saturating_sub(ahead), ahead));
