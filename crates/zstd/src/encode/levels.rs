@@ -48,9 +48,9 @@ pub struct Params {
     /// Logarithm of the number of entries of the main table.
     pub hash_log: u8,
     /// Logarithm of the number of entries of the second table, where the strategy has one. For [`Strategy::Lazy2Divided`]:
-    /// of the positions that are in chains of long matches, none below 10. For the optimal strategies:
-    /// of the positions that are in chains, and with [`Strategy::Optimal2`] of the largest content whose positions are
-    /// sorted instead, up to 20.
+    /// of the positions that are in chains of long matches, none below 10. For the optimal strategies: of the positions
+    /// that are in chains, and with [`Strategy::Optimal2`] of the largest content whose positions are sorted instead, up
+    /// to 20.
     pub chain_log: u8,
     /// Logarithm of the number of candidates that are looked at.
     pub search_log: u8,
