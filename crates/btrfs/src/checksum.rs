@@ -1,6 +1,6 @@
 //! The four checksums (`fs/btrfs/accessors.h`, `enum btrfs_csum_type`): of superblocks, of tree blocks, of data.
 
-use tree::{Error, Result};
+use tree::{Checksum, Error, Result};
 
 use crate::raw::CHECKSUM_BYTES;
 
@@ -54,6 +54,16 @@ impl ChecksumType {
             ChecksumType::Xxhash64 => "xxhash",
             ChecksumType::Sha256 => "sha256",
             ChecksumType::Blake2b => "blake2b",
+        }
+    }
+
+    /// What it verifies, in the words of all containers.
+    pub(crate) const fn verifies(self) -> Checksum {
+        match self {
+            ChecksumType::Crc32c => Checksum::Crc32c,
+            ChecksumType::Xxhash64 => Checksum::Xxh64,
+            ChecksumType::Sha256 => Checksum::Sha256,
+            ChecksumType::Blake2b => Checksum::Blake2b,
         }
     }
 

@@ -505,7 +505,7 @@ pub(crate) fn emit_empty(blocks: &mut Blocks<'_>, id: u64, time: raw::Timespec) 
 /// Why a file cannot be stored, found before anything is written.
 pub(crate) fn check_target(target: &[u8], nodesize: u32) -> Result<()> {
     if target.is_empty() {
-        return Err(Error::InvalidInput("a symbolic link that has no target"));
+        return Err(Error::Unsupported("a symbolic link that has no target"));
     }
     if target.len() > target_bytes_max(nodesize) {
         return Err(Error::Limit(

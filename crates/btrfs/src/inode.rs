@@ -1,6 +1,6 @@
 //! Inodes, and the references by which they know their names.
 
-use tree::{Device, FileAttributes, FileKind, Metadata, Result, Time};
+use tree::{Device, FileAttributes, FileIdentity, FileKind, Metadata, Result, Time};
 use zerocopy::FromBytes;
 
 use crate::flags::inode_flags;
@@ -12,6 +12,10 @@ use crate::superblock::Superblock;
 /// An inode item, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
+    /// The transaction that created it.
+    pub(crate) generation: Generation,
+    /// The transaction that last changed it.
+    pub(crate) transid: Generation,
     pub(crate) kind: FileKind,
     pub(crate) permissions: u16,
     pub(crate) uid: u32,
@@ -78,6 +82,8 @@ impl Inode {
             })
         };
         Ok(Inode {
+            generation: Generation(raw.generation.get()),
+            transid: Generation(raw.transid.get()),
             kind,
             permissions: (mode & 0o7777) as u16,
             uid: raw.uid.get(),
@@ -97,7 +103,8 @@ impl Inode {
         })
     }
 
-    pub(crate) fn metadata(&self) -> Metadata {
+    /// What the file system says of the inode of that number.
+    pub(crate) fn metadata(&self, number: u64) -> Metadata {
         let has_size = matches!(self.kind, FileKind::Regular | FileKind::Symlink);
         Metadata {
             kind: self.kind,
@@ -116,6 +123,11 @@ impl Inode {
             ctime: Some(self.ctime),
             btime: Some(self.otime),
             attributes: attributes(self.flags),
+            identity: Some(FileIdentity {
+                number,
+                generation: self.generation.0,
+                transaction: self.transid.0,
+            }),
         }
     }
 

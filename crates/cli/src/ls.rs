@@ -83,7 +83,7 @@ impl<W: Write> List<'_, W> {
             self.line(&entry, &metadata, shown, &path)?;
             if self.args.recursive && entry.kind == FileKind::Directory {
                 if !listed.insert(entry.ino) {
-                    let error = Error::InvalidInput("a directory is in two places");
+                    let error = Error::Inconsistent("a directory is in two places");
                     return Err(self.source.name_error(error.in_file("read", &path)));
                 }
                 let entries = self.entries(&entry, &path)?;
@@ -167,5 +167,6 @@ fn nothing(entry: &DirEntry) -> Metadata {
         ctime: None,
         btime: None,
         attributes: tree::FileAttributes::default(),
+        identity: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use tree::{
-    Algorithm, DirEntry, Error, Extent, FileSystem, Ino, Inventory, Metadata, Result, Xattr,
+    Checksum, DirEntry, Error, Extent, FileSystem, Ino, Inventory, Metadata, Result, Storage, Xattr,
 };
 
 use crate::open::Source;
@@ -54,6 +54,10 @@ impl FileSystem for Readable<'_> {
         self.tree.root()
     }
 
+    fn storage(&self) -> Storage {
+        self.tree.storage()
+    }
+
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
         self.tree.metadata(ino)
     }
@@ -73,6 +77,10 @@ impl FileSystem for Readable<'_> {
         }
     }
 
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
+        self.tree.lookup(dir, name)
+    }
+
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
         self.tree.read_link(link)
     }
@@ -89,19 +97,12 @@ impl FileSystem for Readable<'_> {
         self.tree.read_at(file, offset, buf)
     }
 
-    fn block_encoding(&self) -> Option<(Algorithm, u32)> {
-        self.tree.block_encoding()
-    }
-
-    fn has_stored_extents(&self) -> bool {
-        self.tree.has_stored_extents()
-    }
-
-    fn holds_whole_seconds(&self) -> bool {
-        self.tree.holds_whole_seconds()
-    }
-
-    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
         self.tree.read_encoded(file, extent, stored)
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Everything here takes an open directory and names beneath it, as bytes, and never follows a symbolic link in the
 //! last component. The calls come from rustix, but for one that is too new for it and the only unsafe code here; the
-//! crates above it see neither rustix nor errno numbers, but [`std::io::Error`].
+//! crates above it do not see rustix: errors are [`std::io::Error`].
 
 mod cpu;
+pub mod errno;
 mod file;
 mod listxattrat;
 mod xattr;

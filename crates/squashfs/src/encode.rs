@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use codec::{Codec, Decoder, Encoder, Filters, Settings, ZstdFrame};
-use tree::{Error, Extent, FileId, FileSystem, Inventory, Result};
+use tree::{Corrupt, Error, Extent, FileId, FileSystem, Inventory, Result};
 
 use crate::machine;
 use crate::plan::Job;
@@ -104,7 +104,7 @@ impl Encoding<'_> {
             decoder: Decoder::new(),
             codec: settings.map_or(Codec::Zlib, |settings| settings.codec()),
             content: vec![0; self.block_bytes],
-            decoded: if self.verify || self.fs.has_stored_extents() {
+            decoded: if self.verify || self.fs.storage().stored_extents {
                 vec![0; self.block_bytes]
             } else {
                 Vec::new()
@@ -256,7 +256,7 @@ impl Encoding<'_> {
         let mut decode = self.verify;
         let is_block = match worker.codec {
             // Only decoding tells where it ends, which takes less time than to encode it anew.
-            Codec::Zlib if self.fs.block_encoding().is_none() => {
+            Codec::Zlib if self.fs.storage().block_encoding.is_none() => {
                 decode = false;
                 let decoded = worker
                     .decoder
@@ -313,7 +313,11 @@ impl Encoding<'_> {
                 .decoder
                 .decompress(worker.codec, &mut worker.decoded, &buffer);
             if !decoded.is_ok_and(|decoded| decoded >= len) {
-                return Err(Error::InvalidInput("a stored block does not decode"));
+                return Err(Error::Corrupt(Corrupt {
+                    what: "a stored block does not decode",
+                    at: extent.id.map_or(0, |id| id.0),
+                    got: extent.len,
+                }));
             }
         }
         let len = buffer.len();
@@ -340,12 +344,10 @@ impl Encoding<'_> {
     }
 
     fn read_exact(&self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
-        match self.fs.read_at(self.inventory.ino(file), offset, buf)? == buf.len() {
-            true => Ok(()),
-            false => Err(Error::InvalidInput(
-                "the file became shorter while it was read",
-            )),
+        if self.fs.read_at(self.inventory.ino(file), offset, buf)? < buf.len() {
+            return Err(Error::Changed);
         }
+        Ok(())
     }
 
     /// The filter for a part of a file, of which this is the content from `offset` on.
@@ -398,7 +400,7 @@ impl Encoding<'_> {
                 .decoder
                 .decompress(worker.codec, decoded, &buffer[..stored_len]);
             if result != Ok(len) || decoded != content {
-                return Err(Error::InvalidInput(
+                return Err(Error::Unverified(
                     "a block does not decode to what was encoded",
                 ));
             }

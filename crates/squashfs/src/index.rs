@@ -239,7 +239,7 @@ impl Writer<'_> {
             FileKind::Symlink => {
                 let target = described.targets.get(&file).cloned().unwrap_or_default();
                 if target.is_empty() {
-                    let error = Error::InvalidInput("a symbolic link without a target");
+                    let error = Error::Unsupported("a symbolic link without a target");
                     return Err(error.in_file("store", &self.path(file)));
                 }
                 Body::Symlink { target }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use tree::{
-    Algorithm, Duplicates, Error, Extent, ExtentId, ExtentKind, FileId, FileKind, FileSystem,
-    Inventory, Result,
+    Algorithm, BlockEncoding, Duplicates, Error, Extent, ExtentId, ExtentKind, Extents, FileId,
+    FileKind, FileSystem, Inventory, Result,
 };
 
 use crate::inode::Tail;
@@ -113,14 +113,19 @@ impl Plan {
         let ours = options
             .compression
             .map(|settings| algorithm(settings.codec()));
-        let keep_fragments = match (fs.block_encoding(), ours) {
-            (Some(theirs), Some(ours)) => theirs == (ours, options.block_bytes),
-            _ => false,
-        };
+        let storage = fs.storage();
+        let keep_fragments = ours.is_some_and(|algorithm| {
+            let block_bytes = options.block_bytes;
+            storage.block_encoding
+                == Some(BlockEncoding {
+                    algorithm,
+                    block_bytes,
+                })
+        });
         // Elsewhere an extent may happen to be a block, if it can be told where it ends.
         let is_some_kept = keep_fragments
-            || (fs.block_encoding().is_none()
-                && fs.has_stored_extents()
+            || (storage.block_encoding.is_none()
+                && storage.stored_extents
                 && matches!(ours, Some(Algorithm::Zstd | Algorithm::Zlib)));
         let mut plan = Plan {
             files: Vec::new(),
@@ -270,8 +275,9 @@ impl Plan {
     ) -> Result<Option<(Extent, ExtentId, u64)>> {
         let size = inventory.size(file);
         let tail = size % self.block_bytes;
-        let extents = match fs.extents(inventory.ino(file), size - tail) {
-            Ok(extents) => extents,
+        let extent = Extents::new(fs, inventory.ino(file), size).covering(size - tail);
+        let extent = match extent {
+            Ok(extent) => extent,
             // Whoever reads the tail will meet the error again.
             Err(_) if options.skip_unreadable => return Ok(None),
             Err(error) => {
@@ -279,15 +285,15 @@ impl Plan {
                 return Err(error.in_file("read", &path));
             }
         };
-        let extent = extents
-            .first()
-            .filter(|extent| extent.len == tail && extent.offset == size - tail);
-        Ok(extent.and_then(|extent| match (extent.kind, extent.id) {
+        if (extent.offset, extent.len) != (size - tail, tail) {
+            return Ok(None);
+        }
+        Ok(match (extent.kind, extent.id) {
             (ExtentKind::Encoded(encoding), Some(id)) if Some(encoding.algorithm) == self.keep => {
-                Some((*extent, id, encoding.unencoded_offset))
+                Some((extent, id, encoding.unencoded_offset))
             }
             _ => None,
-        }))
+        })
     }
 
     /// The files whose tails are in a fragment.
@@ -344,14 +350,12 @@ impl Plan {
                 });
             }
             let file = self.files.get(index).map(|&file| FileJobs {
-                fs,
-                inventory,
                 file,
                 end: self.blocks_len(inventory.size(file), file),
                 offset: 0,
                 block_bytes: self.block_bytes,
                 keep: self.keep,
-                extents: Vec::new().into_iter().peekable(),
+                extents: Extents::new(fs, inventory.ino(file), inventory.size(file)),
             });
             jobs.into_iter().chain(file.into_iter().flatten())
         })
@@ -360,46 +364,13 @@ impl Plan {
 
 /// The jobs of one file's blocks. Holes are found without reading them.
 struct FileJobs<'a> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
     file: FileId,
     /// Where the bytes that are in blocks end.
     end: u64,
     offset: u64,
     block_bytes: u64,
     keep: Option<Algorithm>,
-    extents: std::iter::Peekable<std::vec::IntoIter<Extent>>,
-}
-
-impl FileJobs<'_> {
-    /// Where the hole ends that is at the offset; the offset itself when there is none.
-    fn hole_end(&mut self) -> Result<u64> {
-        while self
-            .extents
-            .next_if(|extent| extent.offset + extent.len <= self.offset)
-            .is_some()
-        {}
-        if self.extents.peek().is_none() {
-            let extents = self
-                .fs
-                .extents(self.inventory.ino(self.file), self.offset)?;
-            self.extents = extents.into_iter().peekable();
-            while self
-                .extents
-                .next_if(|extent| extent.offset + extent.len <= self.offset)
-                .is_some()
-            {}
-        }
-        match self.extents.peek() {
-            Some(extent) if extent.kind == ExtentKind::Hole && extent.offset <= self.offset => {
-                Ok(extent.offset + extent.len)
-            }
-            Some(_) => Ok(self.offset),
-            None => Err(Error::InvalidInput(
-                "the file became shorter while it was read",
-            )),
-        }
-    }
+    extents: Extents<'a>,
 }
 
 impl Iterator for FileJobs<'_> {
@@ -412,18 +383,17 @@ impl Iterator for FileJobs<'_> {
         let (file, offset) = (self.file, self.offset);
         let first = offset == 0;
         // For a file of one block, asking costs more than the read that it may save.
-        let hole_end = if self.end > self.block_bytes || self.keep.is_some() {
-            self.hole_end()
-        } else {
-            Ok(offset)
-        };
-        let hole_end = match hole_end {
-            Ok(end) => end.min(self.end),
+        let is_asked = self.end > self.block_bytes || self.keep.is_some();
+        let extent = match is_asked.then(|| self.extents.covering(offset)).transpose() {
+            Ok(extent) => extent,
             Err(error) => {
                 self.offset = self.end;
                 return Some(Job::Unreadable { file, error });
             }
         };
+        let hole_end = extent
+            .filter(|extent| !extent.kind.has_data())
+            .map_or(offset, |hole| hole.end().min(self.end));
         // Whole blocks, or all up to the end.
         let hole_end = if hole_end == self.end {
             hole_end
@@ -441,7 +411,7 @@ impl Iterator for FileJobs<'_> {
         let len = self.block_bytes.min(self.end - offset);
         self.offset += len;
         // What it decodes to may go on behind what the file shows of it: then the worker finds that it is no block of ours.
-        if let Some(&extent) = self.extents.peek()
+        if let Some(extent) = extent
             && let ExtentKind::Encoded(encoding) = extent.kind
             && Some(encoding.algorithm) == self.keep
             && (extent.offset, extent.len) == (offset, len)

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use codec::Codec;
 use tree::{
-    Algorithm, Cache, Corrupt, DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind,
-    FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt, Result, Time, Xattr,
+    Algorithm, BlockEncoding, Cache, Checksum, Corrupt, DirEntry, Encoding, Error, Extent,
+    ExtentId, ExtentKind, FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt, Result,
+    Storage, StoreId, Time, Xattr, with_metadata,
 };
 
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
@@ -40,6 +41,7 @@ pub struct Squashfs {
     directories_end: u64,
     contents: Cache<Content>,
     listed: Listed,
+    store: StoreId,
 }
 
 impl Squashfs {
@@ -101,6 +103,7 @@ impl Squashfs {
             directories_end: end,
             contents: Cache::new(CONTENT_SLOTS.0, CONTENT_SLOTS.1),
             listed: Listed::default(),
+            store: StoreId::new(),
         })
     }
 
@@ -270,6 +273,18 @@ impl FileSystem for Squashfs {
         Ino(self.image.superblock.root)
     }
 
+    fn storage(&self) -> Storage {
+        Storage {
+            store: self.store,
+            block_encoding: Some(BlockEncoding {
+                algorithm: self.algorithm(),
+                block_bytes: self.image.superblock.block_bytes,
+            }),
+            stored_extents: true,
+            whole_seconds: true,
+        }
+    }
+
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
         let (inode, _) = self.inode(ino)?;
         let size = match &inode.body {
@@ -297,6 +312,7 @@ impl FileSystem for Squashfs {
             ctime: None,
             btime: None,
             attributes: FileAttributes::default(),
+            identity: None,
         })
     }
 
@@ -323,6 +339,10 @@ impl FileSystem for Squashfs {
             .into());
         }
         Ok(entries)
+    }
+
+    fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
+        with_metadata(self, self.read_dir(dir)?)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
@@ -463,19 +483,12 @@ impl FileSystem for Squashfs {
         Ok(wanted)
     }
 
-    fn block_encoding(&self) -> Option<(Algorithm, u32)> {
-        Some((self.algorithm(), self.image.superblock.block_bytes))
-    }
-
-    fn has_stored_extents(&self) -> bool {
-        true
-    }
-
-    fn holds_whole_seconds(&self) -> bool {
-        true
-    }
-
-    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
         stored.clear();
         const NOT_OURS: Error = Error::InvalidInput("not an encoded extent of that file");
         let (ExtentKind::Encoded(encoding), Some(ExtentId(at))) = (extent.kind, extent.id) else {
@@ -499,7 +512,8 @@ impl FileSystem for Squashfs {
             return Err(NOT_OURS);
         }
         stored.resize(size.bytes as usize, 0);
-        self.image.read(stored, at)
+        self.image.read(stored, at)?;
+        Ok(None)
     }
 }
 

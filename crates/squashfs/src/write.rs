@@ -273,7 +273,7 @@ impl<'a> Writer<'a> {
                         self.put(&[0])?;
                         let mut error = Some(error);
                         for file in plan.files_in(number) {
-                            let again = Error::InvalidInput("its tail cannot be read");
+                            let again = Error::Unreadable("its tail cannot be read");
                             self.lost.lose(file, error.take().unwrap_or(again));
                         }
                     }
@@ -284,7 +284,7 @@ impl<'a> Writer<'a> {
         self.summary.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
         for (file, &shown) in inventory.files().zip(&plan.shows) {
             if file != shown && self.lost.has(shown) {
-                let error = Error::InvalidInput("its content cannot be read");
+                let error = Error::Unreadable("its content cannot be read");
                 self.lost.lose(file, error);
             }
         }

@@ -1,6 +1,6 @@
 //! A file system that something befalls while it is read.
 
-use tree::{Algorithm, DirEntry, Extent, FileSystem, Ino, Metadata, Result, Xattr};
+use tree::{Checksum, DirEntry, Extent, FileSystem, Ino, Metadata, Result, Storage, Xattr};
 
 /// Called before each read of a file's content, with the file and the offset. An error is what the read gives.
 type Hook = Box<dyn Fn(Ino, u64) -> Result<()> + Send + Sync>;
@@ -27,6 +27,10 @@ impl<F: FileSystem> HookedFs<F> {
 impl<F: FileSystem> FileSystem for HookedFs<F> {
     fn root(&self) -> Ino {
         self.inner.root()
+    }
+
+    fn storage(&self) -> Storage {
+        self.inner.storage()
     }
 
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
@@ -62,15 +66,12 @@ impl<F: FileSystem> FileSystem for HookedFs<F> {
         self.inner.read_at(file, offset, buf)
     }
 
-    fn block_encoding(&self) -> Option<(Algorithm, u32)> {
-        self.inner.block_encoding()
-    }
-
-    fn holds_whole_seconds(&self) -> bool {
-        self.inner.holds_whole_seconds()
-    }
-
-    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
         (self.before_read)(file, extent.offset)?;
         self.inner.read_encoded(file, extent, stored)
     }

@@ -3,17 +3,28 @@
 use std::collections::BTreeMap;
 
 use tree::{
-    Device, DirEntry, Error, Extent, ExtentId, ExtentKind, FileAttributes, FileKind, FileSystem,
-    Ino, Metadata, Result, Time, Xattr,
+    Checksum, Device, DirEntry, Error, Extent, ExtentId, ExtentKind, FileAttributes, FileKind,
+    FileSystem, Ino, Metadata, Result, Storage, StoreId, Time, Xattr, entry_named, with_metadata,
 };
 
 /// A [`FileSystem`] in memory.
 ///
 /// What is added by the named methods is a sound tree. [`MemoryFs::metadata_mut`], [`MemoryFs::push_entry`] and
 /// [`MemoryFs::lie_about_extents`] make it as unsound as a hostile image can claim to be.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct MemoryFs {
     nodes: Vec<Node>,
+    store: StoreId,
+}
+
+impl Clone for MemoryFs {
+    fn clone(&self) -> Self {
+        // Either may change from now on.
+        MemoryFs {
+            nodes: self.nodes.clone(),
+            store: StoreId::new(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +51,10 @@ impl Default for MemoryFs {
 impl MemoryFs {
     /// A tree with an empty root directory.
     pub fn new() -> MemoryFs {
-        let mut fs = MemoryFs { nodes: Vec::new() };
+        let mut fs = MemoryFs {
+            nodes: Vec::new(),
+            store: StoreId::new(),
+        };
         fs.add_node(FileKind::Directory, 0o755);
         fs
     }
@@ -64,6 +78,7 @@ impl MemoryFs {
                 ctime: None,
                 btime: None,
                 attributes: FileAttributes::default(),
+                identity: None,
             },
             names: 0,
             entries: Vec::new(),
@@ -195,6 +210,13 @@ impl FileSystem for MemoryFs {
         Ino(0)
     }
 
+    fn storage(&self) -> Storage {
+        Storage {
+            stored_extents: self.nodes.iter().any(|node| !node.encoded.is_empty()),
+            ..Storage::plain(self.store)
+        }
+    }
+
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
         Ok(self.node(ino)?.metadata.clone())
     }
@@ -205,6 +227,14 @@ impl FileSystem for MemoryFs {
             FileKind::Directory => Ok(node.entries.clone()),
             _ => Err(Error::NotADirectory),
         }
+    }
+
+    fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
+        with_metadata(self, self.read_dir(dir)?)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
+        entry_named(self.read_dir(dir)?, name)
     }
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
@@ -277,14 +307,15 @@ impl FileSystem for MemoryFs {
         Ok(len)
     }
 
-    fn has_stored_extents(&self) -> bool {
-        self.nodes.iter().any(|node| !node.encoded.is_empty())
-    }
-
-    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
         let encoded = self.node(file)?.encoded.get(&extent.offset);
         stored.clear();
         stored.extend(encoded.ok_or(Error::InvalidInput("the node in memory is not encoded"))?);
-        Ok(())
+        Ok(None)
     }
 }

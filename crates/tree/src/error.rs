@@ -20,6 +20,14 @@ pub enum Error {
     Unsupported(&'static str),
     /// A stated limit was reached; see [`Limits`].
     Limit(&'static str),
+    /// The file is no longer what it was when its tree was walked.
+    Changed,
+    /// The tree contradicts itself: its directories and files cannot all be true.
+    Inconsistent(&'static str),
+    /// It depends on other content that cannot be read; the error of that content is reported where it stands.
+    Unreadable(&'static str),
+    /// What was written does not read back as what it was made from.
+    Unverified(&'static str),
     /// There is no file of that name.
     NotFound,
     /// A directory was needed, and the file is of another kind.
@@ -90,6 +98,27 @@ impl Error {
             },
         }
     }
+
+    /// The number that a system call of a mounted file system returns for it (asm-generic/errno.h): that of the operating
+    /// system where it has one, otherwise `EIO` for whatever is wrong with what is stored.
+    pub fn errno(&self) -> i32 {
+        use linux::errno;
+        match self {
+            Error::Io(error) => error.raw_os_error().unwrap_or(errno::EIO),
+            Error::File { error, .. } => error.errno(),
+            Error::Corrupt(_)
+            | Error::Inconsistent(_)
+            | Error::Unreadable(_)
+            | Error::Unverified(_) => errno::EIO,
+            Error::Unsupported(_) => errno::EOPNOTSUPP,
+            Error::Limit(_) => errno::EOVERFLOW,
+            Error::Changed => errno::ESTALE,
+            Error::NotFound => errno::ENOENT,
+            Error::NotADirectory => errno::ENOTDIR,
+            Error::IsADirectory => errno::EISDIR,
+            Error::InvalidInput(_) => errno::EINVAL,
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -99,6 +128,10 @@ impl fmt::Display for Error {
             Error::Corrupt(corrupt) => corrupt.fmt(f),
             Error::Unsupported(what) => write!(f, "not supported: {what}"),
             Error::Limit(what) => write!(f, "limit reached: {what}"),
+            Error::Changed => f.write_str("the file changed while it was read"),
+            Error::Inconsistent(what) | Error::Unreadable(what) | Error::Unverified(what) => {
+                f.write_str(what)
+            }
             Error::NotFound => f.write_str("no such file or directory"),
             Error::NotADirectory => f.write_str("not a directory"),
             Error::IsADirectory => f.write_str("is a directory"),
@@ -159,6 +192,20 @@ mod tests {
             Error::NotFound.in_file("read", b"").to_string(),
             "read .: no such file or directory"
         );
+    }
+
+    #[test]
+    fn errors_have_the_numbers_of_linux() {
+        let numbers = [
+            (Error::NotFound, 2),
+            (Error::from(io::Error::from_raw_os_error(28)), 28),
+            (Error::from(io::Error::other("no number")), 5),
+            (Error::Changed, 116),
+            (Error::IsADirectory.in_file("read", b"a"), 21),
+        ];
+        for (error, number) in numbers {
+            assert_eq!(error.errno(), number, "{error}");
+        }
     }
 
     #[test]

@@ -307,7 +307,7 @@ impl<'a> Area<'a> {
     pub(crate) fn take_lost(&mut self) -> Vec<(FileId, Error)> {
         let mut lost: Vec<FileId> = self.lost.keys().copied().collect();
         lost.sort_unstable();
-        let placeholder = || Error::InvalidInput("left out");
+        let placeholder = || Error::Unreadable("left out");
         let take = |file: FileId| {
             let error = self.lost.insert(file, placeholder());
             (file, error.unwrap_or_else(placeholder))

@@ -3,7 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use codec::{Codec, Decoder, Encoder, Settings};
-use tree::{Encoding as Stored, Error, Extent, ExtentKind, FileId, FileSystem, Inventory, Result};
+use tree::{
+    Corrupt, Encoding as Stored, Error, Extent, ExtentKind, FileId, FileSystem, Inventory, Result,
+};
 
 use super::{Encoding, NOCOMPRESS, PIECE_BYTES, SECTOR_BYTES, is_nocow};
 use crate::compression::Compression;
@@ -231,9 +233,7 @@ impl<'a> Work<'a> {
         let ino = self.inventory.ino(file);
         let read = self.fs.read_at(ino, offset, &mut worker.content[..len])?;
         if read < len {
-            return Err(Error::InvalidInput(
-                "the file became shorter while it was read",
-            ));
+            return Err(Error::Changed);
         }
         Ok(())
     }
@@ -265,7 +265,7 @@ impl<'a> Work<'a> {
         self.read(worker, file, 0, len)?;
         if worker.content[..len].iter().all(|&byte| byte == 0) {
             let extents = self.fs.extents(self.inventory.ino(file), 0)?;
-            if extents.iter().all(|extent| extent.kind == ExtentKind::Hole) {
+            if !extents.iter().any(|extent| extent.kind.has_data()) {
                 return Ok(Small::Hole);
             }
         }
@@ -369,7 +369,11 @@ impl<'a> Work<'a> {
             let len = extent.len as usize;
             self.read(worker, file, extent.offset, len)?;
             if stored.unencoded_offset > 0 || extent.len < stored.unencoded_len {
-                return Err(Error::InvalidInput("a stored extent does not decode"));
+                return Err(Error::Corrupt(Corrupt {
+                    what: "a stored extent does not decode",
+                    at: extent.id.map_or(0, |id| id.0),
+                    got: stored.stored_len,
+                }));
             }
             return self.piece(worker, file, len);
         };
@@ -450,12 +454,12 @@ impl<'a> Work<'a> {
         } = worker;
         let decoded = &mut scratch[..len];
         let result = compression.decode(decoder, SECTOR_BYTES as u32, stored, decoded, 0);
-        match result.is_ok() && decoded == &content[..len] {
-            true => Ok(()),
-            false => Err(Error::InvalidInput(
+        if result.is_err() || decoded != &content[..len] {
+            return Err(Error::Unverified(
                 "an extent does not decode to what was encoded",
-            )),
+            ));
         }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tree::{
-    Duplicates, Encoding as Stored, Error, Extent, ExtentId, ExtentKind, FileId, FileKind,
+    Duplicates, Encoding as Stored, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind,
     FileSystem, Inventory, Result,
 };
 
@@ -24,15 +24,17 @@ pub(super) fn jobs<'a>(
     lost: &'a HashSet<FileId>,
     encoding: &Encoding<'_>,
 ) -> impl Iterator<Item = Job> + 'a {
+    let stored_extents = fs.storage().stored_extents;
     Jobs {
         fs,
         inventory,
         duplicates,
         lost,
-        keep: encoding.keep && fs.has_stored_extents(),
-        shared: match fs.has_stored_extents() {
-            true => shared_extents(fs, inventory, duplicates),
-            false => HashSet::new(),
+        keep: encoding.keep && stored_extents,
+        shared: if stored_extents {
+            shared_extents(fs, inventory, duplicates)
+        } else {
+            HashSet::new()
         },
         next: 0,
         small: Vec::new(),
@@ -55,17 +57,15 @@ struct Jobs<'a> {
     next: u32,
     small: Vec<FileId>,
     known: Known,
-    open: Option<Parts>,
+    open: Option<Parts<'a>>,
 }
 
 /// The way through one file's data.
-struct Parts {
+struct Parts<'a> {
     file: FileId,
     size: u64,
     is_nocow: bool,
-    /// Up to where extents are known.
-    asked: u64,
-    extents: std::vec::IntoIter<Extent>,
+    extents: Extents<'a>,
     /// What is being cut: it ends at a sector's border or behind the file's end.
     run: Run,
 }
@@ -91,8 +91,8 @@ impl Iterator for Jobs<'_> {
                     Err(error) => {
                         let file = parts.file;
                         // Nothing more of it: it ends.
-                        parts.asked = parts.size;
-                        parts.extents = Vec::new().into_iter();
+                        parts.size = 0;
+                        parts.extents = Extents::new(self.fs, self.inventory.ino(file), 0);
                         parts.run = Run::default();
                         Job::Unreadable { file, error }
                     }
@@ -135,8 +135,7 @@ impl Iterator for Jobs<'_> {
                 file,
                 size,
                 is_nocow: is_nocow(self.inventory, file),
-                asked: 0,
-                extents: Vec::new().into_iter(),
+                extents: Extents::new(self.fs, self.inventory.ino(file), size),
                 run: Run::default(),
             });
         }
@@ -170,7 +169,7 @@ impl Jobs<'_> {
         let (at, is_encoded) = match extent.kind {
             ExtentKind::Plain { stored_offset } => (stored_offset, false),
             ExtentKind::Encoded(stored) => (stored.unencoded_offset, true),
-            ExtentKind::Hole => return None,
+            ExtentKind::Hole | ExtentKind::Preallocated => return None,
         };
         let class = Class {
             is_nocow: is_nocow(self.inventory, file),
@@ -181,7 +180,7 @@ impl Jobs<'_> {
     }
 }
 
-impl Parts {
+impl Parts<'_> {
     fn next(&mut self, jobs: &mut Jobs<'_>) -> Result<Option<Job>> {
         if self.run.offset >= self.run.end.min(self.size)
             && let Some(kept) = self.next_run(jobs)?
@@ -230,18 +229,18 @@ impl Parts {
     /// end.
     fn next_run(&mut self, jobs: &mut Jobs<'_>) -> Result<Option<Job>> {
         while self.run.end <= self.run.offset {
-            let Some(extent) = self.next_extent(jobs)? else {
+            let Some(extent) = self.extents.next()? else {
                 return Ok(None);
             };
-            if extent.kind == ExtentKind::Hole {
+            if !extent.kind.has_data() {
                 continue;
             }
             if let Some(stored) = self.to_keep(jobs, &extent) {
-                self.run.offset = (extent.offset + extent.len).next_multiple_of(SECTOR);
+                self.run.offset = extent.end().next_multiple_of(SECTOR);
                 self.run.end = self.run.offset;
                 return Ok(Some(self.keep(jobs, extent, stored)));
             }
-            let end = (extent.offset + extent.len).min(self.size);
+            let end = extent.end();
             let offset = self.run.offset.max(extent.offset - extent.offset % SECTOR);
             self.run = Run {
                 offset,
@@ -253,39 +252,16 @@ impl Parts {
             return Ok(None);
         }
         // What follows without a hole belongs to it.
-        while let Some(extent) = self.extents.as_slice().first()
-            && extent.kind != ExtentKind::Hole
+        while let Some(extent) = self.extents.peek()?
+            && extent.kind.has_data()
             && extent.offset <= self.run.end
-            && self.to_keep(jobs, extent).is_none()
-            && self.shown(jobs, extent, extent.offset).is_none()
+            && self.to_keep(jobs, &extent).is_none()
+            && self.shown(jobs, &extent, extent.offset).is_none()
         {
-            let end = (extent.offset + extent.len).min(self.size);
-            self.run.end = self.run.end.max(end.next_multiple_of(SECTOR));
-            self.extents.next();
+            self.run.end = self.run.end.max(extent.end().next_multiple_of(SECTOR));
+            self.extents.next()?;
         }
         Ok(None)
-    }
-
-    fn next_extent(&mut self, jobs: &Jobs<'_>) -> Result<Option<Extent>> {
-        loop {
-            if let Some(extent) = self.extents.next() {
-                return Ok(Some(extent));
-            }
-            if self.asked >= self.size {
-                return Ok(None);
-            }
-            let extents = jobs.fs.extents(jobs.inventory.ino(self.file), self.asked)?;
-            let reach = extents
-                .last()
-                .map_or(0, |extent| extent.offset.saturating_add(extent.len));
-            if reach <= self.asked {
-                return Err(Error::InvalidInput(
-                    "the file became shorter while it was read",
-                ));
-            }
-            self.asked = reach;
-            self.extents = extents.into_iter();
-        }
     }
 
     /// Which stored bytes of the source an extent shows from the file's place `offset` on, and where in what they decode
@@ -297,7 +273,7 @@ impl Parts {
         offset: u64,
     ) -> Option<(ExtentId, Class, u64)> {
         let (begin, is_encoded) = match extent.kind {
-            ExtentKind::Hole => return None,
+            ExtentKind::Hole | ExtentKind::Preallocated => return None,
             ExtentKind::Plain { stored_offset } => (stored_offset, false),
             ExtentKind::Encoded(stored) => (stored.unencoded_offset, true),
         };
@@ -317,7 +293,7 @@ impl Parts {
 
     /// Whether the extent ends with a sector or with the file.
     fn is_to_sector(&self, extent: &Extent) -> bool {
-        let end = extent.offset + extent.len;
+        let end = extent.end();
         end.is_multiple_of(SECTOR) || end == self.size
     }
 

@@ -99,7 +99,7 @@ pub(crate) fn write<'a>(
     for file in inventory.files() {
         if let Some(original) = original(inventory, duplicates, file) {
             if area.is_lost(original) {
-                area.lose(file, Error::InvalidInput("its content cannot be read"));
+                area.lose(file, Error::Unreadable("its content cannot be read"));
             }
             area.contents[file.0 as usize] = area.contents[original.0 as usize];
         }
@@ -193,7 +193,7 @@ impl Sink<'_, '_> {
                         self.area.show(&before, part);
                     }
                     None => {
-                        let error = Error::InvalidInput("what it shares cannot be read");
+                        let error = Error::Unreadable("what it shares cannot be read");
                         self.open(file).failed.get_or_insert(error);
                     }
                 }
@@ -203,7 +203,7 @@ impl Sink<'_, '_> {
                 self.progress.advance(1, self.work.inventory.size(file));
                 self.area.contents[file.0 as usize] = self.area.contents[original.0 as usize];
                 if self.area.is_lost(original) {
-                    let error = Error::InvalidInput("what it shows cannot be read");
+                    let error = Error::Unreadable("what it shows cannot be read");
                     self.area.lose(file, error);
                 }
                 Ok(())

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tree::{
-    Duplicates, Encoding, Extent, ExtentId, FileId, FileKind, FileSystem, Inventory, Result,
-};
+use tree::{Duplicates, Encoding, ExtentId, Extents, FileId, FileKind, FileSystem, Inventory};
 
 use super::{SECTOR_BYTES, original};
 
@@ -21,37 +19,17 @@ pub(super) fn shared_extents(
         {
             continue;
         }
-        // Whoever reads the file will meet the error.
-        let _ = for_each_extent(fs, inventory, file, |extent| {
+        let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
+        // Whoever reads the file will meet an error.
+        while let Ok(Some(extent)) = extents.next() {
             if let Some(id) = extent.id
                 && !seen.insert(id)
             {
                 shared.insert(id);
             }
-        });
+        }
     }
     shared
-}
-
-fn for_each_extent(
-    fs: &dyn FileSystem,
-    inventory: &Inventory,
-    file: FileId,
-    mut each: impl FnMut(&Extent),
-) -> Result<()> {
-    let mut at = 0;
-    while at < inventory.size(file) {
-        let extents = fs.extents(inventory.ino(file), at)?;
-        let end = extents
-            .last()
-            .map_or(0, |last| last.offset.saturating_add(last.len));
-        if end <= at {
-            break;
-        }
-        at = end;
-        extents.iter().for_each(&mut each);
-    }
-    Ok(())
 }
 
 /// Numbers for the parts that several files may show. They are given in the order of the jobs.

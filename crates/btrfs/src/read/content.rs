@@ -1,6 +1,6 @@
 //! What a file holds: its parts, one after the other, holes included.
 
-use tree::{Encoding, Error, Extent, ExtentId, ExtentKind, Result};
+use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result};
 
 use super::Subvolume;
 use super::files::File;
@@ -170,11 +170,11 @@ impl Subvolume {
         self.for_each_part(file, from, |part| {
             let (offset, len) = (part.offset - part.skip, part.len + part.skip);
             let (kind, id) = match part.body {
-                Body::Hole
-                | Body::Stored {
+                Body::Hole => (ExtentKind::Hole, None),
+                Body::Stored {
                     is_preallocated: true,
                     ..
-                } => (ExtentKind::Hole, None),
+                } => (ExtentKind::Preallocated, None),
                 Body::Inline {
                     compression: None, ..
                 } => (ExtentKind::Plain { stored_offset: 0 }, None),
@@ -211,7 +211,7 @@ impl Subvolume {
                 }
             };
             match extents.last_mut() {
-                Some(last) if last.kind == ExtentKind::Hole && kind == ExtentKind::Hole => {
+                Some(last) if last.kind == kind && !kind.has_data() => {
                     last.len += len;
                 }
                 _ => extents.push(Extent {
@@ -232,14 +232,16 @@ impl Subvolume {
         file: &File,
         extent: &Extent,
         stored: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<Option<Checksum>> {
         stored.clear();
         const NOT_OURS: Error = Error::InvalidInput("not an encoded extent of that file");
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return Err(NOT_OURS);
         };
         let checksums = self.checksums(&file.inode)?;
-        let mut is_found = false;
+        // An inline extent lies in a tree block, whose checksum was compared.
+        let sum = self.volume().superblock.checksum.verifies();
+        let mut verified = None;
         self.for_each_part(file, extent.offset, |part| {
             match part.body {
                 Body::Inline {
@@ -248,7 +250,7 @@ impl Subvolume {
                     ..
                 } if extent.id.is_none() && inline.len() as u64 == encoding.stored_len => {
                     stored.extend_from_slice(inline);
-                    is_found = true;
+                    verified = Some(Some(sum));
                 }
                 Body::Stored {
                     extent: found,
@@ -259,12 +261,12 @@ impl Subvolume {
                     && found.len == encoding.stored_len =>
                 {
                     found.read_stored(self.volume(), checksums, stored)?;
-                    is_found = true;
+                    verified = Some(checksums.map(|_| sum));
                 }
                 _ => {}
             }
             Ok(false)
         })?;
-        if is_found { Ok(()) } else { Err(NOT_OURS) }
+        verified.ok_or(NOT_OURS)
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tree::{
-    Corrupt, DirEntry, Error, Extent, FileAttributes, FileKind, FileSystem, Ino, Inventory,
-    Metadata, Result, Xattr,
+    Checksum, Corrupt, DirEntry, Error, Extent, FileAttributes, FileKind, FileSystem, Ino,
+    Inventory, Metadata, Result, Storage, Xattr, with_metadata,
 };
 
 use super::Btrfs;
@@ -225,14 +225,22 @@ impl FileSystem for Subvolume {
         self.root
     }
 
+    fn storage(&self) -> Storage {
+        Storage {
+            stored_extents: true,
+            ..Storage::plain(self.btrfs.store)
+        }
+    }
+
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
         match self.resolve(ino)? {
-            Resolved::Inode(tree, number) => Ok(self.inode_in(&tree, number)?.metadata()),
+            Resolved::Inode(tree, number) => Ok(self.inode_in(&tree, number)?.metadata(number)),
             Resolved::Empty(dir) => {
                 let parent = self.metadata(dir)?;
                 Ok(Metadata {
                     permissions: 0o755,
                     attributes: FileAttributes::default(),
+                    identity: None,
                     ..parent
                 })
             }
@@ -264,6 +272,10 @@ impl FileSystem for Subvolume {
             }));
         }
         Ok(entries)
+    }
+
+    fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
+        with_metadata(self, self.read_dir(dir)?)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
@@ -340,11 +352,12 @@ impl FileSystem for Subvolume {
         self.read(&self.regular(file)?, offset, buf)
     }
 
-    fn has_stored_extents(&self) -> bool {
-        true
-    }
-
-    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
         self.read_stored(&self.regular(file)?, extent, stored)
     }
 }

@@ -6,7 +6,7 @@ mod table;
 
 use std::sync::Arc;
 
-use tree::{Error, FileSystem, Limits, ReadAt, Result};
+use tree::{Error, FileSystem, Limits, ReadAt, Result, StoreId};
 
 use crate::chunk::{Chunk, ChunkMap};
 use crate::csum_tree;
@@ -34,6 +34,7 @@ pub struct Btrfs {
     checksums: Option<Tree>,
     devices: Vec<Device>,
     limits: Limits,
+    store: StoreId,
 }
 
 impl Btrfs {
@@ -78,6 +79,7 @@ impl Btrfs {
             checksums,
             devices,
             limits,
+            store: StoreId::new(),
         })
     }
 

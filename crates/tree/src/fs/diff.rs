@@ -6,7 +6,8 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::{
-    Aspects, Device, DirEntry, Extent, ExtentKind, FileKind, FileSystem, Ino, Metadata, Time,
+    Aspects, Device, DirEntry, Extent, ExtentKind, Extents, FileKind, FileSystem, Ino, Metadata,
+    Time,
 };
 use crate::{Error, Parallel, Progress, Result, ordered};
 
@@ -103,7 +104,8 @@ pub fn diff(
         second,
         aspects,
         same_tree,
-        whole_seconds: first.holds_whole_seconds() || second.holds_whole_seconds(),
+        same_store: first.storage().store == second.storage().store,
+        whole_seconds: first.storage().whole_seconds || second.storage().whole_seconds,
     };
     let lockstep = Lockstep {
         compare: &compare,
@@ -314,7 +316,10 @@ struct Compare<'a> {
     first: &'a dyn FileSystem,
     second: &'a dyn FileSystem,
     aspects: &'a Aspects,
+    /// Both are one tree, so equal numbers are equal files.
     same_tree: bool,
+    /// Both show data of one store, so equal identities are equal data.
+    same_store: bool,
     /// Times are compared to the second.
     whole_seconds: bool,
 }
@@ -424,14 +429,14 @@ struct Pair<'a> {
 impl Pair<'_> {
     /// The first byte in which they differ.
     fn first_difference(&self, buffers: &mut Buffers) -> Result<Option<u64>> {
-        if self.size <= SMALL_BYTES {
+        if self.size <= SMALL_BYTES && !self.compare.same_store {
             return self.read_and_compare(0, self.size, buffers);
         }
         let mut position = 0;
         let (mut a, mut b) = self.extents();
         while position < self.size {
             let (a, b) = (a.covering(position)?, b.covering(position)?);
-            let end = (a.offset + a.len).min(b.offset + b.len).min(self.size);
+            let end = a.end().min(b.end());
             if !self.known_same(&a, &b, position, buffers)? {
                 let differs = self.read_and_compare(position, end, buffers)?;
                 if differs.is_some() {
@@ -452,7 +457,7 @@ impl Pair<'_> {
         buffers: &mut Buffers,
     ) -> Result<bool> {
         match (a.kind, b.kind) {
-            (ExtentKind::Hole, ExtentKind::Hole) => Ok(true),
+            _ if !a.kind.has_data() && !b.kind.has_data() => Ok(true),
             (
                 ExtentKind::Plain {
                     stored_offset: a_at,
@@ -462,13 +467,13 @@ impl Pair<'_> {
                 },
             ) => {
                 let same_place = a_at + (position - a.offset) == b_at + (position - b.offset);
-                Ok(self.compare.same_tree && a.id.is_some() && a.id == b.id && same_place)
+                Ok(self.compare.same_store && a.id.is_some() && a.id == b.id && same_place)
             }
             (ExtentKind::Encoded(a_code), ExtentKind::Encoded(b_code)) => {
                 if a.offset != b.offset || a_code != b_code {
                     return Ok(false);
                 }
-                if self.compare.same_tree && a.id.is_some() && a.id == b.id {
+                if self.compare.same_store && a.id.is_some() && a.id == b.id {
                     return Ok(true);
                 }
                 // The same stored bytes decode to the same content; different ones may, too.
@@ -522,76 +527,42 @@ impl Pair<'_> {
         let (mut a, mut b) = self.extents();
         while position < self.size {
             let (a, b) = (a.covering(position)?, b.covering(position)?);
-            if (a.kind == ExtentKind::Hole) != (b.kind == ExtentKind::Hole) {
+            if a.kind.has_data() != b.kind.has_data() {
                 return Ok(Some(position));
             }
-            position = (a.offset + a.len).min(b.offset + b.len);
+            position = a.end().min(b.end());
         }
         Ok(None)
     }
 
-    fn extents(&self) -> (Extents<'_>, Extents<'_>) {
+    fn extents(&self) -> (Named<'_>, Named<'_>) {
         let Compare { first, second, .. } = self.compare;
-        let held = || Vec::new().into_iter();
-        let (path, size) = (self.path, self.size);
+        let path = self.path;
         (
-            Extents {
-                tree: *first,
-                file: self.first,
+            Named {
+                extents: Extents::new(*first, self.first, self.size),
                 verb: READ_FIRST,
                 path,
-                size,
-                held: held(),
-                now: None,
             },
-            Extents {
-                tree: *second,
-                file: self.second,
+            Named {
+                extents: Extents::new(*second, self.second, self.size),
                 verb: READ_SECOND,
                 path,
-                size,
-                held: held(),
-                now: None,
             },
         )
     }
 }
 
-/// The extents of one file in turn.
-struct Extents<'a> {
-    tree: &'a dyn FileSystem,
-    file: Ino,
+/// The extents of one of the files, whose errors name it.
+struct Named<'a> {
+    extents: Extents<'a>,
     verb: &'static str,
     path: &'a [u8],
-    size: u64,
-    held: vec::IntoIter<Extent>,
-    now: Option<Extent>,
 }
 
-impl Extents<'_> {
-    /// The extent that covers `position`; positions ascend.
+impl Named<'_> {
     fn covering(&mut self, position: u64) -> Result<Extent> {
-        let covers = |extent: &Extent| extent.offset + extent.len > position;
-        if let Some(extent) = self.now.filter(covers) {
-            return Ok(extent);
-        }
-        self.now = self.held.find(covers);
-        if self.now.is_none() {
-            let more = self.tree.extents(self.file, position);
-            self.held = more
-                .map_err(|error| error.in_file(self.verb, self.path))?
-                .into_iter();
-            self.now = self.held.find(covers);
-        }
-        // A file that was cut meanwhile has none here. Reading it will tell.
-        let rest = Extent {
-            offset: position,
-            len: self.size - position,
-            kind: ExtentKind::Plain {
-                stored_offset: position,
-            },
-            id: None,
-        };
-        Ok(*self.now.get_or_insert(rest))
+        let extent = self.extents.covering(position);
+        extent.map_err(|error| error.in_file(self.verb, self.path))
     }
 }

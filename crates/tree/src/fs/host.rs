@@ -16,8 +16,8 @@ use hashbrown::HashTable;
 use linux::{OpenFlags, Stat, Timestamp};
 
 use super::{
-    Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino, Metadata,
-    Time, Xattr, is_valid_name,
+    Checksum, Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino,
+    Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, is_valid_name,
 };
 use crate::{Error, Result};
 
@@ -48,6 +48,7 @@ const ROOT: Ino = Ino(0);
 #[derive(Debug)]
 pub struct HostDir {
     root: OwnedFd,
+    storage: Storage,
     table: RwLock<Table>,
     dirs: Mutex<Handles<OwnedFd>>,
     files: Mutex<Handles<OpenFile>>,
@@ -76,6 +77,7 @@ impl HostDir {
         let mut table = Table::default();
         table.add(0, b"", &linux::stat(&root)?)?;
         Ok(HostDir {
+            storage: Storage::plain(StoreId::new()),
             root,
             table: RwLock::new(table),
             dirs: Mutex::new(Handles::default()),
@@ -150,7 +152,7 @@ impl HostDir {
         let table = self.table();
         let inode = table.inode(ino)?;
         if (table.devices[inode.device as usize], inode.ino) != (stat.dev, stat.ino) {
-            return Err(changed());
+            return Err(Error::Changed);
         }
         Ok(())
     }
@@ -160,7 +162,7 @@ impl HostDir {
         let stat = linux::stat(file)?;
         let table = self.table();
         if table.stamp(&stat) != table.inode(ino)?.stamp {
-            return Err(changed());
+            return Err(Error::Changed);
         }
         Ok(stat.size)
     }
@@ -206,6 +208,10 @@ fn open_to_read(dir: &OwnedFd, name: &[u8], flags: OpenFlags) -> io::Result<Owne
 impl FileSystem for HostDir {
     fn root(&self) -> Ino {
         ROOT
+    }
+
+    fn storage(&self) -> Storage {
+        self.storage
     }
 
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
@@ -339,7 +345,7 @@ impl FileSystem for HostDir {
             // Where there is data a hole follows it, at the file's end at the latest.
             let end = linux::seek_hole(open, data)?.unwrap_or(data);
             if data < at || end <= data {
-                return Err(changed());
+                return Err(Error::Changed);
             }
             if at < data {
                 extents.push(extent(at, data, ExtentKind::Hole));
@@ -372,23 +378,22 @@ impl FileSystem for HostDir {
         }
         let size = self.check_unchanged(file, open)?;
         if len as u64 != size.saturating_sub(offset).min(buf.len() as u64) {
-            return Err(changed());
+            return Err(Error::Changed);
         }
         Ok(len)
     }
-}
 
-/// The error for a file that is no longer what was listed.
-fn changed() -> Error {
-    Error::Io(io::Error::other("the file changed while it was read"))
+    fn read_encoded(&self, _: Ino, _: &Extent, _: &mut Vec<u8>) -> Result<Option<Checksum>> {
+        Err(NOTHING_ENCODED)
+    }
 }
 
 /// An error of reaching a file that was listed: that it is gone, or is now another kind of file, means that the tree
 /// changed.
 fn moved(error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => changed(),
-        _ if linux::is_symlink_error(&error) => changed(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::Changed,
+        _ if linux::is_symlink_error(&error) => Error::Changed,
         _ => error.into(),
     }
 }
@@ -415,6 +420,7 @@ fn metadata(stat: &Stat) -> Result<Metadata> {
         ctime: Some(time(stat.ctime)),
         btime: stat.btime.map(time),
         attributes: FileAttributes((stat.attributes & ATTRIBUTES) as u32),
+        identity: None,
     })
 }
 

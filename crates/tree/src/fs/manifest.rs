@@ -27,7 +27,7 @@ use std::io::{self, Write as _};
 
 use sha2::{Digest, Sha256};
 
-use super::{Aspects, EntryId, ExtentKind, FileId, FileKind, FileSystem, Ino, Inventory, Metadata};
+use super::{Aspects, EntryId, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata};
 use crate::{Error, Limits, NoProgress, Parallel, Progress, Result, ordered};
 
 /// Bytes that are hashed at once.
@@ -252,22 +252,15 @@ impl Lines<'_> {
     /// Neighbouring extents count as one part. A file without holes has no such word.
     fn add_data(&self, words: &mut String, ino: Ino, size: u64) -> Result<()> {
         let mut parts: Vec<(u64, u64)> = Vec::new();
-        let (mut position, mut has_hole) = (0, false);
-        while position < size {
-            let extents = self.fs.extents(ino, position)?;
-            if extents.is_empty() {
-                return Err(SHRANK);
-            }
-            for extent in extents {
-                let end = extent.offset + extent.len;
-                if extent.kind == ExtentKind::Hole {
-                    has_hole = true;
-                } else if let Some(last) = parts.last_mut().filter(|(_, end)| *end == position) {
-                    last.1 = end;
-                } else {
-                    parts.push((position, end));
-                }
-                position = position.max(end);
+        let mut has_hole = false;
+        let mut extents = Extents::new(self.fs, ino, size);
+        while let Some(extent) = extents.next()? {
+            if !extent.kind.has_data() {
+                has_hole = true;
+            } else if let Some(last) = parts.last_mut().filter(|(_, end)| *end == extent.offset) {
+                last.1 = extent.end();
+            } else {
+                parts.push((extent.offset, extent.end()));
             }
         }
         if has_hole {
@@ -287,7 +280,7 @@ impl Lines<'_> {
         while position < size {
             let len = (size - position).min(CHUNK_BYTES as u64) as usize;
             match self.fs.read_at(ino, position, &mut buffer[..len])? {
-                0 => return Err(SHRANK),
+                0 => return Err(Error::Changed),
                 count => {
                     hash.update(&buffer[..count]);
                     position += count as u64;
@@ -297,8 +290,6 @@ impl Lines<'_> {
         Ok(hash.finalize().into())
     }
 }
-
-const SHRANK: Error = Error::InvalidInput("the file became shorter while it was read");
 
 fn add_path(text: &mut String, path: &[u8]) {
     text.push('.');

@@ -3,6 +3,7 @@
 mod aspects;
 pub mod diff;
 pub mod edit;
+mod extents;
 pub mod extract;
 mod host;
 pub mod manifest;
@@ -10,10 +11,13 @@ pub mod tar;
 mod walk;
 
 pub use aspects::Aspects;
+pub use extents::Extents;
 pub use host::HostDir;
 pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
 
-use crate::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Error, Result};
 
 /// A file's identity within one [`FileSystem`]. Hard links are names of the same `Ino`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,6 +125,23 @@ pub struct Metadata {
     pub btime: Option<Time>,
     /// Attributes such as immutable or no-copy-on-write, where the container stores them.
     pub attributes: FileAttributes,
+    /// Which file it is and when it last changed, where the container stores that.
+    pub identity: Option<FileIdentity>,
+}
+
+/// Which file of its subvolume a file is, beyond its names, and when it last changed.
+///
+/// Two views of one store, one of them a snapshot of the other, show the same file where `number` and `generation` are
+/// equal; a number is used again after its file was deleted, and the generation then differs. If `transaction` is equal
+/// too, the file did not change between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileIdentity {
+    /// The inode's number in its subvolume.
+    pub number: u64,
+    /// The transaction that created the file (`btrfs_inode_item.generation`).
+    pub generation: u64,
+    /// The transaction that last changed it (`btrfs_inode_item.transid`).
+    pub transaction: u64,
 }
 
 /// One name in a directory.
@@ -178,8 +199,8 @@ pub struct Encoding {
     pub unencoded_offset: u64,
 }
 
-/// The identity of stored data within one [`FileSystem`]: extents with equal ids show parts of the same stored bytes,
-/// so a sink that can share data stores them once.
+/// The identity of stored data within one store ([`Storage::store`]): extents with equal ids show parts of the same stored
+/// bytes, so a sink that can share data stores them once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExtentId(pub u64);
 
@@ -188,6 +209,8 @@ pub struct ExtentId(pub u64);
 pub enum ExtentKind {
     /// Nothing is stored; reads as zeros.
     Hole,
+    /// Space is reserved for it and nothing is written there (`fallocate`); reads as zeros.
+    Preallocated,
     /// Bytes, stored as they are.
     Plain {
         /// Where, in the stored bytes that [`Extent::id`] names, this part begins.
@@ -195,6 +218,13 @@ pub enum ExtentKind {
     },
     /// Bytes, stored compressed.
     Encoded(Encoding),
+}
+
+impl ExtentKind {
+    /// Whether bytes stand behind it. What has no data reads as zeros.
+    pub const fn has_data(self) -> bool {
+        matches!(self, ExtentKind::Plain { .. } | ExtentKind::Encoded(_))
+    }
 }
 
 /// A part of a regular file.
@@ -210,13 +240,91 @@ pub struct Extent {
     pub id: Option<ExtentId>,
 }
 
+impl Extent {
+    /// Where it ends in the file, in bytes.
+    pub const fn end(&self) -> u64 {
+        self.offset.saturating_add(self.len)
+    }
+}
+
+/// What holds the stored data of a file system, for as long as the program runs.
+///
+/// All views of one open container have the same: two subvolumes of an image, or a tree with edits and the tree below
+/// it. The same container opened twice is two stores, for nothing proves that it did not change in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoreId(u64);
+
+impl StoreId {
+    /// The identity of a store that is opened now: no other one has it.
+    #[expect(clippy::new_without_default, reason = "no two are equal")]
+    pub fn new() -> StoreId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        StoreId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// How all content of a file system is stored, if there is one way: in blocks of `block_bytes`, the last of a file being
+/// shorter, each encoded with `algorithm` or, where that makes nothing smaller, plain. Ends of files may be parts of
+/// blocks that they share. A sink that stores in the same way can take the blocks as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockEncoding {
+    /// What decodes a block.
+    pub algorithm: Algorithm,
+    /// Content of a block, in bytes.
+    pub block_bytes: u32,
+}
+
+/// How a file system stores what it shows. A view of another file system passes it on as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// What holds the data: [`ExtentId`]s and [`FileIdentity`]s are comparable where this is equal.
+    pub store: StoreId,
+    /// The one way in which all content is stored, if there is one.
+    pub block_encoding: Option<BlockEncoding>,
+    /// Whether extents may be encoded or have identities: whether it is worth asking for those of small files, too.
+    pub stored_extents: bool,
+    /// Whether no time in it is finer than a second, so that a comparison of times can be no finer either.
+    pub whole_seconds: bool,
+}
+
+impl Storage {
+    /// A store of plain bytes, with times in nanoseconds.
+    pub const fn plain(store: StoreId) -> Storage {
+        Storage {
+            store,
+            block_encoding: None,
+            stored_extents: false,
+            whole_seconds: false,
+        }
+    }
+}
+
+/// A checksum over stored bytes that a container keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Checksum {
+    /// CRC-32C, 4 bytes.
+    Crc32c,
+    /// XXH64 with seed 0, 8 bytes.
+    Xxh64,
+    /// SHA-256, 32 bytes.
+    Sha256,
+    /// BLAKE2b with 32 bytes.
+    Blake2b,
+}
+
 /// A read-only tree of files: the one trait that all containers share.
 ///
 /// Names and link targets are bytes. Everything may be called from several threads at once. An `Ino` that this file
-/// system did not give is an error ([`crate::Error::NotFound`]) or the wrong file, never a panic.
+/// system did not give is an error ([`Error::NotFound`]) or the wrong file, never a panic.
+///
+/// No method has a default: a view of another file system that forgets one does not compile. A file system for which
+/// the obvious answer does calls [`with_metadata`] and [`entry_named`].
 pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
+
+    /// How content is stored. Costs nothing to ask.
+    fn storage(&self) -> Storage;
 
     /// What is known of a file.
     ///
@@ -227,7 +335,7 @@ pub trait FileSystem: Send + Sync {
     /// The entries of a directory, without `.` and `..`, ascending by the bytes of their names, each name once.
     ///
     /// # Errors
-    /// [`crate::Error::NotADirectory`], or as for [`FileSystem::metadata`].
+    /// [`Error::NotADirectory`], or as for [`FileSystem::metadata`].
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>>;
 
     /// The entries of a directory as [`FileSystem::read_dir`] gives them, each with its metadata: what a walk needs,
@@ -235,30 +343,18 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// As for [`FileSystem::read_dir`] and [`FileSystem::metadata`].
-    fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
-        let describe = |entry: DirEntry| {
-            let metadata = self.metadata(entry.ino)?;
-            Ok((entry, metadata))
-        };
-        self.read_dir(dir)?.into_iter().map(describe).collect()
-    }
+    fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>>;
 
     /// The file of that name in a directory.
     ///
     /// # Errors
-    /// [`crate::Error::NotFound`] when no entry has that name, or as for [`FileSystem::read_dir`].
-    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
-        let mut entries = self.read_dir(dir)?;
-        match entries.binary_search_by(|entry| (*entry.name).cmp(name)) {
-            Ok(at) => Ok(entries.swap_remove(at)),
-            Err(_) => Err(crate::Error::NotFound),
-        }
-    }
+    /// [`Error::NotFound`] when no entry has that name, or as for [`FileSystem::read_dir`].
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry>;
 
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidInput`] when the file is not a link, or as for [`FileSystem::metadata`].
+    /// [`Error::InvalidInput`] when the file is not a link, or as for [`FileSystem::metadata`].
     fn read_link(&self, link: Ino) -> Result<Vec<u8>>;
 
     /// The extended attributes of a file, ascending by name, each name once.
@@ -273,7 +369,7 @@ pub trait FileSystem: Send + Sync {
     /// again from where the last one ends, so that the list of a file with millions of extents is never held whole.
     ///
     /// # Errors
-    /// [`crate::Error::IsADirectory`], or as for [`FileSystem::metadata`].
+    /// [`Error::IsADirectory`], or as for [`FileSystem::metadata`].
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>>;
 
     /// Reads decoded content of a regular file, and returns how many bytes there are: fewer than `buf` holds only at
@@ -283,32 +379,46 @@ pub trait FileSystem: Send + Sync {
     /// The content cannot be read or decoded, or its checksum differs.
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// How content is stored, if all of it is stored in one way: in blocks of so many bytes, the last of a file being
-    /// shorter, each encoded with that algorithm or, where that makes nothing smaller, plain. Ends of files may be parts
-    /// of blocks that they share. A sink that stores in the same way can take the blocks as they are.
-    fn block_encoding(&self) -> Option<(Algorithm, u32)> {
-        None
-    }
-
-    /// Whether extents may be encoded or have identities: whether it is worth to ask for those of small files, too.
-    fn has_stored_extents(&self) -> bool {
-        false
-    }
-
-    /// Whether no time in it is finer than a second, so that a comparison with one here can be no finer either.
-    fn holds_whole_seconds(&self) -> bool {
-        false
-    }
-
-    /// Puts the stored bytes of an encoded extent of that file into `stored`, which is cleared first.
+    /// Puts the stored bytes of an encoded extent of that file into `stored`, which is cleared first. Returns the checksum
+    /// of the container that they were compared with; `None` if the container has none for them.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidInput`] when the extent is not an encoded one of that file; the bytes cannot be read, or
-    /// their checksum differs.
-    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
-        let _ = (file, extent, stored);
-        Err(crate::Error::InvalidInput(
-            "this file system holds no encoded extents",
-        ))
+    /// [`Error::InvalidInput`] when the extent is not an encoded one of that file; the bytes cannot be read, or their
+    /// checksum differs.
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>>;
+}
+
+/// The answer of [`FileSystem::read_dir_with_metadata`] where it costs as much as asking one by one.
+///
+/// # Errors
+/// As for [`FileSystem::read_dir_with_metadata`].
+pub fn with_metadata(
+    fs: &dyn FileSystem,
+    entries: Vec<DirEntry>,
+) -> Result<Vec<(DirEntry, Metadata)>> {
+    let describe = |entry: DirEntry| {
+        let metadata = fs.metadata(entry.ino)?;
+        Ok((entry, metadata))
+    };
+    entries.into_iter().map(describe).collect()
+}
+
+/// The answer of [`FileSystem::lookup`] from all entries of the directory, which ascend by name.
+///
+/// # Errors
+/// [`Error::NotFound`] when no entry has that name.
+pub fn entry_named(mut entries: Vec<DirEntry>, name: &[u8]) -> Result<DirEntry> {
+    match entries.binary_search_by(|entry| (*entry.name).cmp(name)) {
+        Ok(at) => Ok(entries.swap_remove(at)),
+        Err(_) => Err(Error::NotFound),
     }
 }
+
+/// What [`FileSystem::read_encoded`] says where nothing is encoded.
+pub(crate) const NOTHING_ENCODED: Error =
+    Error::InvalidInput("this file system holds no encoded extents");

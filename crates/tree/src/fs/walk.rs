@@ -147,7 +147,7 @@ impl Inventory {
         self.record(file).names
     }
 
-    /// All that is known of the file.
+    /// All that is known of the file, except its identity, which is not kept.
     pub fn metadata(&self, file: FileId) -> Metadata {
         let record = self.record(file);
         let times = self.times.get(file.0 as usize).unwrap_or(&[0; 9]);
@@ -182,6 +182,7 @@ impl Inventory {
             ctime: other(1),
             btime: other(2),
             attributes: FileAttributes(record.attributes),
+            identity: None,
         }
     }
 
@@ -419,13 +420,13 @@ impl<'a> Walk<'a> {
         open: &mut Vec<(EntryId, u32)>,
     ) -> Result<()> {
         if !is_valid_name(&child.name) {
-            return Err(Error::InvalidInput("a file has an impossible name"));
+            return Err(Error::Inconsistent("a file has an impossible name"));
         }
         if last.is_some_and(|last| last >= &*child.name) {
-            return Err(Error::InvalidInput("a directory is not sorted"));
+            return Err(Error::Inconsistent("a directory is not sorted"));
         }
         if child.kind != metadata.kind {
-            return Err(Error::InvalidInput("a file is not of the kind listed"));
+            return Err(Error::Inconsistent("a file is not of the kind listed"));
         }
         let hash = self.hasher.hash_one(child.ino.0);
         let files = &self.inventory.files;
@@ -441,12 +442,12 @@ impl<'a> Walk<'a> {
                 file
             }
             Some(_) if child.kind == FileKind::Directory => {
-                return Err(Error::InvalidInput("a directory is in two places"));
+                return Err(Error::Inconsistent("a directory is in two places"));
             }
             Some(&file) => {
                 let record = &mut self.inventory.files[file as usize];
                 if record.kind != child.kind {
-                    return Err(Error::InvalidInput("a file is of two kinds"));
+                    return Err(Error::Inconsistent("a file is of two kinds"));
                 }
                 record.names += 1;
                 file

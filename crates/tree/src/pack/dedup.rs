@@ -6,7 +6,7 @@ use std::ops::Range;
 use xxhash::Xxh64;
 
 use super::{Parallel, ordered};
-use crate::{Error, Extent, ExtentKind, FileId, FileKind, FileSystem, Inventory, Result};
+use crate::{Error, Extent, FileId, FileKind, FileSystem, Inventory, Result};
 
 /// What is read of each file of a common size first; most files that differ do so here.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -154,24 +154,23 @@ impl Source<'_> {
         for candidate in all.by_ref() {
             let extents = self.source.extents(self.inventory.ino(candidate.file), 0);
             let extents = extents.map_err(|error| self.in_file(candidate.file, error))?;
-            let has_identity =
-                |extent: &Extent| extent.kind == ExtentKind::Hole || extent.id.is_some();
+            let has_identity = |extent: &Extent| !extent.kind.has_data() || extent.id.is_some();
             if !extents.iter().all(has_identity) {
                 rest.push(candidate);
                 break;
             }
             let end = extents.last().map(|extent| extent.offset + extent.len);
-            let first = match end == Some(candidate.key.0) && extents.len() <= EXTENTS_MAX {
-                true => *originals
+            let first = if end == Some(candidate.key.0) && extents.len() <= EXTENTS_MAX {
+                *originals
                     .entry((candidate.key.0, extents))
-                    .or_insert(candidate.file),
-                false => candidate.file,
+                    .or_insert(candidate.file)
+            } else {
+                candidate.file
             };
-            match first == candidate.file {
-                true => rest.push(candidate),
-                false => {
-                    duplicates.originals.insert(candidate.file, first);
-                }
+            if first == candidate.file {
+                rest.push(candidate);
+            } else {
+                duplicates.originals.insert(candidate.file, first);
             }
         }
         rest.extend(all);
@@ -267,8 +266,7 @@ impl Source<'_> {
             .source
             .read_at(self.inventory.ino(file), at, &mut buf[..len]);
         if read.map_err(|error| self.in_file(file, error))? != len {
-            let error = Error::Io(std::io::ErrorKind::UnexpectedEof.into());
-            return Err(self.in_file(file, error));
+            return Err(self.in_file(file, Error::Changed));
         }
         Ok(len)
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use testkit::{MemoryFs, NASTY_SPARSE_BYTES, Rng, TempDir, nasty_tree, tool};
+use testkit::{HookedFs, MemoryFs, NASTY_SPARSE_BYTES, Rng, TempDir, nasty_tree, tool};
 use tree::extract::{Aspect, ExtractOptions, Unrestored, extract};
 use tree::{
     Error, FileAttributes, FileKind, FileSystem, HostDir, Inventory, Limits, NoProgress, Parallel,
@@ -238,38 +238,15 @@ fn what_the_place_would_pass_on_does_not_reach_the_copy() {
 }
 
 /// Fails to read one file.
-struct Broken(MemoryFs, tree::Ino);
-
-impl FileSystem for Broken {
-    fn root(&self) -> tree::Ino {
-        self.0.root()
-    }
-    fn metadata(&self, ino: tree::Ino) -> tree::Result<tree::Metadata> {
-        self.0.metadata(ino)
-    }
-    fn read_dir(&self, dir: tree::Ino) -> tree::Result<Vec<tree::DirEntry>> {
-        self.0.read_dir(dir)
-    }
-    fn read_link(&self, link: tree::Ino) -> tree::Result<Vec<u8>> {
-        self.0.read_link(link)
-    }
-    fn xattrs(&self, ino: tree::Ino) -> tree::Result<Vec<tree::Xattr>> {
-        self.0.xattrs(ino)
-    }
-    fn extents(&self, file: tree::Ino, from: u64) -> tree::Result<Vec<tree::Extent>> {
-        self.0.extents(file, from)
-    }
-    fn read_at(&self, file: tree::Ino, offset: u64, buf: &mut [u8]) -> tree::Result<usize> {
-        if file == self.1 {
-            let error = tree::Corrupt {
-                what: "the test broke this file",
-                at: offset,
-                got: 7,
-            };
-            return Err(error.into());
+fn broken(tree: MemoryFs, bad: tree::Ino) -> HookedFs<MemoryFs> {
+    HookedFs::new(tree, move |file, at| {
+        let what = "the test broke this file";
+        let got = 7;
+        if file == bad {
+            return Err(tree::Corrupt { what, at, got }.into());
         }
-        self.0.read_at(file, offset, buf)
-    }
+        Ok(())
+    })
 }
 
 #[test]
@@ -283,18 +260,18 @@ fn an_error_leaves_nothing_and_names_the_file() {
     }
     let bad = tree.add_file(deep, "077 bad", b"content");
     let later = tree.add_file(root, "later", &[3; 10_000_000]);
-    for broken in [bad, later] {
+    for bad_one in [bad, later] {
         for threads in [1, 2, 8] {
             let dir = TempDir::new();
-            let tree = Broken(tree.clone(), broken);
+            let tree = broken(tree.clone(), bad_one);
             let error = write(&tree, &dir.path().join("out"), &options(threads)).unwrap_err();
-            let name = if broken == bad {
+            let name = if bad_one == bad {
                 "deep/077 bad"
             } else {
                 "later"
             };
             let expected = format!("read {name}: the test broke this file (found 0x7 at byte 0x0)");
-            if threads == 1 || broken == bad {
+            if threads == 1 || bad_one == bad {
                 assert_eq!(error.to_string(), expected);
             }
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -419,7 +396,7 @@ fn deep_trees_are_written_and_removed() {
     assert!(inventory.find(bottom.as_bytes()).is_some());
     // With an error at the bottom everything goes away again.
     let bad = tree.add_file(at, "bad", b"content");
-    let tree = Broken(tree, bad);
+    let tree = broken(tree, bad);
     let error = write(&tree, &dir.join("again"), &options(2)).unwrap_err();
     assert!(matches!(error, Error::File { .. }));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);

@@ -247,7 +247,7 @@ fn extents_that_lie() {
             let root = tree.root();
             let file = tree.add_file(root, "file", &vec![1; size as usize]);
             tree.lie_about_extents(file, lie);
-            assert_refused(&tree, "read file: the extents of the file");
+            assert_refused(&tree, "read file: the file changed while it was read");
         }
     }
 }

@@ -15,8 +15,8 @@ pub use mode::ModeChange;
 pub use pattern::Patterns;
 
 use super::{
-    Algorithm, DirEntry, Extent, FileAttributes, FileKind, FileSystem, HostDir, Ino, Metadata,
-    Time, Xattr,
+    Checksum, DirEntry, Extent, FileAttributes, FileKind, FileSystem, HostDir, Ino, Metadata,
+    NOTHING_ENCODED, Storage, Time, Xattr,
 };
 use crate::{Error, Result};
 
@@ -219,6 +219,7 @@ impl Edited {
                     ctime: None,
                     btime: None,
                     attributes: FileAttributes::default(),
+                    identity: None,
                 };
                 let content = if kind == FileKind::Symlink {
                     Content::Target(target)
@@ -435,6 +436,11 @@ impl FileSystem for Edited {
         self.source.root()
     }
 
+    fn storage(&self) -> Storage {
+        // Added files are plain and have no identities, wherever they are asked for.
+        self.source.storage()
+    }
+
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
         if let Some(node) = self.node(ino) {
             let mut metadata = node.metadata.clone();
@@ -544,18 +550,14 @@ impl FileSystem for Edited {
         }
     }
 
-    fn block_encoding(&self) -> Option<(Algorithm, u32)> {
-        // Added files are plain wherever they are asked for.
-        self.source.block_encoding()
-    }
-
-    fn has_stored_extents(&self) -> bool {
-        self.source.has_stored_extents()
-    }
-
-    fn read_encoded(&self, file: Ino, extent: &Extent, stored: &mut Vec<u8>) -> Result<()> {
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
         match self.node(file) {
-            Some(_) => Err(Error::InvalidInput("an added file has no encoded extents")),
+            Some(_) => Err(NOTHING_ENCODED),
             None => self.source.read_encoded(file, extent, stored),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use linux::{OpenFlags, Timestamp};
 
 use super::super::{
-    EntryId, ExtentKind, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Time, Xattr,
+    EntryId, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Time, Xattr,
 };
 use super::{Aspect, Unrestored};
 use crate::{Error, Result};
@@ -91,7 +91,8 @@ impl<'a> Maker<'a> {
         owners: bool,
         umask: Option<u32>,
     ) -> Self {
-        let block_bytes = source.block_encoding().map(|(_, bytes)| u64::from(bytes));
+        let blocks = source.storage().block_encoding;
+        let block_bytes = blocks.map(|blocks| u64::from(blocks.block_bytes));
         Maker {
             buffer_bytes: block_bytes.map_or(BUFFER_BYTES, |bytes| bytes.max(BUFFER_BYTES_MIN)),
             source,
@@ -124,7 +125,7 @@ impl<'a> Maker<'a> {
         };
         let is_regular = |file| self.inventory.kind(file) == FileKind::Regular;
         // Others share whole extents of files, if at all.
-        self.source.block_encoding().is_some()
+        self.source.storage().block_encoding.is_some()
             && is_regular(one)
             && is_regular(other)
             && place(one).is_some_and(|shared| place(other) == Some(shared))
@@ -198,13 +199,13 @@ impl<'a> Maker<'a> {
 
     /// Where the first data at or after `at` is; the file's size when only holes are left.
     pub(super) fn next_data(&self, big: &Big, mut at: u64) -> Result<u64> {
+        let mut extents = Extents::new(self.source, big.ino, big.size);
         while at < big.size {
-            for (range, kind) in self.extents(big.entry, big.ino, at, big.size)? {
-                if kind != ExtentKind::Hole {
-                    return Ok(range.start);
-                }
-                at = range.end;
+            let extent = extents.covering(at).map_err(self.unreadable(big.entry))?;
+            if extent.kind.has_data() {
+                break;
             }
+            at = extent.end();
         }
         Ok(at)
     }
@@ -223,41 +224,6 @@ impl<'a> Maker<'a> {
         self.finish(&big.file, big.entry, &metadata, &xattrs, None, ws)
     }
 
-    /// The extents from `at` on, checked: they begin there, have no gaps and end with the file at the latest.
-    fn extents(
-        &self,
-        entry: EntryId,
-        ino: Ino,
-        at: u64,
-        size: u64,
-    ) -> Result<Vec<(Range<u64>, ExtentKind)>> {
-        let extents = self.source.extents(ino, at);
-        let extents = extents.map_err(self.unreadable(entry))?;
-        let mut checked = Vec::with_capacity(extents.len());
-        let mut expected = at;
-        for extent in &extents {
-            let end = extent.offset.checked_add(extent.len);
-            let end = end.filter(|&end| end > extent.offset && end <= size);
-            // The first may begin earlier, when the caller asked for a place within it.
-            let is_first = expected == at && extent.offset <= at;
-            match end {
-                Some(end) if extent.offset == expected || is_first && end > at => {
-                    checked.push((expected..end, extent.kind));
-                    expected = end;
-                }
-                _ => {
-                    let error = Error::InvalidInput("the extents of the file leave a gap");
-                    return Err(self.unreadable(entry)(error));
-                }
-            }
-        }
-        if checked.is_empty() {
-            let error = Error::InvalidInput("the extents of the file end before it does");
-            return Err(self.unreadable(entry)(error));
-        }
-        Ok(checked)
-    }
-
     /// Copies the data in a range of a file and leaves its holes. Returns where the last data ended.
     fn copy(
         &self,
@@ -269,24 +235,20 @@ impl<'a> Maker<'a> {
         ws: &mut Workspace,
     ) -> Result<u64> {
         let Range { start: mut at, end } = range;
+        if size < HOLE_BYTES_MIN {
+            self.copy_data(out, entry, ino, at..end, ws)?;
+            return Ok(end);
+        }
         let mut written = at;
+        let mut extents = Extents::new(self.source, ino, size);
         while at < end {
-            let extents = if size < HOLE_BYTES_MIN {
-                vec![(at..end, ExtentKind::Plain { stored_offset: 0 })]
-            } else {
-                self.extents(entry, ino, at, size)?
-            };
-            for (extent, kind) in extents {
-                if at >= end {
-                    break;
-                }
-                let extent_end = extent.end.min(end);
-                if kind != ExtentKind::Hole {
-                    self.copy_data(out, entry, ino, at..extent_end, ws)?;
-                    written = extent_end;
-                }
-                at = extent_end;
+            let extent = extents.covering(at).map_err(self.unreadable(entry))?;
+            let extent_end = extent.end().min(end);
+            if extent.kind.has_data() {
+                self.copy_data(out, entry, ino, at..extent_end, ws)?;
+                written = extent_end;
             }
+            at = extent_end;
         }
         Ok(written)
     }
@@ -310,8 +272,7 @@ impl<'a> Maker<'a> {
             let read = self.source.read_at(ino, at, buf);
             let read = read.map_err(self.unreadable(entry))?;
             if read != len {
-                let error = Error::Io(io::ErrorKind::UnexpectedEof.into());
-                return Err(self.unreadable(entry)(error));
+                return Err(self.unreadable(entry)(Error::Changed));
             }
             out.write_all_at(buf, at)
                 .map_err(self.failed("write", entry))?;

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use linux::OpenFlags;
 
 use super::{
-    Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino, Metadata,
-    Time, Xattr,
+    Checksum, Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino,
+    Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, with_metadata,
 };
 use crate::pack::temporary::Temporary;
 use crate::{Error, Limits, ReadAt, Result};
@@ -47,6 +47,7 @@ pub struct Tar {
     nodes: Vec<Node>,
     limits: Limits,
     notes: Notes,
+    storage: Storage,
 }
 
 /// What reading a tar had to decide that its user may want to know.
@@ -120,11 +121,16 @@ impl Tar {
     /// The archive cannot be read, is cut off, breaks the format or the rules above, or `limits` are reached.
     pub fn open(archive: Box<dyn ReadAt>, limits: Limits) -> Result<Tar> {
         let (nodes, notes) = read::index(&*archive, &limits)?;
+        let storage = Storage {
+            whole_seconds: nodes.iter().all(|node| node.mtime.nanoseconds == 0),
+            ..Storage::plain(StoreId::new())
+        };
         Ok(Tar {
             archive,
             nodes,
             limits,
             notes,
+            storage,
         })
     }
 
@@ -218,6 +224,10 @@ impl FileSystem for Tar {
         Ino(0)
     }
 
+    fn storage(&self) -> Storage {
+        self.storage
+    }
+
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
         let node = self.node(ino)?;
         let times = node.other_times.as_deref();
@@ -234,6 +244,7 @@ impl FileSystem for Tar {
             ctime: times.and_then(|times| times.ctime),
             btime: times.and_then(|times| times.btime),
             attributes: FileAttributes::default(),
+            identity: None,
         })
     }
 
@@ -242,6 +253,10 @@ impl FileSystem for Tar {
         Ok(entries
             .map(|(name, &index)| self.entry(name, index))
             .collect())
+    }
+
+    fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
+        with_metadata(self, self.read_dir(dir)?)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
@@ -347,7 +362,7 @@ impl FileSystem for Tar {
         Ok(wanted)
     }
 
-    fn holds_whole_seconds(&self) -> bool {
-        self.nodes.iter().all(|node| node.mtime.nanoseconds == 0)
+    fn read_encoded(&self, _: Ino, _: &Extent, _: &mut Vec<u8>) -> Result<Option<Checksum>> {
+        Err(NOTHING_ENCODED)
     }
 }

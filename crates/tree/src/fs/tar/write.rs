@@ -8,7 +8,7 @@ use super::Fragment;
 use super::header::BLOCK;
 
 use crate::{
-    EntryId, Error, ExtentKind, FileKind, FileSystem, Ino, Inventory, Metadata, Parallel, Progress,
+    EntryId, Error, Extents, FileKind, FileSystem, Ino, Inventory, Metadata, Parallel, Progress,
     Result, Time, Xattr, ordered,
 };
 
@@ -290,24 +290,15 @@ impl Reader<'_> {
             size,
             stored_len: 0,
         };
-        let mut position = 0;
-        while position < size {
-            let extents = self.fs.extents(ino, position)?;
-            if extents.is_empty() {
-                return Err(SHRANK);
-            }
-            for extent in extents {
-                let end = (extent.offset + extent.len).min(size);
-                if end <= position {
-                    continue;
-                }
-                if extent.kind != ExtentKind::Hole {
-                    plan.add(position, end);
-                }
-                position = end;
+        let mut extents = Extents::new(self.fs, ino, size);
+        while let Some(extent) = extents.next()? {
+            if extent.kind.has_data() {
+                plan.add(extent.offset, extent.end());
             }
             if plan.fragments.len() > FRAGMENTS_KEPT_MAX {
-                plan.add(position, size);
+                if extent.end() < size {
+                    plan.add(extent.end(), size);
+                }
                 break;
             }
         }
@@ -335,7 +326,7 @@ impl Reader<'_> {
                     .fs
                     .read_at(ino, fragment.offset + inside + filled, buffer)?
                 {
-                    0 => return Err(SHRANK),
+                    0 => return Err(Error::Changed),
                     count => filled += count as u64,
                 }
             }
@@ -348,8 +339,6 @@ impl Reader<'_> {
         Ok(())
     }
 }
-
-const SHRANK: Error = Error::InvalidInput("the file became shorter while it was read");
 
 impl Plan {
     /// Appends a fragment; neighbours become one.

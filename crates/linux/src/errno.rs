@@ -1,0 +1,20 @@
+//! Error numbers, for whoever answers system calls (errno(3)).
+
+use rustix::io::Errno;
+
+/// Input or output error.
+pub const EIO: i32 = Errno::IO.raw_os_error();
+/// No such file or directory.
+pub const ENOENT: i32 = Errno::NOENT.raw_os_error();
+/// Not a directory.
+pub const ENOTDIR: i32 = Errno::NOTDIR.raw_os_error();
+/// Is a directory.
+pub const EISDIR: i32 = Errno::ISDIR.raw_os_error();
+/// Invalid argument.
+pub const EINVAL: i32 = Errno::INVAL.raw_os_error();
+/// Value too large.
+pub const EOVERFLOW: i32 = Errno::OVERFLOW.raw_os_error();
+/// Operation not supported.
+pub const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
+/// Stale file handle.
+pub const ESTALE: i32 = Errno::STALE.raw_os_error();
