@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use btrfs::{NewSubvolume, Options, Received, Subvolume, SubvolumeInfo};
-use testkit::{MemoryFs, Rng, TempDir};
-use tree::{Error, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time};
+use testkit::{HookedFs, MemoryFs, Rng, TempDir};
+use tree::{
+    Aspects, Error, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time,
+};
 
 use crate::images::{check, make, manifest_of, open};
 
@@ -188,4 +190,59 @@ fn a_hard_link_into_another_subvolume_becomes_a_file_that_shares_its_content() {
     }
     refused(vec![subvolume(b"a"), subvolume(b"a")], None);
     refused(vec![subvolume(b"a")], Some(b"b"));
+}
+
+#[test]
+fn a_comparison_of_snapshots_reads_nothing_that_they_share() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let (source, options) = nested();
+    make(&source, &image, &options, 1);
+    let btrfs = open(&image);
+    // Whoever reads one of the large files fails.
+    let view = |path: &[u8]| {
+        let tree = btrfs
+            .subvolume(btrfs.find_subvolume(path).unwrap())
+            .unwrap();
+        let number = |name: &[u8]| tree.lookup(tree.root(), name).unwrap().ino;
+        let shared = [number(b"noise"), number(b"text")];
+        HookedFs::new(tree, move |file, _| {
+            if shared.contains(&file) {
+                return Err(Error::InvalidInput("shared content was read"));
+            }
+            Ok(())
+        })
+    };
+    let (first, second) = (view(b"snapshot"), view(b"snapshot 2"));
+    let mut found = Vec::new();
+    let mut report = |difference: tree::diff::Difference| {
+        found.push(format!("{difference:?}"));
+        Ok(())
+    };
+    let (aspects, parallel) = (Aspects::ALL, Parallel::new(2));
+    tree::diff::diff(
+        &first,
+        &second,
+        &aspects,
+        parallel,
+        &NoProgress,
+        &mut report,
+    )
+    .unwrap();
+    assert_eq!(found, ["own: Size(8, 10)"]);
+    // In another opening of the same image nothing is known to be the same.
+    let other = open(&image);
+    let id = other.find_subvolume(b"snapshot").unwrap();
+    let other = other.subvolume(id).unwrap();
+    assert_ne!(other.storage().store, first.storage().store);
+    let mut report = |_| Ok(());
+    let compared = tree::diff::diff(
+        &first,
+        &other,
+        &aspects,
+        parallel,
+        &NoProgress,
+        &mut report,
+    );
+    assert!(compared.is_err());
 }
