@@ -3,8 +3,8 @@
 //! What is stored is padded with zeros to whole sectors. What it decodes to may be shorter than its extent, and then zeros
 //! follow; of an inline extent it may also be longer, and then it is cut.
 
-use codec::{Codec, Decoder};
-use tree::{Algorithm, Corrupt, Error, Result};
+use codec::{Algorithm, Decoder};
+use tree::{Corrupt, Error, Result};
 
 /// Bytes that a compressed extent may decode to, and may have (`BTRFS_MAX_UNCOMPRESSED`, `BTRFS_MAX_COMPRESSED`).
 pub(crate) const EXTENT_BYTES_MAX: u64 = 128 << 10;
@@ -101,7 +101,7 @@ impl Compression {
         };
         let len = match self {
             Compression::Zlib => decoder
-                .decompress(Codec::Zlib, dst, stored)
+                .decompress(Algorithm::Zlib, dst, stored)
                 .map_err(wrong)?,
             Compression::Zstd => {
                 let decoded = decoder.decompress_zstd_extent(dst, stored, WINDOW_MAX);
@@ -110,7 +110,7 @@ impl Compression {
             Compression::Lzo => {
                 for_each_segment(sectorsize, stored, at, dst.len(), |segment, from| {
                     let to = dst.len().min(from + sectorsize as usize);
-                    let len = decoder.decompress(Codec::Lzo, &mut dst[from..to], segment);
+                    let len = decoder.decompress(Algorithm::Lzo, &mut dst[from..to], segment);
                     len.map_err(wrong)
                 })?
             }

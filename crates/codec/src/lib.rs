@@ -12,7 +12,7 @@
 //! let mut encoder = Encoder::new(&Settings::Zlib { level: 9 })?;
 //! let n = encoder.compress(&mut packed, &text).expect("it becomes smaller");
 //! let mut back = vec![0; text.len()];
-//! let m = Decoder::new().decompress(codec::Codec::Zlib, &mut back, &packed[..n])?;
+//! let m = Decoder::new().decompress(codec::Algorithm::Zlib, &mut back, &packed[..n])?;
 //! assert_eq!(back[..m], text);
 //! # Ok::<(), codec::Error>(())
 //! ```
@@ -30,15 +30,23 @@ pub use wrapper::Wrapper;
 pub use xz::Filters;
 pub use zstandard::ZstdFrame;
 
-/// What decodes a block.
+/// What decodes stored bytes.
+///
+/// [`Decoder::decompress`] takes one block and nothing else. Containers that store whole sectors, as btrfs does, put zero bytes
+/// behind zlib streams and Zstandard frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Codec {
+pub enum Algorithm {
     /// One zlib stream (RFC 1950).
     Zlib,
-    /// Zstandard frames (RFC 8878), at least one, and nothing else.
+    /// Zstandard frames (RFC 8878), at least one.
     Zstd,
     /// One raw LZO1X stream.
     Lzo,
+    /// btrfs' framing of LZO1X segments, each for at most this many bytes of content.
+    LzoBtrfs {
+        /// The file system's sector size in bytes.
+        sector_bytes: u32,
+    },
     /// One raw LZ4 block.
     Lz4,
     /// One .xz stream.
@@ -47,16 +55,16 @@ pub enum Codec {
     Lzma,
 }
 
-impl Codec {
-    /// The codec's usual name.
+impl Algorithm {
+    /// The algorithm's usual name.
     pub const fn name(self) -> &'static str {
         match self {
-            Codec::Zlib => "gzip",
-            Codec::Zstd => "zstd",
-            Codec::Lzo => "lzo",
-            Codec::Lz4 => "lz4",
-            Codec::Xz => "xz",
-            Codec::Lzma => "lzma",
+            Algorithm::Zlib => "gzip",
+            Algorithm::Zstd => "zstd",
+            Algorithm::Lzo | Algorithm::LzoBtrfs { .. } => "lzo",
+            Algorithm::Lz4 => "lz4",
+            Algorithm::Xz => "xz",
+            Algorithm::Lzma => "lzma",
         }
     }
 }
@@ -99,13 +107,13 @@ pub enum Settings {
 
 impl Settings {
     /// What decodes the blocks made with these settings.
-    pub const fn codec(&self) -> Codec {
+    pub const fn algorithm(&self) -> Algorithm {
         match self {
-            Settings::Zlib { .. } => Codec::Zlib,
-            Settings::Zstd { .. } => Codec::Zstd,
-            Settings::Lzo => Codec::Lzo,
-            Settings::Lz4 | Settings::Lz4Hc { .. } => Codec::Lz4,
-            Settings::Xz { .. } => Codec::Xz,
+            Settings::Zlib { .. } => Algorithm::Zlib,
+            Settings::Zstd { .. } => Algorithm::Zstd,
+            Settings::Lzo => Algorithm::Lzo,
+            Settings::Lz4 | Settings::Lz4Hc { .. } => Algorithm::Lz4,
+            Settings::Xz { .. } => Algorithm::Xz,
         }
     }
 }
@@ -194,24 +202,30 @@ impl Decoder {
     ///
     /// # Errors
     /// The block breaks its format, or holds more than `dst`.
-    pub fn decompress(&mut self, codec: Codec, dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
-        match codec {
-            Codec::Zlib => self.zlib.get_or_insert_default().decompress(dst, src),
-            Codec::Zstd if src.is_empty() => Err(Error::Corrupt("zstd frame is missing")),
-            Codec::Zstd => {
+    pub fn decompress(
+        &mut self,
+        algorithm: Algorithm,
+        dst: &mut [u8],
+        src: &[u8],
+    ) -> Result<usize, Error> {
+        match algorithm {
+            Algorithm::Zlib => self.zlib.get_or_insert_default().decompress(dst, src),
+            Algorithm::Zstd if src.is_empty() => Err(Error::Corrupt("zstd frame is missing")),
+            Algorithm::Zstd => {
                 let workspace = self.zstd.get_or_insert_default();
                 zstd::decompress(dst, src, &mut workspace[..]).map_err(|error| match error {
                     zstd::Error::DstSizeTooSmall => Error::DstSizeTooSmall,
                     error => Error::Zstd(error),
                 })
             }
-            Codec::Lzo => lzo::decompress(dst, src).map_err(|error| match error {
+            Algorithm::Lzo => lzo::decompress(dst, src).map_err(|error| match error {
                 lzo::Error::DstSizeTooSmall => Error::DstSizeTooSmall,
                 error => Error::Lzo(error),
             }),
-            Codec::Lz4 => lz4::decompress(dst, src),
-            Codec::Xz => xz::decompress(dst, src),
-            Codec::Lzma => xz::decompress_lzma(dst, src),
+            Algorithm::LzoBtrfs { .. } => Err(Error::Settings("lzo segments are not one block")),
+            Algorithm::Lz4 => lz4::decompress(dst, src),
+            Algorithm::Xz => xz::decompress(dst, src),
+            Algorithm::Lzma => xz::decompress_lzma(dst, src),
         }
     }
 
@@ -226,7 +240,7 @@ impl Decoder {
         dst: &mut [u8],
         src: &[u8],
     ) -> Result<(usize, usize), Error> {
-        let len = self.decompress(Codec::Zlib, dst, src)?;
+        let len = self.decompress(Algorithm::Zlib, dst, src)?;
         let end = zlib::end(&dst[..len], src);
         end.map(|end| (len, end))
             .ok_or(Error::Corrupt("the end of a zlib stream cannot be told"))

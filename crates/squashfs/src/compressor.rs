@@ -3,7 +3,7 @@
 //! Nothing that is stored needs them to be read (an xz dictionary apart, and that also stands in each block). The record
 //! is left out when all settings are the usual ones, except for lz4, which always has it.
 
-use codec::{Codec, Filters, Settings};
+use codec::{Algorithm, Filters, Settings};
 use tree::{Corrupt, Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -60,35 +60,36 @@ pub enum Compressor {
 
 impl Compressor {
     /// The settings of an image without a record.
-    pub(crate) fn usual(codec: Codec, block_bytes: u32) -> Compressor {
-        match codec {
-            Codec::Zlib => Compressor::Gzip {
+    pub(crate) fn usual(algorithm: Algorithm, block_bytes: u32) -> Compressor {
+        match algorithm {
+            Algorithm::Zlib => Compressor::Gzip {
                 level: GZIP_LEVEL_DEFAULT.into(),
                 window_log2: 15,
                 strategies: 0,
             },
-            Codec::Lzma => Compressor::Lzma,
-            Codec::Lzo => Compressor::Lzo {
+            Algorithm::Lzma => Compressor::Lzma,
+            Algorithm::LzoBtrfs { .. } => unreachable!("it has no number in a superblock"),
+            Algorithm::Lzo => Compressor::Lzo {
                 algorithm: 4,
                 level: 8,
             },
-            Codec::Xz => Compressor::Xz {
+            Algorithm::Xz => Compressor::Xz {
                 dictionary_bytes: block_bytes,
                 filters: Filters(0),
             },
-            Codec::Lz4 => Compressor::Lz4 { high: false },
-            Codec::Zstd => Compressor::Zstd {
+            Algorithm::Lz4 => Compressor::Lz4 { high: false },
+            Algorithm::Zstd => Compressor::Zstd {
                 level: ZSTD_LEVEL_DEFAULT,
             },
         }
     }
 
     /// Parses a record that stands at `at`.
-    pub(crate) fn parse(codec: Codec, record: &[u8], at: u64) -> Result<Compressor> {
+    pub(crate) fn parse(algorithm: Algorithm, record: &[u8], at: u64) -> Result<Compressor> {
         let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
         let short = || corrupt("compressor's options are too short", record.len() as u64);
-        Ok(match codec {
-            Codec::Zlib => {
+        Ok(match algorithm {
+            Algorithm::Zlib => {
                 let (raw, _) = raw::GzipOptions::read_from_prefix(record).map_err(|_| short())?;
                 let level = raw.compression_level.get();
                 if !(1..=9).contains(&level) || !(8..=15).contains(&raw.window_size.get()) {
@@ -100,8 +101,9 @@ impl Compressor {
                     strategies: raw.strategy.get(),
                 }
             }
-            Codec::Lzma => Compressor::Lzma,
-            Codec::Lzo => {
+            Algorithm::Lzma => Compressor::Lzma,
+            Algorithm::LzoBtrfs { .. } => unreachable!("it has no number in a superblock"),
+            Algorithm::Lzo => {
                 let (raw, _) = raw::LzoOptions::read_from_prefix(record).map_err(|_| short())?;
                 let algorithm = raw.algorithm.get();
                 if algorithm > 4 {
@@ -112,7 +114,7 @@ impl Compressor {
                     level: raw.compression_level.get(),
                 }
             }
-            Codec::Xz => {
+            Algorithm::Xz => {
                 let (raw, _) = raw::XzOptions::read_from_prefix(record).map_err(|_| short())?;
                 let bytes = raw.dictionary_size.get();
                 // A power of two, or the sum of two neighbouring ones.
@@ -125,7 +127,7 @@ impl Compressor {
                     filters: Filters(raw.flags.get()),
                 }
             }
-            Codec::Lz4 => {
+            Algorithm::Lz4 => {
                 let (raw, _) = raw::Lz4Options::read_from_prefix(record).map_err(|_| short())?;
                 if raw.version != 1 {
                     return Err(corrupt(
@@ -137,7 +139,7 @@ impl Compressor {
                     high: raw.flags.get() & 1 != 0,
                 }
             }
-            Codec::Zstd => {
+            Algorithm::Zstd => {
                 let (raw, _) = raw::ZstdOptions::read_from_prefix(record).map_err(|_| short())?;
                 // The newest tools store negative levels too.
                 let level = raw.compression_level.get().cast_signed();
@@ -187,7 +189,7 @@ impl Compressor {
             }
             .as_bytes()
             .to_vec(),
-            _ if *self == Compressor::usual(self.codec(), block_bytes) => return None,
+            _ if *self == Compressor::usual(self.algorithm(), block_bytes) => return None,
             Compressor::Lzma => return None,
             Compressor::Gzip {
                 level,
@@ -224,14 +226,14 @@ impl Compressor {
     }
 
     /// The codec that these are settings of.
-    pub const fn codec(&self) -> Codec {
+    pub const fn algorithm(&self) -> Algorithm {
         match self {
-            Compressor::Gzip { .. } => Codec::Zlib,
-            Compressor::Lzma => Codec::Lzma,
-            Compressor::Lzo { .. } => Codec::Lzo,
-            Compressor::Xz { .. } => Codec::Xz,
-            Compressor::Lz4 { .. } => Codec::Lz4,
-            Compressor::Zstd { .. } => Codec::Zstd,
+            Compressor::Gzip { .. } => Algorithm::Zlib,
+            Compressor::Lzma => Algorithm::Lzma,
+            Compressor::Lzo { .. } => Algorithm::Lzo,
+            Compressor::Xz { .. } => Algorithm::Xz,
+            Compressor::Lz4 { .. } => Algorithm::Lz4,
+            Compressor::Zstd { .. } => Algorithm::Zstd,
         }
     }
 }
@@ -288,7 +290,7 @@ mod tests {
             assert_eq!(record.is_some(), recorded, "{compressor:?}");
             if let Some(record) = record {
                 assert_eq!(
-                    Compressor::parse(compressor.codec(), &record, 98).unwrap(),
+                    Compressor::parse(compressor.algorithm(), &record, 98).unwrap(),
                     compressor
                 );
             }
@@ -296,13 +298,13 @@ mod tests {
         // Newer tools append a level.
         let longer = [1, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0];
         assert_eq!(
-            Compressor::parse(Codec::Lz4, &longer, 98).unwrap(),
+            Compressor::parse(Algorithm::Lz4, &longer, 98).unwrap(),
             Compressor::Lz4 { high: true }
         );
         for bytes in [2048u32, 8193, 131_072 + 1, 131_072 + 32_768] {
             let record = [bytes.to_le_bytes(), [0; 4]].concat();
             assert!(
-                Compressor::parse(Codec::Xz, &record, 98).is_err(),
+                Compressor::parse(Algorithm::Xz, &record, 98).is_err(),
                 "{bytes}"
             );
         }

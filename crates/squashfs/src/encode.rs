@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use codec::{Codec, Decoder, Encoder, Filters, Settings, ZstdFrame};
+use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
 use tree::{Corrupt, Error, Extent, FileId, FileSystem, Inventory, Result};
 
 use crate::machine;
@@ -32,7 +32,7 @@ pub(crate) struct Encoding<'a> {
 pub(crate) struct Worker {
     encoder: Option<Encoder>,
     decoder: Decoder,
-    codec: Codec,
+    algorithm: Algorithm,
     content: Vec<u8>,
     decoded: Vec<u8>,
     /// For encoders that are slower than it.
@@ -102,7 +102,7 @@ impl Encoding<'_> {
         Worker {
             encoder: settings.and_then(|settings| Encoder::new(&settings).ok()),
             decoder: Decoder::new(),
-            codec: settings.map_or(Codec::Zlib, |settings| settings.codec()),
+            algorithm: settings.map_or(Algorithm::Zlib, |settings| settings.algorithm()),
             content: vec![0; self.block_bytes],
             decoded: if self.verify || self.fs.storage().stored_extents {
                 vec![0; self.block_bytes]
@@ -254,9 +254,9 @@ impl Encoding<'_> {
         let len = extent.len as usize;
         let mut stored_len = buffer.len();
         let mut decode = self.verify;
-        let is_block = match worker.codec {
+        let is_block = match worker.algorithm {
             // Only decoding tells where it ends, which takes less time than to encode it anew.
-            Codec::Zlib if self.fs.storage().block_encoding.is_none() => {
+            Algorithm::Zlib if self.fs.storage().block_encoding.is_none() => {
                 decode = false;
                 let decoded = worker
                     .decoder
@@ -264,7 +264,7 @@ impl Encoding<'_> {
                 stored_len = decoded.map_or(0, |(_, end)| end);
                 decoded.is_ok_and(|(decoded, _)| decoded == len)
             }
-            Codec::Zstd => {
+            Algorithm::Zstd => {
                 // Linux decodes with a window as large as a block, or as one of metadata.
                 let window_max = self.block_bytes.max(METADATA_BYTES) as u64;
                 let frame = ZstdFrame::parse(&buffer);
@@ -283,7 +283,7 @@ impl Encoding<'_> {
             let stored = &buffer[..stored_len];
             let decoded = worker
                 .decoder
-                .decompress(worker.codec, &mut worker.decoded, stored);
+                .decompress(worker.algorithm, &mut worker.decoded, stored);
             is_block = decoded == Ok(len);
         }
         buffer.resize(self.block_bytes, 0);
@@ -311,7 +311,7 @@ impl Encoding<'_> {
         if self.verify {
             let decoded = worker
                 .decoder
-                .decompress(worker.codec, &mut worker.decoded, &buffer);
+                .decompress(worker.algorithm, &mut worker.decoded, &buffer);
             if !decoded.is_ok_and(|decoded| decoded >= len) {
                 return Err(Error::Corrupt(Corrupt {
                     what: "a stored block does not decode",
@@ -396,9 +396,10 @@ impl Encoding<'_> {
         };
         if self.verify {
             let decoded = &mut worker.decoded[..len];
-            let result = worker
-                .decoder
-                .decompress(worker.codec, decoded, &buffer[..stored_len]);
+            let result =
+                worker
+                    .decoder
+                    .decompress(worker.algorithm, decoded, &buffer[..stored_len]);
             if result != Ok(len) || decoded != content {
                 return Err(Error::Unverified(
                     "a block does not decode to what was encoded",

@@ -145,8 +145,8 @@ impl Image {
             }
             let stored_block = &mut worker.stored[..stored as usize];
             self.read(stored_block, at)?;
-            let codec = self.superblock.codec;
-            let decoded = worker.decoder.decompress(codec, dst, stored_block);
+            let algorithm = self.superblock.algorithm;
+            let decoded = worker.decoder.decompress(algorithm, dst, stored_block);
             decoded.map_err(|error| {
                 Error::Corrupt(Corrupt {
                     what: error.as_str(),
@@ -190,9 +190,10 @@ impl Image {
                 });
             }
             let mut content = [0; raw::METADATA_BYTES];
-            let codec = self.superblock.codec;
-            let decoded = self
-                .with_worker(|worker| Ok(worker.decoder.decompress(codec, &mut content, stored)));
+            let algorithm = self.superblock.algorithm;
+            let decoded = self.with_worker(|worker| {
+                Ok(worker.decoder.decompress(algorithm, &mut content, stored))
+            });
             match decoded? {
                 Ok(0) => Err(corrupt("metadata block is empty", header.into())),
                 Ok(len) => Ok(MetadataBlock {

@@ -101,7 +101,7 @@ impl Writer<'_> {
         let root = unwritten(references[0]);
 
         let mut superblock = Superblock {
-            codec: self.codec,
+            algorithm: self.algorithm,
             block_bytes: self.options.block_bytes,
             inode_count: numbers.count(),
             mkfs_time: self.options.mkfs_time,

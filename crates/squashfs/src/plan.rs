@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use codec::Algorithm;
 use tree::{
-    Algorithm, BlockEncoding, Duplicates, Error, Extent, ExtentId, ExtentKind, Extents, FileId,
-    FileKind, FileSystem, Inventory, Result,
+    BlockEncoding, Duplicates, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind,
+    FileSystem, Inventory, Result,
 };
 
 use crate::inode::Tail;
 use crate::lost::Lost;
 use crate::options::{Fragments, Options};
-use crate::read::algorithm;
 
 /// The order of the files' data, and which tails share a fragment block.
 pub(crate) struct Plan {
@@ -110,9 +110,7 @@ impl Plan {
         lost: &Lost,
     ) -> Result<Plan> {
         let block_bytes = u64::from(options.block_bytes);
-        let ours = options
-            .compression
-            .map(|settings| algorithm(settings.codec()));
+        let ours = options.compression.map(|settings| settings.algorithm());
         let storage = fs.storage();
         let keep_fragments = ours.is_some_and(|algorithm| {
             let block_bytes = options.block_bytes;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use codec::Codec;
+use codec::Algorithm;
 use tree::{
-    Algorithm, BlockEncoding, Cache, Checksum, Corrupt, DirEntry, Encoding, Error, Extent,
-    ExtentId, ExtentKind, FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt, Result,
-    Storage, StoreId, Time, Xattr, with_metadata,
+    BlockEncoding, Cache, Checksum, Corrupt, DirEntry, Encoding, Error, Extent, ExtentId,
+    ExtentKind, FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt, Result, Storage,
+    StoreId, Time, Xattr, with_metadata,
 };
 
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
@@ -197,7 +197,7 @@ impl Squashfs {
     }
 
     fn algorithm(&self) -> Algorithm {
-        algorithm(self.image.superblock.codec)
+        self.image.superblock.algorithm
     }
 
     /// The extent of stored data: `len` bytes of the file from `offset` on, which are in the block's content from
@@ -232,22 +232,13 @@ impl Squashfs {
     }
 }
 
-/// The extents' name for what the format calls a compressor.
-pub(crate) fn algorithm(codec: Codec) -> Algorithm {
-    match codec {
-        Codec::Zlib => Algorithm::Zlib,
-        Codec::Lzma => Algorithm::Lzma,
-        Codec::Lzo => Algorithm::Lzo,
-        Codec::Xz => Algorithm::Xz,
-        Codec::Lz4 => Algorithm::Lz4,
-        Codec::Zstd => Algorithm::Zstd,
-    }
-}
-
 fn read_compressor(image: &Image) -> Result<Compressor> {
     let superblock = &image.superblock;
     if superblock.flags & flags::OPTIONS == 0 {
-        return Ok(Compressor::usual(superblock.codec, superblock.block_bytes));
+        return Ok(Compressor::usual(
+            superblock.algorithm,
+            superblock.block_bytes,
+        ));
     }
     // The record is a metadata block of its own, which is never encoded: nothing could decode it yet.
     let at = SUPERBLOCK_BYTES as u64;
@@ -265,7 +256,7 @@ fn read_compressor(image: &Image) -> Result<Compressor> {
     }
     let mut record = [0; OPTIONS_BYTES_MAX];
     image.read(&mut record[..len], at + 2)?;
-    Compressor::parse(superblock.codec, &record[..len], at + 2)
+    Compressor::parse(superblock.algorithm, &record[..len], at + 2)
 }
 
 impl FileSystem for Squashfs {

@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use codec::Codec;
+use codec::Algorithm;
 use tree::{Corrupt, Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -20,7 +20,7 @@ pub(crate) const BLOCK_LOG2_MAX: u16 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// What the blocks and the metadata are encoded with.
-    pub codec: Codec,
+    pub algorithm: Algorithm,
     /// Bytes of a data block.
     pub block_bytes: u32,
     /// How many inodes there are.
@@ -51,14 +51,14 @@ pub struct Superblock {
     pub xattr_table: Option<u64>,
 }
 
-/// The number that stands for each codec.
-const CODECS: [(u16, Codec); 6] = [
-    (1, Codec::Zlib),
-    (2, Codec::Lzma),
-    (3, Codec::Lzo),
-    (4, Codec::Xz),
-    (5, Codec::Lz4),
-    (6, Codec::Zstd),
+/// The number that stands for each algorithm.
+const COMPRESSION: [(u16, Algorithm); 6] = [
+    (1, Algorithm::Zlib),
+    (2, Algorithm::Lzma),
+    (3, Algorithm::Lzo),
+    (4, Algorithm::Xz),
+    (5, Algorithm::Lz4),
+    (6, Algorithm::Zstd),
 ];
 
 impl Superblock {
@@ -90,7 +90,7 @@ impl Superblock {
             }
             bad!("squashfs version is not 4.0", s_major);
         }
-        let Some(&(_, codec)) = CODECS.iter().find(|(n, _)| raw.compression == *n) else {
+        let Some(&(_, algorithm)) = COMPRESSION.iter().find(|(n, _)| raw.compression == *n) else {
             bad!("squashfs codec is unknown", compression);
         };
         let block_log = raw.block_log.get();
@@ -166,7 +166,7 @@ impl Superblock {
         }
 
         Ok(Superblock {
-            codec,
+            algorithm,
             block_bytes: raw.block_size.get(),
             inode_count: raw.inodes.get(),
             mkfs_time: raw.mkfs_time.get(),
@@ -186,10 +186,10 @@ impl Superblock {
 
     /// The superblock as it is stored.
     pub(crate) fn emit(&self) -> [u8; SUPERBLOCK_BYTES] {
-        let (compression, _) = CODECS
+        let (compression, _) = COMPRESSION
             .iter()
-            .find(|(_, codec)| *codec == self.codec)
-            .expect("every codec has a number");
+            .find(|(_, algorithm)| *algorithm == self.algorithm)
+            .expect("every algorithm has a number");
         let raw = raw::Superblock {
             s_magic: raw::MAGIC.into(),
             inodes: self.inode_count.into(),
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_is_emitted_is_parsed() {
         let superblock = Superblock {
-            codec: Codec::Xz,
+            algorithm: Algorithm::Xz,
             block_bytes: 1 << 18,
             inode_count: 7,
             mkfs_time: 1_700_000_000,

@@ -5,7 +5,7 @@
 
 use std::sync::Mutex;
 
-use codec::{Codec, Encoder, Settings};
+use codec::{Algorithm, Encoder, Settings};
 use tree::{
     Duplicates, Error, FileId, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result,
     Time, ordered,
@@ -74,7 +74,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) options: &'a Options,
     pub(crate) parallel: Parallel,
     output: &'a mut Output,
-    pub(crate) codec: Codec,
+    pub(crate) algorithm: Algorithm,
     /// Where the next byte goes in the image.
     pub(crate) at: u64,
     /// The sums of what was written so far.
@@ -123,9 +123,9 @@ impl<'a> Writer<'a> {
             options,
             parallel,
             output,
-            codec: options
+            algorithm: options
                 .compression
-                .map_or(Codec::Zlib, |settings| settings.codec()),
+                .map_or(Algorithm::Zlib, |settings| settings.algorithm()),
             at: SUPERBLOCK_BYTES as u64,
             written: Sums::new(),
             lost: Lost::default(),

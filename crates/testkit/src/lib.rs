@@ -5,10 +5,13 @@
 //! nothing better to do with an error.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "tree")]
 mod btrfs_image;
 mod golden;
+#[cfg(feature = "tree")]
 mod hooked_fs;
 mod kernel_log;
+#[cfg(feature = "tree")]
 mod memory_fs;
 mod mount;
 mod nasty;
@@ -16,12 +19,16 @@ mod rng;
 mod squashfs;
 mod temp;
 mod tool;
+#[cfg(feature = "tree")]
 mod use_all;
 
+#[cfg(feature = "tree")]
 pub use btrfs_image::{BtrfsImage, BtrfsItem, BtrfsKey, SECTOR};
 pub use golden::{golden, updates};
+#[cfg(feature = "tree")]
 pub use hooked_fs::HookedFs;
 pub use kernel_log::KernelLog;
+#[cfg(feature = "tree")]
 pub use memory_fs::MemoryFs;
 pub use mount::{Access, BackingFile, FsType, LoopDevice, Mount};
 pub use nasty::{NASTY_SPARSE_BYTES, nasty_tree};
@@ -32,4 +39,5 @@ pub use squashfs::{
 };
 pub use temp::TempDir;
 pub use tool::{Tool, run, skip, tool};
+#[cfg(feature = "tree")]
 pub use use_all::use_all;

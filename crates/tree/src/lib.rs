@@ -14,10 +14,10 @@ mod sha256;
 
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
-    Algorithm, Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent,
-    ExtentId, ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem,
-    HostDir, Ino, Inventory, Metadata, Step, Steps, Storage, StoreId, Time, Xattr, diff, edit,
-    entry_named, extract, manifest, tar, with_metadata,
+    Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent, ExtentId,
+    ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem, HostDir, Ino,
+    Inventory, Metadata, Step, Steps, Storage, StoreId, Time, Xattr, diff, edit, entry_named,
+    extract, manifest, tar, with_metadata,
 };
 pub use pack::{
     Cache, Describe, Description, Duplicates, NoProgress, Output, OutputKind, Parallel, Progress,

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Repository};
 
-/// Which of our crates each crate may depend on. Formats do not know each other, `tree` knows no format, and the codecs
-/// know nothing but their hash.
+/// Which of our crates each crate may depend on. Formats do not know each other, `tree` knows the codecs and no format, and
+/// the codecs know nothing but their hash.
 const ARROWS: &[(&str, &[&str])] = &[
     ("xxhash", &[]),
     ("lzo", &[]),
     ("zstd", &["xxhash"]),
     ("codec", &["lzo", "zstd"]),
     ("linux", &[]),
-    ("tree", &["linux", "xxhash"]),
+    ("tree", &["codec", "linux", "xxhash"]),
     ("squashfs", &["codec", "tree", "xxhash"]),
     ("btrfs", &["codec", "tree", "xxhash"]),
     ("sendstream", &["codec", "linux", "tree"]),

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use codec::{Codec, Decoder, Encoder, Settings};
+use codec::{Algorithm, Decoder, Encoder, Settings};
 use tree::{
     Corrupt, Encoding as Stored, Error, Extent, ExtentKind, FileId, FileSystem, Inventory, Result,
 };
@@ -113,12 +113,12 @@ pub(super) struct Work<'a> {
 }
 
 /// The number that an algorithm has on disk.
-fn number(codec: Codec) -> u8 {
-    match codec {
-        Codec::Zlib => Compression::Zlib.number(),
-        Codec::Lzo => Compression::Lzo.number(),
-        Codec::Zstd => Compression::Zstd.number(),
-        Codec::Lz4 | Codec::Xz | Codec::Lzma => unreachable!("refused among the options"),
+fn number(algorithm: Algorithm) -> u8 {
+    match algorithm {
+        Algorithm::Zlib => Compression::Zlib.number(),
+        Algorithm::Lzo => Compression::Lzo.number(),
+        Algorithm::Zstd => Compression::Zstd.number(),
+        _ => unreachable!("refused among the options"),
     }
 }
 
@@ -270,14 +270,14 @@ impl<'a> Work<'a> {
             }
         }
         if let Some((settings, index)) = self.settings(file) {
-            let codec = settings.codec();
+            let algorithm = settings.algorithm();
             let room = self.encoding.inline_max.min(len - 1);
             if let Some(stored) = encode(worker, &settings, index, len, room) {
                 let bytes = worker.scratch[..stored].to_vec();
-                self.verify(worker, codec, &bytes, len)?;
+                self.verify(worker, algorithm, &bytes, len)?;
                 return Ok(Small::Inline {
                     bytes,
-                    compression: number(codec),
+                    compression: number(algorithm),
                 });
             }
         }
@@ -300,12 +300,12 @@ impl<'a> Work<'a> {
             && let Some((settings, index)) = self.settings(file)
             && (self.encoding.force || is_compressible(&worker.content[..ram]))
         {
-            let codec = settings.codec();
+            let algorithm = settings.algorithm();
             // It has to save a sector.
             if let Some(stored) = encode(worker, &settings, index, ram, ram - SECTOR_BYTES) {
                 std::mem::swap(&mut buffer, &mut worker.scratch);
-                self.verify(worker, codec, &buffer[..stored], ram)?;
-                encoded = Some((stored, number(codec)));
+                self.verify(worker, algorithm, &buffer[..stored], ram)?;
+                encoded = Some((stored, number(algorithm)));
             }
         }
         let (len, compression) = match encoded {
@@ -437,13 +437,19 @@ impl<'a> Work<'a> {
     }
 
     /// Decodes what was encoded, and compares.
-    fn verify(&self, worker: &mut Worker, codec: Codec, stored: &[u8], len: usize) -> Result<()> {
+    fn verify(
+        &self,
+        worker: &mut Worker,
+        algorithm: Algorithm,
+        stored: &[u8],
+        len: usize,
+    ) -> Result<()> {
         if !self.encoding.verify {
             return Ok(());
         }
-        let compression = match codec {
-            Codec::Zlib => Compression::Zlib,
-            Codec::Lzo => Compression::Lzo,
+        let compression = match algorithm {
+            Algorithm::Zlib => Compression::Zlib,
+            Algorithm::Lzo => Compression::Lzo,
             _ => Compression::Zstd,
         };
         let Worker {
@@ -482,7 +488,7 @@ fn encode(
         Some(encoder) => encoder,
         none => none.insert(Encoder::new(settings).ok()?),
     };
-    if settings.codec() != Codec::Lzo {
+    if settings.algorithm() != Algorithm::Lzo {
         return encoder.compress(&mut scratch[..room], &content[..len]);
     }
     let mut at = 4;

@@ -108,7 +108,7 @@ fn blocks_of_a_squashfs_image_would_be_kept_but_for_what_btrfs_cannot_hold() {
         offset: 0,
         len: 100_000,
         kind: ExtentKind::Encoded(tree::Encoding {
-            algorithm: tree::Algorithm::Zstd,
+            algorithm: codec::Algorithm::Zstd,
             stored_len: frame.len() as u64,
             unencoded_len: 100_000,
             unencoded_offset: 0,

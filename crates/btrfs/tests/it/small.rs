@@ -11,7 +11,7 @@ pub(crate) fn small() -> BtrfsImage {
     let mut bytes = vec![0; 1 << 20];
     let mut decoder = codec::Decoder::new();
     let len = decoder
-        .decompress(codec::Codec::Zstd, &mut bytes, &frame)
+        .decompress(codec::Algorithm::Zstd, &mut bytes, &frame)
         .unwrap();
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let records = (8..len).step_by(8 + SECTOR);

@@ -4,9 +4,7 @@ use std::path::Path;
 
 use btrfs::{NewSubvolume, Options, Received, Subvolume, SubvolumeInfo};
 use testkit::{HookedFs, MemoryFs, Rng, TempDir};
-use tree::{
-    Aspects, Error, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time,
-};
+use tree::{Aspects, Error, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time};
 
 use crate::images::{check, make, manifest_of, open};
 
@@ -236,13 +234,6 @@ fn a_comparison_of_snapshots_reads_nothing_that_they_share() {
     let other = other.subvolume(id).unwrap();
     assert_ne!(other.storage().store, first.storage().store);
     let mut report = |_| Ok(());
-    let compared = tree::diff::diff(
-        &first,
-        &other,
-        &aspects,
-        parallel,
-        &NoProgress,
-        &mut report,
-    );
+    let compared = tree::diff::diff(&first, &other, &aspects, parallel, &NoProgress, &mut report);
     assert!(compared.is_err());
 }

@@ -5,13 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use btrfs::Btrfs;
-use codec::ZstdFrame;
+use codec::{Algorithm, ZstdFrame};
 use squashfs::Squashfs;
 use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, tool};
 use tree::manifest::Manifest;
-use tree::{
-    Algorithm, Aspects, Encoding, ExtentKind, FileKind, FileSystem, HostDir, Inventory, Limits,
-};
+use tree::{Aspects, Encoding, ExtentKind, FileKind, FileSystem, HostDir, Inventory, Limits};
 
 use super::run_in;
 

@@ -1,6 +1,6 @@
 //! Tests of the codecs behind one enum. What the foreign tools make of the blocks is tested where images are made.
 
-use codec::{Codec, Decoder, Encoder, Error, Filters, Settings};
+use codec::{Algorithm, Decoder, Encoder, Error, Filters, Settings};
 
 fn all_settings() -> Vec<Settings> {
     let mut all = vec![Settings::Lzo, Settings::Lz4];
@@ -56,7 +56,7 @@ fn content_survives_every_codec() {
     let mut decoder = Decoder::new();
     for settings in all_settings() {
         let mut encoder = Encoder::new(&settings).unwrap();
-        let codec = settings.codec();
+        let algorithm = settings.algorithm();
         for content in contents() {
             let mut packed = vec![0; content.len() * 2 + 1000];
             let len = encoder
@@ -66,7 +66,7 @@ fn content_survives_every_codec() {
             let mut back = vec![0xaa; content.len()];
             let what = format!("{settings:?}, {} bytes", content.len());
             assert_eq!(
-                decoder.decompress(codec, &mut back, &packed),
+                decoder.decompress(algorithm, &mut back, &packed),
                 Ok(content.len()),
                 "{what}"
             );
@@ -74,7 +74,7 @@ fn content_survives_every_codec() {
 
             let mut room = vec![0; content.len() + 64];
             assert_eq!(
-                decoder.decompress(codec, &mut room, &packed),
+                decoder.decompress(algorithm, &mut room, &packed),
                 Ok(content.len()),
                 "{what}"
             );
@@ -82,7 +82,7 @@ fn content_survives_every_codec() {
 
             let mut short = vec![0; content.len() - 1];
             assert!(
-                decoder.decompress(codec, &mut short, &packed).is_err(),
+                decoder.decompress(algorithm, &mut short, &packed).is_err(),
                 "{what}"
             );
 
@@ -90,7 +90,7 @@ fn content_survives_every_codec() {
             let mut smaller = vec![0; content.len() - 1];
             if let Some(len) = encoder.compress(&mut smaller, &content) {
                 assert_eq!(
-                    decoder.decompress(codec, &mut back, &smaller[..len]),
+                    decoder.decompress(algorithm, &mut back, &smaller[..len]),
                     Ok(content.len()),
                     "{what}"
                 );
@@ -196,9 +196,10 @@ fn damage_is_an_error_or_other_content() {
         for at in 0..len {
             for flip in [1, 0x80, 0xff] {
                 packed[at] ^= flip;
-                let result = decoder.decompress(settings.codec(), &mut back, &packed);
+                let result = decoder.decompress(settings.algorithm(), &mut back, &packed);
                 assert!(result.is_err() || result.is_ok_and(|len| len <= back.len()));
-                if matches!(settings.codec(), Codec::Zlib | Codec::Xz) && result.is_ok() {
+                if matches!(settings.algorithm(), Algorithm::Zlib | Algorithm::Xz) && result.is_ok()
+                {
                     assert!(
                         back[..content.len()] == content,
                         "checksums catch {settings:?} at {at}"
@@ -207,10 +208,11 @@ fn damage_is_an_error_or_other_content() {
                 packed[at] ^= flip;
             }
             // An LZ4 block has no end mark: cut between two sequences, it is a shorter block.
-            let cut = decoder.decompress(settings.codec(), &mut back, &packed[..at]);
+            let cut = decoder.decompress(settings.algorithm(), &mut back, &packed[..at]);
             assert!(
                 cut.is_err()
-                    || settings.codec() == Codec::Lz4 && cut.is_ok_and(|len| len < content.len())
+                    || settings.algorithm() == Algorithm::Lz4
+                        && cut.is_ok_and(|len| len < content.len())
             );
         }
     }
@@ -242,7 +244,7 @@ fn an_xz_header_may_not_ask_for_gigabytes() {
     }
     header[8..].copy_from_slice(&(!crc).to_le_bytes());
     assert_eq!(
-        Decoder::new().decompress(Codec::Xz, &mut [0; 100], &packed[..len]),
+        Decoder::new().decompress(Algorithm::Xz, &mut [0; 100], &packed[..len]),
         Err(Error::MemoryLimit)
     );
 }

@@ -4,13 +4,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::Path;
 
-use codec::{Encoder, Filters, Settings};
+use codec::{Algorithm, Encoder, Filters, Settings};
 use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary};
 use testkit::{FsType, MemoryFs, Mount, Rng, TempDir};
 use tree::manifest::Manifest;
 use tree::{
-    Algorithm, Aspects, Encoding, Extent, ExtentId, ExtentKind, FileSystem, HostDir, NoProgress,
-    Parallel,
+    Aspects, Encoding, Extent, ExtentId, ExtentKind, FileSystem, HostDir, NoProgress, Parallel,
 };
 
 use crate::create::image_of;

@@ -204,7 +204,7 @@ fn the_seeds_of_the_fuzzer_are_sound() {
         "/../../fuzz/seeds/squashfs_read"
     );
     for (codec, settings) in CODECS {
-        let name = settings.map_or("plain", |settings| settings.codec().name());
+        let name = settings.map_or("plain", |settings| settings.algorithm().name());
         let path = format!("{seeds}/{name}.squashfs");
         if testkit::updates() {
             let encode = encoder(settings);

@@ -17,6 +17,8 @@ pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use codec::Algorithm;
+
 use crate::{Error, Result};
 
 /// A file's identity within one [`FileSystem`]. Hard links are names of the same `Ino`.
@@ -162,28 +164,6 @@ pub struct Xattr {
     pub name: Box<[u8]>,
     /// Any bytes.
     pub value: Box<[u8]>,
-}
-
-/// How the stored bytes of an encoded extent were made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Algorithm {
-    /// One zlib stream (RFC 1950).
-    Zlib,
-    /// One Zstandard frame (RFC 8878); zero bytes may follow it.
-    Zstd,
-    /// btrfs' framing of LZO1X segments, each for at most this many bytes of content.
-    LzoBtrfs {
-        /// The file system's sector size in bytes.
-        sector_bytes: u32,
-    },
-    /// One raw LZO1X block.
-    Lzo,
-    /// One raw LZ4 block.
-    Lz4,
-    /// One .xz stream.
-    Xz,
-    /// One .lzma stream.
-    Lzma,
 }
 
 /// How an extent is stored, when it is not stored as it is.
