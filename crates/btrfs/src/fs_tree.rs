@@ -298,8 +298,8 @@ impl<'a> Trees<'a> {
         inode.atime = timespec(other(metadata.atime));
         inode.ctime = timespec(other(metadata.ctime));
         inode.otime = timespec(other(metadata.btime));
-        inode.uid = self.options.uid.unwrap_or(metadata.uid).into();
-        inode.gid = self.options.gid.unwrap_or(metadata.gid).into();
+        inode.uid = metadata.uid.into();
+        inode.gid = metadata.gid.into();
         let mode = metadata.kind.mode_bits() | u32::from(metadata.permissions);
         inode.mode = mode.into();
         let mut flags = 0;

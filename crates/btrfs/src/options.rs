@@ -46,10 +46,6 @@ pub struct Options {
     /// Seconds since 1970 that no time is later than; access, change and birth times are then those of the last change
     /// of content. `None` keeps all times.
     pub epoch: Option<i64>,
-    /// An owner that all files get instead of their own.
-    pub uid: Option<u32>,
-    /// A group that all files get instead of their own.
-    pub gid: Option<u32>,
     /// Whether files with equal content share it.
     pub duplicates: bool,
     /// Whether files that cannot be read are left out and listed; otherwise they are errors.
@@ -118,8 +114,6 @@ impl Default for Options {
             label: Vec::new(),
             uuid: None,
             epoch: None,
-            uid: None,
-            gid: None,
             duplicates: true,
             skip_unreadable: false,
             verify: true,
