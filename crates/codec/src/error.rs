@@ -10,6 +10,15 @@ pub enum Error {
     Settings(&'static str),
     /// The block breaks its format; the words name the codec.
     Corrupt(&'static str),
+    /// The frame around the blocks of an extent is broken.
+    Framing {
+        /// What is wrong.
+        what: &'static str,
+        /// Where, in the stored bytes.
+        at: usize,
+        /// What was found there.
+        got: u64,
+    },
     /// The block holds more than the destination.
     DstSizeTooSmall,
     /// The block asks for more memory than its size can justify.
@@ -24,7 +33,7 @@ impl Error {
     /// The error in a few lower-case words.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Error::Settings(what) | Error::Corrupt(what) => what,
+            Error::Settings(what) | Error::Corrupt(what) | Error::Framing { what, .. } => what,
             Error::DstSizeTooSmall => "compressed block holds more than it may",
             Error::MemoryLimit => "compressed block asks for too much memory",
             Error::Lzo(error) => error.as_str(),

@@ -19,7 +19,9 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod extent;
 mod lz4;
+mod segments;
 mod wrapper;
 mod xz;
 mod zlib;
@@ -30,10 +32,12 @@ pub use wrapper::Wrapper;
 pub use xz::Filters;
 pub use zstandard::ZstdFrame;
 
+use segments::Segments;
+
 /// What decodes stored bytes.
 ///
-/// [`Decoder::decompress`] takes one block and nothing else. Containers that store whole sectors, as btrfs does, put zero bytes
-/// behind zlib streams and Zstandard frames.
+/// [`Decoder::decompress`] takes one block and nothing else. Containers that store whole sectors, as btrfs does, put zeros
+/// behind it: [`Decoder::decompress_extent`] takes both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// One zlib stream (RFC 1950).
@@ -119,9 +123,9 @@ impl Settings {
 }
 
 /// An encoder with the memory that it needs.
-pub struct Encoder(Encoding);
+pub struct Encoder(EncoderKind);
 
-enum Encoding {
+enum EncoderKind {
     Zlib(zlib::Encoder),
     Zstd(zstandard::Encoder),
     Lzo(Box<lzo::Workspace>),
@@ -136,17 +140,17 @@ impl Encoder {
     /// [`Error::Settings`] when a level or size is out of its range.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         Ok(Encoder(match *settings {
-            Settings::Zlib { level } => Encoding::Zlib(zlib::Encoder::new(level)?),
-            Settings::Zstd { level } => Encoding::Zstd(zstandard::Encoder::new(level)?),
-            Settings::Lzo => Encoding::Lzo(Box::default()),
-            Settings::Lz4 => Encoding::Lz4(lz4::Encoder::fast()),
-            Settings::Lz4Hc { level } => Encoding::Lz4(lz4::Encoder::high(level)?),
+            Settings::Zlib { level } => EncoderKind::Zlib(zlib::Encoder::new(level)?),
+            Settings::Zstd { level } => EncoderKind::Zstd(zstandard::Encoder::new(level)?),
+            Settings::Lzo => EncoderKind::Lzo(Box::default()),
+            Settings::Lz4 => EncoderKind::Lz4(lz4::Encoder::fast()),
+            Settings::Lz4Hc { level } => EncoderKind::Lz4(lz4::Encoder::high(level)?),
             Settings::Xz {
                 level,
                 extreme,
                 dictionary_bytes,
                 filters,
-            } => Encoding::Xz(xz::Encoder::new(level, extreme, dictionary_bytes, filters)?),
+            } => EncoderKind::Xz(xz::Encoder::new(level, extreme, dictionary_bytes, filters)?),
         }))
     }
 
@@ -157,11 +161,11 @@ impl Encoder {
     /// input, room and settings give the same bytes. Bytes of `dst` behind the result may be overwritten.
     pub fn compress(&mut self, dst: &mut [u8], src: &[u8]) -> Option<usize> {
         match &mut self.0 {
-            Encoding::Zlib(encoder) => encoder.compress(dst, src),
-            Encoding::Zstd(encoder) => encoder.compress(dst, src),
-            Encoding::Lzo(workspace) => lzo::compress(dst, src, workspace),
-            Encoding::Lz4(encoder) => encoder.compress(dst, src),
-            Encoding::Xz(encoder) => encoder.compress(dst, src),
+            EncoderKind::Zlib(encoder) => encoder.compress(dst, src),
+            EncoderKind::Zstd(encoder) => encoder.compress(dst, src),
+            EncoderKind::Lzo(workspace) => lzo::compress(dst, src, workspace),
+            EncoderKind::Lz4(encoder) => encoder.compress(dst, src),
+            EncoderKind::Xz(encoder) => encoder.compress(dst, src),
         }
     }
 }
@@ -176,7 +180,7 @@ impl Encoder {
         src: &[u8],
     ) -> Option<usize> {
         match &mut self.0 {
-            Encoding::Xz(encoder) => encoder.compress_with(filter, dst, src),
+            EncoderKind::Xz(encoder) => encoder.compress_with(filter, dst, src),
             _ => self.compress(dst, src),
         }
     }
@@ -198,7 +202,7 @@ impl Decoder {
     /// Decodes one block into the beginning of `dst`, and returns how many bytes it holds.
     ///
     /// `src` is the whole block. Whether bytes behind a stream's end are an error is the codec's matter: LZO, LZ4 and
-    /// zstd allow none, zlib and xz pass over them. Bytes of `dst` behind the result may be overwritten.
+    /// zstd allow none, zlib, xz and btrfs' segments of LZO pass over them. Bytes of `dst` behind the result may be overwritten.
     ///
     /// # Errors
     /// The block breaks its format, or holds more than `dst`.
@@ -218,48 +222,24 @@ impl Decoder {
                     error => Error::Zstd(error),
                 })
             }
-            Algorithm::Lzo => lzo::decompress(dst, src).map_err(|error| match error {
-                lzo::Error::DstSizeTooSmall => Error::DstSizeTooSmall,
-                error => Error::Lzo(error),
-            }),
-            Algorithm::LzoBtrfs { .. } => Err(Error::Settings("lzo segments are not one block")),
+            Algorithm::Lzo => decompress_lzo(dst, src),
+            Algorithm::LzoBtrfs { sector_bytes } => {
+                let decoded = Segments::new(sector_bytes)?.decompress(dst, src)?;
+                if decoded.more {
+                    return Err(Error::DstSizeTooSmall);
+                }
+                Ok(decoded.written)
+            }
             Algorithm::Lz4 => lz4::decompress(dst, src),
             Algorithm::Xz => xz::decompress(dst, src),
             Algorithm::Lzma => xz::decompress_lzma(dst, src),
         }
     }
+}
 
-    /// Decodes one zlib stream as file systems store it, with nothing but zeros behind it, into the beginning of `dst`. Returns
-    /// how many bytes it holds, and how many the stream takes.
-    ///
-    /// # Errors
-    /// The stream breaks its format, holds more than `dst`, something follows it, or its checksum is zero, so that its end cannot be
-    /// told from what follows.
-    pub fn decompress_zlib_extent(
-        &mut self,
-        dst: &mut [u8],
-        src: &[u8],
-    ) -> Result<(usize, usize), Error> {
-        let len = self.decompress(Algorithm::Zlib, dst, src)?;
-        let end = zlib::end(&dst[..len], src);
-        end.map(|end| (len, end))
-            .ok_or(Error::Corrupt("the end of a zlib stream cannot be told"))
-    }
-
-    /// Decodes one zstd frame as file systems store it into the beginning of `dst`, and returns how many bytes of it were
-    /// filled: what follows the frame is not looked at, and its content may be shorter or longer than `dst`.
-    ///
-    /// # Errors
-    /// There is no frame, it breaks its format, or its window is larger than `window_max` bytes.
-    pub fn decompress_zstd_extent(
-        &mut self,
-        dst: &mut [u8],
-        src: &[u8],
-        window_max: u64,
-    ) -> Result<usize, Error> {
-        let options = zstd::DecodeOptions::new().window_max(window_max);
-        let workspace = self.zstd.get_or_insert_default();
-        let decoded = options.decompress_extent(dst, src, &mut workspace[..]);
-        decoded.map(|decoded| decoded.written).map_err(Error::Zstd)
-    }
+fn decompress_lzo(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
+    lzo::decompress(dst, src).map_err(|error| match error {
+        lzo::Error::DstSizeTooSmall => Error::DstSizeTooSmall,
+        error => Error::Lzo(error),
+    })
 }

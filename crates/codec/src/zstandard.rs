@@ -41,23 +41,21 @@ pub struct ZstdFrame {
     pub bytes: usize,
     /// Bytes that it decodes to, if it says so.
     pub content_bytes: Option<u64>,
-    /// Bytes that a decoder must look back.
-    pub window_bytes: u64,
 }
 
 impl ZstdFrame {
-    /// The frame that `src` begins with; `None` if there is none that is whole and needs no dictionary.
-    pub fn parse(src: &[u8]) -> Option<ZstdFrame> {
+    /// The frame that `src` begins with; `None` if there is none that is whole, needs no dictionary and has a window of at
+    /// most `window_max` bytes.
+    pub fn parse(src: &[u8], window_max: u64) -> Option<ZstdFrame> {
         let zstd::Frame::Zstd(header) = zstd::Frame::parse(src).ok()? else {
             return None;
         };
-        if header.dictionary_id != 0 {
+        if header.dictionary_id != 0 || header.window_size > window_max {
             return None;
         }
         Some(ZstdFrame {
             bytes: zstd::frame_size(src).ok()?,
             content_bytes: header.content_size,
-            window_bytes: header.window_size,
         })
     }
 }

@@ -267,8 +267,7 @@ impl Encoding<'_> {
             Algorithm::Zstd => {
                 // Linux decodes with a window as large as a block, or as one of metadata.
                 let window_max = self.block_bytes.max(METADATA_BYTES) as u64;
-                let frame = ZstdFrame::parse(&buffer);
-                let frame = frame.filter(|frame| frame.window_bytes <= window_max);
+                let frame = ZstdFrame::parse(&buffer, window_max);
                 stored_len = frame.map_or(0, |frame| frame.bytes);
                 match frame.and_then(|frame| frame.content_bytes) {
                     Some(bytes) => bytes == extent.len,

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use codec::{Algorithm, Decoder, Encoder, Settings};
+use codec::{Decoder, Encoder, Settings};
 use tree::{
     Corrupt, Encoding as Stored, Error, Extent, ExtentKind, FileId, FileSystem, Inventory, Result,
 };
@@ -110,16 +110,6 @@ pub(super) struct Work<'a> {
     encoding: Encoding<'a>,
     /// Buffers of a piece's size that wait to be used again.
     buffers: Mutex<Vec<Vec<u8>>>,
-}
-
-/// The number that an algorithm has on disk.
-fn number(algorithm: Algorithm) -> u8 {
-    match algorithm {
-        Algorithm::Zlib => Compression::Zlib.number(),
-        Algorithm::Lzo => Compression::Lzo.number(),
-        Algorithm::Zstd => Compression::Zstd.number(),
-        _ => unreachable!("refused among the options"),
-    }
 }
 
 impl<'a> Work<'a> {
@@ -270,14 +260,14 @@ impl<'a> Work<'a> {
             }
         }
         if let Some((settings, index)) = self.settings(file) {
-            let algorithm = settings.algorithm();
+            let compression = Compression::of_settings(&settings);
             let room = self.encoding.inline_max.min(len - 1);
             if let Some(stored) = encode(worker, &settings, index, len, room) {
                 let bytes = worker.scratch[..stored].to_vec();
-                self.verify(worker, algorithm, &bytes, len)?;
+                self.verify(worker, compression, &bytes, len)?;
                 return Ok(Small::Inline {
                     bytes,
-                    compression: number(algorithm),
+                    compression: compression.number(),
                 });
             }
         }
@@ -300,12 +290,12 @@ impl<'a> Work<'a> {
             && let Some((settings, index)) = self.settings(file)
             && (self.encoding.force || is_compressible(&worker.content[..ram]))
         {
-            let algorithm = settings.algorithm();
+            let compression = Compression::of_settings(&settings);
             // It has to save a sector.
             if let Some(stored) = encode(worker, &settings, index, ram, ram - SECTOR_BYTES) {
                 std::mem::swap(&mut buffer, &mut worker.scratch);
-                self.verify(worker, algorithm, &buffer[..stored], ram)?;
-                encoded = Some((stored, number(algorithm)));
+                self.verify(worker, compression, &buffer[..stored], ram)?;
+                encoded = Some((stored, compression.number()));
             }
         }
         let (len, compression) = match encoded {
@@ -428,11 +418,12 @@ impl<'a> Work<'a> {
         len: usize,
     ) -> bool {
         let dst = &mut worker.scratch[..len];
-        match self.encoding.verify {
-            true => compression
-                .decode(&mut worker.decoder, SECTOR_BYTES as u32, stored, dst, 0)
-                .is_ok(),
-            false => compression.is_small_window(stored),
+        let algorithm = compression.algorithm(SECTOR_BYTES as u32);
+        if self.encoding.verify {
+            let decoded = worker.decoder.decompress_extent(algorithm, dst, stored);
+            decoded.is_ok()
+        } else {
+            algorithm.is_extent(stored)
         }
     }
 
@@ -440,18 +431,13 @@ impl<'a> Work<'a> {
     fn verify(
         &self,
         worker: &mut Worker,
-        algorithm: Algorithm,
+        compression: Compression,
         stored: &[u8],
         len: usize,
     ) -> Result<()> {
         if !self.encoding.verify {
             return Ok(());
         }
-        let compression = match algorithm {
-            Algorithm::Zlib => Compression::Zlib,
-            Algorithm::Lzo => Compression::Lzo,
-            _ => Compression::Zstd,
-        };
         let Worker {
             decoder,
             content,
@@ -459,7 +445,8 @@ impl<'a> Work<'a> {
             ..
         } = worker;
         let decoded = &mut scratch[..len];
-        let result = compression.decode(decoder, SECTOR_BYTES as u32, stored, decoded, 0);
+        let algorithm = compression.algorithm(SECTOR_BYTES as u32);
+        let result = decoder.decompress_extent(algorithm, decoded, stored);
         if result.is_err() || decoded != &content[..len] {
             return Err(Error::Unverified(
                 "an extent does not decode to what was encoded",
@@ -488,22 +475,6 @@ fn encode(
         Some(encoder) => encoder,
         none => none.insert(Encoder::new(settings).ok()?),
     };
-    if settings.algorithm() != Algorithm::Lzo {
-        return encoder.compress(&mut scratch[..room], &content[..len]);
-    }
-    let mut at = 4;
-    for sector in content[..len].chunks(SECTOR_BYTES) {
-        // A length never crosses the border of a sector.
-        let left = SECTOR_BYTES - at % SECTOR_BYTES;
-        if left < 4 {
-            scratch[at..at + left].fill(0);
-            at += left;
-        }
-        let payload = scratch.get_mut(at + 4..room)?;
-        let stored = encoder.compress(payload, sector)?;
-        scratch[at..at + 4].copy_from_slice(&(stored as u32).to_le_bytes());
-        at += 4 + stored;
-    }
-    scratch[..4].copy_from_slice(&(at as u32).to_le_bytes());
-    Some(at)
+    let sector_bytes = SECTOR_BYTES as u32;
+    encoder.compress_extent(sector_bytes, &mut scratch[..room], &content[..len])
 }

@@ -6,14 +6,16 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use btrfs::{Btrfs, CheckOptions, Subvolume};
+use btrfs::{Btrfs, CheckOptions, Options, Subvolume};
+use codec::Settings;
 use testkit::{
-    Access, BackingFile, FsType, LoopDevice, Mount, Rng, Tool, cases, nasty_tree, run, tool,
+    Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, cases, nasty_tree, run,
+    tool,
 };
 use tree::manifest::Manifest;
 use tree::{Aspects, ExtentKind, FileSystem, HostDir, ReadAt};
 
-use crate::images::assert_same;
+use crate::images::{assert_same, make, with};
 
 const IMAGE_BYTES: u64 = 1 << 30;
 
@@ -220,6 +222,65 @@ fn every_algorithm_and_level() {
             "{options}"
         );
     }
+}
+
+/// Where fewer than four bytes of a sector remain behind the last segment, Linux fills it with zeros that count in the
+/// extent's length. What it wrote is read, and what we write is alike and read by it.
+#[test]
+#[ignore = "needs root"]
+fn lzo_extents_are_padded_behind_the_last_segment() {
+    let Some(kernel) = Kernel::create(&[], "compress-force=lzo") else {
+        return;
+    };
+    let noise = Rng::new(1).bytes(4096);
+    // A sector that shrinks to a few bytes, and a tail that fills nearly all that remains of the first sector stored.
+    for first in [0, 8] {
+        for tail in 3900..4096 {
+            let mut content = vec![0; 4096];
+            content[..first].copy_from_slice(&noise[..first]);
+            content.extend(&noise[..tail]);
+            fs::write(kernel.path().join(format!("{first}-{tail}")), content).unwrap();
+        }
+    }
+    let backing = kernel.compare();
+    let theirs = open_default(backing.path());
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let options = Options {
+        keep_extents: false,
+        ..with(Some(Settings::Lzo), true)
+    };
+    make(&theirs, &image, &options, 2);
+    let mount = Mount::read_only(&image, FsType::Btrfs);
+    assert_same(&HostDir::open(mount.path()).unwrap(), &theirs, "");
+    for subvolume in [&theirs, &open_default(&image)] {
+        let mut paddings: Vec<usize> = lzo_paddings(subvolume);
+        paddings.sort_unstable();
+        paddings.dedup();
+        assert_eq!(paddings, [0, 1, 2, 3]);
+    }
+}
+
+/// How many bytes count in the length of each LZO extent of two segments behind the last one.
+fn lzo_paddings(subvolume: &Subvolume) -> Vec<usize> {
+    let mut paddings = Vec::new();
+    let mut stored = Vec::new();
+    for entry in subvolume.read_dir(subvolume.root()).unwrap() {
+        let extent = subvolume.extents(entry.ino, 0).unwrap()[0];
+        if !matches!(extent.kind, ExtentKind::Encoded(_)) {
+            continue;
+        }
+        subvolume
+            .read_encoded(entry.ino, &extent, &mut stored)
+            .unwrap();
+        let length = |at: usize| {
+            let bytes = stored[at..].first_chunk().unwrap();
+            u32::from_le_bytes(*bytes) as usize
+        };
+        let second = 8 + length(4);
+        paddings.push(length(0) - (second + 4 + length(second)));
+    }
+    paddings
 }
 
 #[test]

@@ -164,6 +164,79 @@ fn a_zlib_stream_ends_where_zeros_begin() {
     assert!(ends[0] > 0 && ends[1] > 0 && ends[2] > 0, "{ends:?}");
 }
 
+/// An extent of btrfs reads back, padded or not, into a room of its size, with zeros behind it, and cut where it may be.
+#[test]
+fn content_survives_as_an_extent() {
+    let sector_bytes = 4096;
+    let mut decoder = Decoder::new();
+    for (settings, algorithm) in [
+        (Settings::Zlib { level: 6 }, Algorithm::Zlib),
+        (Settings::Zstd { level: 3 }, Algorithm::Zstd),
+        (Settings::Lzo, Algorithm::LzoBtrfs { sector_bytes }),
+    ] {
+        let mut encoder = Encoder::new(&settings).unwrap();
+        for content in contents() {
+            let what = format!("{settings:?}, {} bytes", content.len());
+            let mut stored = vec![0; content.len() * 2 + 5000];
+            let len = encoder
+                .compress_extent(sector_bytes, &mut stored, &content)
+                .expect("there is room");
+            for end in [len, len.next_multiple_of(sector_bytes as usize)] {
+                let stored = &stored[..end];
+                assert!(algorithm.is_extent(stored), "{what}");
+                let mut back = vec![0xaa; content.len() + 5000];
+                for room in [content.len(), content.len() + 5000] {
+                    let back = &mut back[..room];
+                    let decoded = decoder.decompress_extent(algorithm, back, stored);
+                    assert_eq!(decoded, Ok(content.len()), "{what}");
+                    assert!(back[..content.len()] == content, "{what}");
+                    assert!(back[content.len()..].iter().all(|&byte| byte == 0));
+                }
+                if content.len() > 4096 {
+                    let first = &mut back[..4096];
+                    let decoded = decoder.decompress_extent(algorithm, first, stored);
+                    if algorithm == Algorithm::Zlib {
+                        assert_eq!(decoded, Err(Error::DstSizeTooSmall), "{what}");
+                    } else {
+                        assert_eq!(decoded, Ok(4096), "{what}");
+                        assert!(first == &content[..4096], "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Linux reads no window of more than 128 KiB and no dictionary.
+#[test]
+fn an_extent_has_a_small_window_and_no_dictionary() {
+    let mut decoder = Decoder::new();
+    let content = vec![7; 256 << 10];
+    let mut encoder = Encoder::new(&Settings::Zstd { level: 3 }).unwrap();
+    for (len, is_extent) in [(128 << 10, true), ((128 << 10) + 1, false)] {
+        let mut stored = vec![0; 1000];
+        let end = encoder.compress(&mut stored, &content[..len]).unwrap();
+        let mut back = vec![0; len];
+        assert_eq!(Algorithm::Zstd.is_extent(&stored), is_extent, "{len}");
+        let decoded = decoder.decompress_extent(Algorithm::Zstd, &mut back, &stored);
+        assert_eq!(decoded.is_ok(), is_extent, "{len}");
+        assert!(!Algorithm::Zstd.is_extent(&stored[..end - 1]));
+    }
+    // A frame with one segment of three bytes, in a raw block.
+    let plain = b"\x28\xb5\x2f\xfd\x20\x03\x19\0\0abc";
+    let with_dictionary = b"\x28\xb5\x2f\xfd\x21\x05\x03\x19\0\0abc";
+    let mut back = [0; 3];
+    assert!(Algorithm::Zstd.is_extent(plain));
+    assert_eq!(
+        decoder.decompress_extent(Algorithm::Zstd, &mut back, plain),
+        Ok(3)
+    );
+    assert_eq!(&back, b"abc");
+    assert!(!Algorithm::Zstd.is_extent(with_dictionary));
+    let decoded = decoder.decompress_extent(Algorithm::Zstd, &mut back, with_dictionary);
+    assert!(decoded.is_err());
+}
+
 #[test]
 fn noise_is_not_stored_larger() {
     let noise = contents()

@@ -1,0 +1,93 @@
+//! Extents as btrfs stores and sends them: the frame around what a codec made, encoded beside decoded.
+//!
+//! zlib and zstd have a frame of their own, LZO gets [segments](crate::segments). Extents in whole sectors are padded with
+//! zeros. The content may be shorter than its extent: the rest reads as zeros.
+
+use crate::segments::Segments;
+use crate::{Algorithm, Decoder, Encoder, EncoderKind, Error, ZstdFrame, zlib};
+
+/// The largest window of a zstd frame in an extent: 2^17 bytes. Linux reads no larger one.
+const WINDOW_MAX: u64 = 1 << 17;
+
+impl Algorithm {
+    /// Whether `stored` can be an extent of btrfs, as far as its header shows: a zstd frame must be whole, need no dictionary
+    /// and have no larger window than Linux reads. Only decoding shows whether the rest is sound.
+    pub fn is_extent(self, stored: &[u8]) -> bool {
+        match self {
+            Algorithm::Zlib | Algorithm::LzoBtrfs { .. } => true,
+            Algorithm::Zstd => ZstdFrame::parse(stored, WINDOW_MAX).is_some(),
+            Algorithm::Lzo | Algorithm::Lz4 | Algorithm::Xz | Algorithm::Lzma => false,
+        }
+    }
+}
+
+impl Encoder {
+    /// Encodes `src` as an extent, without padding, into the beginning of `dst`: LZO in segments, one for each sector, the
+    /// others as [`Encoder::compress`] does. Returns how many bytes it became, or `None` if `dst` is too short.
+    ///
+    /// # Panics
+    /// The settings are those of LZO, and `sector_bytes` is not a power of two from 4 KiB to 64 KiB.
+    pub fn compress_extent(
+        &mut self,
+        sector_bytes: u32,
+        dst: &mut [u8],
+        src: &[u8],
+    ) -> Option<usize> {
+        match &mut self.0 {
+            EncoderKind::Lzo(workspace) => Segments::new(sector_bytes)
+                .expect("the caller passes a valid sector size")
+                .compress(dst, src, workspace),
+            _ => self.compress(dst, src),
+        }
+    }
+}
+
+impl Decoder {
+    /// Decodes an extent, padded or not, and fills all of `dst`: with zeros behind the content. Returns how long the content
+    /// is.
+    ///
+    /// Longer content is cut where the framing allows it: zstd and LZO segments stop when `dst` is full.
+    ///
+    /// # Errors
+    /// The stored bytes break their format, a zstd frame has a larger window than Linux reads, or a zlib stream or one segment
+    /// holds more than `dst`.
+    pub fn decompress_extent(
+        &mut self,
+        algorithm: Algorithm,
+        dst: &mut [u8],
+        stored: &[u8],
+    ) -> Result<usize, Error> {
+        let len = match algorithm {
+            Algorithm::Zstd => {
+                let options = zstd::DecodeOptions::new().window_max(WINDOW_MAX);
+                let workspace = self.zstd.get_or_insert_default();
+                let decoded = options.decompress_extent(dst, stored, &mut workspace[..]);
+                decoded.map_err(Error::Zstd)?.written
+            }
+            Algorithm::LzoBtrfs { sector_bytes } => {
+                let segments = Segments::new(sector_bytes)?;
+                segments.decompress(dst, stored)?.written
+            }
+            _ => self.decompress(algorithm, dst, stored)?,
+        };
+        dst[len..].fill(0);
+        Ok(len)
+    }
+
+    /// Decodes one zlib stream, padded or not, into the beginning of `dst`. Returns how many bytes it holds, and how many the
+    /// stream takes.
+    ///
+    /// # Errors
+    /// The stream breaks its format, holds more than `dst`, is followed by anything but zeros, or has a checksum of zero: then its
+    /// end cannot be found.
+    pub fn decompress_zlib_extent(
+        &mut self,
+        dst: &mut [u8],
+        stored: &[u8],
+    ) -> Result<(usize, usize), Error> {
+        let len = self.decompress(Algorithm::Zlib, dst, stored)?;
+        let end = zlib::end(&dst[..len], stored);
+        end.map(|end| (len, end))
+            .ok_or(Error::Corrupt("zlib stream's end cannot be found"))
+    }
+}

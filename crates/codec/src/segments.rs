@@ -1,0 +1,259 @@
+//! LZO1X segments: how btrfs frames an extent for an algorithm that has no frame of its own.
+//!
+//! An extent begins with its length, in which these four bytes count. Segments follow, each with the length of its encoded
+//! bytes before them; each holds one sector of content, the last one perhaps less. Lengths are little-endian and never cross the border
+//! of a sector: if fewer than four bytes of the sector remain behind a segment, zeros fill it. These count in the
+//! extent's length, behind the last segment, too; what this project wrote before did without the last ones.
+
+use crate::Error;
+
+/// Bytes of a length.
+const LENGTH_BYTES: usize = 4;
+/// The sector sizes that btrfs has.
+const SECTOR_BYTES: std::ops::RangeInclusive<u32> = 4 << 10..=64 << 10;
+
+/// The framing for one sector size.
+#[derive(Clone, Copy)]
+pub(crate) struct Segments {
+    sector_bytes: usize,
+}
+
+/// What decoding gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    /// Bytes of the destination that are filled.
+    pub(crate) written: usize,
+    /// Whether segments are left that the destination had no room for.
+    pub(crate) more: bool,
+}
+
+impl Segments {
+    /// # Errors
+    /// The sector size is not a power of two from 4 KiB to 64 KiB.
+    pub(crate) fn new(sector_bytes: u32) -> Result<Self, Error> {
+        if !sector_bytes.is_power_of_two() || !SECTOR_BYTES.contains(&sector_bytes) {
+            return Err(Error::Settings(
+                "sector size is not a power of two from 4096 to 65536",
+            ));
+        }
+        Ok(Segments {
+            sector_bytes: sector_bytes as usize,
+        })
+    }
+
+    /// Encodes `src` into the beginning of `dst`; `None` if `dst` is too short.
+    pub(crate) fn compress(
+        self,
+        dst: &mut [u8],
+        src: &[u8],
+        workspace: &mut lzo::Workspace,
+    ) -> Option<usize> {
+        let mut at = LENGTH_BYTES;
+        for sector in src.chunks(self.sector_bytes) {
+            let segment = dst.get_mut(at + LENGTH_BYTES..)?;
+            let len = lzo::compress(segment, sector, workspace)?;
+            dst[at..at + LENGTH_BYTES].copy_from_slice(&(len as u32).to_le_bytes());
+            at += LENGTH_BYTES + len;
+            let end = at + self.padding(at);
+            dst.get_mut(at..end)?.fill(0);
+            at = end;
+        }
+        dst.get_mut(..LENGTH_BYTES)?
+            .copy_from_slice(&(at as u32).to_le_bytes());
+        Some(at)
+    }
+
+    /// Decodes segments into the beginning of `dst` until it is full.
+    ///
+    /// # Errors
+    /// A length is impossible, or a segment breaks its format, holds more than a sector, or less without being the last one.
+    pub(crate) fn decompress(self, dst: &mut [u8], src: &[u8]) -> Result<Decoded, Error> {
+        let broken = |what, at, got: usize| Error::Framing {
+            what,
+            at,
+            got: got as u64,
+        };
+        let total = length(src, 0).unwrap_or(0);
+        if total < 2 * LENGTH_BYTES || total > src.len() {
+            return Err(broken("lzo extent's length is impossible", 0, total));
+        }
+        let src = &src[..total];
+        let (mut at, mut written) = (LENGTH_BYTES, 0);
+        while at < total && written < dst.len() {
+            let begin = at + LENGTH_BYTES;
+            let len = length(src, at).unwrap_or(0);
+            let Some(segment) = src.get(begin..begin.saturating_add(len)) else {
+                return Err(broken("lzo segment reaches behind its extent", at, len));
+            };
+            if segment.is_empty() {
+                return Err(broken("lzo segment is empty", at, 0));
+            }
+            let end = dst.len().min(written + self.sector_bytes);
+            let decoded = crate::decompress_lzo(&mut dst[written..end], segment)?;
+            written += decoded;
+            let next = begin + len;
+            let next = next + self.padding(next);
+            if decoded != self.sector_bytes && next < total && written < dst.len() {
+                let what = "lzo segment is shorter than a sector";
+                return Err(broken(what, at, decoded));
+            }
+            at = next;
+        }
+        Ok(Decoded {
+            written,
+            more: at < total,
+        })
+    }
+
+    /// How many zeros fill the sector behind a segment that ends at `at`.
+    fn padding(self, at: usize) -> usize {
+        let left = at.wrapping_neg() & (self.sector_bytes - 1);
+        if left < LENGTH_BYTES { left } else { 0 }
+    }
+}
+
+/// The length that stands at `at`.
+fn length(src: &[u8], at: usize) -> Option<usize> {
+    let bytes = src.get(at..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*bytes) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const SECTOR: usize = 4096;
+
+    fn segments() -> Segments {
+        Segments::new(SECTOR as u32).unwrap()
+    }
+
+    /// Bytes without a repetition that LZO finds.
+    fn noise(len: usize) -> Vec<u8> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    /// The layout by its definition, a byte at a time; also where the last segment ends.
+    fn layout(content: &[u8], workspace: &mut lzo::Workspace) -> (Vec<u8>, usize) {
+        let (mut all, mut end) = (vec![0; 4], 4);
+        for sector in content.chunks(SECTOR) {
+            let mut segment = vec![0; 2 * SECTOR];
+            let len = lzo::compress(&mut segment, sector, workspace).unwrap();
+            all.extend((len as u32).to_le_bytes());
+            all.extend(&segment[..len]);
+            end = all.len();
+            while all.len() % SECTOR > SECTOR - 4 {
+                all.push(0);
+            }
+        }
+        let total = all.len() as u32;
+        all[..4].copy_from_slice(&total.to_le_bytes());
+        (all, end)
+    }
+
+    /// Every tail, and every place in a sector where the last segment can end: what is written is what Linux writes, and
+    /// reads back padded or not, into just the room, less and more.
+    #[test]
+    fn every_tail_and_end_reads_back() {
+        let mut workspace = Box::default();
+        let content = noise(3 * SECTOR);
+        let mut ends = BTreeSet::new();
+        for len in 1..=content.len() {
+            let content = &content[..len];
+            let (expected, end) = layout(content, &mut workspace);
+            ends.insert(end % SECTOR);
+            let mut stored = vec![0xaa; expected.len().next_multiple_of(SECTOR)];
+            let total = segments().compress(&mut stored, content, &mut workspace);
+            assert_eq!(total, Some(expected.len()));
+            assert!(stored[..expected.len()] == expected, "{len} bytes");
+            stored[expected.len()..].fill(0);
+            let mut room = vec![0; expected.len()];
+            assert!(segments().compress(&mut room, content, &mut workspace) == total);
+            room.pop();
+            assert!(
+                segments()
+                    .compress(&mut room, content, &mut workspace)
+                    .is_none()
+            );
+
+            // Without the padding behind the last segment, as this project wrote it before.
+            let mut unpadded = expected[..end].to_vec();
+            unpadded[..4].copy_from_slice(&(end as u32).to_le_bytes());
+            for stored in [&stored, &expected, &unpadded] {
+                for room in [len, len.next_multiple_of(SECTOR), len + 2 * SECTOR] {
+                    let mut back = vec![0; room];
+                    let decoded = segments().decompress(&mut back, stored);
+                    let whole = Decoded {
+                        written: len,
+                        more: false,
+                    };
+                    assert_eq!(decoded, Ok(whole), "{len} bytes, {end}, room for {room}");
+                    assert!(&back[..len] == content);
+                }
+                if len > SECTOR {
+                    let mut back = [0; SECTOR];
+                    let decoded = segments().decompress(&mut back, stored);
+                    let first = Decoded {
+                        written: SECTOR,
+                        more: true,
+                    };
+                    assert_eq!(decoded, Ok(first));
+                    assert!(back == content[..SECTOR]);
+                }
+            }
+        }
+        assert_eq!(ends.len(), SECTOR, "every place in a sector");
+    }
+
+    #[test]
+    fn a_broken_frame_says_what_and_where() {
+        let mut workspace = Box::default();
+        let (stored, end) = layout(&[noise(SECTOR), vec![0; 3000]].concat(), &mut workspace);
+        let second = 8 + length(&stored, 4).unwrap();
+        let second = second + segments().padding(second);
+        let decode = |stored: &[u8]| match segments().decompress(&mut [0; 3 * SECTOR], stored) {
+            Err(Error::Framing { what, at, got }) => Some((what, at, got)),
+            _ => None,
+        };
+        let with = |at: usize, value: u32| {
+            let mut stored = stored.clone();
+            stored.resize(stored.len() + 100, 0);
+            stored[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            decode(&stored)
+        };
+        assert_eq!(decode(&stored), None);
+        assert_eq!(
+            decode(&stored[..3]),
+            Some(("lzo extent's length is impossible", 0, 0))
+        );
+        assert_eq!(
+            with(0, 7),
+            Some(("lzo extent's length is impossible", 0, 7))
+        );
+        assert_eq!(
+            with(0, 1 << 20),
+            Some(("lzo extent's length is impossible", 0, 1 << 20))
+        );
+        assert_eq!(with(second, 0), Some(("lzo segment is empty", second, 0)));
+        let behind = Some((
+            "lzo segment reaches behind its extent",
+            second,
+            u64::from(u32::MAX),
+        ));
+        assert_eq!(with(second, u32::MAX), behind);
+        let short = Some(("lzo segment is shorter than a sector", second, 3000));
+        assert_eq!(with(0, end as u32 + 5), short);
+        for sector_bytes in [0, 1, 2048, 5000, 128 << 10] {
+            assert!(Segments::new(sector_bytes).is_err());
+        }
+    }
+}
