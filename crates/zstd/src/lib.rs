@@ -159,8 +159,6 @@ mod encode;
 #[cfg(feature = "compress")]
 pub use dictionary::EncoderDictionary;
 #[cfg(feature = "compress")]
-pub use encode::compressible::{COMPRESSIBLE_SCRATCH_SIZE, looks_compressible};
-#[cfg(feature = "compress")]
 pub use encode::frame::{
     Compressor, compress, compress_bound, workspace_size, workspace_size_up_to,
 };

@@ -1,7 +1,6 @@
 //! The encoder.
 
 pub(crate) mod block;
-pub(crate) mod compressible;
 pub(crate) mod division;
 pub(crate) mod finder;
 pub(crate) mod frame;
