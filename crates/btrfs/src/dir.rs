@@ -1,7 +1,7 @@
 //! Directories' entries. Each has two items of the same form: one by the hash of its name, to find it, and one by its
 //! place in the order, to list it. Extended attributes have that form too.
 
-use tree::fs::is_valid_name;
+use tree::is_valid_name;
 use tree::{FileKind, Result};
 use zerocopy::FromBytes;
 

@@ -6,22 +6,25 @@
 #![forbid(unsafe_code)]
 
 mod base64;
+mod cache;
 mod error;
-pub mod fs;
-pub mod pack;
+mod fs;
+mod output;
+mod prepare;
 mod read_at;
 mod sha256;
+mod threads;
 
+pub use cache::Cache;
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent, ExtentId,
     ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem, HostDir, Ino,
     Inventory, Metadata, Step, Steps, Storage, StoreId, Time, Xattr, diff, edit, entry_named,
-    extract, manifest, tar, with_metadata,
+    extract, is_valid_name, manifest, tar, with_metadata,
 };
-pub use pack::{
-    Cache, Describe, Description, Duplicates, NoProgress, Output, OutputKind, Parallel, Progress,
-    ordered, temporary,
-};
+pub use output::{Output, OutputKind, temporary};
+pub use prepare::{Buffers, Content, Describe, Description, Duplicates, Lost};
 pub use read_at::ReadAt;
 pub use sha256::sha256;
+pub use threads::{NoProgress, Parallel, Progress, ordered};

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use codec::{Encoder, Filters, Settings};
 use squashfs::Squashfs;
 use testkit::{MemoryFs, RawKind, RawNode, RawSquashfs, sample_tree, small_tree, squashfs_vectors};
-use tree::fs::Aspects;
-use tree::fs::{Device, FileKind, FileSystem, Ino, Time};
+use tree::Aspects;
 use tree::manifest::Manifest;
+use tree::{Device, FileKind, FileSystem, Ino, Time};
 
 use crate::hostile::use_all;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use linux::OpenFlags;
 
-use crate::pack::Temporary;
+use crate::output::temporary::Temporary;
 use crate::{Error, Result};
 
 /// `STATX_ATTR_MOUNT_ROOT` of linux/stat.h.

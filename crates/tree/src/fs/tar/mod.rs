@@ -31,7 +31,7 @@ use super::{
     Checksum, Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino,
     Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, with_metadata,
 };
-use crate::pack::temporary::Temporary;
+use crate::output::temporary::Temporary;
 use crate::{Error, Limits, ReadAt, Result};
 
 pub use write::{Summary, write};

@@ -1,7 +1,6 @@
 //! What is told of files beside their metadata, read ahead of everything else.
 
-use super::{Parallel, ordered};
-use crate::{Error, FileId, FileKind, FileSystem, Inventory, Result, Xattr};
+use crate::{Error, FileId, FileKind, FileSystem, Inventory, Parallel, Result, Xattr, ordered};
 
 /// Files that one job describes.
 const BATCH_FILES: usize = 256;

@@ -1,5 +1,7 @@
 //! The output that appears whole or not at all.
 
+pub mod temporary;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +11,7 @@ use std::sync::Arc;
 
 use linux::OpenFlags;
 
-use super::temporary::{self, Temporary};
+use self::temporary::Temporary;
 use crate::{Error, ReadAt, Result};
 
 /// What an [`Output`] writes to.

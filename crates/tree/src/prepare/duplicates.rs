@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use xxhash::Xxh64;
 
-use super::{Parallel, ordered};
-use crate::{Error, Extent, FileId, FileKind, FileSystem, Inventory, Result};
+use crate::{Error, Extent, FileId, FileKind, FileSystem, Inventory, Parallel, Result, ordered};
 
 /// What is read of each file of a common size first; most files that differ do so here.
 const HEAD_BYTES: u64 = 64 << 10;

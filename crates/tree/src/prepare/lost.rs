@@ -1,0 +1,42 @@
+//! Files that could not be read and are left out of what is written.
+
+use std::collections::BTreeMap;
+
+use crate::{Error, FileId, Inventory};
+
+/// Those that are known so far, and why.
+#[derive(Debug, Default)]
+pub struct Lost {
+    reasons: BTreeMap<FileId, Error>,
+}
+
+impl Lost {
+    /// Leaves a file out. The first reason counts.
+    pub fn lose(&mut self, file: FileId, error: Error) {
+        self.reasons.entry(file).or_insert(error);
+    }
+
+    /// Leaves a file out if the one whose content it shows is left out.
+    pub fn lose_with(&mut self, file: FileId, shown: FileId) {
+        if self.has(shown) {
+            let error = Error::Unreadable("the file whose content it shares cannot be read");
+            self.lose(file, error);
+        }
+    }
+
+    /// Whether a file is left out.
+    pub fn has(&self, file: FileId) -> bool {
+        self.reasons.contains_key(&file)
+    }
+
+    /// All of them, ascending.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = FileId> {
+        self.reasons.keys().copied()
+    }
+
+    /// The paths and reasons, in the order of the files.
+    pub fn into_paths(self, inventory: &Inventory) -> Vec<(Vec<u8>, Error)> {
+        let named = |(file, error)| (inventory.path(inventory.first_name(file)), error);
+        self.reasons.into_iter().map(named).collect()
+    }
+}
