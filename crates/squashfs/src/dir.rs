@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use tree::{Corrupt, FileKind, Result, fs::is_valid_name};
+use tree::{Corrupt, FileKind, Result, is_valid_name};
 use zerocopy::IntoBytes;
 
 use crate::image::Image;
