@@ -2,7 +2,7 @@
 
 use tree::{Corrupt, Error, Result};
 
-use crate::extent::Checksums;
+use crate::address_space::AddressSpace;
 use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
 use crate::superblock::Superblock;
@@ -108,16 +108,16 @@ fn look_up(
 }
 
 /// Fills `dst`, whole sectors, with the data at `at`. Each sector is verified, and taken from the first copy in which it
-/// is right. `sums` is memory to work in.
+/// is right; without `checksums`, the first copy that can be read counts. `sums` is memory to work in.
 pub(crate) fn read_data(
     volume: &Volume,
-    checksums: Checksums<'_>,
+    checksums: Option<&Tree>,
     at: Logical,
     dst: &mut [u8],
     sums: &mut Vec<u8>,
 ) -> Result<()> {
     let Some(tree) = checksums else {
-        return volume.read_verified(at, dst, |_| Ok(()));
+        return volume.space.read_verified(at, dst, |_| Ok(()));
     };
     let sector = volume.superblock.sectorsize as usize;
     for (index, dst) in dst.chunks_mut(READ_BYTES_MAX).enumerate() {
@@ -133,9 +133,9 @@ fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> R
     let size = checksum.size();
     let sector = volume.superblock.sectorsize as usize;
     let is_right = |data: &[u8], sum: &[u8]| checksum.of(data)[..size] == *sum;
-    let chunk = volume.chunk(at, dst.len() as u64)?;
-    let first = volume.read_copy(chunk, at, dst, 0);
-    let copies = Volume::copies(chunk);
+    let chunk = volume.space.chunk(at, dst.len() as u64)?;
+    let first = volume.space.read_copy(chunk, at, dst, 0);
+    let copies = AddressSpace::copies(chunk);
     if first.is_err() && copies == 1 {
         return first;
     }
@@ -148,7 +148,7 @@ fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> R
         let mut is_found = false;
         // The first copy too: that the whole could not be read does not mean that this sector cannot.
         for copy in 0..copies {
-            if volume.read_copy(chunk, at, data, copy).is_ok() && is_right(data, sum) {
+            if volume.space.read_copy(chunk, at, data, copy).is_ok() && is_right(data, sum) {
                 is_found = true;
                 break;
             }

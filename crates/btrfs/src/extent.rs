@@ -1,15 +1,12 @@
 //! The parts of files: holes, inline content, and extents, compressed or not.
 
-use tree::{Corrupt, Error, Result};
+use tree::Result;
 use zerocopy::FromBytes;
 
 use crate::compression::{Compression, EXTENT_BYTES_MAX};
-use crate::csum_tree;
 use crate::key::Logical;
 use crate::node::Item;
 use crate::raw;
-use crate::tree::Tree;
-use crate::volume::{Volume, Worker};
 
 /// A part of a file, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +30,7 @@ pub(crate) enum Body<'a> {
         at: u64,
     },
     Stored {
-        extent: Stored,
+        extent: DataExtent,
         /// Where, in what the stored bytes decode to, this part begins.
         offset: u64,
         /// Allocated, but not yet written: reads as zeros.
@@ -41,21 +38,14 @@ pub(crate) enum Body<'a> {
     },
 }
 
-/// An extent: bytes of the logical address space, which several files may show parts of.
+/// A data extent: bytes of the logical address space, which several files may show parts of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct DataExtent {
     pub(crate) at: Logical,
     pub(crate) len: u64,
     pub(crate) compression: Option<Compression>,
     /// Bytes that it decodes to.
     pub(crate) ram_bytes: u64,
-}
-
-/// A decoded extent in the cache.
-pub(crate) struct Decoded {
-    /// Its address is the cache's key, but an image may say that the same bytes are two extents.
-    pub(crate) extent: Stored,
-    pub(crate) content: Box<[u8]>,
 }
 
 impl<'a> FileExtent<'a> {
@@ -148,7 +138,7 @@ impl<'a> FileExtent<'a> {
                 return Err(item.corrupt("compressed extent decodes to too many bytes", ram_bytes));
             }
         }
-        let extent = Stored {
+        let extent = DataExtent {
             at: Logical(at),
             len: disk_len,
             compression,
@@ -164,113 +154,5 @@ impl<'a> FileExtent<'a> {
                 is_preallocated,
             },
         })
-    }
-}
-
-/// Who reads data: the tree of checksums, or `None` when the file has none.
-pub(crate) type Checksums<'t> = Option<&'t Tree>;
-
-impl Stored {
-    /// Reads the part of the extent's decoded bytes from `offset` on that fills `dst`.
-    pub(crate) fn read(
-        &self,
-        volume: &Volume,
-        checksums: Checksums<'_>,
-        offset: u64,
-        dst: &mut [u8],
-    ) -> Result<()> {
-        if self.compression.is_none() {
-            return self.read_plain(volume, checksums, offset, dst);
-        }
-        if offset == 0 && dst.len() as u64 == self.ram_bytes {
-            return volume.with_worker(|worker| self.decode(volume, checksums, worker, dst));
-        }
-        let make = || {
-            volume.with_worker(|worker| {
-                let mut content = vec![0; self.ram_bytes as usize].into_boxed_slice();
-                self.decode(volume, checksums, worker, &mut content)?;
-                Ok(Decoded {
-                    extent: *self,
-                    content,
-                })
-            })
-        };
-        let mut decoded = volume.extents.find_or_make(self.at.0, |_| make())?;
-        if decoded.extent != *self {
-            decoded = make()?.into();
-        }
-        let from = offset as usize;
-        let part = decoded.content.get(from..from + dst.len());
-        dst.copy_from_slice(part.ok_or(Error::Corrupt(Corrupt {
-            what: "part of an extent lies behind its end",
-            at: self.at.0,
-            got: offset,
-        }))?);
-        Ok(())
-    }
-
-    /// Reads stored bytes, verified, into `stored`.
-    pub(crate) fn read_stored(
-        &self,
-        volume: &Volume,
-        checksums: Checksums<'_>,
-        stored: &mut Vec<u8>,
-    ) -> Result<()> {
-        stored.resize(self.len as usize, 0);
-        volume.with_worker(|worker| {
-            csum_tree::read_data(volume, checksums, self.at, stored, &mut worker.checksums)
-        })
-    }
-
-    fn decode(
-        &self,
-        volume: &Volume,
-        checksums: Checksums<'_>,
-        worker: &mut Worker,
-        dst: &mut [u8],
-    ) -> Result<()> {
-        let Worker {
-            decoder,
-            stored,
-            checksums: sums,
-        } = worker;
-        stored.resize(self.len as usize, 0);
-        csum_tree::read_data(volume, checksums, self.at, stored, sums)?;
-        let sectorsize = volume.superblock.sectorsize;
-        match self.compression {
-            Some(compression) => compression.decode(decoder, sectorsize, stored, dst, self.at.0),
-            None => Err(Error::InvalidInput("the extent is not compressed")),
-        }
-    }
-
-    /// Reads whole sectors, so that they can be verified.
-    fn read_plain(
-        &self,
-        volume: &Volume,
-        checksums: Checksums<'_>,
-        offset: u64,
-        dst: &mut [u8],
-    ) -> Result<()> {
-        let sector = u64::from(volume.superblock.sectorsize);
-        let from = offset / sector * sector;
-        let to = (offset + dst.len() as u64).next_multiple_of(sector);
-        let at = Logical(self.at.0 + from);
-        volume.with_worker(
-            |Worker {
-                 stored,
-                 checksums: sums,
-                 ..
-             }| {
-                if from == offset && to == offset + dst.len() as u64 {
-                    return csum_tree::read_data(volume, checksums, at, dst, sums);
-                }
-                // Whole sectors go where they belong, and only the ends through memory of our own.
-                stored.resize((to - from) as usize, 0);
-                csum_tree::read_data(volume, checksums, at, stored, sums)?;
-                let begin = (offset - from) as usize;
-                dst.copy_from_slice(&stored[begin..begin + dst.len()]);
-                Ok(())
-            },
-        )
     }
 }

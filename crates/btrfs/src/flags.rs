@@ -111,3 +111,11 @@ pub mod inode_flags {
     /// In the upper half: the file has fs-verity items.
     pub const RO_VERITY: u64 = 1 << 32;
 }
+
+/// `FS_*_FL` of linux/fs.h: the attributes of a file that decide how its content is stored.
+pub(crate) mod attribute {
+    /// Content is not to be compressed.
+    pub(crate) const NOCOMP: u32 = 0x400;
+    /// Content is written over in place: it has neither compression nor checksums.
+    pub(crate) const NOCOW: u32 = 0x80_0000;
+}

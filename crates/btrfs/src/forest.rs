@@ -7,17 +7,16 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::builder::{Blocks, GENERATION, Identity, Root, TreeBuilder};
 use crate::chunk::{Profile, STRIPE_BYTES};
 use crate::compression::Compression;
-use crate::data::{Area, Content, SECTOR_BYTES};
+use crate::data::{Area, Content};
 use crate::flags::{block_group, compat_ro, incompat};
 use crate::fs_tree::{Trees, emit_empty, timespec};
 use crate::key::{Key, item, object};
-use crate::layout::{Group, Headroom, Layout, append_groups, extend_data};
-use crate::options::Options;
+use crate::layout::{Group, Headroom, Layout, SECTOR_BYTES, append_groups, extend_data};
+use crate::options::{Options, Summary};
 use crate::raw::{self, CHECKSUM_BYTES, SUPERBLOCK_BYTES};
-use crate::roots::{Roots, Uuids, as_uuid};
+use crate::roots::{RootItems, Roots, Uuids, as_uuid};
 use crate::space::{DataRef, emit_extents, emit_free_space, emit_groups, emit_sums, set_used};
 use crate::superblock::SUPERBLOCK_PLACES;
-use crate::write::Summary;
 
 /// How often the trees are measured until their room no longer changes.
 const ROUNDS_MAX: usize = 32;
@@ -26,13 +25,13 @@ const FREE_PART: u64 = 25;
 
 /// All trees of a file system.
 pub(crate) struct Forest<'a> {
-    pub(crate) options: &'a Options,
+    options: &'a Options,
     area: &'a Area<'a>,
-    pub(crate) trees: &'a Trees<'a>,
+    trees: &'a Trees<'a>,
     references: Vec<DataRef>,
     /// When the file system says that it was made.
-    pub(crate) time: raw::Timespec,
-    pub(crate) uuids: Uuids,
+    time: raw::Timespec,
+    uuids: Uuids,
 }
 
 impl<'a> Forest<'a> {
@@ -124,7 +123,7 @@ impl<'a> Forest<'a> {
         roots: &mut Roots,
     ) -> Result<()> {
         roots.data_reloc = emit_empty(blocks, object::DATA_RELOC_TREE, self.time)?;
-        roots.uuid = self.emit_uuids(blocks)?;
+        roots.uuid = self.uuids.emit(blocks, &self.trees.plan.subvolumes)?;
         roots.device = self.emit_device_extents(blocks, layout)?;
         roots.free_space = emit_free_space(blocks, &layout.groups())?;
         if self.options.block_group_tree {
@@ -139,7 +138,13 @@ impl<'a> Forest<'a> {
             [&measured.chunk_rows(), &measured.metadata_rows()],
             !self.options.block_group_tree,
         )?;
-        roots.root = self.emit_roots(blocks, roots)?;
+        let items = RootItems {
+            nodesize: self.options.nodesize,
+            time: self.time,
+            trees: self.trees,
+            uuids: &self.uuids,
+        };
+        roots.root = items.emit(blocks, roots)?;
         Ok(())
     }
 

@@ -9,12 +9,12 @@ use zerocopy::little_endian::U64;
 use crate::builder::{Blocks, GENERATION, Root, TreeBuilder, item_bytes_max};
 use crate::checksum::{NAME_SEED, name_hash};
 use crate::data::{Area, Content};
-use crate::flags::inode_flags;
+use crate::flags::{attribute, inode_flags};
 use crate::key::{Key, item, object};
 use crate::options::Options;
-use crate::plan::Plan;
 use crate::raw;
 use crate::spill::SpillReader;
+use crate::subvolume_plan::SubvolumePlan;
 
 /// `FS_*_FL` of linux/fs.h, and the inode flag that stands for each on disk.
 const ATTRIBUTES: [(u32, u64); 9] = [
@@ -24,9 +24,9 @@ const ATTRIBUTES: [(u32, u64); 9] = [
     (0x20, inode_flags::APPEND),
     (0x40, inode_flags::NODUMP),
     (0x80, inode_flags::NOATIME),
-    (crate::data::NOCOMPRESS, inode_flags::NOCOMPRESS),
+    (attribute::NOCOMP, inode_flags::NOCOMPRESS),
     (0x1_0000, inode_flags::DIRSYNC),
-    (crate::data::NOCOW, inode_flags::NODATACOW),
+    (attribute::NOCOW, inode_flags::NODATACOW),
 ];
 
 /// The number of an entry that is an attribute.
@@ -45,7 +45,7 @@ pub(crate) struct Trees<'a> {
     pub(crate) inventory: &'a Inventory,
     described: &'a Described,
     pub(crate) area: &'a Area<'a>,
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a SubvolumePlan,
     options: &'a Options,
     /// Names that are not their file's first, by file.
     links: Vec<(FileId, EntryId)>,
@@ -146,7 +146,7 @@ impl<'a> Trees<'a> {
         inventory: &'a Inventory,
         described: &'a Described,
         area: &'a Area<'a>,
-        plan: &'a Plan,
+        plan: &'a SubvolumePlan,
         options: &'a Options,
     ) -> Self {
         let mut members = vec![Vec::new(); plan.subvolumes.len()];

@@ -3,7 +3,7 @@
 use tree::{Device, FileAttributes, FileIdentity, FileKind, Metadata, Result, Time};
 use zerocopy::FromBytes;
 
-use crate::flags::inode_flags;
+use crate::flags::{attribute, inode_flags};
 use crate::key::Generation;
 use crate::node::Item;
 use crate::raw::{self, NAME_BYTES_MAX};
@@ -146,10 +146,8 @@ const ATTRIBUTES: [(u64, u32); 8] = [
     (inode_flags::NODUMP, 0x40),
     (inode_flags::NOATIME, 0x80),
     (inode_flags::DIRSYNC, 0x1_0000),
-    (inode_flags::NODATACOW, 0x80_0000),
+    (inode_flags::NODATACOW, attribute::NOCOW),
 ];
-/// `FS_NOCOMP_FL`.
-const NOCOMPRESS: u32 = 0x400;
 
 fn attributes(flags: u64) -> FileAttributes {
     let mut bits = 0;
@@ -159,7 +157,7 @@ fn attributes(flags: u64) -> FileAttributes {
         }
     }
     if flags & inode_flags::NOCOMPRESS != 0 && flags & inode_flags::COMPRESS == 0 {
-        bits |= NOCOMPRESS;
+        bits |= attribute::NOCOMP;
     }
     FileAttributes(bits)
 }

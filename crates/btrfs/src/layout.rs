@@ -11,6 +11,8 @@ use crate::key::object;
 use crate::raw;
 use crate::superblock::SUPERBLOCK_PLACES;
 
+/// Bytes of a sector, the unit of data.
+pub(crate) const SECTOR_BYTES: usize = 4096;
 /// Where the first group begins: Linux keeps off the MiB before.
 pub(crate) const GROUPS_BEGIN: u64 = 1 << 20;
 /// Bytes of the largest group that is made.

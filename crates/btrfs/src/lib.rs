@@ -9,6 +9,7 @@
 //! checksum.
 #![forbid(unsafe_code)]
 
+mod address_space;
 mod builder;
 mod check;
 mod checksum;
@@ -18,6 +19,7 @@ mod csum_tree;
 mod data;
 mod dir;
 mod extent;
+mod extent_data;
 mod flags;
 mod forest;
 mod fs_tree;
@@ -27,13 +29,13 @@ mod key;
 mod layout;
 mod node;
 mod options;
-mod plan;
 mod raw;
 mod read;
 mod roots;
 mod space;
 mod spill;
 mod subvolume;
+mod subvolume_plan;
 mod superblock;
 mod tree;
 mod usage;
@@ -46,8 +48,8 @@ pub use chunk::{Chunk, ChunkMap, Profile, STRIPE_BYTES, Stripe};
 pub use compression::Compression;
 pub use flags::{block_group, compat_ro, incompat, inode_flags};
 pub use key::{Generation, Key, Logical, Physical, item, object};
-pub use options::{NewSubvolume, Options, Received, Rule};
+pub use options::{NewSubvolume, Options, Received, Rule, Summary};
 pub use read::{Btrfs, Subvolume, SubvolumeInfo};
 pub use superblock::{Device, SUPERBLOCK_PLACES, Superblock};
 pub use usage::{Amount, Usage};
-pub use write::{Summary, create};
+pub use write::create;

@@ -1,14 +1,12 @@
 //! Tree blocks: leaves, which hold items, and nodes, which point at blocks one level below.
 
-use std::sync::Arc;
-
 use tree::{Corrupt, Error, Result};
 use zerocopy::FromBytes;
 
+use crate::address_space::AddressSpace;
 use crate::key::{Generation, Key, Logical, is_file_tree, object};
 use crate::raw::{self, CHECKSUM_BYTES};
 use crate::superblock::Superblock;
-use crate::volume::Volume;
 
 const HEADER_BYTES: usize = size_of::<raw::Header>();
 const ITEM_BYTES: usize = size_of::<raw::Item>();
@@ -57,18 +55,13 @@ pub(crate) struct Expected {
 }
 
 impl Node {
-    /// The block at an address, from the cache or from the first copy that is right.
-    pub(crate) fn read(volume: &Volume, at: Logical, expected: &Expected) -> Result<Arc<Node>> {
-        let node = volume
-            .nodes
-            .find_or_make(at.0, |_| Node::load(volume, at, expected))?;
-        node.check_place(expected)?;
-        Ok(node)
-    }
-
     /// The block at an address, from the first copy that is right.
-    pub(crate) fn load(volume: &Volume, at: Logical, expected: &Expected) -> Result<Node> {
-        let superblock = &volume.superblock;
+    pub(crate) fn read(
+        space: &AddressSpace,
+        superblock: &Superblock,
+        at: Logical,
+        expected: &Expected,
+    ) -> Result<Node> {
         if !at.0.is_multiple_of(superblock.sectorsize.into()) {
             return Err(Error::Corrupt(Corrupt {
                 what: "tree block begins within a sector",
@@ -77,7 +70,7 @@ impl Node {
             }));
         }
         let mut bytes = vec![0; superblock.nodesize as usize].into_boxed_slice();
-        volume.read_verified(at, &mut bytes, |bytes| {
+        space.read_verified(at, &mut bytes, |bytes| {
             let node = Node::parse(bytes.into(), at, superblock)?;
             node.check_place(expected)
         })?;
@@ -220,7 +213,7 @@ impl Node {
                 return Err(self.corrupt("node's pointer is no block's address", pointer.at.0));
             }
             if pointer.generation > self.generation {
-                // A block is written anew with each block below it.
+                // A block is rewritten with each block below it.
                 return Err(self.corrupt("node is older than a block below", pointer.generation.0));
             }
         }
@@ -228,7 +221,7 @@ impl Node {
     }
 
     /// Whether the block fits where it was found.
-    fn check_place(&self, expected: &Expected) -> Result<()> {
+    pub(crate) fn check_place(&self, expected: &Expected) -> Result<()> {
         if self.level != expected.level {
             return Err(self.corrupt(
                 "tree block's level is not as its parent says",

@@ -6,13 +6,12 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::builder::{Blocks, GENERATION, Root, TreeBuilder};
 use crate::checksum::{NAME_SEED, name_hash};
 use crate::flags::inode_flags;
-use crate::forest::Forest;
-use crate::fs_tree::{bare_inode, dir_item, inode_ref, timespec};
+use crate::fs_tree::{Trees, bare_inode, dir_item, inode_ref, timespec};
 use crate::key::{Key, item, object};
 use crate::options::Received;
-use crate::plan::Planned;
 use crate::raw;
 use crate::space::{Owned, rows};
+use crate::subvolume_plan::PlannedSubvolume;
 
 /// The trees in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,9 +79,9 @@ pub(crate) struct Uuids {
 
 impl Uuids {
     /// All others follow from the file system's own, unless they are given.
-    pub(crate) fn of(fsid: [u8; 16], subvolumes: &[Planned]) -> Uuids {
+    pub(crate) fn of(fsid: [u8; 16], subvolumes: &[PlannedSubvolume]) -> Uuids {
         let derived = |number: &[u8]| as_uuid(tree::sha256(&[&fsid[..], number].concat()));
-        let subvolume = |(index, planned): (u32, &Planned)| {
+        let subvolume = |(index, planned): (u32, &PlannedSubvolume)| {
             let number = [&[3][..], &index.to_le_bytes()].concat();
             planned.options.uuid.unwrap_or_else(|| derived(&number))
         };
@@ -93,20 +92,13 @@ impl Uuids {
             subvolumes: (0..).zip(subvolumes).map(subvolume).collect(),
         }
     }
-}
 
-/// A UUID made of a hash (RFC 9562, version 8).
-pub(crate) fn as_uuid(hash: [u8; 32]) -> [u8; 16] {
-    let mut uuid = [0; 16];
-    uuid.copy_from_slice(&hash[..16]);
-    uuid[6] = uuid[6] & 0x0f | 0x80;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    uuid
-}
-
-impl Forest<'_> {
     /// The tree by which subvolumes are found from their UUIDs.
-    pub(crate) fn emit_uuids(&self, blocks: &mut Blocks<'_>) -> Result<Root> {
+    pub(crate) fn emit(
+        &self,
+        blocks: &mut Blocks<'_>,
+        subvolumes: &[PlannedSubvolume],
+    ) -> Result<Root> {
         let key = |uuid: [u8; 16], kind: u8| {
             let [low, high] = [0, 8].map(|from| {
                 let mut half = [0; 8];
@@ -116,13 +108,7 @@ impl Forest<'_> {
             Key::new(low, kind, high)
         };
         let mut entries: Vec<(Key, u64)> = Vec::new();
-        for (planned, uuid) in self
-            .trees
-            .plan
-            .subvolumes
-            .iter()
-            .zip(&self.uuids.subvolumes)
-        {
+        for (planned, uuid) in subvolumes.iter().zip(&self.subvolumes) {
             entries.push((key(*uuid, item::UUID_SUBVOL), planned.id));
             if let Some(received) = planned.options.received {
                 entries.push((key(received.uuid, item::UUID_RECEIVED_SUBVOL), planned.id));
@@ -139,9 +125,29 @@ impl Forest<'_> {
         }
         builder.finish()
     }
+}
 
+/// A UUID made of a hash (RFC 9562, version 8).
+pub(crate) fn as_uuid(hash: [u8; 32]) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid.copy_from_slice(&hash[..16]);
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+/// What the tree of trees is made from, beside the trees that it lists.
+pub(crate) struct RootItems<'a> {
+    pub(crate) nodesize: u32,
+    /// When the file system says that it was made.
+    pub(crate) time: raw::Timespec,
+    pub(crate) trees: &'a Trees<'a>,
+    pub(crate) uuids: &'a Uuids,
+}
+
+impl RootItems<'_> {
     /// The tree of trees.
-    pub(crate) fn emit_roots(&self, blocks: &mut Blocks<'_>, roots: &Roots) -> Result<Root> {
+    pub(crate) fn emit(&self, blocks: &mut Blocks<'_>, roots: &Roots) -> Result<Root> {
         let mut builder = TreeBuilder::new(blocks, object::ROOT_TREE);
         self.push_root(&mut builder, object::EXTENT_TREE, &roots.extent)?;
         self.push_root(&mut builder, object::DEV_TREE, &roots.device)?;
@@ -227,7 +233,7 @@ impl Forest<'_> {
     }
 
     /// Where a subvolume is seen.
-    fn root_ref(&self, subvolume: &Planned) -> Vec<u8> {
+    fn root_ref(&self, subvolume: &PlannedSubvolume) -> Vec<u8> {
         let Some((entry, _)) = subvolume.place else {
             return Vec::new();
         };
@@ -243,7 +249,7 @@ impl Forest<'_> {
 
     /// The root item of a tree without files.
     fn root_item(&self, root: &Root) -> raw::RootItem {
-        let nodesize = u64::from(self.options.nodesize);
+        let nodesize = u64::from(self.nodesize);
         let mut inode = bare_inode(raw::Timespec::default());
         inode.transid = 0.into();
         inode.size = 3.into();

@@ -7,10 +7,10 @@ use zerocopy::IntoBytes;
 
 use crate::builder::{Blocks, GENERATION, ITEM_BYTES, Root, TreeBuilder, address, leaf_bytes};
 use crate::checksum::name_hash;
-use crate::data::{Area, SECTOR_BYTES};
+use crate::data::Area;
 use crate::flags::block_group;
 use crate::key::{Key, item, object};
-use crate::layout::Group;
+use crate::layout::{Group, SECTOR_BYTES};
 use crate::raw;
 
 /// Checksums in one item, however large a leaf is (the kernel's `MAX_CSUM_ITEMS` with its smallest page).

@@ -74,7 +74,7 @@ impl Tree {
         let mut at = self.root;
         let mut expected = self.expected();
         loop {
-            let node = Node::read(volume, at, &expected)?;
+            let node = volume.node(at, &expected)?;
             let index = node.count_up_to(key).saturating_sub(1);
             let end = expected.end;
             let is_leaf = node.level == 0;
@@ -118,7 +118,9 @@ impl Cursor<'_> {
             && step.node.level > 0
         {
             let expected = step.node.expected_below(step.index, self.tree.id, step.end);
-            let node = Node::read(self.volume, step.node.pointer(step.index).at, &expected)?;
+            let node = self
+                .volume
+                .node(step.node.pointer(step.index).at, &expected)?;
             let end = expected.end;
             self.path.push(Step {
                 node,

@@ -1,39 +1,36 @@
-//! The devices as one address space: reading by logical address, every copy tried.
+//! What all trees of an open file system are read with: its devices, caches, and decoders.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use codec::Decoder;
-use tree::{Cache, Corrupt, Error, ReadAt, Result};
+use tree::{Cache, ReadAt, Result};
 
-use crate::chunk::{Chunk, ChunkMap, Profile};
-use crate::extent::Decoded;
-use crate::key::{Logical, Physical};
-use crate::node::Node;
-use crate::superblock::{Device, Superblock};
+use crate::address_space::AddressSpace;
+use crate::extent::DataExtent;
+use crate::key::Logical;
+use crate::node::{Expected, Node};
+use crate::superblock::Superblock;
 
 /// Bytes of tree blocks that are kept.
 const NODE_BYTES_KEPT: usize = 16 << 20;
 const NODE_SHARDS: usize = 16;
 /// Decoded extents that are kept, of at most 128 KiB each.
 const EXTENT_SLOTS: (usize, usize) = (8, 8);
-/// Devices of one file system.
-const DEVICES_MAX: usize = 1024;
 
 /// An open file system below its trees.
 pub(crate) struct Volume {
     pub(crate) superblock: Superblock,
-    /// Ascending by number.
-    devices: Vec<OpenDevice>,
-    pub(crate) chunks: ChunkMap,
-    pub(crate) nodes: Cache<Node>,
+    pub(crate) space: AddressSpace,
+    nodes: Cache<Node>,
     pub(crate) extents: Cache<Decoded>,
     workers: Mutex<Vec<Worker>>,
 }
 
-/// A device that is there.
-pub(crate) struct OpenDevice {
-    pub(crate) source: Box<dyn ReadAt>,
-    pub(crate) device: Device,
+/// A decoded extent in the cache.
+pub(crate) struct Decoded {
+    /// Its address is the cache's key, but an image may say that the same bytes are two extents.
+    pub(crate) extent: DataExtent,
+    pub(crate) content: Box<[u8]>,
 }
 
 /// What one thread needs to read and decode an extent.
@@ -44,66 +41,27 @@ pub(crate) struct Worker {
     pub(crate) checksums: Vec<u8>,
 }
 
-const MISSING: Error = Error::InvalidInput(
-    "a device of the file system is missing or older than the others; name the images of all its devices",
-);
-
 impl Volume {
-    /// Reads the superblocks. What is known of chunks is what they say.
+    /// As [`AddressSpace::open`].
     pub(crate) fn open(sources: Vec<Box<dyn ReadAt>>) -> Result<Volume> {
-        if sources.is_empty() || sources.len() > DEVICES_MAX {
-            return Err(Error::InvalidInput(
-                "a btrfs file system has 1 to 1024 devices",
-            ));
-        }
-        let mut found = Vec::new();
-        for source in sources {
-            let superblock = Superblock::read(&*source)?;
-            found.push((superblock, source));
-        }
-        let newest = found
-            .iter()
-            .map(|(superblock, _)| superblock.generation)
-            .max();
-        let newest = found
-            .iter()
-            .find(|(superblock, _)| Some(superblock.generation) == newest);
-        let superblock = newest.expect("there is at least one").0.clone();
-        let mut devices: Vec<OpenDevice> = Vec::new();
-        for (own, source) in found {
-            if own.fsid != superblock.fsid {
-                return Err(Error::InvalidInput(
-                    "the images are of different file systems",
-                ));
-            }
-            if devices.iter().any(|other| other.device.id == own.device.id) {
-                return Err(Error::InvalidInput("two images are of the same device"));
-            }
-            // A device that missed a commit holds old bytes, which not all carry a checksum.
-            if own.generation == superblock.generation {
-                let device = own.device;
-                devices.push(OpenDevice { source, device });
-            }
-        }
-        devices.sort_by_key(|open| open.device.id);
-        let mut chunks = ChunkMap::default();
-        for chunk in &superblock.system_chunks {
-            chunks.add(chunk.clone(), 0)?;
-        }
+        let (space, superblock) = AddressSpace::open(sources)?;
         let slots = NODE_BYTES_KEPT / NODE_SHARDS / superblock.nodesize as usize;
         Ok(Volume {
             superblock,
-            devices,
-            chunks,
+            space,
             nodes: Cache::new(NODE_SHARDS, slots),
             extents: Cache::new(EXTENT_SLOTS.0, EXTENT_SLOTS.1),
             workers: Mutex::default(),
         })
     }
 
-    /// The devices that are there.
-    pub(crate) fn devices(&self) -> &[OpenDevice] {
-        &self.devices
+    /// The tree block at an address, from the cache or from the first copy that is right.
+    pub(crate) fn node(&self, at: Logical, expected: &Expected) -> Result<Arc<Node>> {
+        let node = self.nodes.find_or_make(at.0, |_| {
+            Node::read(&self.space, &self.superblock, at, expected)
+        })?;
+        node.check_place(expected)?;
+        Ok(node)
     }
 
     pub(crate) fn with_worker<T>(&self, run: impl FnOnce(&mut Worker) -> Result<T>) -> Result<T> {
@@ -112,118 +70,5 @@ impl Volume {
         let result = run(&mut worker);
         pool().push(worker);
         result
-    }
-
-    /// The chunk that holds all these bytes.
-    pub(crate) fn chunk(&self, logical: Logical, len: u64) -> Result<&Chunk> {
-        let corrupt = |what| {
-            Error::Corrupt(Corrupt {
-                what,
-                at: logical.0,
-                got: len,
-            })
-        };
-        let chunk = self.chunks.find(logical);
-        let chunk = chunk.ok_or_else(|| corrupt("address lies in no chunk"))?;
-        if len > chunk.end().0 - logical.0 {
-            return Err(corrupt("bytes reach behind the end of their chunk"));
-        }
-        Ok(chunk)
-    }
-
-    /// How many ways there are to read from a chunk: its copies, and from the parity.
-    pub(crate) fn copies(chunk: &Chunk) -> usize {
-        match chunk.profile {
-            Profile::Raid5 | Profile::Raid6 => 2,
-            _ => chunk.copies(),
-        }
-    }
-
-    /// Reads one copy of bytes that lie in `chunk`.
-    pub(crate) fn read_copy(
-        &self,
-        chunk: &Chunk,
-        logical: Logical,
-        buf: &mut [u8],
-        copy: usize,
-    ) -> Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            let at = Logical(logical.0 + done as u64);
-            let left = &mut buf[done..];
-            let place = chunk.place(at, left.len() as u64, copy.min(chunk.copies() - 1));
-            let part = &mut left[..place.len as usize];
-            if copy < chunk.copies() {
-                self.read_device(place.device, place.at, part)?;
-            } else {
-                self.rebuild(chunk, at, part)?;
-            }
-            done += place.len as usize;
-        }
-        Ok(())
-    }
-
-    /// Reads bytes whose rightness `verify` judges: from the first copy that it accepts.
-    ///
-    /// # Errors
-    /// What is wrong with the first copy, when all are wrong.
-    pub(crate) fn read_verified<T>(
-        &self,
-        logical: Logical,
-        buf: &mut [u8],
-        mut verify: impl FnMut(&[u8]) -> Result<T>,
-    ) -> Result<T> {
-        let chunk = self.chunk(logical, buf.len() as u64)?;
-        let mut first = None;
-        for copy in 0..Volume::copies(chunk) {
-            let read = self.read_copy(chunk, logical, buf, copy);
-            match read.and_then(|()| verify(buf)) {
-                Ok(value) => return Ok(value),
-                Err(error) => {
-                    first.get_or_insert(error);
-                }
-            }
-        }
-        Err(first.expect("a chunk has at least one copy"))
-    }
-
-    /// Makes bytes of one stripe of a RAID5 or RAID6 chunk from the others and the first parity.
-    fn rebuild(&self, chunk: &Chunk, logical: Logical, buf: &mut [u8]) -> Result<()> {
-        let place = chunk.place(logical, buf.len() as u64, 0);
-        let second_parity = chunk.second_parity(logical);
-        buf.fill(0);
-        let mut other = vec![0; buf.len()];
-        let lost = chunk
-            .stripes
-            .iter()
-            .position(|stripe| stripe.device == place.device);
-        let lost = lost.expect("the place is on one of the chunk's devices");
-        let offset = place.at.0 - chunk.stripes[lost].at.0;
-        for (index, stripe) in chunk.stripes.iter().enumerate() {
-            if index != lost && Some(index) != second_parity {
-                self.read_device(stripe.device, Physical(stripe.at.0 + offset), &mut other)?;
-                for (byte, other) in buf.iter_mut().zip(&other) {
-                    *byte ^= other;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn read_device(&self, id: u64, at: Physical, buf: &mut [u8]) -> Result<()> {
-        let index = self
-            .devices
-            .binary_search_by_key(&id, |open| open.device.id);
-        let open = &self.devices[index.map_err(|_| MISSING)?];
-        open.source
-            .read_exact_at(buf, at.0)
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::UnexpectedEof => Error::Corrupt(Corrupt {
-                    what: "device ends before what it holds",
-                    at: at.0,
-                    got: buf.len() as u64,
-                }),
-                _ => error.into(),
-            })
     }
 }

@@ -8,50 +8,13 @@ use tree::{
     Parallel, Progress, ReadAt, Result,
 };
 
-use crate::data::{self, Area, Content, Encoding};
+use crate::data::{self, Area, Content};
 use crate::forest::Forest;
 use crate::fs_tree::{Described, Trees, check_target, xattr_bytes_max};
-use crate::options::Options;
-use crate::plan::Plan;
+use crate::options::{Options, Summary};
 use crate::raw::SUPERBLOCK_BYTES;
+use crate::subvolume_plan::SubvolumePlan;
 use crate::superblock::SUPERBLOCK_PLACES;
-
-/// What was made.
-#[derive(Debug, Default)]
-pub struct Summary {
-    /// Inodes.
-    pub files: u64,
-    /// Subvolumes, the top level included.
-    pub subvolumes: u64,
-    /// Regular files whose content is that of an earlier one.
-    pub duplicates: u64,
-    /// Bytes of content, holes and duplicates included.
-    pub content_bytes: u64,
-    /// Bytes of the image.
-    pub image_bytes: u64,
-    /// Bytes of data extents.
-    pub data_bytes: u64,
-    /// Bytes of tree blocks, each counted once.
-    pub metadata_bytes: u64,
-    /// Data extents.
-    pub extents: u64,
-    /// Data extents and files in trees that are stored compressed.
-    pub compressed: u64,
-    /// Data extents that were taken from the source as they were.
-    pub kept: u64,
-    /// Files whose content is in a tree.
-    pub inline_files: u64,
-    /// The UUID.
-    pub uuid: [u8; 16],
-    /// Whether Linux finds as much free as it wants before it writes.
-    pub is_writable: bool,
-    /// Paths and names of extended attributes that do not fit in a tree block and are therefore not in the image.
-    pub lost_xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Paths of files that could not be read and are therefore not in the image, and why.
-    pub unreadable: Vec<(Vec<u8>, Error)>,
-    /// Paths of files with names in several subvolumes: there they are files of their own, which share their content.
-    pub split_links: Vec<Vec<u8>>,
-}
 
 /// Makes a file system that holds the tree `fs`, whose inventory this is, in its top-level subvolume and those that the
 /// options make of directories. The same tree and
@@ -73,7 +36,7 @@ pub fn create(
     if output.kind() == OutputKind::Stream {
         return Err(Error::Unsupported("a btrfs image as a stream"));
     }
-    let plan = Plan::new(inventory, options)?;
+    let plan = SubvolumePlan::new(inventory, options)?;
     progress.expect(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),
@@ -97,22 +60,12 @@ pub fn create(
     };
     summary.duplicates = duplicates.len() as u64;
     let (described, undescribed) = describe(fs, inventory, options, parallel, &mut summary)?;
-    let encoding = Encoding {
-        settings: options.compression,
-        rules: &options.rules,
-        force: options.force,
-        keep: options.keep_extents,
-        checksum: options.checksum,
-        inline_max: Encoding::inline_max(options.nodesize),
-        verify: options.verify,
-        skip_unreadable: options.skip_unreadable,
-    };
     let mut area = data::write(
         fs,
         inventory,
         &duplicates,
         undescribed,
-        encoding,
+        options,
         parallel,
         progress,
         output,

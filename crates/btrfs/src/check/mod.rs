@@ -190,7 +190,7 @@ impl Check<'_> {
 
     /// Every copy on every device says the same.
     fn superblocks(&mut self) -> Result<()> {
-        for open in self.btrfs.volume.devices() {
+        for open in self.btrfs.volume.space.devices() {
             let size = open.source.size()?;
             for place in SUPERBLOCK_PLACES {
                 let mut bytes = [0; crate::raw::SUPERBLOCK_BYTES];
@@ -238,7 +238,7 @@ impl Check<'_> {
                 self.corrupt(object::CHUNK_TREE, what)?;
             }
         }
-        for open in btrfs.volume.devices() {
+        for open in btrfs.volume.space.devices() {
             let size = open.source.size()?;
             let known = devices.iter().find(|device| device.id == open.device.id);
             if known.is_some_and(|device| device.total_bytes > size) {

@@ -4,6 +4,7 @@ use tree::{Error, Result};
 use zerocopy::FromBytes;
 
 use super::{Check, wrong};
+use crate::address_space::AddressSpace;
 use crate::chunk::Chunk;
 use crate::csum_tree;
 use crate::flags::{block_group, compat_ro};
@@ -12,7 +13,6 @@ use crate::node::Item;
 use crate::raw;
 use crate::subvolume::Root;
 use crate::tree::Tree;
-use crate::volume::Volume;
 
 /// Bytes of data that are read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -370,14 +370,18 @@ impl Check<'_> {
         let mut at = from;
         while at < to {
             let len = (to - at).min(READ_BYTES as u64) as usize;
-            let chunk = match btrfs.volume.chunk(Logical(at), len as u64) {
+            let chunk = match btrfs.volume.space.chunk(Logical(at), len as u64) {
                 Ok(chunk) => chunk,
                 Err(error) => return self.found(object::CSUM_TREE, error),
             };
             let first = ((at - from) as usize / sector) * size;
-            for copy in 0..Volume::copies(chunk) {
+            for copy in 0..AddressSpace::copies(chunk) {
                 let buffer = &mut buffer[..len];
-                if let Err(error) = btrfs.volume.read_copy(chunk, Logical(at), buffer, copy) {
+                if let Err(error) = btrfs
+                    .volume
+                    .space
+                    .read_copy(chunk, Logical(at), buffer, copy)
+                {
                     self.found(object::CSUM_TREE, error)?;
                     continue;
                 }

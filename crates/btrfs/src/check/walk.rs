@@ -31,7 +31,7 @@ impl Check<'_> {
         reference: Reference,
         dropped: Option<Key>,
     ) -> Result<()> {
-        let node = match Node::read(&self.btrfs.volume, at, expected) {
+        let node = match self.btrfs.volume.node(at, expected) {
             Ok(node) => node,
             Err(error) => return self.found(expected.tree, error),
         };

@@ -4,20 +4,19 @@ use std::collections::HashMap;
 
 use tree::{Error, FileId, Output, Result};
 
-use super::SECTOR_BYTES;
 use super::encode::Piece;
 use crate::checksum::ChecksumType;
 use crate::chunk::STRIPE_BYTES;
 use crate::flags::block_group;
-use crate::layout::{GROUP_BYTES_MAX, GROUPS_BEGIN, Group, next_reserved};
+use crate::layout::{GROUP_BYTES_MAX, GROUPS_BEGIN, Group, SECTOR_BYTES, next_reserved};
 use crate::spill::Spill;
 
 /// Bytes of the largest extent that is not compressed.
 const PLAIN_BYTES_MAX: u64 = 128 << 20;
 
-/// An extent, as it is stored.
+/// A data extent of the new file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct NewExtent {
     pub(crate) at: u64,
     /// Bytes at that place.
     pub(crate) len: u64,
@@ -70,7 +69,7 @@ pub(crate) struct Area<'a> {
     sum_bytes: usize,
     /// Without the last group's length, until [`Area::close`].
     pub(crate) groups: Vec<Group>,
-    pub(crate) extents: Vec<Stored>,
+    pub(crate) extents: Vec<NewExtent>,
     pub(crate) shown: Vec<Shown>,
     pub(crate) inline: Spill,
     pub(crate) runs: Vec<Run>,
@@ -162,7 +161,7 @@ impl<'a> Area<'a> {
         let index = u32::try_from(self.extents.len())
             .map_err(|_| Error::Limit("more than 2^32 extents"))?;
         let at = self.put(piece)?;
-        self.extents.push(Stored {
+        self.extents.push(NewExtent {
             at,
             len: piece.len as u64,
             ram: piece.ram,

@@ -3,13 +3,19 @@
 use std::sync::{Mutex, PoisonError};
 
 use codec::{Decoder, Encoder, Settings};
-use tree::{
-    Corrupt, Encoding as Stored, Error, Extent, ExtentKind, FileId, FileSystem, Inventory, Result,
-};
+use tree::{Corrupt, Encoding, Error, Extent, ExtentKind, FileId, FileSystem, Inventory, Result};
 
-use super::{Encoding, NOCOMPRESS, PIECE_BYTES, SECTOR_BYTES, is_nocow};
+use super::share::is_nocow;
 use crate::compression::Compression;
+use crate::flags::attribute;
 use crate::heuristic::is_compressible;
+use crate::layout::SECTOR_BYTES;
+use crate::options::Options;
+
+/// Bytes of content that one extent encodes, and that one job reads.
+pub(super) const PIECE_BYTES: u64 = 128 << 10;
+/// Bytes that a tree may hold of a file in place of an extent (the kernel's `max_inline`).
+const INLINE_BYTES_MAX: usize = 2048;
 
 /// One thing that a worker does.
 pub(super) enum Job {
@@ -27,7 +33,7 @@ pub(super) enum Job {
     Keep {
         file: FileId,
         extent: Extent,
-        stored: Stored,
+        stored: Encoding,
         is_numbered: bool,
     },
     /// A part that shows what is in a numbered one, or in a kept extent, from `skip` on.
@@ -107,28 +113,36 @@ pub(super) struct Worker {
 pub(super) struct Work<'a> {
     fs: &'a dyn FileSystem,
     pub(super) inventory: &'a Inventory,
-    encoding: Encoding<'a>,
+    options: &'a Options,
+    inline_max: usize,
     /// Buffers of a piece's size that wait to be used again.
     buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+/// Bytes that a tree of such blocks holds of a file in place of an extent.
+fn inline_max(nodesize: u32) -> usize {
+    // Behind the head of the record.
+    INLINE_BYTES_MAX.min(crate::builder::item_bytes_max(nodesize) - 21)
 }
 
 impl<'a> Work<'a> {
     pub(super) fn new(
         fs: &'a dyn FileSystem,
         inventory: &'a Inventory,
-        encoding: Encoding<'a>,
+        options: &'a Options,
     ) -> Self {
         Work {
             fs,
             inventory,
-            encoding,
+            options,
+            inline_max: inline_max(options.nodesize),
             buffers: Mutex::default(),
         }
     }
 
     pub(super) fn worker(&self) -> Worker {
         Worker {
-            encoders: (0..=self.encoding.rules.len()).map(|_| None).collect(),
+            encoders: (0..=self.options.rules.len()).map(|_| None).collect(),
             decoder: Decoder::new(),
             content: vec![0; PIECE_BYTES as usize],
             scratch: vec![0; PIECE_BYTES as usize],
@@ -211,7 +225,7 @@ impl<'a> Work<'a> {
     /// Names the file in an error; it ends all, unless files that cannot be read are left out.
     fn forgive<T>(&self, file: FileId, result: Result<T>) -> Result<Result<T>> {
         match result {
-            Err(error) if !self.encoding.skip_unreadable => {
+            Err(error) if !self.options.skip_unreadable => {
                 let path = self.inventory.path(self.inventory.first_name(file));
                 Err(error.in_file("read", &path))
             }
@@ -231,23 +245,24 @@ impl<'a> Work<'a> {
     /// The settings for a file, and which of the worker's encoders has them.
     fn settings(&self, file: FileId) -> Option<(Settings, usize)> {
         let attributes = self.inventory.metadata(file).attributes.0;
-        if is_nocow(self.inventory, file) || (attributes & NOCOMPRESS != 0 && !self.encoding.force)
+        if is_nocow(self.inventory, file)
+            || (attributes & attribute::NOCOMP != 0 && !self.options.force)
         {
             return None;
         }
-        if !self.encoding.rules.is_empty() {
+        if !self.options.rules.is_empty() {
             let path = self.inventory.path(self.inventory.first_name(file));
-            let mut rules = (1..).zip(self.encoding.rules);
+            let mut rules = (1..).zip(&self.options.rules);
             if let Some((index, rule)) = rules.find(|(_, rule)| rule.patterns.matches(&path)) {
                 return rule.compression.map(|settings| (settings, index));
             }
         }
-        self.encoding.settings.map(|settings| (settings, 0))
+        self.options.compression.map(|settings| (settings, 0))
     }
 
     fn small(&self, worker: &mut Worker, file: FileId) -> Result<Small> {
         let len = self.inventory.size(file) as usize;
-        if self.encoding.keep
+        if self.options.keep_extents
             && let Some(small) = self.keep_inline(worker, file, len)?
         {
             return Ok(small);
@@ -261,7 +276,7 @@ impl<'a> Work<'a> {
         }
         if let Some((settings, index)) = self.settings(file) {
             let compression = Compression::of_settings(&settings);
-            let room = self.encoding.inline_max.min(len - 1);
+            let room = self.inline_max.min(len - 1);
             if let Some(stored) = encode(worker, &settings, index, len, room) {
                 let bytes = worker.scratch[..stored].to_vec();
                 self.verify(worker, compression, &bytes, len)?;
@@ -271,7 +286,7 @@ impl<'a> Work<'a> {
                 });
             }
         }
-        if len <= self.encoding.inline_max {
+        if len <= self.inline_max {
             return Ok(Small::Inline {
                 bytes: worker.content[..len].to_vec(),
                 compression: 0,
@@ -288,7 +303,7 @@ impl<'a> Work<'a> {
         let mut encoded = None;
         if ram > SECTOR_BYTES
             && let Some((settings, index)) = self.settings(file)
-            && (self.encoding.force || is_compressible(&worker.content[..ram]))
+            && (self.options.force || is_compressible(&worker.content[..ram]))
         {
             let compression = Compression::of_settings(&settings);
             // It has to save a sector.
@@ -325,22 +340,22 @@ impl<'a> Work<'a> {
     }
 
     fn sums(&self, stored: &[u8]) -> Vec<u8> {
-        let size = self.encoding.checksum.size();
+        let size = self.options.checksum.size();
         let mut sums = Vec::with_capacity(stored.len() / SECTOR_BYTES * size);
         for sector in stored.chunks(SECTOR_BYTES) {
-            sums.extend_from_slice(&self.encoding.checksum.of(sector)[..size]);
+            sums.extend_from_slice(&self.options.checksum.of(sector)[..size]);
         }
         sums
     }
 
-    /// Takes an encoded extent as it is stored; or encodes anew what the file shows of it, if what is stored there is
+    /// Takes an encoded extent as it is stored; or re-encodes what the file shows of it, if what is stored there is
     /// nothing that every reader of btrfs can decode.
     fn keep(
         &self,
         worker: &mut Worker,
         file: FileId,
         extent: &Extent,
-        stored: &Stored,
+        stored: &Encoding,
     ) -> Result<Piece> {
         let (ino, mut buffer) = (self.inventory.ino(file), self.buffer());
         self.fs.read_encoded(ino, extent, &mut buffer)?;
@@ -394,7 +409,7 @@ impl<'a> Work<'a> {
         };
         if extent.len != len as u64
             || stored.unencoded_offset > 0
-            || stored.stored_len > self.encoding.inline_max.min(len - 1) as u64
+            || stored.stored_len > self.inline_max.min(len - 1) as u64
             || is_nocow(self.inventory, file)
         {
             return Ok(None);
@@ -419,7 +434,7 @@ impl<'a> Work<'a> {
     ) -> bool {
         let dst = &mut worker.scratch[..len];
         let algorithm = compression.algorithm(SECTOR_BYTES as u32);
-        if self.encoding.verify {
+        if self.options.verify {
             let decoded = worker.decoder.decompress_extent(algorithm, dst, stored);
             decoded.is_ok()
         } else {
@@ -435,7 +450,7 @@ impl<'a> Work<'a> {
         stored: &[u8],
         len: usize,
     ) -> Result<()> {
-        if !self.encoding.verify {
+        if !self.options.verify {
             return Ok(());
         }
         let Worker {

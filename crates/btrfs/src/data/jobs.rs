@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 
 use tree::{
-    Duplicates, Encoding as Stored, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind,
-    FileSystem, Inventory, Result,
+    Duplicates, Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem,
+    Inventory, Result,
 };
 
-use super::encode::Job;
-use super::share::{Class, Found, Known, shared_extents};
-use super::{Encoding, PIECE_BYTES, SECTOR_BYTES, is_nocow, original};
+use super::encode::{Job, PIECE_BYTES};
+use super::share::{Class, Found, Known, is_nocow, original, shared_extents};
 use crate::compression::{Compression, EXTENT_BYTES_MAX};
+use crate::layout::SECTOR_BYTES;
+use crate::options::Options;
 
 /// Small files in one job.
 const BATCH: usize = 32;
@@ -22,7 +23,7 @@ pub(super) fn jobs<'a>(
     inventory: &'a Inventory,
     duplicates: &'a Duplicates,
     lost: &'a HashSet<FileId>,
-    encoding: &Encoding<'_>,
+    options: &Options,
 ) -> impl Iterator<Item = Job> + 'a {
     let stored_extents = fs.storage().stored_extents;
     Jobs {
@@ -30,7 +31,7 @@ pub(super) fn jobs<'a>(
         inventory,
         duplicates,
         lost,
-        keep: encoding.keep && stored_extents,
+        keep: options.keep_extents && stored_extents,
         shared: if stored_extents {
             shared_extents(fs, inventory, duplicates)
         } else {
@@ -298,12 +299,12 @@ impl Parts<'_> {
     }
 
     /// How an extent is encoded, if it can be taken as it is.
-    fn to_keep(&self, jobs: &Jobs<'_>, extent: &Extent) -> Option<Stored> {
+    fn to_keep(&self, jobs: &Jobs<'_>, extent: &Extent) -> Option<Encoding> {
         let ExtentKind::Encoded(stored) = extent.kind else {
             return None;
         };
         Compression::of(stored.algorithm, SECTOR_BYTES as u32)?;
-        let Stored {
+        let Encoding {
             stored_len,
             unencoded_len,
             unencoded_offset,
@@ -326,7 +327,7 @@ impl Parts<'_> {
         fits.then_some(stored)
     }
 
-    fn keep(&self, jobs: &mut Jobs<'_>, extent: Extent, stored: Stored) -> Job {
+    fn keep(&self, jobs: &mut Jobs<'_>, extent: Extent, stored: Encoding) -> Job {
         let file = self.file;
         let id = extent.id.filter(|id| jobs.shared.contains(id));
         let known = id.map(|id| jobs.known.encoded(id, &stored));

@@ -7,7 +7,6 @@ mod share;
 
 use std::collections::HashSet;
 
-use codec::Settings;
 use tree::{
     Duplicates, Error, FileId, FileSystem, Inventory, Output, Parallel, Progress, Result, ordered,
 };
@@ -15,49 +14,16 @@ use tree::{
 pub(crate) use area::{Area, Content, Shown};
 use encode::{Done, Piece, Small, Work};
 use jobs::jobs;
+use share::original;
 
-use crate::checksum::ChecksumType;
-use crate::options::Rule;
+use crate::layout::SECTOR_BYTES;
+use crate::options::Options;
 
-/// Bytes of a sector, the unit of data.
-pub(crate) const SECTOR_BYTES: usize = 4096;
-/// Bytes of content that one extent encodes, and that one job reads.
-const PIECE_BYTES: u64 = 128 << 10;
-/// Bytes that a tree may hold of a file in place of an extent (the kernel's `max_inline`).
-const INLINE_BYTES_MAX: usize = 2048;
 /// Jobs per thread that are on their way at once. Text at a high level takes a hundred times as long as noise, and what
 /// is done behind it has to wait.
 const JOBS_PER_THREAD: usize = 16;
 /// Beyond so many, each of up to 128 KiB, a thread has four.
 const JOBS_MAX: usize = 128;
-/// `FS_NOCOW_FL` of linux/fs.h.
-pub(crate) const NOCOW: u32 = 0x0080_0000;
-/// `FS_NOCOMP_FL` of linux/fs.h.
-pub(crate) const NOCOMPRESS: u32 = 0x400;
-
-/// How content is encoded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Encoding<'a> {
-    pub(crate) settings: Option<Settings>,
-    /// Files for which other settings count: the first rule that fits does.
-    pub(crate) rules: &'a [Rule],
-    /// Whether to try what the heuristic says is not worth it.
-    pub(crate) force: bool,
-    /// Whether to take what the source has encoded as it is.
-    pub(crate) keep: bool,
-    pub(crate) checksum: ChecksumType,
-    pub(crate) inline_max: usize,
-    pub(crate) verify: bool,
-    /// Whether to leave out files that cannot be read, and go on.
-    pub(crate) skip_unreadable: bool,
-}
-
-impl Encoding<'_> {
-    pub(crate) fn inline_max(nodesize: u32) -> usize {
-        // Behind the head of the record.
-        INLINE_BYTES_MAX.min(crate::builder::item_bytes_max(nodesize) - 21)
-    }
-}
 
 /// Encodes and writes the content of all files but those that are lost already.
 #[allow(
@@ -69,15 +35,15 @@ pub(crate) fn write<'a>(
     inventory: &Inventory,
     duplicates: &Duplicates,
     lost: Vec<(FileId, Error)>,
-    encoding: Encoding<'_>,
+    options: &Options,
     parallel: Parallel,
     progress: &dyn Progress,
     output: &'a Output,
 ) -> Result<Area<'a>> {
-    let work = Work::new(fs, inventory, encoding);
+    let work = Work::new(fs, inventory, options);
     let is_lost: HashSet<FileId> = lost.iter().map(|(file, _)| *file).collect();
     let mut sink = Sink {
-        area: Area::new(inventory.file_count(), encoding.checksum, output)?,
+        area: Area::new(inventory.file_count(), options.checksum, output)?,
         work: &work,
         progress,
         numbered: Vec::new(),
@@ -89,7 +55,7 @@ pub(crate) fn write<'a>(
     let in_flight = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
     ordered(
         parallel.in_flight(in_flight.max(4 * parallel.threads())),
-        jobs(fs, inventory, duplicates, &is_lost, &encoding),
+        jobs(fs, inventory, duplicates, &is_lost, options),
         || work.worker(),
         |worker, job| work.work(worker, job),
         |done| sink.take(done),
@@ -105,18 +71,6 @@ pub(crate) fn write<'a>(
         }
     }
     Ok(area)
-}
-
-/// The file whose extents this one shows, if it has none of its own.
-fn original(inventory: &Inventory, duplicates: &Duplicates, file: FileId) -> Option<FileId> {
-    let original = duplicates.original(file)?;
-    // Files that are written in place share nothing.
-    (!is_nocow(inventory, file) && !is_nocow(inventory, original)).then_some(original)
-}
-
-/// Whether a file is written in place: it has neither compression nor checksums.
-fn is_nocow(inventory: &Inventory, file: FileId) -> bool {
-    inventory.metadata(file).attributes.0 & NOCOW != 0
 }
 
 /// Where results go, in the order of the jobs.

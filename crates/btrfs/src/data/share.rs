@@ -4,7 +4,24 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tree::{Duplicates, Encoding, ExtentId, Extents, FileId, FileKind, FileSystem, Inventory};
 
-use super::{SECTOR_BYTES, original};
+use crate::flags::attribute;
+use crate::layout::SECTOR_BYTES;
+
+/// The file whose extents this one shows, if it has none of its own.
+pub(super) fn original(
+    inventory: &Inventory,
+    duplicates: &Duplicates,
+    file: FileId,
+) -> Option<FileId> {
+    let original = duplicates.original(file)?;
+    // Files that are written in place share nothing.
+    (!is_nocow(inventory, file) && !is_nocow(inventory, original)).then_some(original)
+}
+
+/// Whether a file is written in place: it has neither compression nor checksums.
+pub(super) fn is_nocow(inventory: &Inventory, file: FileId) -> bool {
+    inventory.metadata(file).attributes.0 & attribute::NOCOW != 0
+}
 
 /// The stored bytes that are shown in more than one place.
 pub(super) fn shared_extents(

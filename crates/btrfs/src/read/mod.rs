@@ -70,7 +70,7 @@ impl Btrfs {
             generation,
         };
         let (chunks, devices) = read_chunks(&volume, &chunk_tree)?;
-        volume.chunks = chunks;
+        volume.space.chunks = chunks;
         let checksums = Root::find(&volume, &roots, object::CSUM_TREE)?.map(|root| root.tree);
         Ok(Btrfs {
             volume,
@@ -90,7 +90,7 @@ impl Btrfs {
 
     /// Where its address space lies.
     pub fn chunks(&self) -> &ChunkMap {
-        &self.volume.chunks
+        &self.volume.space.chunks
     }
 
     /// All its devices, also those that are missing.
@@ -100,7 +100,11 @@ impl Btrfs {
 
     /// The numbers of the devices that are there.
     pub fn present_devices(&self) -> impl Iterator<Item = u64> {
-        self.volume.devices().iter().map(|open| open.device.id)
+        self.volume
+            .space
+            .devices()
+            .iter()
+            .map(|open| open.device.id)
     }
 
     /// Whether a crash left writes in a log that are not part of the last commit.
@@ -281,7 +285,7 @@ impl SubvolumeInfo {
 
 fn read_chunks(volume: &Volume, tree: &Tree) -> Result<(ChunkMap, Vec<Device>)> {
     let superblock = &volume.superblock;
-    let mut chunks = volume.chunks.clone();
+    let mut chunks = volume.space.chunks.clone();
     let mut devices: Vec<Device> = Vec::new();
     let mut cursor = tree.seek(volume, Key::MIN)?;
     while let Some(item) = cursor.item() {

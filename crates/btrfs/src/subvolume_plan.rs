@@ -9,7 +9,7 @@ use crate::options::{NewSubvolume, Options};
 
 /// A subvolume of the new file system.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedSubvolume {
     /// Its number.
     pub(crate) id: u64,
     /// The directory that becomes its root.
@@ -21,9 +21,9 @@ pub(crate) struct Planned {
 
 /// The subvolumes of a new file system.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SubvolumePlan {
     /// The top level first, then in the order of the directories.
-    pub(crate) subvolumes: Vec<Planned>,
+    pub(crate) subvolumes: Vec<PlannedSubvolume>,
     /// Index of the one that is mounted by default.
     pub(crate) default: usize,
     /// The subvolumes by the directories that become their roots.
@@ -32,8 +32,8 @@ pub(crate) struct Plan {
     of_dir: Vec<u32>,
 }
 
-impl Plan {
-    pub(crate) fn new(inventory: &Inventory, options: &Options) -> Result<Plan> {
+impl SubvolumePlan {
+    pub(crate) fn new(inventory: &Inventory, options: &Options) -> Result<SubvolumePlan> {
         let mut wanted: Vec<(FileId, EntryId, NewSubvolume)> = Vec::new();
         let root = inventory.root();
         let mut top = NewSubvolume::default();
@@ -56,8 +56,8 @@ impl Plan {
             let twice = Error::InvalidInput("it is to be a subvolume twice");
             return Err(twice.in_file("make a subvolume of", &pair[0].2.path));
         }
-        let mut plan = Plan {
-            subvolumes: vec![Planned {
+        let mut plan = SubvolumePlan {
+            subvolumes: vec![PlannedSubvolume {
                 id: object::FS_TREE,
                 dir: FileId(0),
                 place: None,
@@ -70,7 +70,7 @@ impl Plan {
         plan.by_dir.insert(FileId(0), 0);
         for (index, (dir, entry, options)) in (1..).zip(wanted) {
             plan.by_dir.insert(dir, index);
-            plan.subvolumes.push(Planned {
+            plan.subvolumes.push(PlannedSubvolume {
                 id: object::FIRST_FREE + index as u64 - 1,
                 dir,
                 place: Some((entry, 0)),

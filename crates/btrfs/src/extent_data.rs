@@ -1,0 +1,116 @@
+//! The data of an extent: read, verified, decoded.
+//!
+//! Each function takes the tree of checksums, or `None` for a file that has none.
+
+use tree::{Corrupt, Error, Result};
+
+use crate::csum_tree;
+use crate::extent::DataExtent;
+use crate::key::Logical;
+use crate::tree::Tree;
+use crate::volume::{Decoded, Volume, Worker};
+
+impl DataExtent {
+    /// Reads the part of the extent's decoded bytes from `offset` on that fills `dst`.
+    pub(crate) fn read(
+        &self,
+        volume: &Volume,
+        checksums: Option<&Tree>,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<()> {
+        if self.compression.is_none() {
+            return self.read_plain(volume, checksums, offset, dst);
+        }
+        if offset == 0 && dst.len() as u64 == self.ram_bytes {
+            return volume.with_worker(|worker| self.decode(volume, checksums, worker, dst));
+        }
+        let make = || {
+            volume.with_worker(|worker| {
+                let mut content = vec![0; self.ram_bytes as usize].into_boxed_slice();
+                self.decode(volume, checksums, worker, &mut content)?;
+                Ok(Decoded {
+                    extent: *self,
+                    content,
+                })
+            })
+        };
+        let mut decoded = volume.extents.find_or_make(self.at.0, |_| make())?;
+        if decoded.extent != *self {
+            decoded = make()?.into();
+        }
+        let from = offset as usize;
+        let part = decoded.content.get(from..from + dst.len());
+        dst.copy_from_slice(part.ok_or(Error::Corrupt(Corrupt {
+            what: "part of an extent lies behind its end",
+            at: self.at.0,
+            got: offset,
+        }))?);
+        Ok(())
+    }
+
+    /// Reads stored bytes, verified, into `stored`.
+    pub(crate) fn read_stored(
+        &self,
+        volume: &Volume,
+        checksums: Option<&Tree>,
+        stored: &mut Vec<u8>,
+    ) -> Result<()> {
+        stored.resize(self.len as usize, 0);
+        volume.with_worker(|worker| {
+            csum_tree::read_data(volume, checksums, self.at, stored, &mut worker.checksums)
+        })
+    }
+
+    fn decode(
+        &self,
+        volume: &Volume,
+        checksums: Option<&Tree>,
+        worker: &mut Worker,
+        dst: &mut [u8],
+    ) -> Result<()> {
+        let Worker {
+            decoder,
+            stored,
+            checksums: sums,
+        } = worker;
+        stored.resize(self.len as usize, 0);
+        csum_tree::read_data(volume, checksums, self.at, stored, sums)?;
+        let sectorsize = volume.superblock.sectorsize;
+        match self.compression {
+            Some(compression) => compression.decode(decoder, sectorsize, stored, dst, self.at.0),
+            None => Err(Error::InvalidInput("the extent is not compressed")),
+        }
+    }
+
+    /// Reads whole sectors, so that they can be verified.
+    fn read_plain(
+        &self,
+        volume: &Volume,
+        checksums: Option<&Tree>,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<()> {
+        let sector = u64::from(volume.superblock.sectorsize);
+        let from = offset / sector * sector;
+        let to = (offset + dst.len() as u64).next_multiple_of(sector);
+        let at = Logical(self.at.0 + from);
+        volume.with_worker(
+            |Worker {
+                 stored,
+                 checksums: sums,
+                 ..
+             }| {
+                if from == offset && to == offset + dst.len() as u64 {
+                    return csum_tree::read_data(volume, checksums, at, dst, sums);
+                }
+                // Whole sectors go where they belong, and only the ends through memory of our own.
+                stored.resize((to - from) as usize, 0);
+                csum_tree::read_data(volume, checksums, at, stored, sums)?;
+                let begin = (offset - from) as usize;
+                dst.copy_from_slice(&stored[begin..begin + dst.len()]);
+                Ok(())
+            },
+        )
+    }
+}
