@@ -41,12 +41,12 @@ pub struct CheckSummary {
     pub data_bytes: u64,
 }
 
-/// A stored block and what it must be. Sorted by place.
+/// A data or fragment block, and what it must be. Sorted by place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Stored {
+struct DataBlock {
     at: u64,
     word: u32,
-    /// Bytes of its content: all of them, or at least so many of a fragment block.
+    /// Bytes of its content: all of them, or of a fragment block at least that many.
     len: u32,
     is_fragment: bool,
     /// A file that shows it.
@@ -211,7 +211,7 @@ impl Check<'_> {
         &mut self,
         inventory: &Inventory,
         file: FileId,
-        stored: &mut Vec<Stored>,
+        stored: &mut Vec<DataBlock>,
         tails: &mut HashMap<u32, (u32, FileId)>,
     ) -> Result<()> {
         let image = self.image;
@@ -224,7 +224,7 @@ impl Check<'_> {
                 if let Block::Stored { at, size } = *block {
                     let len = block_bytes.min(content.size() - index * block_bytes) as u32;
                     let word = size.word();
-                    stored.push(Stored {
+                    stored.push(DataBlock {
                         at,
                         word,
                         len,
@@ -250,7 +250,7 @@ impl Check<'_> {
     fn fragments(
         &mut self,
         tails: &HashMap<u32, (u32, FileId)>,
-        stored: &mut Vec<Stored>,
+        stored: &mut Vec<DataBlock>,
     ) -> Result<()> {
         for (number, entry) in (0u32..).zip(self.image.fragment_entries()?) {
             let at = entry.start_block.get();
@@ -269,7 +269,7 @@ impl Check<'_> {
                 Ok(size) => {
                     let (len, file) = tails.get(&number).copied().unwrap_or((0, FileId(0)));
                     let word = size.word();
-                    stored.push(Stored {
+                    stored.push(DataBlock {
                         at,
                         word,
                         len,
@@ -290,7 +290,7 @@ impl Check<'_> {
     fn decode(
         &mut self,
         inventory: &Inventory,
-        stored: &[Stored],
+        stored: &[DataBlock],
         parallel: Parallel,
         progress: &dyn Progress,
     ) -> Result<()> {
@@ -327,7 +327,7 @@ impl Check<'_> {
 }
 
 /// Decodes a block, and gives the length of its content.
-fn decode(image: &Squashfs, stored: &Stored, buf: &mut [u8]) -> Result<usize> {
+fn decode(image: &Squashfs, stored: &DataBlock, buf: &mut [u8]) -> Result<usize> {
     let size = StoredSize::parse(stored.word, image.superblock().block_bytes, stored.at)?;
     let len = stored.len as usize;
     if !stored.is_fragment {

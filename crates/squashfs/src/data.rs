@@ -6,9 +6,9 @@ use tree::{Corrupt, Error, Result};
 
 use crate::image::{Image, StoredSize};
 use crate::inode::{File, Tail};
+use crate::lookup_table::Table;
 use crate::metadata::{MetadataReader, Place};
 use crate::raw;
-use crate::table::Table;
 
 /// Size words between two checkpoints: as many as a metadata block holds.
 const STRIDE: u64 = 2048;

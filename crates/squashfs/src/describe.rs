@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tree::{Describe, Error, FileId, FileKind, Result};
 
-use crate::write::Writer;
+use crate::writer::Writer;
 use crate::xattr::{XattrWriter, is_storable};
 
 /// Longest target of a symbolic link that Linux follows.

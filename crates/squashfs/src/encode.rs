@@ -6,24 +6,16 @@ use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
 use tree::{Corrupt, Error, Extent, FileId, FileSystem, Inventory, Result};
 
 use crate::machine;
+use crate::options::Options;
 use crate::plan::Job;
 use crate::probe::Probe;
 use crate::raw::{BLOCK_PLAIN, METADATA_BYTES};
 
 /// What all workers share.
-pub(crate) struct Encoding<'a> {
+pub(crate) struct Work<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) inventory: &'a Inventory,
-    pub(crate) block_bytes: usize,
-    /// How data blocks are encoded, if at all.
-    pub(crate) data: Option<Settings>,
-    /// How fragment blocks are encoded, if at all.
-    pub(crate) fragments: Option<Settings>,
-    pub(crate) verify: bool,
-    /// Whether machine code is filtered for its processor.
-    pub(crate) filter_code: bool,
-    /// Whether to leave out files that cannot be read, and go on.
-    pub(crate) skip_unreadable: bool,
+    pub(crate) options: &'a Options,
     /// Buffers of a block's size that wait to be used again.
     pub(crate) buffers: Mutex<Vec<Vec<u8>>>,
 }
@@ -52,7 +44,7 @@ pub(crate) enum Done {
         file: FileId,
         first: bool,
         len: usize,
-        stored: Option<Stored>,
+        stored: Option<EncodedBlock>,
     },
     /// A file that is to be left out, and why.
     Unreadable { file: FileId, error: Error },
@@ -60,7 +52,7 @@ pub(crate) enum Done {
     /// read: in their place are zeros.
     Fragment {
         number: u32,
-        stored: Stored,
+        stored: EncodedBlock,
         len: usize,
         files: usize,
         lost: Vec<(FileId, Error)>,
@@ -69,8 +61,8 @@ pub(crate) enum Done {
     LostFragment { number: u32, error: Error },
 }
 
-/// A block as it is stored.
-pub(crate) struct Stored {
+/// A data or fragment block before it has a place.
+pub(crate) struct EncodedBlock {
     /// A buffer of a block's size; the block is its beginning.
     pub(crate) buffer: Vec<u8>,
     pub(crate) len: usize,
@@ -89,23 +81,27 @@ fn is_slow(settings: &Settings) -> bool {
     }
 }
 
-impl Stored {
+impl EncodedBlock {
     /// The size word.
     pub(crate) fn word(&self) -> u32 {
         self.len as u32 | if self.plain { BLOCK_PLAIN } else { 0 }
     }
 }
 
-impl Encoding<'_> {
+impl Work<'_> {
+    fn block_bytes(&self) -> usize {
+        self.options.block_bytes as usize
+    }
+
     pub(crate) fn worker(&self) -> Worker {
-        let settings = self.data.or(self.fragments);
+        let settings = self.options.compression;
         Worker {
             encoder: settings.and_then(|settings| Encoder::new(&settings).ok()),
             decoder: Decoder::new(),
             algorithm: settings.map_or(Algorithm::Zlib, |settings| settings.algorithm()),
-            content: vec![0; self.block_bytes],
-            decoded: if self.verify || self.fs.storage().stored_extents {
-                vec![0; self.block_bytes]
+            content: vec![0; self.block_bytes()],
+            decoded: if self.options.verify || self.fs.storage().stored_extents {
+                vec![0; self.block_bytes()]
             } else {
                 Vec::new()
             },
@@ -129,7 +125,7 @@ impl Encoding<'_> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
-        recycled.unwrap_or_else(|| vec![0; self.block_bytes])
+        recycled.unwrap_or_else(|| vec![0; self.block_bytes()])
     }
 
     pub(crate) fn work(&self, worker: &mut Worker, job: Job) -> Result<Done> {
@@ -170,7 +166,9 @@ impl Encoding<'_> {
                     files,
                     lost: Vec::new(),
                 }),
-                Err(error) if self.skip_unreadable => Ok(Done::LostFragment { number, error }),
+                Err(error) if self.options.skip_unreadable => {
+                    Ok(Done::LostFragment { number, error })
+                }
                 Err(error) => Err(self.in_file(file, error)),
             },
             Job::Fragment { number, tails } => {
@@ -178,11 +176,11 @@ impl Encoding<'_> {
                 let mut code = machine::Code::default();
                 for &file in &tails {
                     let size = self.inventory.size(file);
-                    let tail = (size % self.block_bytes as u64) as usize;
+                    let tail = (size % self.block_bytes() as u64) as usize;
                     let content = &mut worker.content[len..len + tail];
                     match self.read(file, size - tail as u64, content) {
                         Ok(filter) => code.add(filter, tail),
-                        Err(error) if self.skip_unreadable => {
+                        Err(error) if self.options.skip_unreadable => {
                             content.fill(0);
                             lost.push((file, error));
                         }
@@ -191,7 +189,8 @@ impl Encoding<'_> {
                     len += tail;
                 }
                 let filter = code.most(len);
-                let stored = self.encode(worker, len, self.fragments.is_some(), filter)?;
+                let stored =
+                    self.encode(worker, len, self.options.compression.is_some(), filter)?;
                 Ok(Done::Fragment {
                     number,
                     stored,
@@ -205,7 +204,7 @@ impl Encoding<'_> {
 
     /// What comes of a file that cannot be read: it is left out, or it ends all.
     fn unreadable(&self, file: FileId, error: Error) -> Result<Done> {
-        match self.skip_unreadable {
+        match self.options.skip_unreadable {
             true => Ok(Done::Unreadable { file, error }),
             false => Err(self.in_file(file, error)),
         }
@@ -231,7 +230,7 @@ impl Encoding<'_> {
         };
         let stored = match content.iter().all(|&byte| byte == 0) {
             true => None,
-            false => Some(self.encode(worker, len, self.data.is_some(), filter)?),
+            false => Some(self.encode(worker, len, self.options.compression.is_some(), filter)?),
         };
         Ok(Done::Block {
             file,
@@ -249,13 +248,13 @@ impl Encoding<'_> {
         worker: &mut Worker,
         file: FileId,
         extent: &Extent,
-    ) -> Result<Option<Stored>> {
+    ) -> Result<Option<EncodedBlock>> {
         let mut buffer = self.read_encoded(file, extent)?;
         let len = extent.len as usize;
         let mut stored_len = buffer.len();
-        let mut decode = self.verify;
+        let mut decode = self.options.verify;
         let is_block = match worker.algorithm {
-            // Only decoding tells where it ends, which takes less time than to encode it anew.
+            // Only decoding tells where it ends, which takes less time than to re-encode it.
             Algorithm::Zlib if self.fs.storage().block_encoding.is_none() => {
                 decode = false;
                 let decoded = worker
@@ -266,13 +265,13 @@ impl Encoding<'_> {
             }
             Algorithm::Zstd => {
                 // Linux decodes with a window as large as a block, or as one of metadata.
-                let window_max = self.block_bytes.max(METADATA_BYTES) as u64;
+                let window_max = self.block_bytes().max(METADATA_BYTES) as u64;
                 let frame = ZstdFrame::parse(&buffer, window_max);
                 stored_len = frame.map_or(0, |frame| frame.bytes);
                 match frame.and_then(|frame| frame.content_bytes) {
                     Some(bytes) => bytes == extent.len,
                     // Only decoding tells.
-                    None => frame.is_some() && self.verify,
+                    None => frame.is_some() && self.options.verify,
                 }
             }
             _ => true,
@@ -285,12 +284,12 @@ impl Encoding<'_> {
                 .decompress(worker.algorithm, &mut worker.decoded, stored);
             is_block = decoded == Ok(len);
         }
-        buffer.resize(self.block_bytes, 0);
+        buffer.resize(self.block_bytes(), 0);
         if !is_block {
             self.recycle(buffer);
             return Ok(None);
         }
-        Ok(Some(Stored {
+        Ok(Some(EncodedBlock {
             buffer,
             len: stored_len,
             plain: false,
@@ -305,9 +304,9 @@ impl Encoding<'_> {
         file: FileId,
         extent: &Extent,
         len: usize,
-    ) -> Result<Stored> {
+    ) -> Result<EncodedBlock> {
         let mut buffer = self.read_encoded(file, extent)?;
-        if self.verify {
+        if self.options.verify {
             let decoded = worker
                 .decoder
                 .decompress(worker.algorithm, &mut worker.decoded, &buffer);
@@ -320,8 +319,8 @@ impl Encoding<'_> {
             }
         }
         let len = buffer.len();
-        buffer.resize(self.block_bytes, 0);
-        Ok(Stored {
+        buffer.resize(self.block_bytes(), 0);
+        Ok(EncodedBlock {
             buffer,
             len,
             plain: false,
@@ -351,7 +350,7 @@ impl Encoding<'_> {
 
     /// The filter for a part of a file, of which this is the content from `offset` on.
     fn filter(&self, file: FileId, offset: u64, content: &[u8]) -> Result<Filters> {
-        if !self.filter_code {
+        if !self.options.filter_code {
             return Ok(Filters(0));
         }
         let mut header = [0; machine::HEADER_BYTES];
@@ -372,13 +371,13 @@ impl Encoding<'_> {
         len: usize,
         encoded: bool,
         filter: Filters,
-    ) -> Result<Stored> {
+    ) -> Result<EncodedBlock> {
         let mut buffer = self.buffer();
         let content = &worker.content[..len];
         let is_noise = |probe: &mut Probe| probe.is_noise(content);
         let smaller = match &mut worker.encoder {
             Some(_) if worker.probe.as_mut().is_some_and(is_noise) => None,
-            Some(encoder) if encoded && self.filter_code => {
+            Some(encoder) if encoded && self.options.filter_code => {
                 encoder.compress_filtered(filter, &mut buffer[..len - 1], content)
             }
             Some(encoder) if encoded => encoder.compress(&mut buffer[..len - 1], content),
@@ -386,14 +385,14 @@ impl Encoding<'_> {
         };
         let Some(stored_len) = smaller else {
             std::mem::swap(&mut buffer, &mut worker.content);
-            return Ok(Stored {
+            return Ok(EncodedBlock {
                 buffer,
                 len,
                 plain: true,
                 kept: false,
             });
         };
-        if self.verify {
+        if self.options.verify {
             let decoded = &mut worker.decoded[..len];
             let result =
                 worker
@@ -405,7 +404,7 @@ impl Encoding<'_> {
                 ));
             }
         }
-        Ok(Stored {
+        Ok(EncodedBlock {
             buffer,
             len: stored_len,
             plain: false,

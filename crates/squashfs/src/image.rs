@@ -6,7 +6,6 @@ use codec::Decoder;
 use tree::{Cache, Corrupt, Error, ReadAt, Result};
 
 use crate::find;
-use crate::metadata::{MetadataBlock, STORED_METADATA_MAX};
 use crate::raw;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
@@ -17,6 +16,14 @@ const DATA_BYTES_KEPT: usize = 4 << 20;
 /// Data blocks that are kept at least.
 const DATA_SLOTS_MIN: usize = 8;
 const DATA_SHARDS: usize = 4;
+
+/// A decoded metadata block.
+pub(crate) struct MetadataBlock {
+    /// 1 to 8,192 bytes.
+    pub(crate) content: Box<[u8]>,
+    /// Where the next one begins in the image.
+    pub(crate) next: u64,
+}
 
 /// An image that is open for reading.
 pub(crate) struct Image {
@@ -165,8 +172,8 @@ impl Image {
             if room < 2 {
                 return Err(corrupt("metadata block begins behind its table", end));
             }
-            let mut buf = [0; STORED_METADATA_MAX];
-            let stored = &mut buf[..room.min(STORED_METADATA_MAX as u64) as usize];
+            let mut buf = [0; raw::STORED_METADATA_MAX];
+            let stored = &mut buf[..room.min(raw::STORED_METADATA_MAX as u64) as usize];
             self.read(stored, at)?;
             let header = u16::from_le_bytes([stored[0], stored[1]]);
             let len = usize::from(header & !raw::METADATA_PLAIN);

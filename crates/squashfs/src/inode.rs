@@ -1,6 +1,6 @@
 //! Inodes: what an image knows of a file, beside its names.
 
-use tree::{Corrupt, Device, FileKind, Result};
+use tree::{Corrupt, Device, FileKind, Result, Time};
 use zerocopy::IntoBytes;
 
 use crate::metadata::{MetadataReader, Place};
@@ -377,6 +377,11 @@ pub(crate) fn decode_device(rdev: u32) -> Device {
 pub(crate) fn encode_device(device: Device) -> Option<u32> {
     let fits = device.major < 1 << 12 && device.minor < 1 << 20;
     fits.then_some((device.minor & 0xff) | (device.major << 8) | ((device.minor & !0xff) << 12))
+}
+
+/// The nearest time that the format has.
+pub(crate) fn nearest_seconds(time: Time) -> u32 {
+    time.seconds.clamp(0, u32::MAX.into()) as u32
 }
 
 #[cfg(test)]

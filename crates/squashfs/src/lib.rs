@@ -9,6 +9,7 @@
 //! kernel's rules, and is stricter where Linux trusts the image.
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod check;
 mod compressor;
 mod data;
@@ -17,8 +18,8 @@ mod dir;
 mod encode;
 mod find;
 mod image;
-mod index;
 mod inode;
+mod lookup_table;
 mod lost;
 mod machine;
 mod metadata;
@@ -27,10 +28,12 @@ mod plan;
 mod probe;
 mod raw;
 mod read;
+mod sums;
 mod superblock;
-mod table;
+mod tables;
 mod verify;
 mod write;
+mod writer;
 mod xattr;
 
 pub use check::{CheckOptions, CheckSummary};

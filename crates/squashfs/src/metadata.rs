@@ -9,19 +9,8 @@ use codec::Encoder;
 use tree::{Corrupt, Result};
 use zerocopy::FromBytes;
 
-use crate::image::Image;
+use crate::image::{Image, MetadataBlock};
 use crate::raw::{METADATA_BYTES, METADATA_PLAIN};
-
-/// The longest that a metadata block is when stored, with its header.
-pub(crate) const STORED_METADATA_MAX: usize = 2 + METADATA_BYTES;
-
-/// A decoded metadata block.
-pub(crate) struct MetadataBlock {
-    /// 1 to 8,192 bytes.
-    pub(crate) content: Box<[u8]>,
-    /// Where the next one begins in the image.
-    pub(crate) next: u64,
-}
 
 /// A reference: the block's place in its table in the upper 48 bits, and 16 bits of offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

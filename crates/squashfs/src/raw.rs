@@ -10,6 +10,8 @@ pub(crate) const MAGIC: u32 = 0x7371_7368;
 
 /// Content of a metadata block, except for the last of a table.
 pub(crate) const METADATA_BYTES: usize = 8192;
+/// The longest that a metadata block is when stored, with its header.
+pub(crate) const STORED_METADATA_MAX: usize = 2 + METADATA_BYTES;
 /// In the header of a metadata block: the content is stored as it is.
 pub(crate) const METADATA_PLAIN: u16 = 1 << 15;
 /// In the size of a data or fragment block: the content is stored as it is.

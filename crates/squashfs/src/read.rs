@@ -14,10 +14,10 @@ use crate::data::{Block, Content, TailPart};
 use crate::dir::{self, Entry, Listed, ListingReader};
 use crate::image::{Image, StoredSize};
 use crate::inode::{Body, Inode, decode_device};
+use crate::lookup_table::Table;
 use crate::metadata::{MetadataReader, Place, Reference};
 use crate::raw::{self, flags};
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
-use crate::table::Table;
 use crate::xattr::XattrTable;
 
 /// Files whose block lists are remembered.

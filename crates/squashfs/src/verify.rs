@@ -1,27 +1,23 @@
 //! Proof that an image holds what went in, before it counts as made.
 //!
-//! That each block decodes to its content, the workers have proved when they encoded it. What is left: that the output
-//! gives back the bytes that were written, and that a reader finds in them the same tree, with each file's data where it
-//! was put.
+//! That each block decodes to its content, the workers have proved when they encoded it; that the output gives back the
+//! bytes that were written, their sums prove. What is left: that a reader finds in them the same tree, with each file's
+//! data where it was put.
 
-use std::fs::File;
 use std::io;
 
 use tree::{
-    Error, FileId, FileKind, FileSystem, Inventory, Limits, Metadata, Parallel, ReadAt, Result,
-    Step, ordered,
+    Error, FileId, FileKind, FileSystem, Inventory, Limits, Metadata, Parallel, Result, Step, Time,
+    ordered,
 };
-use xxhash::Xxh64;
 
+use crate::blocks::Data;
 use crate::data::Block;
-use crate::inode::Tail;
+use crate::inode::{Tail, nearest_seconds};
 use crate::lost::Numbers;
+use crate::plan::Plan;
 use crate::read::Squashfs;
 
-/// Bytes that are summed at once.
-const CHUNK_BYTES: u64 = 1 << 20;
-/// Bytes that are read back at once: few enough that they are summed from the processor's cache.
-const READ_BYTES: usize = 128 << 10;
 /// Files that one job compares.
 const BATCH_FILES: usize = 256;
 
@@ -30,99 +26,43 @@ pub(crate) struct Expected<'a> {
     /// The tree that went in.
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) inventory: &'a Inventory,
+    /// Bytes of a block.
+    pub(crate) block_bytes: u32,
+    pub(crate) plan: &'a Plan,
+    /// Where its data was put.
+    pub(crate) data: &'a Data,
     /// Which of its files are in the image, and their numbers.
     pub(crate) numbers: &'a Numbers,
+    /// By file: its set of extended attributes.
+    pub(crate) sets: &'a [Option<u32>],
+}
+
+impl Expected<'_> {
     /// What a file's metadata must be.
-    pub(crate) metadata: &'a (dyn Fn(FileId) -> Metadata + Sync),
-    /// Whether a file has a set of extended attributes.
-    pub(crate) has_xattrs: &'a (dyn Fn(FileId) -> bool + Sync),
+    fn metadata(&self, file: FileId) -> Metadata {
+        let mut metadata = self.inventory.metadata(file);
+        metadata.mtime = Time {
+            seconds: nearest_seconds(metadata.mtime).into(),
+            nanoseconds: 0,
+        };
+        metadata.nlink = self.inventory.name_count(file);
+        metadata
+    }
+
     /// Where a regular file's blocks begin, their size words, and where its tail is.
-    pub(crate) data: &'a (dyn Fn(FileId) -> (u64, &'a [u32], Option<Tail>) + Sync),
+    fn data(&self, file: FileId) -> (u64, &[u32], Option<Tail>) {
+        let shown = self.plan.shows[file.0 as usize];
+        let placed = self.data.files[shown.0 as usize];
+        let tail = self.plan.places[shown.0 as usize];
+        let bytes = self.plan.blocks_len(self.inventory.size(file), shown);
+        let count = bytes.div_ceil(self.block_bytes.into()) as usize;
+        let words = &self.data.words[placed.words..placed.words + count];
+        (placed.start, words, tail)
+    }
 }
 
 fn differs(what: &'static str) -> Error {
     Error::Io(io::Error::other(what))
-}
-
-/// Sums of what is written, one for each [`CHUNK_BYTES`], so that any number of threads can compare them.
-pub(crate) struct Sums {
-    open: Xxh64,
-    /// Bytes that `open` is the sum of.
-    open_bytes: u64,
-    done: Vec<u64>,
-}
-
-/// How [`Sums`] were.
-pub(crate) struct SumsMark {
-    open: Xxh64,
-    open_bytes: u64,
-    done: usize,
-}
-
-impl Sums {
-    pub(crate) fn new() -> Self {
-        Sums {
-            open: Xxh64::new(0),
-            open_bytes: 0,
-            done: Vec::new(),
-        }
-    }
-
-    /// Where this is now.
-    pub(crate) fn mark(&self) -> SumsMark {
-        SumsMark {
-            open: self.open,
-            open_bytes: self.open_bytes,
-            done: self.done.len(),
-        }
-    }
-
-    /// Forgets what was appended since.
-    pub(crate) fn rewind(&mut self, mark: SumsMark) {
-        (self.open, self.open_bytes) = (mark.open, mark.open_bytes);
-        self.done.truncate(mark.done);
-    }
-
-    /// Appends what was written.
-    pub(crate) fn add(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let room = CHUNK_BYTES - self.open_bytes;
-            let (now, later) = bytes.split_at(room.min(bytes.len() as u64) as usize);
-            self.open.update(now);
-            self.open_bytes += now.len() as u64;
-            if self.open_bytes == CHUNK_BYTES {
-                self.done.push(self.open.digest());
-                (self.open, self.open_bytes) = (Xxh64::new(0), 0);
-            }
-            bytes = later;
-        }
-    }
-
-    /// Compares the sums with those of what is in the output from `at` on.
-    pub(crate) fn compare(&self, output: &File, at: u64, parallel: Parallel) -> Result<()> {
-        let whole = self.done.iter().map(|&sum| (CHUNK_BYTES, sum));
-        let last = (self.open_bytes > 0).then(|| (self.open_bytes, self.open.digest()));
-        let chunks = (0u64..).zip(whole.chain(last));
-        ordered(
-            parallel,
-            chunks,
-            || vec![0; READ_BYTES],
-            |buf, (index, (len, written))| {
-                let mut sum = Xxh64::new(0);
-                let start = at + index * CHUNK_BYTES;
-                for done in (0..len).step_by(READ_BYTES) {
-                    let part = READ_BYTES.min((len - done) as usize);
-                    output.read_exact_at(&mut buf[..part], start + done)?;
-                    sum.update(&buf[..part]);
-                }
-                match sum.digest() == written {
-                    true => Ok(()),
-                    false => Err(differs("the output does not hold what was written to it")),
-                }
-            },
-            Ok,
-        )
-    }
 }
 
 /// Reads the tree in `image` and compares it with what is expected.
@@ -178,7 +118,7 @@ fn file(
     expected: &Expected,
     file: FileId,
 ) -> Result<()> {
-    let (is, must) = (ours.metadata(found), (expected.metadata)(file));
+    let (is, must) = (ours.metadata(found), expected.metadata(file));
     let kind = must.kind;
     // What the format has no room for, and a directory's link count, are not compared.
     let same = is.kind == kind
@@ -190,7 +130,7 @@ fn file(
     }
     let (ino, source) = (ours.ino(found), expected.inventory.ino(file));
     let xattrs = image.xattrs(ino)?;
-    if (expected.has_xattrs)(file) {
+    if expected.sets[file.0 as usize].is_some() {
         let mut must = expected.fs.xattrs(source)?;
         must.retain(|xattr| crate::xattr::is_storable(&xattr.name));
         if xattrs != must {
@@ -206,7 +146,7 @@ fn file(
             Err(differs("the image has another link target"))
         }
         FileKind::Regular if must.size > 0 => {
-            let (start, words, tail) = (expected.data)(file);
+            let (start, words, tail) = expected.data(file);
             let content = image.content(ino)?;
             let mut at = start;
             let blocks = content.blocks(image.image(), 0, content.block_count())?;

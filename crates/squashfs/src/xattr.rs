@@ -6,9 +6,9 @@ use tree::{Corrupt, Error, Limits, Result, Xattr};
 use zerocopy::IntoBytes;
 
 use crate::image::Image;
+use crate::lookup_table::{Table, emit_table};
 use crate::metadata::{MetadataReader, MetadataWriter, Reference};
 use crate::raw::{self, XATTR_VALUE_ELSEWHERE};
-use crate::table::{Table, emit_table};
 
 /// The namespaces that the format knows, by their numbers.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];

@@ -5,8 +5,8 @@
 use tree::{Corrupt, Result};
 
 use crate::image::Image;
-use crate::metadata::{MetadataReader, MetadataWriter, Reference, STORED_METADATA_MAX};
-use crate::raw::METADATA_BYTES;
+use crate::metadata::{MetadataReader, MetadataWriter, Reference};
+use crate::raw::{METADATA_BYTES, STORED_METADATA_MAX};
 
 /// A table of `count` records of type `T`, open for reading.
 pub(crate) struct Table<T> {

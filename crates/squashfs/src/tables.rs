@@ -1,35 +1,36 @@
-//! All that is not data: inodes and directories, child before parent, and the tables.
+//! The tables of an image: inodes and directories, child before parent; fragments, export, ids, extended attributes.
 
 use std::collections::HashMap;
 
 use tree::{Error, FileId, FileKind, Result, Step, Time};
 use zerocopy::IntoBytes;
 
+use crate::blocks::Data;
 use crate::describe::Described;
 use crate::dir::ListingWriter;
-use crate::inode::{Body, File, Inode, Listing, encode_device};
+use crate::inode::{Body, File, Inode, Listing, encode_device, nearest_seconds};
+use crate::lookup_table::emit_table;
 use crate::lost::Numbers;
 use crate::metadata::{MetadataWriter, Reference};
-use crate::options::{Fragments, Summary};
+use crate::options::Fragments;
 use crate::plan::Plan;
 use crate::raw::{self, flags};
 use crate::superblock::Superblock;
-use crate::table::emit_table;
-use crate::write::{Data, Writer};
+use crate::writer::Writer;
 
 /// Different owners and groups; Linux refuses the one more that the count's field could mean.
 const IDS_MAX: usize = 65_535;
 
 impl Writer<'_> {
-    /// Writes all that is not data.
-    pub(crate) fn metadata(
-        mut self,
+    /// Writes all tables, and the superblock; gives the sets of extended attributes, by file.
+    pub(crate) fn write_tables(
+        &mut self,
         plan: &Plan,
         described: Described,
-        data: Data,
-    ) -> Result<Summary> {
+        data: &Data,
+        numbers: &Numbers,
+    ) -> Result<Vec<Option<u32>>> {
         let inventory = self.inventory;
-        let numbers = self.lost.numbers(inventory);
         let mut ids = Ids::default();
         let mut inodes = self.metadata_writer();
         let mut listings = self.metadata_writer();
@@ -53,7 +54,7 @@ impl Writer<'_> {
                 subdirectories += u32::from(kind == FileKind::Directory);
                 if !is_written {
                     record.clear();
-                    let mut inode = self.inode(file, plan, &described, &data, &mut ids)?;
+                    let mut inode = self.inode(file, plan, &described, data, &mut ids)?;
                     inode.number = number;
                     inode.emit(&mut record);
                     if let Body::File(stored) = &inode.body {
@@ -78,12 +79,12 @@ impl Writer<'_> {
             }
             let parent = match entry == inventory.root() {
                 true => numbers.count().wrapping_add(1),
-                false => directory_number(&numbers, inventory.parent(entry)),
+                false => directory_number(numbers, inventory.parent(entry)),
             };
             record.clear();
             let (place, index) = write_listing(&mut listing, &mut listings);
             let mut inode = self.common(dir, &described, &mut ids)?;
-            inode.number = directory_number(&numbers, dir);
+            inode.number = directory_number(numbers, dir);
             inode.nlink = subdirectories + 2;
             inode.body = Body::Directory {
                 listing: place,
@@ -155,11 +156,7 @@ impl Writer<'_> {
         self.put(&table)?;
         superblock.bytes_used = self.at;
         self.finish(superblock)?;
-        if self.options.verify {
-            self.verify(plan, &sets, &data, &numbers)?;
-        }
-        self.summary.unreadable = self.lost.into_paths(inventory);
-        Ok(self.summary)
+        Ok(sets)
     }
 
     fn flags(&self) -> u16 {
@@ -255,11 +252,6 @@ impl Writer<'_> {
         };
         Ok(inode)
     }
-}
-
-/// The nearest time that the format has.
-pub(crate) fn nearest_seconds(time: Time) -> u32 {
-    time.seconds.clamp(0, u32::MAX.into()) as u32
 }
 
 /// Directories are in every image: what cannot be read of them is left empty.

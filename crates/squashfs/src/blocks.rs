@@ -1,0 +1,180 @@
+//! Data and fragment blocks: encoded on all threads, written in the order of the plan.
+
+use std::sync::Mutex;
+
+use tree::{Error, FileId, Progress, Result, ordered};
+use zerocopy::FromZeros;
+
+use crate::encode::{Done, EncodedBlock, Work};
+use crate::plan::Plan;
+use crate::raw::{self, BLOCK_PLAIN};
+use crate::sums::SumsMark;
+use crate::superblock::SUPERBLOCK_BYTES;
+use crate::writer::Writer;
+
+/// Where the image ended before a file's data.
+struct Mark {
+    file: FileId,
+    at: u64,
+    written: SumsMark,
+    words: usize,
+}
+
+/// Where the data is.
+pub(crate) struct Data {
+    pub(crate) files: Vec<Placed>,
+    pub(crate) words: Vec<u32>,
+    pub(crate) fragments: Vec<raw::FragmentEntry>,
+}
+
+/// Where the data of one file is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Placed {
+    pub(crate) start: u64,
+    /// Bytes in holes.
+    pub(crate) sparse: u64,
+    /// Where the file's size words begin.
+    pub(crate) words: usize,
+}
+
+impl Writer<'_> {
+    /// Encodes and writes the files' data.
+    pub(crate) fn write_data(&mut self, plan: &Plan, progress: &dyn Progress) -> Result<Data> {
+        let (fs, inventory) = (self.fs, self.inventory);
+        let block_bytes = self.options.block_bytes as usize;
+        let mut data = Data {
+            files: vec![Placed::default(); inventory.file_count() as usize],
+            words: Vec::new(),
+            fragments: vec![raw::FragmentEntry::new_zeroed(); plan.fragment_count()],
+        };
+        let work = Work {
+            fs,
+            inventory,
+            options: self.options,
+            buffers: Mutex::default(),
+        };
+        let mut mark = None;
+        ordered(
+            self.parallel,
+            plan.jobs(fs, inventory),
+            || work.worker(),
+            |worker, job| work.work(worker, job),
+            |done| {
+                if let Done::Holes { file, first, .. } | Done::Block { file, first, .. } = done {
+                    if first {
+                        mark = Some(self.mark(&data, file));
+                        data.files[file.0 as usize] = Placed {
+                            start: self.at,
+                            sparse: 0,
+                            words: data.words.len(),
+                        };
+                    } else if self.lost.has(file) {
+                        return Ok(());
+                    }
+                }
+                match done {
+                    Done::Holes { file, bytes, .. } => {
+                        let blocks = bytes.div_ceil(block_bytes as u64) as usize;
+                        data.words.extend(std::iter::repeat_n(0, blocks));
+                        data.files[file.0 as usize].sparse += bytes;
+                        progress.advance(0, bytes);
+                    }
+                    Done::Block {
+                        file,
+                        first,
+                        len,
+                        stored,
+                    } => {
+                        if let Some(stored) = stored {
+                            data.words.push(stored.word());
+                            self.take(stored, &work, progress)?;
+                        } else {
+                            data.words.push(0);
+                            data.files[file.0 as usize].sparse += len as u64;
+                        }
+                        progress.advance(u64::from(first), len as u64);
+                    }
+                    Done::Unreadable { file, error } => {
+                        if let Some(before) = mark.take_if(|mark| mark.file == file) {
+                            self.rewind(before, &mut data);
+                        }
+                        self.lost.lose(file, error);
+                    }
+                    Done::Fragment {
+                        number,
+                        stored,
+                        len,
+                        files,
+                        lost,
+                    } => {
+                        data.fragments[number as usize] = self.fragment_entry(stored.word());
+                        self.take(stored, &work, progress)?;
+                        for (file, error) in lost {
+                            self.lost.lose(file, error);
+                        }
+                        progress.advance(files as u64, len as u64);
+                    }
+                    Done::LostFragment { number, error } => {
+                        // Its number must be that of some block.
+                        data.fragments[number as usize] = self.fragment_entry(1 | BLOCK_PLAIN);
+                        self.put(&[0])?;
+                        let mut error = Some(error);
+                        for file in plan.files_in(number) {
+                            let again = Error::Unreadable("its tail cannot be read");
+                            self.lost.lose(file, error.take().unwrap_or(again));
+                        }
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        self.summary.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
+        for (file, &shown) in inventory.files().zip(&plan.shows) {
+            if file != shown && self.lost.has(shown) {
+                let error = Error::Unreadable("its content cannot be read");
+                self.lost.lose(file, error);
+            }
+        }
+        Ok(data)
+    }
+
+    /// Appends a block.
+    fn take(
+        &mut self,
+        stored: EncodedBlock,
+        work: &Work<'_>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        self.summary.plain_blocks += u64::from(stored.plain);
+        self.summary.kept_blocks += u64::from(stored.kept);
+        self.put(&stored.buffer[..stored.len])?;
+        progress.wrote(stored.len as u64);
+        work.recycle(stored.buffer);
+        Ok(())
+    }
+
+    /// The entry of a fragment block that comes next.
+    fn fragment_entry(&self, word: u32) -> raw::FragmentEntry {
+        raw::FragmentEntry {
+            start_block: self.at.into(),
+            size: word.into(),
+            unused: 0.into(),
+        }
+    }
+
+    fn mark(&self, data: &Data, file: FileId) -> Mark {
+        Mark {
+            file,
+            at: self.at,
+            written: self.written.mark(),
+            words: data.words.len(),
+        }
+    }
+
+    /// Takes back what was written since: the next data goes to its place.
+    fn rewind(&mut self, mark: Mark, data: &mut Data) {
+        self.at = mark.at;
+        self.written.rewind(mark.written);
+        data.words.truncate(mark.words);
+    }
+}

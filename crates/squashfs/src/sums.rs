@@ -1,0 +1,95 @@
+//! Sums of the bytes that were written, to prove that the output gives them back.
+
+use std::fs::File;
+use std::io;
+
+use tree::{Error, Parallel, ReadAt, Result, ordered};
+use xxhash::Xxh64;
+
+/// Bytes that are summed at once.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Bytes that are read back at once: few enough that they are summed from the processor's cache.
+const READ_BYTES: usize = 128 << 10;
+
+/// Sums of what is written, one for each [`CHUNK_BYTES`], so that any number of threads can compare them.
+pub(crate) struct Sums {
+    open: Xxh64,
+    /// Bytes that `open` is the sum of.
+    open_bytes: u64,
+    done: Vec<u64>,
+}
+
+/// How [`Sums`] were.
+pub(crate) struct SumsMark {
+    open: Xxh64,
+    open_bytes: u64,
+    done: usize,
+}
+
+impl Sums {
+    pub(crate) fn new() -> Self {
+        Sums {
+            open: Xxh64::new(0),
+            open_bytes: 0,
+            done: Vec::new(),
+        }
+    }
+
+    /// Where this is now.
+    pub(crate) fn mark(&self) -> SumsMark {
+        SumsMark {
+            open: self.open,
+            open_bytes: self.open_bytes,
+            done: self.done.len(),
+        }
+    }
+
+    /// Forgets what was appended since.
+    pub(crate) fn rewind(&mut self, mark: SumsMark) {
+        (self.open, self.open_bytes) = (mark.open, mark.open_bytes);
+        self.done.truncate(mark.done);
+    }
+
+    /// Appends what was written.
+    pub(crate) fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = CHUNK_BYTES - self.open_bytes;
+            let (now, later) = bytes.split_at(room.min(bytes.len() as u64) as usize);
+            self.open.update(now);
+            self.open_bytes += now.len() as u64;
+            if self.open_bytes == CHUNK_BYTES {
+                self.done.push(self.open.digest());
+                (self.open, self.open_bytes) = (Xxh64::new(0), 0);
+            }
+            bytes = later;
+        }
+    }
+
+    /// Compares the sums with those of what is in the output from `at` on.
+    pub(crate) fn compare(&self, output: &File, at: u64, parallel: Parallel) -> Result<()> {
+        let whole = self.done.iter().map(|&sum| (CHUNK_BYTES, sum));
+        let last = (self.open_bytes > 0).then(|| (self.open_bytes, self.open.digest()));
+        let chunks = (0u64..).zip(whole.chain(last));
+        ordered(
+            parallel,
+            chunks,
+            || vec![0; READ_BYTES],
+            |buf, (index, (len, written))| {
+                let mut sum = Xxh64::new(0);
+                let start = at + index * CHUNK_BYTES;
+                for done in (0..len).step_by(READ_BYTES) {
+                    let part = READ_BYTES.min((len - done) as usize);
+                    output.read_exact_at(&mut buf[..part], start + done)?;
+                    sum.update(&buf[..part]);
+                }
+                match sum.digest() == written {
+                    true => Ok(()),
+                    false => Err(Error::Io(io::Error::other(
+                        "the output does not hold what was written to it",
+                    ))),
+                }
+            },
+            Ok,
+        )
+    }
+}

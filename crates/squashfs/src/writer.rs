@@ -1,0 +1,125 @@
+//! The image under way: what it is made from, and the bytes that it has so far.
+
+use codec::{Algorithm, Encoder, Settings};
+use tree::{FileId, FileSystem, Inventory, Output, Parallel, Result};
+
+use crate::compressor::Compressor;
+use crate::lost::Lost;
+use crate::machine;
+use crate::metadata::MetadataWriter;
+use crate::options::{Options, Summary};
+use crate::raw::{self, METADATA_PLAIN};
+use crate::sums::Sums;
+use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
+
+/// What an image's length is a multiple of, so that it can be a block device.
+const PADDING_BYTES: u64 = 4096;
+
+/// An image under way.
+pub(crate) struct Writer<'a> {
+    pub(crate) fs: &'a dyn FileSystem,
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) options: &'a Options,
+    pub(crate) parallel: Parallel,
+    pub(crate) output: &'a mut Output,
+    pub(crate) algorithm: Algorithm,
+    /// Where the next byte goes in the image.
+    pub(crate) at: u64,
+    /// The sums of what was written so far.
+    pub(crate) written: Sums,
+    /// Files that are left out.
+    pub(crate) lost: Lost,
+    pub(crate) summary: Summary,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(
+        fs: &'a dyn FileSystem,
+        inventory: &'a Inventory,
+        options: &'a Options,
+        parallel: Parallel,
+        output: &'a mut Output,
+    ) -> Result<Self> {
+        let mut writer = Writer {
+            fs,
+            inventory,
+            options,
+            parallel,
+            output,
+            algorithm: options
+                .compression
+                .map_or(Algorithm::Zlib, |settings| settings.algorithm()),
+            at: SUPERBLOCK_BYTES as u64,
+            written: Sums::new(),
+            lost: Lost::default(),
+            summary: Summary {
+                files: inventory.file_count().into(),
+                content_bytes: inventory.content_bytes(),
+                ..Summary::default()
+            },
+        };
+        if let Some(record) = writer.options_record() {
+            let header = record.len() as u16 | METADATA_PLAIN;
+            writer.put(&header.to_le_bytes())?;
+            writer.put(&record)?;
+        }
+        Ok(writer)
+    }
+
+    pub(crate) fn options_record(&self) -> Option<Vec<u8>> {
+        let mut settings = self.options.compression?;
+        if let Settings::Xz { filters, .. } = &mut settings
+            && self.options.filter_code
+        {
+            *filters = machine::FILTERS;
+        }
+        Compressor::of(&settings).emit(self.options.block_bytes)
+    }
+
+    /// Appends to the image.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.output
+            .write_all_at(bytes, self.options.offset + self.at)?;
+        self.at += bytes.len() as u64;
+        if self.options.verify {
+            self.written.add(bytes);
+        }
+        Ok(())
+    }
+
+    fn encoder(&self) -> Option<Encoder> {
+        let mut settings = self.options.compression?;
+        if let Settings::Xz {
+            dictionary_bytes,
+            filters,
+            ..
+        } = &mut settings
+        {
+            *dictionary_bytes = raw::METADATA_BYTES as u32;
+            *filters = codec::Filters(0);
+        }
+        Encoder::new(&settings).ok()
+    }
+
+    pub(crate) fn metadata_writer(&self) -> MetadataWriter {
+        MetadataWriter::new(self.encoder())
+    }
+
+    pub(crate) fn path(&self, file: FileId) -> Vec<u8> {
+        self.inventory.path(self.inventory.first_name(file))
+    }
+
+    /// Fills up, and writes the superblock.
+    pub(crate) fn finish(&mut self, superblock: Superblock) -> Result<()> {
+        let bytes_used = self.at;
+        if self.options.padding {
+            let zeros = [0; PADDING_BYTES as usize];
+            let len = bytes_used.next_multiple_of(PADDING_BYTES) - bytes_used;
+            self.put(&zeros[..len as usize])?;
+        }
+        self.output
+            .write_all_at(&superblock.emit(), self.options.offset)?;
+        self.summary.image_bytes = self.at;
+        Ok(())
+    }
+}
