@@ -11,10 +11,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use btrfs::{Btrfs, CheckOptions, Subvolume};
+use btrfs::{Btrfs, Subvolume};
 use libfuzzer_sys::fuzz_target;
 use testkit::{BtrfsImage, SECTOR};
-use tree::{Error, ExtentKind, FileKind, FileSystem, Ino, Result};
+use tree::{
+    CheckOptions, Error, ExtentKind, FileKind, FileSystem, Ino, NoProgress, Parallel, Result,
+};
 
 const CSUM_TREE: u64 = 7;
 const FIRST_SUPERBLOCK: u64 = 64 << 10;
@@ -165,7 +167,10 @@ fuzz_target!(|edits: &[u8]| {
         return;
     };
     let mut findings = 0;
-    let summary = btrfs.check(CheckOptions { data: true }, &mut |_| findings += 1);
+    let options = CheckOptions { data: true };
+    let summary = btrfs.check(options, Parallel::new(1), &NoProgress, &mut |_| {
+        findings += 1
+    });
     assert_eq!(
         summary.expect("memory can be read").findings > 0,
         findings > 0

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use btrfs::{
-    Amount, Btrfs, CheckOptions, SUPERBLOCK_PLACES, Subvolume, SubvolumeInfo, Usage, block_group,
-    incompat,
+    Amount, Btrfs, SUPERBLOCK_PLACES, Subvolume, SubvolumeInfo, Usage, block_group, incompat,
 };
-use tree::ReadAt;
+use tree::{CheckOptions, ReadAt};
 
 use crate::args::{Check, Info, SourceArgs};
-use crate::text;
+use crate::bar::Bar;
+use crate::{text, threads};
 
 /// Where in a superblock its mark is.
 const MARK_AT: u64 = 64;
@@ -262,18 +262,13 @@ pub(crate) fn check(args: &Check) -> Result<bool> {
     let options = CheckOptions {
         data: !args.no_data,
     };
-    let summary = btrfs.check(options, &mut |finding| {
+    let bar = Bar::new("checked", false);
+    let summary = btrfs.check(options, threads(args.threads), &bar, &mut |finding| {
         if result.is_ok() {
-            let place = if finding.tree == 0 {
-                String::new()
-            } else {
-                format!("tree {}: ", finding.tree.cast_signed())
-            };
-            let file = finding.file.map(|path| text::of_path(&path));
-            let file = file.map_or(String::new(), |path| format!(", in {path}"));
-            result = writeln!(out, "{place}{}{file}", finding.error);
+            result = writeln!(out, "{}", text::of_finding(&finding));
         }
     });
+    bar.finish();
     let summary = summary.with_context(|| format!("read {name}"))?;
     result?;
     writeln!(

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use codec::{Filters, Settings};
-use squashfs::{CheckOptions, Compressor, Fragments, Options, Squashfs, flags};
+use squashfs::{Compressor, Fragments, Options, Squashfs, flags};
 use tree::edit::Priorities;
-use tree::{FileKind, Inventory, Limits, Time};
+use tree::{CheckOptions, FileKind, Inventory, Limits, Time};
 
 use crate::args::{Check, ImageArgs, Info, SourceArgs};
 use crate::bar::Bar;
@@ -227,9 +227,9 @@ pub(crate) fn check(args: &Check) -> Result<bool> {
         data: !args.no_data,
     };
     let bar = Bar::new("checked", false);
-    let summary = image.check(options, threads(args.threads), &bar, &mut |error| {
+    let summary = image.check(options, threads(args.threads), &bar, &mut |finding| {
         if result.is_ok() {
-            result = writeln!(out, "{}", text::of_tree_error(&error));
+            result = writeln!(out, "{}", text::of_finding(&finding));
         }
     });
     let summary = summary.with_context(|| format!("read {name}"))?;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-use tree::{Error, FileKind, Time};
+use tree::{Error, FileKind, Finding, Time};
 
 /// Words for an error, from the outside in: verb, path, reason.
 pub(crate) fn of_error(error: &anyhow::Error) -> String {
@@ -33,6 +33,16 @@ pub(crate) fn of_tree_error(error: &Error) -> String {
         }
         error => error.to_string(),
     }
+}
+
+/// What a check found, and where.
+pub(crate) fn of_finding(finding: &Finding) -> String {
+    let part = finding
+        .part
+        .map(|(kind, number)| format!("{kind} {number}: "));
+    let file = (finding.file.as_ref()).map(|path| format!(", in {}", of_path(path)));
+    let error = of_tree_error(&finding.error);
+    part.unwrap_or_default() + &error + &file.unwrap_or_default()
 }
 
 fn of_io_error(error: &io::Error) -> String {

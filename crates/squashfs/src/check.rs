@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use tree::{
-    Corrupt, Error, FileId, FileKind, FileSystem, Inventory, Limits, Parallel, Progress, Result,
-    ordered,
+    CheckOptions, Corrupt, Error, FileId, FileKind, FileSystem, Finding, Findings, Inventory,
+    Limits, Parallel, Progress, Result, ordered,
 };
 
 use crate::data::Block;
@@ -12,24 +12,15 @@ use crate::image::StoredSize;
 use crate::raw;
 use crate::read::Squashfs;
 
-/// Findings that are told; what comes after them is only counted.
-const FINDINGS_MAX: u64 = 1000;
 /// Blocks that one look at a file's list gives.
 const LIST_BLOCKS: u64 = 1024;
 /// Blocks that one job decodes.
 const BATCH_BLOCKS: usize = 16;
 
-/// What to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckOptions {
-    /// Decode all data.
-    pub data: bool,
-}
-
 /// How much was checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
-    /// Things that are wrong, those not told included.
+    /// Things that are wrong, those not reported included.
     pub findings: u64,
     /// Inodes.
     pub inodes: u64,
@@ -55,12 +46,12 @@ struct DataBlock {
 
 struct Check<'a> {
     image: &'a Squashfs,
-    tell: &'a mut dyn FnMut(Error),
+    findings: Findings<'a>,
     summary: CheckSummary,
 }
 
 impl Squashfs {
-    /// Checks the whole image, and calls `tell` with each thing that is wrong, with its file's path where it is one of a file:
+    /// Checks the whole image, and calls `report` with each thing that is wrong, with its file's path where it is one of a file:
     /// that all names, inodes, attributes, link targets and lists can be read; that inode numbers are unique and the export
     /// table says where they are; that links are as many as names; that blocks do not overlap; that every block decodes to
     /// the length that its files say.
@@ -74,17 +65,18 @@ impl Squashfs {
         options: CheckOptions,
         parallel: Parallel,
         progress: &dyn Progress,
-        tell: &mut dyn FnMut(Error),
+        report: &mut dyn FnMut(Finding),
     ) -> Result<CheckSummary> {
         let mut check = Check {
             image: self,
-            tell,
+            findings: Findings::new(report),
             summary: CheckSummary::default(),
         };
         match Inventory::of(self, &Limits::default()) {
-            Err(error) => check.found(error)?,
+            Err(error) => check.findings.add(error.into())?,
             Ok(inventory) => check.run(&inventory, options, parallel, progress)?,
         }
+        check.summary.findings = check.findings.count();
         Ok(check.summary)
     }
 }
@@ -102,17 +94,6 @@ fn is_io(error: &Error) -> bool {
 }
 
 impl Check<'_> {
-    fn found(&mut self, error: Error) -> Result<()> {
-        if is_io(&error) {
-            return Err(error);
-        }
-        self.summary.findings += 1;
-        if self.summary.findings <= FINDINGS_MAX {
-            (self.tell)(error);
-        }
-        Ok(())
-    }
-
     fn run(
         &mut self,
         inventory: &Inventory,
@@ -131,7 +112,7 @@ impl Check<'_> {
                 result = self.content(inventory, file, &mut stored, &mut tails);
             }
             if let Err(error) = result {
-                self.found(error.in_file("check", &path(inventory, file)))?;
+                self.findings.add(in_file(inventory, file, error))?;
             }
         }
         self.summary.inodes = inventory.file_count().into();
@@ -140,7 +121,7 @@ impl Check<'_> {
                 "image has another number of inodes than it says",
                 inventory.file_count(),
             );
-            self.found(corrupt(what, 0, got.into()))?;
+            self.findings.add(corrupt(what, 0, got.into()).into())?;
         }
         self.fragments(&tails, &mut stored)?;
         stored.sort_unstable();
@@ -151,7 +132,7 @@ impl Check<'_> {
             let end = pair[0].at + u64::from(pair[0].word & !raw::BLOCK_PLAIN);
             if !same && end > pair[1].at {
                 let error = corrupt("block begins within another one", pair[1].at, pair[0].at);
-                self.found(error.in_file("check", &path(inventory, pair[1].file)))?;
+                self.findings.add(in_file(inventory, pair[1].file, error))?;
             }
         }
         if options.data {
@@ -279,7 +260,7 @@ impl Check<'_> {
                 }
                 Err(error) => {
                     self.summary.fragments -= 1;
-                    self.found(error)?;
+                    self.findings.add(error.into())?;
                 }
             }
         }
@@ -318,7 +299,7 @@ impl Check<'_> {
                 self.summary.data_bytes += bytes;
                 progress.advance(0, bytes);
                 for (file, error) in findings {
-                    self.found(error.in_file("check", &path(inventory, file)))?;
+                    self.findings.add(in_file(inventory, file, error))?;
                 }
                 Ok(())
             },
@@ -345,6 +326,7 @@ fn decode(image: &Squashfs, stored: &DataBlock, buf: &mut [u8]) -> Result<usize>
     }
 }
 
-fn path(inventory: &Inventory, file: FileId) -> Vec<u8> {
-    inventory.path(inventory.first_name(file))
+fn in_file(inventory: &Inventory, file: FileId, error: Error) -> Finding {
+    let path = inventory.path(inventory.first_name(file));
+    error.in_file("check", &path).into()
 }

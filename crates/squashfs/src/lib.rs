@@ -36,7 +36,7 @@ mod write;
 mod writer;
 mod xattr;
 
-pub use check::{CheckOptions, CheckSummary};
+pub use check::CheckSummary;
 pub use compressor::Compressor;
 pub use find::{find_image, search_image};
 pub use options::{Fragments, Options, Summary};

@@ -7,6 +7,7 @@
 
 mod base64;
 mod cache;
+mod check;
 mod error;
 mod fs;
 mod output;
@@ -16,6 +17,7 @@ mod sha256;
 mod threads;
 
 pub use cache::Cache;
+pub use check::{CheckOptions, Finding, Findings};
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent, ExtentId,

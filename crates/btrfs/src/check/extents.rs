@@ -1,16 +1,16 @@
-//! The extent tree: every extent, and who refers to it.
+//! Extents, and who refers to them: as the extent tree has it, and as all trees together have it.
 
 use std::collections::{HashMap, HashSet};
 
 use tree::Result;
 use zerocopy::FromBytes;
 
-use super::{Check, wrong};
 use crate::checksum::name_hash;
-use crate::key::{Key, Logical, item, object};
+use crate::flags::compat_ro;
+use crate::key::{item, object};
 use crate::node::{Item, Node};
 use crate::raw;
-use crate::tree::Tree;
+use crate::superblock::Superblock;
 
 /// Who refers to a block or an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,11 +45,11 @@ impl Reference {
 /// What the trees refer to.
 #[derive(Default)]
 pub(super) struct References {
-    list: Vec<(u64, Reference)>,
+    pub(super) list: Vec<(u64, Reference)>,
     /// Lengths of data extents, as files say.
-    data: HashMap<u64, u64>,
+    pub(super) data: HashMap<u64, u64>,
     /// Level and generation of each block.
-    visited: HashMap<u64, (u8, u64)>,
+    pub(super) visited: HashMap<u64, (u8, u64)>,
 }
 
 impl References {
@@ -82,10 +82,10 @@ pub(super) struct Found {
     pub(super) at: u64,
     pub(super) len: u64,
     pub(super) is_tree_block: bool,
-    refs: u64,
+    pub(super) refs: u64,
     /// Of a tree block, its level, and the commit that wrote it.
-    level: u8,
-    generation: u64,
+    pub(super) level: u8,
+    pub(super) generation: u64,
 }
 
 /// A block group.
@@ -102,9 +102,9 @@ pub(super) struct BlockGroup {
 pub(super) struct Extents {
     /// Ascending by address.
     pub(super) list: Vec<Found>,
-    references: Vec<(u64, Reference, u64)>,
+    pub(super) references: Vec<(u64, Reference, u64)>,
     /// Extents by address, each with a subvolume and a file in it that refers to it.
-    files: Vec<(u64, u64, u64)>,
+    pub(super) files: Vec<(u64, u64, u64)>,
     full_backrefs: HashSet<u64>,
     pub(super) block_groups: Vec<BlockGroup>,
 }
@@ -125,34 +125,9 @@ impl Extents {
         self.references.sort_unstable();
         self.block_groups.sort_unstable_by_key(|group| group.start);
     }
-}
 
-impl Check<'_> {
-    pub(super) fn read_extent_tree(&mut self, tree: &Tree) -> Result<()> {
-        let btrfs = self.btrfs;
-        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
-        while let Some(item) = cursor.item() {
-            let result = self.extent_item(&item);
-            self.tolerate(tree.id, result)?;
-            cursor.advance()?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn read_block_groups(&mut self, tree: &Tree) -> Result<()> {
-        let btrfs = self.btrfs;
-        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
-        while let Some(item) = cursor.item() {
-            if item.key.kind == item::BLOCK_GROUP_ITEM {
-                let result = self.block_group(&item);
-                self.tolerate(tree.id, result)?;
-            }
-            cursor.advance()?;
-        }
-        Ok(())
-    }
-
-    fn block_group(&mut self, item: &Item<'_>) -> Result<()> {
+    /// Parses the item of a block group.
+    pub(super) fn block_group(&mut self, item: &Item<'_>) -> Result<()> {
         let Ok(raw) = raw::BlockGroupItem::ref_from_bytes(item.data) else {
             return Err(item.corrupt("block group item's size is wrong", item.data.len() as u64));
         };
@@ -163,7 +138,7 @@ impl Check<'_> {
         if item.key.offset == 0 || raw.used.get() > item.key.offset {
             return Err(item.corrupt("block group is more than full", raw.used.get()));
         }
-        self.extents.block_groups.push(BlockGroup {
+        self.block_groups.push(BlockGroup {
             start: item.key.objectid,
             len: item.key.offset,
             used: raw.used.get(),
@@ -172,12 +147,13 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn extent_item(&mut self, item: &Item<'_>) -> Result<()> {
+    /// Parses an item of the extent tree.
+    pub(super) fn item(&mut self, item: &Item<'_>, superblock: &Superblock) -> Result<()> {
         let at = item.key.objectid;
-        let has_group_tree = self.has_block_group_tree();
-        let references = &mut self.extents.references;
+        let has_group_tree = superblock.compat_ro & compat_ro::BLOCK_GROUP_TREE != 0;
+        let references = &mut self.references;
         match item.key.kind {
-            item::EXTENT_ITEM | item::METADATA_ITEM => self.extent(item),
+            item::EXTENT_ITEM | item::METADATA_ITEM => self.extent(item, superblock),
             item::BLOCK_GROUP_ITEM if !has_group_tree => self.block_group(item),
             item::TREE_BLOCK_REF if item.data.is_empty() => {
                 references.push((at, Reference::Tree(item.key.offset), 1));
@@ -212,9 +188,9 @@ impl Check<'_> {
         }
     }
 
-    fn extent(&mut self, item: &Item<'_>) -> Result<()> {
-        let sector = u64::from(self.btrfs.superblock().sectorsize);
-        let nodesize = self.nodesize();
+    fn extent(&mut self, item: &Item<'_>, superblock: &Superblock) -> Result<()> {
+        let sector = u64::from(superblock.sectorsize);
+        let nodesize = u64::from(superblock.nodesize);
         let at = item.key.objectid;
         let Ok((raw, mut rest)) = raw::ExtentItem::ref_from_prefix(item.data) else {
             return Err(item.corrupt("extent item is too short", item.data.len() as u64));
@@ -236,7 +212,7 @@ impl Check<'_> {
         if at.checked_add(len).is_none() {
             return Err(item.corrupt("extent ends behind every address", len));
         }
-        if raw.generation.get() > self.btrfs.superblock().generation.0 + 1 {
+        if raw.generation.get() > superblock.generation.0 + 1 {
             let generation = raw.generation.get();
             return Err(item.corrupt("extent is newer than the superblock", generation));
         }
@@ -254,7 +230,7 @@ impl Check<'_> {
         if level >= raw::LEVELS_MAX.into() {
             return Err(item.corrupt("tree block's extent has an impossible level", level));
         }
-        if let Some(before) = self.extents.list.last()
+        if let Some(before) = self.list.last()
             && before.at + before.len > at
         {
             return Err(item.corrupt("extents overlap", before.at));
@@ -296,14 +272,14 @@ impl Check<'_> {
             }
             before = order;
             if let Some(reference) = reference {
-                self.extents.references.push((at, reference, count));
+                self.references.push((at, reference, count));
             }
         }
         if flags & raw::EXTENT_FULL_BACKREF != 0 {
-            self.extents.full_backrefs.insert(at);
+            self.full_backrefs.insert(at);
         }
         let refs = raw.refs.get();
-        self.extents.list.push(Found {
+        self.list.push(Found {
             at,
             len,
             is_tree_block,
@@ -311,98 +287,6 @@ impl Check<'_> {
             level: level as u8,
             generation: raw.generation.get(),
         });
-        if !is_tree_block {
-            self.summary.extents += 1;
-        }
-        Ok(())
-    }
-
-    /// What the trees refer to is what the extent tree says.
-    pub(super) fn compare_references(&mut self) -> Result<()> {
-        let mut wanted = std::mem::take(&mut self.references.list);
-        wanted.sort_unstable();
-        let wanted: Vec<(u64, Reference, u64)> = wanted
-            .chunk_by(|a, b| a == b)
-            .map(|same| (same[0].0, same[0].1, same.len() as u64))
-            .collect();
-        let found = std::mem::take(&mut self.extents.references);
-        let (mut w, mut f) = (0, 0);
-        loop {
-            let what = match (wanted.get(w), found.get(f)) {
-                (None, None) => break,
-                (Some(a), Some(b)) if a == b => {
-                    w += 1;
-                    f += 1;
-                    continue;
-                }
-                (Some(a), Some(b)) if (a.0, a.1) == (b.0, b.1) => {
-                    w += 1;
-                    f += 1;
-                    wrong("reference's count is wrong", Logical(a.0), b.2)
-                }
-                (Some(a), b) if b.is_none_or(|b| (a.0, a.1) < (b.0, b.1)) => {
-                    w += 1;
-                    wrong("extent tree lacks a reference", Logical(a.0), a.2)
-                }
-                (_, Some(b)) => {
-                    f += 1;
-                    wrong(
-                        "extent tree has a reference that is none",
-                        Logical(b.0),
-                        b.2,
-                    )
-                }
-                (Some(_), None) => unreachable!("what is left is in the case before"),
-            };
-            self.corrupt(object::EXTENT_TREE, what)?;
-        }
-        let data = |&(at, reference, _): &(u64, Reference, u64)| match reference {
-            Reference::Data { root, inode, .. } => Some((at, root, inode)),
-            Reference::Tree(_) | Reference::Parent(_) => None,
-        };
-        self.extents.files = found.iter().filter_map(data).collect();
-        self.extents.files.dedup_by_key(|file| file.0);
-        let mut counts: HashMap<u64, u64> = HashMap::new();
-        for (at, _, count) in &found {
-            *counts.entry(*at).or_default() += count;
-        }
-        for extent in std::mem::take(&mut self.extents.list) {
-            if counts.remove(&extent.at) != Some(extent.refs) {
-                let what = wrong(
-                    "extent's number of references is wrong",
-                    Logical(extent.at),
-                    extent.refs,
-                );
-                self.corrupt(object::EXTENT_TREE, what)?;
-            }
-            let block = self.references.visited.get(&extent.at);
-            if extent.is_tree_block
-                && block.is_some_and(|&block| block != (extent.level, extent.generation))
-            {
-                let what = wrong(
-                    "extent item's level or generation is not its block's",
-                    Logical(extent.at),
-                    extent.generation,
-                );
-                self.corrupt(object::EXTENT_TREE, what)?;
-            }
-            let shown = self.references.data.get(&extent.at);
-            if !extent.is_tree_block && shown.is_some_and(|&len| len != extent.len) {
-                let what = wrong(
-                    "extent is not as long as files say",
-                    Logical(extent.at),
-                    extent.len,
-                );
-                self.corrupt(object::EXTENT_TREE, what)?;
-            }
-            self.extents.list.push(extent);
-        }
-        let mut lost: Vec<u64> = counts.into_keys().collect();
-        lost.sort_unstable();
-        for at in lost {
-            let what = wrong("reference to an extent that is none", Logical(at), 0);
-            self.corrupt(object::EXTENT_TREE, what)?;
-        }
         Ok(())
     }
 }

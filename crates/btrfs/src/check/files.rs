@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tree::{FileKind, Result};
 
-use super::{Check, wrong};
+use super::under_way::{Check, wrong};
 use crate::dir::{self, Target};
 use crate::extent::{Body, FileExtent};
 use crate::flags::incompat;
@@ -110,13 +110,13 @@ impl Check<'_> {
             )?;
         }
         files.orphans.sort_unstable();
-        for (number, (_, nlink)) in &files.inodes {
-            if *nlink == 0 && files.orphans.binary_search(number).is_err() {
-                self.corrupt(
-                    tree.id,
-                    wrong("inode without a name is no orphan", at, *number),
-                )?;
-            }
+        let nameless = files.inodes.iter().filter(|(_, inode)| inode.1 == 0);
+        let mut lost: Vec<u64> = nameless.map(|(number, _)| *number).collect();
+        lost.retain(|number| files.orphans.binary_search(number).is_err());
+        lost.sort_unstable();
+        for number in lost {
+            let what = wrong("inode without a name is no orphan", at, number);
+            self.corrupt(tree.id, what)?;
         }
         Ok(())
     }
@@ -264,6 +264,7 @@ impl Check<'_> {
         } = &current;
         let at = tree.root;
         self.summary.inodes += 1;
+        self.progress.advance(1, 0);
         files.inodes.insert(*number, (inode.kind, inode.nlink));
         // The root directory's own reference to itself is its name.
         if *names != inode.nlink {

@@ -2,7 +2,7 @@
 
 use tree::Result;
 
-use super::Check;
+use super::under_way::Check;
 use crate::key::{Generation, Key, item, object};
 use crate::subvolume::Root;
 use crate::tree::Tree;

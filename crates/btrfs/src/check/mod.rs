@@ -4,69 +4,31 @@
 //! and extents with the extent tree, the names in directories with those that inodes have, space with what fills it,
 //! checksums with data. The verdict is meant to be that of `btrfs check --check-data-csum`.
 
+mod data;
 mod extents;
 mod files;
 mod log;
+mod references;
 mod space;
+mod under_way;
 mod walk;
 
-use tree::{Corrupt, Error, Result};
+use tree::{CheckOptions, Corrupt, Finding, Findings, Parallel, Progress, Result};
 
+use self::extents::{Extents, References};
+use self::under_way::{Check, wrong};
 use crate::chunk::Stripe;
 use crate::dir::{self, Target};
-use crate::flags::compat_ro;
 use crate::key::{Key, Logical, is_file_tree, item, object};
 use crate::read::Btrfs;
 use crate::subvolume::{self, Root};
 use crate::superblock::{SUPERBLOCK_PLACES, Superblock};
 
-/// Findings that are told; what comes after them is only counted.
-const FINDINGS_MAX: u64 = 1000;
-
-/// Something that is wrong.
-#[derive(Debug)]
-pub struct Finding {
-    /// The tree that it is in; 0 when it is in none.
-    pub tree: u64,
-    /// What, and where: the address of a block or item, or the number of what it is about.
-    pub error: Error,
-    /// Of damaged data, the path of a file that it is in, from the top level, if one can be found.
-    pub file: Option<Vec<u8>>,
-}
-
-/// What to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckOptions {
-    /// Read all data, of every copy, and compare it with its checksums.
-    pub data: bool,
-}
-
-/// How much was checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckSummary {
-    /// Things that are wrong, those not told included.
-    pub findings: u64,
-    /// Tree blocks.
-    pub tree_blocks: u64,
-    /// Data extents.
-    pub extents: u64,
-    /// Inodes, counted once for each subvolume that shows them.
-    pub inodes: u64,
-    /// Bytes of data that were compared with their checksums.
-    pub data_bytes: u64,
-}
-
-/// A check under way.
-struct Check<'b> {
-    btrfs: &'b Btrfs,
-    tell: &'b mut dyn FnMut(Finding),
-    summary: CheckSummary,
-    references: extents::References,
-    extents: extents::Extents,
-}
+pub use self::under_way::CheckSummary;
 
 impl Btrfs {
-    /// Checks the whole file system, and calls `tell` with each thing that is wrong.
+    /// Checks the whole file system, and calls `report` with each thing that is wrong: the same in the same order for any
+    /// number of threads.
     ///
     /// Memory grows with the number of extents and of inodes in one subvolume: some hundred bytes each.
     ///
@@ -75,54 +37,26 @@ impl Btrfs {
     pub fn check(
         &self,
         options: CheckOptions,
-        tell: &mut dyn FnMut(Finding),
+        parallel: Parallel,
+        progress: &dyn Progress,
+        report: &mut dyn FnMut(Finding),
     ) -> Result<CheckSummary> {
         let mut check = Check {
             btrfs: self,
-            tell,
+            parallel,
+            progress,
+            findings: Findings::new(report),
             summary: CheckSummary::default(),
-            references: extents::References::default(),
-            extents: extents::Extents::default(),
+            references: References::default(),
+            extents: Extents::default(),
         };
         check.run(options)?;
+        check.summary.findings = check.findings.count();
         Ok(check.summary)
     }
 }
 
 impl Check<'_> {
-    fn found(&mut self, tree: u64, error: Error) -> Result<()> {
-        self.found_in(tree, error, None)
-    }
-
-    /// As [`Check::found`], of data at that address.
-    fn found_in(&mut self, tree: u64, error: Error, data: Option<u64>) -> Result<()> {
-        if matches!(error, Error::Io(_)) {
-            return Err(error);
-        }
-        self.summary.findings += 1;
-        if self.summary.findings <= FINDINGS_MAX {
-            let file = data.and_then(|at| {
-                let (root, inode) = self.extents.file(at)?;
-                // Where the tree is damaged, too, there is no path.
-                self.btrfs.path_in(root, inode).ok()?
-            });
-            (self.tell)(Finding { tree, error, file });
-        }
-        Ok(())
-    }
-
-    fn corrupt(&mut self, tree: u64, what: Corrupt) -> Result<()> {
-        self.found(tree, Error::Corrupt(what))
-    }
-
-    /// Notes what is wrong, and goes on.
-    fn tolerate(&mut self, tree: u64, result: Result<()>) -> Result<()> {
-        match result {
-            Ok(()) => Ok(()),
-            Err(error) => self.found(tree, error),
-        }
-    }
-
     fn run(&mut self, options: CheckOptions) -> Result<()> {
         self.superblocks()?;
         self.devices()?;
@@ -159,6 +93,7 @@ impl Check<'_> {
             self.tolerate(tree.id, result)?;
         }
         self.extents.finish();
+        self.expect(options);
         // Every block of every tree, each once.
         let (chunk_tree, root_tree) = (self.btrfs.chunk_tree, self.btrfs.roots);
         for tree in [chunk_tree, root_tree] {
@@ -186,6 +121,18 @@ impl Check<'_> {
             self.tolerate(tree.id, result)?;
         }
         Ok(())
+    }
+
+    /// Counts the extents, and says how many bytes will be read.
+    fn expect(&mut self, options: CheckOptions) {
+        let mut bytes = 0u64;
+        for extent in &self.extents.list {
+            self.summary.extents += u64::from(!extent.is_tree_block);
+            if extent.is_tree_block || options.data {
+                bytes = bytes.saturating_add(extent.len);
+            }
+        }
+        self.progress.expect(None, Some(bytes));
     }
 
     /// Every copy on every device says the same.
@@ -340,22 +287,5 @@ impl Check<'_> {
             }
         }
         Ok(())
-    }
-
-    fn has_block_group_tree(&self) -> bool {
-        self.btrfs.superblock().compat_ro & compat_ro::BLOCK_GROUP_TREE != 0
-    }
-
-    fn nodesize(&self) -> u64 {
-        self.btrfs.superblock().nodesize.into()
-    }
-}
-
-/// The error that something about an address is wrong.
-fn wrong(what: &'static str, at: Logical, got: u64) -> Corrupt {
-    Corrupt {
-        what,
-        at: at.0,
-        got,
     }
 }

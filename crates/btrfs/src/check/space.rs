@@ -1,29 +1,16 @@
-//! Space: block groups and chunks, device extents, free space, checksums.
+//! Space: block groups and chunks, device extents, free space.
 
-use tree::{Error, Result};
+use tree::Result;
 use zerocopy::FromBytes;
 
-use super::{Check, wrong};
-use crate::address_space::AddressSpace;
+use super::under_way::{Check, wrong};
 use crate::chunk::Chunk;
-use crate::csum_tree;
 use crate::flags::{block_group, compat_ro};
 use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
 use crate::raw;
 use crate::subvolume::Root;
 use crate::tree::Tree;
-
-/// Bytes of data that are read at once.
-const READ_BYTES: usize = 1 << 20;
-
-/// Which copy of data is wrong.
-const COPIES: [&str; 4] = [
-    "first copy of data has another checksum",
-    "second copy of data has another checksum",
-    "third copy of data has another checksum",
-    "fourth copy of data has another checksum",
-];
 
 /// What the free space tree says of a block group.
 struct FreeSpace {
@@ -321,90 +308,6 @@ impl Check<'_> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Checksums are those of data extents; and with `data`, every copy of the data has them.
-    pub(super) fn checksums(&mut self, tree: &Tree, data: bool) -> Result<()> {
-        let btrfs = self.btrfs;
-        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
-        let mut end_before = 0;
-        while let Some(item) = cursor.item() {
-            let (from, to) = csum_tree::parse_item(&item, btrfs.superblock())?;
-            if from < end_before {
-                self.corrupt(
-                    tree.id,
-                    wrong("checksums overlap", Logical(from), end_before),
-                )?;
-            }
-            end_before = to;
-            let list = &self.extents.list;
-            let mut at = from;
-            let mut index = list.partition_point(|extent| extent.at + extent.len <= from);
-            while at < to
-                && let Some(extent) = list.get(index)
-                && extent.at <= at
-                && !extent.is_tree_block
-            {
-                at = extent.at + extent.len;
-                index += 1;
-            }
-            if at < to {
-                self.corrupt(
-                    tree.id,
-                    wrong("checksums of what is no extent", Logical(at), to),
-                )?;
-            } else if data {
-                self.verify(from, to, item.data)?;
-            }
-            cursor.advance()?;
-        }
-        Ok(())
-    }
-
-    fn verify(&mut self, from: u64, to: u64, sums: &[u8]) -> Result<()> {
-        let btrfs = self.btrfs;
-        let superblock = btrfs.superblock();
-        let (sector, checksum) = (superblock.sectorsize as usize, superblock.checksum);
-        let size = checksum.size();
-        let mut buffer = vec![0; READ_BYTES.min((to - from) as usize)];
-        let mut at = from;
-        while at < to {
-            let len = (to - at).min(READ_BYTES as u64) as usize;
-            let chunk = match btrfs.volume.space.chunk(Logical(at), len as u64) {
-                Ok(chunk) => chunk,
-                Err(error) => return self.found(object::CSUM_TREE, error),
-            };
-            let first = ((at - from) as usize / sector) * size;
-            for copy in 0..AddressSpace::copies(chunk) {
-                let buffer = &mut buffer[..len];
-                if let Err(error) = btrfs
-                    .volume
-                    .space
-                    .read_copy(chunk, Logical(at), buffer, copy)
-                {
-                    self.found(object::CSUM_TREE, error)?;
-                    continue;
-                }
-                let pairs = buffer.chunks(sector).zip(sums[first..].chunks(size));
-                for (index, (data, sum)) in pairs.enumerate() {
-                    let found = checksum.of(data);
-                    if found[..size] != *sum {
-                        let place = at + (index * sector) as u64;
-                        let what = COPIES[copy.min(COPIES.len() - 1)];
-                        // As the kernel tells it; of a longer one the first eight bytes.
-                        let found = u64::from_le_bytes(*found.first_chunk().unwrap_or(&[0; 8]));
-                        let error = Error::Corrupt(wrong(what, Logical(place), found));
-                        let list = &self.extents.list;
-                        let index = list.partition_point(|extent| extent.at <= place);
-                        let extent = index.checked_sub(1).map(|index| list[index].at);
-                        self.found_in(0, error, extent)?;
-                    }
-                }
-            }
-            self.summary.data_bytes += len as u64;
-            at += len as u64;
-        }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use tree::Result;
 use zerocopy::FromBytes;
 
-use super::{Check, wrong};
+use super::under_way::{Check, wrong};
 use crate::chunk::Chunk;
 use crate::csum_tree;
 use crate::extent::{Body, FileExtent};
@@ -40,6 +40,8 @@ impl Check<'_> {
             return Ok(());
         }
         self.summary.tree_blocks += 1;
+        let bytes = self.btrfs.superblock().nodesize.into();
+        self.progress.advance(0, bytes);
         let below = if self.extents.is_full_backref(at.0) {
             Reference::Parent(at.0)
         } else {

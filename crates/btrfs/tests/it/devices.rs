@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use btrfs::{Btrfs, CheckOptions};
+use btrfs::Btrfs;
 use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, run, tool};
 use tree::manifest::Manifest;
 use tree::{Aspects, FileSystem, HostDir, ReadAt, Result};
 
+use crate::check::findings;
 use crate::damage::is_clean_to_btrfs;
 use crate::kernel::shapes;
 
@@ -34,16 +35,6 @@ fn manifest(fs: &dyn FileSystem) -> Result<Manifest> {
 /// What is in the top level.
 fn read(images: &[&Path]) -> Result<Manifest> {
     manifest(&open(images)?.subvolume(5)?)
-}
-
-fn findings(btrfs: &Btrfs) -> Vec<String> {
-    let mut lines = Vec::new();
-    let options = CheckOptions { data: true };
-    let summary = btrfs.check(options, &mut |finding| {
-        lines.push(finding.error.to_string());
-    });
-    summary.unwrap();
-    lines
 }
 
 /// Images that the kernel wrote, of these profiles, and what it showed of them.
@@ -87,7 +78,7 @@ fn every_profile_of_several_devices() {
         let all: Vec<&Path> = images.iter().map(BackingFile::path).collect();
         assert_eq!(theirs.difference(&read(&all).unwrap()), "", "{data}");
         let btrfs = open(&all).unwrap();
-        assert_eq!(findings(&btrfs), [""; 0], "{data}");
+        assert_eq!(findings(&btrfs).1, [""; 0], "{data}");
         for lost in 0..count {
             let mut rest = all.clone();
             rest.remove(lost);
@@ -124,7 +115,7 @@ fn every_profile_of_several_devices() {
             "{data}, one damaged"
         );
         assert_ne!(
-            findings(&open(&all).unwrap()),
+            findings(&open(&all).unwrap()).1,
             [""; 0],
             "{data}, one damaged"
         );
@@ -160,7 +151,7 @@ fn a_log_is_noticed_and_the_last_commit_is_read() {
     let image = open(&[&copy]).unwrap();
     assert!(image.has_log());
     assert_eq!(theirs.difference(&read(&[&copy]).unwrap()), "");
-    assert_eq!(findings(&image), [""; 0]);
+    assert_eq!(findings(&image).1, [""; 0]);
     assert!(is_clean_to_btrfs(&btrfs, &copy));
     // The log's root, overwritten.
     let (root, _) = image.superblock().log_root.unwrap();
@@ -170,7 +161,7 @@ fn a_log_is_noticed_and_the_last_commit_is_read() {
         let at = stripe.at.0 + (root.0 - chunk.start.0);
         file.write_all_at(&[0x5a; 4096], at).unwrap();
     }
-    assert!(findings(&open(&[&copy]).unwrap())[0].contains("tree block's checksum differs"));
+    assert!(findings(&open(&[&copy]).unwrap()).1[0].contains("tree block's checksum differs"));
     assert!(!is_clean_to_btrfs(&btrfs, &copy));
     assert_eq!(theirs.difference(&read(&[&copy]).unwrap()), "");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use btrfs::{Btrfs, CheckOptions, SUPERBLOCK_PLACES, Subvolume};
+use btrfs::{Btrfs, SUPERBLOCK_PLACES, Subvolume};
 use testkit::{BtrfsImage, Rng, SECTOR, cases, tool};
 use tree::manifest::Manifest;
 use tree::{
@@ -15,6 +15,7 @@ use tree::{
     ReadAt,
 };
 
+use crate::check::findings;
 use crate::small::small;
 
 pub(crate) fn open(image: &BtrfsImage) -> Result<Arc<Btrfs>, Error> {
@@ -36,12 +37,9 @@ fn the_small_image_is_as_the_kernel_shows_it() {
         assert_eq!(ours, theirs);
     }
     assert_eq!(ours.as_str().lines().count(), theirs.lines().count());
-    let mut findings = Vec::new();
-    let summary = image.check(CheckOptions { data: true }, &mut |finding| {
-        findings.push(finding);
-    });
-    assert!(findings.is_empty(), "{findings:#?}");
-    assert!(summary.unwrap().data_bytes > 0);
+    let (summary, lines) = findings(&image);
+    assert!(lines.is_empty(), "{lines:#?}");
+    assert!(summary.data_bytes > 0);
     let usage = image.usage(None).unwrap();
     assert!(usage.zstd.extents > 0 && usage.lzo.extents > 0 && usage.zlib.extents > 0);
     assert!(usage.preallocated.stored >= 200_000 && usage.zstd.shown > usage.zstd.decoded);
@@ -246,9 +244,7 @@ fn mutated_images() {
         let begin = Instant::now();
         if let Some(btrfs) = explore_all(&image) {
             opened += 1;
-            let options = CheckOptions { data: true };
-            let summary = btrfs.check(options, &mut |_| {}).unwrap();
-            found += u64::from(summary.findings > 0);
+            found += u64::from(findings(&btrfs).0.findings > 0);
         }
         // Not how fast it is, but that it comes to an end.
         assert!(begin.elapsed().as_secs() < 60, "case {case}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use btrfs::{Btrfs, CheckOptions, Options, Subvolume};
+use btrfs::{Btrfs, Options, Subvolume};
 use codec::Settings;
 use testkit::{
     Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, cases, nasty_tree, run,
@@ -15,6 +15,7 @@ use testkit::{
 use tree::manifest::Manifest;
 use tree::{Aspects, ExtentKind, FileSystem, HostDir, ReadAt};
 
+use crate::check::findings;
 use crate::images::{assert_same, make, with};
 
 const IMAGE_BYTES: u64 = 1 << 30;
@@ -91,12 +92,8 @@ fn compare_image(backing: &BackingFile, mount_options: &str) {
 /// Our check finds nothing, and has met all there is.
 fn assert_clean(backing: &BackingFile) {
     let image = open(backing.path());
-    let mut findings = Vec::new();
-    let options = CheckOptions { data: true };
-    let summary = image
-        .check(options, &mut |finding| findings.push(finding))
-        .unwrap();
-    assert!(findings.is_empty(), "{findings:#?}");
+    let (summary, lines) = findings(&image);
+    assert!(lines.is_empty(), "{lines:#?}");
     assert!(summary.tree_blocks > 8 && summary.inodes > 0, "{summary:?}");
     let usage = image.usage(None).unwrap();
     let stored = usage.total().stored - usage.inline.stored + usage.preallocated.stored;

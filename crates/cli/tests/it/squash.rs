@@ -431,7 +431,11 @@ fn damage_is_found_and_named() {
     };
     let (code, no_data, said) = damaged(300);
     assert!(
-        (code, no_data) == (1, 0) && said.starts_with("check sub/again: "),
+        (code, no_data) == (1, 0)
+            && said
+                .lines()
+                .next()
+                .is_some_and(|line| line.ends_with(", in sub/again")),
         "{said}"
     );
     let (code, no_data, said) = damaged(inodes + 10);

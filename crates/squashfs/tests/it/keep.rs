@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use codec::{Algorithm, Encoder, Filters, Settings};
-use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary};
+use squashfs::{Fragments, Options, Squashfs, Summary};
 use testkit::{FsType, MemoryFs, Mount, Rng, TempDir};
 use tree::manifest::Manifest;
 use tree::{
-    Aspects, Encoding, Extent, ExtentId, ExtentKind, FileSystem, HostDir, NoProgress, Parallel,
+    Aspects, CheckOptions, Encoding, Extent, ExtentId, ExtentKind, FileSystem, HostDir, NoProgress,
+    Parallel,
 };
 
 use crate::create::image_of;
@@ -289,7 +290,7 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
             }
             assert_eq!(summary.kept_blocks, kept.len() as u64, "{what}");
             assert_same(&source, &ours, &no_seconds, &what);
-            let mut tell = |error| panic!("{what}: {error}");
+            let mut tell = |finding| panic!("{what}: {finding}");
             let options = CheckOptions { data: true };
             ours.check(options, Parallel::new(2), &NoProgress, &mut tell)
                 .unwrap();
@@ -421,7 +422,7 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
         }
         assert_eq!(summary.kept_blocks, kept.len() as u64);
         assert_same(&source, &ours, &no_seconds, "ours");
-        let mut tell = |error| panic!("{error}");
+        let mut tell = |finding| panic!("{finding}");
         let check = CheckOptions { data: true };
         ours.check(check, Parallel::new(2), &NoProgress, &mut tell)
             .unwrap();

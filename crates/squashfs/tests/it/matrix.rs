@@ -11,10 +11,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use codec::{Filters, Settings};
-use squashfs::{CheckOptions, Fragments, Options, Squashfs};
+use squashfs::{Fragments, Options, Squashfs};
 use testkit::{FsType, Mount, TempDir, Tool};
 use tree::manifest::Manifest;
-use tree::{Aspects, FileSystem, HostDir, Limits, NoProgress, Parallel};
+use tree::{Aspects, CheckOptions, FileSystem, HostDir, Limits, NoProgress, Parallel};
 
 use crate::create::image_of;
 use crate::sources::nasty_with;
@@ -170,7 +170,7 @@ fn open(image: &Path, offset: u64) -> Squashfs {
 fn findings(image: &Squashfs) -> Vec<String> {
     let mut found = Vec::new();
     let options = CheckOptions { data: true };
-    let mut tell = |error: tree::Error| found.push(error.to_string());
+    let mut tell = |finding: tree::Finding| found.push(finding.to_string());
     let checked = image.check(options, Parallel::new(2), &NoProgress, &mut tell);
     assert_eq!(checked.unwrap().findings, found.len() as u64);
     found

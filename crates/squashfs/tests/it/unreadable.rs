@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 
 use codec::Settings;
-use squashfs::{CheckOptions, Fragments, Options, Squashfs, Summary};
+use squashfs::{Fragments, Options, Squashfs, Summary};
 use testkit::{HookedFs, MemoryFs, TempDir};
 use tree::manifest::Manifest;
-use tree::{Aspects, Error, FileSystem, Ino, NoProgress, Parallel};
+use tree::{Aspects, CheckOptions, Error, FileSystem, Ino, NoProgress, Parallel};
 
 use crate::sources::{make, text};
 
@@ -72,7 +72,7 @@ fn assert_holds(image: &[u8], must: &dyn FileSystem, what: &str) {
     let (is, must) = (is.unwrap(), must.unwrap());
     assert!(is == must, "{what}:\n{}", is.difference(&must));
     // Inode numbers without gaps, each where the export table says.
-    let mut tell = |error| panic!("{what}: {error}");
+    let mut tell = |finding| panic!("{what}: {finding}");
     let options = CheckOptions { data: true };
     ours.check(options, Parallel::new(2), &NoProgress, &mut tell)
         .unwrap();

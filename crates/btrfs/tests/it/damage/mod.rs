@@ -20,6 +20,7 @@ use testkit::{Access, BackingFile, BtrfsImage, BtrfsKey, LoopDevice, TempDir, To
 use tree::manifest::Manifest;
 use tree::{Aspects, HostDir};
 
+use crate::check::findings;
 use crate::hostile::{explore_all, open};
 use crate::small::small;
 
@@ -177,17 +178,8 @@ pub(crate) fn verdict(image: &BtrfsImage) -> Vec<String> {
         Ok(btrfs) => btrfs,
         Err(error) => return vec![format!("cannot be opened: {error}")],
     };
-    let mut lines = Vec::new();
-    let options = btrfs::CheckOptions { data: true };
-    let summary = btrfs.check(options, &mut |finding| {
-        lines.push(format!(
-            "tree {}: {}",
-            finding.tree.cast_signed(),
-            finding.error
-        ));
-    });
-    let count = summary.expect("memory can be read").findings;
-    assert_eq!(count > 0, !lines.is_empty());
+    let (summary, lines) = findings(&btrfs);
+    assert_eq!(summary.findings > 0, !lines.is_empty());
     lines
 }
 

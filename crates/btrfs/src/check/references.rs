@@ -1,0 +1,125 @@
+//! The extent tree, read, and compared with what the trees refer to.
+
+use std::collections::HashMap;
+
+use tree::Result;
+
+use super::extents::Reference;
+use super::under_way::{Check, wrong};
+use crate::key::{Key, Logical, item, object};
+use crate::tree::Tree;
+
+impl Check<'_> {
+    pub(super) fn read_extent_tree(&mut self, tree: &Tree) -> Result<()> {
+        let btrfs = self.btrfs;
+        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            let result = self.extents.item(&item, btrfs.superblock());
+            self.tolerate(tree.id, result)?;
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_block_groups(&mut self, tree: &Tree) -> Result<()> {
+        let btrfs = self.btrfs;
+        let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            if item.key.kind == item::BLOCK_GROUP_ITEM {
+                let result = self.extents.block_group(&item);
+                self.tolerate(tree.id, result)?;
+            }
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    /// What the trees refer to is what the extent tree says.
+    pub(super) fn compare_references(&mut self) -> Result<()> {
+        let mut wanted = std::mem::take(&mut self.references.list);
+        wanted.sort_unstable();
+        let wanted: Vec<(u64, Reference, u64)> = wanted
+            .chunk_by(|a, b| a == b)
+            .map(|same| (same[0].0, same[0].1, same.len() as u64))
+            .collect();
+        let found = std::mem::take(&mut self.extents.references);
+        let (mut w, mut f) = (0, 0);
+        loop {
+            let what = match (wanted.get(w), found.get(f)) {
+                (None, None) => break,
+                (Some(a), Some(b)) if a == b => {
+                    w += 1;
+                    f += 1;
+                    continue;
+                }
+                (Some(a), Some(b)) if (a.0, a.1) == (b.0, b.1) => {
+                    w += 1;
+                    f += 1;
+                    wrong("reference's count is wrong", Logical(a.0), b.2)
+                }
+                (Some(a), b) if b.is_none_or(|b| (a.0, a.1) < (b.0, b.1)) => {
+                    w += 1;
+                    wrong("extent tree lacks a reference", Logical(a.0), a.2)
+                }
+                (_, Some(b)) => {
+                    f += 1;
+                    wrong(
+                        "extent tree has a reference that is none",
+                        Logical(b.0),
+                        b.2,
+                    )
+                }
+                (Some(_), None) => unreachable!("what is left is in the case before"),
+            };
+            self.corrupt(object::EXTENT_TREE, what)?;
+        }
+        let data = |&(at, reference, _): &(u64, Reference, u64)| match reference {
+            Reference::Data { root, inode, .. } => Some((at, root, inode)),
+            Reference::Tree(_) | Reference::Parent(_) => None,
+        };
+        self.extents.files = found.iter().filter_map(data).collect();
+        self.extents.files.dedup_by_key(|file| file.0);
+        let mut counts: HashMap<u64, u64> = HashMap::new();
+        for (at, _, count) in &found {
+            *counts.entry(*at).or_default() += count;
+        }
+        for extent in std::mem::take(&mut self.extents.list) {
+            if counts.remove(&extent.at) != Some(extent.refs) {
+                let what = wrong(
+                    "extent's number of references is wrong",
+                    Logical(extent.at),
+                    extent.refs,
+                );
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+            let block = self.references.visited.get(&extent.at);
+            if extent.is_tree_block
+                && block.is_some_and(|&block| block != (extent.level, extent.generation))
+            {
+                let what = wrong(
+                    "extent item's level or generation is not its block's",
+                    Logical(extent.at),
+                    extent.generation,
+                );
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+            let shown = self.references.data.get(&extent.at);
+            if !extent.is_tree_block && shown.is_some_and(|&len| len != extent.len) {
+                let what = wrong(
+                    "extent is not as long as files say",
+                    Logical(extent.at),
+                    extent.len,
+                );
+                self.corrupt(object::EXTENT_TREE, what)?;
+            }
+            self.extents.list.push(extent);
+        }
+        let mut lost: Vec<u64> = counts.into_keys().collect();
+        lost.sort_unstable();
+        for at in lost {
+            let what = wrong("reference to an extent that is none", Logical(at), 0);
+            self.corrupt(object::EXTENT_TREE, what)?;
+        }
+        Ok(())
+    }
+}
