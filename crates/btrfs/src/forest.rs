@@ -97,7 +97,7 @@ impl<'a> Forest<'a> {
             .chain(&layout.metadata)
             .map(|group| group.used)
             .sum();
-        summary.image_bytes = layout.size;
+        summary.image.image_bytes = layout.size;
         summary.uuid = self.uuids.fsid;
         summary.is_writable = headroom == Headroom::Change;
         Ok(summary)

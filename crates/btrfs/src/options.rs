@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use codec::{Encoder, Settings};
 use tree::edit::Patterns;
-use tree::{Error, Result, Time};
+use tree::{Error, ImageSummary, Result, Time};
 
 use crate::checksum::ChecksumType;
 use crate::chunk::Profile;
@@ -98,36 +98,22 @@ pub struct Received {
 /// What was made.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Inodes.
-    pub files: u64,
+    /// What every format says.
+    pub image: ImageSummary,
     /// Subvolumes, the top level included.
     pub subvolumes: u64,
-    /// Regular files whose content is that of an earlier one.
-    pub duplicates: u64,
-    /// Bytes of content, holes and duplicates included.
-    pub content_bytes: u64,
-    /// Bytes of the image.
-    pub image_bytes: u64,
-    /// Bytes of data extents.
-    pub data_bytes: u64,
     /// Bytes of tree blocks, each counted once.
     pub metadata_bytes: u64,
     /// Data extents.
     pub extents: u64,
     /// Data extents and files in trees that are stored compressed.
     pub compressed: u64,
-    /// Data extents that were taken from the source as they were.
-    pub kept: u64,
     /// Files whose content is in a tree.
     pub inline_files: u64,
     /// The UUID.
     pub uuid: [u8; 16],
     /// Whether Linux finds as much free as it wants before it writes.
     pub is_writable: bool,
-    /// Paths and names of extended attributes that do not fit in a tree block and are therefore not in the image.
-    pub lost_xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Paths of files that could not be read and are therefore not in the image, and why.
-    pub unreadable: Vec<(Vec<u8>, Error)>,
     /// Paths of files with names in several subvolumes: there they are files of their own, which share their content.
     pub split_links: Vec<Vec<u8>>,
 }

@@ -4,8 +4,8 @@
 //! measured, get their place behind the data, and are written; the superblocks last. Nothing is written twice.
 
 use tree::{
-    Describe, Duplicates, Error, FileId, FileKind, FileSystem, Inventory, Output, OutputKind,
-    Parallel, Progress, ReadAt, Result,
+    Describe, Duplicates, Error, FileId, FileKind, FileSystem, ImageSummary, Inventory, Output,
+    OutputKind, Parallel, Progress, ReadAt, Result,
 };
 
 use crate::data::{self, Area, Content};
@@ -45,9 +45,12 @@ pub fn create(
         wipe(output)?;
     }
     let mut summary = Summary {
-        files: inventory.file_count().into(),
+        image: ImageSummary {
+            files: inventory.file_count().into(),
+            content_bytes: inventory.content_bytes(),
+            ..ImageSummary::default()
+        },
         subvolumes: plan.subvolumes.len() as u64,
-        content_bytes: inventory.content_bytes(),
         ..Summary::default()
     };
     let duplicates = match options.duplicates {
@@ -58,7 +61,7 @@ pub fn create(
         },
         false => Duplicates::default(),
     };
-    summary.duplicates = duplicates.len() as u64;
+    summary.image.duplicates = duplicates.len() as u64;
     let (described, undescribed) = describe(fs, inventory, options, parallel, &mut summary)?;
     let mut area = data::write(
         fs,
@@ -82,10 +85,10 @@ fn summarize(area: &mut Area<'_>, inventory: &Inventory, summary: &mut Summary) 
     summary.inline_files = area.contents.iter().filter(is_inline).count() as u64;
     summary.extents = area.extents.len() as u64;
     summary.compressed = area.compressed.iter().sum();
-    summary.kept = area.kept;
-    summary.data_bytes = area.groups.iter().map(|group| group.used).sum();
+    summary.image.kept = area.kept;
+    summary.image.data_bytes = area.groups.iter().map(|group| group.used).sum();
     let named = |(file, error)| (inventory.path(inventory.first_name(file)), error);
-    summary.unreadable = area.take_lost().into_iter().map(named).collect();
+    summary.image.unreadable = area.take_lost().into_iter().map(named).collect();
 }
 
 /// Makes sure that nothing on a device looks finished while it is not.
@@ -127,7 +130,10 @@ fn describe(
                 let bytes = xattr.name.len() + xattr.value.len();
                 let fits = xattr.name.len() <= 255 && bytes <= xattr_bytes_max(nodesize);
                 if !fits {
-                    summary.lost_xattrs.push((path(file), xattr.name.to_vec()));
+                    summary
+                        .image
+                        .lost_xattrs
+                        .push((path(file), xattr.name.to_vec()));
                 }
                 fits
             });
@@ -144,7 +150,7 @@ fn describe(
     failed.retain(|&(file, _)| {
         let is_directory = inventory.kind(file) == FileKind::Directory;
         if is_directory {
-            summary.lost_xattrs.push((path(file), b"*".to_vec()));
+            summary.image.lost_xattrs.push((path(file), b"*".to_vec()));
         }
         !is_directory
     });

@@ -237,8 +237,8 @@ fn epoch() -> Result<Option<i64>> {
 
 /// What could not be kept, a line each.
 pub(crate) fn lost(summary: &Summary, source: &Source) -> Vec<String> {
-    let mut lost = readable::left_out(&summary.unreadable, source);
-    for (path, name) in &summary.lost_xattrs {
+    let mut lost = readable::left_out(&summary.image.unreadable, source);
+    for (path, name) in &summary.image.lost_xattrs {
         let (path, name) = (source.name(path), text::of_name(name));
         lost.push(format!(
             "{path}: the attribute {name}, which does not fit in a tree block, is left out"

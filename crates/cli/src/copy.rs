@@ -307,8 +307,8 @@ impl Job<'_> {
         output.commit().context("finish it")?;
         bar.finish();
         let mut lost = readable.lost(self.source, &inventory);
-        lost.extend(readable::left_out(&summary.unreadable, self.source));
-        for (path, name) in &summary.lost_xattrs {
+        lost.extend(readable::left_out(&summary.image.unreadable, self.source));
+        for (path, name) in &summary.image.lost_xattrs {
             let (path, name) = (self.source.name(path), text::of_name(name));
             lost.push(format!(
                 "{path}: the attribute {name}, which SquashFS cannot hold, is left out"
@@ -322,8 +322,8 @@ impl Job<'_> {
         }
         Ok(Done {
             files: inventory.entry_count().into(),
-            read: summary.content_bytes,
-            written: summary.image_bytes,
+            read: summary.image.content_bytes,
+            written: summary.image.image_bytes,
             lost,
         })
     }
@@ -354,8 +354,8 @@ impl Job<'_> {
         lost.extend(btrfs_create::lost(&summary, self.source));
         Ok(Done {
             files: inventory.entry_count().into(),
-            read: summary.content_bytes,
-            written: summary.image_bytes,
+            read: summary.image.content_bytes,
+            written: summary.image.image_bytes,
             lost,
         })
     }

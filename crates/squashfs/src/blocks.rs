@@ -128,7 +128,7 @@ impl Writer<'_> {
                 Ok(())
             },
         )?;
-        self.summary.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
+        self.summary.image.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
         for (file, &shown) in inventory.files().zip(&plan.shows) {
             if file != shown && self.lost.has(shown) {
                 let error = Error::Unreadable("its content cannot be read");
@@ -146,7 +146,7 @@ impl Writer<'_> {
         progress: &dyn Progress,
     ) -> Result<()> {
         self.summary.plain_blocks += u64::from(stored.plain);
-        self.summary.kept_blocks += u64::from(stored.kept);
+        self.summary.image.kept += u64::from(stored.kept);
         self.put(&stored.buffer[..stored.len])?;
         progress.wrote(stored.len as u64);
         work.recycle(stored.buffer);

@@ -35,7 +35,7 @@ impl Writer<'_> {
             xattrs: self.options.xattrs,
             skip_unreadable: self.options.skip_unreadable,
         };
-        let lost_xattrs = &mut self.summary.lost_xattrs;
+        let lost_xattrs = &mut self.summary.image.lost_xattrs;
         let failed = describe.read(
             self.parallel,
             |description| match &description.target {

@@ -1,7 +1,7 @@
 //! How an image is made, and what was made.
 
 use codec::{Encoder, Settings};
-use tree::{Error, Result};
+use tree::{Error, ImageSummary, Result};
 
 use crate::superblock::{BLOCK_LOG2_MAX, BLOCK_LOG2_MIN};
 
@@ -77,25 +77,10 @@ impl Default for Options {
 /// What was made.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Inodes.
-    pub files: u64,
-    /// Regular files whose content is that of an earlier one.
-    pub duplicates: u64,
-    /// Bytes of content, holes and duplicates included.
-    pub content_bytes: u64,
-    /// Bytes of the image, padding included.
-    pub image_bytes: u64,
-    /// Bytes of data and fragment blocks.
-    pub data_bytes: u64,
-    /// Blocks that were taken from the source as they are stored there.
-    pub kept_blocks: u64,
+    /// What every format says.
+    pub image: ImageSummary,
     /// Blocks that are stored as they are because encoding does not make them smaller.
     pub plain_blocks: u64,
-    /// Paths of files that could not be read and are therefore not in the image, and why.
-    pub unreadable: Vec<(Vec<u8>, Error)>,
-    /// Paths and names of extended attributes that SquashFS cannot hold and that are therefore not in the image; `*` are all
-    /// of a directory whose attributes cannot be read.
-    pub lost_xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Paths of files whose time is before 1970 or after 2106; they got the nearest that there is.
     pub changed_times: Vec<Vec<u8>>,
 }

@@ -43,7 +43,7 @@ pub fn create(
         },
         false => Duplicates::default(),
     };
-    writer.summary.duplicates = duplicates.len() as u64;
+    writer.summary.image.duplicates = duplicates.len() as u64;
     let described = writer.describe()?;
     let plan = Plan::new(fs, inventory, &duplicates, options, &writer.lost)?;
     drop(duplicates);
@@ -68,6 +68,6 @@ pub fn create(
         };
         verify::tree(&image, &expected, parallel)?;
     }
-    writer.summary.unreadable = writer.lost.into_paths(inventory);
+    writer.summary.image.unreadable = writer.lost.into_paths(inventory);
     Ok(writer.summary)
 }

@@ -1,7 +1,7 @@
 //! The image under way: what it is made from, and the bytes that it has so far.
 
 use codec::{Algorithm, Encoder, Settings};
-use tree::{FileId, FileSystem, Inventory, Output, Parallel, Result};
+use tree::{FileId, FileSystem, ImageSummary, Inventory, Output, Parallel, Result};
 
 use crate::compressor::Compressor;
 use crate::lost::Lost;
@@ -53,8 +53,11 @@ impl<'a> Writer<'a> {
             written: Sums::new(),
             lost: Lost::default(),
             summary: Summary {
-                files: inventory.file_count().into(),
-                content_bytes: inventory.content_bytes(),
+                image: ImageSummary {
+                    files: inventory.file_count().into(),
+                    content_bytes: inventory.content_bytes(),
+                    ..ImageSummary::default()
+                },
                 ..Summary::default()
             },
         };
@@ -119,7 +122,7 @@ impl<'a> Writer<'a> {
         }
         self.output
             .write_all_at(&superblock.emit(), self.options.offset)?;
-        self.summary.image_bytes = self.at;
+        self.summary.image.image_bytes = self.at;
         Ok(())
     }
 }

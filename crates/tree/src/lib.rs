@@ -14,6 +14,7 @@ mod output;
 mod prepare;
 mod read_at;
 mod sha256;
+mod summary;
 mod threads;
 
 pub use cache::Cache;
@@ -29,4 +30,5 @@ pub use output::{Output, OutputKind, temporary};
 pub use prepare::{Buffers, Content, Describe, Description, Duplicates, Lost};
 pub use read_at::ReadAt;
 pub use sha256::sha256;
+pub use summary::ImageSummary;
 pub use threads::{NoProgress, Parallel, Progress, ordered};

@@ -108,7 +108,7 @@ fn an_attribute_that_fills_a_tree_block_fits_and_a_longer_one_is_listed() {
             ..Options::default()
         };
         let summary = make(&source, &image, &options, 1);
-        assert_eq!(summary.lost_xattrs, []);
+        assert_eq!(summary.image.lost_xattrs, []);
         let tree = open(&image).subvolume(5).unwrap();
         assert_eq!(manifest_of(&tree), manifest_of(&source));
         check(&image);
@@ -117,7 +117,7 @@ fn an_attribute_that_fills_a_tree_block_fits_and_a_longer_one_is_listed() {
     add_largest_xattr(&mut source, (16 << 10) + 1);
     let summary = make(&source, &image, &Options::default(), 1);
     let lost = (b"largest attribute".to_vec(), b"user.largest".to_vec());
-    assert_eq!(summary.lost_xattrs, [lost]);
+    assert_eq!(summary.image.lost_xattrs, [lost]);
     check(&image);
 }
 
@@ -134,20 +134,23 @@ fn free_space_is_what_was_asked_for() {
         };
         let summary = make(&source, &image, &options, 2);
         check(&image);
-        assert_eq!(summary.image_bytes, fs::metadata(&image).unwrap().len());
+        assert_eq!(
+            summary.image.image_bytes,
+            fs::metadata(&image).unwrap().len()
+        );
         summary
     };
     let tight = made(Some(0), None);
     // The first MiB, and copies of trees; no more than what fills up parts of 64 KiB.
-    let used = tight.data_bytes + 2 * tight.metadata_bytes + (1 << 20);
-    assert!(tight.image_bytes < used + (512 << 10), "{tight:?}");
+    let used = tight.image.data_bytes + 2 * tight.metadata_bytes + (1 << 20);
+    assert!(tight.image.image_bytes < used + (512 << 10), "{tight:?}");
     assert!(!tight.is_writable);
     let usual = made(None, None);
-    assert!(!usual.is_writable && usual.image_bytes > tight.image_bytes);
+    assert!(!usual.is_writable && usual.image.image_bytes > tight.image.image_bytes);
     let roomy = made(Some(64 << 20), None);
-    assert!(roomy.is_writable && roomy.image_bytes > tight.image_bytes + (64 << 20));
+    assert!(roomy.is_writable && roomy.image.image_bytes > tight.image.image_bytes + (64 << 20));
     let sized = made(None, Some(100 << 20));
-    assert_eq!(sized.image_bytes, 100 << 20);
+    assert_eq!(sized.image.image_bytes, 100 << 20);
     assert!(sized.is_writable);
     // An image that is large enough has what Linux wants by default.
     let mut large = MemoryFs::new();
@@ -157,8 +160,8 @@ fn free_space_is_what_was_asked_for() {
     }
     let summary = make(&large, &image, &with(None, false), 2);
     assert!(summary.is_writable);
-    let used = summary.data_bytes + 2 * summary.metadata_bytes;
-    assert!(summary.image_bytes < used / 100 * 105);
+    let used = summary.image.data_bytes + 2 * summary.metadata_bytes;
+    assert!(summary.image.image_bytes < used / 100 * 105);
     let too_small = Options {
         size: Some(8 << 20),
         ..Options::default()
@@ -282,7 +285,7 @@ fn what_cannot_be_read_ends_all_or_is_left_out() {
             ..with(None, false)
         };
         let summary = make(&source, &dir.join("image"), &options, threads);
-        let paths: Vec<&[u8]> = summary.unreadable.iter().map(|bad| &*bad.0).collect();
+        let paths: Vec<&[u8]> = summary.image.unreadable.iter().map(|bad| &*bad.0).collect();
         assert_eq!(paths, [&b"bad at once"[..], b"bad late", b"bad small"]);
         check(&dir.join("image"));
         let tree = open(&dir.join("image")).subvolume(5).unwrap();

@@ -162,7 +162,7 @@ fn linux_sees_the_nasty_tree_as_it_is() {
             ..with(compression, false)
         };
         let summary = make(&source, &image, &options, 2);
-        assert_eq!(summary.lost_xattrs, [], "{nodesize}");
+        assert_eq!(summary.image.lost_xattrs, [], "{nodesize}");
         prove_to_linux(&image, &source, Some(birth), "nasty");
     }
 }
@@ -207,7 +207,8 @@ fn an_image_without_slack_can_be_emptied_and_grown() {
         check(&image);
         make(&source, &image, &options, 2);
         let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
-        file.set_len(summary.image_bytes + (256 << 20)).unwrap();
+        file.set_len(summary.image.image_bytes + (256 << 20))
+            .unwrap();
         let mount = mount_to_write(&image, "");
         btrfs(&["filesystem", "resize", "max"], mount.path());
         change(mount.path());

@@ -87,7 +87,7 @@ fn encoded_extents_are_taken_as_they_are() {
             ..with(None, false)
         };
         let anew = make(&top(&first), &second, &anew, 2);
-        assert_eq!((anew.kept, anew.compressed), (0, 0), "{name}");
+        assert_eq!((anew.image.kept, anew.compressed), (0, 0), "{name}");
         assert_eq!(manifest_of(&top(&second)), expected, "{name}");
         check(&second);
     }
@@ -122,7 +122,7 @@ fn blocks_of_a_squashfs_image_would_be_kept_but_for_what_btrfs_cannot_hold() {
             ..Options::default()
         };
         let summary = make(&source, &image, &options, 1);
-        assert_eq!((summary.kept, summary.compressed), (0, 1));
+        assert_eq!((summary.image.kept, summary.compressed), (0, 1));
         assert_eq!(manifest_of(&top(&image)), manifest_of(&source));
         check(&image);
     }
@@ -143,16 +143,16 @@ fn shared_extents_stay_shared() {
         source.add_file(dir, "own", &rng.bytes(5000));
     }
     let expected = manifest_of(&source);
-    let sums = |summary: &Summary| (summary.data_bytes, summary.extents);
+    let sums = |summary: &Summary| (summary.image.data_bytes, summary.extents);
     for compression in [None, Some(Settings::Zlib { level: 1 })] {
         let made = make(&source, &first, &with(compression, false), 2);
-        assert_eq!(made.duplicates, 9);
+        assert_eq!(made.image.duplicates, 9);
         let options = Options {
             duplicates: false,
             ..with(compression, false)
         };
         let alone = make(&source, &second, &options, 2);
-        assert!(alone.data_bytes > 3 * made.data_bytes / 2);
+        assert!(alone.image.data_bytes > 3 * made.image.data_bytes / 2);
         let source = top(&first);
         for (keep_extents, threads) in [(true, 1), (true, 3), (false, 2)] {
             let options = Options {

@@ -87,7 +87,7 @@ fn directories_become_subvolumes_and_stay_so_in_a_copy() {
     let (image, copy) = (dir.join("image"), dir.join("copy"));
     let (source, options) = nested();
     let summary = make(&source, &image, &options, 2);
-    assert_eq!((summary.subvolumes, summary.duplicates), (7, 15));
+    assert_eq!((summary.subvolumes, summary.image.duplicates), (7, 15));
     check(&image);
     let opened = open(&image);
     let list = opened.subvolumes().unwrap();
@@ -122,8 +122,8 @@ fn directories_become_subvolumes_and_stay_so_in_a_copy() {
     };
     let copied = make(&source, &copy, &again, 2);
     assert_eq!(
-        (copied.data_bytes, copied.extents),
-        (summary.data_bytes, summary.extents)
+        (copied.image.data_bytes, copied.extents),
+        (summary.image.data_bytes, summary.extents)
     );
     check(&copy);
     let copied = open(&copy).subvolumes().unwrap();

@@ -60,8 +60,9 @@ fn stored_blocks_are_kept() {
             let what = format!("{compression:?}, {fragments:?}");
             // All that is not noise is kept: what is made anew was stored plain, and stays so.
             let kept = copy(&source, &second, &options);
-            assert!(kept.kept_blocks > 10, "{what}: {kept:?}");
+            assert!(kept.image.kept > 10, "{what}: {kept:?}");
             let larger = kept
+                .image
                 .image_bytes
                 .saturating_sub(fs::metadata(&first).unwrap().len());
             assert!(larger <= 8192, "{what}: by {larger}");
@@ -88,7 +89,7 @@ fn stored_blocks_are_kept() {
                 ..options.clone()
             };
             let larger = copy(&source, &second, &other);
-            assert_eq!(larger.kept_blocks, 0, "{what}");
+            assert_eq!(larger.image.kept, 0, "{what}");
         }
     }
 }
@@ -288,7 +289,7 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
             for (number, kept) in kept.iter().enumerate() {
                 assert!(stored.contains(kept), "{what}, {number}");
             }
-            assert_eq!(summary.kept_blocks, kept.len() as u64, "{what}");
+            assert_eq!(summary.image.kept, kept.len() as u64, "{what}");
             assert_same(&source, &ours, &no_seconds, &what);
             let mut tell = |finding| panic!("{what}: {finding}");
             let options = CheckOptions { data: true };
@@ -315,7 +316,7 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
         for (options, count) in [(larger, 1), (other, 0), (asked, 0)] {
             let options = Options { verify, ..options };
             let summary = copy(&source, &image, &options);
-            assert_eq!(summary.kept_blocks, count, "{options:?}");
+            assert_eq!(summary.image.kept, count, "{options:?}");
             assert_same(&source, &open(&image), &no_seconds, "hardly kept");
         }
     }
@@ -420,7 +421,7 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
         for (number, kept) in kept.iter().enumerate() {
             assert!(stored.contains(kept), "verified: {verify}, {number}");
         }
-        assert_eq!(summary.kept_blocks, kept.len() as u64);
+        assert_eq!(summary.image.kept, kept.len() as u64);
         assert_same(&source, &ours, &no_seconds, "ours");
         let mut tell = |finding| panic!("{finding}");
         let check = CheckOptions { data: true };
@@ -447,7 +448,7 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
             keep_blocks: false,
             ..options
         };
-        assert_eq!(copy(&source, &image, &asked).kept_blocks, 0);
+        assert_eq!(copy(&source, &image, &asked).image.kept, 0);
     }
 }
 

@@ -317,7 +317,7 @@ fn what_we_write_is_read_alike_by_all() {
         assert_eq!(theirs, without_root_and_links(&ours), "{what}, rdsquashfs");
         assert_eq!(findings(&ours), [""; 0], "{what}");
         let bytes = fs::metadata(&image).unwrap().len() - options.offset;
-        assert_eq!(summary.image_bytes, bytes, "{what}");
+        assert_eq!(summary.image.image_bytes, bytes, "{what}");
     }
 }
 

@@ -98,6 +98,7 @@ fn files_of_blocks_leave_no_trace() {
             let (fs, bad) = tree(&bad);
             let (is, summary) = image_of(&failing(fs, bad), &options, threads);
             let lost: Vec<String> = summary
+                .image
                 .unreadable
                 .iter()
                 .map(|(path, error)| format!("{}: {error}", path.escape_ascii()))
@@ -125,7 +126,12 @@ fn tails_and_equal_files_are_lost_alone() {
         for threads in [1, 3] {
             let (fs, bad) = tree(&bad);
             let (image, summary) = image_of(&failing(fs, bad), &options(fragments), threads);
-            assert_eq!(summary.unreadable.len(), 3, "{:?}", summary.unreadable);
+            assert_eq!(
+                summary.image.unreadable.len(),
+                3,
+                "{:?}",
+                summary.image.unreadable
+            );
             assert_holds(&image, &without, &format!("{fragments:?}"));
             images.push(image);
         }
@@ -157,7 +163,12 @@ fn a_lost_fragment_of_an_image_takes_its_files_with_it() {
     let count = lost.len();
     assert!(count > 2);
     let (image, summary) = image_of(&failing(open(), lost), &options, 2);
-    assert_eq!(summary.unreadable.len(), count, "{:?}", summary.unreadable);
+    assert_eq!(
+        summary.image.unreadable.len(),
+        count,
+        "{:?}",
+        summary.image.unreadable
+    );
     fs::write(dir.join("second"), image).unwrap();
     let second = Squashfs::open(File::open(dir.join("second")).unwrap()).unwrap();
     let left = |fs: &Squashfs| {
