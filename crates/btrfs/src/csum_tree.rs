@@ -32,7 +32,7 @@ pub(crate) fn parse_item(item: &Item<'_>, superblock: &Superblock) -> Result<(u6
     Ok((start, end))
 }
 
-/// Whether there are checksums for all of `len` bytes from `at` on.
+/// Whether there are checksums for all of the `len` bytes at `at`.
 pub(crate) fn check_presence(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Result<()> {
     let sector = u64::from(volume.superblock.sectorsize);
     let mut sums = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn check_presence(volume: &Volume, tree: &Tree, at: Logical, len: u64
     Ok(())
 }
 
-/// Whether there is a checksum for any of `len` bytes from `at` on.
+/// Whether there is a checksum for any of the `len` bytes at `at`.
 pub(crate) fn has_any(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Result<bool> {
     let key = |at| Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, at);
     let mut cursor = tree.seek_back(volume, key(at.0))?;
@@ -63,7 +63,7 @@ pub(crate) fn has_any(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Re
     Ok(false)
 }
 
-/// Puts the checksums of `sectors` sectors from `at` on into `sums`.
+/// Puts the checksums of the `sectors` sectors at `at` into `sums`.
 fn look_up(
     volume: &Volume,
     tree: &Tree,

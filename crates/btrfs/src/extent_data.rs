@@ -11,7 +11,7 @@ use crate::tree::Tree;
 use crate::volume::{Decoded, Volume, Worker};
 
 impl DataExtent {
-    /// Reads the part of the extent's decoded bytes from `offset` on that fills `dst`.
+    /// Fills `dst` with the extent's decoded bytes, starting at `offset`.
     pub(crate) fn read(
         &self,
         volume: &Volume,

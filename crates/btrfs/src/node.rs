@@ -160,7 +160,7 @@ impl Node {
         })
     }
 
-    /// Items lie from the block's end on downwards, without gaps, their keys ascending.
+    /// Items lie from the block's end downwards, without gaps, their keys ascending.
     fn check_leaf(&self) -> Result<()> {
         if self.count == 0 {
             let must_have_items = matches!(

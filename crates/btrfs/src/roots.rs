@@ -60,7 +60,7 @@ impl Roots {
         self.metadata().map(|(_, root)| root.blocks() as u64).sum()
     }
 
-    /// Blocks of the trees that tell of space, for which Linux sets as much aside.
+    /// Blocks of the trees that describe space, for which Linux sets as much aside.
     pub(crate) fn space_blocks(&self) -> u64 {
         let space = [&self.root, &self.extent, &self.sums, &self.group];
         space.iter().map(|root| root.blocks() as u64).sum()

@@ -121,9 +121,10 @@ impl SubvolumePlan {
 
     /// A file's inode number in the subvolume that it is in.
     pub(crate) fn ino(&self, file: FileId) -> u64 {
-        match self.by_dir.contains_key(&file) {
-            true => object::FIRST_FREE,
-            false => object::FIRST_FREE + u64::from(file.0),
+        if self.by_dir.contains_key(&file) {
+            object::FIRST_FREE
+        } else {
+            object::FIRST_FREE + u64::from(file.0)
         }
     }
 }

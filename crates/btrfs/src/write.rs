@@ -53,13 +53,14 @@ pub fn create(
         subvolumes: plan.subvolumes.len() as u64,
         ..Summary::default()
     };
-    let duplicates = match options.duplicates {
-        true => match Duplicates::find(fs, inventory, parallel) {
-            // Each file of its own is then met again, and listed.
+    let duplicates = if options.duplicates {
+        match Duplicates::find(fs, inventory, parallel) {
+            // Each file that cannot be read is met again, and listed.
             Err(_) if options.skip_unreadable => Duplicates::default(),
             found => found?,
-        },
-        false => Duplicates::default(),
+        }
+    } else {
+        Duplicates::default()
     };
     summary.image.duplicates = duplicates.len() as u64;
     let (described, undescribed) = describe(fs, inventory, options, parallel, &mut summary)?;

@@ -37,7 +37,7 @@ pub struct CheckSummary {
 struct DataBlock {
     at: u64,
     word: u32,
-    /// Bytes of its content: all of them, or of a fragment block at least that many.
+    /// Bytes of its content: all of them; for a fragment block, the least number.
     len: u32,
     is_fragment: bool,
     /// A file that shows it.
@@ -238,13 +238,12 @@ impl Check<'_> {
             let block_bytes = self.image.superblock().block_bytes;
             self.summary.fragments += 1;
             let size = StoredSize::parse(entry.size.get(), block_bytes, at);
-            let size = size.and_then(|size| match self.image.image().holds_data(at, size) {
-                true => Ok(size),
-                false => Err(corrupt(
-                    "fragment block lies outside of the data",
-                    at,
-                    number.into(),
-                )),
+            let size = size.and_then(|size| {
+                if self.image.image().holds_data(at, size) {
+                    return Ok(size);
+                }
+                let what = "fragment block lies outside of the data";
+                Err(corrupt(what, at, number.into()))
             });
             match size {
                 Ok(size) => {
@@ -316,14 +315,11 @@ fn decode(image: &Squashfs, stored: &DataBlock, buf: &mut [u8]) -> Result<usize>
         return Ok(len);
     }
     let decoded = image.image().decode_block(stored.at, size, buf)?;
-    match decoded < len {
-        true => Err(corrupt(
-            "fragment block is shorter than its tails",
-            stored.at,
-            decoded as u64,
-        )),
-        false => Ok(decoded),
+    if decoded < len {
+        let what = "fragment block is shorter than its tails";
+        return Err(corrupt(what, stored.at, decoded as u64));
     }
+    Ok(decoded)
 }
 
 fn in_file(inventory: &Inventory, file: FileId, error: Error) -> Finding {

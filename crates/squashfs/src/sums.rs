@@ -65,7 +65,7 @@ impl Sums {
         }
     }
 
-    /// Compares the sums with those of what is in the output from `at` on.
+    /// Compares the sums with those of the output's bytes, starting at `at`.
     pub(crate) fn compare(&self, output: &File, at: u64, parallel: Parallel) -> Result<()> {
         let whole = self.done.iter().map(|&sum| (CHUNK_BYTES, sum));
         let last = (self.open_bytes > 0).then(|| (self.open_bytes, self.open.digest()));
@@ -82,11 +82,12 @@ impl Sums {
                     output.read_exact_at(&mut buf[..part], start + done)?;
                     sum.update(&buf[..part]);
                 }
-                match sum.digest() == written {
-                    true => Ok(()),
-                    false => Err(Error::Io(io::Error::other(
+                if sum.digest() == written {
+                    Ok(())
+                } else {
+                    Err(Error::Io(io::Error::other(
                         "the output does not hold what was written to it",
-                    ))),
+                    )))
                 }
             },
             Ok,

@@ -77,9 +77,10 @@ impl Writer<'_> {
                 let kind = inventory.kind(file);
                 listing.push(inventory.name(entry), reference, number, kind);
             }
-            let parent = match entry == inventory.root() {
-                true => numbers.count().wrapping_add(1),
-                false => directory_number(numbers, inventory.parent(entry)),
+            let parent = if entry == inventory.root() {
+                numbers.count().wrapping_add(1)
+            } else {
+                directory_number(numbers, inventory.parent(entry))
             };
             record.clear();
             let (place, index) = write_listing(&mut listing, &mut listings);

@@ -35,13 +35,14 @@ pub fn create(
         Some(inventory.content_bytes()),
     );
     let mut writer = Writer::new(fs, inventory, options, parallel, output)?;
-    let duplicates = match options.duplicates {
-        true => match Duplicates::find(fs, inventory, parallel) {
-            // Each file of its own is then met again, and listed.
+    let duplicates = if options.duplicates {
+        match Duplicates::find(fs, inventory, parallel) {
+            // Each file that cannot be read is met again, and listed.
             Err(_) if options.skip_unreadable => Duplicates::default(),
             found => found?,
-        },
-        false => Duplicates::default(),
+        }
+    } else {
+        Duplicates::default()
     };
     writer.summary.image.duplicates = duplicates.len() as u64;
     let described = writer.describe()?;

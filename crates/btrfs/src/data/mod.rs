@@ -22,7 +22,7 @@ use crate::options::Options;
 /// Jobs per thread that are on their way at once. Text at a high level takes a hundred times as long as noise, and what
 /// is done behind it has to wait.
 const JOBS_PER_THREAD: usize = 16;
-/// Beyond so many, each of up to 128 KiB, a thread has four.
+/// Above that number, each of up to 128 KiB, a thread has four.
 const JOBS_MAX: usize = 128;
 
 /// Encodes and writes the content of all files but those that are lost already.
