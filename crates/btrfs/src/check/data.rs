@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tree::{Error, Result, ordered};
 
 use super::extents::{Extents, Found};
-use super::under_way::{Check, finding, wrong};
+use super::state::{Check, finding, wrong};
 use crate::address_space::AddressSpace;
 use crate::chunk::Chunk;
 use crate::csum_tree;

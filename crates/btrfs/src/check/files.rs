@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tree::{FileKind, Result};
 
-use super::under_way::{Check, wrong};
+use super::state::{Check, wrong};
 use crate::dir::{self, Target};
 use crate::extent::{Body, FileExtent};
 use crate::flags::incompat;

@@ -2,7 +2,7 @@
 
 use tree::Result;
 
-use super::under_way::Check;
+use super::state::Check;
 use crate::key::{Generation, Key, item, object};
 use crate::subvolume::Root;
 use crate::tree::Tree;

@@ -10,13 +10,13 @@ mod files;
 mod log;
 mod references;
 mod space;
-mod under_way;
+mod state;
 mod walk;
 
 use tree::{CheckOptions, Corrupt, Finding, Findings, Parallel, Progress, Result};
 
 use self::extents::{Extents, References};
-use self::under_way::{Check, wrong};
+use self::state::{Check, wrong};
 use crate::chunk::Stripe;
 use crate::dir::{self, Target};
 use crate::key::{Key, Logical, is_file_tree, item, object};
@@ -24,7 +24,7 @@ use crate::read::Btrfs;
 use crate::subvolume::{self, Root};
 use crate::superblock::{SUPERBLOCK_PLACES, Superblock};
 
-pub use self::under_way::CheckSummary;
+pub use self::state::CheckSummary;
 
 impl Btrfs {
     /// Checks the whole file system, and calls `report` with each thing that is wrong: the same in the same order for any

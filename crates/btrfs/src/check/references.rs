@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tree::Result;
 
 use super::extents::Reference;
-use super::under_way::{Check, wrong};
+use super::state::{Check, wrong};
 use crate::key::{Key, Logical, item, object};
 use crate::tree::Tree;
 

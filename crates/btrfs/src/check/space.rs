@@ -3,7 +3,7 @@
 use tree::Result;
 use zerocopy::FromBytes;
 
-use super::under_way::{Check, wrong};
+use super::state::{Check, wrong};
 use crate::chunk::Chunk;
 use crate::flags::{block_group, compat_ro};
 use crate::key::{Key, Logical, item, object};

@@ -3,7 +3,7 @@
 use tree::Result;
 use zerocopy::FromBytes;
 
-use super::under_way::{Check, wrong};
+use super::state::{Check, wrong};
 use crate::chunk::Chunk;
 use crate::csum_tree;
 use crate::extent::{Body, FileExtent};

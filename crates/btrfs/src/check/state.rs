@@ -1,4 +1,4 @@
-//! A check under way: what it knows so far, and where its findings go.
+//! The state of a check: what it knows so far, and where its findings go.
 
 use tree::{Corrupt, Error, Finding, Findings, Parallel, Progress, Result};
 
