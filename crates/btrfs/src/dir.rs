@@ -1,5 +1,13 @@
 //! Directories' entries. Each has two items of the same form: one by the hash of its name, to find it, and one by its
 //! place in the order, to list it. Extended attributes have that form too.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use tree::is_valid_name;
 use tree::{FileKind, Result};
@@ -58,13 +66,16 @@ pub(crate) fn for_each_record<'a>(
         if name_bytes == 0 || name_bytes > NAME_BYTES_MAX {
             return Err(item.corrupt("directory item's name is too long", name_len.into()));
         }
-        let end = name_bytes + usize::from(value_len);
-        let Some(both) = after.get(..end) else {
+        let fits = after.split_at_checked(name_bytes);
+        let fits = fits.and_then(|(name, after)| {
+            let (value, after) = after.split_at_checked(value_len.into())?;
+            Some((name, value, after))
+        });
+        let Some((name, value, after)) = fits else {
             return Err(item.corrupt("directory item's name does not fit", name_len.into()));
         };
-        let (name, value) = both.split_at(name_bytes);
         each(Record { raw, name, value })?;
-        rest = &after[end..];
+        rest = after;
     }
     Ok(())
 }
@@ -99,10 +110,9 @@ pub(crate) fn for_each_entry<'a>(
     mut each: impl FnMut(Entry<'a>) -> Result<()>,
 ) -> Result<()> {
     let is_index = item.key.kind == item::DIR_INDEX;
-    let mut count = 0;
+    let mut has_one = false;
     for_each_record(item, |record| {
-        count += 1;
-        if is_index && count > 1 {
+        if is_index && std::mem::replace(&mut has_one, true) {
             return Err(item.corrupt("index of a directory has two entries", item.key.offset));
         }
         if !is_index && u64::from(name_hash(NAME_SEED, record.name)) != item.key.offset {

@@ -1,4 +1,12 @@
 //! The parts of files: holes, inline content, and extents, compressed or not.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use tree::Result;
 use zerocopy::FromBytes;
@@ -78,7 +86,9 @@ impl<'a> FileExtent<'a> {
                 if ram_bytes > sector.max(data.len() as u64) {
                     return Err(item.corrupt("inline extent is longer than a sector", ram_bytes));
                 }
-                let at = item.at + (data.len() - rest.len()) as u64;
+                let at = item
+                    .at
+                    .saturating_add(size_of::<raw::FileExtentItem>() as u64);
                 let body = Body::Inline {
                     compression,
                     stored: rest,

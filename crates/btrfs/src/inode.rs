@@ -1,4 +1,12 @@
 //! Inodes, and the references by which they know their names.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use tree::{Device, FileAttributes, FileIdentity, FileKind, Metadata, Result, Time};
 use zerocopy::FromBytes;
@@ -183,7 +191,7 @@ pub(crate) fn for_each_ref<'a>(
         let Ok((raw, names)) = raw::InodeRef::ref_from_prefix(rest) else {
             return Err(item.corrupt("inode reference is cut off", rest.len() as u64));
         };
-        let name = name(names, raw.name_len.get()).ok_or_else(|| {
+        let (name, after) = split_name(names, raw.name_len.get()).ok_or_else(|| {
             item.corrupt(
                 "inode reference's name does not fit",
                 raw.name_len.get().into(),
@@ -194,7 +202,7 @@ pub(crate) fn for_each_ref<'a>(
             index: raw.index.get(),
             name,
         })?;
-        rest = &names[name.len()..];
+        rest = after;
     }
     Ok(())
 }
@@ -209,7 +217,7 @@ pub(crate) fn for_each_extref<'a>(
         let Ok((raw, names)) = raw::InodeExtref::ref_from_prefix(rest) else {
             return Err(item.corrupt("extended reference is cut off", rest.len() as u64));
         };
-        let name = name(names, raw.name_len.get()).ok_or_else(|| {
+        let (name, after) = split_name(names, raw.name_len.get()).ok_or_else(|| {
             item.corrupt(
                 "extended reference's name does not fit",
                 raw.name_len.get().into(),
@@ -220,15 +228,14 @@ pub(crate) fn for_each_extref<'a>(
             index: raw.index.get(),
             name,
         })?;
-        rest = &names[name.len()..];
+        rest = after;
     }
     Ok(())
 }
 
-/// The name of that length at the beginning of `bytes`.
-fn name(bytes: &[u8], len: u16) -> Option<&[u8]> {
+/// The name of that length at the beginning of `bytes`, and what follows it.
+fn split_name(bytes: &[u8], len: u16) -> Option<(&[u8], &[u8])> {
     let len = usize::from(len);
-    bytes
-        .get(..len)
-        .filter(|_| (1..=NAME_BYTES_MAX).contains(&len))
+    let split = bytes.split_at_checked(len);
+    split.filter(|_| (1..=NAME_BYTES_MAX).contains(&len))
 }

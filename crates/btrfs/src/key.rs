@@ -1,4 +1,12 @@
 //! Keys, and the numbers that must not be mixed up.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::fmt;
 
@@ -61,12 +69,12 @@ impl Key {
             kind,
             offset,
         } = self;
-        if offset < u64::MAX {
-            Some(Key::new(objectid, kind, offset + 1))
-        } else if kind < u8::MAX {
-            Some(Key::new(objectid, kind + 1, 0))
-        } else if objectid < u64::MAX {
-            Some(Key::new(objectid + 1, 0, 0))
+        if let Some(offset) = offset.checked_add(1) {
+            Some(Key::new(objectid, kind, offset))
+        } else if let Some(kind) = kind.checked_add(1) {
+            Some(Key::new(objectid, kind, 0))
+        } else if let Some(objectid) = objectid.checked_add(1) {
+            Some(Key::new(objectid, 0, 0))
         } else {
             None
         }
