@@ -1,24 +1,35 @@
-//! The Linux system calls that the standard library lacks, safe on the outside.
+//! The Linux system calls that the standard library lacks, behind a safe interface.
 //!
-//! Everything here takes an open directory and names beneath it, as bytes, and never follows a symbolic link in the
-//! last component. The calls come from rustix, but for one that is too new for it and the only unsafe code here; the
-//! crates above it do not see rustix: errors are [`std::io::Error`].
+//! Most functions take an open directory and a name in it, as bytes, and never follow a symbolic link in the last
+//! component. The calls come from rustix, except for one that is too new for it and is the only unsafe code here. The
+//! crates above do not see rustix: errors are [`std::io::Error`].
 
-mod cpu;
+mod attributes;
 pub mod errno;
-mod file;
 mod listxattrat;
+mod make;
+mod open;
+mod path;
+mod process;
+mod read;
+mod remove;
+mod rename;
+mod set;
+mod stat;
+mod sync;
 mod xattr;
 
-pub use cpu::pin_thread;
-pub use file::{
-    OpenFlags, PATH_BYTES_MAX, Stat, Timestamp, attributes, can_link_open_file, device_bytes,
-    exchange_at, for_each_name, is_kernel_view, is_symlink_error, link_at, link_open_file,
-    make_dir_at, make_node_at, make_symlink_at, open_at, open_beneath, open_dir, open_unnamed,
-    process_owner, read_link_at, remove_tree_at, rename_at, rename_new_at, seek_data, seek_hole,
-    set_attributes, set_mode, set_mode_at, set_owner, set_owner_at, set_times, set_times_at,
-    split_path, stat, stat_at, sync, sync_file_system, unlink_at,
+pub use attributes::{attributes, set_attributes};
+pub use make::{
+    can_link_open_file, link_at, link_open_file, make_dir_at, make_node_at, make_symlink_at,
 };
-pub use xattr::{
-    XATTR_BYTES_MAX, for_each_xattr, for_each_xattr_of, remove_xattr, set_xattr, set_xattr_at,
-};
+pub use open::{OpenFlags, is_symlink_error, open_at, open_beneath, open_dir, open_unnamed};
+pub use path::{PATH_BYTES_MAX, split_path};
+pub use process::{pin_thread, process_owner};
+pub use read::{device_bytes, for_each_name, read_link_at, seek_data, seek_hole};
+pub use remove::{remove_tree_at, unlink_at};
+pub use rename::{exchange_at, rename_at, rename_new_at};
+pub use set::{set_mode, set_mode_at, set_owner, set_owner_at, set_times, set_times_at};
+pub use stat::{Stat, Timestamp, is_kernel_view, stat, stat_at};
+pub use sync::{sync, sync_file_system};
+pub use xattr::{for_each_xattr, for_each_xattr_of, remove_xattr, set_xattr, set_xattr_at};

@@ -1,7 +1,7 @@
-//! `listxattrat`, a system call of Linux 6.13 that neither the standard library nor rustix knows yet.
+//! `listxattrat`, a system call of Linux 6.13 that neither the standard library nor rustix has yet.
 //!
-//! It reaches a name in an open directory at once. The way through `/proc`, which older kernels need, resolves five names
-//! more: that was three quarters of what a file without attributes cost.
+//! It reaches a name in an open directory directly. The path through `/proc`, which older kernels need, resolves five more
+//! names: three quarters of the cost of a file without attributes.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::io;
@@ -27,10 +27,10 @@ const NUMBER: Option<c_long> = None;
 /// `AT_SYMLINK_NOFOLLOW` of linux/fcntl.h.
 const AT_SYMLINK_NOFOLLOW: c_int = 0x100;
 
-/// Bytes of the longest name, with its end.
+/// Bytes of the longest name, including its NUL.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Set when the kernel has no such call, or whoever confined this process does not know it.
+/// Set when the kernel lacks the call, or a sandbox refuses it.
 static IS_MISSING: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -38,15 +38,15 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// How many bytes the list of extended attributes of `name` in `dir` takes, a symbolic link's own included. `None` if
-/// that cannot be told in this way, for whatever reason.
+/// Bytes of the list of extended attributes of `name` in `dir`; of a symbolic link itself, not its target. `None` if the
+/// call cannot answer, for whatever reason.
 pub(crate) fn list_len(dir: BorrowedFd<'_>, name: &[u8]) -> Option<usize> {
     let number = NUMBER.filter(|_| !IS_MISSING.load(Ordering::Relaxed))?;
     let mut path = [0u8; NAME_BYTES_MAX];
     if name.contains(&0) {
         return None;
     }
-    // The last byte stays the end.
+    // The last byte stays NUL.
     path[..NAME_BYTES_MAX - 1]
         .get_mut(..name.len())?
         .copy_from_slice(name);
@@ -69,7 +69,7 @@ pub(crate) fn list_len(dir: BorrowedFd<'_>, name: &[u8]) -> Option<usize> {
         return Some(len);
     }
     match Errno::from_io_error(&io::Error::last_os_error()) {
-        // What this file system has is nothing.
+        // This file system has no attributes.
         Some(Errno::OPNOTSUPP) => return Some(0),
         Some(Errno::NOSYS | Errno::PERM) => IS_MISSING.store(true, Ordering::Relaxed),
         _ => {}
@@ -83,7 +83,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::{fs, os::unix};
 
-    /// The safe twin is the way through `/proc`.
+    /// The safe twin is the path through `/proc`.
     #[test]
     fn it_says_what_the_way_through_proc_says() {
         let dir = testkit::TempDir::new();
@@ -103,12 +103,12 @@ mod tests {
             b"none",
             b"a\0b",
         ] {
-            let mut path = crate::file::proc_path(open.as_fd());
+            let mut path = crate::path::proc_path(open.as_fd());
             path.push(b'/');
             path.extend_from_slice(name);
             let twin = rustix::fs::llistxattr_query(path.as_slice());
             let found = list_len(open.as_fd(), name);
-            // An older kernel does not say.
+            // An older kernel does not answer.
             assert!(
                 found.is_none() || twin == Ok(found.unwrap_or_default()),
                 "{name:?}"

@@ -1,8 +1,8 @@
 //! Extended attributes of any kind of file, by directory and name.
 //!
-//! Linux gained calls relative to a directory (`getxattrat` and its kin) only in 6.13. Until then `/proc/self/fd/N/name`
-//! does the same: the first part names the open directory itself, and the last name is not followed. Only the question
-//! whether there are any, which is asked of every file, is put to the new call where there is one.
+//! Linux has calls relative to a directory (`getxattrat` and the like) only since 6.13. `/proc/self/fd/N/name` does the
+//! same on older kernels: the first part names the open directory itself, and the last name is not followed. Only the
+//! question whether a file has any attributes, which is asked of every file, uses the new call where it exists.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,11 +10,11 @@ use std::os::fd::AsFd;
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
 
-use crate::file::proc_path;
 use crate::listxattrat::list_len;
+use crate::path::proc_path;
 
-/// The most bytes of one value, and of one list of names, that Linux gives (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
-pub const XATTR_BYTES_MAX: usize = 65536;
+/// The largest value, and the longest list of names, that Linux returns (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+const XATTR_BYTES_MAX: usize = 65536;
 
 fn path_of(dir: impl AsFd, name: &[u8]) -> Vec<u8> {
     let mut path = proc_path(dir.as_fd());
@@ -25,8 +25,8 @@ fn path_of(dir: impl AsFd, name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Calls `each` with the names and values of the extended attributes of `name` in `dir`, a symbolic link's own
-/// included, or of `dir` itself when `name` is empty. A file system without attributes has none.
+/// Calls `each` with the names and values of the extended attributes of `name` in `dir`, or of `dir` itself if `name`
+/// is empty. For a symbolic link these are its own, not its target's. A file system without attributes has none.
 ///
 /// # Errors
 /// What the kernel reports; `Unsupported` without `/proc`.
@@ -41,7 +41,7 @@ pub fn for_each_xattr(
     }
     let path = path_of(dir, name);
     let path = path.as_slice();
-    // The magic link itself must be followed, what is beneath it must not.
+    // The link in /proc must be followed; what is beneath it must not.
     let listed = if name.is_empty() {
         let value = |attribute: &[u8], into: &mut [u8]| fs::getxattr(path, attribute, into);
         let list = |into: &mut [u8]| fs::listxattr(path, into);
@@ -60,7 +60,7 @@ pub fn for_each_xattr(
     }
 }
 
-/// As [`for_each_xattr`], of a file or directory that is open to be read.
+/// As [`for_each_xattr`], of an open file or directory.
 ///
 /// # Errors
 /// What the kernel reports.
@@ -71,8 +71,8 @@ pub fn for_each_xattr_of(file: impl AsFd, each: impl FnMut(&[u8], &[u8])) -> io:
     Ok(for_each(fs::flistxattr_query(file), list, value, each)?)
 }
 
-/// Calls `each` with what `list` and `value` put into the buffers that they are given, unless `names_len` says that there
-/// is nothing: most files have no attributes, and asking for the length is then the only call.
+/// Calls `each` with what `list` and `value` put into their buffers. Nothing is asked for if `names_len` is 0: most files
+/// have no attributes, and the call for the length is then the only one.
 fn for_each(
     names_len: Result<usize, Errno>,
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
@@ -98,7 +98,7 @@ fn for_each(
     Ok(())
 }
 
-/// Sets an extended attribute of `name` in `dir`, a symbolic link's own included.
+/// Sets an extended attribute of `name` in `dir`; of a symbolic link itself, not its target.
 ///
 /// # Errors
 /// What the kernel reports; `NotFound` without `/proc`.
@@ -116,12 +116,12 @@ pub fn set_xattr(file: impl AsFd, attribute: &[u8], value: &[u8]) -> io::Result<
     Ok(fs::fsetxattr(file, attribute, value, XattrFlags::empty())?)
 }
 
-/// Removes an extended attribute of an open file or directory, and returns whether it had it.
+/// Removes an extended attribute of an open file or directory. Returns whether there was one.
 ///
 /// # Errors
 /// What the kernel reports.
 pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
-    // tmpfs removes access control lists that are not there without a word, so it is asked first.
+    // tmpfs reports success for removing access control lists that do not exist, so it is asked first.
     let size = fs::fgetxattr(&file, attribute, &mut [] as &mut [u8]);
     match size.and_then(|_| fs::fremovexattr(&file, attribute)) {
         Ok(()) => Ok(true),
