@@ -36,6 +36,7 @@ pub struct Subvolume {
     btrfs: Arc<Btrfs>,
     root: Ino,
     id: u64,
+    has_nested: bool,
     table: RwLock<Table>,
 }
 impl Subvolume {
@@ -46,8 +47,18 @@ impl Subvolume {
             btrfs: Arc::clone(btrfs),
             root: Ino(top.0 | object::FIRST_FREE),
             id: tree.id,
+            has_nested: true,
             table: RwLock::new(table),
         })
+    }
+
+    /// The subvolume alone: those that are nested in it are empty directories, as in a snapshot of it.
+    #[must_use]
+    pub fn without_nested(self) -> Subvolume {
+        Subvolume {
+            has_nested: false,
+            ..self
+        }
     }
 
     /// Its number.
@@ -197,7 +208,7 @@ impl Subvolume {
     fn nested(&self, tree: &Tree, dir: u64, dir_ino: Ino, id: u64, name: &[u8]) -> Result<Ino> {
         let (volume, roots) = (self.volume(), &self.btrfs.roots);
         let mut root = None;
-        if subvolume::is_seen_at(volume, roots, tree.id, id, dir, name)? {
+        if self.has_nested && subvolume::is_seen_at(volume, roots, tree.id, id, dir, name)? {
             root = Root::find(volume, roots, id)?.filter(|root| root.refs > 0);
         }
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
