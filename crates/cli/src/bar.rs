@@ -7,10 +7,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tree::Progress;
 
-/// How often the bar is drawn.
+/// The interval between redraws.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// Progress as a bar, or as nothing.
+/// A progress bar, visible or not.
 pub(crate) struct Bar {
     bar: Option<ProgressBar>,
     files: AtomicU64,
@@ -18,7 +18,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// A bar with a word for what goes on; none when quiet or when standard error is not a terminal.
+    /// A bar with a word for the activity; invisible if `quiet`, or if standard error is not a terminal.
     pub(crate) fn new(word: &'static str, quiet: bool) -> Bar {
         let shown = !quiet && std::io::stderr().is_terminal();
         let bar = shown.then(|| {
@@ -37,7 +37,7 @@ impl Bar {
         }
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -66,12 +66,13 @@ impl Progress for Bar {
         let Some(bar) = &self.bar else { return };
         bar.inc(bytes);
         let before = self.files.fetch_add(files, Ordering::Relaxed);
-        // Text is made only now and then: trees have millions of files.
+        // The text is updated only every 256 files: trees have millions.
         if before / 256 != (before + files) / 256 {
             let written = self.written.load(Ordering::Relaxed);
-            let ratio = match written {
-                0 => String::new(),
-                written => format!(", ratio {:.2}", bar.position() as f64 / written as f64),
+            let ratio = if written == 0 {
+                String::new()
+            } else {
+                format!(", ratio {:.2}", bar.position() as f64 / written as f64)
             };
             bar.set_message(format!("{} files{ratio}", before + files));
         }

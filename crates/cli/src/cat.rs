@@ -1,19 +1,48 @@
-//! `restow cat`
+//! `restow cat`: prints files.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::Args;
 use tree::{Error, FileKind};
 
-use crate::args::Cat;
-use crate::open;
+use crate::address::Address;
+use crate::options::{SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
+use crate::source::{Source, Unnamed};
 
 /// Bytes read and written at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// Print files to standard output
+///
+/// Symbolic links are followed within the tree; a target with a leading `/` starts at the root of the tree.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow cat src.tar etc/os-release
+  restow cat disk.btrfs:snapshot etc/fstab
+  tar c src | restow cat - src/a src/b > both")]
+pub(crate) struct Cat {
+    #[arg(help = SOURCE_HELP, long_help = SOURCE_LONG_HELP)]
+    src: PathBuf,
+
+    /// Files to print
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// Prints the files.
+///
+/// # Errors
+/// One is not a regular file, cannot be read, or cannot be written.
 pub(crate) fn run(args: &Cat) -> Result<()> {
-    let source = open::open(&args.src, &args.source)?;
+    let address = Address::of(&args.src)?;
+    let source = Source::open(&address, &args.source, Unnamed::Default)?;
     let mut out = io::stdout().lock();
     let mut buffer = vec![0; CHUNK_BYTES];
     for path in &args.paths {

@@ -1,36 +1,86 @@
-//! `restow diff`
+//! `restow diff`: compares two trees.
 
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::Args;
 use tree::Error;
 use tree::diff::{Change, Difference, READ_FIRST, READ_SECOND, diff};
 
-use crate::args::{self, Diff};
+use crate::address::{Address, only_one_is_standard_input};
 use crate::bar::Bar;
-use crate::{open, text, threads};
+use crate::options::{AspectArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs};
+use crate::source::Source;
+use crate::text;
+
+/// Compare two trees
+///
+/// Prints a line for each difference: files in only one of the trees; and for files in both, differences in kind, mode,
+/// owner, modification time, size, contents (the first differing byte), link target, device number, extended attributes, and
+/// hard links.
+///
+/// Times are compared in nanoseconds, or in seconds if one of the trees stores only seconds: a SquashFS image, or a tar
+/// archive without PAX times.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow diff src src.tar
+  restow diff --ignore mtime,owner old.tar new.tar
+  restow diff disk.btrfs:monday disk.btrfs:tuesday
+  restow diff -q a b && echo same
+
+Exit codes: 0 no differences; 1 differences; 2 failure.")]
+pub(crate) struct Diff {
+    #[arg(value_name = "A", help = SOURCE_HELP, long_help = SOURCE_LONG_HELP)]
+    first: PathBuf,
+
+    /// The tree to compare it with, named in the same way
+    #[arg(value_name = "B")]
+    second: PathBuf,
+
+    #[command(flatten)]
+    aspects: AspectArgs,
+
+    /// Print nothing, and stop at the first difference
+    #[arg(short, long)]
+    quiet: bool,
+
+    #[command(flatten)]
+    threads: ThreadArgs,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
 
 /// Returns whether there are differences.
+///
+/// # Errors
+/// A tree cannot be read, or the differences cannot be written.
 pub(crate) fn run(args: &Diff) -> Result<bool> {
-    open::only_one_is_standard_input(&args.first, &args.second)?;
-    let (first, second) = open::both(&args.first, &args.second, &args.source)?;
-    let names = [&args.first, &args.second].map(|path| text::of_host_path(path, "standard input"));
+    let (first, second) = (Address::of(&args.first)?, Address::of(&args.second)?);
+    only_one_is_standard_input(&first, &second)?;
+    let (first, second) = Source::open_both([&first, &second], &args.source)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let bar = Bar::new("compared", args.quiet);
     let mut found = false;
     let result = diff(
         &*first.tree,
         &*second.tree,
-        &args::aspects(&args.ignore, args.holes),
-        threads(args.threads),
+        &args.aspects.aspects(),
+        args.threads.parallel(),
         &bar,
         &mut |difference| {
             found = true;
             if args.quiet {
-                // Nobody is interested in more. This ends the comparison, and is not told.
+                // An error ends the comparison; it is not reported.
                 return Err(Error::InvalidInput("found"));
             }
-            Ok(writeln!(out, "{}", line(&difference, &names))?)
+            Ok(writeln!(
+                out,
+                "{}",
+                line(&difference, [first.name(), second.name()])
+            )?)
         },
     );
     bar.finish();
@@ -56,7 +106,7 @@ pub(crate) fn run(args: &Diff) -> Result<bool> {
     Ok(found)
 }
 
-fn line(difference: &Difference, [first, second]: &[String; 2]) -> String {
+fn line(difference: &Difference, [first, second]: [&str; 2]) -> String {
     let path = text::of_path(&difference.path);
     let kind = |kind| text::of_kind(kind);
     match &difference.change {
@@ -71,7 +121,7 @@ fn line(difference: &Difference, [first, second]: &[String; 2]) -> String {
             format!("{path}: time {} | {}", of(a), of(b))
         }
         Change::Size(a, b) => format!("{path}: size {a} | {b}"),
-        Change::Content { at } => format!("{path}: content differs from byte {at} on"),
+        Change::Content { at } => format!("{path}: contents differ starting at byte {at}"),
         Change::LinkTarget(a, b) => {
             format!(
                 "{path}: link target {} | {}",
@@ -96,7 +146,7 @@ fn line(difference: &Difference, [first, second]: &[String; 2]) -> String {
                 Some(value) => format!("{} bytes", value.len()),
             };
             format!(
-                "{path}: attribute {} {} | {}",
+                "{path}: extended attribute {} {} | {}",
                 text::of_name(name),
                 of(first),
                 of(second)
@@ -109,6 +159,6 @@ fn line(difference: &Difference, [first, second]: &[String; 2]) -> String {
             };
             format!("{path}: hard link to {} | {}", of(a), of(b))
         }
-        Change::Holes { at } => format!("{path}: holes differ from byte {at} on"),
+        Change::Holes { at } => format!("{path}: holes differ starting at byte {at}"),
     }
 }

@@ -1,23 +1,70 @@
-//! `restow ls`
+//! `restow ls`: lists the files in a tree.
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::Args;
 use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata};
 
-use crate::args::Ls;
-use crate::open::{self, Source};
+use crate::address::Address;
+use crate::options::{SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
+use crate::source::{Source, Unnamed};
 use crate::text;
 
+/// List the files in a tree
+///
+/// By default, prints the names in the root directory, one per line. Control characters and bytes that are not UTF-8 are
+/// shown as `\xNN` unless `-0` is given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow ls src.tar               list the root directory
+  restow ls -l src.tar usr/bin    with modes, owners, sizes and times
+  restow ls disk.btrfs:home       list a subvolume
+  restow ls -R0 src.tar | xargs -0 -n1 echo
+                                  all paths, for use by a program")]
+pub(crate) struct Ls {
+    #[arg(help = SOURCE_HELP, long_help = SOURCE_LONG_HELP)]
+    src: PathBuf,
+
+    /// The directory or file to list [default: the root directory]
+    path: Option<PathBuf>,
+
+    /// Show mode, link count, owner, size or device number, time (UTC), and link target
+    #[arg(short, long)]
+    long: bool,
+
+    /// List all directories below PATH
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
+    /// List directories themselves, not their contents
+    #[arg(short, long)]
+    directory: bool,
+
+    /// End each line with NUL instead of a newline, and print names unmodified
+    #[arg(short = '0', long)]
+    null: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// Prints the list.
+///
+/// # Errors
+/// The tree cannot be read, or the list cannot be written.
 pub(crate) fn run(args: &Ls) -> Result<()> {
-    let source = open::open(&args.src, &args.source)?;
+    let address = Address::of(&args.src)?;
+    let source = Source::open(&address, &args.source, Unnamed::Default)?;
     let path = args
         .path
         .as_ref()
         .map_or(&b""[..], |path| path.as_os_str().as_bytes());
-    // With -l or -d a link is shown, not what it leads to; so does `ls`.
+    // As in `ls`, -l and -d show a symbolic link itself.
     let follow = !args.long && !args.directory || path.ends_with(b"/");
     let entry = source.find(path, follow)?;
     let trimmed = path.strip_prefix(b"/").unwrap_or(path);
@@ -53,12 +100,12 @@ impl<W: Write> List<'_, W> {
         metadata.map_err(|error| self.source.name_error(error.in_file("read", path)))
     }
 
-    /// The entries of a directory; with `-R`, all that is below it.
+    /// Lists a directory; with `-R`, everything below it.
     fn directory(&mut self, dir: &DirEntry, path: &[u8]) -> Result<()> {
-        // Entries still to be shown, with the length of the path of their directory; the next one last.
+        // The entries still to list of each open directory, and the length of its path; the innermost last.
         let mut path = path.to_vec();
         let mut open = vec![(path.len(), self.entries(dir, &path)?)];
-        // A hostile image may have a directory in itself, which has no end, or in many places.
+        // A hostile image may have a directory in itself or in many places.
         let mut listed: HashSet<Ino> = HashSet::from([self.tree().root(), dir.ino]);
         while let Some((len, entries)) = open.last_mut() {
             path.truncate(*len);
@@ -152,7 +199,7 @@ impl<W: Write> List<'_, W> {
     }
 }
 
-/// Stands for metadata that a short list does not show.
+/// Stands in for metadata that a short list does not show.
 fn nothing(entry: &DirEntry) -> Metadata {
     Metadata {
         kind: entry.kind,

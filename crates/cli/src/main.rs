@@ -1,36 +1,37 @@
-//! The `restow` command: reads what was typed, and does it with the libraries below.
+//! The `restow` command: parses the command line and calls the libraries.
 //!
-//! Nobody below this crate prints, reads the environment or the clock.
+//! Only this crate prints, and only it reads the environment and the clock.
 #![forbid(unsafe_code)]
 
+mod address;
 mod args;
 mod bar;
-mod btrfs_create;
-mod btrfs_image;
 mod cat;
+mod check;
 mod copy;
 mod diff;
-mod edits;
+mod info;
 mod ls;
 mod manifest;
+mod message;
 mod open;
-mod readable;
+mod options;
 mod signals;
-mod squash;
+mod source;
 mod text;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use tree::{Error, Parallel, temporary};
+use tree::{Error, temporary};
 
-use args::{Command, Restow, Threads};
+use args::{Command, Restow};
 
-/// Differences or damage were found, or something could not be kept.
+/// Exit code if differences or damage were found, or something could not be preserved.
 const FOUND: u8 = 1;
-/// It could not be done.
+/// Exit code if the command failed.
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         .map_err(Into::into)
         .and_then(|()| run(&command, &typed));
     if temporary::is_stopping() {
-        // Whatever failed, failed because a signal came. Its thread removes what is unfinished and ends the process.
+        // A signal caused whatever failed. Its thread removes unfinished output and ends the process.
         loop {
             std::thread::park();
         }
@@ -50,66 +51,33 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let error = in_standard_output(error);
-            tell(&text::of_error(&error));
+            message::tell(&message::of_error(&error));
             ExitCode::from(FAILED)
         }
     }
 }
 
 fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
-    let found = |nothing: bool| {
-        if nothing {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(FOUND)
-        }
-    };
-    Ok(match command {
+    let is_clean = match command {
         Command::Copy(args) => {
             let typed = typed.subcommand_matches("copy").unwrap_or(typed);
-            found(copy::run(args, typed)?)
+            copy::run(args, typed)?
         }
-        Command::Ls(args) => {
-            ls::run(args)?;
-            ExitCode::SUCCESS
-        }
-        Command::Cat(args) => {
-            cat::run(args)?;
-            ExitCode::SUCCESS
-        }
-        Command::Diff(args) => found(!diff::run(args)?),
-        Command::Info(args) => {
-            info(args)?;
-            ExitCode::SUCCESS
-        }
-        Command::Check(args) => found(check(args)?),
-        Command::Manifest(args) => {
-            manifest::run(args)?;
-            ExitCode::SUCCESS
-        }
+        Command::Ls(args) => ls::run(args).map(|()| true)?,
+        Command::Cat(args) => cat::run(args).map(|()| true)?,
+        Command::Diff(args) => !diff::run(args)?,
+        Command::Manifest(args) => manifest::run(args).map(|()| true)?,
+        Command::Info(args) => info::run(args).map(|()| true)?,
+        Command::Check(args) => check::run(args)?,
+    };
+    Ok(if is_clean {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FOUND)
     })
 }
 
-/// `restow info`: what an image says of itself.
-fn info(args: &args::Info) -> Result<()> {
-    if open::is_btrfs_image(&args.file, args.source.image_at)? {
-        return btrfs_image::info(args);
-    }
-    if args.path.is_some() {
-        bail!("--path is for btrfs images");
-    }
-    squash::info(args)
-}
-
-/// `restow check`: whether nothing is wrong with an image.
-fn check(args: &args::Check) -> Result<bool> {
-    if open::is_btrfs_image(&args.file, args.image_at)? {
-        return btrfs_image::check(args);
-    }
-    squash::check(args)
-}
-
-/// Whether whoever read our output has closed it, which is their right.
+/// Whether the reader of our output closed it, which is not an error.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -122,12 +90,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
         })
 }
 
-fn threads(args: Threads) -> Parallel {
-    args.threads
-        .map_or_else(Parallel::available, |threads| Parallel::new(threads.into()))
-}
-
-/// Says where it was, of an error that does not: whatever else is read or written has a name.
+/// Adds the place to an error without one. It is standard output: everything else that is read or written has a name.
 fn in_standard_output(error: anyhow::Error) -> anyhow::Error {
     let has_no_place = error.chain().next().is_some_and(|cause| {
         let error = cause.downcast_ref::<Error>();
@@ -138,9 +101,4 @@ fn in_standard_output(error: anyhow::Error) -> anyhow::Error {
     } else {
         error
     }
-}
-
-/// Tells the user something. That nobody can be told is no reason to fail.
-fn tell(words: &str) {
-    let _ = writeln!(io::stderr(), "restow: {words}");
 }

@@ -1,17 +1,50 @@
-//! `restow manifest`
+//! `restow manifest`: describes a tree as text.
 
 use std::io;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use clap::Args;
 use tree::manifest::write;
 use tree::{Inventory, Limits, Progress};
 
-use crate::args::{self, Manifest};
+use crate::address::Address;
 use crate::bar::Bar;
-use crate::{open, threads};
+use crate::options::{AspectArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs};
+use crate::source::{Source, Unnamed};
 
+/// Describe a tree as text, one line per file
+///
+/// The text is an mtree(5) specification in canonical form: equal trees give equal text, whatever their format. Each line has
+/// the path, kind, mode, owner, size, modification time, extended attributes, the first name of a hard link, and the SHA-256
+/// hash of the contents.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow manifest src.tar > src.mtree
+  restow manifest --ignore mtime,owner src | sha256sum
+  diff <(restow manifest old) <(restow manifest new)")]
+pub(crate) struct Manifest {
+    #[arg(help = SOURCE_HELP, long_help = SOURCE_LONG_HELP)]
+    src: PathBuf,
+
+    #[command(flatten)]
+    aspects: AspectArgs,
+
+    #[command(flatten)]
+    threads: ThreadArgs,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// Prints the manifest.
+///
+/// # Errors
+/// The tree cannot be read, or the manifest cannot be written.
 pub(crate) fn run(args: &Manifest) -> Result<()> {
-    let source = open::open(&args.src, &args.source)?;
+    let address = Address::of(&args.src)?;
+    let source = Source::open(&address, &args.source, Unnamed::Default)?;
     let tree = &*source.tree;
     let inventory = Inventory::of(tree, &Limits::default());
     let inventory = inventory.map_err(|error| source.name_error(error))?;
@@ -24,8 +57,8 @@ pub(crate) fn run(args: &Manifest) -> Result<()> {
     let written = write(
         tree,
         &inventory,
-        &args::aspects(&args.ignore, args.holes),
-        threads(args.threads),
+        &args.aspects.aspects(),
+        args.threads.parallel(),
         &bar,
         &mut out,
     );

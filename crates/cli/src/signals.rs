@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin: what is unfinished goes, then the process ends.
+//! SIGINT, SIGTERM and SIGHUP: unfinished output is removed, then the process ends.
 
 use std::io;
 
@@ -6,11 +6,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tree::temporary;
 
-/// Starts a thread that waits for a signal to end.
+/// Starts a thread that waits for a signal and then ends the process.
 ///
-/// The exit code is 128 and the signal's number, as shells have it: 130 for Ctrl-C, 143 for SIGTERM, 129 for a closed
-/// terminal. A signal that was ignored when the process began, as `nohup` does with SIGHUP, would come here all the same;
-/// Linux tells which those are.
+/// The exit code is 128 plus the number of the signal, as in shells: 130 for Ctrl-C, 143 for SIGTERM, 129 for a closed
+/// terminal. Signals that were ignored when the process started, such as SIGHUP under `nohup`, stay ignored.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -31,7 +30,7 @@ pub(crate) fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// The signals that are ignored, a bit each.
+/// The ignored signals, one bit each, as the kernel reports them.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

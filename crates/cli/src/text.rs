@@ -1,65 +1,10 @@
-//! How names, modes, times, sizes and errors are shown to people.
+//! Names, modes, times and sizes as text.
 
 use std::fmt::Write as _;
-use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use tree::{Error, FileKind, Finding, Time};
-
-/// Words for an error, from the outside in: verb, path, reason.
-pub(crate) fn of_error(error: &anyhow::Error) -> String {
-    let mut words = Vec::new();
-    for cause in error.chain() {
-        // Both show their own causes, the latter without its number.
-        if let Some(error) = cause.downcast_ref::<Error>() {
-            words.push(of_tree_error(error));
-            break;
-        }
-        if let Some(error) = cause.downcast_ref::<io::Error>() {
-            words.push(of_io_error(error));
-            break;
-        }
-        words.push(cause.to_string());
-    }
-    words.join(": ")
-}
-
-/// Words for an error of a tree.
-pub(crate) fn of_tree_error(error: &Error) -> String {
-    match error {
-        Error::Io(error) => of_io_error(error),
-        Error::File { verb, path, error } => {
-            format!("{verb} {}: {}", of_path(path), of_tree_error(error))
-        }
-        error => error.to_string(),
-    }
-}
-
-/// What a check found, and where.
-pub(crate) fn of_finding(finding: &Finding) -> String {
-    let part = finding
-        .part
-        .map(|(kind, number)| format!("{kind} {number}: "));
-    let file = (finding.file.as_ref()).map(|path| format!(", in {}", of_path(path)));
-    let error = of_tree_error(&finding.error);
-    part.unwrap_or_default() + &error + &file.unwrap_or_default()
-}
-
-fn of_io_error(error: &io::Error) -> String {
-    let words = match error.kind() {
-        io::ErrorKind::AlreadyExists => "it is there already; --overwrite replaces it".into(),
-        _ => error.to_string(),
-    };
-    of_reason(&words)
-}
-
-/// The system's words for a reason, without their number and the capital at the beginning.
-pub(crate) fn of_reason(words: &str) -> String {
-    let words = words.split(" (os error").next().unwrap_or(words);
-    let mut letters = words.chars();
-    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
-    first.into_iter().chain(letters).collect()
-}
+use tree::{FileKind, Time};
 
 /// A path in a tree; the root is `.`.
 pub(crate) fn of_path(path: &[u8]) -> String {
@@ -70,18 +15,17 @@ pub(crate) fn of_path(path: &[u8]) -> String {
     }
 }
 
-/// A path of this machine; `-` has a name.
-pub(crate) fn of_host_path(path: &Path, otherwise: &str) -> String {
-    use std::os::unix::ffi::OsStrExt;
+/// A path of this machine; `-` becomes `dash`.
+pub(crate) fn of_host_path(path: &Path, dash: &str) -> String {
     if path == Path::new("-") {
-        otherwise.into()
+        dash.into()
     } else {
         of_name(path.as_os_str().as_bytes())
     }
 }
 
-/// A name, with control characters, backslashes and what is not UTF-8 as `\xNN`, so that no name can imitate another or
-/// tell a terminal what to do.
+/// A name, with control characters and bytes that are not UTF-8 as `\xNN` and backslashes doubled, so that no name can look
+/// like another or send commands to a terminal.
 pub(crate) fn of_name(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -104,12 +48,12 @@ pub(crate) fn of_name(name: &[u8]) -> String {
     text
 }
 
-/// Line separators and marks that turn the direction of writing.
+/// Zero-width characters, line separators and marks that change the direction of writing.
 fn is_invisible(letter: char) -> bool {
     matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// What a kind of file is called.
+/// The name of a kind of file.
 pub(crate) fn of_kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "file",
@@ -122,7 +66,7 @@ pub(crate) fn of_kind(kind: FileKind) -> &'static str {
     }
 }
 
-/// Kind and permissions as `ls -l` shows them.
+/// Kind and permissions in the form of `ls -l`.
 pub(crate) fn of_mode(kind: FileKind, permissions: u16) -> String {
     let kind = match kind {
         FileKind::Regular => '-',
@@ -159,12 +103,12 @@ pub(crate) fn of_time(time: Time) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
+/// Year, month and day in the Gregorian calendar of a day number; day 0 is 1970-01-01.
 ///
-/// Years are counted from March, so that the leap day is the last: then month lengths follow (153 m + 2) / 5.
+/// Years begin in March, so that the leap day is the last day; then months begin on day (153 m + 2) / 5.
 fn date(days: i64) -> (i64, i64, i64) {
     const ERA_DAYS: i64 = 146_097; // 400 years
-    let days = days + 719_468; // from 0000-03-01
+    let days = days + 719_468; // day 0 is 0000-03-01
     let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
     let year = (day - day / 1460 + day / 36_524 - day / (ERA_DAYS - 1)) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
@@ -178,7 +122,7 @@ fn date(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + next_year, month, day)
 }
 
-/// A number of bytes, in units of 1000.
+/// A number of bytes with a decimal unit.
 pub(crate) fn of_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "kB", "MB", "GB", "TB", "PB"] {
@@ -191,10 +135,16 @@ pub(crate) fn of_bytes(bytes: u64) -> String {
     format!("{value:.1} EB")
 }
 
-/// `1 file`, `2 files`.
+/// A number and a noun with a regular plural: `1 file`, `2 files`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
+}
+
+/// At most `max` bytes in hexadecimal.
+pub(crate) fn of_hex(bytes: &[u8], max: usize) -> String {
+    let bytes = bytes.iter().take(max).map(|byte| format!("{byte:02x}"));
+    bytes.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

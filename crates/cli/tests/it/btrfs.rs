@@ -219,24 +219,21 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
     let dir = TempDir::new();
     source(&dir);
     for (args, expected) in [
-        (&["--compress", "xz"][..], "zstd, zlib, lzo and none"),
+        (&["--compress", "xz"][..], "must be zstd, zlib, lzo or none"),
         (
             &["--compress", "zstd:16"],
-            "zstd has levels from -15 to -1 and from 1 to 15",
+            "zstd in btrfs has levels -15 to -1 and 1 to 15",
         ),
         (
             &["--compress", "zstd:0"],
-            "zstd has levels from -15 to -1 and from 1 to 15",
+            "zstd in btrfs has levels -15 to -1 and 1 to 15",
         ),
-        (
-            &["--compress-path", "x"],
-            "it is a pattern, `=` and a codec",
-        ),
+        (&["--compress-path", "x"], "must be PATTERN=CODEC"),
         (
             &["--checksum", "md5"],
-            "it is crc32c, xxhash, sha256 or blake2b",
+            "must be crc32c, xxhash, sha256 or blake2b",
         ),
-        (&["--metadata", "raid1"], "it is single or dup"),
+        (&["--metadata", "raid1"], "must be single or dup"),
         (&["--nodesize", "5K"], "not a power of two"),
         (&["--size", "1M"], "does not fit in that size"),
         (&["--size", "1M", "--slack", "1M"], "cannot be used with"),

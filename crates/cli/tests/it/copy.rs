@@ -148,7 +148,7 @@ fn all_that_linux_has_there_and_back() {
     assert_eq!(code, 1, "{words}");
     assert_eq!(
         words,
-        "restow: nasty/socket: a socket, which a tar archive cannot hold, is left out\n"
+        "restow: nasty/socket: not copied: tar archives cannot hold sockets\n"
     );
     let (code, _, words) = run_in(dir.path(), ["copy", "x.tar", "back", "-q", "--no-sync"]);
     assert_eq!((code, &*words), (0, ""));
@@ -282,7 +282,7 @@ fn compressed_archives() {
             let (code, _, words) = run_in(dir.path(), ["copy", &name, "dst"]);
             assert_eq!(code, 2, "{words}");
             assert!(
-                words.contains(&format!("open {name}: unpack it with ")),
+                words.contains(&format!("open {name}: decompress it with ")),
                 "{words}"
             );
             assert!(!dir.join("dst").exists());
@@ -299,7 +299,7 @@ fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
     fs::write(dir.join("there/file"), "precious").unwrap();
     for there in ["there.tar", "there"] {
         let (code, _, words) = run_in(dir.path(), ["copy", "src", there]);
-        let reason = "the destination is there already; --overwrite replaces it";
+        let reason = "the destination already exists; --overwrite replaces it";
         assert_eq!(
             (code, words),
             (2, format!("restow: copy src to {there}: {reason}\n"))
@@ -318,7 +318,7 @@ fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
     assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src/in.tar"]).0, 0);
     for source in ["src", "src/sub", "src/in.tar"] {
         let (code, _, words) = run_in(dir.path(), ["copy", "--overwrite", source, "src"]);
-        let reason = "the source is in what would be replaced";
+        let reason = "the source is inside the destination, which would be replaced";
         let expected = format!("restow: copy {source} to src: {reason}\n");
         assert_eq!((code, words), (2, expected));
     }

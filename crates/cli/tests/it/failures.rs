@@ -128,9 +128,9 @@ fn what_may_not_be_read_is_left_out_of_images_and_listed() {
         let (code, _, words) = shown(&command.output().unwrap());
         assert_eq!(code, 1, "{image}: {words}");
         for line in [
-            "src/sub/7: left out, it cannot be read: permission denied",
-            "src/small: left out, it cannot be read: permission denied",
-            "src/closed: left empty, it cannot be read: permission denied",
+            "src/sub/7: skipped, cannot be read: permission denied",
+            "src/small: skipped, cannot be read: permission denied",
+            "src/closed: left empty, cannot be read: permission denied",
         ] {
             assert!(words.contains(line), "{image}: {words}");
         }

@@ -1,5 +1,6 @@
 //! The integration tests of `restow`: the program itself, from outside.
 
+mod address; // subvolumes and odd names in the addresses of sources
 mod btrfs; // btrfs images, made
 mod btrfs_source; // btrfs images, read, checked and described
 mod copy; // directories and tar archives in all directions, compared by programs that are not ours

@@ -163,7 +163,7 @@ fn in_the_midst_of_a_file_and_with_the_superblock_last() {
     );
     let (code, _, words) = run_in(dir.path(), ["ls", "--image-at", "search", "src/small"]);
     assert!(
-        code == 2 && words.contains("it is no SquashFS image"),
+        code == 2 && words.contains("no SquashFS image found"),
         "{words}"
     );
     let (code, _, words) = run_in(dir.path(), ["ls", "--image-at", "7", "firmware"]);
@@ -198,17 +198,17 @@ fn what_cannot_be_is_said_before_anything_is_written() {
         (&["--compress", "zstd:99"][..], "zstd level is not"),
         (
             &["--compress", "xz:blue"],
-            "`blue` is no level, `e`, or filter",
+            "`blue` is not a level, `e`, or a filter",
         ),
         (
             &["--compress", "rar"],
-            "it is zstd, gzip, xz, lz4, lzo or none",
+            "must be zstd, gzip, xz, lz4, lzo or none",
         ),
         (
             &["--block-size", "100K"],
-            "it is a power of two from 4K to 1M",
+            "must be a power of two from 4K to 1M",
         ),
-        (&["--fragments", "some"], "it is none, small or all"),
+        (&["--fragments", "some"], "must be none, small or all"),
     ] {
         let output = restow(["copy", "src", "x.sqfs"])
             .args(args)
@@ -248,7 +248,7 @@ fn options_that_do_not_apply_are_refused() {
         ),
         (
             &["src", "x.tar", "--subvolume=5"],
-            "it is no btrfs image: --subvolume and --device do not apply",
+            "not a btrfs image: --subvolume does not apply",
         ),
         (
             &["src", "x.sqfs", "--compress=zstd:99"],
@@ -371,7 +371,7 @@ fn edits_are_what_others_see() {
     for (args, words) in [
         (
             &["x.sqfs", "no", "sub/nothing"][..],
-            "sub/nothing in x.sqfs is not there",
+            "sub/nothing in x.sqfs does not exist",
         ),
         (&["src", "no", "--add=out"], "read out: line 1: "),
         (&["src", "no", "--map-uids=1:2"], "three numbers"),

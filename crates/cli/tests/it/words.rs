@@ -54,28 +54,22 @@ fn messages_are_verb_path_and_reason() {
         ),
         (
             &["ls", "text"],
-            "open text: it is nothing that restow knows (it begins with 68 65 6c 6c 6f)",
+            "open text: unknown format (first bytes: 68 65 6c 6c 6f)",
         ),
-        (&["ls", "empty"], "open empty: it is empty"),
-        (
-            &["check", "empty"],
-            "open empty: it is neither a SquashFS nor a btrfs image (it is empty)",
-        ),
+        (&["ls", "empty"], "open empty: the file is empty"),
+        (&["check", "empty"], "open empty: the file is empty"),
         (
             &["info", "text"],
-            "open text: it is neither a SquashFS nor a btrfs image (it begins with 68 65 6c 6c 6f)",
+            "open text: unknown format (first bytes: 68 65 6c 6c 6f)",
         ),
-        (
-            &["check", "src"],
-            "open src: it is a directory, not an image",
-        ),
+        (&["check", "src"], "open src: a directory, not an image"),
         (
             &["info", "x.stream"],
-            "open x.stream: it is a btrfs send stream, not an image",
+            "open x.stream: a btrfs send stream, which restow cannot read yet",
         ),
         (
             &["check", "x.tar.bz2"],
-            "open x.tar.bz2: it is compressed with bzip2, and is no image",
+            "open x.tar.bz2: compressed with bzip2; decompress it first: `bzip2 -dc x.tar.bz2 | restow copy - DST`",
         ),
         (
             &["ls", "x.sqfs"],
@@ -87,15 +81,15 @@ fn messages_are_verb_path_and_reason() {
         ),
         (
             &["ls", "x.stream"],
-            "open x.stream: it is a btrfs send stream, which this version cannot read yet",
+            "open x.stream: a btrfs send stream, which restow cannot read yet",
         ),
         (
             &["ls", "x.tar.gz"],
-            "open x.tar.gz: unpack it with gzip: unexpected end of file",
+            "open x.tar.gz: decompress it with gzip: unexpected end of file",
         ),
         (
             &["ls", "x.tar.bz2"],
-            "open x.tar.bz2: it is compressed with bzip2: decompress it first, as in `bzip2 -dc x.tar.bz2 | restow copy - DST`",
+            "open x.tar.bz2: compressed with bzip2; decompress it first: `bzip2 -dc x.tar.bz2 | restow copy - DST`",
         ),
         (&["ls", "src", "g"], "find src/g: no such file or directory"),
         (&["ls", "src", "f/g"], "find src/f/g: not a directory"),
@@ -107,7 +101,7 @@ fn messages_are_verb_path_and_reason() {
         (&["diff", "-", "-"], "standard input cannot be both trees"),
         (
             &["copy", "src", "missing/x.tar"],
-            "copy src to missing/x.tar: missing is not a directory that is there",
+            "copy src to missing/x.tar: directory missing does not exist",
         ),
         (
             &["copy", "missing", "x"],
@@ -115,15 +109,15 @@ fn messages_are_verb_path_and_reason() {
         ),
         (
             &["copy", "src", "--to", "btrfs", "-"],
-            "copy src to standard output: a btrfs image is not written in order and cannot go to standard output",
+            "copy src to standard output: a btrfs image is not written sequentially and cannot go to standard output",
         ),
         (
             &["copy", "src", "y.zip"],
-            "copy src to y.zip: restow does not write what this name says; say what it shall become with --to",
+            "copy src to y.zip: restow cannot write the format that this name suggests; choose a format with --to",
         ),
         (
             &["copy", "src", "-", "--to", "dir"],
-            "copy src to standard output: a directory cannot go to standard output",
+            "copy src to standard output: a directory cannot be written to standard output",
         ),
     ] {
         let expected = (2, String::new(), format!("restow: {words}\n"));
@@ -212,7 +206,7 @@ fn differences_have_exit_code_1_and_a_line_each() {
     assert_eq!((code, &*words), (1, ""));
     assert_eq!(
         found,
-        "content: content differs from byte 4 on\n\
+        "content: contents differ starting at byte 4\n\
          d/x: kind file | symbolic link\n\
          linked too: hard link to linked | no earlier file\n\
          mode: mode 0600 | 4711\n\
@@ -255,7 +249,7 @@ fn a_reader_that_goes_is_no_error() {
         child.stdout.take().unwrap().read_exact(&mut first).unwrap();
         let output = child.wait_with_output().unwrap();
         let words = String::from_utf8_lossy(&output.stderr);
-        let why = "its reader closed it before the archive was whole";
+        let why = "the pipe was closed before the archive was complete";
         let expected = match args[0] {
             "copy" => (2, format!("restow: copy src to standard output: {why}\n")),
             _ => (0, String::new()),

@@ -1,80 +1,79 @@
-//! How a btrfs image is made.
+//! How btrfs images are written.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use btrfs::{ChecksumType, NewSubvolume, Options, Profile, Rule, Summary};
+use btrfs::{ChecksumType, NewSubvolume, Options, Profile, Rule, Subvolume, object};
 use clap::Args;
 use codec::Settings;
 use tree::Inventory;
 use tree::edit::Patterns;
 
-use crate::args::{ImageArgs, bytes};
-use crate::open::Source;
-use crate::{readable, text};
+use super::bytes::bytes;
+use super::image::ImageArgs;
 
-/// How a btrfs image is made.
+/// How btrfs images are written.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "btrfs images")]
 pub(crate) struct BtrfsArgs {
-    /// Try to encode everything, not only that of which a sample promises something
+    /// Try to compress all data, even if a sample looks incompressible
     #[arg(long)]
-    pub(crate) compress_force: bool,
+    compress_force: bool,
 
-    /// Encode the files that match in another way, as in `**/*.so=zstd:15` or `... *.jpg=none`; may be given several times, and
-    /// the first that matches counts
+    /// Compress files that match PATTERN with CODEC, as in `**/*.so=zstd:15` or `... *.jpg=none` (repeatable; the first match
+    /// applies)
     #[arg(long, value_name = "PATTERN=CODEC", value_parser = rule)]
-    pub(crate) compress_path: Vec<Rule>,
+    compress_path: Vec<Rule>,
 
-    /// The checksum of everything: crc32c, xxhash, sha256 or blake2b
+    /// Set the checksum algorithm: crc32c, xxhash, sha256 or blake2b
     #[arg(long, value_name = "TYPE", value_parser = checksum, default_value = "crc32c")]
-    pub(crate) checksum: ChecksumType,
+    checksum: ChecksumType,
 
-    /// How many copies of tree blocks there are: single or dup
+    /// Store metadata once (single) or twice (dup)
     #[arg(long, value_name = "PROFILE", value_parser = profile, default_value = "dup")]
-    pub(crate) metadata: Profile,
+    metadata: Profile,
 
-    /// Bytes of a tree block: a power of two, 4K to 64K
+    /// Set the size of tree blocks: a power of two, 4K to 64K
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "16K")]
-    pub(crate) nodesize: u64,
+    nodesize: u64,
 
-    /// Bytes of the image [default: what it takes]
+    /// Set the size of the image [default: as small as possible]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) size: Option<u64>,
+    size: Option<u64>,
 
-    /// Bytes that are left for growth, beside what Linux wants free before it writes; 0 for an image that is only read
+    /// Leave BYTES free for growth, in addition to what Linux needs to write; with 0, Linux can only read the image
     ///
-    /// By default there is what Linux wants if that is at most a twenty-fifth of the rest, otherwise so much that files can be deleted
-    /// and the image can be made larger.
+    /// By default, the image has the space that Linux needs to write if that is at most 4 % of the rest; otherwise only
+    /// enough to delete files and to enlarge the image.
     #[arg(long, value_name = "BYTES", value_parser = bytes, conflicts_with = "size")]
-    pub(crate) slack: Option<u64>,
+    slack: Option<u64>,
 
-    /// The name of the file system
+    /// Set the label of the file system
     #[arg(long, value_name = "NAME")]
-    pub(crate) label: Option<OsString>,
+    label: Option<OsString>,
 
-    /// The UUID of the file system [default: one that follows from what is in it]
+    /// Set the UUID of the file system [default: derived from its content]
     #[arg(long, value_name = "UUID", value_parser = uuid)]
-    pub(crate) uuid: Option<Uuid>,
+    uuid: Option<Uuid>,
 
-    /// Make the directory PATH a subvolume, one that may not be changed with `:ro` behind it; may be given several times
+    /// Make the directory PATH a subvolume, read-only with `:ro` (repeatable)
     #[arg(long, value_name = "PATH[:ro]")]
-    pub(crate) as_subvolume: Vec<OsString>,
+    as_subvolume: Vec<OsString>,
 
-    /// The subvolume that is mounted when none is named: a path given to --as-subvolume, or `/`
+    /// Set the default subvolume, which is mounted if none is named: a path given to --as-subvolume, or `/`
     #[arg(long, value_name = "PATH")]
-    pub(crate) default_subvolume: Option<OsString>,
+    default_subvolume: Option<OsString>,
 
-    /// Give block groups a tree of their own: large file systems are mounted faster, but written to only by Linux 6.1 and later
+    /// Use a block group tree: large file systems mount faster, but only Linux 6.1 and later can write to them
     #[arg(long)]
-    pub(crate) block_group_tree: bool,
+    block_group_tree: bool,
 }
 
 /// The bytes of a UUID.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Uuid([u8; 16]);
+struct Uuid([u8; 16]);
 
 fn settings(words: &str) -> Result<Option<Settings>> {
     let (name, level) = match words.split_once(':') {
@@ -83,29 +82,29 @@ fn settings(words: &str) -> Result<Option<Settings>> {
     };
     let number = |usual: i32| match level {
         None => Ok(usual),
-        Some(level) => level.parse().map_err(|_| anyhow!("`{level}` is no level")),
+        Some(level) => level
+            .parse()
+            .map_err(|_| anyhow!("`{level}` is not a level")),
     };
     let settings = match (name, level) {
         ("none" | "no", None) => return Ok(None),
         ("lzo", None) => Settings::Lzo,
         ("zlib", _) => match number(3)? {
             level @ 1..=9 => Settings::Zlib { level: level as u8 },
-            _ => bail!("zlib has levels from 1 to 9 in btrfs"),
+            _ => bail!("zlib in btrfs has levels 1 to 9"),
         },
         ("zstd", _) => match number(3)? {
             level @ (-15..=-1 | 1..=15) => Settings::Zstd { level },
-            _ => bail!("zstd has levels from -15 to -1 and from 1 to 15 in btrfs"),
+            _ => bail!("zstd in btrfs has levels -15 to -1 and 1 to 15"),
         },
         ("none" | "no" | "lzo", Some(_)) => bail!("{name} has no levels"),
-        _ => bail!("btrfs has zstd, zlib, lzo and none, the first two with a level behind a colon"),
+        _ => bail!("must be zstd, zlib, lzo or none; zstd and zlib take a level after a colon"),
     };
     Ok(Some(settings))
 }
 
 fn rule(words: &str) -> Result<Rule> {
-    let (pattern, codec) = words
-        .rsplit_once('=')
-        .context("it is a pattern, `=` and a codec")?;
+    let (pattern, codec) = words.rsplit_once('=').context("must be PATTERN=CODEC")?;
     Ok(Rule {
         patterns: Arc::new(Patterns::new([pattern])),
         compression: settings(codec)?,
@@ -115,20 +114,20 @@ fn rule(words: &str) -> Result<Rule> {
 fn checksum(words: &str) -> Result<ChecksumType> {
     let mut all = ChecksumType::ALL.into_iter();
     all.find(|checksum| checksum.name() == words)
-        .context("it is crc32c, xxhash, sha256 or blake2b")
+        .context("must be crc32c, xxhash, sha256 or blake2b")
 }
 
 fn profile(words: &str) -> Result<Profile> {
     Ok(match words {
         "single" => Profile::Single,
         "dup" => Profile::Dup,
-        _ => bail!("it is single or dup"),
+        _ => bail!("must be single or dup"),
     })
 }
 
 fn uuid(words: &str) -> Result<Uuid> {
     let digits: Vec<u8> = words.bytes().filter(|&byte| byte != b'-').collect();
-    let wrong = || anyhow!("it is 32 hexadecimal digits with hyphens, not all of them 0");
+    let wrong = || anyhow!("must be 32 hexadecimal digits, with or without hyphens, not all zero");
     let mut uuid = [0; 16];
     if digits.len() != 32 {
         return Err(wrong());
@@ -144,21 +143,22 @@ fn uuid(words: &str) -> Result<Uuid> {
 }
 
 impl BtrfsArgs {
-    /// How an image is encoded.
+    /// How data is compressed.
     pub(crate) fn compression(image: &ImageArgs) -> Result<Option<Settings>> {
         let words = image.compress.as_deref().unwrap_or("zstd:3");
         settings(words).with_context(|| format!("--compress {words}"))
     }
 
-    /// The options for an image of what is left of a source.
+    /// The options for an image of the files in `inventory`. If they are of a btrfs subvolume, it and those nested in it stay
+    /// subvolumes.
     pub(crate) fn options(
         &self,
         image: &ImageArgs,
-        source: &Source,
+        source: Option<&Subvolume>,
         inventory: &Inventory,
     ) -> Result<Options> {
         let (mut subvolumes, mut default) = (Vec::new(), None);
-        if let Some(tree) = &source.btrfs {
+        if let Some(tree) = source {
             let id = tree.btrfs().default_subvolume()?;
             for (own, subvolume) in tree.subvolumes_in(inventory)? {
                 if own == id {
@@ -166,8 +166,8 @@ impl BtrfsArgs {
                 }
                 subvolumes.push(subvolume);
             }
-            // A part of a file system becomes the whole of another one, which can be changed.
-            if tree.id() != TOP_LEVEL {
+            // One subvolume becomes the top level of the new file system, which is writable.
+            if tree.id() != object::FS_TREE {
                 subvolumes.retain(|subvolume| !subvolume.path.is_empty());
             }
         }
@@ -189,7 +189,7 @@ impl BtrfsArgs {
         if let Some(path) = &self.default_subvolume {
             default = Some(joined(path.as_bytes()));
         }
-        let nodesize = u32::try_from(self.nodesize).unwrap_or(0); // which is refused
+        let nodesize = u32::try_from(self.nodesize).unwrap_or(0); // 0 is refused
         let label = self.label.as_ref().map(|label| label.as_bytes().to_vec());
         Ok(Options {
             compression: Self::compression(image)?,
@@ -210,22 +210,18 @@ impl BtrfsArgs {
             duplicates: !image.no_duplicates,
             skip_unreadable: image.skip_unreadable,
             verify: !image.no_verify,
-            ..Options::default()
         })
     }
 }
 
-/// The number of the top-level subvolume.
-const TOP_LEVEL: u64 = 5;
-
-/// A path without slashes at its ends or double ones.
+/// A path without leading, trailing or double slashes.
 fn joined(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
     names.join(&b'/')
 }
 
-/// What the environment says that no time is to be later than.
+/// `SOURCE_DATE_EPOCH`: no time in the image is later.
 fn epoch() -> Result<Option<i64>> {
     let Some(epoch) = std::env::var_os("SOURCE_DATE_EPOCH") else {
         return Ok(None);
@@ -235,30 +231,12 @@ fn epoch() -> Result<Option<i64>> {
     Ok(Some(number))
 }
 
-/// What could not be kept, a line each.
-pub(crate) fn lost(summary: &Summary, source: &Source) -> Vec<String> {
-    let mut lost = readable::left_out(&summary.image.unreadable, source);
-    for (path, name) in &summary.image.lost_xattrs {
-        let (path, name) = (source.name(path), text::of_name(name));
-        lost.push(format!(
-            "{path}: the attribute {name}, which does not fit in a tree block, is left out"
-        ));
-    }
-    for path in &summary.split_links {
-        let path = source.name(path);
-        lost.push(format!(
-            "{path}: its hard links in other subvolumes became files that share its content"
-        ));
-    }
-    lost
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn codecs_sizes_and_uuids_are_read() {
+    fn codecs_and_uuids_are_parsed() {
         assert_eq!(settings("none").unwrap(), None);
         assert_eq!(
             settings("zstd:-15").unwrap(),
@@ -269,11 +247,6 @@ mod tests {
             "zstd:0", "zstd:16", "zlib:10", "lzo:1", "xz", "zstd:x", "zstd:",
         ] {
             assert!(settings(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(bytes("16K").unwrap(), 16384);
-        assert_eq!(bytes("3g").unwrap(), 3 << 30);
-        for wrong in ["", "K", "1KB", "-1", "99999999999999T"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
         }
         let id = uuid("01234567-89ab-cdef-0123-456789ABCDEF").unwrap();
         assert_eq!(id.0[..4], [1, 0x23, 0x45, 0x67]);

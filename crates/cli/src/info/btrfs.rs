@@ -1,100 +1,17 @@
-//! btrfs images: as sources, `restow info` and `restow check` of them.
+//! `restow info` of btrfs images.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::io::Write;
 
-use anyhow::{Context, Result};
-use btrfs::{
-    Amount, Btrfs, SUPERBLOCK_PLACES, Subvolume, SubvolumeInfo, Usage, block_group, incompat,
-};
-use tree::{CheckOptions, ReadAt};
+use anyhow::Result;
+use btrfs::{Amount, Btrfs, SubvolumeInfo, Usage, block_group, incompat};
 
-use crate::args::{Check, Info, SourceArgs};
-use crate::bar::Bar;
-use crate::{text, threads};
+use crate::text;
 
-/// Where in a superblock its mark is.
-const MARK_AT: u64 = 64;
-
-/// Whether a file that can seek has a btrfs superblock, be it only a copy.
-pub(crate) fn has_mark(file: &File) -> Result<bool> {
-    let size = ReadAt::size(file)?;
-    for place in SUPERBLOCK_PLACES {
-        let at = place.0 + MARK_AT;
-        let mut mark = [0; 8];
-        if size >= at + mark.len() as u64 {
-            ReadAt::read_exact_at(file, &mut mark, at)?;
-            if mark == *b"_BHRfS_M" {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
-}
-
-fn open(path: &Path, others: &[PathBuf]) -> Result<Arc<Btrfs>> {
-    let mut sources: Vec<Box<dyn ReadAt>> = vec![Box::new(File::open(path)?)];
-    for other in others {
-        let name = || format!("open {}", text::of_host_path(other, "standard input"));
-        sources.push(Box::new(File::open(other).with_context(name)?));
-    }
-    Ok(Arc::new(Btrfs::open(sources)?))
-}
-
-/// What of the file system is meant, by number or path.
-fn chosen(btrfs: &Arc<Btrfs>, args: &SourceArgs) -> Result<Option<u64>> {
-    let Some(wanted) = &args.subvolume else {
-        return Ok(None);
-    };
-    let number = wanted.to_str().and_then(|text| text.parse().ok());
-    let id = match number {
-        Some(id) => Ok(id),
-        None => btrfs.find_subvolume(wanted.as_bytes()),
-    };
-    let id = id.and_then(|id| btrfs.subvolume(id).map(|_| id));
-    let name = || format!("find subvolume {}", text::of_name(wanted.as_bytes()));
-    Ok(Some(id.with_context(name)?))
-}
-
-/// The subvolume that is meant, and what the user should know of it.
-pub(crate) fn subvolume(path: &Path, args: &SourceArgs) -> Result<(Subvolume, Vec<String>)> {
-    let btrfs = open(path, &args.device)?;
-    let id = match chosen(&btrfs, args)? {
-        Some(id) => id,
-        None => btrfs.default_subvolume()?,
-    };
-    let tree = btrfs.subvolume(id)?;
-    let mut notes = Vec::new();
-    if btrfs.has_log() {
-        notes.push("the image was not unmounted cleanly: what its log holds beyond the last commit is not read".to_owned());
-    }
-    Ok((tree, notes))
-}
-
-/// `restow info` of a btrfs image.
-pub(crate) fn info(args: &Info) -> Result<()> {
-    let name = text::of_host_path(&args.file, "standard input");
-    let btrfs = open(&args.file, &args.source.device).with_context(|| format!("open {name}"))?;
-    let id = chosen(&btrfs, &args.source)?;
-    let mut out = io::stdout().lock();
-    let Some(path) = &args.path else {
-        return show(&btrfs, id, &mut out).with_context(|| format!("read {name}"));
-    };
-    let tree = btrfs.subvolume(match id {
-        Some(id) => id,
-        None => btrfs.default_subvolume()?,
-    })?;
-    let path = path.as_bytes();
-    let found = crate::open::find(&tree, path, false);
-    let usage = found.and_then(|file| tree.usage(file.ino));
-    let usage = usage.with_context(|| format!("read {name}: {}", text::of_name(path)))?;
-    show_usage(&usage, &mut out)
-}
-
-fn show(btrfs: &Btrfs, id: Option<u64>, out: &mut dyn Write) -> Result<()> {
+/// Prints what a file system contains; of the space that files take, only that of one subvolume if `id` is given.
+///
+/// # Errors
+/// The image cannot be read, or the words cannot be written.
+pub(crate) fn show(btrfs: &Btrfs, id: Option<u64>, out: &mut dyn Write) -> Result<()> {
     let superblock = btrfs.superblock();
     writeln!(out, "format          btrfs")?;
     writeln!(out, "label           {}", text::of_name(&superblock.label))?;
@@ -159,8 +76,11 @@ fn show(btrfs: &Btrfs, id: Option<u64>, out: &mut dyn Write) -> Result<()> {
     show_usage(&btrfs.usage(id)?, out)
 }
 
-/// Bytes by algorithm, as compsize gives them.
-fn show_usage(usage: &Usage, out: &mut dyn Write) -> Result<()> {
+/// Prints bytes by algorithm, as compsize does.
+///
+/// # Errors
+/// The words cannot be written.
+pub(crate) fn show_usage(usage: &Usage, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,
         "files           extents       stored      decoded        shown"
@@ -251,40 +171,4 @@ fn uuid(bytes: &[u8; 16]) -> String {
         words += &format!("{byte:02x}");
     }
     words
-}
-
-/// `restow check`: gives whether nothing is wrong.
-pub(crate) fn check(args: &Check) -> Result<bool> {
-    let name = text::of_host_path(&args.file, "standard input");
-    let btrfs = open(&args.file, &args.device).with_context(|| format!("open {name}"))?;
-    let mut out = io::stdout().lock();
-    let mut result = Ok(());
-    let options = CheckOptions {
-        data: !args.no_data,
-    };
-    let bar = Bar::new("checked", false);
-    let summary = btrfs.check(options, threads(args.threads), &bar, &mut |finding| {
-        if result.is_ok() {
-            result = writeln!(out, "{}", text::of_finding(&finding));
-        }
-    });
-    bar.finish();
-    let summary = summary.with_context(|| format!("read {name}"))?;
-    result?;
-    writeln!(
-        out,
-        "{} in {}, {}, {}, {} of data verified",
-        text::count(summary.findings, "error"),
-        text::count(summary.tree_blocks, "tree block"),
-        text::count(summary.extents, "extent"),
-        text::count(summary.inodes, "inode"),
-        text::count(summary.data_bytes, "byte")
-    )?;
-    if btrfs.has_log() {
-        writeln!(
-            out,
-            "the image was not unmounted cleanly; its log was not checked"
-        )?;
-    }
-    Ok(summary.findings == 0)
 }

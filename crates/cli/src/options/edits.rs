@@ -1,4 +1,4 @@
-//! What `restow copy` changes on the way.
+//! What `restow copy` leaves out, adds and changes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,58 +13,59 @@ use tree::{FileSystem, Time};
 
 use crate::text;
 
-/// What is left out, added and changed, whatever the source and the destination are.
+/// What is left out, added and changed, for any source and destination.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What becomes of files")]
+#[command(next_help_heading = "Selecting and changing files")]
 pub(crate) struct EditArgs {
-    /// Leave out what matches, with all that is in it; may be given several times
+    /// Leave out files that match PATTERN, and everything in matching directories (repeatable)
     ///
-    /// The pattern is one of a whole path in SRC: `*.o` means the root's files, `**/*.o` and `... *.o` those of all directories. `*`
-    /// and `?` stop at slashes; `[a-z]`, `[!a-z]`, `{a,b}` and `\` are known.
+    /// A pattern matches a whole path in SRC: `*.o` matches files in the root, `**/*.o` and `... *.o` match files in all
+    /// directories. `*` and `?` do not match slashes. `[a-z]`, `[!a-z]`, `{a,b}` and `\` work as in a shell.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
 
-    /// Leave out what matches a line of this file
+    /// Leave out files that match a line of LIST, as with --exclude (repeatable)
     #[arg(long, value_name = "LIST")]
     exclude_from: Vec<PathBuf>,
 
-    /// Add, replace or change what a list in mksquashfs' form of pseudo files says; may be given several times
+    /// Add, replace or change the files in LIST, which has the format of mksquashfs pseudo files (repeatable)
     ///
-    /// Each line is a path and `d MODE UID GID` (directory), `m MODE UID GID` (other permissions of what is there), `s MODE UID GID
-    /// TARGET` (symbolic link), `c` or `b MODE UID GID MAJOR MINOR` (device), `i MODE UID GID [f|s]` (fifo, socket), `l HOSTFILE` (a
-    /// file of this machine) or `x NAME=VALUE` (extended attribute). A capital letter takes a time before the mode.
+    /// Each line has a path, followed by `d MODE UID GID` (directory), `m MODE UID GID` (change mode and owner), `s MODE UID
+    /// GID TARGET` (symbolic link), `c` or `b MODE UID GID MAJOR MINOR` (device), `i MODE UID GID [f|s]` (fifo or socket), `l
+    /// HOSTFILE` (copy of a file on this machine) or `x NAME=VALUE` (extended attribute). An upper-case letter takes a time
+    /// before the mode.
     #[arg(long, value_name = "LIST")]
     add: Vec<PathBuf>,
 
-    /// Let all files belong to root
+    /// Make root the owner of every file
     #[arg(long)]
     all_root: bool,
 
-    /// Let all files belong to this user, by number
+    /// Make this user ID the owner of every file
     #[arg(long, value_name = "UID", conflicts_with = "all_root")]
     uid: Option<u32>,
 
-    /// Let all files belong to this group, by number
+    /// Make this group ID the group of every file
     #[arg(long, value_name = "GID", conflicts_with = "all_root")]
     gid: Option<u32>,
 
-    /// Other numbers for COUNT users from FROM on; may be given several times
+    /// Map COUNT user IDs starting at FROM to IDs starting at TO (repeatable)
     #[arg(long, value_name = "FROM:TO:COUNT", value_parser = id_map)]
     map_uids: Vec<IdMap>,
 
-    /// Other numbers for COUNT groups from FROM on; may be given several times
+    /// Map COUNT group IDs starting at FROM to IDs starting at TO (repeatable)
     #[arg(long, value_name = "FROM:TO:COUNT", value_parser = id_map)]
     map_gids: Vec<IdMap>,
 
-    /// Permissions of files that are no directories, as for chmod: 644, or `go-w`
+    /// Change the mode of files that are not directories, as chmod does: `644`, `go-w`
     #[arg(long, value_name = "MODE", value_parser = ModeChange::parse)]
     file_mode: Option<ModeChange>,
 
-    /// Permissions of directories, as for chmod: 755, or `u=rwX,go=rX`
+    /// Change the mode of directories, as chmod does: `755`, `u=rwX,go=rX`
     #[arg(long, value_name = "MODE", value_parser = ModeChange::parse)]
     dir_mode: Option<ModeChange>,
 
-    /// A time for all files, in seconds since 1970
+    /// Set all timestamps, in seconds since 1970
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     all_time: Option<i64>,
 
@@ -72,11 +73,11 @@ pub(crate) struct EditArgs {
     #[arg(long)]
     no_xattrs: bool,
 
-    /// Keep only extended attributes whose names match, as in `user.*`; may be given several times
+    /// Keep only extended attributes whose names match PATTERN, as in `user.*` (repeatable)
     #[arg(long, value_name = "PATTERN", conflicts_with = "no_xattrs")]
     xattrs: Vec<OsString>,
 
-    /// Leave out extended attributes whose names match; may be given several times
+    /// Leave out extended attributes whose names match PATTERN (repeatable)
     #[arg(long, value_name = "PATTERN")]
     exclude_xattrs: Vec<OsString>,
 }
@@ -84,17 +85,20 @@ pub(crate) struct EditArgs {
 fn id_map(words: &str) -> Result<IdMap> {
     let numbers: Option<Vec<u32>> = words.split(':').map(|number| number.parse().ok()).collect();
     let Some(&[from, to, count]) = numbers.as_deref() else {
-        return Err(anyhow!("it is three numbers with colons between them"));
+        return Err(anyhow!("must be three numbers separated by colons"));
     };
     let fits = |first: u32| count > 0 && first.checked_add(count - 1).is_some();
-    match fits(from) && fits(to) {
-        true => Ok(IdMap { from, to, count }),
-        false => Err(anyhow!("it has no owners, or more than there are numbers")),
+    if fits(from) && fits(to) {
+        Ok(IdMap { from, to, count })
+    } else {
+        Err(anyhow!(
+            "COUNT must be at least 1, and the last ID must fit in 32 bits"
+        ))
     }
 }
 
 impl EditArgs {
-    /// The source with all edits, of which only those of `paths` are not among these options; `None` when there are none.
+    /// The source with all edits, including the selection by `paths`; `None` if there are no edits.
     pub(crate) fn apply(
         &self,
         source: &Arc<dyn FileSystem>,

@@ -1,4 +1,4 @@
-//! What of a source cannot be read, and is done without.
+//! Copies without what cannot be read.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,19 +6,22 @@ use tree::{
     Checksum, DirEntry, Error, Extent, FileSystem, Ino, Inventory, Metadata, Result, Storage, Xattr,
 };
 
-use crate::open::Source;
-use crate::text;
+use crate::message;
+use crate::source::Source;
 
-/// A line for each file that is left out of an image.
+/// A line for each file that is left out of an image because it cannot be read.
 pub(crate) fn left_out(unreadable: &[(Vec<u8>, Error)], source: &Source) -> Vec<String> {
     let line = |(path, error): &(Vec<u8>, Error)| {
-        let (path, reason) = (source.name(path), text::of_reason(&error.to_string()));
-        format!("{path}: left out, it cannot be read: {reason}")
+        let (path, reason) = (
+            source.path_name(path),
+            message::of_reason(&error.to_string()),
+        );
+        format!("{path}: skipped, cannot be read: {reason}")
     };
     unreadable.iter().map(line).collect()
 }
 
-/// A tree in which directories that cannot be read are empty.
+/// A tree in which unreadable directories are empty.
 pub(crate) struct Readable<'a> {
     tree: &'a dyn FileSystem,
     failed: Mutex<Vec<(Ino, Error)>>,
@@ -32,7 +35,7 @@ impl<'a> Readable<'a> {
         }
     }
 
-    /// The directories that could not be read, with what became of it.
+    /// A line for each directory that could not be read.
     pub(crate) fn lost(&self, source: &Source, inventory: &Inventory) -> Vec<String> {
         let failed =
             std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -40,9 +43,9 @@ impl<'a> Readable<'a> {
         for (ino, error) in failed {
             let mut files = inventory.files();
             if let Some(file) = files.find(|&file| inventory.ino(file) == ino) {
-                let path = source.name(&inventory.path(inventory.first_name(file)));
-                let reason = text::of_reason(&error.to_string());
-                lost.push(format!("{path}: left empty, it cannot be read: {reason}"));
+                let path = source.path_name(&inventory.path(inventory.first_name(file)));
+                let reason = message::of_reason(&error.to_string());
+                lost.push(format!("{path}: left empty, cannot be read: {reason}"));
             }
         }
         lost

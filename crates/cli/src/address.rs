@@ -1,0 +1,160 @@
+//! How a user names a source: a file, and perhaps a subvolume of the btrfs image in it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::text;
+
+/// `FILE`, `IMAGE:PATH` or `IMAGE:ID`, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    typed: PathBuf,
+    /// The file; `-` is standard input.
+    pub(crate) path: PathBuf,
+    /// The subvolume that the address names.
+    pub(crate) subvolume: Option<OsString>,
+}
+
+impl Address {
+    /// Takes an address apart.
+    ///
+    /// A file whose name is the whole address is always meant, however many colons it has. Only if there is no such file
+    /// is the address split at a colon: at the last one that has the name of a file other than a directory before it.
+    ///
+    /// # Errors
+    /// The address has a colon, and names nothing in either way.
+    pub(crate) fn of(typed: &Path) -> Result<Address> {
+        let whole = Address {
+            typed: typed.to_owned(),
+            path: typed.to_owned(),
+            subvolume: None,
+        };
+        let bytes = typed.as_os_str().as_bytes();
+        if !bytes.contains(&b':') || may_exist(typed) {
+            return Ok(whole);
+        }
+        let name = text::of_name(bytes);
+        let mut directory = None;
+        for colon in (0..bytes.len()).rev().filter(|&at| bytes[at] == b':') {
+            let (image, subvolume) = (&bytes[..colon], &bytes[colon + 1..]);
+            let path = Path::new(OsStr::from_bytes(image));
+            // `-` is standard input, and never a file.
+            let found = fs::metadata(path).ok().filter(|_| image != b"-");
+            match found {
+                Some(found) if found.is_dir() => directory = directory.or(Some(image)),
+                Some(_) if subvolume.is_empty() => {
+                    bail!("open {name}: no subvolume after the colon; `{name}/` is the top level")
+                }
+                Some(_) => {
+                    return Ok(Address {
+                        path: path.to_owned(),
+                        subvolume: Some(OsStr::from_bytes(subvolume).to_owned()),
+                        ..whole
+                    });
+                }
+                None => {}
+            }
+        }
+        match directory.map(text::of_name) {
+            Some(directory) => bail!(
+                "open {name}: no such file or directory, and {directory} is a directory, which has no subvolumes"
+            ),
+            None => {
+                bail!("open {name}: no such file or directory, and no image before a colon in it")
+            }
+        }
+    }
+
+    /// What was typed, for messages.
+    pub(crate) fn name(&self) -> String {
+        text::of_host_path(&self.typed, "standard input")
+    }
+
+    pub(crate) fn is_standard_input(&self) -> bool {
+        self.path == Path::new("-")
+    }
+}
+
+/// Whether there is a file with that name, or that cannot be found out: then opening it says why.
+fn may_exist(path: &Path) -> bool {
+    match fs::symlink_metadata(path) {
+        Ok(_) => true,
+        Err(error) => !matches!(
+            error.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::InvalidFilename
+                | io::ErrorKind::InvalidInput
+        ),
+    }
+}
+
+/// Refuses two addresses that are both standard input, of which the second would be empty or wait forever.
+///
+/// # Errors
+/// Both are.
+pub(crate) fn only_one_is_standard_input(a: &Address, b: &Address) -> Result<()> {
+    if a.is_standard_input() && b.is_standard_input() {
+        bail!("standard input cannot be both trees");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::TempDir;
+
+    #[test]
+    fn addresses_are_split_only_where_no_file_has_the_whole_name() {
+        let dir = TempDir::new();
+        fs::create_dir_all(dir.join("d:e")).unwrap();
+        for file in ["a", "a:b", "d:e/i", "-"] {
+            fs::write(dir.join(file), "").unwrap();
+        }
+        fs::write(dir.join(OsStr::from_bytes(b"\xff")), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.join("a:link")).unwrap();
+        let at = |name: &[u8]| dir.join(OsStr::from_bytes(name));
+        let split = |name: &[u8]| {
+            let found = Address::of(&at(name)).unwrap();
+            let path = found.path.strip_prefix(dir.path()).unwrap();
+            let path = path.as_os_str().as_bytes().to_vec();
+            (path, found.subvolume.map(|name| name.as_bytes().to_vec()))
+        };
+        for (typed, path, subvolume) in [
+            (&b"a"[..], &b"a"[..], None),
+            // No colon: whether it exists is for who opens it.
+            (b"none", b"none", None),
+            (b"a:b", b"a:b", None),
+            (b"a:/b", b"a", Some(&b"/b"[..])),
+            (b"a:c", b"a", Some(b"c")),
+            // The longest name of a file counts.
+            (b"a:b:c", b"a:b", Some(b"c")),
+            (b"a:/b:c", b"a", Some(b"/b:c")),
+            (b"a:c:d", b"a", Some(b"c:d")),
+            (b"a:c/x:y/", b"a", Some(b"c/x:y/")),
+            (b"a::", b"a", Some(b":")),
+            (b"a:link", b"a:link", None),
+            (b"a:5", b"a", Some(b"5")),
+            (b"d:e", b"d:e", None),
+            (b"d:e/i", b"d:e/i", None),
+            (b"d:e/i:s", b"d:e/i", Some(b"s")),
+            (b"a:\xfe", b"a", Some(b"\xfe")),
+            (b"\xff:\xfe", b"\xff", Some(b"\xfe")),
+            (b"-:s", b"-", Some(b"s")),
+        ] {
+            let expected = (path.to_vec(), subvolume.map(<[u8]>::to_vec));
+            assert_eq!(split(typed), expected, "{}", typed.escape_ascii());
+        }
+        let error = |name: &[u8]| Address::of(&at(name)).unwrap_err().to_string();
+        assert!(error(b"a:").contains("a:: no subvolume after the colon; "));
+        assert!(error(b"none:s").ends_with("no image before a colon in it"));
+        assert!(error(b"d:e:s").ends_with("d:e is a directory, which has no subvolumes"));
+        assert!(error(b":s").ends_with("is a directory, which has no subvolumes"));
+    }
+}

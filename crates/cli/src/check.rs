@@ -1,0 +1,133 @@
+//! `restow check`: verifies an image.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use tree::CheckOptions;
+
+use crate::address::Address;
+use crate::bar::Bar;
+use crate::open::{self, Container};
+use crate::options::{ImageFileArgs, ThreadArgs};
+use crate::{message, text};
+
+/// Verify an image
+///
+/// Reads the whole image, decompresses all data, and cross-checks redundant information. Never writes.
+///
+/// btrfs: checksums of all data and metadata, in every copy; references to blocks and extents against the extent tree; names
+/// against inodes; allocated space against its use. SquashFS, which has no checksums: names against inodes; inode numbers
+/// against the export table; blocks against each other and against the inodes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow check image.squashfs
+  restow check image.btrfs
+  restow check --no-data image.btrfs     metadata only
+  restow check --device b.img a.img      a file system on two devices
+
+Exit codes: 0 no errors; 1 errors found; 2 failure.")]
+pub(crate) struct Check {
+    /// A SquashFS or btrfs image
+    image: PathBuf,
+
+    /// Do not read file contents
+    #[arg(long)]
+    no_data: bool,
+
+    #[command(flatten)]
+    file: ImageFileArgs,
+
+    #[command(flatten)]
+    threads: ThreadArgs,
+}
+
+/// Returns whether the image has no errors.
+///
+/// # Errors
+/// It is not an image, or cannot be read.
+pub(crate) fn run(args: &Check) -> Result<bool> {
+    let address = Address::of(&args.image)?;
+    let name = address.name();
+    let open = || format!("open {name}");
+    if address.subvolume.is_some() {
+        let image = text::of_host_path(&address.path, "-");
+        bail!("check {name}: check verifies whole images: use `restow check {image}`");
+    }
+    match Container::open(&address.path, args.file.image_at).with_context(open)? {
+        Container::Btrfs(file) => check_btrfs(file, &name, args),
+        Container::Squashfs(file, at) => check_squashfs(file, at, &name, args),
+        other => bail!("{}: {}, not an image", open(), other.noun()),
+    }
+}
+
+fn check_btrfs(file: File, name: &str, args: &Check) -> Result<bool> {
+    let btrfs = open::open_btrfs(file, &args.file).with_context(|| format!("open {name}"))?;
+    let mut out = io::stdout().lock();
+    let mut result = Ok(());
+    let options = CheckOptions {
+        data: !args.no_data,
+    };
+    let bar = Bar::new("checked", false);
+    let parallel = args.threads.parallel();
+    let summary = btrfs.check(options, parallel, &bar, &mut |finding| {
+        if result.is_ok() {
+            result = writeln!(out, "{}", message::of_finding(&finding));
+        }
+    });
+    bar.finish();
+    let summary = summary.with_context(|| format!("read {name}"))?;
+    result?;
+    writeln!(
+        out,
+        "{} in {}, {}, {}, {} of data verified",
+        text::count(summary.findings, "error"),
+        text::count(summary.tree_blocks, "tree block"),
+        text::count(summary.extents, "extent"),
+        text::count(summary.inodes, "inode"),
+        text::count(summary.data_bytes, "byte")
+    )?;
+    if btrfs.has_log() {
+        writeln!(
+            out,
+            "the image was not unmounted cleanly; its log was not checked"
+        )?;
+    }
+    Ok(summary.findings == 0)
+}
+
+fn check_squashfs(file: File, at: u64, name: &str, args: &Check) -> Result<bool> {
+    let open = || {
+        args.file.refuse_device()?;
+        open::open_squashfs(file, at)
+    };
+    let image = open().with_context(|| format!("open {name}"))?;
+    let mut out = io::stdout().lock();
+    let mut result = Ok(());
+    let options = CheckOptions {
+        data: !args.no_data,
+    };
+    let bar = Bar::new("checked", false);
+    let parallel = args.threads.parallel();
+    let summary = image.check(options, parallel, &bar, &mut |finding| {
+        if result.is_ok() {
+            result = writeln!(out, "{}", message::of_finding(&finding));
+        }
+    });
+    bar.finish();
+    let summary = summary.with_context(|| format!("read {name}"))?;
+    result?;
+    writeln!(
+        out,
+        "{} in {}, {}, {}, {} of data decoded",
+        text::count(summary.findings, "error"),
+        text::count(summary.inodes, "inode"),
+        text::count(summary.blocks, "block"),
+        text::count(summary.fragments, "fragment"),
+        text::count(summary.data_bytes, "byte")
+    )?;
+    Ok(summary.findings == 0)
+}

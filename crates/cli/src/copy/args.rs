@@ -1,0 +1,141 @@
+//! The arguments of `restow copy`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
+
+use super::destination::Kind;
+use crate::options::{
+    BtrfsArgs, DirectoryArgs, EditArgs, ImageArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs,
+    SquashfsArgs, ThreadArgs, bytes,
+};
+
+/// Copy a file tree into another container
+///
+/// The format of SRC is detected from its content. The format of DST follows from its name: `.tar` and `-` are tar archives;
+/// `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a btrfs image; any other name is a directory.
+/// `--to` overrides this. If DST is an existing directory, it must be empty. DST appears under its final name only when it is
+/// complete and on disk: an error or Ctrl-C leaves nothing behind.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow copy src src.tar                        directory to tar
+  restow copy src.tar dst                        tar to directory
+  restow copy src - | ssh host 'tar xf - -C dst' tar to standard output
+  curl -s URL | restow copy - dst                tar, compressed or not, from standard input
+  restow copy --overwrite src backup.tar         replace an existing archive
+  restow copy --compress zstd:19 src src.squashfs
+                                                 directory to SquashFS
+  restow copy --compress zstd:9 src src.btrfs    directory to btrfs
+  restow copy src.btrfs:home home.squashfs       one subvolume
+  restow copy src.squashfs dst etc 'usr/*/bin'   selected files
+  restow copy --exclude '... *.o' --all-root src src.tar
+                                                 without object files, owned by root
+
+Exit codes: 0 success; 1 success, but something could not be preserved; 2 failure.")]
+pub(crate) struct Copy {
+    #[arg(help = SOURCE_HELP, long_help = SOURCE_LONG_HELP)]
+    pub(crate) src: PathBuf,
+
+    /// Where to write the tree; `-` is standard output
+    pub(crate) dst: PathBuf,
+
+    /// Copy only these files and directories: paths in SRC, or patterns as for --exclude [default: everything]
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Write DST in this format, whatever its name
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Option<Kind>,
+
+    /// Replace DST if it exists, once the new one is complete
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    #[command(flatten)]
+    pub(crate) threads: ThreadArgs,
+
+    /// Print only errors, and what could not be preserved
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Fail if the source holds more than BYTES of file data (guards against decompression bombs)
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) max_content: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) edits: EditArgs,
+
+    #[command(flatten)]
+    pub(crate) directory: DirectoryArgs,
+
+    #[command(flatten)]
+    pub(crate) image: ImageArgs,
+
+    #[command(flatten)]
+    pub(crate) squashfs: SquashfsArgs,
+
+    #[command(flatten)]
+    pub(crate) btrfs: BtrfsArgs,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+}
+
+/// The headings of options for some formats of the destination only, and these formats. Options without a heading, and
+/// those of sources, apply to all.
+const HEADINGS: [(&str, &[Kind]); 4] = [
+    ("Directories", &[Kind::Dir]),
+    ("SquashFS and btrfs images", &[Kind::Squashfs, Kind::Btrfs]),
+    ("SquashFS images", &[Kind::Squashfs]),
+    ("btrfs images", &[Kind::Btrfs]),
+];
+
+/// Refuses options on the command line that do not apply to the format of the destination.
+///
+/// # Errors
+/// There is such an option; the error names it.
+pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, kind: Kind) -> Result<()> {
+    for option in Copy::augment_args(clap::Command::new("copy")).get_arguments() {
+        let id = option.get_id().as_str();
+        if typed.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let known = HEADINGS
+            .iter()
+            .find(|(heading, _)| Some(*heading) == option.get_help_heading());
+        if known.is_some_and(|(_, kinds)| !kinds.contains(&kind)) {
+            let (name, noun) = (option.get_long().unwrap_or(id), kind.noun());
+            bail!("--{name} does not apply to {noun}");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_heading_says_what_its_options_apply_to() {
+        let command = Copy::augment_args(clap::Command::new("copy"));
+        let mut unused = HEADINGS.map(|(heading, _)| heading).to_vec();
+        for option in command.get_arguments() {
+            let heading = option.get_help_heading().unwrap_or(FOR_ALL[0]);
+            unused.retain(|unused| *unused != heading);
+            let known = HEADINGS.iter().any(|(known, _)| *known == heading);
+            let of_source = heading.ends_with(" sources");
+            assert!(
+                known || of_source || FOR_ALL.contains(&heading),
+                "{heading}"
+            );
+        }
+        assert_eq!(unused, [""; 0]);
+    }
+
+    /// Headings of options that apply to every destination.
+    const FOR_ALL: [&str; 2] = ["Options", "Selecting and changing files"];
+}

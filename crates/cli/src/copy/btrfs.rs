@@ -1,0 +1,66 @@
+//! Copies to btrfs images.
+
+use anyhow::{Context, Result};
+use btrfs::Summary;
+use tree::{Error, Output};
+
+use super::job::{Done, Job};
+use super::readable::{self, Readable};
+use crate::bar::Bar;
+use crate::message::tell;
+use crate::source::Source;
+use crate::text;
+
+/// Writes a btrfs image.
+///
+/// # Errors
+/// The source cannot be read, or the destination cannot be written.
+pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
+    let bar = Bar::new("copied", job.args.quiet);
+    let readable = Readable::new(job.tree);
+    let tree = job.readable_tree(&readable);
+    let inventory = job.inventory_of(tree, &bar)?;
+    let options =
+        job.args
+            .btrfs
+            .options(&job.args.image, job.source.subvolume.as_deref(), &inventory)?;
+    let output = Output::create(&job.args.dst, job.args.overwrite).context("create it")?;
+    let made = btrfs::create(tree, &inventory, &options, job.parallel, &bar, &output);
+    let summary = match made {
+        Err(error @ Error::File { .. }) => return Err(job.source.name_error(error)),
+        made => made.context("write it")?,
+    };
+    output.commit().context("finish it")?;
+    bar.finish();
+    if !summary.is_writable && options.slack.is_none() && !job.args.quiet {
+        tell(
+            "Linux can delete files in the image but not add any until it is enlarged; --slack leaves free space",
+        );
+    }
+    let mut lost = readable.lost(job.source, &inventory);
+    lost.extend(lost_in(&summary, job.source));
+    Ok(Done {
+        files: inventory.entry_count().into(),
+        read: summary.image.content_bytes,
+        written: summary.image.image_bytes,
+        lost,
+    })
+}
+
+/// What could not be preserved, a line each.
+fn lost_in(summary: &Summary, source: &Source) -> Vec<String> {
+    let mut lost = readable::left_out(&summary.image.unreadable, source);
+    for (path, name) in &summary.image.lost_xattrs {
+        let (path, name) = (source.path_name(path), text::of_name(name));
+        lost.push(format!(
+            "{path}: extended attribute {name} not copied: it does not fit in a tree block"
+        ));
+    }
+    for path in &summary.split_links {
+        let path = source.path_name(path);
+        lost.push(format!(
+            "{path}: hard links across subvolumes became files with shared extents"
+        ));
+    }
+    lost
+}

@@ -1,0 +1,51 @@
+//! Copies to SquashFS images.
+
+use anyhow::{Context, Result};
+use tree::{Error, Output};
+
+use super::job::{Done, Job};
+use super::readable::{self, Readable};
+use crate::bar::Bar;
+use crate::text;
+
+/// Writes a SquashFS image.
+///
+/// # Errors
+/// The source cannot be read, or the destination cannot be written.
+pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
+    let bar = Bar::new("copied", job.args.quiet);
+    let readable = Readable::new(job.tree);
+    let tree = job.readable_tree(&readable);
+    let inventory = job.inventory_of(tree, &bar)?;
+    let options = job.args.squashfs.options(&job.args.image, &inventory)?;
+    let mut output = Output::create(&job.args.dst, job.args.overwrite).context("create it")?;
+    let made = squashfs::create(tree, &inventory, &options, job.parallel, &bar, &mut output);
+    let summary = match made {
+        Err(error @ Error::File { verb: "read", .. }) => {
+            return Err(job.source.name_error(error));
+        }
+        made => made.context("write it")?,
+    };
+    output.commit().context("finish it")?;
+    bar.finish();
+    let mut lost = readable.lost(job.source, &inventory);
+    lost.extend(readable::left_out(&summary.image.unreadable, job.source));
+    for (path, name) in &summary.image.lost_xattrs {
+        let (path, name) = (job.source.path_name(path), text::of_name(name));
+        lost.push(format!(
+            "{path}: extended attribute {name} not copied: SquashFS cannot hold it"
+        ));
+    }
+    for path in &summary.changed_times {
+        let path = job.source.path_name(path);
+        lost.push(format!(
+            "{path}: modification time changed to the nearest that SquashFS can hold"
+        ));
+    }
+    Ok(Done {
+        files: inventory.entry_count().into(),
+        read: summary.image.content_bytes,
+        written: summary.image.image_bytes,
+        lost,
+    })
+}

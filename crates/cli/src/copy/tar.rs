@@ -1,0 +1,49 @@
+//! Copies to tar archives.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use tree::{Error, Output};
+
+use super::job::{Done, Job};
+use crate::bar::Bar;
+
+/// Writes a tar archive.
+///
+/// # Errors
+/// The source cannot be read, or the destination cannot be written.
+pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
+    let bar = Bar::new("copied", job.args.quiet);
+    let inventory = job.inventory(&bar)?;
+    let mut output = if job.args.dst == Path::new("-") {
+        Output::stream(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+    } else {
+        Output::create(&job.args.dst, job.args.overwrite).context("create it")?
+    };
+    let written = tree::tar::write(job.tree, &inventory, job.parallel, &bar, &mut output);
+    let summary = match written {
+        Err(error @ Error::File { .. }) => return Err(job.source.name_error(error)),
+        // A closed pipe is an error only here: part of an archive is not an archive.
+        Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            bail!("the pipe was closed before the archive was complete")
+        }
+        written => written.context("write it")?,
+    };
+    output.commit().context("finish it")?;
+    bar.finish();
+    let lost = summary.sockets.iter().map(|path| {
+        format!(
+            "{}: not copied: tar archives cannot hold sockets",
+            job.source.path_name(path)
+        )
+    });
+    Ok(Done {
+        files: summary.entries,
+        read: summary.content_bytes,
+        written: summary.archive_bytes,
+        lost: lost.collect(),
+    })
+}

@@ -1,0 +1,91 @@
+//! `restow info`: shows what an image contains.
+
+mod btrfs;
+mod squashfs;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::address::Address;
+use crate::open::{self, Container};
+use crate::options::SourceArgs;
+use crate::source::{self, Unnamed};
+use crate::text;
+
+/// Show what an image contains: format, features, space by algorithm
+///
+/// For a SquashFS image: codec and settings, sizes, and counts. For a btrfs image: label, UUID, features, devices, space by
+/// profile, subvolumes, and the space that files take by compression algorithm; with IMAGE:SUBVOLUME or --subvolume, only the
+/// space of files in that subvolume.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow info image.squashfs
+  restow info image.btrfs
+  restow info image.btrfs:home --path user
+                                  space that a directory takes
+
+Exit codes: 0 success; 2 failure.")]
+pub(crate) struct Info {
+    /// A SquashFS or btrfs image; IMAGE:PATH and IMAGE:ID select a subvolume
+    image: PathBuf,
+
+    /// Show only the space that this file or directory of a btrfs image takes, including everything below it
+    #[arg(long, value_name = "PATH", help_heading = "btrfs sources")]
+    path: Option<OsString>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// Prints what an image contains.
+///
+/// # Errors
+/// It is not an image, or cannot be read.
+pub(crate) fn run(args: &Info) -> Result<()> {
+    let address = Address::of(&args.image)?;
+    let open = || format!("open {}", address.name());
+    let container = Container::open(&address.path, args.source.file.image_at).with_context(open)?;
+    match container {
+        Container::Btrfs(file) => show_btrfs(file, &address, args),
+        Container::Squashfs(file, at) => {
+            let image = || {
+                if address.subvolume.is_some() {
+                    bail!("a SquashFS image has no subvolumes");
+                }
+                if args.path.is_some() {
+                    bail!("not a btrfs image: --path does not apply");
+                }
+                args.source.refuse_options_of_btrfs()?;
+                open::open_squashfs(file, at)
+            };
+            let image = image().with_context(open)?;
+            let read = || format!("read {}", address.name());
+            squashfs::show(&image, &mut io::stdout().lock()).with_context(read)
+        }
+        other => bail!("{}: {}, not an image", open(), other.noun()),
+    }
+}
+
+fn show_btrfs(file: File, address: &Address, args: &Info) -> Result<()> {
+    let open = || format!("open {}", address.name());
+    let btrfs = open::open_btrfs(file, &args.source.file).with_context(open)?;
+    let id = source::named_subvolume(&btrfs, address, &args.source).with_context(open)?;
+    let read = || format!("read {}", address.name());
+    let mut out = io::stdout().lock();
+    let Some(path) = &args.path else {
+        return btrfs::show(&btrfs, id, &mut out).with_context(read);
+    };
+    let tree = source::open_subvolume(&btrfs, address, &args.source, Unnamed::Default)?;
+    let path = path.as_bytes();
+    let found = source::find(&tree, path, false);
+    let usage = found.and_then(|file| tree.usage(file.ino));
+    let usage = usage.with_context(|| format!("{}: {}", read(), text::of_name(path)))?;
+    btrfs::show_usage(&usage, &mut out)
+}

@@ -1,0 +1,66 @@
+//! Messages to the user, on standard error.
+
+use std::io::{self, Write};
+
+use tree::{Error, Finding};
+
+use crate::text;
+
+/// Prints a message. A message that cannot be printed is not an error.
+pub(crate) fn tell(words: &str) {
+    let _ = writeln!(io::stderr(), "restow: {words}");
+}
+
+/// An error in words, outermost context first: verb, path, reason.
+pub(crate) fn of_error(error: &anyhow::Error) -> String {
+    let mut words = Vec::new();
+    for cause in error.chain() {
+        // Both print their own causes, and `of_io_error` leaves out the error number.
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            words.push(of_tree_error(error));
+            break;
+        }
+        if let Some(error) = cause.downcast_ref::<io::Error>() {
+            words.push(of_io_error(error));
+            break;
+        }
+        words.push(cause.to_string());
+    }
+    words.join(": ")
+}
+
+/// An error of a tree in words.
+pub(crate) fn of_tree_error(error: &Error) -> String {
+    match error {
+        Error::Io(error) => of_io_error(error),
+        Error::File { verb, path, error } => {
+            format!("{verb} {}: {}", text::of_path(path), of_tree_error(error))
+        }
+        error => error.to_string(),
+    }
+}
+
+/// What a check found, and where.
+pub(crate) fn of_finding(finding: &Finding) -> String {
+    let part = finding
+        .part
+        .map(|(kind, number)| format!("{kind} {number}: "));
+    let file = (finding.file.as_ref()).map(|path| format!(", in {}", text::of_path(path)));
+    let error = of_tree_error(&finding.error);
+    part.unwrap_or_default() + &error + &file.unwrap_or_default()
+}
+
+fn of_io_error(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::AlreadyExists {
+        return "it already exists; --overwrite replaces it".to_owned();
+    }
+    of_reason(&error.to_string())
+}
+
+/// The system's words for an error, in lower case and without the error number.
+pub(crate) fn of_reason(words: &str) -> String {
+    let words = words.split(" (os error").next().unwrap_or(words);
+    let mut letters = words.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
+}

@@ -1,0 +1,34 @@
+//! How images of either format are written.
+
+use clap::Args;
+
+/// How images of either format are written.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "SquashFS and btrfs images")]
+pub(crate) struct ImageArgs {
+    /// Compress data with CODEC, a name with optional settings after colons
+    ///
+    /// SquashFS: zstd:1 to zstd:22 [default: zstd:15], gzip:1 to gzip:12, xz, lz4, lz4:hc, lzo, or none. xz takes a level,
+    /// `e` (extreme) and filters, as in xz:9:e:x86; each filter is tried on every block. xz:code applies the filter of its
+    /// processor to machine code; Linux reads that only if built with the filter. lz4:hc takes a level, 2 to 12.
+    ///
+    /// btrfs: zstd:-15 to zstd:15 [default: zstd:3], zlib:1 to zlib:9, lzo, or none.
+    #[arg(long, value_name = "CODEC")]
+    pub(crate) compress: Option<String>,
+
+    /// Recompress all data, including what could be copied in compressed form
+    #[arg(long)]
+    pub(crate) recompress: bool,
+
+    /// Do not deduplicate identical files
+    #[arg(long)]
+    pub(crate) no_duplicates: bool,
+
+    /// Skip files that cannot be read, and list them
+    #[arg(long)]
+    pub(crate) skip_unreadable: bool,
+
+    /// Skip verification (by default, every compressed block is decompressed and compared)
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+}

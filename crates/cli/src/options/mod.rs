@@ -1,0 +1,21 @@
+//! Options that several commands share, and the options of each format.
+
+mod aspects;
+mod btrfs;
+mod bytes;
+mod directory;
+mod edits;
+mod image;
+mod source;
+mod squashfs;
+mod threads;
+
+pub(crate) use aspects::AspectArgs;
+pub(crate) use btrfs::BtrfsArgs;
+pub(crate) use bytes::bytes;
+pub(crate) use directory::DirectoryArgs;
+pub(crate) use edits::EditArgs;
+pub(crate) use image::ImageArgs;
+pub(crate) use source::{ImageAt, ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
+pub(crate) use squashfs::SquashfsArgs;
+pub(crate) use threads::ThreadArgs;

@@ -1,0 +1,110 @@
+//! Where an image is, and which part of it is a source.
+
+use std::ffi::OsString;
+use std::num::ParseIntError;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+/// The help of arguments that name a tree.
+pub(crate) const SOURCE_HELP: &str = "\
+A directory, tar archive, SquashFS image or btrfs image; `-` is standard input";
+
+/// The same in full, with the syntax of `crate::address`.
+pub(crate) const SOURCE_LONG_HELP: &str = "\
+A directory, tar archive, SquashFS image or btrfs image; `-` is standard input
+
+IMAGE:PATH and IMAGE:ID select a subvolume of a btrfs image, as in `disk.btrfs:home` and `disk.btrfs:257`. A file whose \
+name contains colons is always found by its full name; to select the subvolume `home` even if there is a file \
+`disk.btrfs:home`, write `disk.btrfs:/home`.";
+
+/// Which part of an image is a source.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// Read this subvolume of btrfs images for which none is given as IMAGE:PATH [default: the default subvolume; when
+    /// copying to a btrfs image, the top level]
+    #[arg(long, value_name = "PATH|ID", help_heading = "btrfs sources")]
+    pub(crate) subvolume: Option<OsString>,
+
+    /// Read a subvolume alone: the subvolumes nested in it are empty directories, as in a snapshot
+    #[arg(long, help_heading = "btrfs sources")]
+    pub(crate) no_nested: bool,
+
+    #[command(flatten)]
+    pub(crate) file: ImageFileArgs,
+}
+
+/// Where an image is.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ImageFileArgs {
+    /// Add the image of another device of the same btrfs file system (repeatable)
+    #[arg(long, value_name = "IMAGE", help_heading = "btrfs sources")]
+    pub(crate) device: Vec<PathBuf>,
+
+    /// Read the SquashFS image that begins at this byte of the file, or `search` for the first one [default: at the
+    /// beginning, or after the program in an AppImage]
+    #[arg(long, value_name = "BYTES|search", help_heading = "SquashFS sources")]
+    pub(crate) image_at: Option<ImageAt>,
+}
+
+/// Where in a file a SquashFS image begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageAt {
+    /// At this byte.
+    Byte(u64),
+    /// At the first place that holds one.
+    Search,
+}
+
+impl FromStr for ImageAt {
+    type Err = ParseIntError;
+
+    fn from_str(words: &str) -> Result<Self, Self::Err> {
+        match words {
+            "search" => Ok(ImageAt::Search),
+            bytes => bytes.parse().map(ImageAt::Byte),
+        }
+    }
+}
+
+impl SourceArgs {
+    /// Refuses options for btrfs images where no source is one.
+    ///
+    /// # Errors
+    /// There is such an option; the error names it.
+    pub(crate) fn refuse_options_of_btrfs(&self) -> Result<()> {
+        if self.subvolume.is_some() {
+            bail!("not a btrfs image: --subvolume does not apply");
+        }
+        if self.no_nested {
+            bail!("not a btrfs image: --no-nested does not apply");
+        }
+        self.file.refuse_device()
+    }
+
+    /// Refuses `--subvolume` where every btrfs image has a subvolume in its address.
+    ///
+    /// # Errors
+    /// The option is there.
+    pub(crate) fn refuse_subvolume(&self) -> Result<()> {
+        if self.subvolume.is_some() {
+            bail!("--subvolume does not apply: the subvolume is already named");
+        }
+        Ok(())
+    }
+}
+
+impl ImageFileArgs {
+    /// Refuses `--device` where the image is not a btrfs image.
+    ///
+    /// # Errors
+    /// The option is there.
+    pub(crate) fn refuse_device(&self) -> Result<()> {
+        if !self.device.is_empty() {
+            bail!("not a btrfs image: --device does not apply");
+        }
+        Ok(())
+    }
+}

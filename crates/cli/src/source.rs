@@ -1,0 +1,300 @@
+//! A source: a tree to read, and the name that it has for the user.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use btrfs::{Btrfs, Subvolume, object};
+use tree::tar::Tar;
+use tree::{DirEntry, Error, FileKind, FileSystem};
+
+use crate::address::Address;
+use crate::open::{self, Container};
+use crate::options::SourceArgs;
+use crate::text;
+
+/// Symbolic links followed for one path (`MAXSYMLINKS` in Linux).
+const SYMLINKS_MAX: u32 = 40;
+
+/// A tree to read, with the name that it has for the user.
+pub(crate) struct Source {
+    pub(crate) tree: Arc<dyn FileSystem>,
+    name: String,
+    /// The path, if it is a directory of the host.
+    dir: Option<PathBuf>,
+    /// The subvolume, if it is one.
+    pub(crate) subvolume: Option<Arc<Subvolume>>,
+    /// Messages about what is special about it.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The subvolume that is read if the user names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unnamed {
+    /// The one that Linux mounts if none is named.
+    Default,
+    TopLevel,
+}
+
+impl Source {
+    /// Opens the tree at an address.
+    ///
+    /// # Errors
+    /// It cannot be opened or read, or options do not apply to it.
+    pub(crate) fn open(address: &Address, args: &SourceArgs, unnamed: Unnamed) -> Result<Source> {
+        let open = || -> Result<Source> {
+            let source = Source::open_any(address, args, unnamed)?;
+            if source.subvolume.is_none() {
+                args.refuse_options_of_btrfs()?;
+            } else if address.subvolume.is_some() {
+                args.refuse_subvolume()?;
+            }
+            Ok(source)
+        };
+        open().with_context(|| format!("open {}", address.name()))
+    }
+
+    /// Opens two trees. An option for btrfs images must apply to one of them.
+    ///
+    /// # Errors
+    /// As for [`Source::open`].
+    pub(crate) fn open_both(
+        addresses: [&Address; 2],
+        args: &SourceArgs,
+    ) -> Result<(Source, Source)> {
+        let open = |address: &Address| {
+            Source::open_any(address, args, Unnamed::Default)
+                .with_context(|| format!("open {}", address.name()))
+        };
+        let sources = (open(addresses[0])?, open(addresses[1])?);
+        let both = [(addresses[0], &sources.0), (addresses[1], &sources.1)];
+        let images = both.iter().filter(|(_, source)| source.subvolume.is_some());
+        let images: Vec<&Address> = images.map(|(address, _)| *address).collect();
+        if images.is_empty() {
+            args.refuse_options_of_btrfs()?;
+        } else if images.iter().all(|address| address.subvolume.is_some()) {
+            args.refuse_subvolume()?;
+        }
+        Ok(sources)
+    }
+
+    fn open_any(address: &Address, args: &SourceArgs, unnamed: Unnamed) -> Result<Source> {
+        let container = Container::open(&address.path, args.file.image_at)?;
+        if address.subvolume.is_some() && !matches!(container, Container::Btrfs(_)) {
+            let path = text::of_host_path(&address.path, "standard input");
+            bail!("{path} is {}, which has no subvolumes", container.noun());
+        }
+        let source = |tree| Source {
+            tree,
+            name: address.name(),
+            dir: None,
+            subvolume: None,
+            notes: Vec::new(),
+        };
+        let tar = match container {
+            Container::Directory(dir) => {
+                return Ok(Source {
+                    dir: Some(address.path.clone()),
+                    ..source(Arc::new(dir))
+                });
+            }
+            Container::Squashfs(file, at) => {
+                return Ok(source(Arc::new(open::open_squashfs(file, at)?)));
+            }
+            Container::Btrfs(file) => {
+                let btrfs = open::open_btrfs(file, &args.file)?;
+                let tree = Arc::new(open_subvolume(&btrfs, address, args, unnamed)?);
+                let mut source = source(Arc::<Subvolume>::clone(&tree));
+                if btrfs.has_log() {
+                    source.notes.push(
+                        "the image was not unmounted cleanly; changes in its log are not read"
+                            .to_owned(),
+                    );
+                }
+                source.subvolume = Some(tree);
+                return Ok(source);
+            }
+            Container::Tar(stream) => stream.open_tar()?,
+            Container::CompressedTar(wrapper, stream) => stream.open_compressed_tar(wrapper)?,
+        };
+        Ok(Source {
+            notes: notes(&tar),
+            ..source(Arc::new(tar))
+        })
+    }
+
+    /// Names the place of an error in this source as the user knows it.
+    pub(crate) fn name_error(&self, error: Error) -> anyhow::Error {
+        let Error::File { verb, path, error } = error else {
+            return anyhow::Error::from(error).context(format!("read {}", self.name));
+        };
+        anyhow::Error::from(*error).context(format!("{verb} {}", self.path_name(&path)))
+    }
+
+    /// The source itself, as the user named it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A file in this source, in words.
+    pub(crate) fn path_name(&self, path: &[u8]) -> String {
+        if let Some(dir) = &self.dir {
+            return text::of_name(dir.join(OsStr::from_bytes(path)).as_os_str().as_bytes());
+        }
+        if path.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{} in {}", text::of_path(path), self.name)
+        }
+    }
+
+    /// The file with that path, with or without a leading `/`. Symbolic links are followed within the tree; the last
+    /// one only if `follow`.
+    ///
+    /// # Errors
+    /// There is no such file, or the tree cannot be read.
+    pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<DirEntry> {
+        find(&*self.tree, path, follow).map_err(|error| {
+            anyhow::Error::from(error).context(format!("find {}", self.path_name(path)))
+        })
+    }
+}
+
+/// The number of the subvolume that the address or the options name, if they name one.
+///
+/// # Errors
+/// There is no such subvolume, or the image cannot be read.
+pub(crate) fn named_subvolume(
+    btrfs: &Arc<Btrfs>,
+    address: &Address,
+    args: &SourceArgs,
+) -> Result<Option<u64>> {
+    let Some(wanted) = address.subvolume.as_ref().or(args.subvolume.as_ref()) else {
+        return Ok(None);
+    };
+    let id = match number(wanted) {
+        Some(id) => Ok(id),
+        None => btrfs.find_subvolume(wanted.as_bytes()),
+    };
+    match id.and_then(|id| btrfs.subvolume(id).map(|_| id)) {
+        Ok(id) => Ok(Some(id)),
+        Err(Error::NotFound | Error::NotADirectory | Error::InvalidInput(_)) => {
+            let wanted = text::of_name(wanted.as_bytes());
+            let image = text::of_host_path(&address.path, "-");
+            bail!("no subvolume {wanted}; `restow info {image}` lists the subvolumes")
+        }
+        Err(error) => {
+            let wanted = text::of_name(wanted.as_bytes());
+            Err(error).with_context(|| format!("find subvolume {wanted}"))
+        }
+    }
+}
+
+/// The subvolume that the address or the options name, otherwise the one that `unnamed` says.
+///
+/// # Errors
+/// As for [`named_subvolume`].
+pub(crate) fn open_subvolume(
+    btrfs: &Arc<Btrfs>,
+    address: &Address,
+    args: &SourceArgs,
+    unnamed: Unnamed,
+) -> Result<Subvolume> {
+    let id = match named_subvolume(btrfs, address, args)? {
+        Some(id) => id,
+        None if unnamed == Unnamed::TopLevel => object::FS_TREE,
+        None => btrfs.default_subvolume()?,
+    };
+    let subvolume = btrfs.subvolume(id)?;
+    Ok(if args.no_nested {
+        subvolume.without_nested()
+    } else {
+        subvolume
+    })
+}
+
+/// A subvolume's number, which has nothing but digits; a path that has nothing else begins with `/`.
+fn number(wanted: &OsString) -> Option<u64> {
+    let digits = wanted.to_str()?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok())?
+}
+
+/// As [`Source::find`], in any tree.
+pub(crate) fn find(tree: &dyn FileSystem, path: &[u8], follow: bool) -> tree::Result<DirEntry> {
+    let root = DirEntry {
+        name: Box::default(),
+        ino: tree.root(),
+        kind: FileKind::Directory,
+    };
+    // The directories from the root to the current one, and the names still to visit, the next one last.
+    let mut above = vec![root];
+    let mut names: Vec<Vec<u8>> = path
+        .split(|&b| b == b'/')
+        .rev()
+        .map(<[u8]>::to_vec)
+        .collect();
+    let mut followed = 0;
+    while let Some(name) = names.pop() {
+        match &*name {
+            b"" | b"." => continue,
+            b".." => {
+                if above.len() > 1 {
+                    above.pop();
+                }
+                continue;
+            }
+            _ => {}
+        }
+        let dir = above.last().expect("the root is never taken off");
+        if dir.kind != FileKind::Directory {
+            return Err(Error::NotADirectory);
+        }
+        let entry = tree.lookup(dir.ino, &name)?;
+        if entry.kind != FileKind::Symlink || (names.is_empty() && !follow) {
+            above.push(entry);
+            continue;
+        }
+        followed += 1;
+        if followed > SYMLINKS_MAX {
+            return Err(Error::Limit("symbolic links followed for one path"));
+        }
+        let target = tree.read_link(entry.ino)?;
+        if target.first() == Some(&b'/') {
+            above.truncate(1);
+        }
+        names.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
+    }
+    above.pop().ok_or(Error::NotFound)
+}
+
+fn notes(tar: &Tar) -> Vec<String> {
+    let notes = tar.notes();
+    let mut words = Vec::new();
+    let mut add = |number: u64, noun: &str, plural: &str, what: &str| match number {
+        0 => {}
+        1 => words.push(format!("1 {noun} {what}")),
+        _ => words.push(format!("{number} {plural} {what}")),
+    };
+    add(
+        notes.absolute_paths,
+        "path",
+        "paths",
+        "had a leading `/`, which was removed",
+    );
+    add(
+        notes.replaced,
+        "entry",
+        "entries",
+        "replaced by a later one with the same path",
+    );
+    add(
+        notes.acls_not_read,
+        "text access control list",
+        "text access control lists",
+        "could not be read",
+    );
+    words
+}
