@@ -52,7 +52,7 @@ pub(crate) fn of_finding(finding: &Finding) -> String {
 
 fn of_io_error(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::AlreadyExists {
-        return "it already exists; --overwrite replaces it".to_owned();
+        return "already exists; --overwrite replaces it".to_owned();
     }
     of_reason(&error.to_string())
 }

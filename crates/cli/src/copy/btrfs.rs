@@ -24,13 +24,14 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         job.args
             .btrfs
             .options(&job.args.image, job.source.subvolume.as_deref(), &inventory)?;
-    let output = Output::create(&job.args.dst, job.args.overwrite).context("create it")?;
+    let output =
+        Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
     let made = btrfs::create(tree, &inventory, &options, job.parallel, &bar, &output);
     let summary = match made {
         Err(error @ Error::File { .. }) => return Err(job.source.name_error(error)),
-        made => made.context("write it")?,
+        made => made.with_context(|| job.on_dst("write"))?,
     };
-    output.commit().context("finish it")?;
+    output.commit().with_context(|| job.on_dst("finish"))?;
     bar.finish();
     if !summary.is_writable && options.slack.is_none() && !job.args.quiet {
         tell(

@@ -78,6 +78,7 @@ pub(crate) fn refuse_before_reading(
         }
         return Ok(());
     }
+    let name = text::of_host_path(dst, "-");
     let there = match fs::symlink_metadata(dst) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let parent = dst.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -89,11 +90,11 @@ pub(crate) fn refuse_before_reading(
             }
             return Ok(());
         }
-        Err(error) => return Err(error).context("inspect the destination"),
+        Err(error) => return Err(error).with_context(|| format!("read {name}")),
         Ok(there) => there.file_type(),
     };
     if kind != Kind::Dir && there.is_dir() {
-        bail!("the destination is a directory and would become a file");
+        bail!("{name} is a directory, and {} is a file", kind.noun());
     }
     let is_empty = || fs::read_dir(dst).is_ok_and(|mut entries| entries.next().is_none());
     if kind == Kind::Dir && there.is_dir() && is_empty() {
@@ -105,11 +106,11 @@ pub(crate) fn refuse_before_reading(
         && overwrite
         && src.starts_with(dst)
     {
-        bail!("the source is inside the destination, which would be replaced");
+        bail!("the source is inside {name}, which would be replaced");
     }
     let may_write = overwrite || (kind == Kind::Tar && is_stream);
     if !may_write {
-        bail!("the destination already exists; --overwrite replaces it");
+        bail!("{name} already exists; --overwrite replaces it");
     }
     Ok(())
 }
@@ -135,7 +136,8 @@ fn kind_of_name(path: &Path) -> Result<Kind> {
                 "restow cannot write the format that this name suggests; choose a format with --to"
             ),
             _ if fs::metadata(path).is_ok_and(|there| !there.is_dir()) => {
-                bail!("the destination exists and is not a directory; choose a format with --to")
+                let name = text::of_host_path(path, "-");
+                bail!("{name} is not a directory; choose a format with --to")
             }
             _ => Kind::Dir,
         },

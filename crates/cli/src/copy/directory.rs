@@ -34,7 +34,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
             let path = text::of_host_path(&path, "-");
             return Err(anyhow::Error::from(*error).context(format!("{verb} {path}")));
         }
-        extracted => extracted.context("write it")?,
+        extracted => extracted.with_context(|| job.on_dst("write"))?,
     };
     bar.finish();
     let mut lost = Vec::new();

@@ -33,6 +33,12 @@ pub(crate) struct Done {
 }
 
 impl Job<'_> {
+    /// A verb and the destination, as context of an error.
+    pub(crate) fn on_dst(&self, verb: &str) -> String {
+        let dst = text::of_host_path(&self.args.dst, "standard output");
+        format!("{verb} {dst}")
+    }
+
     /// The files of the tree.
     ///
     /// # Errors

@@ -18,15 +18,16 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let tree = job.readable_tree(&readable);
     let inventory = job.inventory_of(tree, &bar)?;
     let options = job.args.squashfs.options(&job.args.image, &inventory)?;
-    let mut output = Output::create(&job.args.dst, job.args.overwrite).context("create it")?;
+    let mut output =
+        Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
     let made = squashfs::create(tree, &inventory, &options, job.parallel, &bar, &mut output);
     let summary = match made {
         Err(error @ Error::File { verb: "read", .. }) => {
             return Err(job.source.name_error(error));
         }
-        made => made.context("write it")?,
+        made => made.with_context(|| job.on_dst("write"))?,
     };
-    output.commit().context("finish it")?;
+    output.commit().with_context(|| job.on_dst("finish"))?;
     bar.finish();
     let mut lost = readable.lost(job.source, &inventory);
     lost.extend(readable::left_out(&summary.image.unreadable, job.source));

@@ -21,7 +21,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let mut output = if job.args.dst == Path::new("-") {
         Output::stream(File::from(io::stdout().as_fd().try_clone_to_owned()?))
     } else {
-        Output::create(&job.args.dst, job.args.overwrite).context("create it")?
+        Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?
     };
     let written = tree::tar::write(job.tree, &inventory, job.parallel, &bar, &mut output);
     let summary = match written {
@@ -30,9 +30,9 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             bail!("the pipe was closed before the archive was complete")
         }
-        written => written.context("write it")?,
+        written => written.with_context(|| job.on_dst("write"))?,
     };
-    output.commit().context("finish it")?;
+    output.commit().with_context(|| job.on_dst("finish"))?;
     bar.finish();
     let lost = summary.sockets.iter().map(|path| {
         format!(

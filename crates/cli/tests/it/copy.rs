@@ -299,7 +299,7 @@ fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
     fs::write(dir.join("there/file"), "precious").unwrap();
     for there in ["there.tar", "there"] {
         let (code, _, words) = run_in(dir.path(), ["copy", "src", there]);
-        let reason = "the destination already exists; --overwrite replaces it";
+        let reason = format!("{there} already exists; --overwrite replaces it");
         assert_eq!(
             (code, words),
             (2, format!("restow: copy src to {there}: {reason}\n"))
@@ -318,7 +318,7 @@ fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
     assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src/in.tar"]).0, 0);
     for source in ["src", "src/sub", "src/in.tar"] {
         let (code, _, words) = run_in(dir.path(), ["copy", "--overwrite", source, "src"]);
-        let reason = "the source is inside the destination, which would be replaced";
+        let reason = "the source is inside src, which would be replaced";
         let expected = format!("restow: copy {source} to src: {reason}\n");
         assert_eq!((code, words), (2, expected));
     }

@@ -277,7 +277,7 @@ fn a_full_disk_behind_standard_output_is_an_error_and_behind_standard_error_is_n
         (&["diff", "src", "."], reason),
         (
             &["copy", "src", "-"],
-            "copy src to standard output: write it: no space left on device",
+            "copy src to standard output: write standard output: no space left on device",
         ),
     ] {
         let mut command = restow(args);
