@@ -298,5 +298,7 @@ fn an_image_on_standard_input_is_read_where_it_is() {
     let output = command.stdin(pipe.stdout.take().unwrap()).output().unwrap();
     let words = "restow: open standard input: a btrfs image from a pipe; save it to a file first\n";
     assert_eq!(shown(&output), (2, String::new(), words.to_owned()));
+    // The command holds the reading end, without which `cat` ends.
+    drop(command);
     let _ = pipe.wait();
 }
