@@ -4,8 +4,8 @@
 //! measured, get their place behind the data, and are written; the superblocks last. Nothing is written twice.
 
 use tree::{
-    Describe, Duplicates, Error, FileId, FileKind, FileSystem, ImageSummary, Inventory, Output,
-    OutputKind, Parallel, Progress, ReadAt, Result,
+    Describe, Duplicates, Error, FileSystem, ImageSummary, Inventory, Lost, Output, OutputKind,
+    Parallel, Progress, ReadAt, Result,
 };
 
 use crate::data::{self, Area, Content};
@@ -21,9 +21,9 @@ use crate::superblock::SUPERBLOCK_PLACES;
 /// options give the same bytes, whatever the number of threads. The caller commits the output.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for options that no file system can have, or a size that is too small; [`Error::File`] when
+/// [`Error::InvalidInput`] for options that no file system can have, or a size that is too small; [`tree::Error::File`] when
 /// a file cannot be read, changes while it is read, or is more than the format can hold; [`Error::Io`] when the output
-/// cannot be written; [`Error::Unsupported`] for a stream, which cannot be written out of order.
+/// cannot be written; [`tree::Error::Unsupported`] for a stream, which cannot be written out of order.
 pub fn create(
     fs: &dyn FileSystem,
     inventory: &Inventory,
@@ -64,7 +64,7 @@ pub fn create(
     };
     summary.image.duplicates = duplicates.len() as u64;
     let (described, undescribed) = describe(fs, inventory, options, parallel, &mut summary)?;
-    let mut area = data::write(
+    let area = data::write(
         fs,
         inventory,
         &duplicates,
@@ -75,21 +75,21 @@ pub fn create(
         output,
     )?;
     drop(duplicates);
-    summarize(&mut area, inventory, &mut summary);
+    summarize(&area, &mut summary);
     let trees = Trees::new(inventory, &described, &area, &plan, options);
     summary.split_links = trees.split_links();
-    Forest::new(options, &area, &trees).write(output, summary)
+    let mut summary = Forest::new(options, &area, &trees).write(output, summary)?;
+    summary.image.unreadable = area.lost.into_paths(inventory);
+    Ok(summary)
 }
 
-fn summarize(area: &mut Area<'_>, inventory: &Inventory, summary: &mut Summary) {
+fn summarize(area: &Area<'_>, summary: &mut Summary) {
     let is_inline = |content: &&Content| matches!(content, Content::Inline { .. });
     summary.inline_files = area.contents.iter().filter(is_inline).count() as u64;
     summary.extents = area.extents.len() as u64;
     summary.compressed = area.compressed.iter().sum();
     summary.image.kept = area.kept;
     summary.image.data_bytes = area.groups.iter().map(|group| group.used).sum();
-    let named = |(file, error)| (inventory.path(inventory.first_name(file)), error);
-    summary.image.unreadable = area.take_lost().into_iter().map(named).collect();
 }
 
 /// Makes sure that nothing on a device looks finished while it is not.
@@ -103,16 +103,15 @@ fn wipe(output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Reads link targets and extended attributes; also gives the files of which that failed, if they are to be left out.
+/// Reads link targets and extended attributes; also gives the files that are left out.
 fn describe(
     fs: &dyn FileSystem,
     inventory: &Inventory,
     options: &Options,
     parallel: Parallel,
     summary: &mut Summary,
-) -> Result<(Described, Vec<(FileId, Error)>)> {
+) -> Result<(Described, Lost)> {
     let nodesize = options.nodesize;
-    let path = |file| inventory.path(inventory.first_name(file));
     let mut described = Described::default();
     let describe = Describe {
         fs,
@@ -120,24 +119,18 @@ fn describe(
         xattrs: true,
         skip_unreadable: options.skip_unreadable,
     };
-    let mut failed = describe.read(
+    let lost = describe.read(
         parallel,
+        &mut summary.image,
         |description| match &description.target {
             Some(target) => check_target(target, nodesize),
             None => Ok(()),
         },
-        |file, mut description| {
-            description.xattrs.retain(|xattr| {
-                let bytes = xattr.name.len() + xattr.value.len();
-                let fits = xattr.name.len() <= 255 && bytes <= xattr_bytes_max(nodesize);
-                if !fits {
-                    summary
-                        .image
-                        .lost_xattrs
-                        .push((path(file), xattr.name.to_vec()));
-                }
-                fits
-            });
+        |xattr| {
+            let bytes = xattr.name.len() + xattr.value.len();
+            xattr.name.len() <= 255 && bytes <= xattr_bytes_max(nodesize)
+        },
+        |file, description| {
             if !description.xattrs.is_empty() {
                 described.xattrs.insert(file, description.xattrs);
             }
@@ -147,13 +140,5 @@ fn describe(
             Ok(())
         },
     )?;
-    // What is in a directory can be read nevertheless.
-    failed.retain(|&(file, _)| {
-        let is_directory = inventory.kind(file) == FileKind::Directory;
-        if is_directory {
-            summary.image.lost_xattrs.push((path(file), b"*".to_vec()));
-        }
-        !is_directory
-    });
-    Ok((described, failed))
+    Ok((described, lost))
 }

@@ -1,8 +1,6 @@
 //! Data and fragment blocks: encoded on all threads, written in the order of the plan.
 
-use std::sync::Mutex;
-
-use tree::{Error, FileId, Progress, Result, ordered};
+use tree::{ContentReader, Error, FileId, Progress, Result, ordered};
 use zerocopy::FromZeros;
 
 use crate::encode::{Done, EncodedBlock, Work};
@@ -48,10 +46,8 @@ impl Writer<'_> {
             fragments: vec![raw::FragmentEntry::new_zeroed(); plan.fragment_count()],
         };
         let work = Work {
-            fs,
-            inventory,
+            content: ContentReader::new(fs, inventory, block_bytes, self.options.skip_unreadable),
             options: self.options,
-            buffers: Mutex::default(),
         };
         let mut mark = None;
         ordered(
@@ -130,10 +126,7 @@ impl Writer<'_> {
         )?;
         self.summary.image.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
         for (file, &shown) in inventory.files().zip(&plan.shows) {
-            if file != shown && self.lost.has(shown) {
-                let error = Error::Unreadable("its content cannot be read");
-                self.lost.lose(file, error);
-            }
+            self.lost.lose_with(file, shown);
         }
         Ok(data)
     }
@@ -149,7 +142,7 @@ impl Writer<'_> {
         self.summary.image.kept += u64::from(stored.kept);
         self.put(&stored.buffer[..stored.len])?;
         progress.wrote(stored.len as u64);
-        work.recycle(stored.buffer);
+        work.content.recycle(stored.buffer);
         Ok(())
     }
 

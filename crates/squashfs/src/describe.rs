@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tree::{Describe, Error, FileId, FileKind, Result};
+use tree::{Describe, Error, FileId, Result};
 
 use crate::writer::Writer;
 use crate::xattr::{XattrWriter, is_storable};
@@ -20,10 +20,9 @@ pub(crate) struct Described {
 }
 
 impl Writer<'_> {
-    /// Reads link targets and extended attributes; files of which that failed are lost, if they are to be left out.
+    /// Reads link targets and extended attributes; files for which that fails are left out, if the options say so.
     pub(crate) fn describe(&mut self) -> Result<Described> {
         let inventory = self.inventory;
-        let path = |file| inventory.path(inventory.first_name(file));
         let mut described = Described {
             xattrs: XattrWriter::new(self.metadata_writer()),
             sets: vec![None; inventory.file_count() as usize],
@@ -35,23 +34,17 @@ impl Writer<'_> {
             xattrs: self.options.xattrs,
             skip_unreadable: self.options.skip_unreadable,
         };
-        let lost_xattrs = &mut self.summary.image.lost_xattrs;
-        let failed = describe.read(
+        self.lost = describe.read(
             self.parallel,
+            &mut self.summary.image,
             |description| match &description.target {
                 Some(target) if target.len() > TARGET_BYTES_MAX => Err(Error::Limit(
                     "the target of a symbolic link is longer than Linux follows",
                 )),
                 _ => Ok(()),
             },
-            |file, mut description| {
-                description.xattrs.retain(|xattr| {
-                    let keep = is_storable(&xattr.name);
-                    if !keep {
-                        lost_xattrs.push((path(file), xattr.name.to_vec()));
-                    }
-                    keep
-                });
+            |xattr| is_storable(&xattr.name),
+            |file, description| {
                 described.sets[file.0 as usize] = described.xattrs.add(description.xattrs);
                 if let Some(target) = description.target {
                     described.targets.insert(file, target);
@@ -59,13 +52,6 @@ impl Writer<'_> {
                 Ok(())
             },
         )?;
-        for (file, error) in failed {
-            // What is in a directory can be read nevertheless.
-            match inventory.kind(file) {
-                FileKind::Directory => lost_xattrs.push((path(file), b"*".to_vec())),
-                _ => self.lost.lose(file, error),
-            }
-        }
         Ok(described)
     }
 }

@@ -1,9 +1,7 @@
 //! What a worker does with a job: read, encode, and prove that what was encoded can be decoded.
 
-use std::sync::{Mutex, PoisonError};
-
 use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
-use tree::{Corrupt, Error, Extent, FileId, FileSystem, Inventory, Result};
+use tree::{ContentReader, Corrupt, Error, Extent, FileId, Result};
 
 use crate::machine;
 use crate::options::Options;
@@ -13,11 +11,9 @@ use crate::raw::{BLOCK_PLAIN, METADATA_BYTES};
 
 /// What all workers share.
 pub(crate) struct Work<'a> {
-    pub(crate) fs: &'a dyn FileSystem,
-    pub(crate) inventory: &'a Inventory,
+    /// Its buffers are of a block's size.
+    pub(crate) content: ContentReader<'a>,
     pub(crate) options: &'a Options,
-    /// Buffers of a block's size that wait to be used again.
-    pub(crate) buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 /// What a worker keeps from job to job.
@@ -100,7 +96,7 @@ impl Work<'_> {
             decoder: Decoder::new(),
             algorithm: settings.map_or(Algorithm::Zlib, |settings| settings.algorithm()),
             content: vec![0; self.block_bytes()],
-            decoded: if self.options.verify || self.fs.storage().stored_extents {
+            decoded: if self.options.verify || self.content.fs().storage().stored_extents {
                 vec![0; self.block_bytes()]
             } else {
                 Vec::new()
@@ -109,23 +105,6 @@ impl Work<'_> {
                 .is_some_and(|settings| is_slow(&settings))
                 .then(Probe::new),
         }
-    }
-
-    /// Gives a buffer back.
-    pub(crate) fn recycle(&self, buffer: Vec<u8>) {
-        self.buffers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(buffer);
-    }
-
-    fn buffer(&self) -> Vec<u8> {
-        let recycled = self
-            .buffers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        recycled.unwrap_or_else(|| vec![0; self.block_bytes()])
     }
 
     pub(crate) fn work(&self, worker: &mut Worker, job: Job) -> Result<Done> {
@@ -169,28 +148,27 @@ impl Work<'_> {
                 Err(error) if self.options.skip_unreadable => {
                     Ok(Done::LostFragment { number, error })
                 }
-                Err(error) => Err(self.in_file(file, error)),
+                Err(error) => Err(self.content.in_file(file, error)),
             },
             Job::Fragment { number, tails } => {
                 let (mut len, mut lost) = (0, Vec::new());
                 let mut code = machine::Code::default();
                 for &file in &tails {
-                    let size = self.inventory.size(file);
+                    let size = self.content.inventory().size(file);
                     let tail = (size % self.block_bytes() as u64) as usize;
                     let content = &mut worker.content[len..len + tail];
-                    match self.read(file, size - tail as u64, content) {
+                    let read = self.read(file, size - tail as u64, content);
+                    match self.content.forgive(file, read)? {
                         Ok(filter) => code.add(filter, tail),
-                        Err(error) if self.options.skip_unreadable => {
+                        Err(error) => {
                             content.fill(0);
                             lost.push((file, error));
                         }
-                        Err(error) => return Err(self.in_file(file, error)),
                     }
                     len += tail;
                 }
                 let filter = code.most(len);
-                let stored =
-                    self.encode(worker, len, self.options.compression.is_some(), filter)?;
+                let stored = self.encode(worker, len, filter)?;
                 Ok(Done::Fragment {
                     number,
                     stored,
@@ -204,15 +182,8 @@ impl Work<'_> {
 
     /// What comes of a file that cannot be read: it is left out, or it ends all.
     fn unreadable(&self, file: FileId, error: Error) -> Result<Done> {
-        match self.options.skip_unreadable {
-            true => Ok(Done::Unreadable { file, error }),
-            false => Err(self.in_file(file, error)),
-        }
-    }
-
-    fn in_file(&self, file: FileId, error: Error) -> Error {
-        let path = self.inventory.path(self.inventory.first_name(file));
-        error.in_file("read", &path)
+        let forgiven = self.content.forgive(file, Err(error))?;
+        forgiven.map_or_else(|error| Ok(Done::Unreadable { file, error }), Ok)
     }
 
     /// Makes a block of a part of a file.
@@ -228,9 +199,10 @@ impl Work<'_> {
             Ok(filter) => filter,
             Err(error) => return self.unreadable(file, error),
         };
-        let stored = match content.iter().all(|&byte| byte == 0) {
-            true => None,
-            false => Some(self.encode(worker, len, self.options.compression.is_some(), filter)?),
+        let stored = if content.iter().all(|&byte| byte == 0) {
+            None
+        } else {
+            Some(self.encode(worker, len, filter)?)
         };
         Ok(Done::Block {
             file,
@@ -249,24 +221,25 @@ impl Work<'_> {
         file: FileId,
         extent: &Extent,
     ) -> Result<Option<EncodedBlock>> {
-        let mut buffer = self.read_encoded(file, extent)?;
+        let mut buffer = self.content.buffer();
+        let read = self.content.read_encoded(file, extent, &mut buffer)?;
         let len = extent.len as usize;
-        let mut stored_len = buffer.len();
+        let mut stored_len = read;
         let mut decode = self.options.verify;
         let is_block = match worker.algorithm {
             // Only decoding tells where it ends, which takes less time than to re-encode it.
-            Algorithm::Zlib if self.fs.storage().block_encoding.is_none() => {
+            Algorithm::Zlib if self.content.fs().storage().block_encoding.is_none() => {
                 decode = false;
                 let decoded = worker
                     .decoder
-                    .decompress_zlib_extent(&mut worker.decoded, &buffer);
+                    .decompress_zlib_extent(&mut worker.decoded, &buffer[..read]);
                 stored_len = decoded.map_or(0, |(_, end)| end);
                 decoded.is_ok_and(|(decoded, _)| decoded == len)
             }
             Algorithm::Zstd => {
                 // Linux decodes with a window as large as a block, or as one of metadata.
                 let window_max = self.block_bytes().max(METADATA_BYTES) as u64;
-                let frame = ZstdFrame::parse(&buffer, window_max);
+                let frame = ZstdFrame::parse(&buffer[..read], window_max);
                 stored_len = frame.map_or(0, |frame| frame.bytes);
                 match frame.and_then(|frame| frame.content_bytes) {
                     Some(bytes) => bytes == extent.len,
@@ -284,9 +257,8 @@ impl Work<'_> {
                 .decompress(worker.algorithm, &mut worker.decoded, stored);
             is_block = decoded == Ok(len);
         }
-        buffer.resize(self.block_bytes(), 0);
         if !is_block {
-            self.recycle(buffer);
+            self.content.recycle(buffer);
             return Ok(None);
         }
         Ok(Some(EncodedBlock {
@@ -305,11 +277,13 @@ impl Work<'_> {
         extent: &Extent,
         len: usize,
     ) -> Result<EncodedBlock> {
-        let mut buffer = self.read_encoded(file, extent)?;
+        let mut buffer = self.content.buffer();
+        let stored_len = self.content.read_encoded(file, extent, &mut buffer)?;
         if self.options.verify {
+            let stored = &buffer[..stored_len];
             let decoded = worker
                 .decoder
-                .decompress(worker.algorithm, &mut worker.decoded, &buffer);
+                .decompress(worker.algorithm, &mut worker.decoded, stored);
             if !decoded.is_ok_and(|decoded| decoded >= len) {
                 return Err(Error::Corrupt(Corrupt {
                     what: "a stored block does not decode",
@@ -318,34 +292,18 @@ impl Work<'_> {
                 }));
             }
         }
-        let len = buffer.len();
-        buffer.resize(self.block_bytes(), 0);
         Ok(EncodedBlock {
             buffer,
-            len,
+            len: stored_len,
             plain: false,
             kept: true,
         })
     }
 
-    fn read_encoded(&self, file: FileId, extent: &Extent) -> Result<Vec<u8>> {
-        let mut buffer = self.buffer();
-        self.fs
-            .read_encoded(self.inventory.ino(file), extent, &mut buffer)?;
-        Ok(buffer)
-    }
-
     /// Reads a part of a file; gives the filter for it.
     fn read(&self, file: FileId, offset: u64, content: &mut [u8]) -> Result<Filters> {
-        self.read_exact(file, offset, content)?;
+        self.content.read(file, offset, content)?;
         self.filter(file, offset, content)
-    }
-
-    fn read_exact(&self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
-        if self.fs.read_at(self.inventory.ino(file), offset, buf)? < buf.len() {
-            return Err(Error::Changed);
-        }
-        Ok(())
     }
 
     /// The filter for a part of a file, of which this is the content from `offset` on.
@@ -354,34 +312,28 @@ impl Work<'_> {
             return Ok(Filters(0));
         }
         let mut header = [0; machine::HEADER_BYTES];
-        if self.inventory.size(file) < header.len() as u64 {
+        if self.content.inventory().size(file) < header.len() as u64 {
             return Ok(Filters(0));
         }
         match content.first_chunk() {
             Some(begin) if offset == 0 => header = *begin,
-            _ => self.read_exact(file, 0, &mut header)?,
+            _ => self.content.read(file, 0, &mut header)?,
         }
         Ok(machine::filter_of(&header))
     }
 
     /// Encodes the first `len` bytes of the worker's content.
-    fn encode(
-        &self,
-        worker: &mut Worker,
-        len: usize,
-        encoded: bool,
-        filter: Filters,
-    ) -> Result<EncodedBlock> {
-        let mut buffer = self.buffer();
+    fn encode(&self, worker: &mut Worker, len: usize, filter: Filters) -> Result<EncodedBlock> {
+        let mut buffer = self.content.buffer();
         let content = &worker.content[..len];
         let is_noise = |probe: &mut Probe| probe.is_noise(content);
         let smaller = match &mut worker.encoder {
             Some(_) if worker.probe.as_mut().is_some_and(is_noise) => None,
-            Some(encoder) if encoded && self.options.filter_code => {
+            Some(encoder) if self.options.filter_code => {
                 encoder.compress_filtered(filter, &mut buffer[..len - 1], content)
             }
-            Some(encoder) if encoded => encoder.compress(&mut buffer[..len - 1], content),
-            _ => None,
+            Some(encoder) => encoder.compress(&mut buffer[..len - 1], content),
+            None => None,
         };
         let Some(stored_len) = smaller else {
             std::mem::swap(&mut buffer, &mut worker.content);

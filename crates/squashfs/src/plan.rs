@@ -6,11 +6,10 @@ use std::ops::Range;
 use codec::Algorithm;
 use tree::{
     BlockEncoding, Duplicates, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind,
-    FileSystem, Inventory, Result,
+    FileSystem, Inventory, Lost, Result,
 };
 
 use crate::inode::Tail;
-use crate::lost::Lost;
 use crate::options::{Fragments, Options};
 
 /// The order of the files' data, and which tails share a fragment block.

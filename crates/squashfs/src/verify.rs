@@ -14,7 +14,7 @@ use tree::{
 use crate::blocks::Data;
 use crate::data::Block;
 use crate::inode::{Tail, nearest_seconds};
-use crate::lost::Numbers;
+use crate::numbers::Numbers;
 use crate::plan::Plan;
 use crate::read::Squashfs;
 

@@ -5,6 +5,7 @@
 
 use tree::{Duplicates, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result};
 
+use crate::numbers::Numbers;
 use crate::options::{Options, Summary, check};
 use crate::plan::Plan;
 use crate::read::Squashfs;
@@ -49,7 +50,7 @@ pub fn create(
     let plan = Plan::new(fs, inventory, &duplicates, options, &writer.lost)?;
     drop(duplicates);
     let data = writer.write_data(&plan, progress)?;
-    let numbers = writer.lost.numbers(inventory);
+    let numbers = Numbers::new(inventory, &writer.lost);
     let sets = writer.write_tables(&plan, described, &data, &numbers)?;
     if options.verify {
         let behind_superblock = options.offset + SUPERBLOCK_BYTES as u64;

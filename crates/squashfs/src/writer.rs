@@ -1,10 +1,9 @@
 //! The image under way: what it is made from, and the bytes that it has so far.
 
 use codec::{Algorithm, Encoder, Settings};
-use tree::{FileId, FileSystem, ImageSummary, Inventory, Output, Parallel, Result};
+use tree::{FileId, FileSystem, ImageSummary, Inventory, Lost, Output, Parallel, Result};
 
 use crate::compressor::Compressor;
-use crate::lost::Lost;
 use crate::machine;
 use crate::metadata::MetadataWriter;
 use crate::options::{Options, Summary};

@@ -27,7 +27,7 @@ pub use fs::{
     extract, is_valid_name, manifest, tar, with_metadata,
 };
 pub use output::{Output, OutputKind, temporary};
-pub use prepare::{Buffers, Content, Describe, Description, Duplicates, Lost};
+pub use prepare::{ContentReader, Describe, Description, Duplicates, Lost};
 pub use read_at::ReadAt;
 pub use sha256::sha256;
 pub use summary::ImageSummary;

@@ -1,8 +1,6 @@
 //! The part of an image that holds data: block groups that grow one after the other, extents in them, checksums.
 
-use std::collections::HashMap;
-
-use tree::{Error, FileId, Output, Result};
+use tree::{Error, FileId, Lost, Output, Result};
 
 use super::encode::Piece;
 use crate::checksum::ChecksumType;
@@ -82,7 +80,7 @@ pub(crate) struct Area<'a> {
     /// Extents that were taken from the source as they were.
     pub(crate) kept: u64,
     /// Files that could not be read.
-    lost: HashMap<FileId, Error>,
+    pub(crate) lost: Lost,
 }
 
 /// How much of an [`Area`] there was at some time.
@@ -100,7 +98,13 @@ pub(crate) struct Mark {
 }
 
 impl<'a> Area<'a> {
-    pub(super) fn new(files: u32, checksum: ChecksumType, output: &'a Output) -> Result<Area<'a>> {
+    /// The area before anything is in it, for an image of that many files, some of which are left out already.
+    pub(super) fn new(
+        files: u32,
+        lost: Lost,
+        checksum: ChecksumType,
+        output: &'a Output,
+    ) -> Result<Area<'a>> {
         Ok(Area {
             output,
             sum_bytes: checksum.size(),
@@ -113,7 +117,7 @@ impl<'a> Area<'a> {
             contents: vec![Content::Hole; files as usize],
             compressed: [0; 4],
             kept: 0,
-            lost: HashMap::new(),
+            lost,
         })
     }
 
@@ -295,23 +299,11 @@ impl<'a> Area<'a> {
     /// Notes that a file will not be in the image.
     pub(crate) fn lose(&mut self, file: FileId, error: Error) {
         self.contents[file.0 as usize] = Content::Hole;
-        self.lost.entry(file).or_insert(error);
+        self.lost.lose(file, error);
     }
 
     pub(crate) fn is_lost(&self, file: FileId) -> bool {
-        self.lost.contains_key(&file)
-    }
-
-    /// The files that are not in the image, and why.
-    pub(crate) fn take_lost(&mut self) -> Vec<(FileId, Error)> {
-        let mut lost: Vec<FileId> = self.lost.keys().copied().collect();
-        lost.sort_unstable();
-        let placeholder = || Error::Unreadable("left out");
-        let take = |file: FileId| {
-            let error = self.lost.insert(file, placeholder());
-            (file, error.unwrap_or_else(placeholder))
-        };
-        lost.into_iter().map(take).collect()
+        self.lost.has(file)
     }
 }
 

@@ -1,9 +1,10 @@
 //! What workers do: read a part of a file and encode it, or take it as the source stores it.
 
-use std::sync::{Mutex, PoisonError};
-
 use codec::{Decoder, Encoder, Settings};
-use tree::{Corrupt, Encoding, Error, Extent, ExtentKind, FileId, FileSystem, Inventory, Result};
+use tree::{
+    ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, FileSystem, Inventory,
+    Result,
+};
 
 use super::share::is_nocow;
 use crate::compression::Compression;
@@ -111,12 +112,10 @@ pub(super) struct Worker {
 }
 
 pub(super) struct Work<'a> {
-    fs: &'a dyn FileSystem,
-    pub(super) inventory: &'a Inventory,
+    /// Its buffers are of a piece's size.
+    pub(super) content: ContentReader<'a>,
     options: &'a Options,
     inline_max: usize,
-    /// Buffers of a piece's size that wait to be used again.
-    buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 /// Bytes that a tree of such blocks holds of a file in place of an extent.
@@ -131,12 +130,11 @@ impl<'a> Work<'a> {
         inventory: &'a Inventory,
         options: &'a Options,
     ) -> Self {
+        let skip_unreadable = options.skip_unreadable;
         Work {
-            fs,
-            inventory,
+            content: ContentReader::new(fs, inventory, PIECE_BYTES as usize, skip_unreadable),
             options,
             inline_max: inline_max(options.nodesize),
-            buffers: Mutex::default(),
         }
     }
 
@@ -147,18 +145,6 @@ impl<'a> Work<'a> {
             content: vec![0; PIECE_BYTES as usize],
             scratch: vec![0; PIECE_BYTES as usize],
         }
-    }
-
-    pub(super) fn recycle(&self, buffer: Vec<u8>) {
-        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        buffers.push(buffer);
-    }
-
-    fn buffer(&self) -> Vec<u8> {
-        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        buffers
-            .pop()
-            .unwrap_or_else(|| vec![0; PIECE_BYTES as usize])
     }
 
     pub(super) fn work(&self, worker: &mut Worker, job: Job) -> Result<Done> {
@@ -181,13 +167,14 @@ impl<'a> Work<'a> {
             Job::Unreadable { file, error } => Done::Unreadable {
                 file,
                 error: self
+                    .content
                     .forgive(file, Err::<(), _>(error))?
                     .expect_err("it is one"),
             },
             Job::Small(files) => {
                 let small = files.into_iter().map(|file| {
                     let small = self.small(worker, file);
-                    Ok((file, self.forgive(file, small)?))
+                    Ok((file, self.content.forgive(file, small)?))
                 });
                 Done::Small(small.collect::<Result<_>>()?)
             }
@@ -197,14 +184,14 @@ impl<'a> Work<'a> {
                 len,
                 is_numbered,
             } => {
-                let piece = self.read(worker, file, offset, len);
+                let piece = self.content.read(file, offset, &mut worker.content[..len]);
                 let piece = piece.and_then(|()| self.piece(worker, file, len));
                 Done::Piece {
                     file,
                     offset,
                     len: len as u64,
                     is_numbered,
-                    piece: self.forgive(file, piece)?,
+                    piece: self.content.forgive(file, piece)?,
                 }
             }
             Job::Keep {
@@ -217,41 +204,23 @@ impl<'a> Work<'a> {
                 offset: extent.offset,
                 len: extent.len,
                 is_numbered,
-                piece: self.forgive(file, self.keep(worker, file, &extent, &stored))?,
+                piece: self
+                    .content
+                    .forgive(file, self.keep(worker, file, &extent, &stored))?,
             },
         })
     }
 
-    /// Names the file in an error; it ends all, unless files that cannot be read are left out.
-    fn forgive<T>(&self, file: FileId, result: Result<T>) -> Result<Result<T>> {
-        match result {
-            Err(error) if !self.options.skip_unreadable => {
-                let path = self.inventory.path(self.inventory.first_name(file));
-                Err(error.in_file("read", &path))
-            }
-            result => Ok(result),
-        }
-    }
-
-    fn read(&self, worker: &mut Worker, file: FileId, offset: u64, len: usize) -> Result<()> {
-        let ino = self.inventory.ino(file);
-        let read = self.fs.read_at(ino, offset, &mut worker.content[..len])?;
-        if read < len {
-            return Err(Error::Changed);
-        }
-        Ok(())
-    }
-
     /// The settings for a file, and which of the worker's encoders has them.
     fn settings(&self, file: FileId) -> Option<(Settings, usize)> {
-        let attributes = self.inventory.metadata(file).attributes.0;
-        if is_nocow(self.inventory, file)
-            || (attributes & attribute::NOCOMP != 0 && !self.options.force)
+        let inventory = self.content.inventory();
+        let attributes = inventory.metadata(file).attributes.0;
+        if is_nocow(inventory, file) || (attributes & attribute::NOCOMP != 0 && !self.options.force)
         {
             return None;
         }
         if !self.options.rules.is_empty() {
-            let path = self.inventory.path(self.inventory.first_name(file));
+            let path = inventory.path(inventory.first_name(file));
             let mut rules = (1..).zip(&self.options.rules);
             if let Some((index, rule)) = rules.find(|(_, rule)| rule.patterns.matches(&path)) {
                 return rule.compression.map(|settings| (settings, index));
@@ -261,15 +230,16 @@ impl<'a> Work<'a> {
     }
 
     fn small(&self, worker: &mut Worker, file: FileId) -> Result<Small> {
-        let len = self.inventory.size(file) as usize;
+        let inventory = self.content.inventory();
+        let len = inventory.size(file) as usize;
         if self.options.keep_extents
             && let Some(small) = self.keep_inline(worker, file, len)?
         {
             return Ok(small);
         }
-        self.read(worker, file, 0, len)?;
+        self.content.read(file, 0, &mut worker.content[..len])?;
         if worker.content[..len].iter().all(|&byte| byte == 0) {
-            let extents = self.fs.extents(self.inventory.ino(file), 0)?;
+            let extents = self.content.fs().extents(inventory.ino(file), 0)?;
             if !extents.iter().any(|extent| extent.kind.has_data()) {
                 return Ok(Small::Hole);
             }
@@ -299,7 +269,7 @@ impl<'a> Work<'a> {
     fn piece(&self, worker: &mut Worker, file: FileId, len: usize) -> Result<Piece> {
         let ram = len.next_multiple_of(SECTOR_BYTES);
         worker.content[len..ram].fill(0);
-        let mut buffer = self.buffer();
+        let mut buffer = self.content.buffer();
         let mut encoded = None;
         if ram > SECTOR_BYTES
             && let Some((settings, index)) = self.settings(file)
@@ -324,9 +294,10 @@ impl<'a> Work<'a> {
                 (ram, 0)
             }
         };
-        let sums = match is_nocow(self.inventory, file) {
-            true => Vec::new(),
-            false => self.sums(&buffer[..len]),
+        let sums = if is_nocow(self.content.inventory(), file) {
+            Vec::new()
+        } else {
+            self.sums(&buffer[..len])
         };
         Ok(Piece {
             buffer,
@@ -357,22 +328,20 @@ impl<'a> Work<'a> {
         extent: &Extent,
         stored: &Encoding,
     ) -> Result<Piece> {
-        let (ino, mut buffer) = (self.inventory.ino(file), self.buffer());
-        self.fs.read_encoded(ino, extent, &mut buffer)?;
-        let len = buffer.len();
+        let mut buffer = self.content.buffer();
+        let len = self.content.read_encoded(file, extent, &mut buffer)?;
         let ram = stored.unencoded_len.next_multiple_of(SECTOR_BYTES as u64);
         let padded = len.next_multiple_of(SECTOR_BYTES);
-        buffer.resize(PIECE_BYTES as usize, 0);
-        buffer[len..].fill(0);
         let compression = Compression::of(stored.algorithm, SECTOR_BYTES as u32);
         let compression = compression.filter(|&compression| {
             padded < ram as usize
                 && self.is_readable(worker, compression, &buffer[..padded], ram as usize)
         });
         let Some(compression) = compression else {
-            self.recycle(buffer);
+            self.content.recycle(buffer);
             let len = extent.len as usize;
-            self.read(worker, file, extent.offset, len)?;
+            self.content
+                .read(file, extent.offset, &mut worker.content[..len])?;
             if stored.unencoded_offset > 0 || extent.len < stored.unencoded_len {
                 return Err(Error::Corrupt(Corrupt {
                     what: "a stored extent does not decode",
@@ -395,8 +364,8 @@ impl<'a> Work<'a> {
 
     /// Takes a file's only extent as it is stored, if it is a compressed one that lies in a tree.
     fn keep_inline(&self, worker: &mut Worker, file: FileId, len: usize) -> Result<Option<Small>> {
-        let ino = self.inventory.ino(file);
-        let extents = self.fs.extents(ino, 0)?;
+        let ino = self.content.inventory().ino(file);
+        let extents = self.content.fs().extents(ino, 0)?;
         let [extent] = extents.as_slice() else {
             return Ok(None);
         };
@@ -410,12 +379,12 @@ impl<'a> Work<'a> {
         if extent.len != len as u64
             || stored.unencoded_offset > 0
             || stored.stored_len > self.inline_max.min(len - 1) as u64
-            || is_nocow(self.inventory, file)
+            || is_nocow(self.content.inventory(), file)
         {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        self.fs.read_encoded(ino, extent, &mut bytes)?;
+        self.content.fs().read_encoded(ino, extent, &mut bytes)?;
         Ok(self
             .is_readable(worker, compression, &bytes, len)
             .then(|| Small::Inline {

@@ -1,6 +1,6 @@
 //! What there is to do, in the order of the files' numbers: small files in batches, the others part by part.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use tree::{
     Duplicates, Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem,
@@ -22,7 +22,7 @@ pub(super) fn jobs<'a>(
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
     duplicates: &'a Duplicates,
-    lost: &'a HashSet<FileId>,
+    lost: &'a BTreeSet<FileId>,
     options: &Options,
 ) -> impl Iterator<Item = Job> + 'a {
     let stored_extents = fs.storage().stored_extents;
@@ -49,7 +49,7 @@ struct Jobs<'a> {
     inventory: &'a Inventory,
     duplicates: &'a Duplicates,
     /// Files that are left out.
-    lost: &'a HashSet<FileId>,
+    lost: &'a BTreeSet<FileId>,
     /// Whether encoded extents are taken as they are.
     keep: bool,
     /// Extents that are shown in more than one place.

@@ -5,10 +5,9 @@ mod encode;
 mod jobs;
 mod share;
 
-use std::collections::HashSet;
-
 use tree::{
-    Duplicates, Error, FileId, FileSystem, Inventory, Output, Parallel, Progress, Result, ordered,
+    Duplicates, Error, FileId, FileSystem, Inventory, Lost, Output, Parallel, Progress, Result,
+    ordered,
 };
 
 pub(crate) use area::{Area, Content, Shown};
@@ -34,28 +33,25 @@ pub(crate) fn write<'a>(
     fs: &dyn FileSystem,
     inventory: &Inventory,
     duplicates: &Duplicates,
-    lost: Vec<(FileId, Error)>,
+    lost: Lost,
     options: &Options,
     parallel: Parallel,
     progress: &dyn Progress,
     output: &'a Output,
 ) -> Result<Area<'a>> {
     let work = Work::new(fs, inventory, options);
-    let is_lost: HashSet<FileId> = lost.iter().map(|(file, _)| *file).collect();
+    let lost_before = lost.files().collect();
     let mut sink = Sink {
-        area: Area::new(inventory.file_count(), options.checksum, output)?,
+        area: Area::new(inventory.file_count(), lost, options.checksum, output)?,
         work: &work,
         progress,
         numbered: Vec::new(),
         open: None,
     };
-    for (file, error) in lost {
-        sink.area.lose(file, error);
-    }
     let in_flight = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
     ordered(
         parallel.in_flight(in_flight.max(4 * parallel.threads())),
-        jobs(fs, inventory, duplicates, &is_lost, options),
+        jobs(fs, inventory, duplicates, &lost_before, options),
         || work.worker(),
         |worker, job| work.work(worker, job),
         |done| sink.take(done),
@@ -64,9 +60,7 @@ pub(crate) fn write<'a>(
     area.close();
     for file in inventory.files() {
         if let Some(original) = original(inventory, duplicates, file) {
-            if area.is_lost(original) {
-                area.lose(file, Error::Unreadable("its content cannot be read"));
-            }
+            area.lost.lose_with(file, original);
             area.contents[file.0 as usize] = area.contents[original.0 as usize];
         }
     }
@@ -99,7 +93,8 @@ impl Sink<'_, '_> {
         match done {
             Done::Small(files) => {
                 for (file, small) in files {
-                    self.progress.advance(1, self.work.inventory.size(file));
+                    self.progress
+                        .advance(1, self.work.content.inventory().size(file));
                     match small {
                         Ok(small) => self.take_small(file, small)?,
                         Err(error) => self.area.lose(file, error),
@@ -154,12 +149,10 @@ impl Sink<'_, '_> {
                 Ok(())
             }
             Done::Same { file, original } => {
-                self.progress.advance(1, self.work.inventory.size(file));
+                self.progress
+                    .advance(1, self.work.content.inventory().size(file));
                 self.area.contents[file.0 as usize] = self.area.contents[original.0 as usize];
-                if self.area.is_lost(original) {
-                    let error = Error::Unreadable("what it shows cannot be read");
-                    self.area.lose(file, error);
-                }
+                self.area.lost.lose_with(file, original);
                 Ok(())
             }
             Done::Unreadable { file, error } => {
@@ -199,7 +192,7 @@ impl Sink<'_, '_> {
                     skip: 0,
                 };
                 self.area.show(&before, part);
-                self.work.recycle(piece.buffer);
+                self.work.content.recycle(piece.buffer);
                 self.area.content_since(&before)?
             }
         };
@@ -219,7 +212,7 @@ impl Sink<'_, '_> {
         let open = self.open(file);
         let before = open.before;
         if open.failed.is_some() {
-            self.work.recycle(piece.buffer);
+            self.work.content.recycle(piece.buffer);
             return Ok(None);
         }
         let grown = match is_first {
@@ -240,7 +233,7 @@ impl Sink<'_, '_> {
                 (extent, 0)
             }
         };
-        self.work.recycle(piece.buffer);
+        self.work.content.recycle(piece.buffer);
         Ok(Some(place))
     }
 

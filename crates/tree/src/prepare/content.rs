@@ -4,54 +4,48 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{Error, Extent, FileId, FileSystem, Inventory, Result};
 
-/// Buffers of one size that go round: from a worker with a result to the writer, and back.
-#[derive(Debug)]
-pub struct Buffers {
-    bytes: usize,
-    free: Mutex<Vec<Vec<u8>>>,
-}
-
-impl Buffers {
-    /// Buffers of that many bytes.
-    pub fn new(bytes: usize) -> Self {
-        Buffers {
-            bytes,
-            free: Mutex::default(),
-        }
-    }
-
-    /// A buffer of the full size, with any content.
-    pub fn take(&self) -> Vec<u8> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = free.pop();
-        free.unwrap_or_else(|| vec![0; self.bytes])
-    }
-
-    /// Gives a buffer back. One that has another size gets the full one again.
-    pub fn give_back(&self, mut buffer: Vec<u8>) {
-        buffer.resize(self.bytes, 0);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.push(buffer);
-    }
-}
-
 /// Where the workers of a container read the content of files. One policy for all containers: a file that cannot be read
 /// ends the work with an error that names it, or is left out.
-pub struct Content<'a> {
+pub struct ContentReader<'a> {
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
     skip_unreadable: bool,
+    /// Buffers that wait to be used again.
+    free: Mutex<Vec<Vec<u8>>>,
+    buffer_bytes: usize,
 }
 
-impl<'a> Content<'a> {
-    /// The content of the files in `inventory`, which is of `fs`. With `skip_unreadable` files that cannot be read are left
-    /// out.
-    pub fn new(fs: &'a dyn FileSystem, inventory: &'a Inventory, skip_unreadable: bool) -> Self {
-        Content {
+impl<'a> ContentReader<'a> {
+    /// The content of the files in `inventory`, which is of `fs`, for results of at most `buffer_bytes` bytes each. With
+    /// `skip_unreadable` files that cannot be read are left out.
+    pub fn new(
+        fs: &'a dyn FileSystem,
+        inventory: &'a Inventory,
+        buffer_bytes: usize,
+        skip_unreadable: bool,
+    ) -> Self {
+        ContentReader {
             fs,
             inventory,
             skip_unreadable,
+            free: Mutex::default(),
+            buffer_bytes,
         }
+    }
+
+    /// A buffer of the full size, with any content: from a worker with a result to the writer, which gives it back.
+    pub fn buffer(&self) -> Vec<u8> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let recycled = free.pop();
+        drop(free);
+        recycled.unwrap_or_else(|| vec![0; self.buffer_bytes])
+    }
+
+    /// Gives a buffer of the full size back.
+    pub fn recycle(&self, buffer: Vec<u8>) {
+        debug_assert_eq!(buffer.len(), self.buffer_bytes);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.push(buffer);
     }
 
     /// The tree.

@@ -1,6 +1,9 @@
-//! What is told of files beside their metadata, read ahead of everything else.
+//! Extended attributes and link targets, read ahead of everything else.
 
-use crate::{Error, FileId, FileKind, FileSystem, Inventory, Parallel, Result, Xattr, ordered};
+use super::Lost;
+use crate::{
+    FileId, FileKind, FileSystem, ImageSummary, Inventory, Parallel, Result, Xattr, ordered,
+};
 
 /// Files that one job describes.
 const BATCH_FILES: usize = 256;
@@ -28,19 +31,25 @@ pub struct Describe<'a> {
 }
 
 impl Describe<'_> {
-    /// Reads what the files of the inventory have, on all threads, and hands it to `sink` in their order; files without
-    /// anything are left out. `check` refuses what the container cannot hold. Gives the files that could not be described.
+    /// Reads what the files of the inventory have, on all threads, and hands it to `sink` in their order, unless they have
+    /// nothing. `check` refuses files that the container cannot hold, `fits` drops extended attributes that it cannot
+    /// hold; `summary` lists what was dropped. Returns the files that are left out: a directory that cannot be described
+    /// only loses its extended attributes, for what is in it may be readable.
     ///
     /// # Errors
-    /// [`Error::File`] with the path of what cannot be described, unless such files are skipped; or what `sink` returns.
+    /// [`crate::Error::File`] with the path of what cannot be described, unless such files are skipped; or what `sink` returns.
     pub fn read(
         &self,
         parallel: Parallel,
+        summary: &mut ImageSummary,
         check: impl Fn(&Description) -> Result<()> + Sync,
+        fits: impl Fn(&Xattr) -> bool,
         mut sink: impl FnMut(FileId, Description) -> Result<()>,
-    ) -> Result<Vec<(FileId, Error)>> {
+    ) -> Result<Lost> {
         let files: Vec<FileId> = self.inventory.files().collect();
-        let mut failed = Vec::new();
+        let path = |file| self.inventory.path(self.inventory.first_name(file));
+        let (mut lost, mut bare) = (Lost::default(), Vec::new());
+        let dropped = &mut summary.lost_xattrs;
         ordered(
             parallel,
             files.chunks(BATCH_FILES),
@@ -55,8 +64,7 @@ impl Describe<'_> {
                     match described {
                         Ok(described) if described == Description::default() => {}
                         Err(error) if !self.skip_unreadable || file.0 == 0 => {
-                            let path = self.inventory.path(self.inventory.first_name(file));
-                            return Err(error.in_file("read", &path));
+                            return Err(error.in_file("read", &path(file)));
                         }
                         described => known.push((file, described)),
                     }
@@ -66,14 +74,28 @@ impl Describe<'_> {
             |known| {
                 for (file, described) in known {
                     match described {
-                        Ok(described) => sink(file, described)?,
-                        Err(error) => failed.push((file, error)),
+                        Ok(mut described) => {
+                            described.xattrs.retain(|xattr| {
+                                let fits = fits(xattr);
+                                if !fits {
+                                    dropped.push((path(file), xattr.name.to_vec()));
+                                }
+                                fits
+                            });
+                            sink(file, described)?;
+                        }
+                        Err(_) if self.inventory.kind(file) == FileKind::Directory => {
+                            bare.push(file);
+                        }
+                        Err(error) => lost.lose(file, error),
                     }
                 }
                 Ok(())
             },
         )?;
-        Ok(failed)
+        let all = bare.into_iter().map(|dir| (path(dir), b"*".to_vec()));
+        summary.lost_xattrs.extend(all);
+        Ok(lost)
     }
 
     fn one(&self, file: FileId) -> Result<Description> {

@@ -6,7 +6,7 @@ mod describe;
 mod duplicates;
 mod lost;
 
-pub use content::{Buffers, Content};
+pub use content::ContentReader;
 pub use describe::{Describe, Description};
 pub use duplicates::Duplicates;
 pub use lost::Lost;
