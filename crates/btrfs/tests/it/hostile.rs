@@ -55,7 +55,7 @@ fn each_byte_of_data_is_verified() {
         let extents = top.extents(file, 0).unwrap();
         for extent in extents
             .iter()
-            .filter(|extent| extent.kind != ExtentKind::Hole)
+            .filter(|extent| extent.kind.has_data())
         {
             let at = extent.id.expect("it is not inline").0;
             // The first chunk of data begins where its address says: it is on one device, once.
