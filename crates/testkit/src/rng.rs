@@ -1,6 +1,7 @@
-//! Random numbers that are the same in every run, and how many cases a property test tries.
+//! Random numbers that are the same in every run, and how many cases a sampled test runs.
 
-use std::env;
+use std::str::FromStr;
+use std::{env, fmt};
 
 /// A small deterministic generator (SplitMix64): equal seeds give equal numbers, on every machine.
 #[derive(Clone, Debug)]
@@ -56,12 +57,14 @@ impl Rng {
     }
 }
 
-/// How many cases a property test tries: `RESTOW_CASES` if it is set, else `default`.
+/// How many cases a sampled test runs: `RESTOW_CASES` if it is set, else `default`, its sample in the full test command.
+///
+/// A test of several kinds (codecs, dictionaries) runs that many cases of each kind.
 ///
 /// # Panics
 ///
-/// If `RESTOW_CASES` is not a number.
-pub fn cases(default: u64) -> u64 {
+/// If `RESTOW_CASES` is not such a number.
+pub fn cases<N: FromStr<Err: fmt::Debug>>(default: N) -> N {
     match env::var("RESTOW_CASES") {
         Ok(count) => count.parse().expect("RESTOW_CASES is a number of cases"),
         Err(_) => default,

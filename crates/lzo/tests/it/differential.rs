@@ -1,8 +1,9 @@
 //! Against liblzo2, by a small C program that the test compiles.
 
-use crate::{Random, cases, pack, unpack};
+use crate::{Random, pack, unpack};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
+use testkit::cases;
 
 /// What the C program reads: `c` or `d`, two little-endian lengths (input, room for output), the input. It answers
 /// with the status, the length of the output and the output, until its input ends.

@@ -45,14 +45,6 @@ impl Random {
     }
 }
 
-/// How many random cases to try: `RESTOW_CASES`, or `default`.
-pub fn cases(default: usize) -> usize {
-    std::env::var("RESTOW_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(default)
-}
-
 /// Encodes into a destination that suffices for anything.
 pub fn pack(content: &[u8]) -> Vec<u8> {
     let mut packed = vec![0; lzo::compressed_len_max(content.len())];

@@ -1,6 +1,7 @@
 //! Round trips, and a slow decoder that is the definition.
 
-use crate::{Random, cases, pack, unpack};
+use crate::{Random, pack, unpack};
+use testkit::cases;
 
 /// The format's description, one byte at a time. `None` for whatever breaks it.
 fn naive(src: &[u8], limit: usize) -> Option<Vec<u8>> {

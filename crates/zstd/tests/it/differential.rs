@@ -1,12 +1,6 @@
 //! Decoders compared: ours through a door that chance picks, C's, and the slow reference.
 //!
-//! `RESTOW_CASES=n` tries n cases instead of the default. The long runs that `docs/formats/zstd.md` speaks of:
-//!
-//! ```text
-//! RESTOW_CASES=110000 cargo test -p zstd --test it differential::frames_of_c
-//! RESTOW_CASES=110000 cargo test -p zstd --test it differential::unusual
-//! RESTOW_CASES=1050000 cargo test -p zstd --test it differential::damaged -- --nocapture
-//! ```
+//! The long runs are campaigns: `cargo xtask campaign zstd-frames-of-c zstd-unusual-frames zstd-damaged-frames`.
 
 use crate::catalogue::Dictionary;
 use crate::doors::{self, DOORS, Input};
@@ -327,5 +321,5 @@ fn damaged_frames_have_the_same_verdict_as_in_c() {
         );
     }
     let [refused, accepted, differs] = counts;
-    eprintln!("{refused} refused, {accepted} accepted, {differs} refused that C accepts");
+    eprintln!("campaign: {refused} refused, {accepted} accepted, {differs} refused that C accepts");
 }

@@ -1,5 +1,6 @@
 //! Frames that we make, decoded by the C library.
 
+use testkit::cases;
 use zstd::{Compressor, LEVEL_MAX, LEVEL_MIN, Params, compress_bound, workspace_size};
 
 /// Numbers that look random, the same every time.
@@ -93,15 +94,6 @@ pub(crate) fn hard(size: usize) -> Vec<(String, Vec<u8>)> {
         .collect();
     all.push(("skewed".into(), skewed));
     all
-}
-
-/// How many cases a property is tried with: a number of its own times `RESTOW_CASES`.
-pub(crate) fn cases(usual: usize) -> usize {
-    let times = std::env::var("RESTOW_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1);
-    usual * times
 }
 
 #[track_caller]
@@ -364,7 +356,7 @@ fn a_stored_part_takes_its_offsets_along() {
 
 /// C and our decoder give the content back, and the frame is the same whatever the workspace held.
 ///
-/// All of a million: `RESTOW_CASES=334 cargo test -p zstd --test it encode::random_structured`.
+/// A million of them: `cargo xtask campaign zstd-small-inputs`.
 #[test]
 fn random_structured_inputs() {
     let mut workspace = Vec::new();

@@ -1,6 +1,7 @@
 //! Streams, dictionaries and bare blocks that we make, decoded by the C library.
 
-use crate::encode::{Random, cases, mixture};
+use crate::encode::{Random, mixture};
+use testkit::cases;
 use zstd::{
     Dictionary, EncodeProgress, Encoder, Error, Finish, Params, compress_bound,
     compress_with_dictionary, stream_workspace_size,

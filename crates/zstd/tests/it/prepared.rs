@@ -1,7 +1,8 @@
 //! Dictionaries that are made ready once: frames are the same as with the dictionary itself.
 
-use crate::encode::{Random, cases, mixture};
+use crate::encode::{Random, mixture};
 use crate::encode_stream::{check, trained};
+use testkit::cases;
 use zstd::{
     DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, DecoderDictionary, Dictionary, Encoder,
     EncoderDictionary, Error, Finish, Params, Status, compress_bound, compress_with_dictionary,
