@@ -8,9 +8,12 @@
     reason = "it talks to a person"
 )]
 
+mod campaign;
+mod changed;
 mod check;
 mod command;
 mod outcome;
+mod suite;
 mod test;
 mod tidy;
 mod tools;
@@ -29,7 +32,7 @@ const TASKS: &[(&str, Task, &str)] = &[
     (
         "check",
         check::check,
-        "formatting, tidy, lints, documentation, licences",
+        "what to run at each change: formatting, tidy, lints, tests of the crates that it concerns",
     ),
     (
         "test",
@@ -42,9 +45,19 @@ const TASKS: &[(&str, Task, &str)] = &[
         "the tests that mount (root); arguments select tests by name",
     ),
     (
+        "campaign",
+        campaign::campaign,
+        "long runs by their names, which write their results to docs/campaigns.md; without one, lists them",
+    ),
+    (
         "tidy",
         check::tidy,
         "the rules of the house that no compiler knows",
+    ),
+    (
+        "deny",
+        check::deny,
+        "licences, bans and sources of outside crates (cargo-deny)",
     ),
     (
         "fuzz-smoke",
@@ -59,8 +72,9 @@ const TASKS: &[(&str, Task, &str)] = &[
     (
         "bench",
         test::bench,
-        "the benchmarks; arguments go to their program",
+        "one table of docs/BENCHMARKS.md by its name; without one, lists them and the options",
     ),
+    ("tables", test::tables, "all tables of docs/BENCHMARKS.md"),
     (
         "tools",
         tools::tools,

@@ -4,7 +4,44 @@ use std::process::Command;
 
 use crate::command::{cargo, line_of, nightly, output_of, run, run_tests, succeeds};
 use crate::outcome::{Outcome, Report};
-use crate::{check, is_ci, root, tools};
+use crate::suite::{self, Binary, Suite};
+use crate::{check, is_ci, root, tidy, tools};
+
+/// How long `cargo xtask test` may take on two cores, from a clone, in seconds.
+#[cfg(test)]
+const TEST_SECONDS_MAX: u64 = 1200;
+
+/// The seconds of it that each step may take: a crate's tests sample more than its share can hold with `testkit::cases`, and a
+/// campaign tries all of it. Times decide no test, so a step that is over its share is only marked.
+const SHARES: &[(&str, u64)] = &[
+    ("tools", 60),
+    ("rustfmt and clippy", 10),
+    ("format", 5),
+    ("tidy", 5),
+    ("clippy", 90),
+    ("documentation", 30),
+    ("cargo-deny", 120),
+    ("build", 210),
+    ("crates/xxhash", 5),
+    ("crates/lzo", 15),
+    ("crates/codec", 15),
+    ("crates/zstd", 120),
+    ("crates/linux", 5),
+    ("crates/tree", 30),
+    ("crates/squashfs", 60),
+    ("crates/btrfs", 60),
+    ("crates/cli", 30),
+    ("crates/testkit", 5),
+    ("bench", 20),
+    ("bench/zstd-portable", 5),
+    ("xtask", 5),
+    ("tests in documentation", 30),
+    ("features of zstd", 90),
+    ("no standard library", 25),
+    ("kernel", 150),
+    // Counted only where a nightly compiler and cargo-fuzz are installed.
+    ("fuzz-smoke", 0),
+];
 
 /// The crates that promise to need no standard library, each with sets of features that are promised to do without.
 const NO_STD: &[(&str, &[&str])] = &[
@@ -21,12 +58,8 @@ const NO_STD: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Features that are promised to work without the others.
-const FEATURES: &[(&str, &str)] = &[
-    ("zstd", "decompress"),
-    ("zstd", "compress"),
-    ("zstd", "compress,decompress,portable"),
-];
+/// Features of zstd that are promised to work without the others.
+const FEATURES: &[&str] = &["decompress", "compress", "compress,decompress,portable"];
 
 /// Targets that have no operating system, hence no standard library to fall back to: the processor that most has been
 /// written for, another one, and one of 32 bits.
@@ -38,27 +71,30 @@ const BARE_TARGETS: [&str; 3] = [
 
 /// Everything that this machine can run.
 pub(crate) fn test(report: &mut Report, _: &[String]) {
+    report.budget(SHARES);
     report.step("tools", tools::ensure);
-    check::check(report, &[]);
-    report.step("tests", || {
-        run_tests(&mut cargo(["test", "--workspace", "--no-fail-fast"]))
-    });
-    for (name, features) in FEATURES.iter().filter(|(name, _)| is_member(name)) {
-        report.step(&format!("{name}: {features}"), || {
-            let mut command = cargo([
-                "test",
-                "--no-fail-fast",
-                "--no-default-features",
-                "--lib",
-                "--tests",
-            ]);
-            run_tests(command.args(["--package", name, "--features", features]))
-        });
+    check::style(report);
+    report.step("documentation", check::documentation);
+    check::deny(report, &[]);
+    let mut binaries = Vec::new();
+    report.step("build", || build(&["--workspace"], &mut binaries));
+    let members = match tidy::members(&root()) {
+        Ok(members) => members,
+        Err(error) => {
+            let reason = format!("read manifests: {error}");
+            return report.step("tests", || Outcome::failed(reason));
+        }
+    };
+    for member in &members {
+        let of_it = check::of_crate(&binaries, &member.folder);
+        report.step(&member.folder, || Suite::default().run(&of_it));
     }
+    report.step("tests in documentation", check::doc_tests);
+    report.step("features of zstd", features);
     report.step("no standard library", no_std);
     let left = report.left();
     report.step("kernel", || match tools::root_prefix() {
-        Some(prefix) => run_kernel(prefix, &[]),
+        Some(prefix) => run_kernel(prefix, &binaries, &[], false),
         None => Outcome {
             skipped: vec!["needs root: cargo xtask kernel".to_owned(); left],
             ..Outcome::default()
@@ -69,139 +105,208 @@ pub(crate) fn test(report: &mut Report, _: &[String]) {
 
 /// The tests that mount, in private mount namespaces. They are built as the user who calls and run as root.
 pub(crate) fn kernel(report: &mut Report, arguments: &[String]) {
+    let (flags, filters): (Vec<String>, Vec<String>) =
+        (arguments.iter().cloned()).partition(|argument| argument.starts_with("--"));
+    if let Some(other) = flags.iter().find(|flag| *flag != "--nocapture") {
+        return report.step("kernel", || {
+            Outcome::failed(format!("there is no option {other}"))
+        });
+    }
     report.step("tools", tools::ensure);
     let prefix: &[&str] = if tools::is_root() { &[] } else { &["sudo"] };
-    report.step("kernel", || run_kernel(prefix, arguments));
+    let mut binaries = Vec::new();
+    report.step("build", || build(&["--workspace"], &mut binaries));
+    report.step("kernel", || {
+        run_kernel(prefix, &binaries, &filters, !flags.is_empty())
+    });
 }
 
-fn run_kernel(prefix: &[&str], arguments: &[String]) -> Outcome {
-    let host = match host() {
-        Ok(host) => host.to_uppercase().replace('-', "_"),
-        Err(reason) => return Outcome::failed(reason),
-    };
-    let mut runner = prefix.join(" ");
-    if !prefix.is_empty() {
-        runner +=
-            " --preserve-env=CI,RESTOW_SKIPPED,RESTOW_CASES,RESTOW_UPDATE,CARGO_PKG_NAME,PATH ";
+/// The words before a test that mounts.
+pub(crate) fn mount_prefix(root_prefix: &[&str]) -> Vec<String> {
+    let mut words = root_prefix.to_vec();
+    if !words.is_empty() {
+        words.push(
+            "--preserve-env=CI,RESTOW_SKIPPED,RESTOW_CASES,RESTOW_UPDATE,CARGO_PKG_NAME,CARGO_MANIFEST_DIR,PATH",
+        );
     }
-    runner += "unshare --mount --propagation private --";
-    let mut command = cargo([
-        "test",
-        "--workspace",
-        "--no-fail-fast",
-        "--lib",
-        "--bins",
-        "--tests",
-    ]);
-    command.env(format!("CARGO_TARGET_{host}_RUNNER"), runner);
-    // One at a time: the kernel's log and its loop devices are shared by all.
-    command
-        .args(["--", "--ignored", "--test-threads=1"])
-        .args(arguments);
-    run_tests(&mut command)
+    words.extend(["unshare", "--mount", "--propagation", "private", "--"]);
+    words.into_iter().map(str::to_owned).collect()
+}
+
+fn run_kernel(
+    prefix: &[&str],
+    binaries: &[Binary],
+    filters: &[String],
+    shows_output: bool,
+) -> Outcome {
+    let suite = Suite {
+        prefix: &mount_prefix(prefix),
+        ignored: true,
+        filters,
+        // The kernel's log and its loop devices are shared by all.
+        jobs: 1,
+        shows_output,
+        ..Suite::default()
+    };
+    suite.run(binaries)
+}
+
+/// Builds tests into `binaries`.
+fn build(arguments: &[&str], binaries: &mut Vec<Binary>) -> Outcome {
+    match suite::build(arguments) {
+        Ok(built) => {
+            *binaries = built;
+            Outcome::passed()
+        }
+        Err(reason) => Outcome::failed(reason),
+    }
+}
+
+/// The tests of zstd with each set of features alone.
+fn features() -> Outcome {
+    let mut outcome = Outcome::default();
+    for features in FEATURES {
+        println!("zstd: {features}");
+        let mut binaries = Vec::new();
+        let arguments = [
+            "--package",
+            "zstd",
+            "--no-default-features",
+            "--features",
+            features,
+        ];
+        let built = build(&arguments, &mut binaries);
+        outcome.failed.extend(built.failed);
+        let mut of_it = Suite::default().run(&binaries);
+        // The same names as before, which say nothing about the features.
+        for test in &mut of_it.tests {
+            test.name += &format!(" ({features})");
+        }
+        outcome.add(of_it);
+    }
+    outcome
 }
 
 /// 10 seconds of each fuzz target.
 pub(crate) fn fuzz_smoke(report: &mut Report, _: &[String]) {
-    let skip =
-        |report: &mut Report, reason: &str| report.step("fuzz-smoke", || Outcome::skipped(reason));
-    if !root().join("fuzz/Cargo.toml").is_file() {
-        return skip(report, "there are no fuzz targets yet");
-    }
+    report.step("fuzz-smoke", || {
+        let targets = match fuzz_targets() {
+            Ok(targets) => targets,
+            Err(reason) => return Outcome::skipped(reason),
+        };
+        let mut outcome = Outcome::default();
+        for target in targets {
+            println!("fuzz {target}");
+            outcome.add(run(&mut fuzz(&target, 10)));
+        }
+        outcome
+    });
+}
+
+/// The fuzz targets, or why none can be run.
+pub(crate) fn fuzz_targets() -> Result<Vec<String>, String> {
     if !succeeds(&mut nightly(["--version"])) {
-        return skip(
-            report,
-            "no nightly toolchain: rustup toolchain install nightly",
-        );
+        return Err("no nightly toolchain: rustup toolchain install nightly".to_owned());
     }
     if !succeeds(&mut nightly(["fuzz", "--version"])) {
-        return skip(report, "cargo-fuzz is missing: cargo install cargo-fuzz");
+        return Err("cargo-fuzz is missing: cargo install cargo-fuzz".to_owned());
     }
-    let targets = match output_of(&mut nightly(["fuzz", "list"])) {
-        Ok(targets) => targets,
-        Err(reason) => return report.step("fuzz-smoke", || Outcome::failed(reason)),
-    };
-    for target in targets.lines() {
-        report.step(&format!("fuzz {target}"), || {
-            let mut command = nightly(["fuzz", "run", target]);
-            // New inputs go to the first directory; the seeds stay as they are.
-            let seeds = format!("fuzz/seeds/{target}");
-            if root().join(&seeds).is_dir() {
-                let corpus = format!("fuzz/corpus/{target}");
-                let _ = std::fs::create_dir_all(root().join(&corpus));
-                command.args([corpus, seeds]);
-            }
-            // libdeflate has the same table once for each kind of processor.
-            command.env("ASAN_OPTIONS", "detect_odr_violation=0");
-            run(command.args([
-                "--",
-                "-max_total_time=10",
-                "-rss_limit_mb=1024",
-                "-timeout=10",
-            ]))
-        });
+    let targets = output_of(&mut nightly(["fuzz", "list"]))?;
+    Ok(targets.lines().map(str::to_owned).collect())
+}
+
+/// A command that runs a fuzz target under AddressSanitizer for so many seconds.
+pub(crate) fn fuzz(target: &str, seconds: u64) -> Command {
+    let mut command = nightly(["fuzz", "run", target]);
+    // New inputs go to the first directory; the seeds stay as they are.
+    let seeds = format!("fuzz/seeds/{target}");
+    if root().join(&seeds).is_dir() {
+        let corpus = format!("fuzz/corpus/{target}");
+        let _ = std::fs::create_dir_all(root().join(&corpus));
+        command.args([corpus, seeds]);
     }
+    // libdeflate has the same table once for each kind of processor.
+    command.env("ASAN_OPTIONS", "detect_odr_violation=0");
+    command.args(["--", "-rss_limit_mb=1024", "-timeout=10"]);
+    command.arg(format!("-max_total_time={seconds}"));
+    command
 }
 
 /// The codecs' tests under Miri, which finds undefined behaviour.
 pub(crate) fn miri(report: &mut Report, arguments: &[String]) {
-    for (name, _) in NO_STD.iter().filter(|(name, _)| is_member(name)) {
+    for (name, _) in NO_STD {
         report.step(&format!("miri {name}"), || {
             let mut command = nightly(["miri", "test", "--package", name]);
-            // Miri hides the environment and the files from the tests unless told otherwise.
+            // Miri hides the environment and the files from the tests by default.
             command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
             run_tests(command.args(arguments))
         });
     }
 }
 
-/// The benchmarks.
+/// One table of docs/BENCHMARKS.md, or a measurement of one's own.
 pub(crate) fn bench(report: &mut Report, arguments: &[String]) {
-    report.step("bench", || match is_member("bench") {
-        true => run(cargo(["run", "--release", "--package", "bench", "--"]).args(arguments)),
-        false => Outcome::failed("there are no benchmarks yet"),
-    });
+    report.step("bench", || run_bench(arguments));
+}
+
+/// All tables of docs/BENCHMARKS.md.
+pub(crate) fn tables(report: &mut Report, arguments: &[String]) {
+    let all = [&["tables".to_owned()], arguments].concat();
+    report.step("tables", || run_bench(&all));
+}
+
+fn run_bench(arguments: &[String]) -> Outcome {
+    // Some tables compare the program itself.
+    let built = run(&mut cargo(["build", "--release", "--package", "restow"]));
+    if !built.failed.is_empty() {
+        return built;
+    }
+    run(cargo(["run", "--release", "--package", "bench", "--"]).args(arguments))
 }
 
 fn no_std() -> Outcome {
     let mut outcome = Outcome::default();
     for target in BARE_TARGETS {
         if let Err(reason) = tools::ensure_target(target) {
-            match is_ci() {
-                true => outcome.failed.push(reason),
-                false => outcome.skipped.push(reason),
+            if is_ci() {
+                outcome.failed.push(reason);
+            } else {
+                outcome.skipped.push(reason);
             }
             continue;
         }
-        for (name, sets) in NO_STD.iter().filter(|(name, _)| is_member(name)) {
+        for (name, sets) in NO_STD {
             for features in *sets {
                 let mut command = cargo(["check", "--quiet", "--target", target]);
                 command.args(["--package", name, "--no-default-features"]);
                 command.args(["--features", features]);
                 println!("{}", line_of(&command));
-                let one = run(&mut command);
-                outcome.passed += one.passed;
-                outcome.failed.extend(one.failed);
+                outcome.add(run(&mut command));
             }
         }
     }
     outcome
 }
 
-/// The target triple of this machine.
-fn host() -> Result<String, String> {
-    let version = output_of(Command::new("rustc").arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned)
-        .ok_or_else(|| "rustc -vV names no host".to_owned())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Whether a crate has joined the workspace.
-fn is_member(name: &str) -> bool {
-    [
-        format!("crates/{name}/Cargo.toml"),
-        format!("{name}/Cargo.toml"),
-    ]
-    .iter()
-    .any(|manifest| root().join(manifest).is_file())
+    #[test]
+    fn shares_are_no_more_than_the_time() {
+        let sum: u64 = SHARES.iter().map(|(_, seconds)| seconds).sum();
+        assert!(sum <= TEST_SECONDS_MAX, "{sum}");
+    }
+
+    #[test]
+    fn each_crate_has_a_share() {
+        for member in tidy::members(&root()).unwrap() {
+            let has_share = SHARES.iter().any(|(step, _)| *step == member.folder);
+            assert!(
+                has_share,
+                "{} has no share in xtask/src/test.rs",
+                member.folder
+            );
+        }
+    }
 }

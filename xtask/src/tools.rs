@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fs};
 
-use crate::command::{cargo, run, succeeds};
+use crate::command::{cargo, line_of, run, succeeds};
 use crate::outcome::{Outcome, Report};
 use crate::{is_ci, root};
 
 /// Where administrators' programs lie when an ordinary user's `PATH` leaves them out.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// The version of cargo-deny that is installed where there is none.
+const CARGO_DENY: &str = "0.20.2";
 
 /// The task.
 pub(crate) fn tools(report: &mut Report, _: &[String]) {
@@ -79,9 +82,9 @@ pub(crate) fn ensure() -> Outcome {
         }
         // The tests that want them report themselves.
         Ok(_) => Outcome {
-            note: Some(format!(
+            notes: vec![format!(
                 "the tests that lack a program run after, as root: {install}"
-            )),
+            )],
             ..Outcome::default()
         },
         Err(reason) => Outcome::failed(reason),
@@ -102,6 +105,38 @@ pub(crate) fn ensure_components() -> Outcome {
     Outcome::passed()
 }
 
+/// `cargo deny`, from where it is installed, or built into the target directory.
+///
+/// Built without optimisation it is there in a third of the time, and takes a second to run all the same:
+/// docs/decisions/one-door.md.
+pub(crate) fn cargo_deny() -> Result<Command, String> {
+    if succeeds(&mut cargo(["deny", "--version"])) {
+        return Ok(cargo(["deny"]));
+    }
+    let folder = target_dir().join("tools");
+    let program = folder.join("bin/cargo-deny");
+    if !program.is_file() {
+        let mut install = cargo(["install", "cargo-deny", "--version", CARGO_DENY, "--locked"]);
+        install.args(["--debug", "--no-default-features", "--quiet", "--root"]);
+        install.arg(&folder).env("CARGO_PROFILE_DEV_DEBUG", "0");
+        install.env("CARGO_TARGET_DIR", folder.join("target"));
+        println!("installing: {}", line_of(&install));
+        let installed = run(&mut install);
+        let _ = fs::remove_dir_all(folder.join("target"));
+        if let Some(reason) = installed.failed.into_iter().next() {
+            return Err(reason);
+        }
+    }
+    let mut command = Command::new(program);
+    command.arg("deny").current_dir(root()).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Where cargo puts what it builds.
+fn target_dir() -> PathBuf {
+    root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
 /// Adds a target's standard library, which is only `core` and `alloc` for one without an operating system.
 pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     let has_target = || {
@@ -116,11 +151,12 @@ pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
         println!("installing: rustup target add {target}");
         run(Command::new("rustup").args(["target", "add", target]));
     }
-    match has_target() {
-        true => Ok(()),
-        false => Err(format!(
+    if has_target() {
+        Ok(())
+    } else {
+        Err(format!(
             "the toolchain lacks the target: rustup target add {target}"
-        )),
+        ))
     }
 }
 

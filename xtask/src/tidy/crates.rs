@@ -88,18 +88,25 @@ pub(super) fn arrows(repository: &Repository) -> Vec<Finding> {
 /// Each outside crate stands in the workspace's manifest with the crate that may use it as a comment:
 /// `tar = "0.4" # tree`, or `twox-hash = "2" # tests: xxhash, bench` for what nothing that is shipped may use. What
 /// describes records on disk cannot be used through another crate, so the formats may share it: `# formats: btrfs, squashfs`.
+/// What is shipped by one crate may also serve tests and benchmarks: `# cli; tests: bench`.
 pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Some(manifest) = repository.file("Cargo.toml") else {
         return vec![Finding::new("Cargo.toml", 1, "there is no workspace")];
     };
-    let mut owners: BTreeMap<&str, (usize, bool, Vec<&str>)> = BTreeMap::new();
+    let mut owners: BTreeMap<&str, (bool, Vec<&str>, Vec<&str>)> = BTreeMap::new();
     for (line, key, text) in entries(&manifest.text, |section| {
         section == "workspace.dependencies"
     }) {
         let comment = text
             .split_once('#')
             .map_or("", |(_, comment)| comment.trim());
+        let (comment, testers) = comment.split_once("; tests:").unwrap_or((comment, ""));
+        let testers = testers
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        let testers: Vec<&str> = testers.collect();
         let (for_tests, names) = match comment.strip_prefix("tests:") {
             Some(names) => (true, names),
             None => (false, comment.strip_prefix("formats:").unwrap_or(comment)),
@@ -110,10 +117,7 @@ pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
         if ours {
             continue;
         }
-        if names
-            .iter()
-            .any(|name| !ARROWS.iter().any(|(ours, _)| ours == name))
-        {
+        if (names.iter().chain(&testers)).any(|name| !ARROWS.iter().any(|(ours, _)| ours == name)) {
             let what = format!(
                 "say in a comment which crate owns `{key}`: `# tree`, or `# tests: xxhash`"
             );
@@ -125,7 +129,7 @@ pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
             let what = format!("`{key}` has one owner, through which the others use it");
             findings.push(Finding::new("Cargo.toml", line, what));
         }
-        owners.insert(key, (line, for_tests, names));
+        owners.insert(key, (for_tests, names, testers));
     }
     let mut used = BTreeSet::new();
     for member in members(repository) {
@@ -138,10 +142,13 @@ pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
                 !dependency.for_tests && !["bench", "testkit", "xtask"].contains(&&*member.name);
             let what = match owners.get(name) {
                 None => format!("add `{name}` to the workspace's dependencies, with its owner"),
-                Some((_, _, names)) if !names.contains(&&*member.name) => {
+                Some((_, names, testers))
+                    if !names.contains(&&*member.name)
+                        && (shipped || !testers.contains(&&*member.name)) =>
+                {
                     format!("`{name}` belongs to {}", names.join(", "))
                 }
-                Some((_, true, _)) if shipped => format!("`{name}` is for tests alone"),
+                Some((true, ..)) if shipped => format!("`{name}` is for tests alone"),
                 Some(_) => {
                     used.insert(name.to_owned());
                     continue;
@@ -154,19 +161,20 @@ pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
 }
 
 /// A crate of the workspace.
-pub(super) struct Member {
+pub(crate) struct Member {
     /// The last part of its folder, by which the documents call it.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its folder.
-    pub(super) folder: String,
+    pub(crate) folder: String,
     manifest: String,
-    dependencies: Vec<Dependency>,
+    pub(crate) dependencies: Vec<Dependency>,
 }
 
-struct Dependency {
-    name: String,
+/// A line of a manifest.
+pub(crate) struct Dependency {
+    pub(crate) name: String,
     line: usize,
-    for_tests: bool,
+    pub(crate) for_tests: bool,
 }
 
 /// The members that the workspace's manifest lists.
@@ -305,6 +313,10 @@ mod tests {
         assert_eq!(findings(owners, WORKSPACE, unlisted).len(), 1);
         let nobody = WORKSPACE.replace("# tree", "# handy");
         assert_eq!(findings(owners, &nobody, "").len(), 1);
+        let tested = WORKSPACE.replace("# tree", "# tree; tests: zstd");
+        assert_eq!(findings(owners, &tested, other), ["`tar` belongs to tree"]);
+        let tests = "[dev-dependencies]\ntar.workspace = true\n";
+        assert_eq!(findings(owners, &tested, tests), [] as [&str; 0]);
         let many = WORKSPACE.replace("# tree", "# tree, zstd");
         assert_eq!(findings(owners, &many, "").len(), 1);
         let formats = WORKSPACE.replace("# tree", "# formats: btrfs, squashfs");

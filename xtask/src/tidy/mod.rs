@@ -13,6 +13,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use crate::Outcome;
+pub(crate) use crates::{Dependency, Member};
 use source::Source;
 
 /// Finds what breaks it.
@@ -59,6 +60,11 @@ pub(crate) fn tidy(root: &Path) -> Outcome {
         0 => Outcome::passed(),
         _ => Outcome::failed(format!("{count} findings")),
     }
+}
+
+/// The crates of the workspace at `root`.
+pub(crate) fn members(root: &Path) -> io::Result<Vec<Member>> {
+    Ok(crates::members(&Repository::read(root)?))
 }
 
 /// What breaks a rule, and where.

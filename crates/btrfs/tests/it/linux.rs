@@ -83,7 +83,7 @@ fn change(at: &Path) {
 }
 
 /// Every algorithm, with and without the heuristic, with every checksum and profile. The first eight have each of these,
-/// the first fifteen each pair of algorithm and heuristic; `RESTOW_CASES=120` means all.
+/// the first fifteen each pair of algorithm and heuristic; `cargo xtask campaign btrfs-matrix` tries all 120.
 fn matrix() -> Vec<(String, Options)> {
     let mut encodings = Vec::new();
     for flip in [false, true] {

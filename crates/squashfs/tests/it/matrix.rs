@@ -1,7 +1,8 @@
 //! The matrix: every codec, several levels, block sizes and all that changes the layout. What we make is read by Linux,
 //! unsquashfs and rdsquashfs; what mksquashfs and gensquashfs make is read by us as Linux reads it.
 //!
-//! Always tried is a part in which every codec, level, block size and layout has its share; `RESTOW_CASES=10000` tries all.
+//! Always tried is a part in which every codec, level, block size and layout has its share; the campaigns `squashfs-matrix-…`
+//! try all.
 //! docs/decisions/squashfs.md says what came of it.
 
 use std::collections::HashMap;

@@ -1,0 +1,417 @@
+//! Long runs of what `cargo xtask test` only samples. Each has a name, and its last result is a row of docs/campaigns.md.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::command::{line_of, output_of};
+use crate::outcome::{Outcome, Report};
+use crate::suite::{self, Suite};
+use crate::{root, test, tools};
+
+/// Where the results are kept.
+const PAGE: &str = "docs/campaigns.md";
+
+/// How long one test of a campaign may take.
+const CAMPAIGN_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// A long run.
+struct Campaign {
+    name: &'static str,
+    run: Run,
+    /// What is shown by it.
+    shows: &'static str,
+}
+
+enum Run {
+    /// The tests of a package whose names contain the filter, with `RESTOW_CASES`.
+    Tests {
+        package: &'static str,
+        filter: &'static str,
+        cases: u64,
+        /// They mount.
+        as_root: bool,
+    },
+    /// A fuzz target under AddressSanitizer.
+    Fuzz { target: &'static str, minutes: u64 },
+}
+
+const fn tests(package: &'static str, filter: &'static str, cases: u64) -> Run {
+    Run::Tests {
+        package,
+        filter,
+        cases,
+        as_root: false,
+    }
+}
+
+const fn kernel_tests(package: &'static str, filter: &'static str, cases: u64) -> Run {
+    Run::Tests {
+        package,
+        filter,
+        cases,
+        as_root: true,
+    }
+}
+
+const fn fuzz(target: &'static str) -> Run {
+    Run::Fuzz {
+        target,
+        minutes: 30,
+    }
+}
+
+const fn campaign_of(name: &'static str, run: Run, shows: &'static str) -> Campaign {
+    Campaign { name, run, shows }
+}
+
+/// Every campaign.
+const CAMPAIGNS: &[Campaign] = &[
+    campaign_of(
+        "zstd-frames-of-c",
+        tests("zstd", "differential::frames_of_c", 110_000),
+        "frames by C of all strategies, parameters and dictionaries decode to their content, through a random entry point each",
+    ),
+    campaign_of(
+        "zstd-unusual-frames",
+        tests("zstd", "differential::unusual", 110_000),
+        "frames that no encoder makes decode as in C and in the reference decoder",
+    ),
+    campaign_of(
+        "zstd-damaged-frames",
+        tests("zstd", "differential::damaged", 1_050_000),
+        "damaged frames have the verdict of C, but for the differences in docs/formats/zstd.md",
+    ),
+    campaign_of(
+        "zstd-small-inputs",
+        tests("zstd", "encode::random_structured", 1_000_000),
+        "both decoders give back what is encoded at all levels, and the frame does not depend on the workspace",
+    ),
+    campaign_of(
+        "zstd-streams",
+        tests("zstd", "encode_stream::", 10_000),
+        "streams in random pieces, with random flushes, decode to their content",
+    ),
+    campaign_of(
+        "lzo-damaged-streams",
+        tests("lzo", "damaged_streams", 1_000_000),
+        "damaged streams have the verdict of liblzo2 and of the slow decoder",
+    ),
+    campaign_of(
+        "lzo-contents",
+        tests("lzo", "liblzo2_reads_ours", 100_000),
+        "liblzo2 decodes ours, and we decode what it makes",
+    ),
+    campaign_of(
+        "tar-damaged-archives",
+        tests("tree", "tar_hostile::", 1_000_000),
+        "damaged archives are read or refused, without a panic, a hang or much memory",
+    ),
+    campaign_of(
+        "squashfs-damaged-images",
+        tests("squashfs", "hostile::", 100_000),
+        "damaged images of each codec are read or refused within 256 MiB of address space",
+    ),
+    campaign_of(
+        "squashfs-matrix-ours",
+        kernel_tests("squashfs", "matrix::what_we_write", 1680),
+        "our images of all codecs, levels, block sizes and layouts, read by Linux, unsquashfs, rdsquashfs and us",
+    ),
+    campaign_of(
+        "squashfs-matrix-mksquashfs",
+        kernel_tests("squashfs", "matrix::what_mksquashfs", 2288),
+        "images of mksquashfs, read by us as by Linux",
+    ),
+    campaign_of(
+        "squashfs-matrix-gensquashfs",
+        kernel_tests("squashfs", "matrix::what_gensquashfs", 448),
+        "images of gensquashfs, read by us as by Linux",
+    ),
+    campaign_of(
+        "btrfs-damaged-images",
+        tests("btrfs", "hostile::", 100_000),
+        "damaged images are read or refused within 256 MiB of address space",
+    ),
+    campaign_of(
+        "btrfs-verdicts",
+        tests("btrfs", "verdicts::", 3000),
+        "what `btrfs check` calls damaged, `restow check` does",
+    ),
+    campaign_of(
+        "btrfs-matrix",
+        kernel_tests("btrfs", "linux::linux_mounts_scrubs", 120),
+        "images of all algorithms, checksums and profiles, mounted, scrubbed, changed and balanced by Linux",
+    ),
+    campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
+    campaign_of("fuzz-squashfs-read", fuzz("squashfs_read"), "no finding"),
+    campaign_of(
+        "fuzz-squashfs-records",
+        fuzz("squashfs_records"),
+        "no finding",
+    ),
+    campaign_of("fuzz-xxhash", fuzz("xxhash"), "no finding"),
+    campaign_of("fuzz-zstd-decode", fuzz("zstd_decode"), "no finding"),
+    campaign_of("fuzz-zstd-encode", fuzz("zstd_encode"), "no finding"),
+];
+
+/// The task: runs the campaigns that are named, or lists them.
+pub(crate) fn campaign(report: &mut Report, arguments: &[String]) {
+    if arguments.is_empty() {
+        for campaign in CAMPAIGNS {
+            println!("{:<28} {}", campaign.name, campaign.run.words());
+        }
+    }
+    for name in arguments {
+        let Some(campaign) = CAMPAIGNS.iter().find(|campaign| campaign.name == name) else {
+            let reason =
+                format!("there is no campaign \"{name}\"; `cargo xtask campaign` lists them");
+            return report.step(name, || Outcome::failed(reason));
+        };
+        report.step(name, || record(campaign));
+    }
+}
+
+impl Run {
+    /// What is run, for people.
+    fn words(&self) -> String {
+        match self {
+            Run::Tests {
+                package,
+                filter,
+                cases,
+                as_root,
+            } => {
+                let root = if *as_root { ", as root" } else { "" };
+                format!("{filter} of {package}, {} cases{root}", grouped(*cases))
+            }
+            Run::Fuzz { target, minutes } => format!("fuzz target {target}, {minutes} minutes"),
+        }
+    }
+}
+
+/// Runs a campaign and writes its row.
+fn record(campaign: &Campaign) -> Outcome {
+    let start = Instant::now();
+    let (mut outcome, cases) = match campaign.run {
+        Run::Tests {
+            package,
+            filter,
+            cases,
+            as_root,
+        } => (run_tests(package, filter, cases, as_root), cases),
+        Run::Fuzz { target, minutes } => run_fuzz(target, minutes),
+    };
+    let was_run = outcome.passed > 0 || !outcome.failed.is_empty();
+    if outcome.passed == 0 && outcome.failed.is_empty() && outcome.skipped.is_empty() {
+        outcome.failed.push("no test has that name".to_owned());
+    }
+    if !was_run {
+        return outcome;
+    }
+    let result = match outcome.failed.as_slice() {
+        [] => [&["passed".to_owned()], outcome.notes.as_slice()].concat(),
+        failed => [&["FAILED".to_owned()], failed].concat(),
+    };
+    let written = row(campaign, cases, &result.join("; "), start.elapsed()).and_then(|row| {
+        let path = root().join(PAGE);
+        let page = fs::read_to_string(&path).map_err(|error| format!("read {PAGE}: {error}"))?;
+        fs::write(&path, with_row(&page, campaign.name, &row))
+            .map_err(|error| format!("write {PAGE}: {error}"))
+    });
+    if let Err(reason) = written {
+        outcome.failed.push(reason);
+    }
+    outcome
+}
+
+fn run_tests(package: &str, filter: &str, cases: u64, as_root: bool) -> Outcome {
+    let installed = tools::ensure();
+    if !installed.failed.is_empty() {
+        return installed;
+    }
+    let root_prefix = match tools::root_prefix() {
+        _ if !as_root => None,
+        Some(prefix) => Some(test::mount_prefix(prefix)),
+        None => Some(test::mount_prefix(&["sudo"])),
+    };
+    let binaries = match suite::build(&["--workspace"]) {
+        Ok(binaries) => binaries,
+        Err(reason) => return Outcome::failed(reason),
+    };
+    let of_it: Vec<_> = (binaries.into_iter())
+        .filter(|binary| binary.package == package)
+        .collect();
+    let mut suite = Suite {
+        ignored: as_root,
+        filters: &[filter.to_owned()],
+        test_max: CAMPAIGN_MAX,
+        cases: Some(cases),
+        shows_output: true,
+        ..Suite::default()
+    };
+    if let Some(prefix) = &root_prefix {
+        suite.prefix = prefix;
+        suite.jobs = 1;
+    }
+    suite.run(&of_it)
+}
+
+/// The outcome, and how many inputs were tried.
+fn run_fuzz(target: &str, minutes: u64) -> (Outcome, u64) {
+    if let Err(reason) = test::fuzz_targets() {
+        return (Outcome::skipped(reason), 0);
+    }
+    let mut command = test::fuzz(target, minutes * 60);
+    let child = command.stderr(Stdio::piped()).spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            return (
+                Outcome::failed(format!("{}: {error}", line_of(&command))),
+                0,
+            );
+        }
+    };
+    let mut inputs = 0;
+    let stderr = child.stderr.take().expect("it is piped");
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        eprintln!("{line}");
+        inputs = executions(&line).unwrap_or(inputs);
+    }
+    let outcome = match child.wait() {
+        Ok(status) if status.success() => Outcome::passed(),
+        Ok(status) => Outcome::failed(format!("{}: {status}", line_of(&command))),
+        Err(error) => Outcome::failed(format!("{}: {error}", line_of(&command))),
+    };
+    (outcome, inputs)
+}
+
+/// How many inputs libFuzzer's last line names: `Done 1234 runs in 61 second(s)`.
+fn executions(line: &str) -> Option<u64> {
+    let (count, _) = line.strip_prefix("Done ")?.split_once(" runs in ")?;
+    count.parse().ok()
+}
+
+/// The row of a campaign: name, date, commit, cases, result, duration, and what it shows.
+fn row(campaign: &Campaign, cases: u64, result: &str, time: Duration) -> Result<String, String> {
+    let date = output_of(Command::new("date").args(["-u", "+%F"]))?;
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "--short=8", "HEAD"])
+        .current_dir(root());
+    let commit = output_of(&mut git).unwrap_or_else(|_| "unknown".to_owned());
+    let mut git = Command::new("git");
+    git.args([
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        ":!docs/campaigns.md",
+    ]);
+    let is_clean = output_of(git.current_dir(root())).is_ok_and(|list| list.is_empty());
+    let changes = if is_clean { "" } else { " and changes" };
+    Ok(format!(
+        "| `{}` | {} | {}{changes} | {} | {} | {} | {} |",
+        campaign.name,
+        date.trim(),
+        commit.trim(),
+        grouped(cases),
+        // What would end the cell, or the row.
+        result.replace('|', "/").replace('\n', " "),
+        duration(time),
+        campaign.shows
+    ))
+}
+
+/// The page with `row` in place of the one of that name, or behind the last row.
+fn with_row(page: &str, name: &str, row: &str) -> String {
+    let start = format!("| `{name}` |");
+    let mut lines: Vec<&str> = page.lines().collect();
+    match lines.iter().position(|line| line.starts_with(&start)) {
+        Some(at) => lines[at] = row,
+        None => {
+            let last = lines.iter().rposition(|line| line.starts_with('|'));
+            lines.insert(last.map_or(lines.len(), |last| last + 1), row);
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// A number with a comma before each three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds => format!("{} min", (seconds + 30) / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(
+            [0, 999, 1000, 1_050_000].map(grouped),
+            ["0", "999", "1,000", "1,050,000"]
+        );
+    }
+
+    #[test]
+    fn row_replaces_that_of_its_name() {
+        let page = "# C\n\n| a | b |\n|---|---|\n| `x` | 1 |\n| `xy` | 2 |\n\nEnd.\n";
+        assert_eq!(
+            with_row(page, "x", "| `x` | 3 |"),
+            page.replace("| `x` | 1 |", "| `x` | 3 |")
+        );
+        assert_eq!(
+            with_row(page, "z", "| `z` | 4 |"),
+            page.replace("| 2 |\n", "| 2 |\n| `z` | 4 |\n")
+        );
+    }
+
+    #[test]
+    fn executions_are_those_of_the_last_line() {
+        assert_eq!(executions("Done 1234 runs in 61 second(s)"), Some(1234));
+        assert_eq!(executions("#1234 DONE cov: 1"), None);
+    }
+
+    /// A campaign that no longer finds its tests would be missed only when somebody runs it.
+    #[test]
+    fn campaigns_name_what_is_there() {
+        for campaign in CAMPAIGNS {
+            match campaign.run {
+                Run::Tests {
+                    package, filter, ..
+                } => {
+                    let (file, function) = filter.split_once("::").unwrap_or(("", filter));
+                    let folder = root().join("crates").join(package).join("tests/it");
+                    let is_there = fs::read_dir(folder).unwrap().any(|entry| {
+                        let path = entry.unwrap().path();
+                        let text = fs::read_to_string(&path).unwrap_or_default();
+                        (file.is_empty() || path.file_stem().is_some_and(|stem| stem == file))
+                            && text.contains(&format!("fn {function}"))
+                    });
+                    assert!(is_there, "{}", campaign.name);
+                }
+                Run::Fuzz { target, .. } => {
+                    let path = root().join(format!("fuzz/targets/{target}.rs"));
+                    assert!(path.is_file(), "{}", campaign.name);
+                }
+            }
+        }
+    }
+}
