@@ -1,8 +1,7 @@
 //! The words of a tar header: numbers, checksums, PAX records and sparse maps, as bytes become values.
 //!
-//! The layout of the 512-byte block (POSIX.1-1988 `ustar`, and GNU's variant) comes from the `tar` crate. What that
-//! crate does not know is here: negative and large numbers, PAX records that override any field, PAX sparse maps, and
-//! errors that say at which byte they were found.
+//! The layout of the 512-byte block is in `ustar`. What its fields hold is here: negative and large numbers, PAX records that
+//! override any field, PAX sparse maps, and errors that say at which byte they were found.
 
 use super::{Fragment, OtherTimes};
 use crate::{Corrupt, Error, Result, Time, Xattr, base64};

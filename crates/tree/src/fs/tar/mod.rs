@@ -17,6 +17,7 @@
 
 mod header;
 mod read;
+mod ustar;
 mod write;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 
 use super::header::{self, BLOCK, FRAGMENTS_MAX, Overrides};
+use super::ustar::{self, Dialect};
 use super::{Content, Fragment, Node, Notes};
 use crate::{Corrupt, Device, Error, FileKind, Limits, ReadAt, Result, Time};
 
@@ -182,10 +183,9 @@ impl Scan<'_> {
         records: Option<(u64, u32)>,
     ) -> Result<u64> {
         self.entries += 1;
-        let header = tar::Header::from_byte_slice(block);
         let path = match overrides.sparse.name.take().or(overrides.path.take()) {
             Some(path) => path,
-            None => header_path(header).into(),
+            None => header_path(block).into(),
         };
         let link_target = overrides.link_target.take();
         let link_target = link_target
@@ -251,7 +251,7 @@ impl Scan<'_> {
             nlink: 0, // `set` counts the names.
             implied: false,
             rdev: if kind.is_device() {
-                device(header, &overrides, at)?
+                device(block, &overrides, at)?
             } else {
                 Device::default()
             },
@@ -282,28 +282,20 @@ impl Scan<'_> {
         let stored_len = size(block, at, overrides)?;
         let sparse = std::mem::take(&mut overrides.sparse);
         if block[156] == b'S' {
-            let header = tar::Header::from_byte_slice(block);
-            let Some(gnu) = header.as_gnu() else {
+            if Dialect::of(block) != Dialect::Gnu {
                 return Err(Error::Unsupported(
                     "a sparse file in a tar that is not GNU's",
                 ));
-            };
-            let real_size = header::unsigned(&gnu.realsize, at)?;
+            }
+            let real_size = header::unsigned(&block[ustar::GNU_REAL_SIZE], at)?;
             let mut map = Vec::new();
-            add_gnu_fragments(&gnu.sparse, at, &mut map)?;
-            let mut more = gnu.isextended[0] != 0;
+            add_gnu_fragments(&block[ustar::GNU_SPARSE], at, &mut map)?;
+            let mut more = block[ustar::GNU_IS_EXTENDED] != 0;
             while more {
                 let block = self.window.block(data_at)?;
-                let entries: [tar::GnuSparseHeader; 21] = std::array::from_fn(|index| {
-                    let (offset, numbytes) = block[index * 24..][..24].split_at(12);
-                    tar::GnuSparseHeader {
-                        offset: offset.try_into().expect("12 of 24 bytes"),
-                        numbytes: numbytes.try_into().expect("12 of 24 bytes"),
-                    }
-                });
-                add_gnu_fragments(&entries, data_at, &mut map)?;
+                add_gnu_fragments(&block[ustar::GNU_MORE_SPARSE], data_at, &mut map)?;
                 self.check_fragments(map.len())?;
-                more = block[504] != 0;
+                more = block[ustar::GNU_MORE_IS_EXTENDED] != 0;
                 data_at += BLOCK;
             }
             let next = self.data_end(block, data_at, overrides)?;
@@ -670,14 +662,13 @@ fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
 }
 
 /// The path in the header itself: in ustar, a prefix may stand before the name.
-fn header_path(header: &tar::Header) -> Vec<u8> {
-    let block = header.as_bytes();
-    let name = header::text(&block[..100]);
-    let prefix = match header.as_ustar() {
+fn header_path(block: &Block) -> Vec<u8> {
+    let name = header::text(&block[ustar::NAME]);
+    let prefix = match Dialect::of(block) {
         // star, whose mark is at the block's end, keeps times in the last part of the prefix.
-        Some(ustar) if &block[508..] == b"tar\0" => header::text(&ustar.prefix[..131]),
-        Some(ustar) => header::text(&ustar.prefix),
-        None => &[],
+        Dialect::Ustar if &block[508..] == b"tar\0" => header::text(&block[ustar::PREFIX][..131]),
+        Dialect::Ustar => header::text(&block[ustar::PREFIX]),
+        Dialect::Gnu | Dialect::V7 => &[],
     };
     if prefix.is_empty() {
         return name.to_vec();
@@ -701,12 +692,8 @@ fn field_or(value: Option<u32>, field: &[u8], at: u64) -> Result<u32, Corrupt> {
 }
 
 /// The device number; v7 headers have none.
-fn device(header: &tar::Header, overrides: &Overrides, at: u64) -> Result<Device, Corrupt> {
-    let (major, minor) = match (header.as_ustar(), header.as_gnu()) {
-        (Some(ustar), _) => (&ustar.dev_major, &ustar.dev_minor),
-        (None, Some(gnu)) => (&gnu.dev_major, &gnu.dev_minor),
-        (None, None) => (&[0; 8], &[0; 8]),
-    };
+fn device(block: &Block, overrides: &Overrides, at: u64) -> Result<Device, Corrupt> {
+    let [major, minor] = ustar::device(block);
     Ok(Device {
         major: field_or(overrides.dev_major, major, at)?,
         minor: field_or(overrides.dev_minor, minor, at)?,
@@ -714,17 +701,14 @@ fn device(header: &tar::Header, overrides: &Overrides, at: u64) -> Result<Device
 }
 
 /// Fragments of GNU's old sparse format. Those behind the last one are empty.
-fn add_gnu_fragments(
-    entries: &[tar::GnuSparseHeader],
-    at: u64,
-    map: &mut Vec<(u64, u64)>,
-) -> Result<(), Corrupt> {
-    for entry in entries {
-        if entry.offset[0] == 0 || entry.numbytes[0] == 0 {
+fn add_gnu_fragments(entries: &[u8], at: u64, map: &mut Vec<(u64, u64)>) -> Result<(), Corrupt> {
+    for entry in entries.chunks_exact(ustar::GNU_FRAGMENT) {
+        let (offset, len) = entry.split_at(ustar::GNU_FRAGMENT / 2);
+        if offset[0] == 0 || len[0] == 0 {
             break;
         }
-        let offset = header::unsigned(&entry.offset, at)?;
-        map.push((offset, header::unsigned(&entry.numbytes, at)?));
+        let offset = header::unsigned(offset, at)?;
+        map.push((offset, header::unsigned(len, at)?));
     }
     Ok(())
 }

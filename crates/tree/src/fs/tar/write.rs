@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Fragment;
 use super::header::BLOCK;
+use super::ustar::{self, OCTAL_7_MAX, OCTAL_11_MAX, TypeFlag};
 
 use crate::{
     EntryId, Error, Extents, FileKind, FileSystem, Ino, Inventory, Metadata, Parallel, Progress,
@@ -25,10 +26,6 @@ const FRAGMENTS_KEPT_MAX: usize = 1 << 20;
 
 /// Bytes collected before they are written.
 const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
-
-/// The largest numbers that fit into header fields of 7 and 11 octal digits.
-const OCTAL_7_MAX: u32 = 0o7_777_777;
-const OCTAL_11_MAX: u64 = 0o77_777_777_777;
 
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -258,7 +255,7 @@ impl Reader<'_> {
             sparse: None,
         };
         if !inventory.is_first_name(entry) {
-            header.type_flag = tar::EntryType::Link;
+            header.type_flag = TypeFlag::Link;
             header.link_target = inventory.path(inventory.first_name(file));
             header.emit(&mut piece.bytes);
             return Ok(());
@@ -384,14 +381,14 @@ fn pad(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
 }
 
-fn type_flag(kind: FileKind) -> tar::EntryType {
+fn type_flag(kind: FileKind) -> TypeFlag {
     match kind {
-        FileKind::Regular | FileKind::Socket => tar::EntryType::Regular,
-        FileKind::Directory => tar::EntryType::Directory,
-        FileKind::Symlink => tar::EntryType::Symlink,
-        FileKind::BlockDevice => tar::EntryType::Block,
-        FileKind::CharDevice => tar::EntryType::Char,
-        FileKind::Fifo => tar::EntryType::Fifo,
+        FileKind::Regular | FileKind::Socket => TypeFlag::Regular,
+        FileKind::Directory => TypeFlag::Directory,
+        FileKind::Symlink => TypeFlag::Symlink,
+        FileKind::BlockDevice => TypeFlag::BlockDevice,
+        FileKind::CharDevice => TypeFlag::CharDevice,
+        FileKind::Fifo => TypeFlag::Fifo,
     }
 }
 
@@ -400,7 +397,7 @@ struct Header<'a> {
     path: &'a [u8],
     link_target: Vec<u8>,
     metadata: &'a Metadata,
-    type_flag: tar::EntryType,
+    type_flag: TypeFlag,
     /// Content bytes that are stored; the map of a sparse file comes on top.
     stored_len: u64,
     xattrs: Vec<Xattr>,
@@ -423,18 +420,15 @@ impl Header<'_> {
             ..
         } = *self.metadata;
         let stored_len = self.stored_len + self.sparse.as_ref().map_or(0, |map| map.len() as u64);
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(self.type_flag);
-        header.set_mode(self.metadata.permissions.into());
-        header.set_uid(uid.min(OCTAL_7_MAX).into());
-        header.set_gid(gid.min(OCTAL_7_MAX).into());
+        // In base 256 when it is too large, beside the record.
+        let mut header = ustar::Header::new(self.type_flag, self.metadata.permissions, stored_len);
+        header.set_owner(uid.min(OCTAL_7_MAX), gid.min(OCTAL_7_MAX));
         header.set_mtime(
             mtime
                 .seconds
                 .clamp(0, OCTAL_11_MAX.cast_signed())
                 .cast_unsigned(),
         );
-        header.set_size(stored_len); // In base 256 when it is too large, beside the record.
 
         let mut records = Records::default();
         let split = split_path(self.path).filter(|_| self.sparse.is_none());
@@ -445,27 +439,24 @@ impl Header<'_> {
         {
             records.add("hdrcharset", b"BINARY");
         }
-        let ustar = header.as_ustar_mut().expect("it was made as one");
         if self.sparse.is_some() {
             // Programs that do not know the format give the stored bytes this name.
             let name = self.path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
-            let shown = [b"GNUSparseFile.0/", &name[..name.len().min(84)]].concat();
-            ustar.name[..shown.len()].copy_from_slice(&shown);
+            header.set_name(&[b"GNUSparseFile.0/", &name[..name.len().min(84)]].concat());
         } else if let Some((prefix, name)) = split {
-            ustar.prefix[..prefix.len()].copy_from_slice(prefix);
-            ustar.name[..name.len()].copy_from_slice(name);
+            header.set_prefix(prefix);
+            header.set_name(name);
         } else {
             records.add("path", self.path);
-            ustar.name.copy_from_slice(&self.path[..100]);
+            header.set_name(&self.path[..100]);
         }
         let shown = &self.link_target[..self.link_target.len().min(100)];
-        ustar.linkname[..shown.len()].copy_from_slice(shown);
+        header.set_link_name(shown);
         if shown.len() < self.link_target.len() {
             records.add("linkpath", &self.link_target);
         }
-        if self.metadata.kind.is_device() && self.type_flag != tar::EntryType::Link {
-            ustar.set_device_major(rdev.major.min(OCTAL_7_MAX));
-            ustar.set_device_minor(rdev.minor.min(OCTAL_7_MAX));
+        if self.metadata.kind.is_device() && self.type_flag != TypeFlag::Link {
+            header.set_device(rdev.major.min(OCTAL_7_MAX), rdev.minor.min(OCTAL_7_MAX));
             records.add_if(rdev.major > OCTAL_7_MAX, "SCHILY.devmajor", rdev.major);
             records.add_if(rdev.minor > OCTAL_7_MAX, "SCHILY.devminor", rdev.minor);
         }
@@ -490,8 +481,7 @@ impl Header<'_> {
         if !records.text.is_empty() {
             records.emit(&header, out);
         }
-        header.set_cksum();
-        out.extend_from_slice(header.as_bytes());
+        header.emit(out);
         out.extend_from_slice(self.sparse.as_deref().unwrap_or_default());
     }
 }
@@ -555,23 +545,14 @@ impl Records {
     }
 
     /// Appends the header of the records and the records, named after the header that follows.
-    fn emit(mut self, of: &tar::Header, out: &mut Vec<u8>) {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(tar::EntryType::XHeader);
-        header.set_mode(0o644);
-        header.set_uid(0);
-        header.set_gid(0);
-        header.set_size(self.text.len() as u64);
-        let of = of.as_bytes();
-        let name = super::header::text(&of[..100]);
+    fn emit(mut self, of: &ustar::Header, out: &mut Vec<u8>) {
+        let mut header = ustar::Header::new(TypeFlag::PaxHeader, 0o644, self.text.len() as u64);
+        let name = of.name();
         let name = name.strip_suffix(b"/").unwrap_or(name);
         let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
-        let shown = [b"PaxHeaders/", &name[..name.len().min(89)]].concat();
-        let ustar = header.as_ustar_mut().expect("it was made as one");
-        ustar.name[..shown.len()].copy_from_slice(&shown);
-        ustar.mtime.copy_from_slice(&of[136..148]);
-        header.set_cksum();
-        out.extend_from_slice(header.as_bytes());
+        header.set_name(&[b"PaxHeaders/", &name[..name.len().min(89)]].concat());
+        header.take_mtime(of);
+        header.emit(out);
         pad(&mut self.text);
         out.extend_from_slice(&self.text);
     }
