@@ -3,9 +3,26 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-use testkit::{TempDir, golden};
+use snapbox::assert::{Action, Assert};
+use snapbox::{Data, IntoData};
+use testkit::TempDir;
 
 use super::{restow, run_in};
+
+/// Compares words with those that a person has read; `RESTOW_UPDATE=1` rewrites the file.
+#[track_caller]
+fn snapshot(expected: &Path, got: String) {
+    let action = if testkit::updates() {
+        Action::Overwrite
+    } else {
+        Action::Verify
+    };
+    // Backslashes are part of the text, not of a path.
+    let expected = Data::read_from(expected, None).raw();
+    Assert::new()
+        .action(action)
+        .eq(got.into_data().raw(), expected);
+}
 
 #[test]
 fn help_of_every_subcommand() {
@@ -15,11 +32,11 @@ fn help_of_every_subcommand() {
         let (code, help, words) = run_in(here, [command, "--help"]);
         assert_eq!((code, &*words), (0, ""));
         assert!(help.contains("Examples:"), "{command}");
-        golden(goldens.join(format!("{command}.txt")), help);
+        snapshot(&goldens.join(format!("{command}.txt")), help);
     }
     let (code, help, _) = run_in(here, ["--help"]);
     assert_eq!(code, 0);
-    golden(goldens.join("restow.txt"), help);
+    snapshot(&goldens.join("restow.txt"), help);
     // Without a command it helps, which is not what was wanted.
     let (code, out, words) = run_in(here, [""; 0]);
     assert_eq!((code, &*out), (2, ""));
