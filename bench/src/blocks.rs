@@ -1,25 +1,24 @@
 //! Independent frames of one block size, as file systems keep them: each peer decodes or encodes one at a time in a
 //! context that it reuses, from memory to memory.
 
-use crate::corpus::{self, Corpus};
-use crate::measure::{self, Turn};
+use crate::measure::Turn;
 use crate::options::Options;
 use crate::peers::{Decoder, Encoder};
-use crate::record::Record;
-use crate::table::{self, Row};
+use crate::rows;
+use crate::table::Table;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 /// Frames that C makes (level as asked, content size in the header, no checksum) are decoded.
-pub(crate) fn decode(options: &Options) -> Result<(), String> {
+pub(crate) fn decode(options: &Options) -> Result<Table, String> {
     let peers = options.peers_or(&["c", "ours"]);
     let decoders: Vec<_> = decoders(&peers)?;
-    run(options, "decode", &peers, false, |corpus, level| {
+    rows::of_all(options, &peers, |corpus, level| {
         let blocks = corpus.blocks(options.block, options.sample);
         let mut c = Encoder::new("c")?;
         let mut frames = Vec::new();
         for block in &blocks {
-            let mut frame = vec![0; bound(block.len())];
+            let mut frame = vec![0; Encoder::bound(block.len())];
             let len = c.encode(level, block, &mut frame)?;
             frame.truncate(len);
             frames.push(frame);
@@ -42,18 +41,20 @@ pub(crate) fn decode(options: &Options) -> Result<(), String> {
                 Ok(time)
             }));
         }
-        measure_row(options, corpus, level, &blocks, Vec::new(), &mut turns)
+        let units = blocks.len();
+        let bytes = bytes_of(&blocks);
+        rows::measure(options, corpus, level, Vec::new(), &mut turns, units, bytes)
     })
 }
 
 /// Blocks are encoded at a level. C decodes each peer's first frames, later ones must be equal to the first.
-pub(crate) fn encode(options: &Options) -> Result<(), String> {
+pub(crate) fn encode(options: &Options) -> Result<Table, String> {
     let peers = options.peers_or(&["c", "ours"]);
     let mut encoders = Vec::new();
     for peer in &peers {
         encoders.push(RefCell::new(Encoder::new(peer)?));
     }
-    run(options, "encode", &peers, true, |corpus, level| {
+    rows::of_all(options, &peers, |corpus, level| {
         let blocks = corpus.blocks(options.block, options.sample);
         let mut c = Decoder::new("c")?;
         let mut sizes = Vec::new();
@@ -64,7 +65,7 @@ pub(crate) fn encode(options: &Options) -> Result<(), String> {
             let mut decoded = vec![0; options.block];
             for block in &blocks {
                 let encoder = &mut *encoder.borrow_mut();
-                let mut frame = vec![0; bound(block.len())];
+                let mut frame = vec![0; Encoder::bound(block.len())];
                 let len = encoder.encode(level, block, &mut frame)?;
                 frame.truncate(len);
                 let len = c.decode(&frame, &mut decoded)?;
@@ -76,7 +77,7 @@ pub(crate) fn encode(options: &Options) -> Result<(), String> {
             sizes.push(frames.iter().map(Vec::len).sum());
 
             let blocks = &blocks;
-            let mut output = vec![0; bound(options.block)];
+            let mut output = vec![0; Encoder::bound(options.block)];
             turns.push(Box::new(move |units| {
                 let encoder = &mut *encoder.borrow_mut();
                 let mut time = Duration::ZERO;
@@ -91,59 +92,15 @@ pub(crate) fn encode(options: &Options) -> Result<(), String> {
                 Ok(time)
             }));
         }
-        measure_row(options, corpus, level, &blocks, sizes, &mut turns)
+        let units = blocks.len();
+        let bytes = bytes_of(&blocks);
+        rows::measure(options, corpus, level, sizes, &mut turns, units, bytes)
     })
 }
 
-/// Runs `row` for every corpus and level, prints the table and keeps the record.
-pub(crate) fn run<'a>(
-    options: &Options,
-    work: &str,
-    peers: &[String],
-    sizes: bool,
-    row: impl Fn(&Corpus, i32) -> Result<Row, String> + 'a,
-) -> Result<(), String> {
-    measure::pin(options.cpu)?;
-    let mut record = Record::new(work, peers, options);
-    let mut rows = Vec::new();
-    println!("{}", table::head(peers, sizes));
-    for corpus in corpus::load(options)? {
-        for level in &options.levels {
-            let row = row(&corpus, *level)?;
-            println!("{}", table::line(&row));
-            record.add(&row);
-            rows.push(row);
-        }
-    }
-    println!("{}\n\n{}", table::means(&rows), table::curve(peers, &rows));
-    record.store()
-}
-
-fn measure_row(
-    options: &Options,
-    corpus: &Corpus,
-    level: i32,
-    blocks: &[&[u8]],
-    sizes: Vec<usize>,
-    turns: &mut [Turn],
-) -> Result<Row, String> {
-    let rounds = if options.profile {
-        measure::profile(turns, blocks.len(), options.seconds)?
-    } else {
-        measure::rounds(turns, blocks.len(), options.seconds)?
-    };
-    let bytes = blocks
-        .iter()
-        .take(rounds.units)
-        .map(|block| block.len())
-        .sum();
-    Ok(Row {
-        corpus: corpus.name.clone(),
-        level: level.to_string(),
-        bytes,
-        sizes,
-        rounds,
-    })
+/// Bytes of the first so many blocks.
+fn bytes_of(blocks: &[&[u8]]) -> impl Fn(usize) -> usize {
+    |units| blocks.iter().take(units).map(|block| block.len()).sum()
 }
 
 fn decoders(peers: &[String]) -> Result<Vec<RefCell<Decoder>>, String> {
@@ -151,9 +108,4 @@ fn decoders(peers: &[String]) -> Result<Vec<RefCell<Decoder>>, String> {
         .iter()
         .map(|peer| Ok(RefCell::new(Decoder::new(peer)?)))
         .collect()
-}
-
-/// Room for any frame of this content.
-pub(crate) fn bound(len: usize) -> usize {
-    len + len / 64 + 1024
 }

@@ -46,14 +46,23 @@ fn coprime(a: usize, b: usize) -> bool {
     if b == 0 { a == 1 } else { coprime(b, a % b) }
 }
 
+/// The corpora that every clone can make.
+pub(crate) fn generated() -> Vec<Corpus> {
+    let corpora = generate::corpora().map(|(name, bytes)| Corpus {
+        name: name.to_owned(),
+        bytes,
+    });
+    corpora.into()
+}
+
 /// The corpora that the options name; the generated ones if they name none.
 pub(crate) fn load(options: &Options) -> Result<Vec<Corpus>, String> {
     let mut corpora = Vec::new();
-    for path in &options.corpora {
-        add(&mut corpora, path, true)?;
+    for path in options.paths() {
+        add(&mut corpora, &path, true)?;
     }
-    if options.corpora.is_empty() {
-        corpora = generate::corpora();
+    if options.corpus.is_empty() {
+        corpora = generated();
     }
     if options.one_row() {
         corpora.truncate(1);

@@ -3,13 +3,11 @@
 //! They stand in for real data where none is at hand and carry the exact sizes in `bench/sizes.csv`. Do not
 //! change a generator without need: all sizes change with it.
 
-use crate::corpus::Corpus;
-
 /// Bytes of each corpus: 16 blocks of 128 KiB.
 const LEN: usize = 2 << 20;
 
-/// All generated corpora.
-pub(crate) fn corpora() -> Vec<Corpus> {
+/// All generated corpora: their names and bytes.
+pub(crate) fn corpora() -> [(&'static str, Vec<u8>); 4] {
     [
         ("gen-text", text as fn(&mut Random, &mut Vec<u8>)),
         ("gen-code", code),
@@ -23,12 +21,8 @@ pub(crate) fn corpora() -> Vec<Corpus> {
             generate(&mut random, &mut bytes);
         }
         bytes.truncate(LEN);
-        Corpus {
-            name: name.to_owned(),
-            bytes,
-        }
+        (name, bytes)
     })
-    .into()
 }
 
 /// SplitMix64.

@@ -2,8 +2,7 @@
 
 use crate::measure::{self, Turn};
 use crate::options::Options;
-use crate::record::Record;
-use crate::table::{self, Row};
+use crate::table::{Form, Row, Table};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -30,7 +29,7 @@ const PEERS: [(&str, Hash, Hash); 3] = [
 /// Bytes hashed in one round, whatever the size of the buffer.
 const ROUND: usize = 20_000_000;
 
-pub(crate) fn hash(options: &Options) -> Result<(), String> {
+pub(crate) fn hash(options: &Options) -> Result<Table, String> {
     measure::pin(options.cpu)?;
     let names = options.peers_or(&["xxhash-rust", "twox-hash", "ours"]);
     let mut peers = Vec::new();
@@ -38,9 +37,7 @@ pub(crate) fn hash(options: &Options) -> Result<(), String> {
         let peer = PEERS.iter().find(|(peer, ..)| peer == name);
         peers.push(peer.ok_or(format!("no hash is called {name}"))?);
     }
-    let mut record = Record::new("hash", &names, options);
-    let mut rows = Vec::new();
-    println!("{}", table::head(&names, false));
+    let mut table = Table::new(Form::Codecs, &names);
     let buffer: Vec<u8> = (0..10_000_000u32)
         .map(|i| (i.wrapping_mul(0x9E37_79B1) >> 24) as u8)
         .collect();
@@ -71,18 +68,17 @@ pub(crate) fn hash(options: &Options) -> Result<(), String> {
                 }));
             }
             let rounds = measure::rounds(&mut turns, 1, options.seconds)?;
-            let row = Row {
+            table.print_and_add(Row {
                 corpus: kind.into(),
                 level: size_name.into(),
                 bytes: ROUND / size * size,
                 sizes: Vec::new(),
+                cpu: Vec::new(),
+                memory: String::new(),
                 rounds,
-            };
-            println!("{}", table::line(&row));
-            record.add(&row);
-            rows.push(row);
+            });
         }
     }
-    println!("{}", table::means(&rows));
-    record.store()
+    table.print_end();
+    Ok(table)
 }

@@ -1,12 +1,14 @@
-//! SquashFS images made and unpacked, by whole processes: `restow` beside mksquashfs, gensquashfs and unsquashfs.
+//! SquashFS and btrfs images made and unpacked, by whole processes: `restow` beside mksquashfs, gensquashfs, unsquashfs and
+//! mkfs.btrfs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::measure::{Rounds, Spread};
+use crate::measure::Rounds;
 use crate::options::Options;
+use crate::table::{Form, Row, Table};
 
 /// What is measured when nothing else is asked for: as `--compress` takes it, and a block size behind `@`.
 const CODECS: [&str; 11] = [
@@ -97,8 +99,8 @@ struct Peer {
     name: &'static str,
     program: PathBuf,
     args: Vec<String>,
-    /// A directory that it makes, taken away before each turn.
-    makes_dir: Option<PathBuf>,
+    /// A directory or file that it makes, taken away before each turn.
+    makes: Option<PathBuf>,
     /// CPU time of each round.
     cpu: Vec<Duration>,
     /// What it said of its memory the last time.
@@ -111,18 +113,22 @@ impl Peer {
             name,
             program: program.to_owned(),
             args,
-            makes_dir: None,
+            makes: None,
             cpu: Vec::new(),
             memory: String::new(),
         }
     }
 
     fn run(&mut self) -> Result<Duration, String> {
-        if let Some(dir) = &self.makes_dir
-            && dir.exists()
+        if let Some(path) = &self.makes
+            && path.exists()
         {
-            fs::remove_dir_all(dir)
-                .map_err(|error| format!("remove {}: {error}", dir.display()))?;
+            let removed = if path.is_dir() {
+                fs::remove_dir_all(path)
+            } else {
+                fs::remove_file(path)
+            };
+            removed.map_err(|error| format!("remove {}: {error}", path.display()))?;
         }
         let mut command = Command::new(&self.program);
         command
@@ -160,7 +166,7 @@ fn cpu_of_children() -> Result<Duration, String> {
     Ok(Duration::from_millis(10 * ticks))
 }
 
-/// Turn by turn, the order turning around after each round, for about so many seconds and three rounds at least.
+/// Turn by turn, the order turning around after each round, for about `seconds` and at least three rounds.
 fn rounds(peers: &mut [Peer], seconds: f64) -> Result<Rounds, String> {
     for peer in peers.iter_mut() {
         peer.run()?;
@@ -191,21 +197,9 @@ fn find(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Wall time of `peer` divided by that of the first one: the other way around than speed.
-fn wall(rounds: &Rounds, peer: usize) -> String {
-    let Spread { low, median, high } = rounds.speed(peer);
-    format!("{:.3} [{:.3}..{:.3}]", 1.0 / median, 1.0 / high, 1.0 / low)
-}
-
-fn cpu(peers: &[Peer], peer: usize) -> String {
-    let sum = |peer: &Peer| peer.cpu.iter().sum::<Duration>().as_secs_f64();
-    format!("{:.3}", sum(&peers[peer]) / sum(&peers[0]).max(0.01))
-}
-
-fn bytes(file: &Path) -> Result<u64, String> {
-    Ok(fs::metadata(file)
-        .map_err(|error| format!("{}: {error}", file.display()))?
-        .len())
+fn bytes(file: &str) -> Result<usize, String> {
+    let metadata = fs::metadata(file).map_err(|error| format!("{file}: {error}"))?;
+    Ok(metadata.len() as usize)
 }
 
 /// Where the images go, the programs, and the trees.
@@ -254,138 +248,166 @@ impl Drop for Place {
     }
 }
 
-fn trees(options: &Options) -> Result<Vec<String>, String> {
-    if options.corpora.is_empty() {
+/// The directories that are packed, their names, and the codecs.
+fn work(options: &Options) -> Result<Vec<(String, String, String)>, String> {
+    if options.corpus.is_empty() {
         return Err("--corpus names the directories to be packed".into());
     }
-    Ok(options
-        .corpora
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect())
-}
-
-fn codecs(options: &Options) -> Vec<String> {
     let usual = CODECS.map(str::to_owned).to_vec();
-    if options.codecs.is_empty() {
+    let codecs = if options.codecs.is_empty() {
         usual
     } else {
         options.codecs.clone()
+    };
+    let mut work = Vec::new();
+    for path in options.paths() {
+        if !path.is_dir() {
+            return Err(format!("{} is not a directory", path.display()));
+        }
+        let name = path.file_name().unwrap_or_default();
+        for codec in &codecs {
+            let tree = path.display().to_string();
+            work.push((tree, name.to_string_lossy().into_owned(), codec.clone()));
+        }
+    }
+    if options.one_row() {
+        work.truncate(1);
+    }
+    Ok(work)
+}
+
+/// The row of rounds that were run; the second peer is ours.
+fn row(name: String, codec: &Codec, rounds: Rounds, peers: &[Peer], sizes: Vec<usize>) -> Row {
+    Row {
+        corpus: name,
+        level: codec.name.to_owned(),
+        bytes: 0,
+        sizes,
+        cpu: peers.iter().map(|peer| peer.cpu.iter().sum()).collect(),
+        memory: peers[1].memory.clone(),
+        rounds,
     }
 }
 
-/// Images made: `restow copy` with and without `--no-verify`, beside mksquashfs and gensquashfs.
-pub(crate) fn create(options: &Options) -> Result<(), String> {
+/// SquashFS images made: `restow copy` with and without `--no-verify`, beside mksquashfs and gensquashfs.
+pub(crate) fn squashfs(options: &Options) -> Result<Table, String> {
     let mksquashfs = find("mksquashfs").ok_or("mksquashfs is not in PATH")?;
     let gensquashfs = find("gensquashfs");
     let place = Place::new()?;
-    println!(
-        "| tree | codec | mksquashfs s | restow wall | verifying | CPU | gensquashfs wall | size | peak memory |"
+    let names = ["mksquashfs", "restow", "restow verifying", "gensquashfs"];
+    let names = names.map(str::to_owned);
+    let mut table = Table::new(
+        Form::Squashfs,
+        &names[..3 + usize::from(gensquashfs.is_some())],
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
-    for tree in trees(options)? {
-        for name in &codecs(options) {
-            let codec = Codec::parse(name);
-            let (theirs, ours, verified, third) = (
-                place.path("m.sqfs"),
-                place.path("r.sqfs"),
-                place.path("v.sqfs"),
-                place.path("g.sqfs"),
-            );
-            let with = |args: Vec<String>, more: &[&str]| {
-                args.into_iter()
-                    .chain(more.iter().map(|word| (*word).to_owned()))
-                    .collect::<Vec<_>>()
-            };
-            let mut args = vec![tree.clone(), theirs.clone()];
-            args.extend(codec.mksquashfs());
-            let mut peers = vec![
-                Peer::new("mksquashfs", &mksquashfs, args),
-                Peer::new(
-                    "restow",
-                    &place.restow,
-                    with(codec.restow(), &["--no-verify", &tree, &ours]),
-                ),
-                Peer::new(
-                    "restow, verifying",
-                    &place.restow,
-                    with(codec.restow(), &[&tree, &verified]),
-                ),
-            ];
-            if let (Some(program), Some(args)) = (&gensquashfs, codec.gensquashfs()) {
-                peers.push(Peer::new(
-                    "gensquashfs",
-                    program,
-                    with(args, &["-D", &tree, &third]),
-                ));
-            }
-            let rounds = rounds(&mut peers, options.seconds)?;
-            place.verify(&tree, &ours)?;
-            let same = fs::read(&ours).ok() == fs::read(&verified).ok();
-            if !same {
-                return Err("verifying changes the image".into());
-            }
-            let size = bytes(Path::new(&ours))? as f64 / bytes(Path::new(&theirs))? as f64;
-            let third = if peers.len() > 3 {
-                wall(&rounds, 3)
-            } else {
-                "-".into()
-            };
-            println!(
-                "| {} | {} | {:.2} | {} | {} | {} | {third} | {size:.4} | {} |",
-                Path::new(&tree).file_name().unwrap_or_default().display(),
-                codec.name,
-                rounds.median(0),
-                wall(&rounds, 1),
-                wall(&rounds, 2),
-                cpu(&peers, 1),
-                peers[1].memory,
-            );
+    for (tree, name, codec) in work(options)? {
+        let codec = Codec::parse(&codec);
+        let images = ["m", "r", "v", "g"].map(|name| place.path(&format!("{name}.sqfs")));
+        let [theirs, ours, verified, third] = &images;
+        let with = |args: Vec<String>, more: &[&str]| {
+            args.into_iter()
+                .chain(more.iter().map(|word| (*word).to_owned()))
+                .collect::<Vec<_>>()
+        };
+        let args = [vec![tree.clone(), theirs.clone()], codec.mksquashfs()].concat();
+        let unverified = with(codec.restow(), &["--no-verify", &tree, ours]);
+        let mut peers = vec![
+            Peer::new("mksquashfs", &mksquashfs, args),
+            Peer::new("restow", &place.restow, unverified),
+            Peer::new(
+                "restow, verifying",
+                &place.restow,
+                with(codec.restow(), &[&tree, verified]),
+            ),
+        ];
+        if let (Some(program), Some(args)) = (&gensquashfs, codec.gensquashfs()) {
+            let args = with(args, &["-D", &tree, third]);
+            peers.push(Peer::new("gensquashfs", program, args));
         }
+        let rounds = rounds(&mut peers, options.seconds)?;
+        place.verify(&tree, ours)?;
+        let same = fs::read(ours).ok() == fs::read(verified).ok();
+        if !same {
+            return Err("verifying changes the image".into());
+        }
+        let sizes: Result<Vec<_>, _> = images[..peers.len()]
+            .iter()
+            .map(|path| bytes(path))
+            .collect();
+        table.print_and_add(row(name, &codec, rounds, &peers, sizes?));
     }
-    Ok(())
+    Ok(table)
 }
 
 /// Images of mksquashfs unpacked: `restow copy` beside unsquashfs.
-pub(crate) fn extract(options: &Options) -> Result<(), String> {
+pub(crate) fn unsquashfs(options: &Options) -> Result<Table, String> {
     let mksquashfs = find("mksquashfs").ok_or("mksquashfs is not in PATH")?;
     let unsquashfs = find("unsquashfs").ok_or("unsquashfs is not in PATH")?;
     let place = Place::new()?;
-    println!("| tree | codec | unsquashfs s | restow wall | CPU | peak memory |");
-    println!("|---|---|---|---|---|---|");
-    for tree in trees(options)? {
-        for name in &codecs(options) {
-            let codec = Codec::parse(name);
-            let image = place.path("m.sqfs");
-            let mut args = vec![tree.clone(), image.clone()];
-            args.extend(codec.mksquashfs());
-            Peer::new("mksquashfs", &mksquashfs, args).run()?;
-            let (theirs, ours) = (place.path("u"), place.path("r"));
-            let args = ["-q", "-n", "-p", THREADS, "-d", &theirs, &image].map(str::to_owned);
-            let mut peers = vec![
-                Peer::new("unsquashfs", &unsquashfs, args.to_vec()),
-                Peer::new(
-                    "restow",
-                    &place.restow,
-                    ["copy", "-j", THREADS, &image, &ours]
-                        .map(str::to_owned)
-                        .to_vec(),
-                ),
-            ];
-            peers[0].makes_dir = Some(theirs.into());
-            peers[1].makes_dir = Some(ours.clone().into());
-            let rounds = rounds(&mut peers, options.seconds)?;
-            place.verify(&tree, &ours)?;
-            println!(
-                "| {} | {} | {:.2} | {} | {} | {} |",
-                Path::new(&tree).file_name().unwrap_or_default().display(),
-                codec.name,
-                rounds.median(0),
-                wall(&rounds, 1),
-                cpu(&peers, 1),
-                peers[1].memory,
-            );
-        }
+    let mut table = Table::new(Form::Unpacked, &["unsquashfs", "restow"].map(str::to_owned));
+    for (tree, name, codec) in work(options)? {
+        let codec = Codec::parse(&codec);
+        let image = place.path("m.sqfs");
+        let args = [vec![tree.clone(), image.clone()], codec.mksquashfs()].concat();
+        Peer::new("mksquashfs", &mksquashfs, args).run()?;
+        let (theirs, ours) = (place.path("u"), place.path("r"));
+        let args = ["-q", "-n", "-p", THREADS, "-d", &theirs, &image].map(str::to_owned);
+        let our_args = ["copy", "-j", THREADS, &image, &ours].map(str::to_owned);
+        let mut peers = vec![
+            Peer::new("unsquashfs", &unsquashfs, args.to_vec()),
+            Peer::new("restow", &place.restow, our_args.to_vec()),
+        ];
+        peers[0].makes = Some(theirs.into());
+        peers[1].makes = Some(ours.clone().into());
+        let rounds = rounds(&mut peers, options.seconds)?;
+        place.verify(&tree, &ours)?;
+        table.print_and_add(row(name, &codec, rounds, &peers, Vec::new()));
     }
-    Ok(())
+    Ok(table)
+}
+
+/// btrfs images made: `restow copy` beside `mkfs.btrfs --rootdir`.
+pub(crate) fn btrfs(options: &Options) -> Result<Table, String> {
+    let mkfs = find("mkfs.btrfs").ok_or("mkfs.btrfs is not in PATH")?;
+    let help = Command::new(&mkfs).arg("--help").output();
+    let help = help.map_err(|error| format!("run mkfs.btrfs: {error}"))?;
+    let compresses = [help.stdout, help.stderr]
+        .iter()
+        .any(|text| String::from_utf8_lossy(text).contains("--compress"));
+    let place = Place::new()?;
+    let mut table = Table::new(Form::Btrfs, &["mkfs.btrfs", "restow"].map(str::to_owned));
+    for (tree, name, codec) in work(options)? {
+        let codec = Codec::parse(&codec);
+        if codec.compress != "none" && !compresses {
+            return Err("this mkfs.btrfs has no --compress, which came with 6.12".into());
+        }
+        let (theirs, ours) = (place.path("m.btrfs"), place.path("r.btrfs"));
+        let mut args = words("-q --shrink --rootdir");
+        args.push(tree.clone());
+        if compresses {
+            let named = if codec.compress == "none" {
+                "no"
+            } else {
+                codec.compress
+            };
+            args.extend(["--compress", named].map(str::to_owned));
+        }
+        args.push(theirs.clone());
+        let mut our_args = words(&format!(
+            "copy -j{THREADS} --overwrite --compress {}",
+            codec.compress
+        ));
+        our_args.extend([&tree, &ours].map(String::clone));
+        let mut peers = vec![
+            Peer::new("mkfs.btrfs", &mkfs, args),
+            Peer::new("restow", &place.restow, our_args),
+        ];
+        // It refuses to make another file system where one is.
+        peers[0].makes = Some(theirs.clone().into());
+        let rounds = rounds(&mut peers, options.seconds)?;
+        place.verify(&tree, &ours)?;
+        let sizes = vec![bytes(&theirs)?, bytes(&ours)?];
+        table.print_and_add(row(name, &codec, rounds, &peers, sizes));
+    }
+    Ok(table)
 }

@@ -19,7 +19,7 @@ mod corpus;
 mod generate;
 /// XXH32 and XXH64.
 mod hash;
-/// SquashFS images, by whole processes.
+/// SquashFS and btrfs images, by whole processes.
 mod images;
 /// Rounds, ratios, spreads.
 mod measure;
@@ -27,80 +27,69 @@ mod measure;
 mod options;
 /// Codecs under test.
 mod peers;
+/// The tables of the documentation.
+mod published;
 /// Raw samples in files, and tables spliced into the documentation.
 mod record;
+/// Every corpus at every level.
+mod rows;
 /// Exact compressed sizes, kept in `bench/sizes.csv`.
 mod sizes;
 /// One frame, fed and taken in small pieces.
 mod stream;
 /// Rows, cells, means.
 mod table;
+/// What can be measured, and how the tables of the documentation are made of it.
+mod tables;
 
+use clap::{CommandFactory, Parser};
 use options::Options;
 use std::process::ExitCode;
 
-type Task = fn(&Options) -> Result<(), String>;
-
-const TASKS: &[(&str, Task, &str)] = &[
-    (
-        "decode",
-        blocks::decode,
-        "independent frames made by C, decoded",
-    ),
-    ("encode", blocks::encode, "independent frames, encoded"),
-    (
-        "stream-decode",
-        stream::decode,
-        "one frame made by C, decoded in 4096-byte pieces",
-    ),
-    (
-        "stream-encode",
-        stream::encode,
-        "one frame, encoded in 4096-byte pieces",
-    ),
-    (
-        "hash",
-        hash::hash,
-        "XXH32 and XXH64 of 4 KiB, 128 KiB and 10 MB",
-    ),
-    (
-        "squashfs",
-        images::create,
-        "SquashFS images of --corpus directories made, beside mksquashfs and gensquashfs",
-    ),
-    (
-        "unsquashfs",
-        images::extract,
-        "SquashFS images of --corpus directories unpacked, beside unsquashfs",
-    ),
-    (
-        "sizes",
-        sizes::sizes,
-        "compare exact sizes with bench/sizes.csv (--update rewrites it)",
-    ),
-    (
-        "report",
-        record::report,
-        "splice the tables of bench/record into docs/BENCHMARKS.md",
-    ),
-];
-
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let name = args.next().unwrap_or_default();
-    let Some((_, task, _)) = TASKS.iter().find(|(task, ..)| *task == name) else {
-        eprintln!("bench TASK [OPTION...]\n");
-        for (task, _, help) in TASKS {
-            eprintln!("  {task:14} {help}");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let name = match arguments.first() {
+        Some(name) if !name.starts_with('-') => name.as_str(),
+        first => {
+            let mut help = Options::command().after_long_help(names());
+            if first.is_some_and(|flag| flag == "-h" || flag == "--help") {
+                println!("{}", help.render_long_help());
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("{}", help.render_long_help());
+            return ExitCode::from(2);
         }
-        eprintln!("\n{}", options::HELP);
-        return ExitCode::from(2);
     };
-    match Options::parse(args).and_then(|options| task(&options)) {
+    let outcome = match name {
+        "tables" => tables::all(&arguments[1..]),
+        "report" => record::splice_all(),
+        "sizes" => {
+            let words = std::iter::once("cargo xtask bench".to_owned()).chain(arguments.clone());
+            sizes::sizes(&Options::parse_from(words))
+        }
+        _ => tables::measure(&arguments),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench {name}: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Everything that has a name.
+fn names() -> String {
+    let mut text = "Tables of docs/BENCHMARKS.md:\n".to_owned();
+    for table in published::PUBLISHED {
+        text += &format!("  {}\n", table.name);
+    }
+    text += "  tables          all of them\n\nWork, to be measured with options of one's own:\n";
+    let is_table = |name: &str| published::PUBLISHED.iter().any(|table| table.name == name);
+    for (work, _, help) in tables::WORK.iter().filter(|(work, ..)| !is_table(work)) {
+        text += &format!("  {work:15} {help}\n");
+    }
+    text + "\nOther:\n  \
+        sizes           compare exact sizes with bench/sizes.csv (--update rewrites it)\n  \
+        report          put the records of bench/record into docs/BENCHMARKS.md again"
 }

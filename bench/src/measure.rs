@@ -95,6 +95,12 @@ impl Rounds {
         Spread::of(self.times.iter().map(ratio).collect())
     }
 
+    /// Time of `peer` divided by that of the first one, the other way around than speed: median, and the spread in brackets.
+    pub(crate) fn wall(&self, peer: usize) -> String {
+        let Spread { low, median, high } = self.speed(peer);
+        format!("{:.3} [{:.3}..{:.3}]", 1.0 / median, 1.0 / high, 1.0 / low)
+    }
+
     /// The median time of a round.
     pub(crate) fn median(&self, peer: usize) -> f64 {
         Spread::of(

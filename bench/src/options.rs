@@ -2,97 +2,85 @@
 
 use std::path::PathBuf;
 
-pub(crate) const HELP: &str = "\
-Options (sizes take K and M, powers of 1024):
-  --corpus PATH...   files, or directories of files; without it: the generated corpora
-  --levels LIST      such as -5,1,3,9 (default: -5,1,3,9,15,19)
-  --codecs LIST      of images, such as zstd:1,gzip:9,zstd:16@256K
-  --block SIZE       bytes in an independent frame (default: 128K)
-  --peers LIST       the first is what the others are divided by (default: c,ours)
-  --seconds S        time for one row (default: 1)
-  --sample SIZE      bytes taken from a corpus, spread evenly (default: 8M)
-  --cpu N            the CPU to run on (default: the last one)
-  --quick            only the first corpus and level, within 3 seconds
-  --profile          only the first corpus and level, the second peer alone, for --seconds
-  --record NAME      store raw samples in bench/record/NAME.csv
-  --update           rewrite what is otherwise compared";
+use clap::{ArgAction, Parser};
 
-/// Arguments of every task; a task ignores what does not concern it.
-#[derive(Clone, Debug)]
+/// Measures, and prints a table.
+///
+/// A table of docs/BENCHMARKS.md without options of its own is recorded and put into that page. With options it is only printed.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "cargo xtask bench", args_override_self = true)]
 pub(crate) struct Options {
-    pub(crate) corpora: Vec<PathBuf>,
+    /// Table or work.
+    pub(crate) name: String,
+
+    /// Where the corpora of the tables lie.
+    #[arg(long, value_name = "DIR", default_value = "bench/corpora")]
+    pub(crate) corpora: PathBuf,
+
+    /// Files or directories of files, absolute or in DIR; by default the generated corpora.
+    #[arg(long, value_name = "PATH", num_args = 1.., action = ArgAction::Set)]
+    pub(crate) corpus: Vec<PathBuf>,
+
+    /// Levels of zstd.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        action = ArgAction::Set,
+        allow_hyphen_values = true,
+        default_value = "-5,1,3,9,15,19"
+    )]
     pub(crate) levels: Vec<i32>,
+
+    /// Codecs of images, such as zstd:1,gzip:9,zstd:16@256K (with a block size).
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set)]
     pub(crate) codecs: Vec<String>,
+
+    /// Bytes in an independent frame; sizes take K and M, powers of 1024.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "128K")]
     pub(crate) block: usize,
-    pub(crate) peers: Vec<String>,
+
+    /// Whom to compare; the others are divided by the first.
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set)]
+    peers: Vec<String>,
+
+    /// Time for one row.
+    #[arg(long, value_name = "S", default_value = "1")]
     pub(crate) seconds: f64,
+
+    /// Bytes taken from a corpus, spread evenly.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "8M")]
     pub(crate) sample: usize,
+
+    /// The CPU to run on; by default the last one.
+    #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
-    pub(crate) profile: bool,
+
+    /// Measure only the first corpus and level, within 3 seconds.
+    #[arg(long)]
     pub(crate) quick: bool,
-    pub(crate) record: Option<String>,
+
+    /// Run only the last peer on the first corpus and level, for a profiler.
+    #[arg(long)]
+    pub(crate) profile: bool,
+
+    /// Rewrite what is otherwise compared (sizes).
+    #[arg(long)]
     pub(crate) update: bool,
-    /// As typed, for the record; of paths, which are this machine's, only the last name.
-    pub(crate) command: String,
 }
 
 impl Options {
-    pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let args: Vec<String> = args.collect();
-        let mut options = Self {
-            corpora: Vec::new(),
-            levels: vec![-5, 1, 3, 9, 15, 19],
-            codecs: Vec::new(),
-            block: 128 << 10,
-            peers: Vec::new(),
-            seconds: 1.0,
-            sample: 8 << 20,
-            cpu: None,
-            profile: false,
-            quick: false,
-            record: None,
-            update: false,
-            command: args
-                .iter()
-                .map(|arg| arg.rsplit('/').next().unwrap_or(arg))
-                .collect::<Vec<_>>()
-                .join(" "),
-        };
-        let mut args = args.into_iter().peekable();
-        while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or(format!("{arg} needs a value"));
-            match arg.as_str() {
-                "--corpus" => {
-                    options.corpora.push(value()?.into());
-                    while let Some(path) = args.next_if(|next| !next.starts_with("--")) {
-                        options.corpora.push(path.into());
-                    }
-                }
-                "--levels" => options.levels = list(&value()?, |text| text.parse().ok())?,
-                "--codecs" => options.codecs = list(&value()?, |text| Some(text.to_owned()))?,
-                "--block" => options.block = size(&value()?)?,
-                "--peers" => options.peers = list(&value()?, |text| Some(text.to_owned()))?,
-                "--seconds" => options.seconds = number(&value()?)?,
-                "--sample" => options.sample = size(&value()?)?,
-                "--cpu" => options.cpu = Some(number(&value()?)?),
-                "--profile" => options.profile = true,
-                "--quick" => options.quick = true,
-                "--record" => options.record = Some(value()?),
-                "--update" => options.update = true,
-                other => return Err(format!("no option is called {other}")),
-            }
+    /// What the options mean together.
+    pub(crate) fn settle(mut self) -> Result<Self, String> {
+        if self.quick || self.profile {
+            self.levels.truncate(1);
         }
-        if options.quick {
-            options.levels.truncate(1);
-            options.seconds = options.seconds.min(1.5);
+        if self.quick {
+            self.seconds = self.seconds.min(1.5);
         }
-        if options.profile {
-            options.levels.truncate(1);
-        }
-        if options.block == 0 || options.sample < options.block {
+        if self.block == 0 || self.sample < self.block {
             return Err("--block must be at least 1, --sample at least a block".into());
         }
-        Ok(options)
+        Ok(self)
     }
 
     /// Only one row is wanted.
@@ -108,16 +96,11 @@ impl Options {
             self.peers.clone()
         }
     }
-}
 
-fn list<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, String> {
-    text.split(',')
-        .map(|part| parse(part).ok_or(format!("{part} is not understood")))
-        .collect()
-}
-
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{text} is not a number"))
+    /// Where the named corpora lie.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.corpus.iter().map(|path| self.corpora.join(path))
+    }
 }
 
 fn size(text: &str) -> Result<usize, String> {
@@ -126,5 +109,33 @@ fn size(text: &str) -> Result<usize, String> {
         Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
         _ => (text, 0),
     };
-    Ok(number::<usize>(digits)? << shift)
+    let number = digits.parse::<usize>().ok();
+    let bytes = number.and_then(|number| number.checked_mul(1 << shift));
+    bytes.ok_or(format!("{text} is not a size"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_options_win() {
+        let words = "x decode --levels -5,1 --block 1M --corpus a b --levels -1,2 --block 4K";
+        let options = Options::try_parse_from(words.split(' ')).unwrap();
+        assert_eq!(options.levels, [-1, 2]);
+        assert_eq!((options.name.as_str(), options.block), ("decode", 4096));
+        let paths: Vec<_> = options.paths().collect();
+        assert_eq!(
+            paths,
+            ["bench/corpora/a", "bench/corpora/b"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        assert_eq!(size("3M"), Ok(3 << 20));
+        assert!(size("").is_err() && size("K").is_err() && size("99999999999999999999").is_err());
+        let options = Options::try_parse_from(["x", "decode", "--sample", "1K"]).unwrap();
+        assert!(options.settle().is_err());
+    }
 }

@@ -1,176 +1,167 @@
 //! Raw samples in `bench/record/*.csv`, and tables made from them in `docs/BENCHMARKS.md`.
 
 use crate::measure::Rounds;
-use crate::options::Options;
-use crate::table::{self, Row};
+use crate::published::PUBLISHED;
+use crate::table::{Form, Row, Table};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The raw samples of one run, as they will be stored.
-pub(crate) struct Record {
-    path: Option<PathBuf>,
-    peers: Vec<String>,
-    text: String,
+/// The columns of codecs, and, with two more, of whole processes.
+const COLUMNS: [&str; 2] = [
+    "corpus,level,bytes,peer,size,nanoseconds of each round",
+    "corpus,level,bytes,peer,size,CPU nanoseconds,peak memory,nanoseconds of each round",
+];
+
+/// Keeps the samples of a table.
+pub(crate) fn store(name: &str, table: &Table) -> Result<(), String> {
+    let path = path_of(name);
+    fs::create_dir_all(root().join("bench/record"))
+        .map_err(|error| format!("create bench/record: {error}"))?;
+    fs::write(&path, csv(name, &machine(), table))
+        .map_err(|error| format!("write {}: {error}", path.display()))
 }
 
-const COLUMNS: &str = "corpus,level,bytes,peer,size,nanoseconds of each round";
-
-impl Record {
-    pub(crate) fn new(work: &str, peers: &[String], options: &Options) -> Self {
-        let path = options
-            .record
-            .as_ref()
-            .map(|name| dir().join(format!("{name}.csv")));
-        let text = format!(
-            "# command: cargo run --release -p bench -- {work} {}\n# machine: {}\n{COLUMNS}\n",
-            options.command,
-            machine()
-        );
-        Self {
-            path,
-            peers: peers.to_vec(),
-            text,
-        }
-    }
-
-    pub(crate) fn add(&mut self, row: &Row) {
-        for (peer, name) in self.peers.iter().enumerate() {
-            let size = row
-                .sizes
-                .get(peer)
-                .map(usize::to_string)
-                .unwrap_or_default();
-            let times: Vec<String> = row
+fn csv(name: &str, machine: &str, table: &Table) -> String {
+    let of_processes = table.rows.iter().any(|row| !row.cpu.is_empty());
+    let columns = COLUMNS[usize::from(of_processes)];
+    let mut text =
+        format!("# command: cargo xtask bench {name}\n# machine: {machine}\n{columns}\n");
+    for row in &table.rows {
+        let Row {
+            corpus,
+            level,
+            bytes,
+            memory,
+            ..
+        } = row;
+        for (peer, name) in table
+            .peers
+            .iter()
+            .take(row.rounds.times[0].len())
+            .enumerate()
+        {
+            let size = row.sizes.get(peer).map_or(String::new(), usize::to_string);
+            let times = row
                 .rounds
                 .times
                 .iter()
-                .map(|round| round[peer].as_nanos().to_string())
-                .collect();
-            let Row {
-                corpus,
-                level,
-                bytes,
-                ..
-            } = row;
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                self.text,
-                "{corpus},{level},{bytes},{name},{size},{}",
-                times.join(" ")
-            );
+                .map(|round| round[peer].as_nanos().to_string());
+            let times = times.collect::<Vec<_>>().join(" ");
+            text += &format!("{corpus},{level},{bytes},{name},{size},");
+            if of_processes {
+                let cpu = row.cpu.get(peer).map_or(0, Duration::as_nanos);
+                text += &format!("{cpu},{memory},");
+            }
+            text += &format!("{times}\n");
         }
     }
+    text
+}
 
-    pub(crate) fn store(self) -> Result<(), String> {
-        let Some(path) = self.path else { return Ok(()) };
-        fs::create_dir_all(dir()).map_err(|error| format!("create bench/record: {error}"))?;
-        fs::write(&path, self.text).map_err(|error| format!("write {}: {error}", path.display()))
+/// Puts all tables of which there are records into the page.
+pub(crate) fn splice_all() -> Result<(), String> {
+    for table in PUBLISHED {
+        if path_of(table.name).exists() {
+            splice(table.name)?;
+        } else {
+            println!("{}: no record, left as it was", table.name);
+        }
     }
+    Ok(())
 }
 
 /// Puts the table of `bench/record/NAME.csv` between `<!-- bench NAME -->` and `<!-- end NAME -->`.
-pub(crate) fn report(_: &Options) -> Result<(), String> {
+pub(crate) fn splice(name: &str) -> Result<(), String> {
+    let table = PUBLISHED.iter().find(|table| table.name == name);
+    let form = table.ok_or(format!("{name} is no table of the page"))?.form;
     let page = root().join("docs/BENCHMARKS.md");
-    let mut text = read(&page)?;
-    let mut names: Vec<String> = text
-        .lines()
-        .filter_map(|line| {
-            line.strip_prefix("<!-- bench ")?
-                .strip_suffix(" -->")
-                .map(str::to_owned)
-        })
-        .collect();
-    names.dedup();
-    for name in names {
-        let record = dir().join(format!("{name}.csv"));
-        if !record.exists() {
-            println!("{name}: no record, left as it was");
-            continue;
-        }
-        let (open, close) = (
-            format!("<!-- bench {name} -->\n"),
-            format!("<!-- end {name} -->"),
-        );
-        let (before, rest) = text
-            .split_once(&open)
-            .ok_or(format!("{name}: no opening mark"))?;
-        let (_, after) = rest
-            .split_once(&close)
-            .ok_or(format!("{name}: no closing mark"))?;
-        text = format!("{before}{open}{}{close}{after}", markdown(&read(&record)?)?);
-        println!("{name}: spliced");
-    }
-    fs::write(&page, text).map_err(|error| format!("write {}: {error}", page.display()))
+    let text = read(&page)?;
+    let (open, close) = (
+        format!("<!-- bench {name} -->\n"),
+        format!("<!-- end {name} -->"),
+    );
+    let (before, rest) = text
+        .split_once(&open)
+        .ok_or(format!("{name}: no opening mark"))?;
+    let (_, after) = rest
+        .split_once(&close)
+        .ok_or(format!("{name}: no closing mark"))?;
+    let table = markdown(name, form, &read(&path_of(name))?)?;
+    let text = format!("{before}{open}{table}{close}{after}");
+    fs::write(&page, text).map_err(|error| format!("write {}: {error}", page.display()))?;
+    println!("{name}: spliced");
+    Ok(())
 }
 
 /// The stored samples as a table, the command above it.
-fn markdown(csv: &str) -> Result<String, String> {
-    let (mut command, mut machine) = ("", "");
-    let mut peers: Vec<String> = Vec::new();
-    let mut rows: Vec<Row> = Vec::new();
+fn markdown(name: &str, form: Form, csv: &str) -> Result<String, String> {
+    let mut machine = "";
+    let mut table = Table::new(form, &[]);
     for line in csv.lines() {
-        if let Some(text) = line.strip_prefix("# command: ") {
-            command = text;
-        } else if let Some(text) = line.strip_prefix("# machine: ") {
+        if let Some(text) = line.strip_prefix("# machine: ") {
             machine = text;
-        } else if line != COLUMNS {
-            let cells: Vec<&str> = line.split(',').collect();
-            let [corpus, level, bytes, peer, size, times] = cells[..] else {
-                return Err(format!("a record has the line {line:.60}"));
-            };
-            let number = |text: &str| {
-                text.parse::<u64>()
-                    .map_err(|_| format!("{text} is not a number"))
-            };
-            if !peers.iter().any(|name| name == peer) {
-                peers.push(peer.to_owned());
-            }
-            if peer == peers[0] {
-                let rounds = Rounds {
-                    times: Vec::new(),
-                    units: 0,
-                };
-                let (corpus, level) = (corpus.to_owned(), level.to_owned());
-                let bytes = number(bytes)? as usize;
-                rows.push(Row {
-                    corpus,
-                    level,
-                    bytes,
-                    sizes: Vec::new(),
-                    rounds,
-                });
-            }
-            let row = rows.last_mut().ok_or("a record has no first peer")?;
-            if !size.is_empty() {
-                row.sizes.push(number(size)? as usize);
-            }
-            for (round, time) in times.split(' ').enumerate() {
-                if round == row.rounds.times.len() {
-                    row.rounds.times.push(Vec::new());
-                }
-                row.rounds.times[round].push(Duration::from_nanos(number(time)?));
-            }
+        } else if !line.starts_with("# ") && !COLUMNS.contains(&line) {
+            add(&mut table, line)?;
         }
     }
-    let first = rows.first().ok_or("a record has no rows")?;
-    let mut text = format!(
-        "`{command}`  \n{machine}\n\n{}\n",
-        table::head(&peers, !first.sizes.is_empty())
-    );
-    for row in &rows {
-        text += &table::line(row);
-        text += "\n";
+    if table.rows.is_empty() {
+        return Err("a record has no rows".into());
     }
-    text += &table::means(&rows);
-    text += "\n";
-    let curve = table::curve(&peers, &rows);
-    if !curve.is_empty() {
-        text += &format!("\n{curve}\n");
+    let table = table.markdown();
+    Ok(format!(
+        "`cargo xtask bench {name}`  \n{machine}\n\n{table}"
+    ))
+}
+
+/// Takes in one line of a record: a peer's part of a row.
+fn add(table: &mut Table, line: &str) -> Result<(), String> {
+    let cells: Vec<&str> = line.split(',').collect();
+    let (corpus, level, bytes, peer, size, cpu, memory, times) = match cells[..] {
+        [corpus, level, bytes, peer, size, times] => {
+            (corpus, level, bytes, peer, size, "", "", times)
+        }
+        [corpus, level, bytes, peer, size, cpu, memory, times] => {
+            (corpus, level, bytes, peer, size, cpu, memory, times)
+        }
+        _ => return Err(format!("a record has the line {line:.60}")),
+    };
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .map_err(|_| format!("{text} is not a number"))
+    };
+    if !table.peers.iter().any(|name| name == peer) {
+        table.peers.push(peer.to_owned());
     }
-    Ok(text)
+    if peer == table.peers[0] {
+        table.rows.push(Row {
+            corpus: corpus.to_owned(),
+            level: level.to_owned(),
+            bytes: number(bytes)? as usize,
+            sizes: Vec::new(),
+            cpu: Vec::new(),
+            memory: memory.to_owned(),
+            rounds: Rounds {
+                times: Vec::new(),
+                units: 0,
+            },
+        });
+    }
+    let row = table.rows.last_mut().ok_or("a record has no first peer")?;
+    if !size.is_empty() {
+        row.sizes.push(number(size)? as usize);
+    }
+    if !cpu.is_empty() {
+        row.cpu.push(Duration::from_nanos(number(cpu)?));
+    }
+    for (round, time) in times.split(' ').enumerate() {
+        if round == row.rounds.times.len() {
+            row.rounds.times.push(Vec::new());
+        }
+        row.rounds.times[round].push(Duration::from_nanos(number(time)?));
+    }
+    Ok(())
 }
 
 /// The kind of CPU; nothing that names the machine.
@@ -200,6 +191,54 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-fn dir() -> PathBuf {
-    root().join("bench/record")
+fn path_of(name: &str) -> PathBuf {
+    root().join(format!("bench/record/{name}.csv"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page shows what the records hold, and `bench report` would change nothing.
+    #[test]
+    fn records_are_in_the_page() {
+        let page = read(&root().join("docs/BENCHMARKS.md")).unwrap();
+        for table in PUBLISHED
+            .iter()
+            .filter(|table| path_of(table.name).exists())
+        {
+            let record = read(&path_of(table.name)).unwrap();
+            let spliced = markdown(table.name, table.form, &record).unwrap();
+            assert!(page.contains(&spliced), "{}", table.name);
+        }
+    }
+
+    #[test]
+    fn record_of_processes_gives_its_table_again() {
+        let ms = Duration::from_millis;
+        let row = |peers: usize| Row {
+            corpus: "usr".into(),
+            level: "zstd:1".into(),
+            bytes: 0,
+            sizes: vec![1000, 990],
+            cpu: vec![ms(30), ms(15)],
+            memory: "9 MB".into(),
+            rounds: Rounds {
+                times: vec![[ms(20), ms(10), ms(15), ms(40)][..peers].to_vec(); 3],
+                units: 1,
+            },
+        };
+        let peers = ["mksquashfs", "restow", "restow verifying", "gensquashfs"].map(str::to_owned);
+        let mut table = Table::new(Form::Squashfs, &peers);
+        table.rows = vec![row(4), row(3)];
+        let text = markdown("x", Form::Squashfs, &csv("x", "a machine", &table)).unwrap();
+        assert!(
+            text.starts_with("`cargo xtask bench x`  \na machine\n\n| tree |"),
+            "{text}"
+        );
+        assert!(text.ends_with(&table.markdown()), "{text}");
+        assert!(text.contains(
+            "| usr | zstd:1 | 0.02 | 0.500 [0.500..0.500] | 0.500 | 0.750 [0.750..0.750] | - | 0.9900 | 9 MB |"
+        ));
+    }
 }

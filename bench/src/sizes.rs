@@ -1,8 +1,7 @@
 //! Exact compressed sizes of the generated corpora, kept in `bench/sizes.csv`: a change of a level's results shows in
 //! a diff, and is then either wanted or not.
 
-use crate::corpus::Corpus;
-use crate::generate;
+use crate::corpus::{self, Corpus};
 use crate::options::Options;
 use crate::peers::Encoder;
 use std::fmt::Write;
@@ -30,8 +29,7 @@ const FRAMES: &[(&str, usize, usize, &[i32])] = &[
 const STREAMS: &[i32] = &[1, 3, 9, 15];
 
 pub(crate) fn sizes(options: &Options) -> Result<(), String> {
-    let peers = options.peers_or(&["c", "ours"]);
-    compare(&table(&peers)?, options.update)
+    compare(&table(&options.peers_or(&["c", "ours"]))?, options.update)
 }
 
 /// A line for each work, corpus and level, with the size that each peer makes of it.
@@ -41,7 +39,7 @@ fn table(peers: &[String]) -> Result<String, String> {
     for peer in peers {
         encoders.push(Encoder::new(peer)?);
     }
-    for corpus in generate::corpora() {
+    for corpus in corpus::generated() {
         for (work, block, count, levels) in FRAMES {
             for level in *levels {
                 row(
@@ -49,7 +47,7 @@ fn table(peers: &[String]) -> Result<String, String> {
                     (work, &corpus, *level),
                     &mut encoders,
                     |encoder| {
-                        let mut output = vec![0; crate::blocks::bound(*block)];
+                        let mut output = vec![0; Encoder::bound(*block)];
                         let blocks = corpus.bytes.chunks(*block).take(*count);
                         blocks
                             .map(|block| encoder.encode(*level, block, &mut output))
@@ -64,7 +62,7 @@ fn table(peers: &[String]) -> Result<String, String> {
                 ("stream", &corpus, *level),
                 &mut encoders,
                 |encoder| {
-                    let mut output = vec![0; crate::blocks::bound(corpus.bytes.len())];
+                    let mut output = vec![0; Encoder::bound(corpus.bytes.len())];
                     encoder.encode_stream(*level, &corpus.bytes, &mut output)
                 },
             )?;
@@ -103,7 +101,7 @@ fn compare(text: &str, update: bool) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{}{} rows of bench/sizes.csv changed; `cargo run --release -p bench -- sizes --update` accepts them",
+        "{}{} rows of bench/sizes.csv changed; `cargo xtask bench sizes --update` accepts them",
         differ.concat(),
         differ.len()
     ))

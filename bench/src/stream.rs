@@ -1,23 +1,19 @@
 //! One frame of unknown content size, fed and taken in 4096-byte pieces: how the kernel's file systems and
 //! pipes call a codec.
 
-use crate::blocks::{bound, run};
-use crate::corpus::Corpus;
-use crate::measure::{self, Turn};
+use crate::measure::Turn;
 use crate::options::Options;
 use crate::peers::{Decoder, Encoder};
-use crate::table::Row;
+use crate::rows;
+use crate::table::Table;
 use std::time::Instant;
 
-/// Bytes given, and bytes of room, in one call.
-pub(crate) const PIECE: usize = 4096;
-
 /// A frame that C makes is decoded.
-pub(crate) fn decode(options: &Options) -> Result<(), String> {
+pub(crate) fn decode(options: &Options) -> Result<Table, String> {
     let peers = options.peers_or(&["c", "ours"]);
-    run(options, "stream-decode", &peers, false, |corpus, level| {
+    rows::of_all(options, &peers, |corpus, level| {
         let content = corpus.start(options.sample);
-        let mut frame = vec![0; bound(content.len())];
+        let mut frame = vec![0; Encoder::bound(content.len())];
         let len = Encoder::new("c")?.encode_stream(level, content, &mut frame)?;
         frame.truncate(len);
         let mut turns: Vec<Turn> = Vec::new();
@@ -35,20 +31,21 @@ pub(crate) fn decode(options: &Options) -> Result<(), String> {
                 Ok(time)
             }));
         }
-        measure_row(options, corpus, level, Vec::new(), &mut turns)
+        let bytes = |_| content.len();
+        rows::measure(options, corpus, level, Vec::new(), &mut turns, 1, bytes)
     })
 }
 
 /// A corpus' first bytes are encoded.
-pub(crate) fn encode(options: &Options) -> Result<(), String> {
+pub(crate) fn encode(options: &Options) -> Result<Table, String> {
     let peers = options.peers_or(&["c", "ours"]);
-    run(options, "stream-encode", &peers, true, |corpus, level| {
+    rows::of_all(options, &peers, |corpus, level| {
         let content = corpus.start(options.sample);
         let mut turns: Vec<Turn> = Vec::new();
         let mut sizes = Vec::new();
         for peer in &peers {
             let mut encoder = Encoder::new(peer)?;
-            let mut frame = vec![0; bound(content.len())];
+            let mut frame = vec![0; Encoder::bound(content.len())];
             let len = encoder.encode_stream(level, content, &mut frame)?;
             frame.truncate(len);
             let mut decoded = vec![0; content.len()];
@@ -57,7 +54,7 @@ pub(crate) fn encode(options: &Options) -> Result<(), String> {
                 return Err(format!("C decodes something else from {peer}"));
             }
             sizes.push(frame.len());
-            let mut output = vec![0; bound(content.len())];
+            let mut output = vec![0; Encoder::bound(content.len())];
             turns.push(Box::new(move |_| {
                 let start = Instant::now();
                 let len = encoder.encode_stream(level, content, &mut output)?;
@@ -68,28 +65,7 @@ pub(crate) fn encode(options: &Options) -> Result<(), String> {
                 Ok(time)
             }));
         }
-        measure_row(options, corpus, level, sizes, &mut turns)
-    })
-}
-
-fn measure_row(
-    options: &Options,
-    corpus: &Corpus,
-    level: i32,
-    sizes: Vec<usize>,
-    turns: &mut [Turn],
-) -> Result<Row, String> {
-    let rounds = if options.profile {
-        measure::profile(turns, 1, options.seconds)?
-    } else {
-        measure::rounds(turns, 1, options.seconds)?
-    };
-    let bytes = corpus.start(options.sample).len();
-    Ok(Row {
-        corpus: corpus.name.clone(),
-        level: level.to_string(),
-        bytes,
-        sizes,
-        rounds,
+        let bytes = |_| content.len();
+        rows::measure(options, corpus, level, sizes, &mut turns, 1, bytes)
     })
 }

@@ -1,6 +1,21 @@
 //! Rows, cells, means: what a run prints and what is spliced into the documentation.
 
+use std::time::Duration;
+
 use crate::measure::{Rounds, Spread, geometric_mean};
+
+/// What the columns of a table are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Codecs in this process: size and speed, divided by the first peer's.
+    Codecs,
+    /// SquashFS images by whole processes: wall time, divided by mksquashfs's.
+    Squashfs,
+    /// SquashFS images unpacked: wall time, divided by unsquashfs's.
+    Unpacked,
+    /// btrfs images by whole processes: wall time, divided by mkfs.btrfs's.
+    Btrfs,
+}
 
 /// One corpus at one level (or whatever the first columns say).
 #[derive(Clone, Debug)]
@@ -11,18 +26,141 @@ pub(crate) struct Row {
     pub(crate) bytes: usize,
     /// Compressed bytes of the whole sample, per peer; empty where nothing is compressed.
     pub(crate) sizes: Vec<usize>,
+    /// CPU time of all rounds, per peer, where whole processes are measured.
+    pub(crate) cpu: Vec<Duration>,
+    /// Our peak memory, where whole processes are measured.
+    pub(crate) memory: String,
     pub(crate) rounds: Rounds,
 }
 
-/// The head of a Markdown table.
-pub(crate) fn head(peers: &[String], sizes: bool) -> String {
-    let mut line = format!("| corpus | level | {} MB/s |", peers[0]);
-    for peer in &peers[1..] {
-        if sizes {
-            line += &format!(" {peer} size |");
+/// Rows of the same peers.
+pub(crate) struct Table {
+    form: Form,
+    pub(crate) peers: Vec<String>,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Table {
+    pub(crate) fn new(form: Form, peers: &[String]) -> Table {
+        Table {
+            form,
+            peers: peers.to_vec(),
+            rows: Vec::new(),
         }
-        line += &format!(" {peer} speed |");
     }
+
+    /// One table of the rows of several.
+    pub(crate) fn joined(tables: Vec<Table>) -> Option<Table> {
+        tables.into_iter().reduce(|mut table, other| {
+            // Some rows may lack the last peer.
+            if other.peers.len() > table.peers.len() {
+                table.peers = other.peers;
+            }
+            table.rows.extend(other.rows);
+            table
+        })
+    }
+
+    /// Adds a row and prints it, the first one behind the head.
+    pub(crate) fn print_and_add(&mut self, row: Row) {
+        if self.rows.is_empty() {
+            println!("{}", self.head(!row.sizes.is_empty()));
+        }
+        println!("{}", self.line(&row));
+        self.rows.push(row);
+    }
+
+    /// Prints what follows the rows.
+    pub(crate) fn print_end(&self) {
+        print!("{}", self.end());
+    }
+
+    /// All of it, in Markdown.
+    pub(crate) fn markdown(&self) -> String {
+        let has_sizes = self.rows.first().is_some_and(|row| !row.sizes.is_empty());
+        let mut text = self.head(has_sizes) + "\n";
+        for row in &self.rows {
+            text += &self.line(row);
+            text += "\n";
+        }
+        text + &self.end()
+    }
+
+    fn head(&self, has_sizes: bool) -> String {
+        match self.form {
+            Form::Codecs => head(&self.peers, has_sizes),
+            Form::Squashfs => with_rule(
+                "| tree | `--compress` | mksquashfs s | `--no-verify` | CPU | verifying | gensquashfs | size | peak memory |",
+            ),
+            Form::Unpacked => {
+                with_rule("| tree | codec | unsquashfs s | wall | CPU | peak memory |")
+            }
+            Form::Btrfs => with_rule(
+                "| tree | `--compress` | mkfs.btrfs s | wall | CPU | size | peak memory |",
+            ),
+        }
+    }
+
+    fn line(&self, row: &Row) -> String {
+        if self.form == Form::Codecs {
+            return line(row);
+        }
+        let Row {
+            corpus,
+            level,
+            memory,
+            rounds,
+            ..
+        } = row;
+        let mut cells = vec![
+            corpus.clone(),
+            level.clone(),
+            format!("{:.2}", rounds.median(0)),
+        ];
+        cells.extend([rounds.wall(1), cpu(row, 1)]);
+        if self.form == Form::Squashfs {
+            let is_there = rounds.times[0].len() > 3;
+            let third = if is_there {
+                rounds.wall(3)
+            } else {
+                "-".to_owned()
+            };
+            cells.extend([rounds.wall(2), third]);
+        }
+        if let [theirs, ours, ..] = row.sizes[..] {
+            cells.push(format!("{:.4}", ours as f64 / theirs as f64));
+        }
+        cells.push(memory.clone());
+        format!("| {} |", cells.join(" | "))
+    }
+
+    fn end(&self) -> String {
+        if self.form != Form::Codecs {
+            return String::new();
+        }
+        let mut text = means(&self.rows);
+        text += "\n";
+        let curve = curve(&self.peers, &self.rows);
+        if !curve.is_empty() {
+            text += &format!("\n{curve}\n");
+        }
+        text
+    }
+}
+
+/// CPU time of a peer, divided by the first one's.
+fn cpu(row: &Row, peer: usize) -> String {
+    match row.cpu.get(peer) {
+        Some(cpu) => format!(
+            "{:.3}",
+            cpu.as_secs_f64() / row.cpu[0].as_secs_f64().max(0.01)
+        ),
+        None => "-".to_owned(),
+    }
+}
+
+/// A head with the line below it.
+fn with_rule(line: &str) -> String {
     let rule: String = line
         .chars()
         .filter(|c| *c == '|')
@@ -32,8 +170,20 @@ pub(crate) fn head(peers: &[String], sizes: bool) -> String {
     format!("{line}\n|{rule}")
 }
 
+/// The head of a Markdown table.
+fn head(peers: &[String], sizes: bool) -> String {
+    let mut line = format!("| corpus | level | {} MB/s |", peers[0]);
+    for peer in &peers[1..] {
+        if sizes {
+            line += &format!(" {peer} size |");
+        }
+        line += &format!(" {peer} speed |");
+    }
+    with_rule(&line)
+}
+
 /// A row: the first peer's speed, then each other peer's size and speed divided by the first one's.
-pub(crate) fn line(row: &Row) -> String {
+fn line(row: &Row) -> String {
     let speed = row.bytes as f64 / row.rounds.median(0) / 1e6;
     let mut line = format!("| {} | {} | {speed:.0} |", row.corpus, row.level);
     for peer in 1..row.rounds.times[0].len() {
@@ -48,7 +198,7 @@ pub(crate) fn line(row: &Row) -> String {
 
 /// The geometric mean of every column, the least speed in brackets: per corpus and per level if there are several rows of
 /// each, then of all.
-pub(crate) fn means(rows: &[Row]) -> String {
+fn means(rows: &[Row]) -> String {
     let mut lines = Vec::new();
     let (corpora, levels) = (
         names(rows, |row| &row.corpus),
@@ -85,7 +235,7 @@ fn of(rows: &[Row], keep: impl Fn(&Row) -> bool + Clone) -> impl Iterator<Item =
 
 /// For each level which other level of the first peer is both faster and smaller, in the mean over the corpora. Empty where
 /// nothing is compressed.
-pub(crate) fn curve(peers: &[String], rows: &[Row]) -> String {
+fn curve(peers: &[String], rows: &[Row]) -> String {
     // Of a peer at a level: seconds a byte, and what is left of a byte.
     let point = |level: &str, peer: usize| {
         let rows = of(rows, |row| row.level == level);

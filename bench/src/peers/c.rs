@@ -1,6 +1,6 @@
 //! C's libzstd by its binding: contexts are reused, parameters follow from the level and the known size.
 
-use crate::stream::PIECE;
+use super::pieces::PIECE;
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
 pub(crate) struct CDecoder(DCtx<'static>);

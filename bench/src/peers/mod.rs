@@ -6,14 +6,18 @@
 mod c;
 /// The crate zstd of this repository.
 mod ours {
+    use super::pieces::PIECE;
     use zstd as codec;
     include!("ours.rs");
 }
 /// The same without unsafe code.
 mod portable {
+    use super::pieces::PIECE;
     use zstd_portable as codec;
     include!("ours.rs");
 }
+/// How a stream is divided.
+mod pieces;
 /// Others in Rust.
 #[cfg(feature = "rust-peers")]
 mod rust;
@@ -104,6 +108,11 @@ impl Encoder {
             }
             _ => return Err(format!("no encoder is called {name}")),
         })
+    }
+
+    /// Room for any frame of so much content.
+    pub(crate) fn bound(content: usize) -> usize {
+        content + content / 64 + 1024
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -1,7 +1,6 @@
 // The crate zstd of this repository, in workspaces that are allocated once. Included twice: `codec` is the build with
 // `arch`, and the one without.
 
-use crate::stream::PIECE;
 use codec::{
     Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Encoder, Finish, LEVEL_MAX, Params, Status,
     Workspace, stream_workspace_size, workspace_size_up_to,
