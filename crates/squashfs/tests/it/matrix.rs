@@ -3,7 +3,7 @@
 //!
 //! Always tried is a part in which every codec, level, block size and layout has its share; the campaigns `squashfs-matrix-…`
 //! try all.
-//! docs/decisions/squashfs.md says what came of it.
+//! docs/log/squashfs.md has the results.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
