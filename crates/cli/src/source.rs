@@ -2,7 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -68,7 +69,15 @@ impl Source {
             Source::open_any(address, args, Unnamed::Default)
                 .with_context(|| format!("open {}", address.name()))
         };
-        let sources = (open(addresses[0])?, open(addresses[1])?);
+        let first = open(addresses[0])?;
+        // What is opened once is one store: what two subvolumes of it share is known to be the same.
+        let shared = first.subvolume.as_ref().map(|tree| tree.btrfs());
+        let second = match shared.filter(|_| is_same_file(&addresses[0].path, &addresses[1].path)) {
+            Some(btrfs) => Source::of_btrfs(btrfs, addresses[1], args, Unnamed::Default)
+                .with_context(|| format!("open {}", addresses[1].name()))?,
+            None => open(addresses[1])?,
+        };
+        let sources = (first, second);
         let both = [(addresses[0], &sources.0), (addresses[1], &sources.1)];
         let images = both.iter().filter(|(_, source)| source.subvolume.is_some());
         let images: Vec<&Address> = images.map(|(address, _)| *address).collect();
@@ -105,16 +114,7 @@ impl Source {
             }
             Container::Btrfs(file) => {
                 let btrfs = open::open_btrfs(file, &args.file)?;
-                let tree = Arc::new(open_subvolume(&btrfs, address, args, unnamed)?);
-                let mut source = source(Arc::<Subvolume>::clone(&tree));
-                if btrfs.has_log() {
-                    source.notes.push(
-                        "the image was not unmounted cleanly; changes in its log are not read"
-                            .to_owned(),
-                    );
-                }
-                source.subvolume = Some(tree);
-                return Ok(source);
+                return Source::of_btrfs(&btrfs, address, args, unnamed);
             }
             Container::Tar(stream) => stream.open_tar()?,
             Container::CompressedTar(wrapper, stream) => stream.open_compressed_tar(wrapper)?,
@@ -122,6 +122,29 @@ impl Source {
         Ok(Source {
             notes: notes(&tar),
             ..source(Arc::new(tar))
+        })
+    }
+
+    /// A subvolume of an open image.
+    fn of_btrfs(
+        btrfs: &Arc<Btrfs>,
+        address: &Address,
+        args: &SourceArgs,
+        unnamed: Unnamed,
+    ) -> Result<Source> {
+        let tree = Arc::new(open_subvolume(btrfs, address, args, unnamed)?);
+        let mut notes = Vec::new();
+        if btrfs.has_log() {
+            notes.push(
+                "the image was not unmounted cleanly; changes in its log are not read".to_owned(),
+            );
+        }
+        Ok(Source {
+            tree: Arc::<Subvolume>::clone(&tree),
+            name: address.name(),
+            dir: None,
+            subvolume: Some(tree),
+            notes,
         })
     }
 
@@ -160,6 +183,12 @@ impl Source {
             anyhow::Error::from(error).context(format!("find {}", self.path_name(path)))
         })
     }
+}
+
+/// Whether two paths lead to one file.
+fn is_same_file(first: &Path, second: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    matches!((identity(first), identity(second)), (Ok(first), Ok(second)) if first == second)
 }
 
 /// The number of the subvolume that the address or the options name, if they name one.

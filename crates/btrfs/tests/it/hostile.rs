@@ -53,10 +53,7 @@ fn each_byte_of_data_is_verified() {
     for name in ["zstd", "lzo", "zlib", "prealloc"] {
         let file = top.lookup(top.root(), name.as_bytes()).unwrap().ino;
         let extents = top.extents(file, 0).unwrap();
-        for extent in extents
-            .iter()
-            .filter(|extent| extent.kind.has_data())
-        {
+        for extent in extents.iter().filter(|extent| extent.kind.has_data()) {
             let at = extent.id.expect("it is not inline").0;
             // The first chunk of data begins where its address says: it is on one device, once.
             let chunk = image.chunks().find(btrfs::Logical(at)).unwrap();

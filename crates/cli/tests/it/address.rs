@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use testkit::TempDir;
+use testkit::{Rng, TempDir};
 
 use super::btrfs_source::small;
 use super::{names, restow, run_in, shown};
@@ -301,4 +301,27 @@ fn an_image_on_standard_input_is_read_where_it_is() {
     // The command holds the reading end, without which `cat` ends.
     drop(command);
     let _ = pipe.wait();
+}
+
+#[test]
+fn two_subvolumes_of_one_image_are_compared_without_reading_what_they_share() {
+    let dir = TempDir::new();
+    let at = dir.path();
+    let noise = Rng::new(3).bytes(200_000);
+    for subvolume in ["a", "b"] {
+        fs::create_dir_all(dir.join("src").join(subvolume)).unwrap();
+        fs::write(dir.join("src").join(subvolume).join("noise"), &noise).unwrap();
+    }
+    let copy = ["copy", "-q", "src", "i.btrfs", "--all-time", "0"];
+    let both = ["--as-subvolume", "a", "--as-subvolume", "b"];
+    done(at, &[&copy[..], &both].concat());
+    // Both show one extent. Damage in it is found by whoever reads it.
+    let mut image = fs::read(dir.join("i.btrfs")).unwrap();
+    let place = image.windows(64).position(|part| part == &noise[..64]);
+    image[place.unwrap()] ^= 1;
+    fs::write(dir.join("i.btrfs"), image).unwrap();
+    assert!(refused(at, &["cat", "i.btrfs:a", "noise"]).contains("checksum"));
+    done(at, &["diff", "i.btrfs:a", "i.btrfs:b"]);
+    fs::copy(dir.join("i.btrfs"), dir.join("other.btrfs")).unwrap();
+    refused(at, &["diff", "i.btrfs:a", "other.btrfs:b"]);
 }
