@@ -7,12 +7,14 @@ mod extents;
 pub mod extract;
 mod host;
 pub mod manifest;
+mod overlay;
 pub mod tar;
 mod walk;
 
 pub use aspects::Aspects;
 pub use extents::Extents;
 pub use host::HostDir;
+pub use overlay::Overlay;
 pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,6 +131,31 @@ pub struct Metadata {
     pub attributes: FileAttributes,
     /// Which file it is and when it last changed, where the container stores that.
     pub identity: Option<FileIdentity>,
+}
+
+impl Metadata {
+    /// An empty file of root's, of 1970, with nothing that a container need not store.
+    pub const fn new(kind: FileKind, permissions: u16) -> Metadata {
+        const EPOCH: Time = Time {
+            seconds: 0,
+            nanoseconds: 0,
+        };
+        Metadata {
+            kind,
+            permissions,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            size: 0,
+            rdev: Device { major: 0, minor: 0 },
+            mtime: EPOCH,
+            atime: None,
+            ctime: None,
+            btime: None,
+            attributes: FileAttributes(0),
+            identity: None,
+        }
+    }
 }
 
 /// Which file of its subvolume a file is, beyond its names, and when it last changed.

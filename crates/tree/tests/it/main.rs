@@ -8,5 +8,6 @@ mod host;
 mod hostile;
 mod kernel;
 mod output;
+mod overlay; // a tree over another one
 mod tar_differential; // GNU tar and libarchive read ours, and we theirs
 mod tar_hostile; // archives made to do harm

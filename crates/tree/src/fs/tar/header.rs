@@ -3,7 +3,7 @@
 //! The layout of the 512-byte block is in `ustar`. What its fields hold is here: negative and large numbers, PAX records that
 //! override any field, PAX sparse maps, and errors that say at which byte they were found.
 
-use super::{Fragment, OtherTimes};
+use super::Fragment;
 use crate::{Corrupt, Error, Result, Time, Xattr, base64};
 
 /// Bytes in a tar block; headers are one, and data is padded to whole ones.
@@ -185,24 +185,6 @@ impl Overrides {
     pub(super) fn is_for_one_file(&self) -> bool {
         let has_name = self.path.is_some() || self.link_target.is_some();
         has_name || self.has_xattrs || self.sparse != PaxSparse::default()
-    }
-
-    /// The times beside that of the last change of content, if any is there.
-    pub(super) fn other_times(&self) -> Option<Box<OtherTimes>> {
-        let Overrides {
-            atime,
-            ctime,
-            btime,
-            ..
-        } = *self;
-        let any = atime.or(ctime).or(btime);
-        any.map(|_| {
-            Box::new(OtherTimes {
-                atime,
-                ctime,
-                btime,
-            })
-        })
     }
 }
 

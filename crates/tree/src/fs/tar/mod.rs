@@ -20,7 +20,6 @@ mod read;
 mod ustar;
 mod write;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -29,8 +28,8 @@ use std::sync::Arc;
 use linux::OpenFlags;
 
 use super::{
-    Checksum, Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino,
-    Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, with_metadata,
+    Checksum, DirEntry, Extent, ExtentKind, FileKind, FileSystem, Ino, Metadata, NOTHING_ENCODED,
+    Overlay, Storage, StoreId, Xattr,
 };
 use crate::output::temporary::Temporary;
 use crate::{Error, Limits, ReadAt, Result};
@@ -45,7 +44,7 @@ const EXTENTS_AT_ONCE: usize = 4096;
 /// Memory is proportional to the number of entries and of fragments of sparse files, not to their sizes.
 pub struct Tar {
     archive: Box<dyn ReadAt>,
-    nodes: Vec<Node>,
+    tree: Overlay<InArchive>,
     limits: Limits,
     notes: Notes,
     storage: Storage,
@@ -64,44 +63,35 @@ pub struct Notes {
     pub acls_not_read: u64,
 }
 
-/// A file in the archive. Its number is its index.
-struct Node {
-    kind: FileKind,
-    permissions: u16,
-    uid: u32,
-    gid: u32,
-    nlink: u32,
+/// What is known of a file beside its metadata.
+#[derive(Default)]
+struct InArchive {
+    content: Content,
+    /// The PAX records that have extended attributes, read again when these are asked for: place and length, which is 0
+    /// where there are none.
+    xattrs_at: u64,
+    xattrs_len: u32,
     /// Not in the archive, but in the path of something that is.
     implied: bool,
-    rdev: Device,
-    size: u64,
-    mtime: Time,
-    other_times: Option<Box<OtherTimes>>,
-    content: Content,
-    /// The PAX records that have extended attributes, read again when these are asked for: place and length.
-    xattrs: Option<(u64, u32)>,
 }
 
-#[derive(Clone, Copy)]
-struct OtherTimes {
-    atime: Option<Time>,
-    ctime: Option<Time>,
-    btime: Option<Time>,
-}
+const _: () = assert!(size_of::<InArchive>() == 32);
 
+#[derive(Default)]
 enum Content {
+    #[default]
     Nothing,
     /// All bytes, from this place of the archive on.
     Data {
         at: u64,
     },
-    /// Fragments, whose stored bytes follow each other from this place of the archive on.
-    Sparse {
-        at: u64,
-        fragments: Box<[Fragment]>,
-    },
-    Directory(BTreeMap<Box<[u8]>, u32>),
-    Symlink(Box<[u8]>),
+    Sparse(Box<Sparse>),
+}
+
+/// Fragments, whose stored bytes follow each other from a place of the archive on.
+struct Sparse {
+    at: u64,
+    fragments: Box<[Fragment]>,
 }
 
 /// A part of a sparse file that is stored.
@@ -121,14 +111,18 @@ impl Tar {
     /// # Errors
     /// The archive cannot be read, is cut off, breaks the format or the rules above, or `limits` are reached.
     pub fn open(archive: Box<dyn ReadAt>, limits: Limits) -> Result<Tar> {
-        let (nodes, notes) = read::index(&*archive, &limits)?;
+        let (tree, notes) = read::index(&*archive, &limits)?;
+        let mut whole_seconds = true;
+        for number in 0..tree.node_count() as u64 {
+            whole_seconds &= tree.metadata(Ino(number))?.mtime.nanoseconds == 0;
+        }
         let storage = Storage {
-            whole_seconds: nodes.iter().all(|node| node.mtime.nanoseconds == 0),
+            whole_seconds,
             ..Storage::plain(StoreId::new())
         };
         Ok(Tar {
             archive,
-            nodes,
+            tree,
             limits,
             notes,
             storage,
@@ -174,31 +168,12 @@ impl Tar {
         self.notes
     }
 
-    fn node(&self, ino: Ino) -> Result<&Node> {
-        let index = usize::try_from(ino.0).map_err(|_| Error::NotFound)?;
-        self.nodes.get(index).ok_or(Error::NotFound)
-    }
-
-    fn directory(&self, ino: Ino) -> Result<&BTreeMap<Box<[u8]>, u32>> {
-        match &self.node(ino)?.content {
-            Content::Directory(entries) => Ok(entries),
-            _ => Err(Error::NotADirectory),
-        }
-    }
-
-    fn entry(&self, name: &[u8], index: u32) -> DirEntry {
-        DirEntry {
-            name: name.into(),
-            ino: Ino(index.into()),
-            kind: self.nodes[index as usize].kind,
-        }
-    }
-
-    /// A regular file.
-    fn regular(&self, ino: Ino) -> Result<&Node> {
-        let node = self.node(ino)?;
-        match node.kind {
-            FileKind::Regular => Ok(node),
+    /// The content of a regular file, and its size.
+    fn regular(&self, ino: Ino) -> Result<(&Content, u64)> {
+        let in_archive = self.tree.content(ino).ok_or(Error::NotFound)?;
+        let metadata = self.tree.metadata(ino)?;
+        match metadata.kind {
+            FileKind::Regular => Ok((&in_archive.content, metadata.size)),
             FileKind::Directory => Err(Error::IsADirectory),
             _ => Err(Error::InvalidInput("the file is not a regular file")),
         }
@@ -222,7 +197,7 @@ fn unnamed_file(dir: &Path) -> Result<File> {
 
 impl FileSystem for Tar {
     fn root(&self) -> Ino {
-        Ino(0)
+        self.tree.root()
     }
 
     fn storage(&self) -> Storage {
@@ -230,60 +205,39 @@ impl FileSystem for Tar {
     }
 
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
-        let node = self.node(ino)?;
-        let times = node.other_times.as_deref();
-        Ok(Metadata {
-            kind: node.kind,
-            permissions: node.permissions,
-            uid: node.uid,
-            gid: node.gid,
-            nlink: node.nlink.max(1),
-            size: node.size,
-            rdev: node.rdev,
-            mtime: node.mtime,
-            atime: times.and_then(|times| times.atime),
-            ctime: times.and_then(|times| times.ctime),
-            btime: times.and_then(|times| times.btime),
-            attributes: FileAttributes::default(),
-            identity: None,
-        })
+        self.tree.metadata(ino)
     }
 
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
-        let entries = self.directory(dir)?.iter();
-        Ok(entries
-            .map(|(name, &index)| self.entry(name, index))
-            .collect())
+        self.tree.read_dir(dir)
     }
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
-        with_metadata(self, self.read_dir(dir)?)
+        self.tree.read_dir_with_metadata(dir)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
-        let index = self.directory(dir)?.get(name).ok_or(Error::NotFound)?;
-        Ok(self.entry(name, *index))
+        self.tree.lookup(dir, name)
     }
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
-        match &self.node(link)?.content {
-            Content::Symlink(target) => Ok(target.to_vec()),
-            _ => Err(Error::InvalidInput("the file is not a symbolic link")),
-        }
+        self.tree.read_link(link)
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
-        let Some((at, len)) = self.node(ino)?.xattrs else {
+        let in_archive = self.tree.content(ino).ok_or(Error::NotFound)?;
+        if in_archive.xattrs_len == 0 {
             return Ok(Vec::new());
-        };
-        let mut records = vec![0; len as usize];
+        }
+        let mut records = vec![0; in_archive.xattrs_len as usize];
+        let at = in_archive.xattrs_at;
         self.archive.read_exact_at(&mut records, at)?;
         header::xattrs(&records, at, self.limits.xattr_value_bytes_max)
     }
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
-        let node = self.regular(file)?;
-        if from >= node.size {
+        let (content, size) = self.regular(file)?;
+        if from >= size {
             return Ok(Vec::new());
         }
         let extent = |offset, len, kind| Extent {
@@ -292,13 +246,11 @@ impl FileSystem for Tar {
             kind,
             id: None,
         };
-        let Content::Sparse { fragments, .. } = &node.content else {
-            return Ok(vec![extent(
-                0,
-                node.size,
-                ExtentKind::Plain { stored_offset: 0 },
-            )]);
+        let Content::Sparse(sparse) = content else {
+            let kind = ExtentKind::Plain { stored_offset: 0 };
+            return Ok(vec![extent(0, size, kind)]);
         };
+        let fragments = &sparse.fragments;
         // From the fragment that ends after `from` on, each with the hole before it.
         let first = fragments.partition_point(|fragment| fragment.offset + fragment.len <= from);
         let last_end = |at: usize| match at.checked_sub(1) {
@@ -320,20 +272,21 @@ impl FileSystem for Tar {
             extents.push(extent(fragment.offset, fragment.len, kind));
             end = fragment.offset + fragment.len;
         }
-        if end < node.size {
-            extents.push(extent(end, node.size - end, ExtentKind::Hole));
+        if end < size {
+            extents.push(extent(end, size - end, ExtentKind::Hole));
         }
         Ok(extents)
     }
 
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let node = self.regular(file)?;
-        let left = node.size.saturating_sub(offset);
+        let (content, size) = self.regular(file)?;
+        let left = size.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         let buf = &mut buf[..wanted];
-        match &node.content {
+        match content {
             Content::Data { at } => self.archive.read_exact_at(buf, at + offset)?,
-            Content::Sparse { at, fragments } => {
+            Content::Sparse(sparse) => {
+                let Sparse { at, fragments } = &**sparse;
                 let first =
                     fragments.partition_point(|fragment| fragment.offset + fragment.len <= offset);
                 let mut filled = 0;
@@ -358,7 +311,7 @@ impl FileSystem for Tar {
                 }
                 buf[filled..].fill(0);
             }
-            _ => {} // An empty file.
+            Content::Nothing => {}
         }
         Ok(wanted)
     }

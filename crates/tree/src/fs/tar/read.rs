@@ -1,12 +1,11 @@
 //! One pass over an archive's headers, which builds the index that [`super::Tar`] is.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry as Slot;
-
 use super::header::{self, BLOCK, FRAGMENTS_MAX, Overrides};
 use super::ustar::{self, Dialect};
-use super::{Content, Fragment, Node, Notes};
-use crate::{Corrupt, Device, Error, FileKind, Limits, ReadAt, Result, Time};
+use super::{Content, Fragment, InArchive, Notes, Sparse};
+use crate::{
+    Corrupt, Device, Error, FileKind, Ino, Limits, Metadata, Overlay, ReadAt, Result, Time,
+};
 
 /// Bytes of the PAX records or the long name before one entry. Real ones are as long as a path and some attributes;
 /// maps of sparse files (PAX 0.1) have about 20 bytes per fragment.
@@ -22,11 +21,14 @@ const PATH_BYTES_MAX: usize = 1 << 20;
 /// few hundred times its size.
 const IMPLIED_PER_ENTRY_MAX: u64 = 64;
 
+/// A directory that the archive does not have, or not yet.
+const IMPLIED_DIRECTORY: Metadata = Metadata::new(FileKind::Directory, 0o755);
+
 /// Bytes read at once when looking for headers.
 const WINDOW_BYTES: usize = 64 << 10;
 
 /// Reads all headers of an archive.
-pub(super) fn index(archive: &dyn ReadAt, limits: &Limits) -> Result<(Vec<Node>, Notes)> {
+pub(super) fn index(archive: &dyn ReadAt, limits: &Limits) -> Result<(Overlay<InArchive>, Notes)> {
     let window = Window {
         archive,
         size: archive.size()?,
@@ -36,7 +38,7 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits) -> Result<(Vec<Node>,
     let mut scan = Scan {
         window,
         limits,
-        nodes: vec![Node::implied_directory()],
+        tree: Overlay::new(&IMPLIED_DIRECTORY, InArchive::implied()),
         notes: Notes::default(),
         entries: 0,
         fragments: 0,
@@ -46,13 +48,13 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits) -> Result<(Vec<Node>,
     while let Some(next) = scan.entry(at)? {
         at = next;
     }
-    Ok((scan.nodes, scan.notes))
+    Ok((scan.tree, scan.notes))
 }
 
 struct Scan<'a> {
     window: Window<'a>,
     limits: &'a Limits,
-    nodes: Vec<Node>,
+    tree: Overlay<InArchive>,
     notes: Notes,
     entries: u64,
     fragments: usize,
@@ -217,39 +219,28 @@ impl Scan<'_> {
             }
         };
         let (mut next, mut size) = (data_at, 0);
-        let content = match kind {
+        let mut content = Content::Nothing;
+        match kind {
             FileKind::Regular => {
-                let content;
                 (content, size, next) = self.content(block, at, &mut overrides)?;
-                content
             }
-            FileKind::Directory => {
-                // Only in GNU's incremental archives has a directory data, a list of names.
-                if block[156] == b'D' {
-                    next = self.data_end(block, data_at, &overrides)?;
-                }
-                Content::Directory(BTreeMap::new())
+            // Only in GNU's incremental archives has a directory data, a list of names.
+            FileKind::Directory if block[156] == b'D' => {
+                next = self.data_end(block, data_at, &overrides)?;
             }
-            FileKind::Symlink => {
-                if link_target.is_empty() {
-                    let what = "symbolic link in tar has no target";
-                    return Err(Corrupt { what, at, got: 0 }.into());
-                }
-                size = link_target.len() as u64;
-                Content::Symlink(link_target.into())
+            FileKind::Symlink if link_target.is_empty() => {
+                let what = "symbolic link in tar has no target";
+                return Err(Corrupt { what, at, got: 0 }.into());
             }
-            _ => Content::Nothing,
-        };
+            _ => {}
+        }
         if overrides.has_acl {
             self.notes.acls_not_read += 1;
         }
-        let node = Node {
-            kind,
-            permissions: (header::number(&block[100..108], at)? & 0o7777) as u16,
+        let permissions = (header::number(&block[100..108], at)? & 0o7777) as u16;
+        let metadata = Metadata {
             uid: field_or(overrides.uid, &block[108..116], at)?,
             gid: field_or(overrides.gid, &block[116..124], at)?,
-            nlink: 0, // `set` counts the names.
-            implied: false,
             rdev: if kind.is_device() {
                 device(block, &overrides, at)?
             } else {
@@ -263,11 +254,19 @@ impl Scan<'_> {
                     nanoseconds: 0,
                 },
             },
-            other_times: overrides.other_times(),
-            content,
-            xattrs: records.filter(|_| overrides.has_xattrs),
+            atime: overrides.atime,
+            ctime: overrides.ctime,
+            btime: overrides.btime,
+            ..Metadata::new(kind, permissions)
         };
-        self.insert(&path, node, at)?;
+        let (xattrs_at, xattrs_len) = records.filter(|_| overrides.has_xattrs).unwrap_or_default();
+        let in_archive = InArchive {
+            content,
+            xattrs_at,
+            xattrs_len,
+            implied: false,
+        };
+        self.insert(&path, &metadata, link_target, in_archive, at)?;
         Ok(next)
     }
 
@@ -406,25 +405,20 @@ impl Scan<'_> {
             header::fragments(map, real_size, stored_len, header_at)?.into();
         self.check_fragments(fragments.len())?;
         self.fragments += fragments.len();
-        Ok(Content::Sparse { at, fragments })
+        Ok(Content::Sparse(Box::new(Sparse { at, fragments })))
     }
 
     /// Gives a file that came before another name.
     fn hard_link(&mut self, path: &[u8], target: &[u8], at: u64) -> Result<()> {
-        let mut found = 0;
-        for name in names(target, at)? {
-            let next = match &self.nodes[found as usize].content {
-                Content::Directory(entries) => entries.get(name).copied(),
-                _ => None,
-            };
+        let (found, kind) = self.tree.resolve(names(target, at)?).map_err(|_| {
             let what = "hard link in tar is to a file that does not come before it";
-            found = next.ok_or(Corrupt {
+            Corrupt {
                 what,
                 at,
                 got: target.len() as u64,
-            })?;
-        }
-        if self.nodes[found as usize].kind == FileKind::Directory {
+            }
+        })?;
+        if kind == FileKind::Directory {
             let what = "hard link in tar is to a directory";
             return Err(Corrupt {
                 what,
@@ -439,57 +433,55 @@ impl Scan<'_> {
         self.set(parent, name, found, at)
     }
 
-    fn insert(&mut self, path: &[u8], node: Node, at: u64) -> Result<()> {
-        let is_directory = node.kind == FileKind::Directory;
+    fn insert(
+        &mut self,
+        path: &[u8],
+        metadata: &Metadata,
+        link_target: &[u8],
+        in_archive: InArchive,
+        at: u64,
+    ) -> Result<()> {
+        let is_directory = metadata.kind == FileKind::Directory;
         let Some((parent, name)) = self.parent(path, at)? else {
             if !is_directory {
                 return Err(root_is_no_directory(at));
             }
-            self.update_directory(0, node);
-            return Ok(());
+            return self.update_directory(self.tree.root(), metadata, in_archive);
         };
-        if is_directory
-            && let Some(&found) = self.entries(parent).get(name)
-            && self.nodes[found as usize].kind == FileKind::Directory
-        {
-            self.update_directory(found, node);
-            return Ok(());
+        if is_directory && let Some((found, FileKind::Directory)) = self.tree.find(parent, name)? {
+            return self.update_directory(found, metadata, in_archive);
         }
-        let index = self.push(node)?;
-        self.set(parent, name, index, at)
+        self.check_node_count()?;
+        let ino = match metadata.kind {
+            FileKind::Symlink => self.tree.add_symlink(metadata, link_target, in_archive)?,
+            _ => self.tree.add(metadata, in_archive)?,
+        };
+        self.set(parent, name, ino, at)
     }
 
     /// Gives a directory that is there already the metadata of a later entry. It keeps its files.
-    fn update_directory(&mut self, index: u32, node: Node) {
-        let old = &mut self.nodes[index as usize];
+    fn update_directory(
+        &mut self,
+        dir: Ino,
+        metadata: &Metadata,
+        in_archive: InArchive,
+    ) -> Result<()> {
+        let old = std::mem::replace(self.tree.content_mut(dir)?, in_archive);
         if !old.implied {
             self.notes.replaced += 1;
-        } else if index != 0 {
+        } else if dir != self.tree.root() {
             self.notes.implied_directories -= 1;
         }
-        let entries = std::mem::replace(&mut old.content, Content::Nothing);
-        *old = Node {
-            content: entries,
-            nlink: 1,
-            ..node
-        };
+        self.tree.change(dir, |known| known.clone_from(metadata))
     }
 
-    /// Makes `name` in `parent` a name of `index`; what had that name before loses it.
-    fn set(&mut self, parent: u32, name: &[u8], index: u32, at: u64) -> Result<()> {
-        let old = match self.entries_mut(parent).entry(name.into()) {
-            Slot::Vacant(slot) => {
-                slot.insert(index);
-                None
-            }
-            Slot::Occupied(mut slot) => Some(slot.insert(index)),
+    /// Makes `name` in `parent` a name of a file; what had that name before loses it.
+    fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, at: u64) -> Result<()> {
+        let Some(old) = self.tree.link(parent, name, ino)? else {
+            return Ok(());
         };
-        let links = &mut self.nodes[index as usize].nlink;
-        *links = links.saturating_add(1);
-        let Some(old) = old else { return Ok(()) };
         self.notes.replaced += 1;
-        let old = &mut self.nodes[old as usize];
-        if matches!(&old.content, Content::Directory(entries) if !entries.is_empty()) {
+        if matches!(self.tree.is_empty(old), Ok(false)) {
             let what = "tar entry replaces a directory that has files";
             return Err(Corrupt {
                 what,
@@ -498,12 +490,11 @@ impl Scan<'_> {
             }
             .into());
         }
-        old.nlink -= 1;
         Ok(())
     }
 
     /// The directory in which a path lies, made if need be, and its name there; none for the root.
-    fn parent<'p>(&mut self, path: &'p [u8], at: u64) -> Result<Option<(u32, &'p [u8])>> {
+    fn parent<'p>(&mut self, path: &'p [u8], at: u64) -> Result<Option<(Ino, &'p [u8])>> {
         if path.first() == Some(&b'/') {
             self.notes.absolute_paths += 1;
         }
@@ -514,11 +505,10 @@ impl Scan<'_> {
         if above.len() >= self.limits.depth_max as usize {
             return Err(Error::Limit("depth of the directories in a tar archive"));
         }
-        let mut dir = 0;
+        let mut dir = self.tree.root();
         for &name in above {
-            let next = self.entries(dir).get(name).copied();
-            dir = match next {
-                Some(next) if self.nodes[next as usize].kind == FileKind::Directory => next,
+            dir = match self.tree.find(dir, name)? {
+                Some((next, FileKind::Directory)) => next,
                 Some(_) => {
                     let what = "tar entry lies below a file that is not a directory";
                     return Err(Corrupt {
@@ -529,8 +519,9 @@ impl Scan<'_> {
                     .into());
                 }
                 None => {
-                    let implied = self.push(Node::implied_directory())?;
-                    self.entries_mut(dir).insert(name.into(), implied);
+                    self.check_node_count()?;
+                    let implied = self.tree.add(&IMPLIED_DIRECTORY, InArchive::implied())?;
+                    self.tree.link(dir, name, implied)?;
                     self.notes.implied_directories += 1;
                     implied
                 }
@@ -546,45 +537,20 @@ impl Scan<'_> {
         Ok(Some((dir, name)))
     }
 
-    fn push(&mut self, node: Node) -> Result<u32> {
-        let index = u32::try_from(self.nodes.len()).ok();
-        let index = index.filter(|&index| u64::from(index) < self.limits.inodes_max);
-        let index = index.ok_or(Error::Limit("files in a tar archive"))?;
-        self.nodes.push(node);
-        Ok(index)
-    }
-
-    fn entries(&self, directory: u32) -> &BTreeMap<Box<[u8]>, u32> {
-        match &self.nodes[directory as usize].content {
-            Content::Directory(entries) => entries,
-            _ => unreachable!("only directories are taken as parents"),
+    /// Whether there is room for one more.
+    fn check_node_count(&self) -> Result<()> {
+        if self.tree.node_count() as u64 >= self.limits.inodes_max.min(u32::MAX.into()) {
+            return Err(Error::Limit("files in a tar archive"));
         }
-    }
-
-    fn entries_mut(&mut self, directory: u32) -> &mut BTreeMap<Box<[u8]>, u32> {
-        match &mut self.nodes[directory as usize].content {
-            Content::Directory(entries) => entries,
-            _ => unreachable!("only directories are taken as parents"),
-        }
+        Ok(())
     }
 }
 
-impl Node {
-    /// A directory that the archive does not have, or not yet.
-    fn implied_directory() -> Node {
-        Node {
-            kind: FileKind::Directory,
-            permissions: 0o755,
-            uid: 0,
-            gid: 0,
-            nlink: 1,
+impl InArchive {
+    fn implied() -> InArchive {
+        InArchive {
             implied: true,
-            rdev: Device::default(),
-            size: 0,
-            mtime: Time::default(),
-            other_times: None,
-            content: Content::Directory(BTreeMap::new()),
-            xattrs: None,
+            ..InArchive::default()
         }
     }
 }

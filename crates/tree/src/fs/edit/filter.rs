@@ -1,0 +1,185 @@
+//! A tree without what is left out of it, and with what applies to all of its files.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Edits, IdMap};
+use crate::fs::{Checksum, DirEntry, Extent, FileKind, FileSystem, Ino, Metadata, Storage, Xattr};
+use crate::{Error, Result};
+
+/// The source of an edited tree, with all edits but the additions.
+pub(super) struct Filtered {
+    source: Arc<dyn FileSystem>,
+    pub(super) edits: Edits,
+    /// The paths of the source's directories, as far as they were met; none when no pattern asks for them.
+    paths: Mutex<HashMap<Ino, Box<[u8]>>>,
+}
+
+impl Filtered {
+    pub(super) fn new(source: Arc<dyn FileSystem>, edits: Edits) -> Filtered {
+        let root = source.root();
+        Filtered {
+            source,
+            edits,
+            paths: Mutex::new(HashMap::from([(root, Box::default())])),
+        }
+    }
+
+    fn needs_paths(&self) -> bool {
+        !self.edits.only.is_empty() || !self.edits.exclude.is_empty()
+    }
+
+    fn paths(&self) -> MutexGuard<'_, HashMap<Ino, Box<[u8]>>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path of a directory that was met, with room for a name behind it.
+    fn path_of(&self, dir: Ino) -> Result<Vec<u8>> {
+        let paths = self.paths();
+        let path = paths.get(&dir).ok_or(Error::NotFound)?;
+        let mut path = path.to_vec();
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        Ok(path)
+    }
+
+    /// Whether a file of the source is in the tree: `path` is that of its directory, and gets its name.
+    fn keeps(&self, path: &mut Vec<u8>, entry: &DirEntry) -> bool {
+        let len = path.len();
+        path.extend_from_slice(&entry.name);
+        let edits = &self.edits;
+        let keeps =
+            !edits.exclude.matches(path) && (edits.only.is_empty() || edits.only.concerns(path));
+        if keeps && entry.kind == FileKind::Directory {
+            self.paths().insert(entry.ino, path.as_slice().into());
+        }
+        path.truncate(len);
+        keeps
+    }
+
+    /// Leaves out of a listing what is not in the tree.
+    fn retain<T>(
+        &self,
+        dir: Ino,
+        listing: &mut Vec<T>,
+        entry_of: impl Fn(&T) -> &DirEntry,
+    ) -> Result<()> {
+        if self.needs_paths() {
+            let mut path = self.path_of(dir)?;
+            listing.retain(|item| self.keeps(&mut path, entry_of(item)));
+        }
+        Ok(())
+    }
+
+    /// What is to be known of a file of the source.
+    fn edit_metadata(&self, metadata: &mut Metadata) {
+        let edits = &self.edits;
+        metadata.uid = edits.uid.unwrap_or(mapped(metadata.uid, &edits.uid_maps));
+        metadata.gid = edits.gid.unwrap_or(mapped(metadata.gid, &edits.gid_maps));
+        let mode = match metadata.kind {
+            FileKind::Directory => edits.dir_mode.as_ref(),
+            FileKind::Symlink => None,
+            _ => edits.file_mode.as_ref(),
+        };
+        if let Some(mode) = mode {
+            let is_directory = metadata.kind == FileKind::Directory;
+            metadata.permissions = mode.apply(metadata.permissions, is_directory);
+        }
+        self.edit_times(metadata);
+    }
+
+    /// Gives a file the one time that all have, if there is one.
+    pub(super) fn edit_times(&self, metadata: &mut Metadata) {
+        if let Some(time) = self.edits.time {
+            metadata.mtime = time;
+            for other in [
+                &mut metadata.atime,
+                &mut metadata.ctime,
+                &mut metadata.btime,
+            ] {
+                *other = other.map(|_| time);
+            }
+        }
+    }
+}
+
+fn mapped(id: u32, maps: &[IdMap]) -> u32 {
+    let map = maps.iter().find(|map| {
+        id.checked_sub(map.from)
+            .is_some_and(|index| index < map.count)
+    });
+    map.map_or(id, |map| map.to.wrapping_add(id - map.from))
+}
+
+impl FileSystem for Filtered {
+    fn root(&self) -> Ino {
+        self.source.root()
+    }
+
+    fn storage(&self) -> Storage {
+        self.source.storage()
+    }
+
+    fn metadata(&self, ino: Ino) -> Result<Metadata> {
+        let mut metadata = self.source.metadata(ino)?;
+        self.edit_metadata(&mut metadata);
+        Ok(metadata)
+    }
+
+    fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
+        let mut listing = self.source.read_dir(dir)?;
+        self.retain(dir, &mut listing, |entry| entry)?;
+        Ok(listing)
+    }
+
+    fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
+        let mut listing = self.source.read_dir_with_metadata(dir)?;
+        self.retain(dir, &mut listing, |(entry, _)| entry)?;
+        for (_, metadata) in &mut listing {
+            self.edit_metadata(metadata);
+        }
+        Ok(listing)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
+        let entry = self.source.lookup(dir, name)?;
+        if self.needs_paths() && !self.keeps(&mut self.path_of(dir)?, &entry) {
+            return Err(Error::NotFound);
+        }
+        Ok(entry)
+    }
+
+    fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
+        self.source.read_link(link)
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
+        if self.edits.no_xattrs {
+            return Ok(Vec::new());
+        }
+        let mut xattrs = self.source.xattrs(ino)?;
+        let (only, exclude) = (&self.edits.xattrs_only, &self.edits.xattrs_exclude);
+        xattrs.retain(|xattr| {
+            (only.is_empty() || only.matches(&xattr.name)) && !exclude.matches(&xattr.name)
+        });
+        Ok(xattrs)
+    }
+
+    fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
+        self.source.extents(file, from)
+    }
+
+    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.source.read_at(file, offset, buf)
+    }
+
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
+        self.source.read_encoded(file, extent, stored)
+    }
+}
