@@ -1,10 +1,10 @@
 //! A tree in memory, as good or as bad as a test wants it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tree::{
-    Checksum, Device, DirEntry, Error, Extent, ExtentId, ExtentKind, FileAttributes, FileKind,
-    FileSystem, Ino, Metadata, Result, Storage, StoreId, Time, Xattr, entry_named, with_metadata,
+    Checksum, Device, DirEntry, Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino,
+    Metadata, Overlay, Result, Storage, StoreId, Time, Xattr, entry_named, with_metadata,
 };
 
 /// A [`FileSystem`] in memory.
@@ -13,30 +13,30 @@ use tree::{
 /// [`MemoryFs::lie_about_extents`] make it as unsound as a hostile image can claim to be.
 #[derive(Debug)]
 pub struct MemoryFs {
-    nodes: Vec<Node>,
+    tree: Overlay<Content>,
     store: StoreId,
+    /// What is said of files instead of what is known of them.
+    stated: HashMap<Ino, Metadata>,
+    /// Entries at the ends of directories, in no order.
+    pushed: HashMap<Ino, Vec<DirEntry>>,
 }
 
 impl Clone for MemoryFs {
     fn clone(&self) -> Self {
         // Either may change from now on.
         MemoryFs {
-            nodes: self.nodes.clone(),
+            tree: self.tree.clone(),
             store: StoreId::new(),
+            stated: self.stated.clone(),
+            pushed: self.pushed.clone(),
         }
     }
 }
 
-#[derive(Clone, Debug)]
-struct Node {
-    metadata: Metadata,
-    /// How often it was linked.
-    names: u32,
-    entries: Vec<DirEntry>,
-    target: Vec<u8>,
-    xattrs: Vec<Xattr>,
-    /// Pieces of content by offset; holes between them.
-    content: BTreeMap<u64, Vec<u8>>,
+#[derive(Clone, Debug, Default)]
+struct Content {
+    /// Pieces by offset; holes between them.
+    pieces: BTreeMap<u64, Vec<u8>>,
     extents: Option<Vec<Extent>>,
     /// The stored bytes of encoded extents, by the extents' offset.
     encoded: BTreeMap<u64, Vec<u8>>,
@@ -48,82 +48,60 @@ impl Default for MemoryFs {
     }
 }
 
+/// What a file is, before a test changes it.
+fn metadata(kind: FileKind, permissions: u16) -> Metadata {
+    Metadata {
+        mtime: Time {
+            seconds: 1_700_000_000,
+            nanoseconds: 1,
+        },
+        ..Metadata::new(kind, permissions)
+    }
+}
+
 impl MemoryFs {
     /// A tree with an empty root directory.
     pub fn new() -> MemoryFs {
-        let mut fs = MemoryFs {
-            nodes: Vec::new(),
+        MemoryFs {
+            tree: Overlay::new(&metadata(FileKind::Directory, 0o755), Content::default()),
             store: StoreId::new(),
-        };
-        fs.add_node(FileKind::Directory, 0o755);
-        fs
+            stated: HashMap::new(),
+            pushed: HashMap::new(),
+        }
     }
 
-    fn add_node(&mut self, kind: FileKind, permissions: u16) -> Ino {
-        let number = self.nodes.len() as u64;
-        self.nodes.push(Node {
-            metadata: Metadata {
-                kind,
-                permissions,
-                uid: 0,
-                gid: 0,
-                nlink: 1,
-                size: 0,
-                rdev: Device::default(),
-                mtime: Time {
-                    seconds: 1_700_000_000,
-                    nanoseconds: 1,
-                },
-                atime: None,
-                ctime: None,
-                btime: None,
-                attributes: FileAttributes::default(),
-                identity: None,
-            },
-            names: 0,
-            entries: Vec::new(),
-            target: Vec::new(),
-            xattrs: Vec::new(),
-            content: BTreeMap::new(),
-            extents: None,
-            encoded: BTreeMap::new(),
-        });
-        Ino(number)
+    fn content(&self, ino: Ino) -> Result<&Content> {
+        self.tree.content(ino).ok_or(Error::NotFound)
     }
 
-    fn node(&self, ino: Ino) -> Result<&Node> {
-        let at = usize::try_from(ino.0).ok();
-        at.and_then(|at| self.nodes.get(at)).ok_or(Error::NotFound)
-    }
-
-    fn node_mut(&mut self, ino: Ino) -> &mut Node {
-        &mut self.nodes[ino.0 as usize]
+    fn content_mut(&mut self, ino: Ino) -> &mut Content {
+        self.tree.content_mut(ino).unwrap()
     }
 
     /// Gives a file another name.
     pub fn link(&mut self, dir: Ino, name: impl AsRef<[u8]>, ino: Ino) {
-        let entry = DirEntry {
-            name: name.as_ref().into(),
-            ino,
-            kind: self.nodes[ino.0 as usize].metadata.kind,
-        };
-        let entries = &mut self.node_mut(dir).entries;
-        let at = entries.partition_point(|other| other.name < entry.name);
-        entries.insert(at, entry);
-        let node = self.node_mut(ino);
-        node.names += 1;
-        node.metadata.nlink = node.names;
+        let replaced = self.tree.link(dir, name.as_ref(), ino).unwrap();
+        assert_eq!(replaced, None, "the name is taken");
+        if let Some(stated) = self.stated.get_mut(&ino) {
+            stated.nlink = self.tree.metadata(ino).unwrap().nlink;
+        }
     }
 
-    fn add(&mut self, dir: Ino, name: impl AsRef<[u8]>, kind: FileKind, permissions: u16) -> Ino {
-        let ino = self.add_node(kind, permissions);
+    fn add(&mut self, dir: Ino, name: impl AsRef<[u8]>, metadata: &Metadata) -> Ino {
+        let ino = self.tree.add(metadata, Content::default()).unwrap();
         self.link(dir, name, ino);
         ino
     }
 
     /// Adds a directory with mode 0755.
     pub fn add_dir(&mut self, dir: Ino, name: impl AsRef<[u8]>) -> Ino {
-        self.add(dir, name, FileKind::Directory, 0o755)
+        self.add(dir, name, &metadata(FileKind::Directory, 0o755))
+    }
+
+    /// Adds a directory with mode 0755 that no name leads to, for [`MemoryFs::push_entry`].
+    pub fn add_unnamed_dir(&mut self) -> Ino {
+        let metadata = metadata(FileKind::Directory, 0o755);
+        self.tree.add(&metadata, Content::default()).unwrap()
     }
 
     /// Adds a regular file with mode 0644.
@@ -139,20 +117,20 @@ impl MemoryFs {
         size: u64,
         pieces: &[(u64, &[u8])],
     ) -> Ino {
-        let ino = self.add(dir, name, FileKind::Regular, 0o644);
-        let node = self.node_mut(ino);
-        node.metadata.size = size;
+        let mut metadata = metadata(FileKind::Regular, 0o644);
+        metadata.size = size;
+        let ino = self.add(dir, name, &metadata);
         let pieces = pieces.iter().filter(|(_, bytes)| !bytes.is_empty());
-        node.content = pieces.map(|&(at, bytes)| (at, bytes.to_vec())).collect();
+        self.content_mut(ino).pieces = pieces.map(|&(at, bytes)| (at, bytes.to_vec())).collect();
         ino
     }
 
     /// Adds a symbolic link.
     pub fn add_symlink(&mut self, dir: Ino, name: impl AsRef<[u8]>, target: &[u8]) -> Ino {
-        let ino = self.add(dir, name, FileKind::Symlink, 0o777);
-        let node = self.node_mut(ino);
-        node.metadata.size = target.len() as u64;
-        node.target = target.to_vec();
+        let metadata = metadata(FileKind::Symlink, 0o777);
+        let link = self.tree.add_symlink(&metadata, target, Content::default());
+        let ino = link.unwrap();
+        self.link(dir, name, ino);
         ino
     }
 
@@ -164,69 +142,76 @@ impl MemoryFs {
         kind: FileKind,
         rdev: Device,
     ) -> Ino {
-        let ino = self.add(dir, name, kind, 0o600);
-        self.node_mut(ino).metadata.rdev = rdev;
-        ino
+        let mut metadata = metadata(kind, 0o600);
+        metadata.rdev = rdev;
+        self.add(dir, name, &metadata)
     }
 
     /// Adds an extended attribute to a file.
     pub fn add_xattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) {
-        let xattrs = &mut self.node_mut(ino).xattrs;
-        xattrs.push(Xattr {
+        let xattr = Xattr {
             name: name.into(),
             value: value.into(),
-        });
-        xattrs.sort_unstable();
+        };
+        self.tree.set_xattr(ino, xattr).unwrap();
     }
 
     /// The description of a file, to be changed at will.
     pub fn metadata_mut(&mut self, ino: Ino) -> &mut Metadata {
-        &mut self.node_mut(ino).metadata
+        let tree = &self.tree;
+        let known = || tree.metadata(ino).unwrap();
+        self.stated.entry(ino).or_insert_with(known)
     }
 
     /// Adds an entry at the end of a directory, unchecked and unsorted.
     pub fn push_entry(&mut self, dir: Ino, name: impl AsRef<[u8]>, ino: Ino, kind: FileKind) {
         let name = name.as_ref().into();
         let entry = DirEntry { name, ino, kind };
-        self.node_mut(dir).entries.push(entry);
+        self.pushed.entry(dir).or_default().push(entry);
     }
 
     /// Says that an extent of a file is encoded, and stored as these bytes. The content stays what it is. Extents of a file
     /// are added in their order, and together they are all that it has.
     pub fn add_encoded(&mut self, file: Ino, extent: Extent, stored: &[u8]) {
-        let node = self.node_mut(file);
-        node.extents.get_or_insert_default().push(extent);
-        node.encoded.insert(extent.offset, stored.to_vec());
+        let content = self.content_mut(file);
+        content.extents.get_or_insert_default().push(extent);
+        content.encoded.insert(extent.offset, stored.to_vec());
     }
 
     /// Makes the file system answer every question for the extents of a file with these.
     pub fn lie_about_extents(&mut self, file: Ino, extents: Vec<Extent>) {
-        self.node_mut(file).extents = Some(extents);
+        self.content_mut(file).extents = Some(extents);
     }
 }
 
 impl FileSystem for MemoryFs {
     fn root(&self) -> Ino {
-        Ino(0)
+        self.tree.root()
     }
 
     fn storage(&self) -> Storage {
+        let mut contents =
+            (0..self.tree.node_count() as u64).map(|number| self.content(Ino(number)));
         Storage {
-            stored_extents: self.nodes.iter().any(|node| !node.encoded.is_empty()),
+            stored_extents: contents.any(|content| content.is_ok_and(|it| !it.encoded.is_empty())),
             ..Storage::plain(self.store)
         }
     }
 
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
-        Ok(self.node(ino)?.metadata.clone())
+        match self.stated.get(&ino) {
+            Some(stated) => Ok(stated.clone()),
+            None => self.tree.metadata(ino),
+        }
     }
 
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
-        let node = self.node(dir)?;
-        match node.metadata.kind {
-            FileKind::Directory => Ok(node.entries.clone()),
-            _ => Err(Error::NotADirectory),
+        if self.metadata(dir)?.kind != FileKind::Directory {
+            return Err(Error::NotADirectory);
         }
+        let mut entries = self.tree.read_dir(dir)?;
+        entries.extend(self.pushed.get(&dir).into_iter().flatten().cloned());
+        Ok(entries)
     }
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
@@ -238,26 +223,22 @@ impl FileSystem for MemoryFs {
     }
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
-        let node = self.node(link)?;
-        match node.metadata.kind {
-            FileKind::Symlink => Ok(node.target.clone()),
-            _ => Err(Error::InvalidInput("the node in memory is no link")),
-        }
+        self.tree.read_link(link)
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
-        Ok(self.node(ino)?.xattrs.clone())
+        self.tree.xattrs(ino)
     }
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
-        let node = self.node(file)?;
-        if node.metadata.kind == FileKind::Directory {
+        let content = self.content(file)?;
+        let Metadata { kind, size, .. } = self.metadata(file)?;
+        if kind == FileKind::Directory {
             return Err(Error::IsADirectory);
         }
-        if let Some(extents) = &node.extents {
+        if let Some(extents) = &content.extents {
             return Ok(extents.clone());
         }
-        let size = node.metadata.size;
         let mut extents = Vec::new();
         let mut at = from;
         let mut add = |offset: u64, end: u64, kind: ExtentKind, id: Option<ExtentId>| {
@@ -271,7 +252,7 @@ impl FileSystem for MemoryFs {
                 });
             }
         };
-        for (&start, bytes) in &node.content {
+        for (&start, bytes) in &content.pieces {
             let end = start + bytes.len() as u64;
             if end <= at {
                 continue;
@@ -288,15 +269,16 @@ impl FileSystem for MemoryFs {
     }
 
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let node = self.node(file)?;
-        if node.metadata.kind != FileKind::Regular {
+        let content = self.content(file)?;
+        let Metadata { kind, size, .. } = self.metadata(file)?;
+        if kind != FileKind::Regular {
             return Err(Error::InvalidInput("the node in memory has no content"));
         }
-        let len = node.metadata.size.saturating_sub(offset);
+        let len = size.saturating_sub(offset);
         let len = len.min(buf.len() as u64) as usize;
         let buf = &mut buf[..len];
         buf.fill(0);
-        for (&start, bytes) in &node.content {
+        for (&start, bytes) in &content.pieces {
             let end = start + bytes.len() as u64;
             let (from, to) = (start.max(offset), end.min(offset + len as u64));
             if from < to {
@@ -313,7 +295,7 @@ impl FileSystem for MemoryFs {
         extent: &Extent,
         stored: &mut Vec<u8>,
     ) -> Result<Option<Checksum>> {
-        let encoded = self.node(file)?.encoded.get(&extent.offset);
+        let encoded = self.content(file)?.encoded.get(&extent.offset);
         stored.clear();
         stored.extend(encoded.ok_or(Error::InvalidInput("the node in memory is not encoded"))?);
         Ok(None)

@@ -67,8 +67,8 @@ fn repeated_and_unsorted_names() {
     // First a link to the outside, then a directory of the same name with something to put there.
     let mut tree = MemoryFs::new();
     let root = tree.root();
-    let link = tree.add_symlink(root, "same", b"/tmp");
-    let dir = tree.add_dir(link, "unused");
+    tree.add_symlink(root, "same", b"/tmp");
+    let dir = tree.add_unnamed_dir();
     tree.add_file(dir, "loot", b"content");
     tree.push_entry(root, "same", dir, FileKind::Directory);
     assert_refused(&tree, "a directory is not sorted");
