@@ -20,6 +20,8 @@ mod squashfs;
 mod temp;
 mod tool;
 #[cfg(feature = "tree")]
+mod toy;
+#[cfg(feature = "tree")]
 mod use_all;
 
 #[cfg(feature = "tree")]
@@ -39,5 +41,7 @@ pub use squashfs::{
 };
 pub use temp::TempDir;
 pub use tool::{Tool, run, skip, tool};
+#[cfg(feature = "tree")]
+pub use toy::{Toy, write_toy};
 #[cfg(feature = "tree")]
 pub use use_all::use_all;

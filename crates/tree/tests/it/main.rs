@@ -11,3 +11,4 @@ mod output;
 mod overlay; // a tree over another one
 mod tar_differential; // GNU tar and libarchive read ours, and we theirs
 mod tar_hostile; // archives made to do harm
+mod toy; // what a new container costs
