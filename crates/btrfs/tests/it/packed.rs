@@ -5,9 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use btrfs::{Options, Subvolume, Summary};
-use codec::Settings;
-use testkit::{MemoryFs, Rng, TempDir};
-use tree::{Extent, ExtentId, ExtentKind, FileKind, FileSystem, Inventory, Limits};
+use codec::{Encoder, Settings};
+use testkit::{HookedFs, MemoryFs, Rng, TempDir};
+use tree::{
+    Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino, Inventory, Limits, NoProgress,
+    Output, Parallel,
+};
 
 use crate::images::{algorithms, check, make, manifest_of, memory_tree, open, with};
 
@@ -167,4 +170,128 @@ fn shared_extents_stay_shared() {
         }
     }
     let _ = Arc::strong_count(&open(&first));
+}
+
+/// Bytes of content of an extent.
+const EXTENT_BYTES: usize = 128 << 10;
+
+/// Adds a file whose extents are stored as zlib streams; one of less than a sector lies in a tree.
+fn add_encoded(fs: &mut MemoryFs, name: &str, len: usize) -> Ino {
+    let content = &name.repeat(len.div_ceil(name.len())).into_bytes()[..len];
+    let file = fs.add_file(fs.root(), name, content);
+    let mut encoder = Encoder::new(&Settings::Zlib { level: 6 }).unwrap();
+    for (index, shown) in content.chunks(EXTENT_BYTES).enumerate() {
+        let in_a_tree = len < 4096;
+        let mut unencoded = shown.to_vec();
+        if !in_a_tree {
+            unencoded.resize(shown.len().next_multiple_of(4096), 0);
+        }
+        let mut stored = vec![0; unencoded.len()];
+        let stored_len = encoder.compress(&mut stored, &unencoded).unwrap();
+        stored.truncate(if in_a_tree {
+            stored_len
+        } else {
+            stored_len.next_multiple_of(4096)
+        });
+        let offset = (index * EXTENT_BYTES) as u64;
+        let extent = Extent {
+            offset,
+            len: shown.len() as u64,
+            kind: ExtentKind::Encoded(tree::Encoding {
+                algorithm: codec::Algorithm::Zlib,
+                stored_len: stored.len() as u64,
+                unencoded_len: unencoded.len() as u64,
+                unencoded_offset: 0,
+            }),
+            id: (!in_a_tree).then_some(ExtentId(file.0 << 32 | offset)),
+        };
+        fs.add_encoded(file, extent, &stored);
+    }
+    file
+}
+
+/// A tree of encoded extents, five of them good ones that do not lie in a tree; and, if asked for, files whose stored
+/// bytes cannot be read from some place on.
+fn encoded_tree(has_bad: bool) -> (MemoryFs, Vec<(Ino, u64)>) {
+    let mut fs = MemoryFs::new();
+    add_encoded(&mut fs, "a good", 2 * EXTENT_BYTES + 5000);
+    add_encoded(&mut fs, "b good", EXTENT_BYTES + 70_001);
+    add_encoded(&mut fs, "small good", 1500);
+    fs.add_file(fs.root(), "plain", &Rng::new(3).bytes(9999));
+    let mut bad = Vec::new();
+    if has_bad {
+        let late = 2 * EXTENT_BYTES;
+        for (name, len, from) in [
+            ("aa bad at once", EXTENT_BYTES + 5000, 0),
+            ("bad late", late + 12_345, late as u64),
+            ("small bad", 1600, 0),
+        ] {
+            bad.push((add_encoded(&mut fs, name, len), from));
+        }
+    }
+    (fs, bad)
+}
+
+#[test]
+fn stored_bytes_that_cannot_be_read_end_all_or_are_left_out() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let options = |skip_unreadable| Options {
+        skip_unreadable,
+        ..Options::default()
+    };
+    let (good, _) = encoded_tree(false);
+    let expected = manifest_of(&good);
+    assert_eq!(make(&good, &image, &options(false), 2).image.kept, 5);
+    let (whole, bad) = encoded_tree(true);
+    // All extents are taken as they are stored: nothing else of these files is read.
+    assert_eq!(
+        make(&whole, &image, &options(false), 2).image.kept,
+        5 + 2 + 3
+    );
+    std::fs::remove_file(&image).unwrap();
+    let source = HookedFs::new(whole, move |file, offset| {
+        if bad.iter().any(|&(bad, from)| bad == file && offset >= from) {
+            return Err(Error::InvalidInput("the medium is broken"));
+        }
+        Ok(())
+    });
+    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+    let mut images = Vec::new();
+    for threads in [1, 3] {
+        let output = Output::create(&image, true).unwrap();
+        let (parallel, strict) = (Parallel::new(threads), options(false));
+        let made = btrfs::create(&source, &inventory, &strict, parallel, &NoProgress, &output);
+        let words = made.unwrap_err().to_string();
+        let named = |name: &str| words.contains(&format!("{name}: the medium is broken"));
+        assert!(
+            ["aa bad at once", "bad late", "small bad"]
+                .iter()
+                .any(|name| named(name)),
+            "{words}"
+        );
+        drop(output);
+        assert!(!image.exists());
+
+        let summary = make(&source, &image, &options(true), threads);
+        let mut lost: Vec<String> = summary
+            .image
+            .unreadable
+            .iter()
+            .map(|(path, error)| format!("{}: {error}", path.escape_ascii()))
+            .collect();
+        lost.sort_unstable();
+        let words = ["aa bad at once", "bad late", "small bad"];
+        assert_eq!(
+            lost,
+            words.map(|name| format!("{name}: the medium is broken"))
+        );
+        assert_eq!(summary.image.kept, 5);
+        assert_eq!(manifest_of(&top(&image)), expected);
+        assert!(encoded(&top(&image)).len() == 4);
+        check(&image);
+        images.push(std::fs::read(&image).unwrap());
+        std::fs::remove_file(&image).unwrap();
+    }
+    assert!(images[0] == images[1]);
 }

@@ -323,7 +323,7 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
 }
 
 /// Adds a file of extents as btrfs stores them: each of so many bytes, stored so.
-fn add_zlib(fs: &mut MemoryFs, name: &str, content: &[u8], extents: &[(usize, &[u8])]) {
+pub(crate) fn add_zlib(fs: &mut MemoryFs, name: &str, content: &[u8], extents: &[(usize, &[u8])]) {
     let extents: Vec<Stored<'_>> = extents
         .iter()
         .map(|&(len, stored)| (len, stored, 0, len.next_multiple_of(4096)))

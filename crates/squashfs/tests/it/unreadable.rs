@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 
-use codec::Settings;
+use codec::{Encoder, Settings};
 use squashfs::{Fragments, Options, Squashfs, Summary};
 use testkit::{HookedFs, MemoryFs, TempDir};
 use tree::manifest::Manifest;
 use tree::{Aspects, CheckOptions, Error, FileSystem, Ino, NoProgress, Parallel};
 
+use crate::keep::add_zlib;
 use crate::sources::{make, text};
 
 const BLOCK: usize = 4096;
@@ -192,4 +193,85 @@ fn without_being_asked_to_go_on_the_first_ends_it() {
         words.contains("also 11 late: the medium is broken"),
         "{words}"
     );
+}
+
+/// A tree of what another container has encoded in blocks of 128 KiB, seven good ones; and, if asked for, of files whose
+/// stored bytes cannot be read from some place on.
+fn encoded_tree(bad: &[(&str, usize, u64)]) -> (MemoryFs, Vec<(Ino, u64)>) {
+    const BLOCK: usize = 128 << 10;
+    let mut fs = MemoryFs::new();
+    let mut encoder = Encoder::new(&Settings::Zlib { level: 6 }).unwrap();
+    let mut add = |seed, name: &str, len| {
+        let content = text(seed, len);
+        let mut encode = |part: &&[u8]| {
+            let mut stored = vec![0; part.len()];
+            let len = encoder.compress(&mut stored, part).unwrap();
+            stored.truncate(len);
+            stored
+        };
+        let parts: Vec<&[u8]> = content.chunks(BLOCK).collect();
+        let stored: Vec<Vec<u8>> = parts.iter().map(&mut encode).collect();
+        let extents = parts.iter().zip(&stored);
+        let extents: Vec<(usize, &[u8])> = extents
+            .map(|(part, stored)| (part.len(), &stored[..]))
+            .collect();
+        add_zlib(&mut fs, name, &content, &extents);
+        fs.lookup(fs.root(), name.as_bytes()).unwrap().ino
+    };
+    add(1, "good one", 3 * BLOCK);
+    add(2, "good two", 3 * BLOCK + 70_000);
+    let mut failing = Vec::new();
+    for (seed, &(name, len, from)) in (10..).zip(bad) {
+        failing.push((add(seed, name, len), from));
+    }
+    fs.add_file(fs.root(), "plain", &text(3, 5000));
+    (fs, failing)
+}
+
+/// Of blocks that are taken as they are stored elsewhere, too, each may be one that cannot be read.
+#[test]
+fn stored_blocks_that_cannot_be_read_leave_no_trace() {
+    let bad = [
+        ("bad at once", 200_000, 0),
+        ("good for long", 1_000_000, 7 << 17),
+    ];
+    let options = |skip_unreadable| Options {
+        compression: Some(Settings::Zlib { level: 9 }),
+        block_bytes: 128 << 10,
+        skip_unreadable,
+        ..options(Fragments::None)
+    };
+    let (without, _) = encoded_tree(&[]);
+    let (must, summary) = image_of(&without, &options(false), 1);
+    assert_eq!(summary.image.kept, 7);
+    // All blocks are taken as they are stored: nothing else of these files is read.
+    let (whole, _) = encoded_tree(&bad);
+    let (_, summary) = image_of(&whole, &options(false), 1);
+    assert_eq!(summary.image.kept, 7 + 2 + 8);
+    for threads in [1, 3] {
+        let (fs, files) = encoded_tree(&bad);
+        let source = failing(fs, files);
+        let out = TempDir::new();
+        let made = make(&source, &out.join("image"), &options(false), threads);
+        let words = made.unwrap_err().to_string();
+        assert!(words.contains(": the medium is broken"), "{words}");
+        assert!(
+            words.contains("bad at once") || words.contains("good for long"),
+            "{words}"
+        );
+        assert!(!out.join("image").exists());
+
+        let (is, summary) = image_of(&source, &options(true), threads);
+        let lost: Vec<String> = summary
+            .image
+            .unreadable
+            .iter()
+            .map(|(path, error)| format!("{}: {error}", path.escape_ascii()))
+            .collect();
+        let words = "the medium is broken";
+        assert_eq!(lost, bad.map(|(name, ..)| format!("{name}: {words}")));
+        assert_eq!(summary.image.kept, 7);
+        assert!(is == must, "{threads} threads");
+    }
+    assert_holds(&must, &without, "without");
 }
