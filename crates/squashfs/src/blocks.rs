@@ -16,6 +16,8 @@ struct Mark {
     at: u64,
     written: SumsMark,
     words: usize,
+    plain_blocks: u64,
+    kept: u64,
 }
 
 /// Where the data is.
@@ -161,6 +163,8 @@ impl Writer<'_> {
             at: self.at,
             written: self.written.mark(),
             words: data.words.len(),
+            plain_blocks: self.summary.plain_blocks,
+            kept: self.summary.image.kept,
         }
     }
 
@@ -169,5 +173,7 @@ impl Writer<'_> {
         self.at = mark.at;
         self.written.rewind(mark.written);
         data.words.truncate(mark.words);
+        self.summary.plain_blocks = mark.plain_blocks;
+        self.summary.image.kept = mark.kept;
     }
 }

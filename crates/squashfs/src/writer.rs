@@ -119,6 +119,8 @@ impl<'a> Writer<'a> {
             let len = bytes_used.next_multiple_of(PADDING_BYTES) - bytes_used;
             self.put(&zeros[..len as usize])?;
         }
+        // Data that was taken back may have reached further.
+        self.output.set_len(self.options.offset + self.at)?;
         self.output
             .write_all_at(&superblock.emit(), self.options.offset)?;
         self.summary.image.image_bytes = self.at;
