@@ -127,6 +127,21 @@ fn make_fixture(dir: &Path) -> Option<()> {
             fs::write(dir.join(tree).join(file), file.repeat(1000)).unwrap();
         }
     }
+    // What examples call subvolumes is a directory in every other container.
+    const SUBVOLUMES: [&str; 4] = ["home", "monday", "snapshot", "tuesday"];
+    for folder in ["home/user", "monday", "snapshot/etc"] {
+        fs::create_dir_all(dir.join("src").join(folder)).unwrap();
+    }
+    for file in ["monday/notes", "snapshot/etc/fstab"] {
+        fs::write(dir.join("src").join(file), file).unwrap();
+    }
+    // With all times, so that both days are the same.
+    let days = [dir.join("src/monday"), dir.join("src/tuesday")];
+    testkit::run(Command::new("cp").arg("-a").args(days));
+    let as_subvolumes: Vec<&str> = SUBVOLUMES
+        .iter()
+        .flat_map(|path| ["--as-subvolume", path])
+        .collect();
     let copy = |source: &str, target: &str, options: &[&str]| {
         let args = [&["copy", "-q", source, target], options].concat();
         let (code, _, words) = run_in(dir, args);
@@ -146,7 +161,11 @@ fn make_fixture(dir: &Path) -> Option<()> {
         "disk.btrfs",
         "photos.btrfs",
     ] {
-        copy("src", target, &[]);
+        if target.ends_with(".btrfs") {
+            copy("src", target, &as_subvolumes);
+        } else {
+            copy("src", target, &[]);
+        }
     }
     // Whatever was compared with the tree that it was made of.
     for tree in ["photos", "restored", "rootfs", "old", "new", "a", "b"] {
