@@ -163,7 +163,11 @@ pub use encode::frame::{
     Compressor, compress, compress_bound, workspace_size, workspace_size_up_to,
 };
 #[cfg(feature = "compress")]
-pub use encode::levels::{LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy, WINDOW_LOG_RANGE};
+pub use encode::levels::{LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN};
+#[cfg(feature = "compress")]
+pub use encode::params::{
+    DoubleFast, Fast, Lazy, LazyDivided, Optimal, Params, Strategy, WINDOW_LOG_RANGE,
+};
 #[cfg(feature = "compress")]
 pub use encode::stream::{
     EncodeProgress, Encoder, Finish, compress_with_dictionary, stream_workspace_size,

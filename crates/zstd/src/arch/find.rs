@@ -9,6 +9,7 @@
 
 use crate::encode::finder::memory::{Memory, Table};
 use crate::encode::finder::{double_fast, fast, lazy, row};
+use crate::encode::params::LazyDivided;
 use crate::encode::store::{OVERRUN, SequenceStore, Store};
 use crate::sequences::Sequence;
 use core::marker::PhantomData;
@@ -469,8 +470,8 @@ kernel!(
         assert!((4..=6).contains(&task.row_log));
         assert!(rows.heads.len().is_power_of_two() && task.places == rows.heads.len() << task.row_log);
         assert!(rows.tags.len() == task.places);
-        assert!(task.links == 0 || task.links.is_power_of_two() && task.links >= 2 << row::CHAIN_SHARE_LOG);
-        assert!(rows.positions.len() == task.places + task.links + (task.links >> row::CHAIN_SHARE_LOG));
+        assert!(task.links == 0 || task.links.is_power_of_two() && task.links >= 2 << LazyDivided::CHAIN_SHARE_LOG);
+        assert!(rows.positions.len() == task.places + task.links + (task.links >> LazyDivided::CHAIN_SHARE_LOG));
         // SAFETY: `lazy::find` reads at a position only after comparing it with the length (`at + 9 < end`, `ahead + 8 <=
         // end`, `at + 8 <= end`, `a + 16 <= end` for sixteen bytes), at smaller positions, and at candidates, which lie before the position.
         let data = unsafe { Trusted::new(data, task.base) };

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::encode::block::Entropy;
 use crate::encode::finder::Finder;
 use crate::encode::frame::Parts;
-use crate::encode::levels::Params;
+use crate::encode::params::Params;
 use crate::encode::stream::history_max;
 use crate::fse::read_distribution;
 use crate::huffman::{WeightScratch, read_weights};

@@ -1,18 +1,11 @@
 //! What a block consists of, and where one set of entropy tables should end and the next begin.
 
+use super::levels::{DIVISION_CHUNK_MIN, DIVISION_CHUNKS_MAX, DIVISION_GAIN};
 use super::store::{Mark, SequenceStore};
 use crate::bits::{BIT, log2};
 use crate::literals::count_bytes;
 use crate::sequences::{CODES, count_codes};
 use crate::workspace::{Carver, Cells, Scratch};
-
-/// Most chunks of a block that is divided.
-const CHUNKS_MAX: usize = 8;
-/// No chunk is smaller than this.
-const CHUNK_MIN: usize = 4096;
-
-/// A part of its own must save 100 bytes: what its tables cost in time.
-const PART_GAIN: i64 = 100 * 8 * BIT as i64;
 
 const LITERALS: usize = 256;
 /// Cells of a table of counts: literals, then the codes of literal lengths, of offsets and of match lengths.
@@ -135,7 +128,9 @@ impl<'a> Division<'a> {
             literals: store.literals().len(),
             bytes: length,
         };
-        let size = (length - from.bytes).div_ceil(chunks).max(CHUNK_MIN);
+        let size = (length - from.bytes)
+            .div_ceil(chunks)
+            .max(DIVISION_CHUNK_MIN);
         let mut mark = from;
         let mut parts = 0;
         self.marks.put(0, from.to_bits());
@@ -182,8 +177,8 @@ impl<'a> Division<'a> {
     /// that fits both less well.
     fn join(&mut self) {
         let mut n = usize::from(self.parts);
-        let mut costs = [0_u32; CHUNKS_MAX];
-        let mut joint = [0_u32; CHUNKS_MAX];
+        let mut costs = [0_u32; DIVISION_CHUNKS_MAX];
+        let mut joint = [0_u32; DIVISION_CHUNKS_MAX];
         for (cost, counts) in costs.iter_mut().zip(&*self.counts).take(n) {
             *cost = bits(|cell| counts.at(cell));
         }
@@ -199,7 +194,7 @@ impl<'a> Division<'a> {
             let Some(best) = (0..n - 1).max_by_key(|&i| saved(i)) else {
                 break;
             };
-            if saved(best) < -PART_GAIN {
+            if saved(best) < -DIVISION_GAIN {
                 break;
             }
             let (head, tail) = self.counts.split_at_mut(best + 1);

@@ -3,16 +3,14 @@
 use super::block::{BlockChoice, Content, Entropy};
 use super::division::{Division, Part};
 use super::finder::{Block, Finder, index_log};
-use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, Params, Strategy};
-use super::sample::{Kind, kind};
+use super::levels::{CLASS_SIZES, GAIN_LOG, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, SEARCHED_MIN};
+use super::params::{Params, Strategy};
+use super::sample::kind;
 use super::store::{Mark, SequenceStore};
 use crate::frame::{COMPRESSED, HeaderFields};
 use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
 use crate::workspace::Carver;
 use crate::{EncoderDictionary, Error};
-
-/// Shorter blocks are not searched for matches.
-const MATCHES_FROM: usize = 7;
 
 /// Largest size of a frame of `size` bytes of content.
 pub const fn compress_bound(size: usize) -> usize {
@@ -25,19 +23,8 @@ pub fn workspace_size(params: &Params) -> usize {
     Carver::SLACK + Parts::bytes(params, store_bytes(params))
 }
 
-/// How many chunks of a block may be told apart when its sequences have been found: 1 if it is not divided.
-pub(crate) fn chunks(params: &Params) -> usize {
-    match params.strategy {
-        // Small contents are fast and small enough without.
-        Strategy::Fast if params.target_length == 0 && params.window_log > 17 => 4,
-        Strategy::DoubleFast | Strategy::Greedy | Strategy::Lazy => 4,
-        Strategy::Lazy2 => 8,
-        _ => 1,
-    }
-}
-
 pub(crate) fn store_bytes(params: &Params) -> usize {
-    SequenceStore::bytes(params.block_size(), params.strategy > Strategy::DoubleFast)
+    SequenceStore::bytes(params.block_size(), params.strategy.finds_short_matches())
 }
 
 /// Bytes of workspace that do for every level up to `level` and every content of up to `source_size` bytes (any content
@@ -86,7 +73,7 @@ pub fn compress(
 pub struct Compressor<W> {
     workspace: W,
     /// What the tables' places and sizes and the meaning of their cells follow from, once they hold something that is known.
-    layout: Option<(Strategy, u8, u8, u32, usize)>,
+    layout: Option<(Strategy, u32, usize)>,
     /// The first index that is above all in the tables.
     next_index: u32,
 }
@@ -123,9 +110,7 @@ impl<W: Held> Compressor<W> {
         params.check()?;
         let layout = (
             params.strategy,
-            params.hash_log,
-            params.chain_log,
-            index_log(params),
+            index_log(params.window_log),
             params.block_size(),
         );
         let known = self.layout.replace(layout) == Some(layout);
@@ -203,7 +188,10 @@ pub(crate) struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// Bytes of workspace, with so many of them for sequences and literals.
     pub(crate) fn bytes(params: &Params, store_bytes: usize) -> usize {
-        Entropy::BYTES + store_bytes + Division::bytes(chunks(params)) + Finder::bytes(params)
+        Entropy::BYTES
+            + store_bytes
+            + Division::bytes(params.division_chunks())
+            + Finder::bytes(params)
     }
 
     /// Takes the parts from a workspace, with so many bytes for sequences and literals.
@@ -212,7 +200,7 @@ impl<'a> Parts<'a> {
             finder: Finder::carve(carver, params),
             entropy: Entropy::carve(carver),
             store: SequenceStore::new(carver.bytes(store_bytes)),
-            division: Division::carve(carver, chunks(params)),
+            division: Division::carve(carver, params.division_chunks()),
             min_match: 0,
             repeat: REPEAT_OFFSETS,
             told: 0,
@@ -280,13 +268,6 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Compression must save 1/64 of a block.
-const GAIN_LOG: u32 = 6;
-
-fn stores_literals(params: &Params) -> bool {
-    params.strategy == Strategy::Fast && params.target_length > 0
-}
-
 /// A block of a frame, with the history that its matches may refer to.
 pub(crate) struct Piece<'a> {
     /// History, the block, perhaps more.
@@ -312,7 +293,7 @@ impl Parts<'_> {
         piece: &Piece<'_>,
         params: &Params,
     ) -> Result<(usize, usize), Error> {
-        let store_literals = stores_literals(params);
+        let store_literals = params.strategy.stores_literals();
         if self.division.part().is_none() {
             let reached = self.find(piece, params);
             let length = reached - piece.start;
@@ -412,7 +393,7 @@ impl Parts<'_> {
         params: &Params,
     ) -> Option<usize> {
         let reached = self.find(piece, params);
-        let store_literals = stores_literals(params);
+        let store_literals = params.strategy.stores_literals();
         let choice = BlockChoice {
             last: false,
             rle: false,
@@ -443,14 +424,14 @@ impl Parts<'_> {
         let Piece {
             data, start, end, ..
         } = *piece;
-        let params = &self.settle(params, &data[..end], start > 0);
+        let min_match = self.settle(params, &data[..end], start > 0);
         let block = self.place(piece, params);
         self.store.clear();
         (self.told, self.repeat_after) = (0, self.repeat);
         let mut anchor = start;
-        if end - start >= MATCHES_FROM {
+        if end - start >= SEARCHED_MIN {
             let repeat = &mut self.repeat_after;
-            anchor = self.finder.find(&block, params, repeat, &mut self.store);
+            anchor = self.finder.find(&block, min_match, repeat, &mut self.store);
             if self.store.is_full(end - anchor) {
                 return anchor;
             }
@@ -469,42 +450,27 @@ impl Parts<'_> {
             first: true,
             last: false,
         };
-        let params = &self.settle(params, data, true);
+        let min_match = self.settle(params, data, true);
         let block = self.place(&piece, params);
-        self.finder.insert(&block, params);
+        self.finder.insert(&block, min_match);
         // The frame's first byte comes behind.
         self.origin = self.origin.wrapping_add(data.len() as u32);
     }
 
-    /// The parameters with the shortest match of this frame, and the size of table that goes with it. They follow from the
-    /// first block, unless there is a history: the tables may hold what was entered for another frame.
-    fn settle(&mut self, params: &Params, data: &[u8], history: bool) -> Params {
-        let fast = params.strategy == Strategy::Fast;
+    /// The shortest match of this frame. If a sample of the first block decides, it decides nothing where there is a history:
+    /// the tables may hold what was entered for another frame.
+    fn settle(&mut self, params: &Params, data: &[u8], history: bool) -> u8 {
         if self.min_match == 0 {
-            self.min_match = params.min_match;
+            self.min_match = params.strategy.min_match().unwrap_or_else(|| {
+                let seen = if history {
+                    None
+                } else {
+                    kind(data, self.entropy.counts)
+                };
+                params.strategy.min_match_for(seen)
+            });
         }
-        if self.min_match == 0 {
-            let seen = if history {
-                None
-            } else {
-                kind(data, self.entropy.counts)
-            };
-            self.min_match = match (params.strategy, seen) {
-                (Strategy::Fast, None | Some(Kind::Dense)) => 6,
-                (Strategy::Fast, _) => 7,
-                (Strategy::DoubleFast, None) => 5,
-                (_, None | Some(Kind::Dense)) => 4,
-                (Strategy::Greedy, Some(Kind::Text)) if params.search_log < 5 => 6,
-                _ => 5,
-            };
-        }
-        // Where short matches pay, half the table does, which stays nearer to the processor.
-        let half = fast && params.min_match == 0 && self.min_match == 6;
-        Params {
-            min_match: self.min_match,
-            hash_log: params.hash_log - u8::from(half),
-            ..*params
-        }
+        self.min_match
     }
 
     /// Begins a frame with a history that is known to another finder and to the entropy tables.
@@ -526,9 +492,9 @@ impl Parts<'_> {
     /// The block with its indexes, which are lowered if they have become large.
     fn place<'d>(&mut self, piece: &Piece<'d>, params: &Params) -> Block<'d> {
         let mut base = self.origin.wrapping_add(piece.low as u32);
-        if u64::from(base) + piece.end as u64 > u64::from(self.finder.index_max(params)) {
+        if u64::from(base) + piece.end as u64 > u64::from(self.finder.index_max()) {
             let by = base - 1;
-            self.finder.reduce(by, params);
+            self.finder.reduce(by);
             self.origin = self.origin.wrapping_sub(by);
             base = 1;
         }

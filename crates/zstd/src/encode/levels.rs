@@ -1,7 +1,7 @@
-//! Levels: one table.
+//! Levels: one table, and every number beside it by which the encoder is tuned.
 
-use crate::Error;
-use crate::frame::BLOCK_SIZE_MAX;
+use super::params::{DoubleFast, Fast, Lazy, LazyDivided, Optimal, Params, Strategy};
+use crate::bits::BIT;
 
 /// The fastest level.
 pub const LEVEL_MIN: i32 = -15;
@@ -10,70 +10,14 @@ pub const LEVEL_MAX: i32 = 22;
 /// What level 0 means.
 pub const LEVEL_DEFAULT: i32 = 3;
 
-/// Smallest and largest logarithm of a window's size.
-pub const WINDOW_LOG_RANGE: core::ops::RangeInclusive<u8> = 10..=27;
-
 /// Largest content of each class of the table but the first, which has all that is larger.
 pub(crate) const CLASS_SIZES: [u64; 3] = [256 << 10, 128 << 10, 16 << 10];
-
-/// How matches are looked for, from fast to strong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Strategy {
-    /// One table of positions; the first match is taken.
-    Fast,
-    /// Two tables, of short and of long matches.
-    DoubleFast,
-    /// Rows of positions, the best match of a row is taken.
-    Greedy,
-    /// As greedy, if the next position has no better match.
-    Lazy,
-    /// As lazy, if the next two positions have no better match.
-    Lazy2,
-    /// As lazy2, and the block is divided where new entropy tables pay for themselves.
-    Lazy2Divided,
-    /// The cheapest of all parses that a price model sees.
-    Optimal,
-    /// As optimal, with prices from a first pass.
-    Optimal2,
-}
-
-/// Everything that decides which bytes a frame has, besides its content and dictionary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Params {
-    /// Logarithm of the window: how far back matches reach, and what a decoder must hold.
-    pub window_log: u8,
-    /// How matches are looked for.
-    pub strategy: Strategy,
-    /// Logarithm of the number of entries of the main table.
-    pub hash_log: u8,
-    /// Logarithm of the number of entries of the second table, where the strategy has one. For [`Strategy::Lazy2Divided`]:
-    /// of the positions that are in chains of long matches, none below 10. For the optimal strategies: of the positions
-    /// that are in chains, and with [`Strategy::Optimal2`] of the largest content whose positions are sorted instead, up
-    /// to 20.
-    pub chain_log: u8,
-    /// Logarithm of the number of candidates that are looked at.
-    pub search_log: u8,
-    /// Shortest match that is looked for, 3 to 7; or 0 for 4 or 5, whichever suits the first block of a frame. For
-    /// [`Strategy::Greedy`] 0 may mean 6, too, and for [`Strategy::Fast`] it means 7, or 6 with half the table.
-    pub min_match: u8,
-    /// For [`Strategy::Fast`]: how far to step on where nothing matches, and above 0 that literals are stored as they
-    /// are. For the others: a match of this length is good enough to stop searching.
-    pub target_length: u16,
-    /// Whether the frame header tells the size of the content when it is known. The frame is then of a single segment
-    /// if the window covers the content.
-    pub content_size: bool,
-    /// Whether a checksum of the content follows the last block.
-    pub checksum: bool,
-    /// Whether the frame header names the dictionary, if one with an id is used.
-    pub dictionary_id: bool,
-}
 
 impl Params {
     /// The parameters of a level, for content of `source_size` bytes if that is known.
     ///
-    /// Levels go from [`LEVEL_MIN`] to [`LEVEL_MAX`], 0 is [`LEVEL_DEFAULT`]; those outside are brought inside. The window
-    /// is no larger than the content needs. The content size and the dictionary id are told, the checksum is off.
+    /// Levels go from [`LEVEL_MIN`] to [`LEVEL_MAX`], 0 is [`LEVEL_DEFAULT`]; others are clamped to that range. The window is
+    /// no larger than the content needs. The header has the content size and the dictionary id; the checksum is off.
     pub fn for_level(level: i32, source_size: Option<u64>) -> Params {
         let size = source_size.unwrap_or(u64::MAX);
         let class = CLASS_SIZES.iter().filter(|class| size <= **class).count();
@@ -83,8 +27,8 @@ impl Params {
             level.clamp(LEVEL_MIN, LEVEL_MAX)
         };
         let mut params = LEVELS[class][level.max(0) as usize];
-        if level < 0 {
-            params.target_length = level.unsigned_abs() as u16;
+        if let (Strategy::Fast(fast), ..0) = (&mut params.strategy, level) {
+            fast.acceleration = level.unsigned_abs() as u16;
         }
         params.narrow(size);
         params
@@ -99,180 +43,419 @@ impl Params {
         let whole = source_size.map(|size| size.saturating_add(dictionary_size as u64));
         Params::for_level(level, whole)
     }
-
-    /// Lets the window be at most 2^`log` bytes: 17 for btrfs, the logarithm of the block size for SquashFS.
-    #[must_use]
-    pub fn with_window_log_max(mut self, log: u8) -> Params {
-        let log = log.max(*WINDOW_LOG_RANGE.start());
-        if self.window_log > log {
-            self.narrow(1 << log);
-        }
-        self
-    }
-
-    /// Brings the window and the tables down to what `size` bytes can use.
-    fn narrow(&mut self, size: u64) {
-        let needed = 64 - size.saturating_sub(1).leading_zeros() as u8;
-        self.window_log = self.window_log.min(needed.max(*WINDOW_LOG_RANGE.start()));
-        self.hash_log = self.hash_log.min(self.window_log + 1);
-        self.chain_log = self.chain_log.min(self.window_log + 1);
-        if self.strategy >= Optimal {
-            self.chain_log = self.chain_log.min(self.window_log);
-        }
-        // What is no larger than the window is sorted if it is given at once.
-        if self.strategy == Optimal2 {
-            self.hash_log = self.hash_log.min(self.window_log - 1);
-        }
-    }
-
-    /// Checks that every parameter lies in its range.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let good = WINDOW_LOG_RANGE.contains(&self.window_log)
-            && (6..=28).contains(&self.hash_log)
-            && (6..=29).contains(&self.chain_log)
-            && (1..=26).contains(&self.search_log)
-            && matches!(self.min_match, 0 | 3..=7)
-            && self.target_length <= 1 << 12;
-        if good {
-            Ok(())
-        } else {
-            Err(Error::ParameterOutOfBound)
-        }
-    }
-
-    /// Largest block of a frame.
-    pub(crate) fn block_size(&self) -> usize {
-        BLOCK_SIZE_MAX.min(1 << self.window_log)
-    }
 }
 
-const fn row(
-    window_log: u8,
-    chain_log: u8,
-    hash_log: u8,
-    search_log: u8,
-    min_match: u8,
-    target_length: u16,
-    strategy: Strategy,
-) -> Params {
+// ---- the table ----
+
+const fn with(window_log: u8, strategy: Strategy) -> Params {
     Params {
         window_log,
         strategy,
-        hash_log,
-        chain_log,
-        search_log,
-        min_match,
-        target_length,
         content_size: true,
         checksum: false,
         dictionary_id: true,
     }
 }
 
-use Strategy::{DoubleFast, Fast, Greedy, Lazy, Lazy2, Lazy2Divided, Optimal, Optimal2};
+/// The shortest match is what a sample of the first block suggests.
+const SAMPLED: Option<u8> = None;
+/// Rows alone, without chains behind them.
+const NO_CHAINS: Option<u8> = None;
 
-/// Four classes of content size: larger or unknown, at most 256 KiB, 128 KiB, 16 KiB. Row 0 serves the levels below 0.
+const fn fast(window: u8, hash: u8, min_match: Option<u8>, acceleration: u16) -> Params {
+    let fast = Fast {
+        hash_log: hash,
+        min_match,
+        acceleration,
+    };
+    with(window, Strategy::Fast(fast))
+}
+
+const fn double_fast(window: u8, long: u8, short: u8, min_match: Option<u8>) -> Params {
+    let double = DoubleFast {
+        long_hash_log: long,
+        short_hash_log: short,
+        min_match,
+    };
+    with(window, Strategy::DoubleFast(double))
+}
+
+const fn lazy(window: u8, hash: u8, search: u8, min_match: Option<u8>, lookahead: u8) -> Params {
+    let lazy = Lazy {
+        hash_log: hash,
+        search_log: search,
+        min_match,
+        lookahead,
+    };
+    with(window, Strategy::Lazy(lazy))
+}
+
+const fn lazy_divided(
+    window: u8,
+    hash: u8,
+    search: u8,
+    min_match: u8,
+    chain: Option<u8>,
+) -> Params {
+    let divided = LazyDivided {
+        lazy: Lazy {
+            hash_log: hash,
+            search_log: search,
+            min_match: Some(min_match),
+            lookahead: 2,
+        },
+        chain_log: chain,
+    };
+    with(window, Strategy::LazyDivided(divided))
+}
+
+const fn optimal(
+    window: u8,
+    hash: u8,
+    chain: u8,
+    search: u8,
+    sufficient: u16,
+    passes: u8,
+) -> Params {
+    let optimal = Optimal {
+        hash_log: hash,
+        chain_log: chain,
+        search_log: search,
+        sufficient_length: sufficient,
+        passes,
+    };
+    with(window, Strategy::Optimal(optimal))
+}
+
+/// Four classes of content size, a row for each level. Row 0 serves the levels below 0, whose number is the acceleration.
+///
+/// The numbers are the arguments of the functions above, of which those before `min_match` are logarithms.
 #[rustfmt::skip]
 static LEVELS: [[Params; 23]; 4] = [
+    // Content of more than 256 KiB, or unknown.
     [
-    // window chain hash search min target strategy
-    row(19, 6, 13, 1, 6,   1, Fast),       // below 0
-    row(19, 6, 14, 1, 7,   0, Fast),       //  1
-    row(20, 6, 16, 1, 6,   0, Fast),       //  2
-    row(21, 16, 17, 1, 5,  0, DoubleFast), //  3
-    row(21, 18, 18, 1, 5,  0, DoubleFast), //  4
-    row(21, 6, 19, 3, 5,   2, Greedy),     //  5
-    row(21, 6, 19, 3, 5,   4, Lazy),       //  6
-    row(21, 6, 20, 4, 5,   8, Lazy),       //  7
-    row(21, 6, 20, 4, 5,  16, Lazy2),      //  8
-    row(22, 6, 21, 4, 5,  16, Lazy2),      //  9
-    row(22, 6, 22, 5, 5,  16, Lazy2),      // 10
-    row(22, 6, 22, 5, 5,  16, Lazy2Divided),// 11
-    row(22, 6, 22, 6, 5,  32, Lazy2Divided),// 12
-    row(22, 6, 22, 6, 4,  32, Lazy2Divided),// 13
-    row(22, 22, 17, 2, 3, 48, Optimal),    // 14
-    row(22, 22, 17, 2, 3, 64, Optimal),    // 15
-    row(22, 22, 18, 6, 3, 128, Optimal),   // 16
-    row(23, 22, 20, 4, 3, 128, Optimal2),  // 17
-    row(23, 22, 20, 5, 3, 128, Optimal2),  // 18
-    row(23, 22, 21, 5, 3, 256, Optimal2),  // 19
-    row(25, 23, 21, 6, 3, 256, Optimal2),  // 20
-    row(26, 24, 22, 6, 3, 512, Optimal2),  // 21
-    row(27, 25, 22, 7, 3, 999, Optimal2),  // 22
+        fast(19, 13, Some(6), 1),                 // below 0
+        fast(19, 14, Some(7), 0),                 // 1
+        fast(20, 16, Some(6), 0),                 // 2
+        double_fast(21, 17, 16, Some(5)),         // 3
+        double_fast(21, 18, 18, Some(5)),         // 4
+        lazy(21, 19, 3, Some(5), 0),              // 5
+        lazy(21, 19, 3, Some(5), 1),              // 6
+        lazy(21, 20, 4, Some(5), 1),              // 7
+        lazy(21, 20, 4, Some(5), 2),              // 8
+        lazy(22, 21, 4, Some(5), 2),              // 9
+        lazy(22, 22, 5, Some(5), 2),              // 10
+        lazy_divided(22, 22, 5, 5, NO_CHAINS),    // 11
+        lazy_divided(22, 22, 6, 5, NO_CHAINS),    // 12
+        lazy_divided(22, 22, 6, 4, NO_CHAINS),    // 13
+        optimal(22, 17, 22, 2, 48, 1),            // 14
+        optimal(22, 17, 22, 2, 64, 1),            // 15
+        optimal(22, 18, 22, 6, 128, 1),           // 16
+        optimal(23, 20, 22, 4, 128, 2),           // 17
+        optimal(23, 20, 22, 5, 128, 2),           // 18
+        optimal(23, 21, 22, 5, 256, 2),           // 19
+        optimal(25, 21, 23, 6, 256, 2),           // 20
+        optimal(26, 22, 24, 6, 512, 2),           // 21
+        optimal(27, 22, 25, 7, 999, 2),           // 22
     ],
+    // Content of at most 256 KiB.
     [
-    row(18, 6, 13, 1, 5,   1, Fast),       // below 0
-    row(18, 6, 15, 1, 0,   0, Fast),       //  1
-    row(18, 6, 15, 1, 5,   0, Fast),       //  2
-    row(18, 16, 16, 1, 0,  0, DoubleFast), //  3
-    row(18, 16, 17, 1, 0,  0, DoubleFast), //  4
-    row(18, 6, 18, 5, 0,   2, Greedy),     //  5
-    row(18, 6, 18, 3, 0,   4, Lazy),       //  6
-    row(18, 6, 18, 4, 4,   4, Lazy),       //  7
-    row(18, 6, 18, 4, 4,   8, Lazy2),      //  8
-    row(18, 6, 18, 5, 4,   8, Lazy2),      //  9
-    row(18, 6, 18, 6, 4,   8, Lazy2),      // 10
-    row(18, 6, 18, 5, 4,  12, Lazy2Divided),// 11
-    row(18, 6, 18, 6, 4,  12, Lazy2Divided),// 12
-    row(18, 18, 17, 3, 3, 32, Optimal),    // 13
-    row(18, 18, 17, 4, 3, 128, Optimal),   // 14
-    row(18, 18, 17, 5, 3, 256, Optimal),   // 15
-    row(18, 18, 18, 7, 3, 256, Optimal),   // 16
-    row(18, 18, 16, 8, 3, 128, Optimal2),  // 17
-    row(18, 18, 16, 8, 3, 256, Optimal2),  // 18
-    row(18, 18, 16, 8, 3, 256, Optimal2),  // 19
-    row(18, 18, 16, 8, 3, 256, Optimal2),  // 20
-    row(18, 18, 16, 8, 3, 256, Optimal2),  // 21
-    row(18, 18, 16, 8, 3, 256, Optimal2),  // 22
+        fast(18, 13, Some(5), 1),                 // below 0
+        fast(18, 15, SAMPLED, 0),                 // 1
+        fast(18, 15, Some(5), 0),                 // 2
+        double_fast(18, 16, 16, SAMPLED),         // 3
+        double_fast(18, 17, 16, SAMPLED),         // 4
+        lazy(18, 18, 5, SAMPLED, 0),              // 5
+        lazy(18, 18, 3, SAMPLED, 1),              // 6
+        lazy(18, 18, 4, Some(4), 1),              // 7
+        lazy(18, 18, 4, Some(4), 2),              // 8
+        lazy(18, 18, 5, Some(4), 2),              // 9
+        lazy(18, 18, 6, Some(4), 2),              // 10
+        lazy_divided(18, 18, 5, 4, NO_CHAINS),    // 11
+        lazy_divided(18, 18, 6, 4, NO_CHAINS),    // 12
+        optimal(18, 17, 18, 3, 32, 1),            // 13
+        optimal(18, 17, 18, 4, 128, 1),           // 14
+        optimal(18, 17, 18, 5, 256, 1),           // 15
+        optimal(18, 18, 18, 7, 256, 1),           // 16
+        optimal(18, 16, 18, 8, 128, 2),           // 17
+        optimal(18, 16, 18, 8, 256, 2),           // 18
+        optimal(18, 16, 18, 8, 256, 2),           // 19
+        optimal(18, 16, 18, 8, 256, 2),           // 20
+        optimal(18, 16, 18, 8, 256, 2),           // 21
+        optimal(18, 16, 18, 8, 256, 2),           // 22
     ],
+    // Content of at most 128 KiB.
     [
-    row(17, 6, 12, 1, 5,   1, Fast),       // below 0
-    row(17, 6, 15, 1, 0,   0, Fast),       //  1
-    row(17, 6, 15, 1, 5,   0, Fast),       //  2
-    row(17, 15, 15, 1, 5,  0, DoubleFast), //  3
-    row(17, 15, 15, 1, 0,  0, DoubleFast), //  4
-    row(17, 6, 16, 3, 0,   2, Greedy),     //  5
-    row(17, 6, 16, 3, 0,   4, Lazy),       //  6
-    row(17, 6, 16, 3, 4,   8, Lazy2),      //  7
-    row(17, 6, 16, 4, 4,   8, Lazy2),      //  8
-    row(17, 6, 16, 5, 4,   8, Lazy2),      //  9
-    row(17, 6, 16, 6, 4,   8, Lazy2),      // 10
-    row(17, 6, 17, 6, 4,  12, Lazy2Divided),// 11
-    row(17, 17, 17, 6, 4, 12, Lazy2Divided),// 12
-    row(17, 17, 16, 3, 3, 64, Optimal),    // 13
-    row(17, 17, 16, 4, 3, 128, Optimal),   // 14
-    row(17, 17, 16, 4, 3, 256, Optimal),   // 15
-    row(17, 17, 16, 7, 3, 256, Optimal),   // 16
-    row(17, 17, 16, 8, 3, 256, Optimal),   // 17
-    row(17, 17, 16, 9, 3, 256, Optimal),   // 18
-    row(17, 17, 15, 8, 3, 256, Optimal2),  // 19
-    row(17, 17, 15, 8, 3, 256, Optimal2),  // 20
-    row(17, 17, 15, 8, 3, 256, Optimal2),  // 21
-    row(17, 17, 15, 8, 3, 256, Optimal2),  // 22
+        fast(17, 12, Some(5), 1),                 // below 0
+        fast(17, 15, SAMPLED, 0),                 // 1
+        fast(17, 15, Some(5), 0),                 // 2
+        double_fast(17, 15, 15, Some(5)),         // 3
+        double_fast(17, 15, 15, SAMPLED),         // 4
+        lazy(17, 16, 3, SAMPLED, 0),              // 5
+        lazy(17, 16, 3, SAMPLED, 1),              // 6
+        lazy(17, 16, 3, Some(4), 2),              // 7
+        lazy(17, 16, 4, Some(4), 2),              // 8
+        lazy(17, 16, 5, Some(4), 2),              // 9
+        lazy(17, 16, 6, Some(4), 2),              // 10
+        lazy_divided(17, 17, 6, 4, NO_CHAINS),    // 11
+        lazy_divided(17, 17, 6, 4, Some(17)),     // 12
+        optimal(17, 16, 17, 3, 64, 1),            // 13
+        optimal(17, 16, 17, 4, 128, 1),           // 14
+        optimal(17, 16, 17, 4, 256, 1),           // 15
+        optimal(17, 16, 17, 7, 256, 1),           // 16
+        optimal(17, 16, 17, 8, 256, 1),           // 17
+        optimal(17, 16, 17, 9, 256, 1),           // 18
+        optimal(17, 15, 17, 8, 256, 2),           // 19
+        optimal(17, 15, 17, 8, 256, 2),           // 20
+        optimal(17, 15, 17, 8, 256, 2),           // 21
+        optimal(17, 15, 17, 8, 256, 2),           // 22
     ],
+    // Content of at most 16 KiB.
     [
-    row(14, 6, 12, 1, 5,   1, Fast),       // below 0
-    row(14, 6, 14, 1, 5,   0, Fast),       //  1
-    row(14, 6, 14, 1, 4,   0, Fast),       //  2
-    row(14, 14, 14, 1, 4,  0, DoubleFast), //  3
-    row(14, 6, 14, 4, 4,   2, Greedy),     //  4
-    row(14, 6, 14, 3, 4,   4, Lazy),       //  5
-    row(14, 6, 14, 4, 4,   8, Lazy2),      //  6
-    row(14, 6, 14, 5, 4,   8, Lazy2),      //  7
-    row(14, 6, 14, 5, 4,   8, Lazy2),      //  8
-    row(14, 6, 14, 6, 4,   8, Lazy2),      //  9
-    row(14, 6, 14, 6, 4,  12, Lazy2),      // 10
-    row(14, 6, 14, 5, 4,  16, Lazy2Divided),// 11
-    row(14, 6, 14, 6, 4,  24, Lazy2Divided),// 12
-    row(14, 14, 14, 3, 3, 32, Optimal),    // 13
-    row(14, 14, 14, 4, 3, 64, Optimal),    // 14
-    row(14, 14, 14, 5, 3, 256, Optimal),   // 15
-    row(14, 14, 12, 8, 3, 96, Optimal2),   // 16
-    row(14, 14, 12, 8, 3, 128, Optimal2),  // 17
-    row(14, 14, 12, 8, 3, 128, Optimal2),  // 18
-    row(14, 14, 12, 8, 3, 256, Optimal2),  // 19
-    row(14, 14, 12, 8, 3, 256, Optimal2),  // 20
-    row(14, 14, 12, 8, 3, 512, Optimal2),  // 21
-    row(14, 14, 12, 8, 3, 999, Optimal2),  // 22
+        fast(14, 12, Some(5), 1),                 // below 0
+        fast(14, 14, Some(5), 0),                 // 1
+        fast(14, 14, Some(4), 0),                 // 2
+        double_fast(14, 14, 14, Some(4)),         // 3
+        lazy(14, 14, 4, Some(4), 0),              // 4
+        lazy(14, 14, 3, Some(4), 1),              // 5
+        lazy(14, 14, 4, Some(4), 2),              // 6
+        lazy(14, 14, 5, Some(4), 2),              // 7
+        lazy(14, 14, 5, Some(4), 2),              // 8
+        lazy(14, 14, 6, Some(4), 2),              // 9
+        lazy(14, 14, 6, Some(4), 2),              // 10
+        lazy_divided(14, 14, 5, 4, NO_CHAINS),    // 11
+        lazy_divided(14, 14, 6, 4, NO_CHAINS),    // 12
+        optimal(14, 14, 14, 3, 32, 1),            // 13
+        optimal(14, 14, 14, 4, 64, 1),            // 14
+        optimal(14, 14, 14, 5, 256, 1),           // 15
+        optimal(14, 12, 14, 8, 96, 2),            // 16
+        optimal(14, 12, 14, 8, 128, 2),           // 17
+        optimal(14, 12, 14, 8, 128, 2),           // 18
+        optimal(14, 12, 14, 8, 256, 2),           // 19
+        optimal(14, 12, 14, 8, 256, 2),           // 20
+        optimal(14, 12, 14, 8, 512, 2),           // 21
+        optimal(14, 12, 14, 8, 999, 2),           // 22
     ],
 ];
+
+// ---- all strategies ----
+
+/// Shorter blocks are not searched for matches.
+pub(crate) const SEARCHED_MIN: usize = 7;
+/// Compression must save 1/2^6 of a block (and 2 bytes), as in C: less is not worth the time to decode it.
+pub(crate) const GAIN_LOG: u32 = 6;
+
+// ---- the shortest match, from a sample of the first block (`sample.rs`) ----
+
+/// One byte in this many is looked at: a prime number, for records have even sizes.
+pub(crate) const SAMPLE_STRIDE: usize = 61;
+/// Smaller content shows nothing.
+pub(crate) const SAMPLED_MIN: usize = 8192;
+/// Content with at least this many 1/256 bits a byte is dense.
+pub(crate) const DENSE_BITS_MIN: u32 = 56 * BIT / 10;
+/// Content in which at most one byte in this many is a zero is text, if it is not dense.
+pub(crate) const TEXT_ZEROS: u32 = 4;
+
+/// What content looks like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ContentKind {
+    /// Machine code, and what is compressed already: short matches pay.
+    Dense,
+    /// Few letters, and few zeros: short matches far away do not pay.
+    Text,
+    /// Records, pictures.
+    Other,
+}
+
+impl Strategy {
+    /// The shortest match that is looked for, unless a sample decides.
+    pub(crate) fn min_match(&self) -> Option<u8> {
+        match self {
+            Strategy::Fast(fast) => fast.min_match,
+            Strategy::DoubleFast(double) => double.min_match,
+            Strategy::Lazy(lazy) => lazy.min_match,
+            Strategy::LazyDivided(divided) => divided.lazy.min_match,
+            // Each length has a table of its own.
+            Strategy::Optimal(_) => Some(3),
+        }
+    }
+
+    /// The shortest match for content of this kind; `None` if it is too little to see.
+    ///
+    /// An offset takes about as many bits as four letters of a text, but fewer than four bytes of machine code. Hashing more
+    /// bytes also gives fewer candidates, and fewer but longer matches, which take less time.
+    pub(crate) fn min_match_for(&self, kind: Option<ContentKind>) -> u8 {
+        match (self, kind) {
+            (Strategy::Fast(_), None | Some(ContentKind::Dense)) => Fast::MIN_MATCH_DENSE,
+            (Strategy::Fast(_), _) => 7,
+            (Strategy::DoubleFast(_), None) => 5,
+            (_, None | Some(ContentKind::Dense)) => 4,
+            // Rows of 16: few candidates, and so ones that are rare enough.
+            (Strategy::Lazy(lazy), Some(ContentKind::Text))
+                if lazy.lookahead == 0 && lazy.search_log < 5 =>
+            {
+                6
+            }
+            _ => 5,
+        }
+    }
+
+    /// Whether matches shorter than five bytes are looked for, which need more room for sequences.
+    pub(crate) fn finds_short_matches(&self) -> bool {
+        !matches!(self, Strategy::Fast(_) | Strategy::DoubleFast(_))
+    }
+
+    /// Whether literals are stored as they are.
+    pub(crate) fn stores_literals(&self) -> bool {
+        matches!(self, Strategy::Fast(fast) if fast.acceleration > 0)
+    }
+}
+
+// ---- where a block is divided after its sequences are found (`division.rs`) ----
+
+/// Most chunks of a block that is divided.
+pub(crate) const DIVISION_CHUNKS_MAX: usize = 8;
+/// No chunk is smaller than this.
+pub(crate) const DIVISION_CHUNK_MIN: usize = 4096;
+/// A part of its own must save 100 bytes: what its tables cost in time.
+pub(crate) const DIVISION_GAIN: i64 = 100 * 8 * BIT as i64;
+
+impl Params {
+    /// How many chunks of a block may become parts of their own after its sequences are found: 1 if it is not divided.
+    pub(crate) fn division_chunks(&self) -> usize {
+        match &self.strategy {
+            // Content of up to 128 KiB is fast and small enough without, and so is what is accelerated.
+            Strategy::Fast(fast) if fast.acceleration == 0 && self.window_log > 17 => 4,
+            Strategy::DoubleFast(_) => 4,
+            Strategy::Lazy(lazy) if lazy.lookahead < 2 => 4,
+            Strategy::Lazy(_) => DIVISION_CHUNKS_MAX,
+            // These divide by a plan of the whole block.
+            _ => 1,
+        }
+    }
+}
+
+// ---- fast ----
+
+impl Fast {
+    /// The shortest match where short ones pay, if a sample decides. Half of the table is then enough, and stays nearer to
+    /// the processor.
+    pub(crate) const MIN_MATCH_DENSE: u8 = 6;
+    /// Positions without a match after which the step grows by one; fewer where the first step is the shortest.
+    pub(crate) const PATIENCE: usize = 128;
+    pub(crate) const PATIENCE_SHORT: usize = 64;
+
+    /// Logarithm of the number of entries that are used for matches of at least `min_match` bytes.
+    pub(crate) fn hash_log_for(&self, min_match: u8) -> u8 {
+        let half = self.min_match.is_none() && min_match == Self::MIN_MATCH_DENSE;
+        self.hash_log - u8::from(half)
+    }
+
+    /// How far two positions are apart at first; both they and the ones behind them are looked at.
+    pub(crate) fn first_step(&self) -> usize {
+        usize::from(self.acceleration.max(1)) + 1
+    }
+}
+
+// ---- double fast ----
+
+impl DoubleFast {
+    /// Positions without a match after which the step grows by one.
+    pub(crate) const PATIENCE: usize = 256;
+}
+
+// ---- lazy ----
+
+impl Lazy {
+    /// Logarithm of the literals after which the step grows by one.
+    pub(crate) const PATIENCE_LOG: usize = 8;
+    /// Smallest and largest row, as logarithms.
+    pub(crate) const ROW_LOG_MIN: u8 = 4;
+    pub(crate) const ROW_LOG_MAX: u8 = 6;
+    /// Rows of more positions than this do not stay in a core's own cache: they are prefetched.
+    pub(crate) const LARGE: usize = 1 << 18;
+    /// How many positions ahead.
+    pub(crate) const AHEAD: usize = 16;
+    /// When more positions than this have not been entered, most are left out.
+    pub(crate) const BEHIND_MAX: usize = 384;
+    /// How many are then entered from the front of the gap and from its back.
+    pub(crate) const GAP_FRONT: usize = 96;
+    pub(crate) const GAP_BACK: usize = 32;
+
+    /// Logarithm of the number of positions in a row.
+    pub(crate) fn row_log(&self) -> u8 {
+        self.search_log.clamp(Self::ROW_LOG_MIN, Self::ROW_LOG_MAX)
+    }
+
+    /// How many bytes are hashed for matches of at least `min_match` bytes.
+    pub(crate) fn hashed(&self, min_match: u8) -> u8 {
+        let max = if self.lookahead == 0 && self.row_log() == Self::ROW_LOG_MIN {
+            6
+        } else {
+            5
+        };
+        min_match.clamp(4, max)
+    }
+
+    /// How many candidates of a row are compared.
+    pub(crate) fn attempts(&self, hashed: u8) -> u32 {
+        if hashed == 6 {
+            // Six equal bytes are rare enough to look at all of a row.
+            16
+        } else {
+            // An eighth more: with 8 of a row's 16 compared, one more is worth 0.2 % of size.
+            (1 << self.search_log) + (1 << self.search_log >> 3)
+        }
+    }
+}
+
+impl LazyDivided {
+    /// Candidates of a chain that are compared.
+    pub(crate) const CHAIN_ATTEMPTS: u32 = 16;
+    /// Logarithm of how many positions there are for each chain.
+    pub(crate) const CHAIN_SHARE_LOG: u8 = 2;
+}
+
+// ---- optimal ----
+
+impl Optimal {
+    /// Logarithm of the most positions that are sorted: beyond this, sorting takes longer than chains do.
+    pub(crate) const SORTED_LOG_MAX: u8 = 20;
+    /// Positions whose matches are kept together. In larger windows than 2^17 bytes a second pass need not look for them
+    /// again: those of a whole block are kept.
+    pub(crate) const SPAN: usize = 128;
+    pub(crate) const SPAN_WINDOW_LOG_MAX: u8 = 17;
+    /// Logarithm of the most entries of the table of three bytes beside sorted positions.
+    pub(crate) const TRIPLES_LOG_MAX: u8 = 15;
+
+    /// Logarithm of the bytes after which prices are set again; at first, of the share of what has been counted.
+    pub(crate) const PRICES_LOG: u32 = 10;
+    pub(crate) const PRICES_SHARE_LOG: u32 = 5;
+    /// The first of two passes, which only counts, parses the first of every two samples of this many bytes, from there on.
+    pub(crate) const SAMPLE: usize = 1 << 10;
+    pub(crate) const SAMPLE_FROM: usize = 8 << 10;
+
+    /// Most places of a match whose chains are asked for the candidate that lies farthest back.
+    pub(crate) const PLACES_MAX: u32 = 64;
+    /// Hash tables of more than 2^18 entries are prefetched, so many positions ahead, and what they point to at half of that.
+    pub(crate) const LARGE_LOG: u32 = 18;
+    pub(crate) const AHEAD: usize = 16;
+
+    /// Single passes with a shorter sufficient length skip more positions.
+    const HASTY_BELOW: u16 = 128;
+    /// Single passes with at least this many candidates, as a logarithm, skip few positions.
+    const PATIENT_FROM: u8 = 7;
+
+    /// By how much (in 1/256 bit) the next position may be dearer to reach than this one for this one to be skipped.
+    pub(crate) fn skip_margin(&self, passes: u32) -> u32 {
+        if passes > 1 {
+            BIT / 2
+        } else if self.passes == 1 && self.search_log >= Self::PATIENT_FROM {
+            BIT / 8
+        } else if self.sufficient_length >= Self::HASTY_BELOW {
+            BIT + BIT / 8
+        } else {
+            BIT + BIT / 2
+        }
+    }
+}

@@ -5,6 +5,7 @@ pub(crate) mod division;
 pub(crate) mod finder;
 pub(crate) mod frame;
 pub(crate) mod levels;
+pub(crate) mod params;
 pub(crate) mod sample;
 pub(crate) mod store;
 pub(crate) mod stream;

@@ -1,7 +1,7 @@
 //! Frames from input in pieces of any size, to output in pieces of any size; dictionaries; bare blocks.
 
 use super::frame::{Parts, Piece, store_bytes, workspace_size};
-use super::levels::Params;
+use super::params::Params;
 use crate::frame::{BLOCK_HEADER_SIZE, FRAME_HEADER_SIZE_MAX, HeaderFields};
 use crate::workspace::Carver;
 use crate::{Dictionary, EncoderDictionary, Error};

@@ -5,8 +5,9 @@ use std::vec;
 use std::vec::Vec;
 
 use crate::{
-    Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Dictionary, Encoder, EncoderDictionary,
-    Finish, Params, Strategy, Workspace, compress_bound, stream_workspace_size, workspace_size,
+    Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Dictionary, DoubleFast, Encoder,
+    EncoderDictionary, Fast, Finish, Params, Strategy, Workspace, compress_bound,
+    stream_workspace_size, workspace_size,
 };
 
 /// One of each strategy, where there is little time.
@@ -77,16 +78,19 @@ fn small_frames_of_every_strategy() {
     let mut cases: Vec<Params> = LEVELS.iter().copied().map(small).collect();
     for min_match in if cfg!(miri) { 7..=7 } else { 4..=7 } {
         let params = small(1);
-        cases.push(Params {
+        let Strategy::Fast(fast) = params.strategy else {
+            panic!("level 1 is fast");
+        };
+        let min_match = Some(min_match);
+        let double = DoubleFast {
+            long_hash_log: fast.hash_log,
+            short_hash_log: fast.hash_log,
             min_match,
-            ..params
-        });
-        cases.push(Params {
-            strategy: Strategy::DoubleFast,
-            chain_log: params.hash_log,
-            min_match,
-            ..params
-        });
+        };
+        let fast = Fast { min_match, ..fast };
+        for strategy in [Strategy::Fast(fast), Strategy::DoubleFast(double)] {
+            cases.push(Params { strategy, ..params });
+        }
     }
     for (case, params) in cases.iter().enumerate() {
         let single = Params {

@@ -2,32 +2,32 @@
 //! position has no long one. Cells have tags, see [`tagged`].
 
 use super::memory::{Checked, Memory, Table, count_back, match_length, put_aside, take_back};
-use super::{Block, INDEX_LOG, index_log, read64, reduce_tagged, tagged};
-use crate::encode::levels::Params;
+use super::{Block, INDEX_LOG, read64, reduce_tagged, tagged};
+use crate::encode::params::DoubleFast;
 use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::offset_value;
 use crate::workspace::{Carver, Cells};
-
-/// Positions without a match after which the steps grow.
-const PATIENCE: usize = 256;
 
 /// The tables.
 pub(crate) struct Tables<'a> {
     long: &'a mut [[u8; 4]],
     short: &'a mut [[u8; 4]],
+    /// Bits of an index in a cell.
+    index_log: u32,
 }
 
 impl<'a> Tables<'a> {
     /// Bytes of workspace.
-    pub(crate) fn bytes(params: &Params) -> usize {
-        (4 << params.hash_log) + (4 << params.chain_log)
+    pub(crate) fn bytes(params: &DoubleFast) -> usize {
+        (4 << params.long_hash_log) + (4 << params.short_hash_log)
     }
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &DoubleFast, index_log: u32) -> Self {
         Tables {
-            long: carver.cells(1 << params.hash_log),
-            short: carver.cells(1 << params.chain_log),
+            long: carver.cells(1 << params.long_hash_log),
+            short: carver.cells(1 << params.short_hash_log),
+            index_log,
         }
     }
 
@@ -44,25 +44,30 @@ impl<'a> Tables<'a> {
     }
 
     /// Lowers every index.
-    pub(crate) fn reduce(&mut self, by: u32, params: &Params) {
-        reduce_tagged(self.long, by, index_log(params));
-        reduce_tagged(self.short, by, index_log(params));
+    pub(crate) fn reduce(&mut self, by: u32) {
+        reduce_tagged(self.long, by, self.index_log);
+        reduce_tagged(self.short, by, self.index_log);
+    }
+
+    /// Largest index that a cell can hold.
+    pub(crate) fn index_max(&self) -> u32 {
+        (1 << self.index_log) - 1
     }
 
     /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
-        match params.min_match {
-            0..=4 => self.insert_min::<4>(block, params),
-            5 => self.insert_min::<5>(block, params),
-            6 => self.insert_min::<6>(block, params),
-            7.. => self.insert_min::<7>(block, params),
+    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+        match min_match {
+            0..=4 => self.insert_min::<4>(block),
+            5 => self.insert_min::<5>(block),
+            6 => self.insert_min::<6>(block),
+            7.. => self.insert_min::<7>(block),
         }
     }
 
-    fn insert_min<const MIN: u32>(&mut self, block: &Block<'_>, params: &Params) {
+    fn insert_min<const MIN: u32>(&mut self, block: &Block<'_>) {
         let (long_shift, short_shift) =
             (64 - self.long.len().ilog2(), 64 - self.short.len().ilog2());
-        let index_log = index_log(params);
+        let index_log = self.index_log;
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let value = read64(block.data, at);
             let index = block.base as usize + at;
@@ -78,7 +83,7 @@ impl<'a> Tables<'a> {
     pub(crate) fn find(
         &mut self,
         block: &Block<'_>,
-        params: &Params,
+        min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
@@ -88,8 +93,8 @@ impl<'a> Tables<'a> {
             window: block.window as usize,
             long_shift: 64 - self.long.len().ilog2(),
             short_shift: 64 - self.short.len().ilog2(),
-            index_log: index_log(params),
-            min_match: params.min_match,
+            index_log: self.index_log,
+            min_match,
         };
         let data = &block.data[..block.end];
         #[cfg(not(feature = "portable"))]
@@ -186,11 +191,11 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const LONG: u32, cons
             break;
         }
         let mut step = 1;
-        let mut limit = (a + PATIENCE).min(end - 8);
+        let mut limit = (a + DoubleFast::PATIENCE).min(end - 8);
         // Largest distance from `a`, up to the next change of step.
         let mut reach = a - first;
         if far {
-            reach = a - first.max((a + 2 * PATIENCE).saturating_sub(window));
+            reach = a - first.max((a + 2 * DoubleFast::PATIENCE).saturating_sub(window));
         }
         let before = data.moved(rep1);
         // The match: where it is, how far back, and its length; whether it is by the last offset.
@@ -235,9 +240,9 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const LONG: u32, cons
                     break 'block;
                 }
                 step += 1;
-                limit = (limit + PATIENCE).min(end - 8);
+                limit = (limit + DoubleFast::PATIENCE).min(end - 8);
                 if far {
-                    reach = a - first.max((a + 2 * PATIENCE).saturating_sub(window));
+                    reach = a - first.max((a + 2 * DoubleFast::PATIENCE).saturating_sub(window));
                 }
             }
         };

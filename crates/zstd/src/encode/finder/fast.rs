@@ -3,31 +3,32 @@
 //! Cells have tags, see [`tagged`].
 
 use super::memory::{Checked, Memory, Table, count_back, match_length_soon, put_aside, take_back};
-use super::{Block, INDEX_LOG, index_log, read64, reduce_tagged, tagged};
-use crate::encode::levels::Params;
+use super::{Block, INDEX_LOG, read64, reduce_tagged, tagged};
+use crate::encode::params::Fast;
 use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::offset_value;
 use crate::workspace::{Carver, Cells};
 
-/// Positions without a match after which the steps grow; fewer where steps are short at first.
-const PATIENCE: usize = 128;
-const PATIENCE_SHORT: usize = 64;
-
 /// The table.
 pub(crate) struct Tables<'a> {
     positions: &'a mut [[u8; 4]],
+    params: Fast,
+    /// Bits of an index in a cell.
+    index_log: u32,
 }
 
 impl<'a> Tables<'a> {
     /// Bytes of workspace.
-    pub(crate) fn bytes(params: &Params) -> usize {
+    pub(crate) fn bytes(params: &Fast) -> usize {
         4 << params.hash_log
     }
 
     /// Takes the table from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Fast, index_log: u32) -> Self {
         Tables {
             positions: carver.cells(1 << params.hash_log),
+            params: *params,
+            index_log,
         }
     }
 
@@ -42,23 +43,28 @@ impl<'a> Tables<'a> {
     }
 
     /// Lowers every index.
-    pub(crate) fn reduce(&mut self, by: u32, params: &Params) {
-        reduce_tagged(self.positions, by, index_log(params));
+    pub(crate) fn reduce(&mut self, by: u32) {
+        reduce_tagged(self.positions, by, self.index_log);
+    }
+
+    /// Largest index that a cell can hold.
+    pub(crate) fn index_max(&self) -> u32 {
+        (1 << self.index_log) - 1
     }
 
     /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
-        match params.min_match {
-            0..=4 => self.insert_min::<4>(block, params),
-            5 => self.insert_min::<5>(block, params),
-            6 => self.insert_min::<6>(block, params),
-            7.. => self.insert_min::<7>(block, params),
+    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+        let shift = 64 - u32::from(self.params.hash_log_for(min_match));
+        match min_match {
+            0..=4 => self.insert_min::<4>(block, shift),
+            5 => self.insert_min::<5>(block, shift),
+            6 => self.insert_min::<6>(block, shift),
+            7.. => self.insert_min::<7>(block, shift),
         }
     }
 
-    fn insert_min<const MIN: u32>(&mut self, block: &Block<'_>, params: &Params) {
-        let shift = 64 - u32::from(params.hash_log);
-        let index_log = index_log(params);
+    fn insert_min<const MIN: u32>(&mut self, block: &Block<'_>, shift: u32) {
+        let index_log = self.index_log;
         let mut at = block.start;
         while at + 8 <= block.end {
             let index = block.base as usize + at;
@@ -74,19 +80,20 @@ impl<'a> Tables<'a> {
     pub(crate) fn find(
         &mut self,
         block: &Block<'_>,
-        params: &Params,
+        min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
-        let positions = &mut self.positions[..1 << params.hash_log];
+        let hash_log = self.params.hash_log_for(min_match);
+        let positions = &mut self.positions[..1 << hash_log];
         let task = Task {
             start: block.base as usize + block.start,
             base: block.base,
             window: block.window as usize,
-            step: usize::from(params.target_length.max(1)) + 1,
-            shift: 64 - u32::from(params.hash_log),
-            index_log: index_log(params),
-            min_match: params.min_match,
+            step: self.params.first_step(),
+            shift: 64 - u32::from(hash_log),
+            index_log: self.index_log,
+            min_match,
         };
         let data = &block.data[..block.end];
         #[cfg(not(feature = "portable"))]
@@ -164,9 +171,9 @@ fn find_min<M: Memory, T: Table, S: Store, const MIN: u32, const SHIFT: u32>(
     };
     let cell = |value, index| tagged::<M, MIN>(value, index, shift, index_log);
     let patience = if step_first == 2 {
-        PATIENCE_SHORT
+        Fast::PATIENCE_SHORT
     } else {
-        PATIENCE
+        Fast::PATIENCE
     };
     let (first, end) = (data.first(), data.end());
     // Whether matches may lie too far back. If not, all may be referred to.

@@ -5,12 +5,9 @@ use super::Block;
 use super::memory::Checked;
 use super::memory::{Memory, count_back, match_length, put_aside, take_back};
 use super::row::{RowTable, Search, Tables};
-use crate::encode::levels::{Params, Strategy};
+use crate::encode::params::Lazy;
 use crate::encode::store::{SequenceStore, Store};
 use crate::sequences::{Sequence, offset_value};
-
-/// Literals after which the steps grow by one.
-const PATIENCE_LOG: usize = 8;
 
 /// What [`find`] needs to know.
 pub(crate) struct Task {
@@ -26,9 +23,10 @@ pub(crate) struct Task {
     /// The first index that has not entered the rows yet.
     next: usize,
     attempts: u32,
-    min_match: u8,
+    /// How many bytes are hashed: 4 to 6.
+    hashed: u8,
     pub(crate) row_log: u8,
-    depth: u8,
+    lookahead: u8,
 }
 
 /// Finds the sequences of a block. Returns where the literals behind the last one begin.
@@ -36,10 +34,11 @@ pub(crate) struct Task {
 pub(crate) fn find_block(
     tables: &mut Tables<'_>,
     block: &Block<'_>,
-    params: &Params,
+    min_match: u8,
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
 ) -> usize {
+    let hashed = tables.params.hashed(min_match);
     let task = Task {
         start: block.base as usize + block.start,
         base: block.base,
@@ -47,20 +46,10 @@ pub(crate) fn find_block(
         places: tables.rows.cells.tags.len(),
         links: tables.rows.links,
         next: tables.rows.next,
-        // An eighth more: with 8 of a row's 16 looked at, one more is worth 0.2 % of size.
-        // Six equal bytes are rare enough to look at all of a row.
-        attempts: if params.min_match > 5 && tables.row_log() == 4 {
-            16
-        } else {
-            (1 << params.search_log) + (1 << params.search_log >> 3)
-        },
-        min_match: params.min_match,
-        row_log: tables.row_log(),
-        depth: match params.strategy {
-            Strategy::Greedy => 0,
-            Strategy::Lazy => 1,
-            _ => 2,
-        },
+        attempts: tables.params.attempts(hashed),
+        hashed,
+        row_log: tables.params.row_log(),
+        lookahead: tables.params.lookahead,
     };
     let data = &block.data[..block.end];
     let cells = &mut tables.rows.cells;
@@ -87,7 +76,7 @@ pub(crate) fn find<M: Memory, T: RowTable, S: Store>(
 ) -> Found {
     macro_rules! widths {
         ($depth:literal, $chained:literal) => {
-            match (task.row_log, task.min_match) {
+            match (task.row_log, task.hashed) {
                 (4, 0..=4) => {
                     parse::<M, T, S, 16, 4, $depth, $chained>(data, rows, task, repeat, store)
                 }
@@ -109,8 +98,8 @@ pub(crate) fn find<M: Memory, T: RowTable, S: Store>(
             }
         };
     }
-    match task.depth {
-        0 if task.min_match > 5 && task.row_log == 4 => {
+    match task.lookahead {
+        0 if task.hashed > 5 && task.row_log == 4 => {
             parse::<M, T, S, 16, 6, 0, false>(data, rows, task, repeat, store)
         }
         0 => widths!(0, false),
@@ -188,7 +177,7 @@ fn parse<
             }
         }
         if best.length < 4 {
-            at += ((at - anchor) >> PATIENCE_LOG) + 1;
+            at += ((at - anchor) >> Lazy::PATIENCE_LOG) + 1;
             continue;
         }
         if DEPTH > 0 {

@@ -6,14 +6,14 @@
 //!
 //! A finder for blocks has this shape, which `optimal` follows too:
 //!
-//! - `Tables::bytes(&Params) -> usize`: bytes of workspace, growing with every parameter;
-//! - `Tables::carve(&mut Carver, &Params) -> Tables`: takes them;
+//! - `Tables::bytes`: bytes of workspace, growing with every parameter;
+//! - `Tables::carve`: takes them;
 //! - `clear(&mut self)`: forgets everything, called when the bytes may hold something else;
 //! - `reduce(&mut self, by: u32)`: every index falls by `by`, to 0 at least. Called when indexes near the largest that a
 //!   table can hold; it must not change what is found;
 //! - `start_frame(&mut self)`: a new frame begins (its indexes are above all earlier ones);
-//! - `insert(&mut self, &Block)`: makes `data[start..end]` known without looking for matches (dictionaries);
-//! - `find(&mut self, &Block, &Params, &mut [u32; 3], &mut SequenceStore) -> usize`.
+//! - `insert(&mut self, &Block, min_match)`: makes `data[start..end]` known without looking for matches (dictionaries);
+//! - `find(&mut self, &Block, min_match, &mut [u32; 3], &mut SequenceStore) -> usize`.
 
 pub(crate) mod double_fast;
 pub(crate) mod fast;
@@ -24,7 +24,7 @@ pub(crate) mod row;
 
 use self::memory::Memory;
 use self::optimal::divided;
-use super::levels::{Params, Strategy};
+use super::params::{Params, Strategy};
 use super::store::SequenceStore;
 use crate::workspace::Carver;
 
@@ -53,25 +53,32 @@ macro_rules! each {
 impl<'a> Finder<'a> {
     /// Bytes of workspace.
     pub(crate) fn bytes(params: &Params) -> usize {
-        match params.strategy {
-            Strategy::Fast => fast::Tables::bytes(params),
-            Strategy::DoubleFast => double_fast::Tables::bytes(params),
-            Strategy::Lazy2Divided => divided::Tables::bytes(params),
-            Strategy::Optimal | Strategy::Optimal2 => optimal::Tables::bytes(params),
-            _ => row::Tables::bytes(params),
+        match &params.strategy {
+            Strategy::Fast(fast) => fast::Tables::bytes(fast),
+            Strategy::DoubleFast(double) => double_fast::Tables::bytes(double),
+            Strategy::Lazy(lazy) => row::Tables::bytes(lazy, None),
+            Strategy::LazyDivided(divided) => divided::Tables::bytes(divided, params.block_size()),
+            Strategy::Optimal(optimal) => optimal::Layout::new(params, optimal).bytes(),
         }
     }
 
     /// Takes the tables from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
-        match params.strategy {
-            Strategy::Fast => Finder::Fast(fast::Tables::carve(carver, params)),
-            Strategy::DoubleFast => Finder::DoubleFast(double_fast::Tables::carve(carver, params)),
-            Strategy::Lazy2Divided => Finder::Divided(divided::Tables::carve(carver, params)),
-            Strategy::Optimal | Strategy::Optimal2 => {
-                Finder::Optimal(optimal::Tables::carve(carver, params))
+        let index_log = index_log(params.window_log);
+        match &params.strategy {
+            Strategy::Fast(fast) => Finder::Fast(fast::Tables::carve(carver, fast, index_log)),
+            Strategy::DoubleFast(double) => {
+                Finder::DoubleFast(double_fast::Tables::carve(carver, double, index_log))
             }
-            _ => Finder::Lazy(row::Tables::carve(carver, params)),
+            Strategy::Lazy(lazy) => Finder::Lazy(row::Tables::carve(carver, lazy, None)),
+            Strategy::LazyDivided(divided) => {
+                let block_size = params.block_size();
+                Finder::Divided(divided::Tables::carve(carver, divided, block_size))
+            }
+            Strategy::Optimal(optimal) => {
+                let layout = optimal::Layout::new(params, optimal);
+                Finder::Optimal(optimal::Tables::carve(carver, layout))
+            }
         }
     }
 
@@ -81,20 +88,15 @@ impl<'a> Finder<'a> {
     }
 
     /// Lowers every index.
-    pub(crate) fn reduce(&mut self, by: u32, params: &Params) {
-        match self {
-            Finder::Fast(tables) => tables.reduce(by, params),
-            Finder::DoubleFast(tables) => tables.reduce(by, params),
-            Finder::Lazy(tables) => tables.reduce(by),
-            Finder::Divided(tables) => tables.reduce(by),
-            Finder::Optimal(tables) => tables.reduce(by, params),
-        }
+    pub(crate) fn reduce(&mut self, by: u32) {
+        each!(self, tables => tables.reduce(by));
     }
 
     /// Largest index that tables hold: before the next block indexes are brought down.
-    pub(crate) fn index_max(&self, params: &Params) -> u32 {
+    pub(crate) fn index_max(&self) -> u32 {
         match self {
-            Finder::Fast(_) | Finder::DoubleFast(_) => (1 << index_log(params)) - 1,
+            Finder::Fast(tables) => tables.index_max(),
+            Finder::DoubleFast(tables) => tables.index_max(),
             _ => 3 << 30,
         }
     }
@@ -109,12 +111,19 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
-        each!(self, tables => tables.insert(block, params));
+    /// Makes `data[start..end]` known, for matches of at least `min_match` bytes.
+    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+        match self {
+            Finder::Fast(tables) => tables.insert(block, min_match),
+            Finder::DoubleFast(tables) => tables.insert(block, min_match),
+            Finder::Lazy(tables) => tables.insert(block, min_match),
+            Finder::Divided(tables) => tables.insert(block, min_match),
+            Finder::Optimal(tables) => tables.insert(block),
+        }
     }
 
-    /// Knows what `other` knows, whose parameters are the same. Gives false, and does nothing, where tables are no copies.
+    /// Copies what `other` knows, whose parameters are the same. Returns false, and does nothing, where tables are not
+    /// copied.
     pub(crate) fn copy_from(&mut self, other: &Finder<'_>) -> bool {
         match (self, other) {
             (Finder::Fast(to), Finder::Fast(from)) => to.copy_from(from),
@@ -127,20 +136,21 @@ impl<'a> Finder<'a> {
         true
     }
 
-    /// Finds the sequences of a block. Returns where the literals behind the last one begin.
+    /// Finds the sequences of a block, of matches of at least `min_match` bytes. Returns where the literals behind the last
+    /// one begin.
     pub(crate) fn find(
         &mut self,
         block: &Block<'_>,
-        params: &Params,
+        min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
         match self {
-            Finder::Fast(tables) => tables.find(block, params, repeat, store),
-            Finder::DoubleFast(tables) => tables.find(block, params, repeat, store),
-            Finder::Lazy(tables) => lazy::find_block(tables, block, params, repeat, store),
-            Finder::Divided(tables) => tables.find(block, params, repeat, store),
-            Finder::Optimal(tables) => tables.find(block, params, repeat, store),
+            Finder::Fast(tables) => tables.find(block, min_match, repeat, store),
+            Finder::DoubleFast(tables) => tables.find(block, min_match, repeat, store),
+            Finder::Lazy(tables) => lazy::find_block(tables, block, min_match, repeat, store),
+            Finder::Divided(tables) => tables.find(block, min_match, repeat, store),
+            Finder::Optimal(tables) => tables.find(block, repeat, store),
         }
     }
 }
@@ -183,8 +193,8 @@ pub(crate) const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
 const INDEX_LOG: u32 = 20;
 
 /// Bits of an index in a cell with a tag: enough for twice the window.
-pub(crate) fn index_log(params: &Params) -> u32 {
-    INDEX_LOG.max(u32::from(params.window_log) + 2)
+pub(crate) fn index_log(window_log: u8) -> u32 {
+    INDEX_LOG.max(u32::from(window_log) + 2)
 }
 
 /// Which cell a position has, from the eight bytes there, by a hash of the first `BYTES`, and what that cell then holds: the

@@ -3,35 +3,13 @@
 
 use super::memory::{Memory, match_length};
 use super::{Block, PRIME, read64};
-use crate::encode::levels::{Params, Strategy, WINDOW_LOG_RANGE};
+use crate::encode::params::{Lazy, LazyDivided};
 use crate::workspace::{Carver, Cells};
-
-/// Smallest and largest row, as logarithms.
-const ROW_LOG_MIN: u8 = 4;
-const ROW_LOG_MAX: u8 = 6;
-
-/// Tables of more positions than this do not stay in a core's own cache: rows are asked for in advance.
-const LARGE: usize = 1 << 18;
-/// How far ahead.
-const AHEAD: usize = 16;
-
-/// When so many positions are behind, most are left out.
-const BEHIND_MAX: usize = 384;
-/// How many then enter from the front of the gap and from its back.
-const GAP_FRONT: usize = 96;
-const GAP_BACK: usize = 32;
-
-/// Sources of a chain that are looked at.
-const SOURCES_MAX: u32 = 16;
-/// Logarithm of how many positions there are for each chain.
-pub(crate) const CHAIN_SHARE_LOG: u8 = 2;
-/// Shorter chains than those of the smallest window are none.
-const CHAIN_LOG_MIN: u8 = *WINDOW_LOG_RANGE.start();
 
 /// The tables.
 pub(crate) struct Tables<'a> {
     pub(super) rows: Rows<'a>,
-    row_log: u8,
+    pub(super) params: Lazy,
 }
 
 /// Rows of a fixed width.
@@ -109,45 +87,40 @@ impl RowTable for &mut RowCells<'_> {
 }
 
 impl<'a> Tables<'a> {
-    /// Bytes of workspace.
-    pub(crate) fn bytes(params: &Params) -> usize {
+    /// Bytes of workspace, with chains of 2^`chain_log` positions if that is given.
+    pub(crate) fn bytes(params: &Lazy, chain_log: Option<u8>) -> usize {
         (5 << params.hash_log)
-            + (1 << (params.hash_log - ROW_LOG_MIN))
-            + 4 * Self::chain_cells(params)
+            + (1 << (params.hash_log - Lazy::ROW_LOG_MIN))
+            + 4 * Self::chain_cells(Self::links(chain_log))
     }
 
     /// How many positions the chains link.
-    fn links(params: &Params) -> usize {
-        let chained =
-            params.strategy == Strategy::Lazy2Divided && params.chain_log >= CHAIN_LOG_MIN;
-        usize::from(chained) << params.chain_log
+    fn links(chain_log: Option<u8>) -> usize {
+        chain_log.map_or(0, |log| 1 << log)
     }
 
     /// How many cells behind the rows are of chains.
-    fn chain_cells(params: &Params) -> usize {
-        let links = Self::links(params);
-        links + (links >> CHAIN_SHARE_LOG)
+    fn chain_cells(links: usize) -> usize {
+        links + (links >> LazyDivided::CHAIN_SHARE_LOG)
     }
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
-        let row_log = params.search_log.clamp(ROW_LOG_MIN, ROW_LOG_MAX);
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Lazy, chain_log: Option<u8>) -> Self {
+        let links = Self::links(chain_log);
         let cells = RowCells {
-            positions: carver.cells((1 << params.hash_log) + Self::chain_cells(params)),
+            positions: carver.cells((1 << params.hash_log) + Self::chain_cells(links)),
             tags: carver.bytes(1 << params.hash_log),
-            heads: carver.bytes(1 << (params.hash_log - row_log)),
+            heads: carver.bytes(1 << (params.hash_log - params.row_log())),
         };
         let rows = Rows {
             cells,
-            links: Self::links(params),
+            links,
             next: 0,
         };
-        Tables { rows, row_log }
-    }
-
-    /// Logarithm of the width of a row.
-    pub(super) fn row_log(&self) -> u8 {
-        self.row_log
+        Tables {
+            rows,
+            params: *params,
+        }
     }
 
     /// Forgets everything.
@@ -178,11 +151,12 @@ impl<'a> Tables<'a> {
     }
 
     /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
-        match self.row_log {
-            4 => self.rows.insert::<16>(block, params),
-            5 => self.rows.insert::<32>(block, params),
-            _ => self.rows.insert::<64>(block, params),
+    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+        let hashed = self.params.hashed(min_match);
+        match self.params.row_log() {
+            4 => self.rows.insert::<16>(block, hashed),
+            5 => self.rows.insert::<32>(block, hashed),
+            _ => self.rows.insert::<64>(block, hashed),
         }
     }
 }
@@ -195,12 +169,12 @@ fn slot<const MIN: u32>(value: u64, shift: u32) -> (usize, u8) {
 }
 
 impl Rows<'_> {
-    fn insert<const W: usize>(&mut self, block: &Block<'_>, params: &Params) {
+    fn insert<const W: usize>(&mut self, block: &Block<'_>, hashed: u8) {
         let places = self.cells.tags.len();
         let mut search = Search::<_, W, true>::new(&mut self.cells, places, self.links, self.next);
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let value = read64(block.data, at);
-            let (row, tag) = match params.min_match {
+            let (row, tag) = match hashed {
                 0..=4 => slot::<4>(value, search.shift),
                 5 => slot::<5>(value, search.shift),
                 _ => slot::<6>(value, search.shift),
@@ -240,8 +214,8 @@ impl<T: RowTable, const W: usize, const CHAINED: bool> Search<T, W, CHAINED> {
             shift: 64 - 8 - (places / W).ilog2(),
             places,
             links,
-            chain_shift: 64 - (links >> CHAIN_SHARE_LOG).max(1).ilog2(),
-            large: places > LARGE,
+            chain_shift: 64 - (links >> LazyDivided::CHAIN_SHARE_LOG).max(1).ilog2(),
+            large: places > Lazy::LARGE,
             next,
         }
     }
@@ -274,15 +248,15 @@ impl<T: RowTable, const W: usize, const CHAINED: bool> Search<T, W, CHAINED> {
     #[inline(always)]
     fn catch_up<M: Memory, const MIN: u32>(&mut self, data: M, at: usize) {
         let mut next = self.next;
-        if at - next > BEHIND_MAX {
-            for i in next..next + GAP_FRONT {
+        if at - next > Lazy::BEHIND_MAX {
+            for i in next..next + Lazy::GAP_FRONT {
                 self.enter::<M, MIN>(data, i);
             }
-            next = at - GAP_BACK;
+            next = at - Lazy::GAP_BACK;
         }
         if self.large {
             for i in next..at {
-                self.prefetch::<M, MIN>(data, i + AHEAD);
+                self.prefetch::<M, MIN>(data, i + Lazy::AHEAD);
                 self.enter::<M, MIN>(data, i);
             }
         } else {
@@ -325,7 +299,7 @@ impl<T: RowTable, const W: usize, const CHAINED: bool> Search<T, W, CHAINED> {
         self.catch_up::<M, MIN>(data, at);
         let end = data.end();
         if self.large {
-            self.prefetch::<M, MIN>(data, at + AHEAD);
+            self.prefetch::<M, MIN>(data, at + Lazy::AHEAD);
         }
         let value = data.read64(at);
         let (row, tag) = slot::<MIN>(value, self.shift);
@@ -363,7 +337,7 @@ impl<T: RowTable, const W: usize, const CHAINED: bool> Search<T, W, CHAINED> {
             if attempts - left < W as u32 / 2 {
                 return (best, best_at);
             }
-            for _ in 0..SOURCES_MAX {
+            for _ in 0..LazyDivided::CHAIN_ATTEMPTS {
                 if source < low || at + best + 1 > end {
                     break;
                 }

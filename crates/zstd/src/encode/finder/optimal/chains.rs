@@ -6,6 +6,7 @@ use super::parse::TAIL;
 #[cfg(not(feature = "portable"))]
 use crate::arch::find::prefetch;
 use crate::encode::finder::{Block, PRIME, read32, read64};
+use crate::encode::params::Optimal;
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;
 use core::hint::select_unpredictable;
@@ -14,12 +15,6 @@ use core::hint::select_unpredictable;
 const TABLES: [(u32, u32); 5] = [(3, 1), (4, 1), (5, 0), (6, 0), (7, 0)];
 /// The last of them.
 const LAST: usize = 7;
-/// Most places of a match whose chains are asked for the source that goes back farthest.
-const PLACES_MAX: u32 = 64;
-/// Tables of more than 2^18 cells are asked for so many positions ahead, and what they point to half as many.
-const LARGE_LOG: u32 = 18;
-const AHEAD: usize = 16;
-
 /// Tables of the last index at which the bytes of a few lengths were seen, and for each index the one before it that has
 /// the same seven bytes.
 ///
@@ -100,10 +95,13 @@ impl Chains {
     #[inline(never)]
     fn foresee(&self, cells: &[[u8; 4]], block: &Block<'_>, at: usize) {
         let data = block.data;
-        if at + AHEAD + 8 > data.len() {
+        if at + Optimal::AHEAD + 8 > data.len() {
             return;
         }
-        let (far, near) = (read64(data, at + AHEAD), read64(data, at + AHEAD / 2));
+        let (far, near) = (
+            read64(data, at + Optimal::AHEAD),
+            read64(data, at + Optimal::AHEAD / 2),
+        );
         for i in 0..TABLES.len() {
             prefetch(cells.as_ptr().wrapping_add(self.cell(i, far)).cast());
             let source = cells.at(self.cell(i, near));
@@ -146,7 +144,7 @@ impl Chains {
         let mut at = at;
         while at < block.end && candidates.has_room() {
             if at + TAIL <= block.end {
-                if self.log > LARGE_LOG {
+                if self.log > Optimal::LARGE_LOG {
                     self.foresee(cells, block, at);
                 }
                 self.find(cells, block, at, enough, candidates);
@@ -287,7 +285,10 @@ impl Chains {
         let places = (length - LAST) as u32;
         // From the index on nothing has entered yet.
         let distance = block.base + at as u32 - source;
-        for ahead in 0..=places.min(self.attempts.min(PLACES_MAX)).min(distance - 1) {
+        for ahead in 0..=places
+            .min(self.attempts.min(Optimal::PLACES_MAX))
+            .min(distance - 1)
+        {
             let before = cells.at(self.link(source + ahead));
             if before < source + ahead {
                 best = best.min((before.saturating_sub(ahead), ahead));

@@ -4,7 +4,7 @@ use super::partition::{CHUNK_LOG, Chunks};
 use super::plan::Plan;
 use super::prices;
 use crate::encode::finder::{Block, lazy, row};
-use crate::encode::levels::Params;
+use crate::encode::params::LazyDivided;
 use crate::encode::store::SequenceStore;
 use crate::sequences::{MATCH_MIN, update_repeat_offsets};
 use crate::workspace::Carver;
@@ -18,22 +18,26 @@ pub(crate) struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// Bytes of workspace.
-    pub(crate) fn bytes(params: &Params) -> usize {
-        row::Tables::bytes(params) + Chunks::bytes(true) + 4 * Self::cells(params)
+    /// Bytes of workspace, for blocks of at most `block_size`.
+    pub(crate) fn bytes(params: &LazyDivided, block_size: usize) -> usize {
+        row::Tables::bytes(&params.lazy, params.chain_log)
+            + Chunks::bytes(true)
+            + 8 * Self::steps_max(block_size)
     }
 
-    fn cells(params: &Params) -> usize {
-        2 * (params.block_size() / MATCH_MIN + 1)
+    /// Most steps of a plan. Each takes two cells.
+    fn steps_max(block_size: usize) -> usize {
+        block_size / MATCH_MIN + 1
     }
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &LazyDivided, block_size: usize) -> Self {
+        let steps = Self::steps_max(block_size);
         Tables {
-            rows: row::Tables::carve(carver, params),
+            rows: row::Tables::carve(carver, &params.lazy, params.chain_log),
             chunks: Chunks::carve(carver, true),
-            steps: carver.cells(Self::cells(params)),
-            plan: Plan::new(0, Self::cells(params) / 2),
+            steps: carver.cells(2 * steps),
+            plan: Plan::new(0, steps),
         }
     }
 
@@ -62,8 +66,8 @@ impl<'a> Tables<'a> {
     }
 
     /// Makes the block known without looking for matches.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
-        self.rows.insert(block, params);
+    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+        self.rows.insert(block, min_match);
     }
 
     /// Finds the sequences of a block, which may end earlier than asked for: then [`SequenceStore::cut`] is called.
@@ -73,12 +77,12 @@ impl<'a> Tables<'a> {
     pub(crate) fn find(
         &mut self,
         block: &Block<'_>,
-        params: &Params,
+        min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
         if !self.plan.is_for(block) {
-            self.plan(block, params, *repeat, store);
+            self.plan(block, min_match, *repeat, store);
         }
         self.plan
             .tell(self.steps, &self.chunks, block, repeat, store)
@@ -89,13 +93,13 @@ impl<'a> Tables<'a> {
     fn plan(
         &mut self,
         block: &Block<'_>,
-        params: &Params,
+        min_match: u8,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>,
     ) {
         let mut kept = repeat;
         store.clear();
-        let anchor = lazy::find_block(&mut self.rows, block, params, &mut kept, store);
+        let anchor = lazy::find_block(&mut self.rows, block, min_match, &mut kept, store);
         let end = if store.is_full(block.end - anchor) {
             anchor
         } else {

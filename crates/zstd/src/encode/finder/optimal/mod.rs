@@ -24,14 +24,9 @@ use self::plan::Plan;
 use self::prices::{COUNTS, Prices};
 use self::sorted::Sorted;
 use super::Block;
-use crate::encode::levels::{Params, Strategy};
+use crate::encode::params::{Optimal, Params};
 use crate::encode::store::SequenceStore;
 use crate::workspace::{Carver, Cells};
-
-/// Logarithm of the most positions that are sorted.
-const SORTED_LOG_MAX: u8 = 20;
-/// Positions that are looked at together where all are sorted.
-const SPAN: usize = 128;
 
 /// Tables and plan of the optimal parser.
 ///
@@ -46,6 +41,7 @@ pub(crate) struct Tables<'a> {
 
 /// What is kept from block to block beside the memory.
 struct Kept {
+    layout: Layout,
     /// What is not sorted is found by these. They lie in the memory of the nodes.
     chains: Chains,
     sorted: sorted::State,
@@ -65,74 +61,94 @@ impl Kept {
     }
 }
 
-impl<'a> Tables<'a> {
-    /// Bytes of workspace.
-    pub(crate) fn bytes(params: &Params) -> usize {
-        Self::memory_bytes(params) + 4
+/// The parameters, and the sizes that follow from them.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    params: Optimal,
+    window_log: u8,
+    block_size: u32,
+}
+
+impl Layout {
+    /// The sizes for blocks of frames with `params`, whose strategy is `optimal`.
+    pub(crate) fn new(params: &Params, optimal: &Optimal) -> Self {
+        Layout {
+            params: *optimal,
+            window_log: params.window_log,
+            block_size: params.block_size() as u32,
+        }
     }
 
-    fn memory_bytes(params: &Params) -> usize {
-        let (nodes, leaves) = Self::cells(params);
-        Sorted::bytes(nodes, leaves, Self::triples_log(params))
+    /// Bytes of workspace.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory_bytes() + 4
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let (nodes, leaves) = self.cells();
+        Sorted::bytes(nodes, leaves, self.triples_log())
             + Prices::BYTES
             + Nodes::BYTES
-            + Candidates::bytes(Self::span(params))
+            + Candidates::bytes(self.span())
             + Chunks::bytes(true)
-            + Chunks::bytes(Self::passes(params) > 1)
+            + Chunks::bytes(self.passes() > 1)
             + 4 * COUNTS
     }
 
+    /// How often a block is parsed.
+    fn passes(&self) -> u32 {
+        self.params.passes.into()
+    }
+
     /// Positions whose matches are kept. Where memory is plenty, a second pass need not look for them again.
-    fn span(params: &Params) -> usize {
-        if params.strategy == Strategy::Optimal {
+    fn span(&self) -> usize {
+        if self.passes() == 1 {
             1
-        } else if params.window_log > 17 {
-            params.block_size()
+        } else if self.window_log > Optimal::SPAN_WINDOW_LOG_MAX {
+            self.block_size as usize
         } else {
-            SPAN
+            Optimal::SPAN
         }
     }
 
     /// Most positions that are sorted.
-    fn sorted_max(params: &Params) -> usize {
-        if params.strategy == Strategy::Optimal2
-            && params.window_log <= params.chain_log.min(SORTED_LOG_MAX)
-        {
-            1 << params.window_log
+    fn sorted_max(&self) -> usize {
+        if self.passes() > 1 && self.window_log <= Optimal::SORTED_LOG_MAX {
+            1 << self.window_log
         } else {
             0
         }
     }
 
-    fn triples_log(params: &Params) -> u8 {
-        if params.strategy == Strategy::Optimal {
+    fn triples_log(&self) -> u8 {
+        if self.passes() == 1 {
             0
         } else {
-            params.window_log.min(15)
+            self.window_log.min(Optimal::TRIPLES_LOG_MAX)
         }
     }
 
-    /// Numbers of cells: of the nodes or the chains; of the leaves and the plan.
-    fn cells(params: &Params) -> (usize, usize) {
-        let plan = Self::plan_cells(params) + 2 * Self::steps_max(params);
-        let chains = Chains::cells(params.hash_log, params.chain_log).div_ceil(2);
-        if params.strategy == Strategy::Optimal {
+    /// Table sizes in cells: (nodes or chains, leaves and plan).
+    fn cells(&self) -> (usize, usize) {
+        let plan = self.plan_cells() + 2 * self.steps_max();
+        let chains = Chains::cells(self.params.hash_log, self.params.chain_log).div_ceil(2);
+        if self.passes() == 1 {
             return (chains, plan);
         }
-        let sorted = Self::sorted_room(params);
+        let sorted = self.sorted_room();
         (sorted.max(chains), sorted.max(plan))
     }
 
     /// Positions that have room. So much even where nothing is sorted, for the size to grow with the window.
-    fn sorted_room(params: &Params) -> usize {
-        1 << params.chain_log.min(params.window_log).min(SORTED_LOG_MAX)
+    fn sorted_room(&self) -> usize {
+        1 << self.window_log.min(Optimal::SORTED_LOG_MAX)
     }
 
     /// Where the plan begins. A frame of one block does not need the leaves of what has been decided; a step takes two
     /// cells, and at least three positions.
-    fn plan_cells(params: &Params) -> usize {
-        let sorted = Self::sorted_room(params);
-        if params.strategy == Strategy::Optimal2 && sorted > params.block_size() {
+    fn plan_cells(&self) -> usize {
+        let sorted = self.sorted_room();
+        if self.passes() > 1 && sorted > self.block_size as usize {
             sorted
         } else {
             0
@@ -140,29 +156,34 @@ impl<'a> Tables<'a> {
     }
 
     /// Most steps of a plan: where matches are shorter than six bytes for long, a block ends early.
-    fn steps_max(params: &Params) -> usize {
-        params.block_size() / 6 + STEPS_MAX
+    fn steps_max(&self) -> usize {
+        self.block_size as usize / 6 + STEPS_MAX
     }
+}
 
+impl<'a> Tables<'a> {
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
+    pub(crate) fn carve(carver: &mut Carver<'a>, layout: Layout) -> Self {
+        let params = &layout.params;
         Tables {
             chains_known: carver.array(),
-            memory: carver.bytes(Self::memory_bytes(params)),
+            memory: carver.bytes(layout.memory_bytes()),
             kept: Kept {
+                layout,
                 chains: Chains::new(params.hash_log, params.chain_log, params.search_log),
                 sorted: sorted::State::default(),
                 sorted_range: (0, 0),
                 counted: (0, 0),
-                plan: Plan::new(Self::plan_cells(params), Self::steps_max(params)),
+                plan: Plan::new(layout.plan_cells(), layout.steps_max()),
             },
         }
     }
 
     /// What a block is parsed with.
     #[inline(always)]
-    fn parser(&mut self, params: &Params) -> Parser<'_> {
-        let (nodes, leaves) = Self::cells(params);
+    fn parser(&mut self) -> Parser<'_> {
+        let layout = self.kept.layout;
+        let (nodes, leaves) = layout.cells();
         let mut carver = Carver::over(self.memory);
         let carver = &mut carver;
         Parser {
@@ -171,25 +192,16 @@ impl<'a> Tables<'a> {
                 carver,
                 nodes,
                 leaves,
-                Self::triples_log(params),
+                layout.triples_log(),
                 self.kept.sorted,
             ),
             prices: Prices::carve(carver),
             nodes: Nodes::carve(carver),
-            candidates: Candidates::carve(carver, Self::span(params)),
+            candidates: Candidates::carve(carver, layout.span()),
             chunks: Chunks::carve(carver, true),
-            chunks_before: Chunks::carve(carver, Self::passes(params) > 1),
+            chunks_before: Chunks::carve(carver, layout.passes() > 1),
             counts: carver.array(),
             kept: &mut self.kept,
-        }
-    }
-
-    /// How often a block is gone through.
-    fn passes(params: &Params) -> u32 {
-        if params.strategy == Strategy::Optimal2 {
-            2
-        } else {
-            1
         }
     }
 
@@ -200,9 +212,9 @@ impl<'a> Tables<'a> {
     }
 
     /// Lowers every index by `by`.
-    pub(crate) fn reduce(&mut self, by: u32, params: &Params) {
+    pub(crate) fn reduce(&mut self, by: u32) {
         if self.chains_known.at(0) == 1 {
-            super::reduce(self.parser(params).sorted.nodes_memory(), by);
+            super::reduce(self.parser().sorted.nodes_memory(), by);
         }
         self.kept.chains.reduce(by);
         self.kept.plan.reduce(by);
@@ -218,8 +230,8 @@ impl<'a> Tables<'a> {
     }
 
     /// Makes the block known without looking for matches.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, params: &Params) {
-        self.parser(params).insert(block);
+    pub(crate) fn insert(&mut self, block: &Block<'_>) {
+        self.parser().insert(block);
     }
 
     /// Finds the sequences of a block, which may end earlier than asked for: then [`SequenceStore::cut`] is called.
@@ -229,20 +241,19 @@ impl<'a> Tables<'a> {
     pub(crate) fn find(
         &mut self,
         block: &Block<'_>,
-        params: &Params,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
         if !self.kept.plan.is_for(block) {
-            self.plan(block, params, *repeat);
+            self.plan(block, *repeat);
         }
-        self.tell(block, params, repeat, store)
+        self.tell(block, repeat, store)
     }
 
     /// Decides all sequences up to the end of a block, and how to divide them.
     #[inline(never)]
-    fn plan(&mut self, block: &Block<'_>, params: &Params, repeat: [u32; 3]) {
-        self.parser(params).plan(block, params, repeat);
+    fn plan(&mut self, block: &Block<'_>, repeat: [u32; 3]) {
+        self.parser().plan(block, repeat);
     }
 
     /// Hands out the next part of the plan.
@@ -250,11 +261,10 @@ impl<'a> Tables<'a> {
     fn tell(
         &mut self,
         block: &Block<'_>,
-        params: &Params,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
-        let mut parser = self.parser(params);
+        let mut parser = self.parser();
         let steps = parser.sorted.leaves_memory();
         let plan = &mut parser.kept.plan;
         plan.tell(steps, &parser.chunks, block, repeat, store)

@@ -1,27 +1,15 @@
 //! Passes over a block: what is decided, counted and priced.
 
+use super::Kept;
 use super::candidates::Candidates;
 use super::chains::Chains;
 use super::parse::{Effort, Nodes, State, Way};
 use super::partition::{CHUNK_LOG, Chunks};
-use super::prices::{self, BIT, Counts, PRICED_LENGTH_MAX, Prices, WEIGHT};
+use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, WEIGHT};
 use super::sorted::{RECORDED_MAX, Sorted};
-use super::{Kept, Tables};
 use crate::encode::finder::Block;
-use crate::encode::levels::{Params, Strategy};
+use crate::encode::params::Optimal;
 use crate::workspace::Cells;
-
-/// Where shorter matches than these are taken without asking, more positions are left out, too.
-const HASTY_BELOW: u16 = 128;
-/// From so many sources on, as a logarithm, few positions are left out in a single pass, too.
-const PATIENT_FROM: u8 = 7;
-/// Logarithm of the bytes after which prices are set anew, and of the part of what has been counted.
-const PRICES_LOG: u32 = 10;
-const PRICES_PART_LOG: u32 = 5;
-
-/// Of so many bytes and as many behind them, a pass that only counts goes through the first, from here on.
-const SAMPLE: usize = 1 << 10;
-const SAMPLE_FROM: usize = 8 << 10;
 
 /// A pass over a block.
 struct Pass<'b> {
@@ -72,40 +60,32 @@ impl<'a> Parser<'a> {
 
     /// Decides all sequences up to the end of a block, and how to divide them.
     #[inline(always)]
-    pub(super) fn plan(&mut self, block: &Block<'_>, params: &Params, repeat: [u32; 3]) {
+    pub(super) fn plan(&mut self, block: &Block<'_>, repeat: [u32; 3]) {
+        let layout = self.kept.layout;
         if self.kept.counted.0 == 0 {
             prices::seed(self.counts, &block.data[block.start..block.end]);
         }
         let from = block.base + block.start as u32;
-        if block.start == 0 && block.data.len() <= Tables::sorted_max(params) {
+        if block.start == 0 && block.data.len() <= layout.sorted_max() {
             self.chains_known.put(0, 0);
             self.sorted.build(block.data);
             self.kept.sorted_range = (from, from + block.data.len() as u32);
-            if params.strategy == Strategy::Optimal2
-                && Tables::span(params) < block.data.len()
-                && block.data.len() <= RECORDED_MAX
-            {
+            if layout.span() < block.data.len() && block.data.len() <= RECORDED_MAX {
                 self.sorted.record();
             }
         } else if !self.kept.is_sorted(block) || self.sorted.is_recorded() {
             self.ready_chains();
         }
         // Tables that a first pass went through know what is to come and have forgotten what was: they serve once.
-        let again = self.kept.is_sorted(block) || Tables::span(params) >= block.end - block.start;
-        let passes = if again { Tables::passes(params) } else { 1 };
-        let patient = params.strategy == Strategy::Optimal && params.search_log >= PATIENT_FROM;
+        let again = self.kept.is_sorted(block) || layout.span() >= block.end - block.start;
+        let passes = if again { layout.passes() } else { 1 };
         let mut end = block.end;
         for pass in 1..=passes {
             // The first of two passes only counts.
             let effort = Effort {
-                enough: usize::from(params.target_length).clamp(16, PRICED_LENGTH_MAX),
+                enough: usize::from(layout.params.sufficient_length).clamp(16, PRICED_LENGTH_MAX),
                 thorough: pass > 1,
-                indifferent: match params.target_length {
-                    _ if passes > 1 => BIT / 2,
-                    _ if patient => BIT / 8,
-                    HASTY_BELOW.. => BIT + BIT / 8,
-                    _ => BIT + BIT / 2,
-                },
+                indifferent: layout.params.skip_margin(passes),
             };
             let pass = Pass {
                 block,
@@ -151,8 +131,13 @@ impl<'a> Parser<'a> {
             if pass.again {
                 part = self.enter_parts(part, past, enough);
             }
-            if !pass.last && past >= SAMPLE_FROM && past % (2 * SAMPLE) >= SAMPLE {
-                state.at = block.end.min(state.at + SAMPLE - past % SAMPLE);
+            if !pass.last
+                && past >= Optimal::SAMPLE_FROM
+                && past % (2 * Optimal::SAMPLE) >= Optimal::SAMPLE
+            {
+                state.at = block
+                    .end
+                    .min(state.at + Optimal::SAMPLE - past % Optimal::SAMPLE);
                 state.pending = 0;
                 self.look_up(pass, state.at);
                 if state.at == block.end {
@@ -257,7 +242,7 @@ impl<'a> Parser<'a> {
         let counted = &mut self.kept.counted;
         counted.0 += n;
         // Little has been counted at first: prices change quickly.
-        let few = (counted.0 >> PRICES_PART_LOG).min(1 << PRICES_LOG);
+        let few = (counted.0 >> Optimal::PRICES_SHARE_LOG).min(1 << Optimal::PRICES_LOG);
         if counted.0 - counted.1 >= few {
             counted.1 = counted.0;
             prices::fade(self.counts);
