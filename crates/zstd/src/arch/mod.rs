@@ -15,9 +15,32 @@ pub(crate) mod sequences;
 // ---- writing (feature `compress`) ----
 
 #[cfg(feature = "compress")]
+mod access;
+#[cfg(feature = "compress")]
 pub(crate) mod entropy;
 #[cfg(feature = "compress")]
 pub(crate) mod find;
+
+/// What the comment before it proves: see `search`.
+#[cfg(feature = "compress")]
+macro_rules! proven {
+    ($read:expr) => {
+        // SAFETY: the comment at each use proves it.
+        unsafe { $read }
+    };
+}
+
+/// A function whose documentation says what its caller has to prove: see `search`.
+#[cfg(feature = "compress")]
+macro_rules! proven_fn {
+    ($(#[$meta:meta])* $visibility:vis fn $($rest:tt)*) => {
+        $(#[$meta])*
+        $visibility unsafe fn $($rest)*
+    };
+}
+
+#[cfg(feature = "compress")]
+pub(crate) mod search;
 
 /// Whether the processor has the instructions that the fast versions of the kernels are built with. Without
 /// the standard library, whether every processor that the crate is built for has them.

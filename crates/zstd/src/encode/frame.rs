@@ -2,7 +2,8 @@
 
 use super::block::{BlockChoice, Content, Entropy};
 use super::division::{Division, Part};
-use super::finder::{Block, Finder, index_log};
+use super::finder::Finder;
+use super::finder::index::{Block, index_log};
 use super::levels::{CLASS_SIZES, GAIN_LOG, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, SEARCHED_MIN};
 use super::params::{Params, Strategy};
 use super::sample::kind;

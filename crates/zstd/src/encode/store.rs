@@ -1,41 +1,9 @@
 //! Where a finder puts the sequences of a block.
 
-use super::finder::memory::Memory;
 use crate::sequences::Sequence;
 
 /// Bytes that the copying of literals may touch beyond their end.
 pub(crate) const OVERRUN: usize = 32;
-
-/// Where finders put sequences, with checks or (in `arch/`) without.
-pub(crate) trait Store {
-    /// Appends a sequence: `literals` bytes from `data[anchor]` on, then a match of `matched` bytes.
-    ///
-    /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
-    /// sequence was taken), and the finder must return, with the block ending behind this match.
-    #[must_use]
-    fn append<M: Memory>(
-        &mut self,
-        data: M,
-        anchor: usize,
-        literals: usize,
-        offset_value: u32,
-        matched: usize,
-    ) -> bool;
-
-    /// The same, of a packed sequence.
-    #[inline(always)]
-    #[must_use]
-    fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool {
-        let (literals, matched) = (sequence.literal_length(), sequence.match_length());
-        self.append(
-            data,
-            anchor,
-            literals as usize,
-            sequence.offset_value(),
-            matched as usize,
-        )
-    }
-}
 
 /// A place between two sequences of a block: what lies before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,22 +75,16 @@ impl<'a> SequenceStore<'a> {
         self.cut = true;
     }
 
-    /// Appends a sequence, see [`Store::push`].
+    /// Appends a sequence whose literals begin at `data[anchor]`.
+    ///
+    /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
+    /// sequence was taken), and the caller must stop, with the block ending behind this match.
     #[inline]
     #[must_use]
-    pub(crate) fn push<M: Memory>(&mut self, data: M, anchor: usize, sequence: Sequence) -> bool {
+    pub(crate) fn push(&mut self, data: &[u8], anchor: usize, sequence: Sequence) -> bool {
         let length = sequence.literal_length() as usize;
         let place = &mut self.buffer[self.literals..][..length];
-        let (chunks, rest) = place.as_chunks_mut::<16>();
-        let mut at = anchor;
-        for chunk in chunks {
-            *chunk = data.chunk16(at);
-            at += 16;
-        }
-        for byte in rest {
-            *byte = data.byte(at);
-            at += 1;
-        }
+        place.copy_from_slice(&data[anchor..][..length]);
         self.literals += length;
         self.sequences -= 8;
         if let Some(place) = self
@@ -133,7 +95,7 @@ impl<'a> SequenceStore<'a> {
             *place = sequence.bits().to_ne_bytes();
         }
         let next = anchor + length + sequence.match_length() as usize;
-        !self.is_full(data.end() - next)
+        !self.is_full(data.len() - next)
     }
 
     /// Whether the block ends behind the last sequence: because it was cut there, or because there may be no room for
@@ -213,20 +175,5 @@ impl<'a> SequenceStore<'a> {
             .iter()
             .rev()
             .map(|bits| Sequence::from_bits(u64::from_ne_bytes(*bits)))
-    }
-}
-
-impl Store for SequenceStore<'_> {
-    #[inline]
-    fn append<M: Memory>(
-        &mut self,
-        data: M,
-        anchor: usize,
-        literals: usize,
-        offset_value: u32,
-        matched: usize,
-    ) -> bool {
-        let sequence = Sequence::new(literals as u32, offset_value, matched as u32);
-        SequenceStore::push(self, data, anchor, sequence)
     }
 }

@@ -4,7 +4,7 @@
 //! What an earlier frame left in a table is then smaller than every index of this frame, and is ignored: tables need
 //! no clearing between frames. Index 0 is never valid.
 //!
-//! A finder for blocks has this shape, which `optimal` follows too:
+//! A finder's file here has its tables; its loop is in `arch/search`. A finder for blocks has this shape, which `optimal` follows too:
 //!
 //! - `Tables::bytes`: bytes of workspace, growing with every parameter;
 //! - `Tables::carve`: takes them;
@@ -15,14 +15,38 @@
 //! - `insert(&mut self, &Block, min_match)`: makes `data[start..end]` known without looking for matches (dictionaries);
 //! - `find(&mut self, &Block, min_match, &mut [u32; 3], &mut SequenceStore) -> usize`.
 
-pub(crate) mod double_fast;
-pub(crate) mod fast;
-pub(crate) mod lazy;
-pub(crate) mod memory;
-pub(crate) mod optimal;
-pub(crate) mod row;
+#[cfg(feature = "portable")]
+mod access;
+mod double_fast;
+mod fast;
+pub(crate) mod index;
+mod lazy;
+mod optimal;
+mod row;
 
-use self::memory::Memory;
+/// Nothing: the safe twin of the search loops has no unsafe code, see `arch/search`.
+#[cfg(feature = "portable")]
+macro_rules! proven {
+    ($read:expr) => {
+        $read
+    };
+}
+
+/// A function like any other.
+#[cfg(feature = "portable")]
+macro_rules! proven_fn {
+    ($($function:tt)*) => {
+        $($function)*
+    };
+}
+
+#[cfg(feature = "portable")]
+#[path = "../../arch/search/mod.rs"]
+mod search;
+#[cfg(not(feature = "portable"))]
+use crate::arch::search;
+
+use self::index::{Block, index_log};
 use self::optimal::divided;
 use super::params::{Params, Strategy};
 use super::store::SequenceStore;
@@ -152,95 +176,5 @@ impl<'a> Finder<'a> {
             Finder::Divided(tables) => tables.find(block, min_match, repeat, store),
             Finder::Optimal(tables) => tables.find(block, repeat, store),
         }
-    }
-}
-
-/// What a finder works on.
-#[derive(Clone, Copy)]
-pub(crate) struct Block<'a> {
-    /// History that matches may refer to (all of it belongs to this frame), then the block, perhaps then more.
-    ///
-    /// At most 2^28 bytes.
-    pub(crate) data: &'a [u8],
-    /// Where the block begins in `data`.
-    pub(crate) start: usize,
-    /// Where it ends: no match reaches beyond.
-    pub(crate) end: usize,
-    /// Index of `data[0]`, at least 1.
-    pub(crate) base: u32,
-    /// Largest offset.
-    pub(crate) window: u32,
-}
-
-/// The four bytes at `at` as a number.
-#[inline(always)]
-pub(crate) fn read32(data: &[u8], at: usize) -> u32 {
-    let bytes: [u8; 4] = data[at..][..4].try_into().unwrap_or_default();
-    u32::from_le_bytes(bytes)
-}
-
-/// The eight bytes at `at` as a number.
-#[inline(always)]
-pub(crate) fn read64(data: &[u8], at: usize) -> u64 {
-    let bytes: [u8; 8] = data[at..][..8].try_into().unwrap_or_default();
-    u64::from_le_bytes(bytes)
-}
-
-/// Multiplier of the hashes: 2^64 divided by the golden ratio.
-pub(crate) const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Bits of an index in a cell with a tag where the window is of at most 256 KiB.
-const INDEX_LOG: u32 = 20;
-
-/// Bits of an index in a cell with a tag: enough for twice the window.
-pub(crate) fn index_log(window_log: u8) -> u32 {
-    INDEX_LOG.max(u32::from(window_log) + 2)
-}
-
-/// Which cell a position has, from the eight bytes there, by a hash of the first `BYTES`, and what that cell then holds: the
-/// index and above it a *tag*, a hash of the first four bytes or fewer.
-///
-/// The difference between this and what a cell holds is the distance if the tags are equal, and else far too large: one
-/// comparison says that the tags are equal, that the index is of this frame, and that the window reaches there. Only then
-/// the bytes themselves are looked at.
-#[inline(always)]
-fn tagged<M: Memory, const BYTES: u32>(
-    value: u64,
-    index: usize,
-    shift: u32,
-    index_log: u32,
-) -> (usize, u32) {
-    // A rotation leaves the product where it is, a shift needs a copy first: the compiler must not see that both are the same
-    // here.
-    let product = M::opaque_word((value << (64 - 8 * BYTES)).wrapping_mul(PRIME));
-    // The highest bits below those of the cell's number; for a match of four bytes, that only the first four decide.
-    let below = if BYTES == 8 {
-        shift
-    } else {
-        shift.min(96 - 8 * BYTES)
-    };
-    let rotated = M::opaque_word(product.rotate_right(below.wrapping_sub(32) & 31));
-    let tag = rotated as u32 & (u32::MAX << (index_log & 31));
-    // The index has no bits of the tag: a sum is the same as joining them, and may be put off by those who add to it.
-    let place = (product >> (shift & 63)) as usize;
-    (place, tag.wrapping_add(index as u32))
-}
-
-/// Lowers every index of a table whose cells have tags; those that fall to 0 or below leave a 0.
-fn reduce_tagged(table: &mut [[u8; 4]], by: u32, index_log: u32) {
-    let mask = (1 << index_log) - 1;
-    for cell in table {
-        let kept = u32::from_ne_bytes(*cell);
-        // Numbers below 2^31 that are compared with their sign: that is what vectors can do.
-        let stays = (kept & mask).cast_signed() > by.cast_signed();
-        let lowered = kept.wrapping_sub(by) & 0_u32.wrapping_sub(stays.into());
-        *cell = lowered.to_ne_bytes();
-    }
-}
-
-/// Lowers every index of a table, to 0 at least.
-pub(crate) fn reduce(table: &mut [[u8; 4]], by: u32) {
-    for cell in table {
-        *cell = u32::from_ne_bytes(*cell).saturating_sub(by).to_ne_bytes();
     }
 }

@@ -5,7 +5,7 @@ use super::match_length;
 use super::parse::TAIL;
 #[cfg(not(feature = "portable"))]
 use crate::arch::find::prefetch;
-use crate::encode::finder::{Block, PRIME, read32, read64};
+use crate::encode::finder::index::{Block, PRIME, read32, read64};
 use crate::encode::params::Optimal;
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;

@@ -3,7 +3,8 @@
 use super::partition::{CHUNK_LOG, Chunks};
 use super::plan::Plan;
 use super::prices;
-use crate::encode::finder::{Block, lazy, row};
+use crate::encode::finder::index::Block;
+use crate::encode::finder::{lazy, row};
 use crate::encode::params::LazyDivided;
 use crate::encode::store::SequenceStore;
 use crate::sequences::{MATCH_MIN, update_repeat_offsets};

@@ -23,7 +23,7 @@ use self::pass::Parser;
 use self::plan::Plan;
 use self::prices::{COUNTS, Prices};
 use self::sorted::Sorted;
-use super::Block;
+use super::index::Block;
 use crate::encode::params::{Optimal, Params};
 use crate::encode::store::SequenceStore;
 use crate::workspace::{Carver, Cells};
@@ -214,7 +214,7 @@ impl<'a> Tables<'a> {
     /// Lowers every index by `by`.
     pub(crate) fn reduce(&mut self, by: u32) {
         if self.chains_known.at(0) == 1 {
-            super::reduce(self.parser().sorted.nodes_memory(), by);
+            super::index::reduce(self.parser().sorted.nodes_memory(), by);
         }
         self.kept.chains.reduce(by);
         self.kept.plan.reduce(by);

@@ -3,7 +3,7 @@
 use super::candidates::Candidates;
 use super::match_length;
 use super::prices::{PRICED_LENGTH_MAX, Prices};
-use crate::encode::finder::{Block, read32};
+use crate::encode::finder::index::{Block, read32};
 use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
 

@@ -7,7 +7,7 @@ use super::parse::{Effort, Nodes, State, Way};
 use super::partition::{CHUNK_LOG, Chunks};
 use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, WEIGHT};
 use super::sorted::{RECORDED_MAX, Sorted};
-use crate::encode::finder::Block;
+use crate::encode::finder::index::Block;
 use crate::encode::params::Optimal;
 use crate::workspace::Cells;
 

@@ -2,8 +2,7 @@
 
 use super::parse::STEPS_MAX;
 use super::partition::Chunks;
-use crate::encode::finder::Block;
-use crate::encode::finder::memory::Checked;
+use crate::encode::finder::index::Block;
 use crate::encode::store::SequenceStore;
 use crate::sequences::{Sequence, offset_value, update_repeat_offsets};
 use crate::workspace::Cells;
@@ -97,7 +96,7 @@ impl Plan {
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
-        let data = Checked::new(&block.data[..block.end], 0);
+        let data = &block.data[..block.end];
         // Where the part ends, if another one follows.
         let part_end = loop {
             self.part += 1;

@@ -12,7 +12,7 @@ use self::tree::OPEN_MAX;
 use super::candidates::Candidates;
 use super::match_length;
 use super::parse::TAIL;
-use crate::encode::finder::{Block, read32};
+use crate::encode::finder::index::{Block, read32};
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::{Carver, Cells};
 

@@ -1,8 +1,8 @@
 //! The order of positions by the bytes that follow them, and how many of those two neighbours have in common.
 
 use super::sort::sort;
+use crate::encode::finder::index::read64;
 use crate::encode::finder::optimal::match_length;
-use crate::encode::finder::read64;
 use crate::workspace::Cells;
 
 /// Positions are told in so many bits.

@@ -1,0 +1,246 @@
+//! The search for [`Strategy::Lazy`](crate::Strategy::Lazy): the best match of a position is taken, unless the next one or two
+//! have a better.
+
+use super::super::access::{Chains, Memory, Rows, Store};
+use super::row::Search;
+use crate::encode::finder::index::{RowCells, put_aside};
+use crate::encode::params::Lazy;
+use crate::encode::store::SequenceStore;
+use crate::sequences::offset_value;
+
+/// What [`find`] needs to know.
+pub(crate) struct Task {
+    /// Index at which the block begins.
+    pub(crate) start: usize,
+    /// Index of the first byte of the data.
+    pub(crate) base: u32,
+    pub(crate) window: usize,
+    /// The first index that has not entered the rows yet.
+    pub(crate) next: usize,
+    /// How many candidates of a row are compared.
+    pub(crate) attempts: u32,
+    /// How many bytes are hashed: 4 to 6.
+    pub(crate) hashed: u8,
+    /// Logarithm of the number of positions in a row.
+    pub(crate) row_log: u8,
+    /// How many of the next positions must have nothing better.
+    pub(crate) lookahead: u8,
+}
+
+/// Where the literals behind the last sequence begin, the last offsets, and the first index that has not entered the rows.
+pub(crate) type Found = (usize, [usize; 3], usize);
+
+/// Finds the sequences in `data` starting at `task.start`.
+#[inline(always)]
+pub(crate) fn find(
+    data: &[u8],
+    rows: RowCells<'_>,
+    chains: (&mut [[u8; 4]], &mut [[u8; 4]]),
+    task: &Task,
+    repeat: [u32; 3],
+    store: &mut SequenceStore<'_>,
+) -> Found {
+    let data = Memory::new(data, task.base);
+    let chains = Chains::new(chains.0, chains.1);
+    macro_rules! parse {
+        ($width:literal, $hashed:literal, $lookahead:literal, $chained:literal) => {
+            parse::<$width, $hashed, $lookahead, $chained>(data, rows, chains, task, repeat, store)
+        };
+    }
+    macro_rules! widths {
+        ($lookahead:literal, $chained:literal) => {
+            match (task.row_log, task.hashed) {
+                (4, 0..=4) => parse!(16, 4, $lookahead, $chained),
+                (4, _) => parse!(16, 5, $lookahead, $chained),
+                (5, 0..=4) => parse!(32, 4, $lookahead, $chained),
+                (5, _) => parse!(32, 5, $lookahead, $chained),
+                (_, 0..=4) => parse!(64, 4, $lookahead, $chained),
+                (_, _) => parse!(64, 5, $lookahead, $chained),
+            }
+        };
+    }
+    match task.lookahead {
+        0 if task.hashed > 5 && task.row_log == 4 => {
+            parse!(16, 6, 0, false)
+        }
+        0 => widths!(0, false),
+        1 => widths!(1, false),
+        _ if chains.is_some() => widths!(2, true),
+        _ => widths!(2, false),
+    }
+}
+
+/// The best match so far.
+#[derive(Clone, Copy)]
+struct Best {
+    at: usize,
+    length: usize,
+    /// 0 for the last offset used.
+    offset: usize,
+}
+
+impl Best {
+    /// About how many bits the offset costs.
+    #[inline(always)]
+    fn offset_cost(self) -> isize {
+        (self.offset as u32 + 3 - 2 * u32::from(self.offset == 0)).ilog2() as isize
+    }
+}
+
+#[inline(always)]
+fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: bool>(
+    data: Memory<'_>,
+    rows: RowCells<'_>,
+    chains: Option<Chains<'_>>,
+    task: &Task,
+    repeat: [u32; 3],
+    store: &mut SequenceStore<'_>,
+) -> Found {
+    let Task {
+        start,
+        window,
+        attempts,
+        ..
+    } = *task;
+    let (first, end) = (data.first(), data.end());
+    // What the proofs below rely on beside the loop itself.
+    assert!(first <= start && start <= end && attempts >= 1);
+    let mut store = Store::new(store, end - start);
+    let begin = start.max(first + 1);
+    // None of them leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
+    // that has been found, from behind that match.
+    let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
+    // Nothing that lies before the data can enter any more.
+    let next = task.next.clamp(first, begin);
+    let mut rows = Search::<W, CHAINED>::new(Rows::new(rows), chains, next);
+    let mut anchor = start;
+    let mut at = begin;
+    while at + 9 < end {
+        let low = first.max(at.saturating_sub(window));
+        let mut best = Best {
+            at: at + 1,
+            length: 3,
+            offset: 0,
+        };
+        // SAFETY: `at + 9 < end`, and `rep1` does not lead before the first byte.
+        if proven!(data.read32(at + 1 - rep1) == data.read32(at + 1)) & (rep1 != 0) {
+            // SAFETY: as above.
+            best.length = 4 + proven!(data.match_length(at + 5, at + 5 - rep1));
+        }
+        if LOOKAHEAD > 0 || best.length < 4 {
+            let least = best.length.max(3);
+            // SAFETY: `first <= low <= at`; what has entered lies before `at`, which is behind what has been searched; `at + 9 <
+            // end`; `least` is at most the length from `at + 1` to `end`.
+            let (length, from) = proven!(rows.search::<MIN>(data, at, low, attempts, least));
+            if length > best.length {
+                best = Best {
+                    at,
+                    length,
+                    offset: at - from,
+                };
+            }
+        }
+        if best.length < 4 {
+            at += ((at - anchor) >> Lazy::PATIENCE_LOG) + 1;
+            continue;
+        }
+        if LOOKAHEAD > 0 {
+            // Do the next positions have something better?
+            let mut ahead = at;
+            'ahead: while ahead + 9 < end {
+                for depth in 1..=LOOKAHEAD {
+                    ahead += 1;
+                    if ahead + 8 > end {
+                        break 'ahead;
+                    }
+                    // SAFETY: `ahead + 8 <= end`, and `rep1` does not lead before the first byte.
+                    if proven!(data.read32(ahead - rep1) == data.read32(ahead)) & (rep1 != 0) {
+                        // SAFETY: as above.
+                        let length = 4 + proven!(data.match_length(ahead + 4, ahead + 4 - rep1));
+                        let weight = if depth == 1 { 3 } else { 4 };
+                        let gain = (length as isize) * weight;
+                        let owned = best.length as isize * weight - best.offset_cost() + 1;
+                        if best.offset != 0 && gain > owned {
+                            best = Best {
+                                at: ahead,
+                                length,
+                                offset: 0,
+                            };
+                        }
+                    }
+                    let low = first.max(ahead.saturating_sub(window));
+                    // SAFETY: `first <= low <= ahead`, what has entered lies before `ahead`, and `ahead + 8 <= end`.
+                    let (length, from) = proven!(rows.search::<MIN>(data, ahead, low, attempts, 3));
+                    if length >= 4 {
+                        let other = Best {
+                            at: ahead,
+                            length,
+                            offset: ahead - from,
+                        };
+                        let gain = 4 * length as isize - other.offset_cost();
+                        let margin = if depth == 1 { 4 } else { 7 };
+                        if gain > 4 * best.length as isize - best.offset_cost() + margin {
+                            best = other;
+                            continue 'ahead;
+                        }
+                    }
+                }
+                break;
+            }
+        }
+        let mut begins = best.at;
+        let mut length = best.length;
+        let offset = if best.offset == 0 {
+            rep1
+        } else {
+            // SAFETY: what the search found lies at `low` or behind it; `anchor <= at <= begins`.
+            let back = proven!(data.count_back(begins, begins - best.offset, anchor));
+            begins -= back;
+            length += back;
+            best.offset
+        };
+        // A repeat offset has a short name, whichever way it was found.
+        let literals = begins - anchor;
+        let value;
+        if offset == rep1 && literals != 0 {
+            value = 1;
+        } else {
+            let name = 1 + u32::from(literals != 0);
+            if offset == rep2 {
+                value = name;
+            } else {
+                value = if offset == rep3 {
+                    name + 1
+                } else {
+                    offset_value(offset as u32)
+                };
+                rep3 = rep2;
+            }
+            rep2 = rep1;
+        }
+        rep1 = offset;
+        // SAFETY: `anchor <= begins <= begins + length <= end`; the sequence before ended at `anchor`, and the store was open.
+        let mut open = proven!(store.append(data, anchor, literals, value, length));
+        at = begins + length;
+        anchor = at;
+        // The offset before the last, at once.
+        while open && at + 8 <= end && rep2 != 0 && rep2 <= at - first {
+            // SAFETY: `at + 8 <= end` and `rep2 <= at - first`.
+            if proven!(data.read32(at) != data.read32(at - rep2)) {
+                break;
+            }
+            // SAFETY: as above.
+            let length = 4 + proven!(data.match_length(at + 4, at + 4 - rep2));
+            (rep1, rep2) = (rep2, rep1);
+            // SAFETY: the match ends at `end` at the latest; the sequence before ended at `anchor`, and the store was open.
+            open = proven!(store.append(data, anchor, 0, 1, length));
+            at += length;
+            anchor = at;
+        }
+        if !open {
+            break;
+        }
+    }
+    store.finish();
+    (anchor, [rep1, rep2, rep3], rows.next)
+}

@@ -1,0 +1,280 @@
+//! What the search loops read and write, with checks: the safe twin of `arch/access.rs`.
+//!
+//! A method has the same name and meaning there. Where it is `unsafe` there, it panics here.
+
+use super::index::RowCells;
+use crate::encode::params::LazyDivided;
+use crate::encode::store::SequenceStore;
+use crate::sequences::Sequence;
+use crate::workspace::Cells;
+
+/// Bytes, each with an index.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    data: &'a [u8],
+    first: usize,
+}
+
+impl<'a> Memory<'a> {
+    /// `data`, of which the first byte has index `first`.
+    pub(crate) fn new(data: &'a [u8], first: u32) -> Self {
+        Memory {
+            data,
+            first: first as usize,
+        }
+    }
+
+    /// The index of the first byte.
+    pub(crate) fn first(self) -> usize {
+        self.first
+    }
+
+    /// The index behind the last byte.
+    pub(crate) fn end(self) -> usize {
+        self.first + self.data.len()
+    }
+
+    /// The same bytes, each with an index that is greater by `by`.
+    pub(crate) fn moved(self, by: usize) -> Self {
+        Memory {
+            first: self.first + by,
+            ..self
+        }
+    }
+
+    #[inline(always)]
+    fn read<const N: usize>(self, at: usize) -> [u8; N] {
+        self.data[at - self.first..][..N]
+            .try_into()
+            .unwrap_or([0; N])
+    }
+
+    /// The byte at `at`.
+    #[inline(always)]
+    pub(crate) fn byte(self, at: usize) -> u8 {
+        self.data[at - self.first]
+    }
+
+    /// Four bytes at `at` as a number.
+    #[inline(always)]
+    pub(crate) fn read32(self, at: usize) -> u32 {
+        u32::from_le_bytes(self.read(at))
+    }
+
+    /// Eight bytes at `at` as a number.
+    #[inline(always)]
+    pub(crate) fn read64(self, at: usize) -> u64 {
+        u64::from_le_bytes(self.read(at))
+    }
+
+    /// How many bytes at `at` and at `before`, which does not lie behind it, are equal, up to the end.
+    #[inline(always)]
+    pub(crate) fn match_length(self, at: usize, before: usize) -> usize {
+        let ahead = &self.data[at - self.first..];
+        let behind = &self.data[before - self.first..][..ahead.len()];
+        let (ahead8, ahead_rest) = ahead.as_chunks::<8>();
+        let (behind8, behind_rest) = behind.as_chunks::<8>();
+        for (i, (a, b)) in ahead8.iter().zip(behind8).enumerate() {
+            let differ = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+            if differ != 0 {
+                return 8 * i + differ.trailing_zeros() as usize / 8;
+            }
+        }
+        let rest = ahead_rest.iter().zip(behind_rest);
+        8 * ahead8.len() + rest.take_while(|(a, b)| a == b).count()
+    }
+
+    /// The same for one who waits for it.
+    #[inline(always)]
+    pub(crate) fn match_length_soon(self, at: usize, before: usize) -> usize {
+        self.match_length(at, before)
+    }
+
+    /// How many bytes before `at` and before `candidate`, which lies before it, are equal, down to `anchor` and to the
+    /// first.
+    #[inline(always)]
+    pub(crate) fn count_back(self, at: usize, candidate: usize, anchor: usize) -> usize {
+        let ahead = &self.data[anchor - self.first..at - self.first];
+        let behind = &self.data[..candidate - self.first];
+        let pairs = ahead.iter().rev().zip(behind.iter().rev());
+        pairs.take_while(|(a, b)| a == b).count()
+    }
+}
+
+/// `value`.
+#[inline(always)]
+pub(crate) fn opaque(value: usize) -> usize {
+    value
+}
+
+/// `value`.
+#[inline(always)]
+pub(crate) fn opaque_word(value: u64) -> u64 {
+    value
+}
+
+/// A table of 2^n cells by hash.
+pub(crate) struct Table<'a> {
+    cells: &'a mut [[u8; 4]],
+    shift: u32,
+}
+
+impl<'a> Table<'a> {
+    /// A table of 2^(64 - `shift`) cells.
+    pub(crate) fn new(cells: &'a mut [[u8; 4]], shift: u32) -> Self {
+        assert!((1..64).contains(&shift) && cells.len() as u64 == 1 << (64 - shift));
+        Table { cells, shift }
+    }
+
+    /// What the cell of a hash holds.
+    #[inline(always)]
+    pub(crate) fn at(&self, hash: u64) -> u32 {
+        self.cells.at((hash >> self.shift) as usize)
+    }
+
+    /// Sets the cell of a hash.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, hash: u64, value: u32) {
+        self.cells.put((hash >> self.shift) as usize, value);
+    }
+}
+
+/// Rows of `W` positions by hash.
+pub(crate) struct Rows<'a, const W: usize> {
+    cells: RowCells<'a>,
+    shift: u32,
+}
+
+impl<'a, const W: usize> Rows<'a, W> {
+    /// The rows in `cells`.
+    pub(crate) fn new(cells: RowCells<'a>) -> Self {
+        let rows = cells.heads.len();
+        assert!(rows.is_power_of_two() && cells.tags.len() == rows * W);
+        assert!(cells.positions.len() == rows * W);
+        Rows {
+            shift: 64 - 8 - rows.ilog2(),
+            cells,
+        }
+    }
+
+    /// How many positions have room.
+    pub(crate) fn places(&self) -> usize {
+        self.cells.tags.len()
+    }
+
+    #[inline(always)]
+    fn row(&self, hash: u64) -> usize {
+        (hash >> self.shift >> 8) as usize
+    }
+
+    #[inline(always)]
+    fn place(&self, hash: u64, i: usize) -> usize {
+        self.row(hash) * W + i % W
+    }
+
+    /// Where the newest position of the row of a hash lies.
+    #[inline(always)]
+    pub(crate) fn head(&self, hash: u64) -> u8 {
+        self.cells.heads[self.row(hash)]
+    }
+
+    /// Puts a position in the place of the oldest of its row.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, hash: u64, position: u32) {
+        let row = self.row(hash);
+        let head = self.cells.heads[row].wrapping_sub(1) & (W - 1) as u8;
+        self.cells.heads[row] = head;
+        let place = self.place(hash, head.into());
+        self.cells.tags[place] = (hash >> self.shift) as u8;
+        self.cells.positions.put(place, position);
+    }
+
+    /// A bit for each of the sixteen positions from 16 * `part` on whose tag is that of the hash.
+    #[inline(always)]
+    pub(crate) fn equal_tags(&self, hash: u64, part: usize) -> u16 {
+        let tags = &self.cells.tags[self.place(hash, 16 * part)..][..16];
+        let tag = (hash >> self.shift) as u8;
+        let bits = tags.iter().enumerate();
+        bits.fold(0, |mask, (i, b)| mask | u16::from(*b == tag) << i)
+    }
+
+    /// The position in place `i` of the row of a hash.
+    #[inline(always)]
+    pub(crate) fn position(&self, hash: u64, i: usize) -> u32 {
+        self.cells.positions.at(self.place(hash, i))
+    }
+
+    /// Prefetches the row of a hash.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, _hash: u64) {}
+}
+
+/// Hash chains: for each of the last positions the one before it with the same hash, and the end of each chain.
+pub(crate) struct Chains<'a> {
+    links: &'a mut [[u8; 4]],
+    ends: &'a mut [[u8; 4]],
+    shift: u32,
+}
+
+impl<'a> Chains<'a> {
+    /// The chains of as many positions as there are `links`, a power of two, if there are any.
+    pub(crate) fn new(links: &'a mut [[u8; 4]], ends: &'a mut [[u8; 4]]) -> Option<Self> {
+        if links.is_empty() {
+            return None;
+        }
+        assert!(links.len().is_power_of_two() && ends.len() > 1);
+        assert!(ends.len() == links.len() >> LazyDivided::CHAIN_SHARE_LOG);
+        let shift = 64 - ends.len().ilog2();
+        Some(Chains { links, ends, shift })
+    }
+
+    /// Puts a position at the end of the chain of a hash, and returns the one before it.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, hash: u64, position: u32) -> u32 {
+        let end = (hash >> self.shift) as usize;
+        let before = self.ends.at(end);
+        self.ends.put(end, position);
+        let link = position as usize & (self.links.len() - 1);
+        self.links.put(link, before);
+        before
+    }
+
+    /// The position before this one in its chain.
+    #[inline(always)]
+    pub(crate) fn before(&self, position: usize) -> u32 {
+        self.links.at(position & (self.links.len() - 1))
+    }
+}
+
+/// A store for the sequences of the last bytes of the data.
+pub(crate) struct Store<'s, 'a> {
+    store: &'s mut SequenceStore<'a>,
+}
+
+impl<'s, 'a> Store<'s, 'a> {
+    /// A store for the sequences of the `rest` last bytes of the data.
+    pub(crate) fn new(store: &'s mut SequenceStore<'a>, _rest: usize) -> Self {
+        Store { store }
+    }
+
+    /// Appends a sequence: `literals` bytes from `anchor` on, then a match of `matched` bytes.
+    ///
+    /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
+    /// sequence was taken), and the search must return, with the block ending behind this match.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn append(
+        &mut self,
+        data: Memory<'_>,
+        anchor: usize,
+        literals: usize,
+        offset_value: u32,
+        matched: usize,
+    ) -> bool {
+        let sequence = Sequence::new(literals as u32, offset_value, matched as u32);
+        self.store.push(data.data, anchor - data.first, sequence)
+    }
+
+    /// Informs the sequence store of what it now holds.
+    pub(crate) fn finish(self) {}
+}

@@ -1,0 +1,102 @@
+//! Blocks, the indexes of their bytes, and the repeat offsets that a search keeps.
+
+use crate::encode::store::SequenceStore;
+use crate::sequences::update_repeat_offsets;
+
+/// What a finder works on.
+#[derive(Clone, Copy)]
+pub(crate) struct Block<'a> {
+    /// History that matches may refer to (all of it belongs to this frame), then the block, perhaps then more.
+    ///
+    /// At most 2^28 bytes.
+    pub(crate) data: &'a [u8],
+    /// Where the block begins in `data`.
+    pub(crate) start: usize,
+    /// Where it ends: no match reaches beyond.
+    pub(crate) end: usize,
+    /// Index of `data[0]`, at least 1.
+    pub(crate) base: u32,
+    /// Largest offset.
+    pub(crate) window: u32,
+}
+
+/// The memory of rows, for as long as a block is searched.
+pub(crate) struct RowCells<'a> {
+    /// Where each row's newest position lies.
+    pub(crate) heads: &'a mut [u8],
+    /// A byte of each position's hash.
+    pub(crate) tags: &'a mut [u8],
+    /// As many as tags.
+    pub(crate) positions: &'a mut [[u8; 4]],
+}
+
+/// The four bytes at `at` as a number.
+#[inline(always)]
+pub(crate) fn read32(data: &[u8], at: usize) -> u32 {
+    let bytes: [u8; 4] = data[at..][..4].try_into().unwrap_or_default();
+    u32::from_le_bytes(bytes)
+}
+
+/// The eight bytes at `at` as a number.
+#[inline(always)]
+pub(crate) fn read64(data: &[u8], at: usize) -> u64 {
+    let bytes: [u8; 8] = data[at..][..8].try_into().unwrap_or_default();
+    u64::from_le_bytes(bytes)
+}
+
+/// Multiplier of the hashes: 2^64 divided by the golden ratio.
+pub(crate) const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Bits of an index in a cell with a tag where the window is of at most 256 KiB.
+pub(crate) const INDEX_LOG: u32 = 20;
+
+/// Bits of an index in a cell with a tag: enough for twice the window.
+pub(crate) fn index_log(window_log: u8) -> u32 {
+    INDEX_LOG.max(u32::from(window_log) + 2)
+}
+
+/// Lowers every index of a table whose cells have tags; those that fall to 0 or below leave a 0.
+pub(crate) fn reduce_tagged(table: &mut [[u8; 4]], by: u32, index_log: u32) {
+    let mask = (1 << index_log) - 1;
+    for cell in table {
+        let kept = u32::from_ne_bytes(*cell);
+        // Numbers below 2^31 that are compared with their sign: that is what vectors can do.
+        let stays = (kept & mask).cast_signed() > by.cast_signed();
+        let lowered = kept.wrapping_sub(by) & 0_u32.wrapping_sub(stays.into());
+        *cell = lowered.to_ne_bytes();
+    }
+}
+
+/// Lowers every index of a table, to 0 at least.
+pub(crate) fn reduce(table: &mut [[u8; 4]], by: u32) {
+    for cell in table {
+        *cell = u32::from_ne_bytes(*cell).saturating_sub(by).to_ne_bytes();
+    }
+}
+
+/// Repeat offsets that reach before the data are put aside: they are 0 while a block is searched.
+pub(crate) fn put_aside(repeat: [u32; 3], begin: usize) -> [usize; 3] {
+    repeat.map(|offset| {
+        if offset as usize > begin {
+            0
+        } else {
+            offset as usize
+        }
+    })
+}
+
+/// Repeat offsets after a block, from those before it and those that the search kept.
+pub(crate) fn take_back(given: [u32; 3], kept: [usize; 3], store: &SequenceStore<'_>) -> [u32; 3] {
+    if !kept.contains(&0) {
+        return kept.map(|offset| offset as u32);
+    }
+    let mut counted = given;
+    for sequence in store.sequences() {
+        update_repeat_offsets(
+            &mut counted,
+            sequence.offset_value(),
+            sequence.literal_length(),
+        );
+    }
+    counted
+}
