@@ -35,13 +35,15 @@ pub(crate) fn find(
     store: &mut SequenceStore<'_>,
 ) -> (usize, [usize; 3]) {
     let data = Memory::new(data, task.base);
+    assert!(data.first() <= task.start && task.start <= data.end());
+    let mut store = Store::new(store, data.end() - task.start);
     macro_rules! sizes {
         ($min:literal, $long:literal, $short:literal) => {
-            find_min::<$min, $long, $short>(data, long, short, task, repeat, store)
+            find_min::<$min, $long, $short>(data, long, short, task, repeat, &mut store)
         };
     }
     // The sizes that levels use are known when compiling: the loop has three registers more.
-    match (
+    let found = match (
         task.min_match,
         task.long_shift,
         task.short_shift,
@@ -53,7 +55,9 @@ pub(crate) fn find(
         (5, ..) => sizes!(5, 0, 0),
         (6, ..) => sizes!(6, 0, 0),
         (7.., ..) => sizes!(7, 0, 0),
-    }
+    };
+    store.finish();
+    found
 }
 
 #[inline(always)]
@@ -63,7 +67,7 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
     short: &mut [[u8; 4]],
     task: &Task,
     repeat: [u32; 3],
-    store: &mut SequenceStore<'_>,
+    store: &mut Store<'_, '_>,
 ) -> (usize, [usize; 3]) {
     let Task { start, window, .. } = *task;
     let (long_shift, short_shift, index_log) = if LONG == 0 {
@@ -77,8 +81,7 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
     let cell_short = |value, index| tagged::<MIN>(value, index, short_shift, index_log);
     let (first, end) = (data.first(), data.end());
     // What the proofs below rely on beside the loop itself.
-    assert!(first <= start && start <= end && window >= 2 * DoubleFast::PATIENCE);
-    let mut store = Store::new(store, end - start);
+    assert!(window >= 2 * DoubleFast::PATIENCE);
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
@@ -216,6 +219,5 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
             break;
         }
     }
-    store.finish();
     (anchor, [rep1, rep2, rep3])
 }
