@@ -1,4 +1,4 @@
-//! The nearest source for each short length, and a chain of sources for long ones.
+//! The nearest candidate for each short length, and a chain of candidates for long ones.
 
 use super::candidates::Candidates;
 use super::match_length;
@@ -18,7 +18,7 @@ const LAST: usize = 7;
 /// Tables of the last index at which the bytes of a few lengths were seen, and for each index the one before it that has
 /// the same seven bytes.
 ///
-/// A price model wants, for each length, the nearest source. For the shortest lengths a table by hash gives just that,
+/// A price model wants, for each length, the nearest candidate. For the shortest lengths a table by hash gives just that,
 /// and no look-up waits for another; the longer ones are rare enough to be looked for one by one.
 pub(super) struct Chains {
     log: u32,
@@ -104,10 +104,10 @@ impl Chains {
         );
         for i in 0..TABLES.len() {
             prefetch(cells.as_ptr().wrapping_add(self.cell(i, far)).cast());
-            let source = cells.at(self.cell(i, near));
+            let candidate = cells.at(self.cell(i, near));
             prefetch(
                 data.as_ptr()
-                    .wrapping_add(source.wrapping_sub(block.base) as usize),
+                    .wrapping_add(candidate.wrapping_sub(block.base) as usize),
             );
         }
     }
@@ -137,7 +137,7 @@ impl Chains {
         cells: &mut [[u8; 4]],
         block: &Block<'_>,
         at: usize,
-        enough: usize,
+        sufficient: usize,
         candidates: &mut Candidates<'_>,
     ) {
         candidates.start(at);
@@ -147,7 +147,7 @@ impl Chains {
                 if self.log > Optimal::LARGE_LOG {
                     self.foresee(cells, block, at);
                 }
-                self.find(cells, block, at, enough, candidates);
+                self.find(cells, block, at, sufficient, candidates);
             }
             candidates.end_position(false);
             at += 1;
@@ -161,7 +161,7 @@ impl Chains {
         cells: &mut [[u8; 4]],
         block: &Block<'_>,
         at: usize,
-        enough: usize,
+        sufficient: usize,
         candidates: &mut Candidates<'_>,
     ) {
         let index = block.base + at as u32;
@@ -173,13 +173,13 @@ impl Chains {
             }
             return;
         }
-        let source = self.find_short(cells, block, at, candidates);
-        if source > 0 {
-            self.follow(cells, block, at, source, enough, candidates);
+        let candidate = self.find_short(cells, block, at, candidates);
+        if candidate > 0 {
+            self.follow(cells, block, at, candidate, sufficient, candidates);
         }
     }
 
-    /// Finds the short matches of one position. Returns the source at which to look for long ones, or 0. What follows it
+    /// Finds the short matches of one position. Returns the candidate at which to look for long ones, or 0. What follows it
     /// lies on the stack in its place.
     #[inline(never)]
     fn find_short(
@@ -195,17 +195,17 @@ impl Chains {
         let index = base + at as u32;
         let oldest = base.max(index.saturating_sub(window).max(1));
         // What has entered for an earlier plan that was not kept lies behind.
-        let is_source = |source: u32| source.wrapping_sub(oldest) < index - oldest;
+        let is_candidate = |candidate: u32| candidate.wrapping_sub(oldest) < index - oldest;
         let word = read64(data, at);
         let seen = self.enter(cells, word, index);
         self.next = self.next.max(index + 1);
         let (mut longest, mut code) = (2, u32::MAX);
-        for source in seen {
-            let good = is_source(source);
-            let source = select_unpredictable(good, source, index - u32::from(at > 0));
-            let differ = read64(data, (source - base) as usize) ^ word;
+        for candidate in seen {
+            let good = is_candidate(candidate);
+            let candidate = select_unpredictable(good, candidate, index - u32::from(at > 0));
+            let differ = read64(data, (candidate - base) as usize) ^ word;
             let length = differ.trailing_zeros() / 8;
-            let offset = index - source;
+            let offset = index - candidate;
             let next_code = offset_code(offset_value(offset));
             let take = good & (length > longest);
             if take {
@@ -221,10 +221,10 @@ impl Chains {
         }
     }
 
-    /// Looks for long matches from `source` on, the nearest first.
+    /// Looks for long matches from `candidate` on, the nearest first.
     ///
-    /// A source of more than the longest match has that match's bytes, so that it lies on the chain of each of their
-    /// places. The chain is followed whose next source lies farthest back: of many sources that have no more than the
+    /// A candidate of more than the longest match has that match's bytes, so that it lies on the chain of each of their
+    /// places. The chain is followed whose next candidate lies farthest back: of many candidates that have no more than the
     /// longest match few are looked at, and none that has more is passed over.
     #[inline(never)]
     fn follow(
@@ -232,8 +232,8 @@ impl Chains {
         cells: &[[u8; 4]],
         block: &Block<'_>,
         at: usize,
-        mut source: u32,
-        enough: usize,
+        mut candidate: u32,
+        sufficient: usize,
         candidates: &mut Candidates<'_>,
     ) {
         let (data, base) = (&block.data[..block.end], block.base);
@@ -243,34 +243,34 @@ impl Chains {
         // The chain that is followed is that of the bytes so far ahead.
         let mut ahead = 0;
         for _ in 0..self.attempts {
-            if source.wrapping_sub(oldest) >= index - oldest || at + longest >= data.len() {
+            if candidate.wrapping_sub(oldest) >= index - oldest || at + longest >= data.len() {
                 return;
             }
-            let from = (source - base) as usize;
+            let from = (candidate - base) as usize;
             // Only what matches where the longest one ends can be longer.
             if read32(data, from + longest - 3) == read32(data, at + longest - 3) {
                 let length = match_length(data, at, from, data.len());
                 if length > longest {
                     longest = length;
                     candidates.push_apart(length as u32, (at - from) as u32);
-                    if length >= enough {
+                    if length >= sufficient {
                         self.within = (index, index + length as u32, (at - from) as u32);
                         return;
                     }
-                    (source, ahead) = self.farthest(cells, block, at, source, length);
+                    (candidate, ahead) = self.farthest(cells, block, at, candidate, length);
                     continue;
                 }
             }
-            let place = source + ahead;
+            let place = candidate + ahead;
             let before = cells.at(self.link(place));
             if before >= place {
                 return;
             }
-            source = before.saturating_sub(ahead);
+            candidate = before.saturating_sub(ahead);
         }
     }
 
-    /// The nearest source that can have more than the `length` bytes of `source`, and how far ahead its chain is; 0 if
+    /// The nearest candidate that can have more than the `length` bytes of `candidate`, and how far ahead its chain is; 0 if
     /// there is none.
     #[inline(always)]
     fn farthest(
@@ -278,19 +278,19 @@ impl Chains {
         cells: &[[u8; 4]],
         block: &Block<'_>,
         at: usize,
-        source: u32,
+        candidate: u32,
         length: usize,
     ) -> (u32, u32) {
         let mut best = (u32::MAX, 0);
         let places = (length - LAST) as u32;
         // From the index on nothing has entered yet.
-        let distance = block.base + at as u32 - source;
+        let distance = block.base + at as u32 - candidate;
         for ahead in 0..=places
             .min(self.attempts.min(Optimal::PLACES_MAX))
             .min(distance - 1)
         {
-            let before = cells.at(self.link(source + ahead));
-            if before < source + ahead {
+            let before = cells.at(self.link(candidate + ahead));
+            if before < candidate + ahead {
                 best = best.min((before.saturating_sub(ahead), ahead));
             }
         }
@@ -299,10 +299,10 @@ impl Chains {
         let next = at + ahead as usize;
         if next + 8 <= block.end {
             let mut head = cells.at(self.cell(TABLES.len() - 1, read64(block.data, next)));
-            if head >= source + ahead {
+            if head >= candidate + ahead {
                 head = cells.at(self.link(head));
             }
-            if head < source + ahead {
+            if head < candidate + ahead {
                 best = best.min((head.saturating_sub(ahead), ahead));
             }
         }

@@ -86,7 +86,7 @@ impl<'a> Tables<'a> {
             self.plan(block, min_match, *repeat, store);
         }
         self.plan
-            .tell(self.steps, &self.chunks, block, repeat, store)
+            .hand_out(self.steps, &self.chunks, block, repeat, store)
     }
 
     /// Searches the whole block, and divides it.

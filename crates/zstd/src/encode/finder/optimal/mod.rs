@@ -3,7 +3,7 @@
 //!
 //! A block is planned as a whole, with prices that adapt on the way or, for the highest levels, with the prices of an
 //! earlier pass. The plan is then divided where it pays to begin new entropy tables, and handed out part by part: each
-//! call of [`Tables::find`] gives one block of the frame.
+//! call of [`Tables::find`] gives one block of the frame. `docs/zstd-optimal-parser.md` explains the words, with pictures.
 
 mod candidates;
 mod chains;
@@ -247,7 +247,7 @@ impl<'a> Tables<'a> {
         if !self.kept.plan.is_for(block) {
             self.plan(block, *repeat);
         }
-        self.tell(block, repeat, store)
+        self.hand_out(block, repeat, store)
     }
 
     /// Decides all sequences up to the end of a block, and how to divide them.
@@ -258,7 +258,7 @@ impl<'a> Tables<'a> {
 
     /// Hands out the next part of the plan.
     #[inline(never)]
-    fn tell(
+    fn hand_out(
         &mut self,
         block: &Block<'_>,
         repeat: &mut [u32; 3],
@@ -267,7 +267,7 @@ impl<'a> Tables<'a> {
         let mut parser = self.parser();
         let steps = parser.sorted.leaves_memory();
         let plan = &mut parser.kept.plan;
-        plan.tell(steps, &parser.chunks, block, repeat, store)
+        plan.hand_out(steps, &parser.chunks, block, repeat, store)
     }
 }
 

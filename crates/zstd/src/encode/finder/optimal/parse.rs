@@ -124,12 +124,12 @@ impl<'a> Nodes<'a> {
 /// How hard to try.
 #[derive(Clone, Copy)]
 pub(super) struct Effort {
-    /// A match of this length is taken without asking.
-    pub(super) enough: usize,
+    /// A match of this length is taken without comparing prices.
+    pub(super) sufficient: usize,
     /// Look at every position, and offer every length of every match.
     pub(super) thorough: bool,
-    /// A position is left out if the next one is reached for so much more at most, unless the search is thorough.
-    pub(super) indifferent: u32,
+    /// A position is not searched if the next one is reached for at most this much more, unless the search is thorough.
+    pub(super) skip_margin: u32,
 }
 
 /// Where a parse is.
@@ -207,7 +207,8 @@ impl Nodes<'_> {
                 (run_price, run)
             };
             self.literals.put(node, literals);
-            if at >= end || (node > self.reach && node > 0) || node + effort.enough + 2 >= NODES {
+            if at >= end || (node > self.reach && node > 0) || node + effort.sufficient + 2 >= NODES
+            {
                 break;
             }
             // One literal more.
@@ -228,7 +229,7 @@ impl Nodes<'_> {
             }
             if !effort.thorough
                 && node < self.reach
-                && self.price(node + 1) + none <= base + effort.indifferent
+                && self.price(node + 1) + none <= base + effort.skip_margin
             {
                 node += 1;
                 continue;
@@ -253,7 +254,7 @@ impl Nodes<'_> {
                 }
                 let length = match_length(data, at, at - distance, end);
                 if length > longest {
-                    let to = length.min(effort.enough);
+                    let to = length.min(effort.sufficient);
                     let price = base + prices.offset(offset_code(value));
                     if longest < to {
                         let price = (price, prices.match_lengths());
@@ -262,7 +263,7 @@ impl Nodes<'_> {
                     (longest, longest_value) = (length, value);
                 }
             }
-            if longest < effort.enough {
+            if longest < effort.sufficient {
                 if at >= candidates.end() {
                     fill(at, candidates);
                 }
@@ -273,7 +274,7 @@ impl Nodes<'_> {
                     let value = offset_value(found.offset);
                     let code = offset_code(value);
                     let length = (found.length as usize).min(end - at);
-                    let to = length.min(effort.enough);
+                    let to = length.min(effort.sufficient);
                     if from <= to {
                         let price = base + prices.offset(code);
                         let price = (price, prices.match_lengths());
@@ -285,7 +286,7 @@ impl Nodes<'_> {
                     }
                 }
             }
-            if longest >= effort.enough {
+            if longest >= effort.sufficient {
                 last = Some((longest, longest_value));
                 break;
             }

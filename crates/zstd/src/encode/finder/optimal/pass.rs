@@ -83,9 +83,10 @@ impl<'a> Parser<'a> {
         for pass in 1..=passes {
             // The first of two passes only counts.
             let effort = Effort {
-                enough: usize::from(layout.params.sufficient_length).clamp(16, PRICED_LENGTH_MAX),
+                sufficient: usize::from(layout.params.sufficient_length)
+                    .clamp(16, PRICED_LENGTH_MAX),
                 thorough: pass > 1,
-                indifferent: layout.params.skip_margin(passes),
+                skip_margin: layout.params.skip_margin(passes),
             };
             let pass = Pass {
                 block,
@@ -103,7 +104,7 @@ impl<'a> Parser<'a> {
     /// Decides all sequences. Returns where the plan ends.
     #[inline(never)]
     fn pass(&mut self, pass: &Pass<'_>, repeat: [u32; 3]) -> usize {
-        let (block, enough) = (pass.block, pass.effort.enough);
+        let (block, sufficient) = (pass.block, pass.effort.sufficient);
         let cached = pass.again && self.candidates.covers(block.start, block.end);
         if pass.sorted && pass.again && !cached {
             if self.sorted.is_recorded() {
@@ -118,7 +119,7 @@ impl<'a> Parser<'a> {
         self.kept.plan.start();
         self.chunks(pass.last).start();
         if !pass.again {
-            self.prices.set(self.counts, WEIGHT, enough);
+            self.prices.set(self.counts, WEIGHT, sufficient);
         }
         let mut state = State {
             at: block.start,
@@ -129,7 +130,7 @@ impl<'a> Parser<'a> {
         while state.at < block.end && self.kept.plan.has_room() {
             let past = state.at - block.start;
             if pass.again {
-                part = self.enter_parts(part, past, enough);
+                part = self.enter_parts(part, past, sufficient);
             }
             if !pass.last
                 && past >= Optimal::SAMPLE_FROM
@@ -148,7 +149,7 @@ impl<'a> Parser<'a> {
             let began = state.at;
             self.take(pass, &mut way, &mut state);
             if !pass.again {
-                self.adapt(state.at - began, enough);
+                self.adapt(state.at - began, sufficient);
             }
         }
         let anchor = state.at - state.pending as usize;
@@ -172,7 +173,7 @@ impl<'a> Parser<'a> {
 
     /// Sets the prices of the part of the pass before that so many bytes lie before, if it is not yet in force. `part` is the
     /// next part, and so is what is returned.
-    fn enter_parts(&mut self, mut part: usize, past: usize, enough: usize) -> usize {
+    fn enter_parts(&mut self, mut part: usize, past: usize, sufficient: usize) -> usize {
         // Several parts may have been passed at once.
         let mut entered = None;
         while let Some((start, counts)) = self.chunks_before.part(part)
@@ -182,7 +183,7 @@ impl<'a> Parser<'a> {
             part += 1;
         }
         if let Some(counts) = entered {
-            self.prices.set(counts, 1, enough);
+            self.prices.set(counts, 1, sufficient);
         }
         part
     }
@@ -238,7 +239,7 @@ impl<'a> Parser<'a> {
 
     /// Lets the prices follow what has been counted in `n` bytes.
     #[inline(always)]
-    fn adapt(&mut self, n: usize, enough: usize) {
+    fn adapt(&mut self, n: usize, sufficient: usize) {
         let counted = &mut self.kept.counted;
         counted.0 += n;
         // Little has been counted at first: prices change quickly.
@@ -246,7 +247,7 @@ impl<'a> Parser<'a> {
         if counted.0 - counted.1 >= few {
             counted.1 = counted.0;
             prices::fade(self.counts);
-            self.prices.set(self.counts, WEIGHT, enough);
+            self.prices.set(self.counts, WEIGHT, sufficient);
         }
     }
 }
@@ -261,10 +262,10 @@ fn fill(
     candidates: &mut Candidates<'_>,
 ) {
     if pass.sorted {
-        sorted.fill(pass.block, at, pass.effort.enough, candidates);
+        sorted.fill(pass.block, at, pass.effort.sufficient, candidates);
     } else {
         let cells = sorted.nodes_memory();
         chains.insert(cells, pass.block, at);
-        chains.fill(cells, pass.block, at, pass.effort.enough, candidates);
+        chains.fill(cells, pass.block, at, pass.effort.sufficient, candidates);
     }
 }

@@ -63,7 +63,7 @@ impl Plan {
         self.at == from && self.end > from && self.end <= to
     }
 
-    /// Begins anew, without steps.
+    /// Begins again, without steps.
     pub(super) fn start(&mut self) {
         self.len = 0;
     }
@@ -88,7 +88,7 @@ impl Plan {
     }
 
     /// Hands out the next part. Returns where the literals behind it begin that are not in `store`.
-    pub(super) fn tell(
+    pub(super) fn hand_out(
         &mut self,
         cells: &[[u8; 4]],
         chunks: &Chunks<'_>,

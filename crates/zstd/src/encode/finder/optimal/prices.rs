@@ -40,7 +40,7 @@ pub(super) const WEIGHT: u32 = 16;
 /// Logarithm of the part of a count that fades at once.
 const FADE_LOG: u32 = 4;
 
-/// How often the sequences of records count as seen of late.
+/// How often the sequences of records count as recently seen.
 const RECORDS: u32 = 20;
 
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! The nearest source for every length, from all positions sorted by what follows them.
+//! The nearest candidate for every length, from all positions sorted by what follows them.
 
 mod order;
 mod record;
@@ -20,7 +20,7 @@ use crate::workspace::{Carver, Cells};
 /// have in common.
 ///
 /// The tree is made once. Then positions are visited in their order; a visit goes from the leaf to the root and leaves
-/// the position in each node. So a node always knows the last position that has its bytes: the nearest source for its
+/// the position in each node. So a node always knows the last position that has its bytes: the nearest candidate for its
 /// length.
 pub(super) struct Sorted<'a> {
     /// Sorted positions, then nodes: 24 bits of parent, 8 of length, 32 of the last position, plus 1.
@@ -147,7 +147,7 @@ impl<'a> Sorted<'a> {
         &mut self,
         block: &Block<'_>,
         at: usize,
-        enough: usize,
+        sufficient: usize,
         candidates: &mut Candidates<'_>,
     ) {
         let &Block {
@@ -182,10 +182,10 @@ impl<'a> Sorted<'a> {
                 let bits = self.nodes.at(node as usize - 1);
                 self.nodes
                     .put(node as usize - 1, bits >> 32 << 32 | (at as u64 + 1));
-                let source = bits as u32;
+                let candidate = bits as u32;
                 // A position beyond this one was visited for an earlier plan that did not keep it.
-                if source > nearest && source as usize <= at {
-                    let offset = at as u32 + 1 - source;
+                if candidate > nearest && candidate as usize <= at {
+                    let offset = at as u32 + 1 - candidate;
                     let offset_code = offset_code(offset_value(offset));
                     if offset_code < code && offset <= window {
                         code = offset_code;
@@ -193,25 +193,25 @@ impl<'a> Sorted<'a> {
                         let length = if length < EXACT_MAX {
                             length.min(end - at)
                         } else {
-                            match_length(data, at, source as usize - 1, end)
+                            match_length(data, at, candidate as usize - 1, end)
                         };
                         candidates.push_shorter(length as u32, offset);
-                        if length >= enough && at + length > self.state.within.1 {
+                        if length >= sufficient && at + length > self.state.within.1 {
                             self.state.within = (at, at + length, offset);
                         }
                     }
-                    nearest = source;
+                    nearest = candidate;
                 }
                 node = (bits >> 40) as u32;
             }
             let triple = triple(data, at, self.triples.len());
-            let source = self.triples.at(triple);
+            let candidate = self.triples.at(triple);
             self.triples.put(triple, at as u32 + 1);
-            if source > nearest && source as usize <= at {
-                let offset = at as u32 + 1 - source;
+            if candidate > nearest && candidate as usize <= at {
+                let offset = at as u32 + 1 - candidate;
                 if offset <= window
                     && offset_code(offset_value(offset)) < code
-                    && (read32(data, at) ^ read32(data, source as usize - 1)) << 8 == 0
+                    && (read32(data, at) ^ read32(data, candidate as usize - 1)) << 8 == 0
                 {
                     candidates.push_shorter(3, offset);
                 }

@@ -90,8 +90,8 @@ impl Sorted<'_> {
                 if known && offset > 0 {
                     let mut length = bits >> RECORD_OFFSET_BITS & RECORD_LENGTH_MAX;
                     if length == RECORD_LENGTH_MAX {
-                        let source = self.state.next - offset as usize;
-                        length = match_length(data, self.state.next, source, end) as u32;
+                        let candidate = self.state.next - offset as usize;
+                        length = match_length(data, self.state.next, candidate, end) as u32;
                     }
                     candidates.push_shorter(length, offset);
                 }
