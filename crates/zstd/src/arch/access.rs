@@ -5,7 +5,7 @@
 //! right. The safe twin is `encode/finder/access.rs`.
 
 use super::find::{equal_bytes, first_difference, prefetch};
-use crate::encode::finder::index::RowCells;
+use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::params::LazyDivided;
 use crate::encode::store::{OVERRUN, SequenceStore};
 use crate::sequences::Sequence;
@@ -443,7 +443,8 @@ pub(crate) struct Chains<'a> {
 impl<'a> Chains<'a> {
     /// The chains of as many positions as there are `links`, a power of two, if there are any.
     #[inline(always)]
-    pub(crate) fn new(links: &'a mut [[u8; 4]], ends: &'a mut [[u8; 4]]) -> Option<Self> {
+    pub(crate) fn new(cells: ChainCells<'a>) -> Option<Self> {
+        let ChainCells { links, ends } = cells;
         if links.is_empty() {
             return None;
         }

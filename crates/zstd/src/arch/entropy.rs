@@ -3,8 +3,6 @@
 //! The writers in `huffman/write.rs` and `sequences/write.rs` are written once, over [`Sink`]. The safe twin gives them a
 //! slice. The functions here give them a pointer, and let the compiler use BMI instructions where the machine has them.
 
-#![allow(unsafe_code, reason = "this is where it may be")]
-
 #[cfg(target_arch = "x86_64")]
 use super::find::bmi;
 use super::find::kernel;

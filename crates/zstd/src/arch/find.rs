@@ -6,7 +6,7 @@
 //! Measured (128 KiB frames, level 1, mean of six corpora): see `docs/decisions/`.
 
 use super::search;
-use crate::encode::finder::index::RowCells;
+use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::store::SequenceStore;
 
 /// Declares a kernel: with BMI where the machine has it.
@@ -70,7 +70,7 @@ kernel!(
     (
         data: &[u8],
         rows: RowCells<'_>,
-        chains: (&mut [[u8; 4]], &mut [[u8; 4]]),
+        chains: ChainCells<'_>,
         task: &search::lazy::Task,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>

@@ -346,7 +346,7 @@ impl Parts<'_> {
             .begin(&self.store, from, length, scratch, !store_literals);
     }
 
-    /// A decoder does not see the sequences of a part: those behind it that name an offset of late are named anew.
+    /// A decoder does not see the sequences of a part: those behind it that name a repeat offset get other names.
     #[cold]
     #[inline(never)]
     fn leave_out(&mut self, part: Part, store_literals: bool) {

@@ -3,7 +3,7 @@
 
 use super::super::access::{Chains, Memory, Rows, Store};
 use super::row::Search;
-use crate::encode::finder::index::{RowCells, put_aside};
+use crate::encode::finder::index::{ChainCells, RowCells, put_aside};
 use crate::encode::params::Lazy;
 use crate::encode::store::SequenceStore;
 use crate::sequences::offset_value;
@@ -35,7 +35,7 @@ pub(crate) type Found = (usize, [usize; 3], usize);
 pub(crate) fn find(
     data: &[u8],
     rows: RowCells<'_>,
-    chains: (&mut [[u8; 4]], &mut [[u8; 4]]),
+    chains: ChainCells<'_>,
     task: &Task,
     repeat: [u32; 3],
     store: &mut SequenceStore<'_>,
@@ -43,7 +43,7 @@ pub(crate) fn find(
     let data = Memory::new(data, task.base);
     assert!(data.first() <= task.start && task.start <= data.end());
     let mut store = Store::new(store, data.end() - task.start);
-    let chains = Chains::new(chains.0, chains.1);
+    let chains = Chains::new(chains);
     macro_rules! parse {
         ($width:literal, $hashed:literal, $lookahead:literal, $chained:literal) => {
             parse::<$width, $hashed, $lookahead, $chained>(

@@ -2,7 +2,7 @@
 //!
 //! A method has the same name and meaning there. Where it is `unsafe` there, it panics here.
 
-use super::index::RowCells;
+use super::index::{ChainCells, RowCells};
 use crate::encode::params::LazyDivided;
 use crate::encode::store::SequenceStore;
 use crate::sequences::Sequence;
@@ -218,7 +218,8 @@ pub(crate) struct Chains<'a> {
 
 impl<'a> Chains<'a> {
     /// The chains of as many positions as there are `links`, a power of two, if there are any.
-    pub(crate) fn new(links: &'a mut [[u8; 4]], ends: &'a mut [[u8; 4]]) -> Option<Self> {
+    pub(crate) fn new(cells: ChainCells<'a>) -> Option<Self> {
+        let ChainCells { links, ends } = cells;
         if links.is_empty() {
             return None;
         }

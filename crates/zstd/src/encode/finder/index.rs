@@ -30,6 +30,14 @@ pub(crate) struct RowCells<'a> {
     pub(crate) positions: &'a mut [[u8; 4]],
 }
 
+/// The memory of hash chains, for as long as a block is searched.
+pub(crate) struct ChainCells<'a> {
+    /// What lies before each position in its chain. Empty if there are no chains.
+    pub(crate) links: &'a mut [[u8; 4]],
+    /// The last position of each chain.
+    pub(crate) ends: &'a mut [[u8; 4]],
+}
+
 /// The four bytes at `at` as a number.
 #[inline(always)]
 pub(crate) fn read32(data: &[u8], at: usize) -> u32 {

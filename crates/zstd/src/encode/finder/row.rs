@@ -1,7 +1,7 @@
 //! Rows of positions by hash, the newest replacing the oldest. A byte of hash beside each position, compared for a whole
 //! row at once, tells which positions are worth a look.
 
-use super::index::{Block, RowCells, read64, reduce};
+use super::index::{Block, ChainCells, RowCells, read64, reduce};
 use super::search;
 use crate::encode::params::{Lazy, LazyDivided};
 use crate::workspace::Carver;
@@ -101,21 +101,21 @@ impl<'a> Tables<'a> {
 
 impl Rows<'_> {
     /// The memory of the rows, and of the links and ends of chains.
-    #[allow(clippy::type_complexity, reason = "each is used once")]
-    pub(super) fn parts(&mut self) -> (RowCells<'_>, (&mut [[u8; 4]], &mut [[u8; 4]])) {
+    pub(super) fn parts(&mut self) -> (RowCells<'_>, ChainCells<'_>) {
         let (positions, chains) = self.positions.split_at_mut(self.tags.len());
         let cells = RowCells {
             heads: self.heads,
             tags: self.tags,
             positions,
         };
-        (cells, chains.split_at_mut(self.links))
+        let (links, ends) = chains.split_at_mut(self.links);
+        (cells, ChainCells { links, ends })
     }
 
     fn insert<const W: usize>(&mut self, block: &Block<'_>, hashed: u8) {
-        let (cells, (links, ends)) = self.parts();
+        let (cells, chains) = self.parts();
         let mut rows = search::Rows::<W>::new(cells);
-        let mut chains = search::Chains::new(links, ends);
+        let mut chains = search::Chains::new(chains);
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let value = read64(block.data, at);
             let hash = match hashed {
