@@ -35,21 +35,17 @@ pub(crate) fn find(
     store: &mut SequenceStore<'_>,
 ) -> (usize, [usize; 3]) {
     let data = Memory::new(data, task.base);
-    assert!(data.first() <= task.start && task.start <= data.end());
-    let mut store = Store::new(store, data.end() - task.start);
     // The sizes that levels use are known when compiling: the loop has two registers more.
-    let found = match (task.min_match, task.shift, task.index_log) {
-        (5, 52, 20) => find_min::<5, 52>(data, positions, task, repeat, &mut store),
-        (6, 50, 20) => find_min::<6, 50>(data, positions, task, repeat, &mut store),
-        (7, 49, 20) => find_min::<7, 49>(data, positions, task, repeat, &mut store),
-        (5, 49, 20) => find_min::<5, 49>(data, positions, task, repeat, &mut store),
-        (0..=4, ..) => find_min::<4, 0>(data, positions, task, repeat, &mut store),
-        (5, ..) => find_min::<5, 0>(data, positions, task, repeat, &mut store),
-        (6, ..) => find_min::<6, 0>(data, positions, task, repeat, &mut store),
-        (7.., ..) => find_min::<7, 0>(data, positions, task, repeat, &mut store),
-    };
-    store.finish();
-    found
+    match (task.min_match, task.shift, task.index_log) {
+        (5, 52, 20) => find_min::<5, 52>(data, positions, task, repeat, store),
+        (6, 50, 20) => find_min::<6, 50>(data, positions, task, repeat, store),
+        (7, 49, 20) => find_min::<7, 49>(data, positions, task, repeat, store),
+        (5, 49, 20) => find_min::<5, 49>(data, positions, task, repeat, store),
+        (0..=4, ..) => find_min::<4, 0>(data, positions, task, repeat, store),
+        (5, ..) => find_min::<5, 0>(data, positions, task, repeat, store),
+        (6, ..) => find_min::<6, 0>(data, positions, task, repeat, store),
+        (7.., ..) => find_min::<7, 0>(data, positions, task, repeat, store),
+    }
 }
 
 #[inline(always)]
@@ -58,7 +54,7 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
     positions: &mut [[u8; 4]],
     task: &Task,
     repeat: [u32; 3],
-    store: &mut Store<'_, '_>,
+    store: &mut SequenceStore<'_>,
 ) -> (usize, [usize; 3]) {
     let Task {
         start,
@@ -80,7 +76,8 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
     };
     let (first, end) = (data.first(), data.end());
     // What the proofs below rely on beside the loop itself.
-    assert!(step_first >= 1 && window >= 2 * patience);
+    assert!(first <= start && start <= end && step_first >= 1 && window >= 2 * patience);
+    let mut store = Store::new(store, end - start);
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
@@ -202,5 +199,6 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
             break;
         }
     }
+    store.finish();
     (anchor, [rep1, rep2, rep3])
 }

@@ -41,14 +41,10 @@ pub(crate) fn find(
     store: &mut SequenceStore<'_>,
 ) -> Found {
     let data = Memory::new(data, task.base);
-    assert!(data.first() <= task.start && task.start <= data.end());
-    let mut store = Store::new(store, data.end() - task.start);
     let chains = Chains::new(chains);
     macro_rules! parse {
         ($width:literal, $hashed:literal, $lookahead:literal, $chained:literal) => {
-            parse::<$width, $hashed, $lookahead, $chained>(
-                data, rows, chains, task, repeat, &mut store,
-            )
+            parse::<$width, $hashed, $lookahead, $chained>(data, rows, chains, task, repeat, store)
         };
     }
     macro_rules! widths {
@@ -63,7 +59,7 @@ pub(crate) fn find(
             }
         };
     }
-    let found = match task.lookahead {
+    match task.lookahead {
         0 if task.hashed > 5 && task.row_log == 4 => {
             parse!(16, 6, 0, false)
         }
@@ -71,9 +67,7 @@ pub(crate) fn find(
         1 => widths!(1, false),
         _ if chains.is_some() => widths!(2, true),
         _ => widths!(2, false),
-    };
-    store.finish();
-    found
+    }
 }
 
 /// The best match so far.
@@ -100,7 +94,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
     chains: Option<Chains<'_>>,
     task: &Task,
     repeat: [u32; 3],
-    store: &mut Store<'_, '_>,
+    store: &mut SequenceStore<'_>,
 ) -> Found {
     let Task {
         start,
@@ -110,7 +104,8 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
     } = *task;
     let (first, end) = (data.first(), data.end());
     // What the proofs below rely on beside the loop itself.
-    assert!(window >= 1 && attempts >= 1);
+    assert!(first <= start && start <= end && attempts >= 1);
+    let mut store = Store::new(store, end - start);
     let begin = start.max(first + 1);
     // None of them leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
     // that has been found, from behind that match.
@@ -134,7 +129,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
         }
         if LOOKAHEAD > 0 || best.length < 4 {
             let least = best.length.max(3);
-            // SAFETY: `first <= low < at`, as windows are not empty; what has entered lies before `at`, which is behind what has been searched; `at + 9 <
+            // SAFETY: `first <= low <= at`; what has entered lies before `at`, which is behind what has been searched; `at + 9 <
             // end`; `least` is at most the length from `at + 1` to `end`.
             let (length, from) = proven!(rows.search::<MIN>(data, at, low, attempts, least));
             if length > best.length {
@@ -174,7 +169,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
                         }
                     }
                     let low = first.max(ahead.saturating_sub(window));
-                    // SAFETY: `first <= low < ahead`, what has entered lies before `ahead`, and `ahead + 8 <= end`.
+                    // SAFETY: `first <= low <= ahead`, what has entered lies before `ahead`, and `ahead + 8 <= end`.
                     let (length, from) = proven!(rows.search::<MIN>(data, ahead, low, attempts, 3));
                     if length >= 4 {
                         let other = Best {
@@ -246,5 +241,6 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             break;
         }
     }
+    store.finish();
     (anchor, [rep1, rep2, rep3], rows.next)
 }

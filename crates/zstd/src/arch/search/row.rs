@@ -100,7 +100,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
         ///
         /// # Safety
         ///
-        /// `first <= low < at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
+        /// `first <= low <= at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
         #[inline(always)]
         pub(super) fn search<const MIN: u32>(
             &mut self,
@@ -121,26 +121,22 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
             let hash_row = hash::<MIN>(value);
             let head = usize::from(self.rows.head(hash_row)) & (W - 1);
             let mut mask = self.mask(hash_row, head);
-            // Distances are negative here, so that a comparison excludes what lies before `low` as well as what does not lie
-            // before `at`.
-            let lowest = low.wrapping_sub(at);
+            let reach = at - low;
             let (mut best, mut best_at) = (least, 0);
             let mut left = attempts;
             while mask != 0 {
                 let place = head + mask.trailing_zeros() as usize;
                 mask &= mask - 1;
                 let candidate = self.rows.position(hash_row, place) as usize;
-                let behind = candidate.wrapping_sub(at);
                 // What an earlier frame left lies before `low`.
-                if behind < lowest {
+                if at.wrapping_sub(candidate) > reach {
                     break;
                 }
                 // Only what matches where the best one ends can be better.
-                let tail = at + best - 3;
-                // SAFETY: `first <= low <= candidate < at`, `best >= 3`, and `at + best + 1 <= end`: at first as the caller
+                // SAFETY: `first <= low <= candidate <= at`, `best >= 3`, and `at + best + 1 <= end`: at first as the caller
                 // proves, later as compared below.
-                if proven!(data.read32(tail.wrapping_add(behind)) == data.read32(tail)) {
-                    // SAFETY: `first <= candidate < at <= end`.
+                if proven!(data.read32(candidate + best - 3) == data.read32(at + best - 3)) {
+                    // SAFETY: `first <= candidate <= at <= end`.
                     let length = proven!(data.match_length(at, candidate));
                     if length > best {
                         (best, best_at) = (length, candidate);
