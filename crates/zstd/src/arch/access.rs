@@ -369,10 +369,10 @@ impl<'a, const W: usize> Rows<'a, W> {
         (hash >> (self.shift & 63) >> 8) as usize
     }
 
-    /// Place `i` of a row: below the number of places, for a row has `W` of them.
+    /// The first place of a row: a multiple of `W` that is below the number of places, as is all less than `W` behind it.
     #[inline(always)]
-    fn place(&self, hash: u64, i: usize) -> usize {
-        self.row(hash) * W + (i & (W - 1))
+    fn start(&self, hash: u64) -> usize {
+        self.row(hash) * W
     }
 
     #[inline(always)]
@@ -393,7 +393,7 @@ impl<'a, const W: usize> Rows<'a, W> {
         let head = self.head(hash).wrapping_sub(1) & (W - 1) as u8;
         // SAFETY: `row` is below the number of heads, and the borrow is unique.
         unsafe { self.heads.wrapping_add(self.row(hash)).write(head) };
-        let place = self.place(hash, head.into());
+        let place = self.start(hash) + usize::from(head);
         // SAFETY: `place` is below the number of tags, and the borrow is unique.
         unsafe { self.tags.wrapping_add(place).write(self.tag(hash)) };
         let place = self.positions.wrapping_add(place);
@@ -404,7 +404,10 @@ impl<'a, const W: usize> Rows<'a, W> {
     /// A bit for each of the sixteen positions starting at 16 * `part` whose tag is that of the hash.
     #[inline(always)]
     pub(crate) fn equal_tags(&self, hash: u64, part: usize) -> u16 {
-        let tags = self.tags.wrapping_add(self.place(hash, 16 * part));
+        let tags = self
+            .tags
+            .wrapping_add(self.start(hash))
+            .wrapping_add((16 * part) & (W - 1));
         // SAFETY: a row has a multiple of sixteen places, and this is a multiple of sixteen; byte arrays need no alignment.
         let tags = unsafe { tags.cast::<[u8; 16]>().read() };
         equal_bytes(&tags, self.tag(hash))
@@ -413,15 +416,17 @@ impl<'a, const W: usize> Rows<'a, W> {
     /// The position in place `i` of the row of a hash.
     #[inline(always)]
     pub(crate) fn position(&self, hash: u64, i: usize) -> u32 {
-        let place = self.positions.wrapping_add(self.place(hash, i));
-        // SAFETY: `place` is below the number of positions.
+        // The row first: its address stays in a register while a loop goes through its places.
+        let row = self.positions.wrapping_add(self.start(hash));
+        let place = row.wrapping_add(i & (W - 1));
+        // SAFETY: the row begins below the number of positions, and has `W` of them.
         u32::from_ne_bytes(unsafe { place.read() })
     }
 
     /// Prefetches the row of a hash.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
-        let place = self.place(hash, 0);
+        let place = self.start(hash);
         prefetch(self.tags.wrapping_add(place));
         // A cache line has room for sixteen.
         for line in 0..W / 16 {
