@@ -21,10 +21,10 @@ const LAST: usize = 7;
 /// A price model wants, for each length, the nearest candidate. For the shortest lengths a table by hash gives just that,
 /// and no look-up waits for another; the longer ones are rare enough to be looked for one by one.
 pub(super) struct Chains {
-    log: u32,
-    chain_log: u32,
-    /// Sources of a chain that are looked at.
-    attempts: u32,
+    log: u8,
+    chain_log: u8,
+    /// Logarithm of the candidates of a chain that are compared.
+    search_log: u8,
     /// The first index that has not entered.
     next: u32,
     /// The indexes from and up to which a long match goes, and its offset. A later pass or plan may begin before it.
@@ -34,24 +34,24 @@ pub(super) struct Chains {
 impl Chains {
     /// Number of cells for tables of at most 2^`log` and chains of 2^`chain_log`.
     pub(super) fn cells(log: u8, chain_log: u8) -> usize {
-        Self::table(u32::from(log), TABLES.len()) + (1 << chain_log)
+        Self::table(log, TABLES.len()) + (1 << chain_log)
     }
 
     /// Where a table begins. The chains lie behind the last.
     #[inline(always)]
-    fn table(log: u32, i: usize) -> usize {
+    fn table(log: u8, i: usize) -> usize {
         TABLES[..i]
             .iter()
-            .map(|(_, smaller)| 1 << (log - smaller))
+            .map(|(_, smaller)| 1 << (u32::from(log) - smaller))
             .sum()
     }
 
     /// What finds in [`Chains::cells`].
     pub(super) fn new(log: u8, chain_log: u8, search_log: u8) -> Self {
         Chains {
-            log: u32::from(log),
-            chain_log: u32::from(chain_log),
-            attempts: 1 << search_log,
+            log,
+            chain_log,
+            search_log,
             next: 0,
             within: (0, 0, 0),
         }
@@ -73,7 +73,8 @@ impl Chains {
     #[inline(always)]
     fn cell(&self, i: usize, word: u64) -> usize {
         let (length, smaller) = TABLES[i];
-        let hash = (word << (64 - 8 * length)).wrapping_mul(PRIME) >> (64 - (self.log - smaller));
+        let hash = (word << (64 - 8 * length)).wrapping_mul(PRIME)
+            >> (64 - (u32::from(self.log) - smaller));
         Self::table(self.log, i) + hash as usize
     }
 
@@ -144,7 +145,7 @@ impl Chains {
         let mut at = at;
         while at < block.end && candidates.has_room() {
             if at + TAIL <= block.end {
-                if self.log > Optimal::LARGE_LOG {
+                if u32::from(self.log) > Optimal::LARGE_LOG {
                     self.foresee(cells, block, at);
                 }
                 self.find(cells, block, at, sufficient, candidates);
@@ -242,7 +243,7 @@ impl Chains {
         let mut longest = LAST - 1;
         // The chain that is followed is that of the bytes so far ahead.
         let mut ahead = 0;
-        for _ in 0..self.attempts {
+        for _ in 0..1_u32 << self.search_log {
             if candidate.wrapping_sub(oldest) >= index - oldest || at + longest >= data.len() {
                 return;
             }
@@ -286,7 +287,7 @@ impl Chains {
         // From the index on nothing has entered yet.
         let distance = block.base + at as u32 - candidate;
         for ahead in 0..=places
-            .min(self.attempts.min(Optimal::PLACES_MAX))
+            .min(Optimal::PLACES_MAX.min(1 << self.search_log))
             .min(distance - 1)
         {
             let before = cells.at(self.link(candidate + ahead));

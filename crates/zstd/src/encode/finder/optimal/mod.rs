@@ -26,6 +26,7 @@ use self::sorted::Sorted;
 use super::index::Block;
 use crate::encode::params::{Optimal, Params};
 use crate::encode::store::SequenceStore;
+use crate::frame::BLOCK_SIZE_MAX;
 use crate::workspace::{Carver, Cells};
 
 /// Tables and plan of the optimal parser.
@@ -66,7 +67,6 @@ impl Kept {
 pub(crate) struct Layout {
     params: Optimal,
     window_log: u8,
-    block_size: u32,
 }
 
 impl Layout {
@@ -75,7 +75,6 @@ impl Layout {
         Layout {
             params: *optimal,
             window_log: params.window_log,
-            block_size: params.block_size() as u32,
         }
     }
 
@@ -95,6 +94,10 @@ impl Layout {
             + 4 * COUNTS
     }
 
+    fn block_size(&self) -> usize {
+        BLOCK_SIZE_MAX.min(1 << self.window_log)
+    }
+
     /// How often a block is parsed.
     fn passes(&self) -> u32 {
         self.params.passes.into()
@@ -105,7 +108,7 @@ impl Layout {
         if self.passes() == 1 {
             1
         } else if self.window_log > Optimal::SPAN_WINDOW_LOG_MAX {
-            self.block_size as usize
+            self.block_size()
         } else {
             Optimal::SPAN
         }
@@ -148,7 +151,7 @@ impl Layout {
     /// cells, and at least three positions.
     fn plan_cells(&self) -> usize {
         let sorted = self.sorted_room();
-        if self.passes() > 1 && sorted > self.block_size as usize {
+        if self.passes() > 1 && sorted > self.block_size() {
             sorted
         } else {
             0
@@ -157,7 +160,7 @@ impl Layout {
 
     /// Most steps of a plan: where matches are shorter than six bytes for long, a block ends early.
     fn steps_max(&self) -> usize {
-        self.block_size as usize / 6 + STEPS_MAX
+        self.block_size() / 6 + STEPS_MAX
     }
 }
 
