@@ -127,7 +127,7 @@ fn stream(content: &[u8], params: Params, how: u8) {
 
 /// Encodes in pieces, each with its length and whether to flush behind it.
 fn pieces(
-    encoder: &mut Encoder<'_, '_>,
+    encoder: &mut Encoder<'_, &mut [u8]>,
     content: &[u8],
     pledged: Option<u64>,
     next: &mut dyn FnMut() -> (usize, bool),

@@ -62,7 +62,7 @@ const CONTENT_MAX: u64 = 16 << 20;
 pub(crate) struct OurEncoder {
     once: Compressor<&'static mut [u8]>,
     /// The encoder of the last level.
-    stream: Option<(i32, Encoder<'static, 'static>)>,
+    stream: Option<(i32, Encoder<'static, &'static mut [u8]>)>,
 }
 
 impl OurEncoder {

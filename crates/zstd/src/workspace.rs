@@ -147,6 +147,42 @@ cells!(u16, u32, u64);
 #[cfg(feature = "compress")]
 pub(crate) type Scratch = [[u8; 4]; 1152];
 
+#[cfg(feature = "compress")]
+pub(crate) mod held {
+    /// Memory that nobody else changes or moves to another alignment while a coder has it: tables keep what they
+    /// hold from frame to frame. Hence nobody else can implement this.
+    pub trait Held {
+        /// The bytes.
+        fn bytes(&mut self) -> &mut [u8];
+    }
+
+    impl Held for &mut [u8] {
+        fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+    }
+
+    impl<const N: usize> Held for crate::Workspace<N> {
+        fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+    }
+
+    #[cfg(feature = "std")]
+    impl Held for std::vec::Vec<u8> {
+        fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+    }
+
+    #[cfg(feature = "std")]
+    impl Held for std::boxed::Box<[u8]> {
+        fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+    }
+}
+
 /// Takes parts off the front of a workspace, each of them cells of `N` bytes.
 #[cfg(feature = "compress")]
 pub(crate) struct Carver<'a> {

@@ -56,6 +56,14 @@ impl<'d> Dictionary<'d> {
     }
 }
 
+#[cfg(feature = "compress")]
+impl Dictionary<'_> {
+    /// No fewer bytes than the content has.
+    pub(crate) fn size(&self) -> usize {
+        self.entropy.len() + self.content.len()
+    }
+}
+
 // ---- reading (feature `decompress`) ----
 
 #[cfg(feature = "decompress")]

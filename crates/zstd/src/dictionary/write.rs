@@ -4,8 +4,8 @@ use super::Dictionary;
 use crate::Error;
 use crate::encode::block::Entropy;
 use crate::encode::finder::Finder;
-use crate::encode::frame::Parts;
 use crate::encode::params::Params;
+use crate::encode::parts::{Kept, Parts};
 use crate::encode::stream::history_max;
 use crate::fse::read_distribution;
 use crate::huffman::{WeightScratch, read_weights};
@@ -37,8 +37,9 @@ pub struct EncoderDictionary<'d> {
     pub(crate) params: Params,
     /// What of the dictionary's content is used: its end.
     pub(crate) content: &'d [u8],
-    /// As they are when a frame begins, without room for sequences.
-    pub(crate) parts: Parts<'d>,
+    /// The parts as they are when a frame begins, without room for sequences.
+    pub(crate) memory: &'d [u8],
+    pub(crate) kept: Kept,
     /// Whether the content has entered the finder's tables: not if that takes less time than copying them.
     pub(crate) has_tables: bool,
 }
@@ -64,17 +65,18 @@ impl<'d> EncoderDictionary<'d> {
         memory: &'d mut [u8],
     ) -> Result<Self, Error> {
         params.check()?;
-        let mut carver = Carver::new(memory, Parts::bytes(params, 0))?;
-        let mut ready = EncoderDictionary {
+        let bytes = Parts::bytes(params, 0);
+        let memory = Carver::new(memory, bytes)?.bytes(bytes);
+        let mut kept = Kept::new(params);
+        let content = fill(memory, &mut kept, dictionary, params)?;
+        Ok(EncoderDictionary {
             dictionary,
             params: *params,
-            content: &[],
-            parts: Parts::carve(&mut carver, params, 0),
-            has_tables: false,
-        };
-        ready.content = fill(&mut ready.parts, dictionary, params)?;
-        ready.has_tables = tables_pay(params, ready.content);
-        Ok(ready)
+            content,
+            memory,
+            kept,
+            has_tables: tables_pay(params, content),
+        })
     }
 }
 
@@ -86,15 +88,15 @@ fn tables_pay(params: &Params, content: &[u8]) -> bool {
 /// Begins a frame with a dictionary. Gives what of its content is used.
 #[inline(never)]
 fn fill<'d>(
-    parts: &mut Parts<'_>,
+    memory: &mut [u8],
+    kept: &mut Kept,
     dictionary: Dictionary<'d>,
     params: &Params,
 ) -> Result<&'d [u8], Error> {
-    parts.finder.clear();
-    parts.start_frame(1);
-    let (content, repeat) = dictionary.load_into(&mut parts.entropy)?;
-    parts.repeat = repeat;
-    let content = &content[content.len() - content.len().min(history_max(params))..];
+    let mut parts = Parts::over(memory, kept);
+    parts.clear(params);
+    parts.start_frame(1, params);
+    let content = parts.load(&dictionary, history_max(params))?;
     if tables_pay(params, content) {
         parts.insert_history(content, params);
     }

@@ -30,6 +30,17 @@ pub(crate) struct Entropy<'a> {
     huffman_scratch: HuffmanScratch<'a>,
     /// Scratch.
     pub(crate) counts: &'a mut Scratch,
+    /// The tables in force that lie in the second of their two places.
+    second: &'a mut TableSet,
+}
+
+/// What is kept of the tables from block to block beside their memory.
+#[derive(Clone, Default)]
+pub(crate) struct Kept {
+    /// The tables in force that lie in the second of their two places.
+    second: TableSet,
+    /// The length of the longest code of either Huffman table, 0 where there is none.
+    longest: [u8; 2],
 }
 
 impl<'a> Entropy<'a> {
@@ -39,28 +50,38 @@ impl<'a> Entropy<'a> {
         + HuffmanScratch::BYTES
         + size_of::<Scratch>();
 
-    /// Takes all tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
-        Entropy {
-            huffman: HuffmanEncoder::carve(carver),
-            huffman_next: HuffmanEncoder::carve(carver),
+    /// The bytes of the tables in force, if they lie in the first of their two places.
+    pub(crate) const FIRST: core::ops::Range<usize> =
+        size_of::<Scratch>()..size_of::<Scratch>() + HuffmanEncoder::BYTES + SequenceTables::BYTES;
+
+    /// All tables in `memory`, as they are.
+    #[inline(always)]
+    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut Kept) -> Self {
+        let carver = &mut Carver::over(memory);
+        let in_force = kept.second;
+        let [longest, longest_next] = &mut kept.longest;
+        let mut entropy = Entropy {
+            counts: carver.array(),
+            huffman: HuffmanEncoder::carve(carver, longest),
             tables: SequenceTables::carve(carver),
+            huffman_next: HuffmanEncoder::carve(carver, longest_next),
             tables_next: SequenceTables::carve(carver),
             huffman_scratch: HuffmanScratch::carve(carver),
-            counts: carver.array(),
-        }
+            second: &mut kept.second,
+        };
+        entropy.swap(in_force);
+        entropy
+    }
+
+    /// The scratch alone.
+    pub(crate) fn scratch(memory: &mut [u8]) -> &mut Scratch {
+        Carver::over(memory).array()
     }
 
     /// A frame begins: no table is in force.
     pub(crate) fn start_frame(&mut self) {
         self.huffman.invalidate();
         self.tables.invalidate();
-    }
-
-    /// Puts the tables in force that are so in `other`.
-    pub(crate) fn copy_from(&mut self, other: &Entropy<'_>) {
-        self.huffman.copy_from(&other.huffman);
-        self.tables.copy_from(&other.tables);
     }
 
     /// Writes the content of a compressed block. `None` if it does not fit in `out`, or if it was seen before it was coded
@@ -71,7 +92,7 @@ impl<'a> Entropy<'a> {
         limit: usize,
         content: Content<'_>,
         store_literals: bool,
-    ) -> Option<(usize, NewTables)> {
+    ) -> Option<(usize, TableSet)> {
         let (of_literals, rest) = content.counts.split_first_chunk()?;
         let of_codes = rest.try_into().ok()?;
         let task = Task {
@@ -96,7 +117,7 @@ impl<'a> Entropy<'a> {
             &mut self.tables_next,
             self.counts,
         )?;
-        let new = NewTables {
+        let new = TableSet {
             huffman: literals.new_table,
             literal_lengths: sequences.new_literal_lengths,
             offsets: sequences.new_offsets,
@@ -106,21 +127,30 @@ impl<'a> Entropy<'a> {
     }
 
     /// The block was written as compressed: its new tables are in force.
-    fn commit(&mut self, new: NewTables) {
+    fn commit(&mut self, new: TableSet) {
+        self.swap(new);
+        self.second.huffman ^= new.huffman;
+        self.second.literal_lengths ^= new.literal_lengths;
+        self.second.offsets ^= new.offsets;
+        self.second.match_lengths ^= new.match_lengths;
+    }
+
+    /// Puts these of the next tables in the place of those in force.
+    fn swap(&mut self, which: TableSet) {
         use core::mem::swap;
-        if new.huffman {
+        if which.huffman {
             swap(&mut self.huffman, &mut self.huffman_next);
         }
-        if new.literal_lengths {
+        if which.literal_lengths {
             swap(
                 &mut self.tables.literal_lengths,
                 &mut self.tables_next.literal_lengths,
             );
         }
-        if new.offsets {
+        if which.offsets {
             swap(&mut self.tables.offsets, &mut self.tables_next.offsets);
         }
-        if new.match_lengths {
+        if which.match_lengths {
             swap(
                 &mut self.tables.match_lengths,
                 &mut self.tables_next.match_lengths,
@@ -178,7 +208,7 @@ impl<'a> Entropy<'a> {
         n: usize,
         content: Content<'_>,
         choice: BlockChoice,
-    ) -> Option<(usize, NewTables)> {
+    ) -> Option<(usize, TableSet)> {
         self.write_content(out.get_mut(BLOCK_HEADER_SIZE..)?, n, content, choice)
     }
 
@@ -188,7 +218,7 @@ impl<'a> Entropy<'a> {
         n: usize,
         content: Content<'_>,
         choice: BlockChoice,
-    ) -> Option<(usize, NewTables)> {
+    ) -> Option<(usize, TableSet)> {
         let gain = (n >> choice.gain_log) + 2;
         if n < WORTH_COMPRESSING || gain >= n {
             return None;
@@ -202,8 +232,9 @@ impl<'a> Entropy<'a> {
     }
 }
 
-/// Which tables a block has brought.
-struct NewTables {
+/// Some of the four tables.
+#[derive(Clone, Copy, Default)]
+struct TableSet {
     huffman: bool,
     literal_lengths: bool,
     offsets: bool,

@@ -20,9 +20,21 @@ pub(crate) struct Division<'a> {
     counts: &'a mut [Counts],
     /// Where the first part begins, and where each chunk ends; then each part.
     marks: &'a mut [[u8; 8]],
+    progress: &'a mut Progress,
+}
+
+/// How many parts there are, and how many of them have been written.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Progress {
     parts: u8,
-    /// How many of the parts have been written.
     written: u8,
+}
+
+impl Progress {
+    /// Whether there is no part to write.
+    pub(crate) fn is_over(self) -> bool {
+        self.written >= self.parts
+    }
 }
 
 /// A part of a block.
@@ -45,27 +57,24 @@ impl<'a> Division<'a> {
         (chunks + 1).next_multiple_of(8)
     }
 
-    /// Takes the counts from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, chunks: usize) -> Self {
+    /// The counts in `memory`, as they are.
+    #[inline(always)]
+    pub(crate) fn over(memory: &'a mut [u8], chunks: usize, progress: &'a mut Progress) -> Self {
+        let mut carver = Carver::over(memory);
         Division {
             counts: carver.cells::<4>(COUNTS * chunks).as_chunks_mut().0,
             marks: carver.cells(Self::marks(chunks)),
-            parts: 0,
-            written: 0,
+            progress,
         }
-    }
-
-    /// There is no block at hand.
-    pub(crate) fn clear(&mut self) {
-        (self.parts, self.written) = (0, 0);
     }
 
     /// The part to write next, if there is one.
     pub(crate) fn part(&self) -> Option<Part> {
-        (self.written < self.parts).then(|| Part {
-            from: self.mark(self.written),
-            to: self.mark(self.written + 1),
-            last: self.written + 1 == self.parts,
+        let Progress { parts, written } = *self.progress;
+        (written < parts).then(|| Part {
+            from: self.mark(written),
+            to: self.mark(written + 1),
+            last: written + 1 == parts,
         })
     }
 
@@ -75,17 +84,17 @@ impl<'a> Division<'a> {
 
     /// Its counts: of the literals, and of the codes.
     pub(crate) fn counts(&self) -> &Counts {
-        &self.counts[usize::from(self.written)]
+        &self.counts[usize::from(self.progress.written)]
     }
 
     /// Bytes of the block.
     pub(crate) fn length(&self) -> usize {
-        self.mark(self.parts).bytes
+        self.mark(self.progress.parts).bytes
     }
 
     /// The part has been written.
     pub(crate) fn advance(&mut self) {
-        self.written += 1;
+        self.progress.written += 1;
     }
 
     /// Counts what follows `from` in a block of `length` bytes, and divides it where that pays.
@@ -167,7 +176,7 @@ impl<'a> Division<'a> {
                 break;
             }
         }
-        (self.parts, self.written) = (parts, 0);
+        *self.progress = Progress { parts, written: 0 };
         if parts > 1 {
             self.join();
         }
@@ -176,7 +185,7 @@ impl<'a> Division<'a> {
     /// Joins neighbouring chunks as long as that saves bits: the gain of one table less, against the loss of a table
     /// that fits both less well.
     fn join(&mut self) {
-        let mut n = usize::from(self.parts);
+        let mut n = usize::from(self.progress.parts);
         let mut costs = [0_u32; DIVISION_CHUNKS_MAX];
         let mut joint = [0_u32; DIVISION_CHUNKS_MAX];
         for (cost, counts) in costs.iter_mut().zip(&*self.counts).take(n) {
@@ -214,7 +223,7 @@ impl<'a> Division<'a> {
                 joint[best] = both(self.counts, best);
             }
         }
-        self.parts = n as u8;
+        self.progress.parts = n as u8;
     }
 }
 

@@ -1,17 +1,14 @@
 //! Whole frames in one call.
 
-use super::block::{BlockChoice, Content, Entropy};
-use super::division::{Division, Part};
-use super::finder::Finder;
-use super::finder::index::{Block, index_log};
-use super::levels::{CLASS_SIZES, GAIN_LOG, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN, SEARCHED_MIN};
+use super::finder::index::index_log;
+use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN};
 use super::params::{Params, Strategy};
-use super::sample::kind;
-use super::store::{Mark, SequenceStore};
-use crate::frame::{COMPRESSED, HeaderFields};
-use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
+use super::parts::{Kept, Parts, Piece, store_bytes};
+use super::stream::{history_max, window_bytes};
+use crate::frame::HeaderFields;
 use crate::workspace::Carver;
-use crate::{EncoderDictionary, Error};
+use crate::workspace::held::Held;
+use crate::{Dictionary, EncoderDictionary, Error};
 
 /// Largest size of a frame of `size` bytes of content.
 pub const fn compress_bound(size: usize) -> usize {
@@ -24,8 +21,24 @@ pub fn workspace_size(params: &Params) -> usize {
     Carver::SLACK + Parts::bytes(params, store_bytes(params))
 }
 
-pub(crate) fn store_bytes(params: &Params) -> usize {
-    SequenceStore::bytes(params.block_size(), params.strategy.finds_short_matches())
+/// Bytes of workspace that a [`Compressor`] needs for a frame of `source_size` bytes that follows a dictionary of
+/// `dictionary_size` bytes. More of either never needs less, and [`stream_workspace_size`](crate::stream_workspace_size)
+/// is enough for all.
+pub fn dictionary_workspace_size(
+    params: &Params,
+    dictionary_size: usize,
+    source_size: usize,
+) -> usize {
+    let history = dictionary_size.min(history_max(params));
+    workspace_size(params) + history + joined_size(params, history, source_size)
+}
+
+/// How much of the content is copied behind `history` bytes of a dictionary: what reaches it, as far as there is room.
+fn joined_size(params: &Params, history: usize, source_size: usize) -> usize {
+    let reaching = (1 << params.window_log) + params.block_size();
+    source_size
+        .min(reaching)
+        .min(window_bytes(params) + params.block_size() - history)
 }
 
 /// Bytes of workspace that do for every level up to `level` and every content of up to `source_size` bytes (any content
@@ -67,22 +80,113 @@ pub fn compress(
     Compressor::new(workspace).compress(dst, src, params)
 }
 
+/// Compresses `src` to one frame in `dst`, as what follows the content of `dictionary`, and returns its length.
+///
+/// # Errors
+///
+/// As [`Compressor::compress_with_dictionary`].
+pub fn compress_with_dictionary(
+    dst: &mut [u8],
+    src: &[u8],
+    params: &Params,
+    dictionary: &Dictionary<'_>,
+    workspace: &mut [u8],
+) -> Result<usize, Error> {
+    Compressor::new(workspace).compress_with_dictionary(dst, src, params, dictionary)
+}
+
 /// Compresses one frame after another in the same workspace.
 ///
 /// The workspace may hold anything at first. It is borrowed ([`Compressor::new`]) or owned ([`Compressor::owning`]). What a
 /// frame is does not depend on the frames before it; yet while parameters stay the same, tables are not cleared between frames.
 pub struct Compressor<W> {
     workspace: W,
-    /// What the tables' places and sizes and the meaning of their cells follow from, once they hold something that is known.
-    layout: Option<(Strategy, u32, usize)>,
-    /// The first index that is above all in the tables.
+    /// Of the tables, once they hold something that is known.
+    layout: Option<Layout>,
+    /// The first index that is above all in the tables; 0 if they hold anything.
     next_index: u32,
+}
+
+/// What the places and sizes of tables and the meaning of their cells follow from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    strategy: Strategy,
+    index_log: u32,
+    block_size: usize,
+}
+
+impl Layout {
+    fn of(params: &Params) -> Self {
+        Layout {
+            strategy: params.strategy,
+            index_log: index_log(params.window_log),
+            block_size: params.block_size(),
+        }
+    }
+}
+
+/// The workspace of a compressor.
+struct Rooms<'w> {
+    parts: &'w mut [u8],
+    /// For the end of a dictionary's content, and the beginning of the content that follows it.
+    joined: &'w mut [u8],
+}
+
+impl<'w> Rooms<'w> {
+    /// Divides a workspace.
+    #[inline(never)]
+    fn of(
+        workspace: &'w mut [u8],
+        params: &Params,
+        before: Before<'_>,
+        source_size: usize,
+    ) -> Result<Self, Error> {
+        let parts = Parts::bytes(params, store_bytes(params));
+        let history = before.size().min(history_max(params));
+        let joined = match before {
+            Before::Nothing => 0,
+            _ => history + joined_size(params, history, source_size),
+        };
+        let mut carver = Carver::new(workspace, parts + joined)?;
+        Ok(Rooms {
+            parts: carver.bytes(parts),
+            joined: carver.bytes(joined),
+        })
+    }
 }
 
 impl<'w> Compressor<&'w mut [u8]> {
     /// A compressor in `workspace`, whose size is checked when a frame needs it.
     pub fn new(workspace: &'w mut [u8]) -> Self {
         Compressor::owning(workspace)
+    }
+}
+
+/// What a frame follows.
+#[derive(Clone, Copy)]
+enum Before<'a> {
+    Nothing,
+    Dictionary(&'a Dictionary<'a>),
+    Prepared(&'a EncoderDictionary<'a>),
+}
+
+impl Before<'_> {
+    /// The identifier of the dictionary, or 0.
+    fn id(self) -> u32 {
+        match self {
+            Before::Nothing => 0,
+            Before::Dictionary(dictionary) => dictionary.id(),
+            Before::Prepared(prepared) => prepared.dictionary.id(),
+        }
+    }
+
+    /// At least as many bytes as the content of the dictionary has.
+    fn size(self) -> usize {
+        match self {
+            Before::Nothing => 0,
+            Before::Dictionary(dictionary) => dictionary.size(),
+            Before::Prepared(prepared) => prepared.content.len(),
+        }
     }
 }
 
@@ -108,404 +212,192 @@ impl<W: Held> Compressor<W> {
         src: &[u8],
         params: &Params,
     ) -> Result<usize, Error> {
+        self.run(dst, src, params, Before::Nothing)
+    }
+
+    /// As [`compress`](Self::compress), behind the content of a dictionary. The frame is the same as that of an
+    /// [`Encoder`](crate::Encoder) which is given all at once, but where dictionary and window together are too large for the
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DstSizeTooSmall`] if the frame is larger than `dst`.
+    /// [`Error::WorkspaceTooSmall`] if the workspace is smaller than [`dictionary_workspace_size`] says.
+    /// [`Error::DictionaryCorrupted`] if the tables of the dictionary are not valid.
+    pub fn compress_with_dictionary(
+        &mut self,
+        dst: &mut [u8],
+        src: &[u8],
+        params: &Params,
+        dictionary: &Dictionary<'_>,
+    ) -> Result<usize, Error> {
+        self.run(dst, src, params, Before::Dictionary(dictionary))
+    }
+
+    /// As [`compress_with_dictionary`](Self::compress_with_dictionary), with a dictionary that was made ready and the parameters
+    /// that it was made ready for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DstSizeTooSmall`] and [`Error::WorkspaceTooSmall`], as above.
+    pub fn compress_with_prepared(
+        &mut self,
+        dst: &mut [u8],
+        src: &[u8],
+        dictionary: &EncoderDictionary<'_>,
+    ) -> Result<usize, Error> {
+        self.run(dst, src, &dictionary.params, Before::Prepared(dictionary))
+    }
+
+    fn run(
+        &mut self,
+        dst: &mut [u8],
+        src: &[u8],
+        params: &Params,
+        before: Before<'_>,
+    ) -> Result<usize, Error> {
         params.check()?;
-        let layout = (
-            params.strategy,
-            index_log(params.window_log),
-            params.block_size(),
-        );
-        let known = self.layout.replace(layout) == Some(layout);
-        let store_bytes = store_bytes(params);
-        let bytes = Parts::bytes(params, store_bytes);
-        let mut carver =
-            Carver::new(self.workspace.bytes(), bytes).inspect_err(|_| self.layout = None)?;
-        let mut parts = Parts::carve(&mut carver, params, store_bytes);
-        if !known {
-            parts.finder.clear();
+        if self.layout.replace(Layout::of(params)) != Some(Layout::of(params)) {
+            self.next_index = 0;
+        }
+        let rooms = Rooms::of(self.workspace.bytes(), params, before, src.len());
+        let Rooms { parts, joined } = rooms.inspect_err(|_| self.layout = None)?;
+        let mut kept = Kept::new(params);
+        let parts = &mut Parts::over(parts, &mut kept);
+        if self.next_index == 0 {
+            parts.clear(params);
             self.next_index = 1;
         }
-        parts.start_frame(self.next_index);
-        let result = parts.write_frame(dst, src, params);
-        self.next_index = parts.next_index();
+        let (history, joined) = begin(parts, self.next_index, params, (before, src), joined)?;
+        let source = Source {
+            src,
+            joined,
+            history,
+            dictionary_id: before.id(),
+        };
+        let result = source.write_frame(parts, dst, params);
+        self.next_index = kept.next_index();
         result
     }
 }
 
-mod held {
-    /// Memory that nobody else changes or moves to another alignment while a compressor has it: tables keep what they
-    /// hold from frame to frame. Hence nobody else can implement this.
-    pub trait Held {
-        /// The bytes.
-        fn bytes(&mut self) -> &mut [u8];
-    }
-
-    impl Held for &mut [u8] {
-        fn bytes(&mut self) -> &mut [u8] {
-            self
+/// Begins a frame of content `src` at this index. Gives the length of what is used of a dictionary, and that with the
+/// beginning of `src` behind it.
+#[inline(never)]
+fn begin<'m>(
+    parts: &mut Parts<'_>,
+    index: u32,
+    params: &Params,
+    (before, src): (Before<'_>, &[u8]),
+    joined: &'m mut [u8],
+) -> Result<(usize, &'m [u8]), Error> {
+    let content = match before {
+        Before::Prepared(prepared) => prepared.content,
+        Before::Dictionary(dictionary) => {
+            parts.start_frame(index, params);
+            parts.load(dictionary, history_max(params))?
         }
-    }
-
-    impl<const N: usize> Held for crate::Workspace<N> {
-        fn bytes(&mut self) -> &mut [u8] {
-            self
+        Before::Nothing => {
+            parts.start_frame(index, params);
+            return Ok((0, &[]));
         }
+    };
+    let (history, room) = joined.split_at_mut(content.len());
+    history.copy_from_slice(content);
+    match before {
+        Before::Prepared(prepared) => parts.start_from(prepared, history, index),
+        _ => parts.insert_history(history, params),
     }
-
-    #[cfg(feature = "std")]
-    impl Held for std::vec::Vec<u8> {
-        fn bytes(&mut self) -> &mut [u8] {
-            self
-        }
-    }
-
-    #[cfg(feature = "std")]
-    impl Held for std::boxed::Box<[u8]> {
-        fn bytes(&mut self) -> &mut [u8] {
-            self
-        }
-    }
-}
-use held::Held;
-
-/// The parts of a workspace, in the state of a frame.
-pub(crate) struct Parts<'a> {
-    pub(crate) entropy: Entropy<'a>,
-    pub(crate) store: SequenceStore<'a>,
-    pub(crate) finder: Finder<'a>,
-    division: Division<'a>,
-    /// The shortest match that is looked for in this frame, 0 before that is known.
-    min_match: u8,
-    /// The last offsets, as a decoder has them behind what of the block at hand was `told`.
-    pub(crate) repeat: [u32; 3],
-    told: u32,
-    /// The last offsets behind the block at hand.
-    repeat_after: [u32; 3],
-    /// Index of the first byte of the frame, less what indexes were lowered by.
-    origin: u32,
-    /// How far the frame's indexes reach.
-    end_index: u32,
+    let behind = joined_size(params, content.len(), src.len());
+    room[..behind].copy_from_slice(&src[..behind]);
+    Ok((content.len(), &joined[..content.len() + behind]))
 }
 
-impl<'a> Parts<'a> {
-    /// Bytes of workspace, with so many of them for sequences and literals.
-    pub(crate) fn bytes(params: &Params, store_bytes: usize) -> usize {
-        Entropy::BYTES
-            + store_bytes
-            + Division::bytes(params.division_chunks())
-            + Finder::bytes(params)
-    }
+/// The content of a frame.
+struct Source<'a> {
+    src: &'a [u8],
+    /// The end of a dictionary's content, and behind it the beginning of this content, as far as it is found there.
+    joined: &'a [u8],
+    /// The length of the former, 0 without a dictionary.
+    history: usize,
+    dictionary_id: u32,
+}
 
-    /// Takes the parts from a workspace, with so many bytes for sequences and literals.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params, store_bytes: usize) -> Self {
-        Parts {
-            finder: Finder::carve(carver, params),
-            entropy: Entropy::carve(carver),
-            store: SequenceStore::new(carver.bytes(store_bytes)),
-            division: Division::carve(carver, params.division_chunks()),
-            min_match: 0,
-            repeat: REPEAT_OFFSETS,
-            told: 0,
-            repeat_after: REPEAT_OFFSETS,
-            origin: 1,
-            end_index: 1,
-        }
-    }
-
-    /// Begins a frame whose first byte has this index.
-    pub(crate) fn start_frame(&mut self, index: u32) {
-        self.entropy.start_frame();
-        self.finder.start_frame();
-        self.division.clear();
-        self.min_match = 0;
-        self.repeat = REPEAT_OFFSETS;
-        self.origin = index;
-        self.end_index = index;
-    }
-
-    /// An index above all that the frame has used.
-    pub(crate) fn next_index(&self) -> u32 {
-        self.end_index
-    }
-
+impl Source<'_> {
     #[inline(never)]
-    fn write_frame(&mut self, dst: &mut [u8], src: &[u8], params: &Params) -> Result<usize, Error> {
-        let fields = HeaderFields {
-            window_log: params.window_log,
-            content_size: params.content_size.then_some(src.len() as u64),
-            checksum: params.checksum,
-            dictionary_id: 0,
-        };
-        let (header, mut at) = fields.emit();
-        dst.get_mut(..at)
-            .ok_or(Error::DstSizeTooSmall)?
-            .copy_from_slice(&header[..at]);
-        let mut start = 0_usize;
+    fn write_frame(
+        &self,
+        parts: &mut Parts<'_>,
+        dst: &mut [u8],
+        params: &Params,
+    ) -> Result<usize, Error> {
+        let mut at = self.write_header(dst, params)?;
+        let mut start = 0;
         loop {
-            let low = start.saturating_sub(1 << params.window_log);
-            let end = src.len().min(start + params.block_size());
-            let piece = Piece {
-                data: &src[low..],
-                low: low as u64,
-                start: start - low,
-                end: end - low,
-                first: start == 0,
-                last: end == src.len(),
-            };
             let room = dst.get_mut(at..).ok_or(Error::DstSizeTooSmall)?;
-            let (reached, bytes) = self.write_block(room, &piece, params)?;
+            let piece = self.piece(start, params);
+            let from = piece.start;
+            let (reached, bytes) = parts.write_block(room, &piece, params)?;
             at += bytes;
-            start = low + reached;
-            if start == src.len() {
+            start += reached - from;
+            if start == self.src.len() {
                 break;
             }
         }
         if params.checksum {
-            let sum = xxhash::xxh64(src, 0) as u32;
-            let place = dst.get_mut(at..at + 4).ok_or(Error::DstSizeTooSmall)?;
-            place.copy_from_slice(&sum.to_le_bytes());
-            at += 4;
+            at += self.write_checksum(dst.get_mut(at..))?;
         }
         Ok(at)
     }
-}
 
-/// A block of a frame, with the history that its matches may refer to.
-pub(crate) struct Piece<'a> {
-    /// History, the block, perhaps more.
-    pub(crate) data: &'a [u8],
-    /// Where `data` begins in the frame, modulo 2^64: history from a dictionary lies before it.
-    pub(crate) low: u64,
-    /// Where the block begins in `data`.
-    pub(crate) start: usize,
-    /// Where it ends at the latest.
-    pub(crate) end: usize,
-    /// The first block of its frame.
-    pub(crate) first: bool,
-    /// Nothing follows `end` in the frame.
-    pub(crate) last: bool,
-}
-
-impl Parts<'_> {
-    /// Writes one block. Returns where it ended in the data, which is before `end` if it had too many sequences, and the
-    /// number of bytes that were written.
-    pub(crate) fn write_block(
-        &mut self,
-        out: &mut [u8],
-        piece: &Piece<'_>,
-        params: &Params,
-    ) -> Result<(usize, usize), Error> {
-        let store_literals = params.strategy.stores_literals();
-        if self.division.part().is_none() {
-            let reached = self.find(piece, params);
-            let length = reached - piece.start;
-            self.divide(Mark::default(), length, store_literals);
-        }
-        self.write_part(out, piece, store_literals)
-    }
-
-    /// Writes the part that is next, as a block. It has a stack of its own, which no finder lies on.
-    #[inline(never)]
-    fn write_part(
-        &mut self,
-        out: &mut [u8],
-        piece: &Piece<'_>,
-        store_literals: bool,
-    ) -> Result<(usize, usize), Error> {
-        let Some(part) = self.division.part() else {
-            return Ok((piece.start, 0));
-        };
-        let reached = piece.start + part.to.bytes - part.from.bytes;
-        let choice = BlockChoice {
-            last: piece.last && reached == piece.end,
-            rle: !piece.first,
-            store_literals,
-            gain_log: GAIN_LOG,
-        };
-        let (literals, reversed) = self.store.between(part.from, part.to);
-        let content = Content {
-            literals,
-            reversed,
-            counts: self.division.counts(),
-        };
-        let source = &piece.data[piece.start..reached];
-        let (bytes, kind) = self.entropy.write_block(out, source, content, choice)?;
-        self.division.advance();
-        if kind != COMPRESSED {
-            self.leave_out(part, store_literals);
-        }
-        if part.last {
-            self.repeat = self.repeat_after;
-        }
-        Ok((reached, bytes))
-    }
-
-    /// Divides what follows `from` in the block of `length` bytes that is in the store.
-    fn divide(&mut self, from: Mark, length: usize, store_literals: bool) {
-        let scratch = &mut *self.entropy.counts;
-        self.division
-            .begin(&self.store, from, length, scratch, !store_literals);
-    }
-
-    /// A decoder does not see the sequences of a part: those behind it that name a repeat offset get other names.
-    #[cold]
-    #[inline(never)]
-    fn leave_out(&mut self, part: Part, store_literals: bool) {
-        if part.from.sequences == part.to.sequences {
-            return;
-        }
-        let (from, to) = (part.from.sequences, part.to.sequences);
-        let mut sequences = self.store.sequences();
-        for sequence in sequences.by_ref().take(from).skip(self.told as usize) {
-            update_repeat_offsets(
-                &mut self.repeat,
-                sequence.offset_value(),
-                sequence.literal_length(),
-            );
-        }
-        let mut found = self.repeat;
-        for sequence in sequences.take(to - from) {
-            update_repeat_offsets(
-                &mut found,
-                sequence.offset_value(),
-                sequence.literal_length(),
-            );
-        }
-        self.told = to as u32;
-        let mut known = self.repeat;
-        self.store.rename_from(to, |sequence| {
-            let literals = sequence.literal_length();
-            update_repeat_offsets(&mut found, sequence.offset_value(), literals);
-            let value = offset_name(&known, found[0], literals);
-            update_repeat_offsets(&mut known, value, literals);
-            Sequence::new(literals, value, sequence.match_length())
-        });
-        self.repeat_after = known;
-        if !part.last {
-            let length = self.division.length();
-            self.divide(part.to, length, store_literals);
-        }
-    }
-
-    /// Writes the content of one block without a header. `None` if it is to be stored.
-    pub(crate) fn write_bare_block(
-        &mut self,
-        out: &mut [u8],
-        piece: &Piece<'_>,
-        params: &Params,
-    ) -> Option<usize> {
-        let reached = self.find(piece, params);
-        let store_literals = params.strategy.stores_literals();
-        let choice = BlockChoice {
-            last: false,
-            rle: false,
-            store_literals,
-            gain_log: GAIN_LOG,
-        };
-        let size = piece.end - piece.start;
-        if reached != piece.end {
-            return None;
-        }
-        self.division
-            .begin_whole(&self.store, size, self.entropy.counts, !store_literals);
-        let content = Content {
-            literals: self.store.literals(),
-            reversed: self.store.reversed(),
-            counts: self.division.counts(),
-        };
-        let written = self.entropy.write_bare_block(out, size, content, choice);
-        self.division.clear();
-        if written.is_some() {
-            self.repeat = self.repeat_after;
-        }
-        written
-    }
-
-    /// Fills the store. Returns where the block ends.
-    fn find(&mut self, piece: &Piece<'_>, params: &Params) -> usize {
-        let Piece {
-            data, start, end, ..
-        } = *piece;
-        let min_match = self.settle(params, &data[..end], start > 0);
-        let block = self.place(piece, params);
-        self.store.clear();
-        (self.told, self.repeat_after) = (0, self.repeat);
-        let mut anchor = start;
-        if end - start >= SEARCHED_MIN {
-            let repeat = &mut self.repeat_after;
-            anchor = self.finder.find(&block, min_match, repeat, &mut self.store);
-            if self.store.is_full(end - anchor) {
-                return anchor;
-            }
-        }
-        self.store.push_last_literals(&data[anchor..end]);
-        end
-    }
-
-    /// Begins the frame with a history: `data`, whose first byte has the index that the frame was started with.
-    pub(crate) fn insert_history(&mut self, data: &[u8], params: &Params) {
-        let piece = Piece {
-            data,
-            low: 0,
-            start: 0,
-            end: data.len(),
-            first: true,
-            last: false,
-        };
-        let min_match = self.settle(params, data, true);
-        let block = self.place(&piece, params);
-        self.finder.insert(&block, min_match);
-        // The frame's first byte comes behind.
-        self.origin = self.origin.wrapping_add(data.len() as u32);
-    }
-
-    /// The shortest match of this frame. If a sample of the first block decides, it decides nothing where there is a history:
-    /// the tables may hold what was entered for another frame.
-    fn settle(&mut self, params: &Params, data: &[u8], history: bool) -> u8 {
-        if self.min_match == 0 {
-            self.min_match = params.strategy.min_match().unwrap_or_else(|| {
-                let seen = if history {
-                    None
-                } else {
-                    kind(data, self.entropy.counts)
-                };
-                params.strategy.min_match_for(seen)
-            });
-        }
-        self.min_match
-    }
-
-    /// Begins a frame with a history that is known to another finder and to the entropy tables.
-    pub(crate) fn start_from(&mut self, dictionary: &EncoderDictionary<'_>, data: &[u8]) {
-        let copied = dictionary.has_tables && self.finder.copy_from(&dictionary.parts.finder);
-        if copied {
-            self.end_index = dictionary.parts.end_index;
-            self.origin = dictionary.parts.origin;
+    /// The block that begins at `start`.
+    #[inline(always)]
+    fn piece(&self, start: usize, params: &Params) -> Piece<'_> {
+        let size = self.src.len();
+        let end = size.min(start + params.block_size());
+        let window = 1 << params.window_log;
+        let behind = self.joined.len() - self.history;
+        let (data, before) = if self.history > 0 && end <= behind {
+            (&self.joined[..self.history + end], self.history)
         } else {
-            self.start_frame(self.next_index());
-            self.insert_history(data, &dictionary.params);
+            (self.src, 0)
+        };
+        // A dictionary is in reach as a whole while the content is no longer than the window.
+        let low = if before > 0 && end <= window {
+            0
+        } else {
+            (before + start).saturating_sub(window)
+        };
+        Piece {
+            data: &data[low..],
+            low: (low as u64).wrapping_sub(before as u64),
+            start: before + start - low,
+            end: before + end - low,
+            first: start == 0,
+            last: end == size,
         }
-        self.division.clear();
-        self.min_match = 0;
-        self.entropy.copy_from(&dictionary.parts.entropy);
-        self.repeat = dictionary.parts.repeat;
     }
 
-    /// The block with its indexes, which are lowered if they have become large.
-    fn place<'d>(&mut self, piece: &Piece<'d>, params: &Params) -> Block<'d> {
-        let mut base = self.origin.wrapping_add(piece.low as u32);
-        if u64::from(base) + piece.end as u64 > u64::from(self.finder.index_max()) {
-            let by = base - 1;
-            self.finder.reduce(by);
-            self.origin = self.origin.wrapping_sub(by);
-            base = 1;
-        }
-        self.end_index = base + piece.end as u32;
-        Block {
-            data: piece.data,
-            start: piece.start,
-            end: piece.end,
-            base,
-            window: 1 << params.window_log,
-        }
+    #[inline(never)]
+    fn write_header(&self, dst: &mut [u8], params: &Params) -> Result<usize, Error> {
+        let id = self.dictionary_id;
+        let fields = HeaderFields {
+            window_log: params.window_log,
+            content_size: params.content_size.then_some(self.src.len() as u64),
+            checksum: params.checksum,
+            dictionary_id: if params.dictionary_id { id } else { 0 },
+        };
+        let (header, bytes) = fields.emit();
+        let place = dst.get_mut(..bytes).ok_or(Error::DstSizeTooSmall)?;
+        place.copy_from_slice(&header[..bytes]);
+        Ok(bytes)
+    }
+
+    #[inline(never)]
+    fn write_checksum(&self, dst: Option<&mut [u8]>) -> Result<usize, Error> {
+        let sum = xxhash::xxh64(self.src, 0) as u32;
+        let place = dst.and_then(|dst| dst.first_chunk_mut());
+        *place.ok_or(Error::DstSizeTooSmall)? = sum.to_le_bytes();
+        Ok(4)
     }
 }

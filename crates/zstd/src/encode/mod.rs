@@ -6,6 +6,7 @@ pub(crate) mod finder;
 pub(crate) mod frame;
 pub(crate) mod levels;
 pub(crate) mod params;
+pub(crate) mod parts;
 pub(crate) mod sample;
 pub(crate) mod store;
 pub(crate) mod stream;

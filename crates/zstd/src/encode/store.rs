@@ -45,6 +45,13 @@ pub(crate) struct SequenceStore<'a> {
     cut: bool,
 }
 
+/// How far a store is filled: where its literals end, and where its sequences begin.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ends {
+    literals: u32,
+    sequences: u32,
+}
+
 impl<'a> SequenceStore<'a> {
     /// Bytes of buffer for blocks of at most `block_size`, in which matches shorter than 5 bytes are sought (`short`) or
     /// not.
@@ -60,6 +67,24 @@ impl<'a> SequenceStore<'a> {
             literals: 0,
             sequences,
             cut: false,
+        }
+    }
+
+    /// A store that was filled before, with what it holds.
+    pub(crate) fn filled(buffer: &'a mut [u8], ends: Ends) -> Self {
+        SequenceStore {
+            buffer,
+            literals: ends.literals as usize,
+            sequences: ends.sequences as usize,
+            cut: false,
+        }
+    }
+
+    /// How far it is filled.
+    pub(crate) fn ends(&self) -> Ends {
+        Ends {
+            literals: self.literals as u32,
+            sequences: self.sequences as u32,
         }
     }
 

@@ -1,9 +1,11 @@
 //! Frames from input in pieces of any size, to output in pieces of any size; dictionaries; bare blocks.
 
-use super::frame::{Parts, Piece, store_bytes, workspace_size};
+use super::frame::workspace_size;
 use super::params::Params;
+use super::parts::{Kept, Parts, Piece, store_bytes};
 use crate::frame::{BLOCK_HEADER_SIZE, FRAME_HEADER_SIZE_MAX, HeaderFields};
 use crate::workspace::Carver;
+use crate::workspace::held::Held;
 use crate::{Dictionary, EncoderDictionary, Error};
 use xxhash::Xxh64;
 
@@ -24,7 +26,8 @@ pub(crate) fn history_max(params: &Params) -> usize {
     window_bytes(params) - params.block_size()
 }
 
-fn window_bytes(params: &Params) -> usize {
+/// Bytes for the window of a stream: history and a block.
+pub(crate) fn window_bytes(params: &Params) -> usize {
     let window = 1_usize << params.window_log;
     window
         + window
@@ -34,33 +37,6 @@ fn window_bytes(params: &Params) -> usize {
 
 fn staged_bytes(params: &Params) -> usize {
     params.block_size() + STAGED_BESIDES
-}
-
-/// Compresses `src` to one frame in `dst`, as what follows the content of `dictionary`, and returns its length.
-///
-/// # Errors
-///
-/// [`Error::DstSizeTooSmall`] if the frame is larger than `dst`.
-/// [`Error::WorkspaceTooSmall`] if `workspace` is smaller than [`stream_workspace_size`] says.
-/// [`Error::DictionaryCorrupted`] if the tables of the dictionary are not valid.
-pub fn compress_with_dictionary(
-    dst: &mut [u8],
-    src: &[u8],
-    params: &Params,
-    dictionary: &Dictionary<'_>,
-    workspace: &mut [u8],
-) -> Result<usize, Error> {
-    // Used where it was made: it is too large to be moved about on a small stack.
-    let mut made = Encoder::new(params, workspace);
-    let encoder = made.as_mut().map_err(|error| *error)?;
-    encoder.set_dictionary(Some(*dictionary));
-    encoder.reset(Some(src.len() as u64));
-    let progress = encoder.step(src, dst, Finish::Frame)?;
-    if progress.held > 0 {
-        Err(Error::DstSizeTooSmall)
-    } else {
-        Ok(progress.written)
-    }
 }
 
 /// What an [`Encoder`] is to complete.
@@ -104,27 +80,32 @@ enum Stage {
 
 /// Encodes frames from input that comes in pieces.
 ///
-/// All its memory is the workspace, but for a few hundred bytes in itself. What a frame is depends neither on how its
-/// content is cut into pieces (but for flushes) nor on the frames before it. After an error the same error comes again
+/// All its memory is the workspace, but for a few hundred bytes in itself. The workspace is borrowed ([`Encoder::new`]) or
+/// owned ([`Encoder::owning`]); owned, an encoder is one value that can be kept anywhere. What a frame is depends neither on
+/// how its content is cut into pieces (but for flushes) nor on the frames before it. After an error the same error comes again
 /// until [`reset`](Self::reset).
-pub struct Encoder<'w, 'd> {
+pub struct Encoder<'d, W> {
+    workspace: W,
+    state: State<'d>,
+}
+
+/// An encoder without its workspace. All methods get the same.
+struct State<'d> {
     params: Params,
     dictionary: Option<Dictionary<'d>>,
     /// The same, if it was made ready.
     prepared: Option<&'d EncoderDictionary<'d>>,
     /// Whether the window begins with its content.
     window_has_content: bool,
-    parts: Parts<'w>,
+    kept: Kept,
     /// Whether the workspace holds something that is known.
     cleared: bool,
-    /// History, then content that no block holds yet, then room.
-    window: &'w mut [u8],
-    /// Where the content without a block begins and ends.
+    /// Where in the window the content without a block begins and ends.
     start: usize,
     filled: usize,
     /// Where the window's first byte lies in the frame, modulo 2^64.
     low: u64,
-    staged: &'w mut [u8],
+    /// What waits in the staged bytes.
     staged_from: usize,
     staged_to: usize,
     /// What was said about the size of the content, and how much has been taken.
@@ -135,7 +116,30 @@ pub struct Encoder<'w, 'd> {
     first: bool,
 }
 
-impl<'w, 'd> Encoder<'w, 'd> {
+/// The workspace of an encoder.
+struct Rooms<'w> {
+    parts: &'w mut [u8],
+    /// History, then content that no block holds yet, then room.
+    window: &'w mut [u8],
+    /// Output that waits for room.
+    staged: &'w mut [u8],
+}
+
+impl<'w> Rooms<'w> {
+    /// Divides a workspace. [`Error::WorkspaceTooSmall`] if it is smaller than [`stream_workspace_size`] says.
+    fn of(workspace: &'w mut [u8], params: &Params) -> Result<Self, Error> {
+        let parts = Parts::bytes(params, store_bytes(params));
+        let (window, staged) = (window_bytes(params), staged_bytes(params));
+        let mut carver = Carver::new(workspace, parts + window + staged)?;
+        Ok(Rooms {
+            parts: carver.bytes(parts),
+            window: carver.bytes(window),
+            staged: carver.bytes(staged),
+        })
+    }
+}
+
+impl<'w, 'd> Encoder<'d, &'w mut [u8]> {
     /// An encoder for a frame of unknown size.
     ///
     /// # Errors
@@ -143,36 +147,31 @@ impl<'w, 'd> Encoder<'w, 'd> {
     /// [`Error::WorkspaceTooSmall`] if `workspace` is smaller than [`stream_workspace_size`] says;
     /// [`Error::ParameterOutOfBound`].
     pub fn new(params: &Params, workspace: &'w mut [u8]) -> Result<Self, Error> {
+        Encoder::owning(params, workspace)
+    }
+}
+
+impl<'d, W: Held> Encoder<'d, W> {
+    /// An encoder that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `std`, a `Vec<u8>` or
+    /// `Box<[u8]>`.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Encoder::new).
+    pub fn owning(params: &Params, mut workspace: W) -> Result<Self, Error> {
         params.check()?;
-        let bytes = stream_workspace_size(params) - Carver::SLACK;
-        let mut carver = Carver::new(workspace, bytes)?;
+        Rooms::of(workspace.bytes(), params)?;
         Ok(Encoder {
-            parts: Parts::carve(&mut carver, params, store_bytes(params)),
-            cleared: false,
-            params: *params,
-            dictionary: None,
-            prepared: None,
-            window_has_content: false,
-            window: carver.bytes(window_bytes(params)),
-            start: 0,
-            filled: 0,
-            low: 0,
-            staged: carver.bytes(staged_bytes(params)),
-            staged_from: 0,
-            staged_to: 0,
-            pledged: None,
-            taken: 0,
-            checksum: Xxh64::new(0),
-            stage: Stage::Start,
-            first: true,
+            workspace,
+            state: State::new(params),
         })
     }
 
     /// From the next [`reset`](Self::reset) on, frames follow this dictionary.
     pub fn set_dictionary(&mut self, dictionary: Option<Dictionary<'d>>) {
-        self.dictionary = dictionary;
-        self.prepared = None;
-        self.window_has_content = false;
+        self.state.dictionary = dictionary;
+        self.state.prepared = None;
+        self.state.window_has_content = false;
     }
 
     /// As [`set_dictionary`](Self::set_dictionary), with a dictionary that was made ready.
@@ -181,24 +180,19 @@ impl<'w, 'd> Encoder<'w, 'd> {
     ///
     /// [`Error::ParameterOutOfBound`] if that was for other parameters than this encoder has.
     pub fn set_prepared(&mut self, dictionary: &'d EncoderDictionary<'d>) -> Result<(), Error> {
-        if dictionary.params != self.params {
+        if dictionary.params != self.state.params {
             return Err(Error::ParameterOutOfBound);
         }
-        self.dictionary = Some(dictionary.dictionary);
-        self.prepared = Some(dictionary);
-        self.window_has_content = false;
+        self.state.dictionary = Some(dictionary.dictionary);
+        self.state.prepared = Some(dictionary);
+        self.state.window_has_content = false;
         Ok(())
     }
 
     /// Begins another frame, whatever became of this one. `pledged` is the size of its content, if that is known: the
     /// header then tells it, and another size is an error.
     pub fn reset(&mut self, pledged: Option<u64>) {
-        (self.start, self.filled, self.low) = (0, 0, 0);
-        (self.staged_from, self.staged_to) = (0, 0);
-        (self.pledged, self.taken) = (pledged, 0);
-        self.checksum = Xxh64::new(0);
-        self.stage = Stage::Start;
-        self.first = true;
+        self.state.reset(pledged);
     }
 
     /// Takes input, writes output, until one of them is used up and what is to be finished is finished.
@@ -216,12 +210,74 @@ impl<'w, 'd> Encoder<'w, 'd> {
         output: &mut [u8],
         finish: Finish,
     ) -> Result<EncodeProgress, Error> {
-        self.advance(input, output, finish)
+        self.state
+            .step(self.workspace.bytes(), input, output, finish)
+    }
+
+    /// Largest block of [`Encoder::compress_block`].
+    pub fn block_size_max(&self) -> usize {
+        self.state.params.block_size()
+    }
+
+    /// Compresses one block without header, as a caller with a framing of its own needs. Between this and the frame's
+    /// other methods lies a [`reset`](Self::reset).
+    ///
+    /// `None` if it is not worth it: the caller stores the block as it is, and declares it to the decoder.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SrcSizeWrong`] if `src` is larger than [`block_size_max`](Self::block_size_max);
+    /// [`Error::StageWrong`]; [`Error::DictionaryCorrupted`].
+    pub fn compress_block(&mut self, dst: &mut [u8], src: &[u8]) -> Result<Option<usize>, Error> {
+        self.state.compress_block(self.workspace.bytes(), dst, src)
+    }
+}
+
+impl<'d> State<'d> {
+    fn new(params: &Params) -> Self {
+        State {
+            params: *params,
+            dictionary: None,
+            prepared: None,
+            window_has_content: false,
+            kept: Kept::new(params),
+            cleared: false,
+            start: 0,
+            filled: 0,
+            low: 0,
+            staged_from: 0,
+            staged_to: 0,
+            pledged: None,
+            taken: 0,
+            checksum: Xxh64::new(0),
+            stage: Stage::Start,
+            first: true,
+        }
+    }
+
+    fn reset(&mut self, pledged: Option<u64>) {
+        (self.start, self.filled, self.low) = (0, 0, 0);
+        (self.staged_from, self.staged_to) = (0, 0);
+        (self.pledged, self.taken) = (pledged, 0);
+        self.checksum = Xxh64::new(0);
+        self.stage = Stage::Start;
+        self.first = true;
+    }
+
+    fn step(
+        &mut self,
+        workspace: &mut [u8],
+        input: &[u8],
+        output: &mut [u8],
+        finish: Finish,
+    ) -> Result<EncodeProgress, Error> {
+        self.advance(workspace, input, output, finish)
             .inspect_err(|e| self.stage = Stage::Failed(*e))
     }
 
     fn advance(
         &mut self,
+        workspace: &mut [u8],
         mut input: &[u8],
         output: &mut [u8],
         finish: Finish,
@@ -235,11 +291,11 @@ impl<'w, 'd> Encoder<'w, 'd> {
         let given = input.len();
         let mut written = 0;
         if self.start == 0 && self.filled == 0 && self.taken == 0 && self.stage == Stage::Start {
-            self.begin()?;
+            self.begin(workspace)?;
         }
         let block_size = self.params.block_size();
         loop {
-            written += self.drain(&mut output[written..]);
+            written += self.drain(workspace, &mut output[written..])?;
             let pending = self.filled - self.start;
             let blocked = self.staged_from < self.staged_to;
             let due = if input.is_empty() {
@@ -261,45 +317,46 @@ impl<'w, 'd> Encoder<'w, 'd> {
                 if last && self.pledged.is_some_and(|size| size != self.taken) {
                     return Err(Error::SrcSizeWrong);
                 }
-                written += self.write_block(&mut output[written..], last)?;
+                written += self.write_block(workspace, &mut output[written..], last)?;
                 continue;
             }
             let (now, later) = input.split_at(input.len().min(block_size - pending));
-            self.take(now)?;
+            self.take(workspace, now)?;
             input = later;
         }
     }
 
-    /// Loads the dictionary, if there is one.
-    fn begin(&mut self) -> Result<(), Error> {
+    /// Begins a frame, behind the dictionary if there is one.
+    #[inline(never)]
+    fn begin(&mut self, workspace: &mut [u8]) -> Result<(), Error> {
+        let params = &self.params;
+        let rooms = Rooms::of(workspace, params)?;
+        let index = self.kept.next_index();
+        let parts = &mut Parts::over(rooms.parts, &mut self.kept);
         if !self.cleared {
-            self.parts.finder.clear();
+            parts.clear(params);
             self.cleared = true;
         }
+        let window = rooms.window;
         let content = match (self.prepared, self.dictionary) {
             (Some(prepared), _) => {
                 let content = prepared.content;
                 if !self.window_has_content {
-                    self.window[..content.len()].copy_from_slice(content);
+                    window[..content.len()].copy_from_slice(content);
                     self.window_has_content = true;
                 }
-                self.parts
-                    .start_from(prepared, &self.window[..content.len()]);
+                parts.start_from(prepared, &window[..content.len()], index);
                 content
             }
             (None, Some(dictionary)) => {
-                self.parts.start_frame(self.parts.next_index());
-                let (content, repeat) = dictionary.load_into(&mut self.parts.entropy)?;
-                self.parts.repeat = repeat;
-                let content =
-                    &content[content.len() - content.len().min(history_max(&self.params))..];
-                self.window[..content.len()].copy_from_slice(content);
-                self.parts
-                    .insert_history(&self.window[..content.len()], &self.params);
+                parts.start_frame(index, params);
+                let content = parts.load(&dictionary, history_max(params))?;
+                window[..content.len()].copy_from_slice(content);
+                parts.insert_history(&window[..content.len()], params);
                 content
             }
             (None, None) => {
-                self.parts.start_frame(self.parts.next_index());
+                parts.start_frame(index, params);
                 return Ok(());
             }
         };
@@ -309,29 +366,34 @@ impl<'w, 'd> Encoder<'w, 'd> {
     }
 
     /// Gives out what waits.
-    fn drain(&mut self, output: &mut [u8]) -> usize {
-        let waiting = &self.staged[self.staged_from..self.staged_to];
+    fn drain(&mut self, workspace: &mut [u8], output: &mut [u8]) -> Result<usize, Error> {
+        if self.staged_from == self.staged_to {
+            return Ok(0);
+        }
+        let rooms = Rooms::of(workspace, &self.params)?;
+        let waiting = &rooms.staged[self.staged_from..self.staged_to];
         let n = waiting.len().min(output.len());
         output[..n].copy_from_slice(&waiting[..n]);
         self.staged_from += n;
-        n
+        Ok(n)
     }
 
     /// Takes input that fits in a block with what is there.
-    fn take(&mut self, input: &[u8]) -> Result<(), Error> {
+    fn take(&mut self, workspace: &mut [u8], input: &[u8]) -> Result<(), Error> {
         self.taken += input.len() as u64;
         if self.pledged.is_some_and(|size| self.taken > size) {
             return Err(Error::SrcSizeWrong);
         }
-        if self.filled + input.len() > self.window.len() {
+        let window = Rooms::of(workspace, &self.params)?.window;
+        if self.filled + input.len() > window.len() {
             let shift = self.start - (1 << self.params.window_log).min(self.start);
-            self.window.copy_within(shift..self.filled, 0);
+            window.copy_within(shift..self.filled, 0);
             self.window_has_content = false;
             self.start -= shift;
             self.filled -= shift;
             self.low = self.low.wrapping_add(shift as u64);
         }
-        self.window[self.filled..self.filled + input.len()].copy_from_slice(input);
+        window[self.filled..self.filled + input.len()].copy_from_slice(input);
         self.filled += input.len();
         if self.params.checksum {
             self.checksum.update(input);
@@ -340,10 +402,16 @@ impl<'w, 'd> Encoder<'w, 'd> {
     }
 
     /// Writes a block of what was taken, to the output if it surely fits there, else to where it waits.
-    fn write_block(&mut self, output: &mut [u8], last: bool) -> Result<usize, Error> {
+    fn write_block(
+        &mut self,
+        workspace: &mut [u8],
+        output: &mut [u8],
+        last: bool,
+    ) -> Result<usize, Error> {
+        let rooms = Rooms::of(workspace, &self.params)?;
         let most = self.filled - self.start + STAGED_BESIDES;
         let direct = output.len() >= most;
-        let out = if direct { output } else { &mut *self.staged };
+        let out = if direct { output } else { rooms.staged };
         let mut at = 0;
         if self.stage == Stage::Start {
             if last {
@@ -372,16 +440,16 @@ impl<'w, 'd> Encoder<'w, 'd> {
             self.start - history
         };
         let piece = Piece {
-            data: &self.window[from..self.filled],
+            data: &rooms.window[from..self.filled],
             low: self.low.wrapping_add(from as u64),
             start: self.start - from,
             end: self.filled - from,
             first: self.first,
             last,
         };
-        let (reached, bytes) = self
-            .parts
-            .write_block(&mut out[at..], &piece, &self.params)?;
+        let params = &self.params;
+        let mut parts = Parts::over(rooms.parts, &mut self.kept);
+        let (reached, bytes) = parts.write_block(&mut out[at..], &piece, params)?;
         at += bytes;
         self.first = false;
         self.start = from + reached;
@@ -399,23 +467,14 @@ impl<'w, 'd> Encoder<'w, 'd> {
         Ok(0)
     }
 
-    /// Largest block of [`Encoder::compress_block`].
-    pub fn block_size_max(&self) -> usize {
-        self.params.block_size()
-    }
-
-    /// Compresses one block without header, as a caller with a framing of its own needs. Between this and the frame's
-    /// other methods lies a [`reset`](Self::reset).
-    ///
-    /// `None` if it is not worth it: the caller stores the block as it is, and declares it to the decoder.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::SrcSizeWrong`] if `src` is larger than [`block_size_max`](Self::block_size_max);
-    /// [`Error::StageWrong`]; [`Error::DictionaryCorrupted`].
-    pub fn compress_block(&mut self, dst: &mut [u8], src: &[u8]) -> Result<Option<usize>, Error> {
+    fn compress_block(
+        &mut self,
+        workspace: &mut [u8],
+        dst: &mut [u8],
+        src: &[u8],
+    ) -> Result<Option<usize>, Error> {
         match self.stage {
-            Stage::Start if self.filled == 0 => self.begin()?,
+            Stage::Start if self.filled == 0 => self.begin(workspace)?,
             Stage::Bare => {}
             _ => return Err(Error::StageWrong),
         }
@@ -424,17 +483,20 @@ impl<'w, 'd> Encoder<'w, 'd> {
             return Err(Error::SrcSizeWrong);
         }
         self.pledged = None;
-        self.take(src)?;
+        self.take(workspace, src)?;
         let from = self.start - self.start.min(1 << self.params.window_log);
+        let params = &self.params;
+        let rooms = Rooms::of(workspace, params)?;
         let piece = Piece {
-            data: &self.window[from..self.filled],
+            data: &rooms.window[from..self.filled],
             low: self.low.wrapping_add(from as u64),
             start: self.start - from,
             end: self.filled - from,
             first: false,
             last: false,
         };
-        let written = self.parts.write_bare_block(dst, &piece, &self.params);
+        let mut parts = Parts::over(rooms.parts, &mut self.kept);
+        let written = parts.write_bare_block(dst, &piece, params);
         self.start = self.filled;
         Ok(written)
     }

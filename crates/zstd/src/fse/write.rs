@@ -104,11 +104,10 @@ impl<'a> FseEncoder<'a> {
     /// Bytes of workspace.
     pub(crate) const BYTES: usize = size_of::<FseTable>();
 
-    /// Takes a table from a workspace.
+    /// Takes a table from a workspace, as it is.
     pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
         let table = carver.bytes(Self::BYTES).try_into();
-        let table: &mut FseTable = table.expect("as many bytes were taken");
-        table[VALID] = 0;
+        let table = table.expect("as many bytes were taken");
         FseEncoder { table }
     }
 
@@ -135,11 +134,6 @@ impl<'a> FseEncoder<'a> {
     /// Makes the table unusable until it is built again.
     pub(crate) fn invalidate(&mut self) {
         self.table[VALID] = 0;
-    }
-
-    /// Becomes the same table as `other`.
-    pub(crate) fn copy_from(&mut self, other: &FseEncoder<'_>) {
-        self.table.copy_from_slice(other.table);
     }
 
     /// The table in which `symbol` alone exists, and costs nothing.

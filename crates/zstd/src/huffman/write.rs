@@ -41,38 +41,30 @@ impl<'a> HuffmanScratch<'a> {
 pub(crate) struct HuffmanEncoder<'a> {
     /// For each byte its code in the highest bits, the code's length in the lowest; 0 where there is none.
     codes: &'a mut [[u8; 8]; SYMBOLS],
-    length_max: u32,
-    valid: bool,
+    /// The length of the longest code, 0 where there is no code.
+    longest: &'a mut u8,
 }
 
 impl<'a> HuffmanEncoder<'a> {
     /// Bytes of workspace.
     pub(crate) const BYTES: usize = 8 * SYMBOLS;
 
-    /// Takes a table from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
+    /// Takes a table from a workspace, as it is; `longest` belongs to it, and is 0 at first.
+    pub(crate) fn carve(carver: &mut Carver<'a>, longest: &'a mut u8) -> Self {
         HuffmanEncoder {
             codes: carver.array(),
-            length_max: 0,
-            valid: false,
+            longest,
         }
     }
 
     /// Whether the table may be used again.
     pub(crate) fn is_valid(&self) -> bool {
-        self.valid
+        *self.longest != 0
     }
 
     /// Makes the table unusable until it is built again.
     pub(crate) fn invalidate(&mut self) {
-        self.valid = false;
-    }
-
-    /// Becomes the same table as `other`.
-    pub(crate) fn copy_from(&mut self, other: &HuffmanEncoder<'_>) {
-        self.codes.copy_from_slice(other.codes);
-        self.length_max = other.length_max;
-        self.valid = other.valid;
+        *self.longest = 0;
     }
 
     /// Length of the code of `symbol`, 0 if it has none.
@@ -140,8 +132,7 @@ impl<'a> HuffmanEncoder<'a> {
             );
             *code += 1;
         }
-        self.length_max = longest as u32;
-        self.valid = true;
+        *self.longest = longest as u8;
     }
 
     /// Sets a code from the weights of a description (as in a dictionary).
@@ -165,7 +156,7 @@ impl<'a> HuffmanEncoder<'a> {
                 *code += 1;
             }
         }
-        (self.length_max, self.valid) = (length_max, true);
+        *self.longest = length_max as u8;
     }
 
     /// Writes the description of the code. The number of bytes, or `None` if they do not fit.
@@ -181,7 +172,7 @@ impl<'a> HuffmanEncoder<'a> {
             scratch.weights[symbol] = [if length == 0 {
                 0
             } else {
-                (self.length_max + 1 - length) as u8
+                *self.longest + 1 - length as u8
             }];
         }
         let (header, rest) = out.split_first_mut()?;

@@ -245,8 +245,10 @@ mod tests {
         let bytes = 2 * HuffmanEncoder::BYTES + HuffmanScratch::BYTES;
         let mut memory = vec![0; Carver::SLACK + bytes];
         let mut carver = Carver::new(&mut memory, bytes).unwrap();
-        let mut next = HuffmanEncoder::carve(&mut carver);
-        let mut previous = HuffmanEncoder::carve(&mut carver);
+        let mut longest = [0; 2];
+        let [first, second] = &mut longest;
+        let mut next = HuffmanEncoder::carve(&mut carver, first);
+        let mut previous = HuffmanEncoder::carve(&mut carver, second);
         previous.invalidate();
         let mut scratch = HuffmanScratch::carve(&mut carver);
         let mut counts = [[0; 4]; 1152];

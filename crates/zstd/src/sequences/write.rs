@@ -24,7 +24,7 @@ impl<'a> SequenceTables<'a> {
     /// Bytes of workspace.
     pub(crate) const BYTES: usize = 3 * FseEncoder::BYTES;
 
-    /// Takes the tables from a workspace.
+    /// Takes the tables from a workspace, as they are.
     pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
         SequenceTables {
             literal_lengths: FseEncoder::carve(carver),
@@ -38,13 +38,6 @@ impl<'a> SequenceTables<'a> {
         self.literal_lengths.invalidate();
         self.offsets.invalidate();
         self.match_lengths.invalidate();
-    }
-
-    /// Become the same tables as `other`.
-    pub(crate) fn copy_from(&mut self, other: &SequenceTables<'_>) {
-        self.literal_lengths.copy_from(&other.literal_lengths);
-        self.offsets.copy_from(&other.offsets);
-        self.match_lengths.copy_from(&other.match_lengths);
     }
 }
 

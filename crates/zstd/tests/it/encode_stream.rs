@@ -9,7 +9,7 @@ use zstd::{
 
 /// Encodes `content` in pieces whose sizes `size` gives.
 fn encode_in_pieces(
-    encoder: &mut Encoder<'_, '_>,
+    encoder: &mut Encoder<'_, &mut [u8]>,
     content: &[u8],
     mut size: impl FnMut() -> usize,
     mut flush: impl FnMut() -> bool,

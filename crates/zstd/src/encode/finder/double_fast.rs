@@ -38,21 +38,10 @@ impl<'a> Tables<'a> {
         self.short.fill([0; 4]);
     }
 
-    /// Knows what `other` knows, whose tables are as large.
-    pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
-        self.long.copy_from_slice(other.long);
-        self.short.copy_from_slice(other.short);
-    }
-
     /// Lowers every index.
     pub(crate) fn reduce(&mut self, by: u32) {
         reduce_tagged(self.long, by, self.index_log);
         reduce_tagged(self.short, by, self.index_log);
-    }
-
-    /// Largest index that a cell can hold.
-    pub(crate) fn index_max(&self) -> u32 {
-        (1 << self.index_log) - 1
     }
 
     /// Makes `data[start..end]` known.

@@ -21,7 +21,7 @@ pub(crate) fn find_block(
         start: block.base as usize + block.start,
         base: block.base,
         window: block.window as usize,
-        next: tables.rows.next,
+        next: *tables.rows.next,
         attempts: tables.params.attempts(hashed),
         hashed,
         row_log: tables.params.row_log(),
@@ -34,7 +34,7 @@ pub(crate) fn find_block(
     #[cfg(feature = "portable")]
     let find = search::lazy::find;
     let (anchor, kept, next) = find(data, cells, chains, &task, *repeat, store);
-    tables.rows.next = next;
+    *tables.rows.next = next;
     *repeat = take_back(*repeat, kept, store);
     anchor - block.base as usize
 }

@@ -48,7 +48,7 @@ use crate::arch::search;
 
 use self::index::{Block, index_log};
 use self::optimal::divided;
-use super::params::{Params, Strategy};
+use super::params::{DoubleFast, Fast, Lazy, Params, Strategy};
 use super::store::SequenceStore;
 use crate::workspace::Carver;
 
@@ -74,6 +74,43 @@ macro_rules! each {
     };
 }
 
+/// What a finder keeps from block to block beside its tables, with its parameters.
+#[derive(Clone)]
+pub(crate) enum Kept {
+    /// And how many bits of a cell are an index.
+    Fast(Fast, u32),
+    DoubleFast(DoubleFast, u32),
+    /// And the first index that has not entered the rows.
+    Lazy(Lazy, usize),
+    Divided(divided::Kept),
+    Optimal(optimal::Kept),
+}
+
+impl Kept {
+    /// What is kept at first.
+    pub(crate) fn new(params: &Params) -> Self {
+        match &params.strategy {
+            Strategy::Fast(fast) => Kept::Fast(*fast, index_log(params.window_log)),
+            Strategy::DoubleFast(double) => Kept::DoubleFast(*double, index_log(params.window_log)),
+            Strategy::Lazy(lazy) => Kept::Lazy(*lazy, 0),
+            Strategy::LazyDivided(divided) => {
+                Kept::Divided(divided::Kept::new(divided, params.block_size()))
+            }
+            Strategy::Optimal(optimal) => {
+                Kept::Optimal(optimal::Kept::new(optimal::Layout::new(params, optimal)))
+            }
+        }
+    }
+
+    /// Largest index that tables hold: before the next block indexes are brought down.
+    pub(crate) fn index_max(&self) -> u32 {
+        match self {
+            Kept::Fast(_, index_log) | Kept::DoubleFast(_, index_log) => (1 << index_log) - 1,
+            _ => 3 << 30,
+        }
+    }
+}
+
 impl<'a> Finder<'a> {
     /// Bytes of workspace.
     pub(crate) fn bytes(params: &Params) -> usize {
@@ -86,23 +123,30 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Params) -> Self {
-        let index_log = index_log(params.window_log);
+    /// How many bytes of the tables a copy of them takes, for a frame to begin with what another finder knows. 0 where
+    /// tables are not copied: an optimal parse takes so much longer than entering that there is nothing to gain.
+    pub(crate) fn copied_bytes(params: &Params) -> usize {
         match &params.strategy {
-            Strategy::Fast(fast) => Finder::Fast(fast::Tables::carve(carver, fast, index_log)),
-            Strategy::DoubleFast(double) => {
-                Finder::DoubleFast(double_fast::Tables::carve(carver, double, index_log))
+            Strategy::LazyDivided(divided) => row::Tables::bytes(&divided.lazy, divided.chain_log),
+            Strategy::Optimal(_) => 0,
+            _ => Finder::bytes(params),
+        }
+    }
+
+    /// The tables in `memory`, of [`bytes`](Self::bytes).
+    #[inline(always)]
+    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut Kept) -> Self {
+        let carver = &mut Carver::over(memory);
+        match kept {
+            Kept::Fast(fast, index_log) => {
+                Finder::Fast(fast::Tables::carve(carver, fast, *index_log))
             }
-            Strategy::Lazy(lazy) => Finder::Lazy(row::Tables::carve(carver, lazy, None)),
-            Strategy::LazyDivided(divided) => {
-                let block_size = params.block_size();
-                Finder::Divided(divided::Tables::carve(carver, divided, block_size))
+            Kept::DoubleFast(double, index_log) => {
+                Finder::DoubleFast(double_fast::Tables::carve(carver, double, *index_log))
             }
-            Strategy::Optimal(optimal) => {
-                let layout = optimal::Layout::new(params, optimal);
-                Finder::Optimal(optimal::Tables::carve(carver, layout))
-            }
+            Kept::Lazy(lazy, next) => Finder::Lazy(row::Tables::carve(carver, lazy, None, next)),
+            Kept::Divided(kept) => Finder::Divided(divided::Tables::carve(carver, kept)),
+            Kept::Optimal(kept) => Finder::Optimal(optimal::Tables::carve(carver, kept)),
         }
     }
 
@@ -114,15 +158,6 @@ impl<'a> Finder<'a> {
     /// Lowers every index.
     pub(crate) fn reduce(&mut self, by: u32) {
         each!(self, tables => tables.reduce(by));
-    }
-
-    /// Largest index that tables hold: before the next block indexes are brought down.
-    pub(crate) fn index_max(&self) -> u32 {
-        match self {
-            Finder::Fast(tables) => tables.index_max(),
-            Finder::DoubleFast(tables) => tables.index_max(),
-            _ => 3 << 30,
-        }
     }
 
     /// A new frame begins.
@@ -145,36 +180,60 @@ impl<'a> Finder<'a> {
             Finder::Optimal(tables) => tables.insert(block),
         }
     }
+}
 
-    /// Copies what `other` knows, whose parameters are the same. Returns false, and does nothing, where tables are not
-    /// copied.
-    pub(crate) fn copy_from(&mut self, other: &Finder<'_>) -> bool {
-        match (self, other) {
-            (Finder::Fast(to), Finder::Fast(from)) => to.copy_from(from),
-            (Finder::DoubleFast(to), Finder::DoubleFast(from)) => to.copy_from(from),
-            (Finder::Lazy(to), Finder::Lazy(from)) => to.copy_from(from),
-            (Finder::Divided(to), Finder::Divided(from)) => to.copy_from(from),
-            // Its parse takes so much longer than entering that there is nothing to gain.
-            _ => return false,
+/// Finds the sequences of a block, of matches of at least `min_match` bytes, with the tables in `memory`. Returns where the
+/// literals behind the last one begin.
+///
+/// The optimal parser goes deepest down the stack: larger tables than its own do not share a frame with them.
+#[inline(always)]
+pub(crate) fn find(
+    memory: &mut [u8],
+    kept: &mut Kept,
+    (block, min_match): (&Block<'_>, u8),
+    repeat: &mut [u32; 3],
+    store: &mut SequenceStore<'_>,
+) -> usize {
+    let task = (block, min_match);
+    let carver = &mut Carver::over(memory);
+    match kept {
+        Kept::Fast(fast, index_log) => {
+            let mut tables = fast::Tables::carve(carver, fast, *index_log);
+            tables.find(block, min_match, repeat, store)
         }
-        true
+        Kept::DoubleFast(double, index_log) => {
+            let mut tables = double_fast::Tables::carve(carver, double, *index_log);
+            tables.find(block, min_match, repeat, store)
+        }
+        Kept::Lazy(lazy, next) => find_lazy(carver, (lazy, next), task, repeat, store),
+        Kept::Divided(kept) => find_divided(carver, kept, task, repeat, store),
+        Kept::Optimal(kept) => {
+            let mut tables = optimal::Tables::carve(carver, kept);
+            tables.find(block, repeat, store)
+        }
     }
+}
 
-    /// Finds the sequences of a block, of matches of at least `min_match` bytes. Returns where the literals behind the last
-    /// one begin.
-    pub(crate) fn find(
-        &mut self,
-        block: &Block<'_>,
-        min_match: u8,
-        repeat: &mut [u32; 3],
-        store: &mut SequenceStore<'_>,
-    ) -> usize {
-        match self {
-            Finder::Fast(tables) => tables.find(block, min_match, repeat, store),
-            Finder::DoubleFast(tables) => tables.find(block, min_match, repeat, store),
-            Finder::Lazy(tables) => lazy::find_block(tables, block, min_match, repeat, store),
-            Finder::Divided(tables) => tables.find(block, min_match, repeat, store),
-            Finder::Optimal(tables) => tables.find(block, repeat, store),
-        }
-    }
+#[inline(never)]
+fn find_lazy<'a>(
+    carver: &mut Carver<'a>,
+    (lazy, next): (&Lazy, &'a mut usize),
+    (block, min_match): (&Block<'_>, u8),
+    repeat: &mut [u32; 3],
+    store: &mut SequenceStore<'_>,
+) -> usize {
+    let mut tables = row::Tables::carve(carver, lazy, None, next);
+    lazy::find_block(&mut tables, block, min_match, repeat, store)
+}
+
+#[inline(never)]
+fn find_divided<'a>(
+    carver: &mut Carver<'a>,
+    kept: &'a mut divided::Kept,
+    (block, min_match): (&Block<'_>, u8),
+    repeat: &mut [u32; 3],
+    store: &mut SequenceStore<'_>,
+) -> usize {
+    let mut tables = divided::Tables::carve(carver, kept);
+    tables.find(block, min_match, repeat, store)
 }

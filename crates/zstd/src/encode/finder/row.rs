@@ -24,7 +24,7 @@ pub(crate) struct Rows<'a> {
     /// How many positions the chains link: a power of two, or 0.
     links: usize,
     /// The first index that has not entered yet.
-    pub(super) next: usize,
+    pub(super) next: &'a mut usize,
 }
 
 impl<'a> Tables<'a> {
@@ -45,15 +45,20 @@ impl<'a> Tables<'a> {
         links + (links >> LazyDivided::CHAIN_SHARE_LOG)
     }
 
-    /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Lazy, chain_log: Option<u8>) -> Self {
+    /// Takes the tables from a workspace. `next` is the first index that has not entered.
+    pub(crate) fn carve(
+        carver: &mut Carver<'a>,
+        params: &Lazy,
+        chain_log: Option<u8>,
+        next: &'a mut usize,
+    ) -> Self {
         let links = Self::links(chain_log);
         let rows = Rows {
             positions: carver.cells((1 << params.hash_log) + Self::chain_cells(links)),
             tags: carver.bytes(1 << params.hash_log),
             heads: carver.bytes(1 << (params.hash_log - params.row_log())),
             links,
-            next: 0,
+            next,
         };
         Tables {
             rows,
@@ -68,24 +73,15 @@ impl<'a> Tables<'a> {
         self.rows.heads.fill(0);
     }
 
-    /// Knows what `other` knows, whose rows are as many and as wide.
-    pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
-        let (rows, others) = (&mut self.rows, &other.rows);
-        rows.heads.copy_from_slice(others.heads);
-        rows.tags.copy_from_slice(others.tags);
-        rows.positions.copy_from_slice(others.positions);
-        rows.next = others.next;
-    }
-
     /// A new frame begins.
     pub(crate) fn start_frame(&mut self) {
-        self.rows.next = 0;
+        *self.rows.next = 0;
     }
 
     /// Lowers every index.
     pub(crate) fn reduce(&mut self, by: u32) {
         reduce(self.rows.positions, by);
-        self.rows.next = self.rows.next.saturating_sub(by as usize);
+        *self.rows.next = self.rows.next.saturating_sub(by as usize);
     }
 
     /// Makes `data[start..end]` known.
@@ -129,6 +125,6 @@ impl Rows<'_> {
                 chains.push(search::hash::<8>(value), index);
             }
         }
-        self.next = (block.base as usize + block.end.saturating_sub(7)).max(self.next);
+        *self.next = (block.base as usize + block.end.saturating_sub(7)).max(*self.next);
     }
 }

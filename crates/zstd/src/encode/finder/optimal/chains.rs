@@ -20,6 +20,7 @@ const LAST: usize = 7;
 ///
 /// A price model wants, for each length, the nearest candidate. For the shortest lengths a table by hash gives just that,
 /// and no look-up waits for another; the longer ones are rare enough to be looked for one by one.
+#[derive(Clone)]
 pub(super) struct Chains {
     log: u8,
     chain_log: u8,

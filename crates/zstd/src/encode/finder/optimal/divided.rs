@@ -15,7 +15,30 @@ pub(crate) struct Tables<'a> {
     rows: row::Tables<'a>,
     chunks: Chunks<'a>,
     steps: &'a mut [[u8; 4]],
+    plan: &'a mut Plan,
+}
+
+/// What is kept from block to block beside the memory.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    params: LazyDivided,
+    steps_max: u32,
+    /// The first index that has not entered the rows.
+    next: usize,
     plan: Plan,
+}
+
+impl Kept {
+    /// What is kept at first, for blocks of at most `block_size`.
+    pub(crate) fn new(params: &LazyDivided, block_size: usize) -> Self {
+        let steps = Tables::steps_max(block_size);
+        Kept {
+            params: *params,
+            steps_max: steps as u32,
+            next: 0,
+            plan: Plan::new(0, steps),
+        }
+    }
 }
 
 impl<'a> Tables<'a> {
@@ -31,14 +54,14 @@ impl<'a> Tables<'a> {
         block_size / MATCH_MIN + 1
     }
 
-    /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &LazyDivided, block_size: usize) -> Self {
-        let steps = Self::steps_max(block_size);
+    /// Takes the tables from a workspace, the rows first.
+    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut Kept) -> Self {
+        let params = &kept.params;
         Tables {
-            rows: row::Tables::carve(carver, &params.lazy, params.chain_log),
+            rows: row::Tables::carve(carver, &params.lazy, params.chain_log, &mut kept.next),
             chunks: Chunks::carve(carver, true),
-            steps: carver.cells(2 * steps),
-            plan: Plan::new(0, steps),
+            steps: carver.cells(2 * kept.steps_max as usize),
+            plan: &mut kept.plan,
         }
     }
 
@@ -52,12 +75,6 @@ impl<'a> Tables<'a> {
     pub(crate) fn reduce(&mut self, by: u32) {
         self.rows.reduce(by);
         self.plan.reduce(by);
-    }
-
-    /// Knows what `other` knows, whose rows are as many and as wide.
-    pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
-        self.rows.copy_from(&other.rows);
-        self.plan.clear();
     }
 
     /// A new frame begins.

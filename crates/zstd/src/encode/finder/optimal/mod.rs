@@ -37,15 +37,22 @@ pub(crate) struct Tables<'a> {
     memory: &'a mut [u8],
     /// 1 when the memory of the nodes holds chains. It lies in the workspace to outlive the frame.
     chains_known: &'a mut [[u8; 4]; 1],
-    kept: Kept,
+    kept: &'a mut Kept,
 }
 
 /// What is kept from block to block beside the memory.
-struct Kept {
+#[derive(Clone)]
+pub(crate) struct Kept {
+    sorted: sorted::State,
+    rest: Rest,
+}
+
+/// All of it but what belongs to the sorted positions.
+#[derive(Clone)]
+struct Rest {
     layout: Layout,
     /// What is not sorted is found by these. They lie in the memory of the nodes.
     chains: Chains,
-    sorted: sorted::State,
     /// Index of the first position that is sorted, and of the first that is not.
     sorted_range: (u32, u32),
     /// Bytes of the frame that have been counted, and of them those before the prices were last set.
@@ -55,6 +62,23 @@ struct Kept {
 }
 
 impl Kept {
+    /// What is kept at first.
+    pub(crate) fn new(layout: Layout) -> Self {
+        let params = &layout.params;
+        Kept {
+            sorted: sorted::State::default(),
+            rest: Rest {
+                layout,
+                chains: Chains::new(params.hash_log, params.chain_log, params.search_log),
+                sorted_range: (0, 0),
+                counted: (0, 0),
+                plan: Plan::new(layout.plan_cells(), layout.steps_max()),
+            },
+        }
+    }
+}
+
+impl Rest {
     /// Whether the positions of a block are sorted.
     fn is_sorted(&self, block: &Block<'_>) -> bool {
         let (from, to) = self.sorted_range;
@@ -166,26 +190,18 @@ impl Layout {
 
 impl<'a> Tables<'a> {
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, layout: Layout) -> Self {
-        let params = &layout.params;
+    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut Kept) -> Self {
         Tables {
             chains_known: carver.array(),
-            memory: carver.bytes(layout.memory_bytes()),
-            kept: Kept {
-                layout,
-                chains: Chains::new(params.hash_log, params.chain_log, params.search_log),
-                sorted: sorted::State::default(),
-                sorted_range: (0, 0),
-                counted: (0, 0),
-                plan: Plan::new(layout.plan_cells(), layout.steps_max()),
-            },
+            memory: carver.bytes(kept.rest.layout.memory_bytes()),
+            kept,
         }
     }
 
     /// What a block is parsed with.
     #[inline(always)]
     fn parser(&mut self) -> Parser<'_> {
-        let layout = self.kept.layout;
+        let layout = self.kept.rest.layout;
         let (nodes, leaves) = layout.cells();
         let mut carver = Carver::over(self.memory);
         let carver = &mut carver;
@@ -196,7 +212,7 @@ impl<'a> Tables<'a> {
                 nodes,
                 leaves,
                 layout.triples_log(),
-                self.kept.sorted,
+                &mut self.kept.sorted,
             ),
             prices: Prices::carve(carver),
             nodes: Nodes::carve(carver),
@@ -204,7 +220,7 @@ impl<'a> Tables<'a> {
             chunks: Chunks::carve(carver, true),
             chunks_before: Chunks::carve(carver, layout.passes() > 1),
             counts: carver.array(),
-            kept: &mut self.kept,
+            kept: &mut self.kept.rest,
         }
     }
 
@@ -219,17 +235,19 @@ impl<'a> Tables<'a> {
         if self.chains_known.at(0) == 1 {
             super::index::reduce(self.parser().sorted.nodes_memory(), by);
         }
-        self.kept.chains.reduce(by);
-        self.kept.plan.reduce(by);
-        self.kept.sorted_range = (0, 0);
+        let kept = &mut self.kept.rest;
+        kept.chains.reduce(by);
+        kept.plan.reduce(by);
+        kept.sorted_range = (0, 0);
     }
 
     /// A new frame begins.
     pub(crate) fn start_frame(&mut self) {
-        self.kept.chains.start_frame();
-        self.kept.sorted_range = (0, 0);
-        self.kept.counted = (0, 0);
-        self.kept.plan.clear();
+        let kept = &mut self.kept.rest;
+        kept.chains.start_frame();
+        kept.sorted_range = (0, 0);
+        kept.counted = (0, 0);
+        kept.plan.clear();
     }
 
     /// Makes the block known without looking for matches.
@@ -240,14 +258,14 @@ impl<'a> Tables<'a> {
     /// Finds the sequences of a block, which may end earlier than asked for: then [`SequenceStore::cut`] is called.
     ///
     /// Returns where the literals behind the last sequence begin.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn find(
         &mut self,
         block: &Block<'_>,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
-        if !self.kept.plan.is_for(block) {
+        if !self.kept.rest.plan.is_for(block) {
             self.plan(block, *repeat);
         }
         self.hand_out(block, repeat, store)

@@ -1,6 +1,6 @@
 //! Passes over a block: what is decided, counted and priced.
 
-use super::Kept;
+use super::Rest;
 use super::candidates::Candidates;
 use super::chains::Chains;
 use super::parse::{Effort, Nodes, State, Way};
@@ -25,7 +25,7 @@ struct Pass<'b> {
 
 /// What a block is parsed with.
 pub(super) struct Parser<'a> {
-    pub(super) kept: &'a mut Kept,
+    pub(super) kept: &'a mut Rest,
     /// 1 when the memory of the nodes holds chains.
     pub(super) chains_known: &'a mut [[u8; 4]; 1],
     pub(super) sorted: Sorted<'a>,
@@ -98,7 +98,6 @@ impl<'a> Parser<'a> {
             end = self.pass(&pass, repeat);
         }
         self.kept.plan.ready(from, block.base + end as u32);
-        self.kept.sorted = self.sorted.state();
     }
 
     /// Decides all sequences. Returns where the plan ends.

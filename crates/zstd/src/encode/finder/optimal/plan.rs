@@ -8,6 +8,7 @@ use crate::sequences::{Sequence, offset_value, update_repeat_offsets};
 use crate::workspace::Cells;
 
 /// How far the steps of a block are handed out. They lie in memory that the caller has.
+#[derive(Clone)]
 pub(super) struct Plan {
     /// Where the steps begin, in cells; how many there may be, and how many there are.
     cells: u32,

@@ -31,11 +31,11 @@ pub(super) struct Sorted<'a> {
     triples: &'a mut [[u8; 4]],
     /// Open nodes while the tree is made.
     open: &'a mut [[u8; 8]; OPEN_MAX],
-    state: State,
+    state: &'a mut State,
 }
 
-/// What of it is no memory.
-#[derive(Clone, Copy, Default)]
+/// What is kept from block to block beside the memory.
+#[derive(Clone, Default)]
 pub(super) struct State {
     nodes_len: usize,
     /// Positions from here to there are known.
@@ -63,7 +63,7 @@ impl<'a> Sorted<'a> {
         nodes: usize,
         leaves: usize,
         triples_log: u8,
-        state: State,
+        state: &'a mut State,
     ) -> Self {
         Sorted {
             nodes: carver.cells(nodes),
@@ -72,11 +72,6 @@ impl<'a> Sorted<'a> {
             open: carver.array(),
             state,
         }
-    }
-
-    /// What it is to be carved with again.
-    pub(super) fn state(&self) -> State {
-        self.state
     }
 
     /// The memory of the nodes, for another use.

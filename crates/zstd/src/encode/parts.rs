@@ -1,0 +1,448 @@
+//! The parts of a workspace, and what becomes of one block.
+
+use super::block::{self, BlockChoice, Content, Entropy};
+use super::division::{Division, Part, Progress};
+use super::finder::index::Block;
+use super::finder::{self, Finder};
+use super::levels::{GAIN_LOG, SEARCHED_MIN};
+use super::params::Params;
+use super::sample::kind;
+use super::store::{Ends, Mark, SequenceStore};
+use crate::frame::COMPRESSED;
+use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
+use crate::{Dictionary, EncoderDictionary, Error};
+
+/// Bytes for the sequences and literals of a block.
+pub(crate) fn store_bytes(params: &Params) -> usize {
+    SequenceStore::bytes(params.block_size(), params.strategy.finds_short_matches())
+}
+
+/// What is kept of the parts from block to block beside their memory: numbers alone.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    finder: finder::Kept,
+    entropy: block::Kept,
+    /// How far the store is filled with the block at hand.
+    ends: Ends,
+    /// How far that block is written.
+    division: Progress,
+    /// The shortest match that is looked for in this frame, 0 before that is known.
+    min_match: u8,
+    /// The last offsets, as a decoder has them behind what of the block at hand was `told`.
+    repeat: [u32; 3],
+    told: u32,
+    /// The last offsets behind the block at hand.
+    repeat_after: [u32; 3],
+    /// Index of the first byte of the frame, less what indexes were lowered by.
+    origin: u32,
+    /// How far the frame's indexes reach.
+    end_index: u32,
+}
+
+impl Kept {
+    /// What is kept before the first frame with these parameters.
+    pub(crate) fn new(params: &Params) -> Self {
+        Kept {
+            finder: finder::Kept::new(params),
+            entropy: block::Kept::default(),
+            ends: Ends::default(),
+            division: Progress::default(),
+            min_match: 0,
+            repeat: REPEAT_OFFSETS,
+            told: 0,
+            repeat_after: REPEAT_OFFSETS,
+            origin: 1,
+            end_index: 1,
+        }
+    }
+
+    /// An index above all that the frame has used.
+    pub(crate) fn next_index(&self) -> u32 {
+        self.end_index
+    }
+}
+
+/// The parts of a workspace, in the state of a frame.
+///
+/// They are memory until one is needed: what is made of it then lies on the stack no longer than that.
+pub(crate) struct Parts<'a> {
+    memory: &'a mut [u8],
+    kept: &'a mut Kept,
+}
+
+/// The memory of the parts.
+struct Regions<'m> {
+    entropy: &'m mut [u8],
+    division: &'m mut [u8],
+    store: &'m mut [u8],
+    finder: &'m mut [u8],
+}
+
+impl<'m> Regions<'m> {
+    #[inline(always)]
+    fn of(memory: &'m mut [u8], params: &Params) -> Self {
+        let rest = memory.len() - Finder::bytes(params);
+        let (rest, finder) = memory.split_at_mut(rest);
+        let (entropy, rest) = rest.split_at_mut(Entropy::BYTES);
+        let (division, store) = rest.split_at_mut(Division::bytes(params.division_chunks()));
+        Regions {
+            entropy,
+            division,
+            store,
+            finder,
+        }
+    }
+}
+
+impl<'a> Parts<'a> {
+    /// Bytes of workspace, with so many of them for sequences and literals.
+    pub(crate) fn bytes(params: &Params, store_bytes: usize) -> usize {
+        Entropy::BYTES
+            + Division::bytes(params.division_chunks())
+            + store_bytes
+            + Finder::bytes(params)
+    }
+
+    /// The parts in `memory`, which has [`bytes`](Self::bytes) for the parameters that all methods get.
+    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut Kept) -> Self {
+        Parts { memory, kept }
+    }
+
+    /// The memory may have held anything: no index is known.
+    pub(crate) fn clear(&mut self, params: &Params) {
+        self.finder(params).clear();
+    }
+
+    fn finder(&mut self, params: &Params) -> Finder<'_> {
+        let memory = Regions::of(self.memory, params).finder;
+        Finder::over(memory, &mut self.kept.finder)
+    }
+
+    fn entropy(&mut self) -> Entropy<'_> {
+        Entropy::over(self.memory, &mut self.kept.entropy)
+    }
+
+    /// Begins a frame whose first byte has this index.
+    pub(crate) fn start_frame(&mut self, index: u32, params: &Params) {
+        self.entropy().start_frame();
+        self.finder(params).start_frame();
+        let kept = &mut *self.kept;
+        kept.division = Progress::default();
+        kept.min_match = 0;
+        kept.repeat = REPEAT_OFFSETS;
+        (kept.origin, kept.end_index) = (index, index);
+    }
+
+    /// Puts the tables of a dictionary in force, for the frame that was started. Gives what is used of its content, its end of
+    /// at most `history_max` bytes: for [`insert_history`](Self::insert_history).
+    pub(crate) fn load<'d>(
+        &mut self,
+        dictionary: &Dictionary<'d>,
+        history_max: usize,
+    ) -> Result<&'d [u8], Error> {
+        let (content, repeat) = dictionary.load_into(&mut self.entropy())?;
+        self.kept.repeat = repeat;
+        Ok(&content[content.len() - content.len().min(history_max)..])
+    }
+
+    /// Begins a frame behind a dictionary that was made ready; `data` is a copy of what is used of its content. If it enters
+    /// the tables here, its first byte has this index.
+    pub(crate) fn start_from(
+        &mut self,
+        dictionary: &EncoderDictionary<'_>,
+        data: &[u8],
+        index: u32,
+    ) {
+        let params = &dictionary.params;
+        let copied = Finder::copied_bytes(params);
+        if dictionary.has_tables && copied > 0 {
+            let tables = &dictionary.memory[dictionary.memory.len() - Finder::bytes(params)..];
+            let regions = Regions::of(self.memory, params);
+            regions.finder[..copied].copy_from_slice(&tables[..copied]);
+            self.kept.clone_from(&dictionary.kept);
+        } else {
+            self.start_frame(index, params);
+            self.insert_history(data, params);
+            self.kept.entropy.clone_from(&dictionary.kept.entropy);
+            self.kept.repeat = dictionary.kept.repeat;
+        }
+        self.kept.min_match = 0;
+        self.memory[Entropy::FIRST].copy_from_slice(&dictionary.memory[Entropy::FIRST]);
+    }
+}
+
+/// A block of a frame, with the history that its matches may refer to.
+pub(crate) struct Piece<'a> {
+    /// History, the block, perhaps more.
+    pub(crate) data: &'a [u8],
+    /// Where `data` begins in the frame, modulo 2^64: history from a dictionary lies before it.
+    pub(crate) low: u64,
+    /// Where the block begins in `data`.
+    pub(crate) start: usize,
+    /// Where it ends at the latest.
+    pub(crate) end: usize,
+    /// The first block of its frame.
+    pub(crate) first: bool,
+    /// Nothing follows `end` in the frame.
+    pub(crate) last: bool,
+}
+
+impl Parts<'_> {
+    /// Writes one block. Returns where it ended in the data, which is before `end` if it had too many sequences, and the
+    /// number of bytes that were written.
+    pub(crate) fn write_block(
+        &mut self,
+        out: &mut [u8],
+        piece: &Piece<'_>,
+        params: &Params,
+    ) -> Result<(usize, usize), Error> {
+        if self.kept.division.is_over() {
+            let reached = self.find(piece, params);
+            self.divide(Mark::default(), reached - piece.start, params);
+        }
+        self.write_part(out, piece, params)
+    }
+
+    /// Writes the part that is next, as a block. It has a stack of its own, which no finder lies on.
+    #[inline(never)]
+    fn write_part(
+        &mut self,
+        out: &mut [u8],
+        piece: &Piece<'_>,
+        params: &Params,
+    ) -> Result<(usize, usize), Error> {
+        let kept = &mut *self.kept;
+        let regions = Regions::of(self.memory, params);
+        let mut division = Division::over(
+            regions.division,
+            params.division_chunks(),
+            &mut kept.division,
+        );
+        let Some(part) = division.part() else {
+            return Ok((piece.start, 0));
+        };
+        let reached = piece.start + part.to.bytes - part.from.bytes;
+        let choice = BlockChoice {
+            last: piece.last && reached == piece.end,
+            rle: !piece.first,
+            store_literals: params.strategy.stores_literals(),
+            gain_log: GAIN_LOG,
+        };
+        let store = SequenceStore::filled(regions.store, kept.ends);
+        let (literals, reversed) = store.between(part.from, part.to);
+        let content = Content {
+            literals,
+            reversed,
+            counts: division.counts(),
+        };
+        let source = &piece.data[piece.start..reached];
+        let mut entropy = Entropy::over(regions.entropy, &mut kept.entropy);
+        let (bytes, kind) = entropy.write_block(out, source, content, choice)?;
+        division.advance();
+        if kind != COMPRESSED {
+            self.leave_out(part, params);
+        }
+        if part.last {
+            self.kept.repeat = self.kept.repeat_after;
+        }
+        Ok((reached, bytes))
+    }
+
+    /// Divides what follows `from` in the block of `length` bytes that is in the store.
+    fn divide(&mut self, from: Mark, length: usize, params: &Params) {
+        let kept = &mut *self.kept;
+        let regions = Regions::of(self.memory, params);
+        let store = SequenceStore::filled(regions.store, kept.ends);
+        let scratch = Entropy::scratch(regions.entropy);
+        Division::over(
+            regions.division,
+            params.division_chunks(),
+            &mut kept.division,
+        )
+        .begin(
+            &store,
+            from,
+            length,
+            scratch,
+            !params.strategy.stores_literals(),
+        );
+    }
+
+    /// A decoder does not see the sequences of a part: those behind it that name a repeat offset are renamed.
+    #[cold]
+    #[inline(never)]
+    fn leave_out(&mut self, part: Part, params: &Params) {
+        if part.from.sequences == part.to.sequences {
+            return;
+        }
+        let (from, to) = (part.from.sequences, part.to.sequences);
+        let kept = &mut *self.kept;
+        let regions = Regions::of(self.memory, params);
+        let mut store = SequenceStore::filled(regions.store, kept.ends);
+        let mut sequences = store.sequences();
+        for sequence in sequences.by_ref().take(from).skip(kept.told as usize) {
+            update_repeat_offsets(
+                &mut kept.repeat,
+                sequence.offset_value(),
+                sequence.literal_length(),
+            );
+        }
+        let mut found = kept.repeat;
+        for sequence in sequences.take(to - from) {
+            update_repeat_offsets(
+                &mut found,
+                sequence.offset_value(),
+                sequence.literal_length(),
+            );
+        }
+        kept.told = to as u32;
+        let mut known = kept.repeat;
+        store.rename_from(to, |sequence| {
+            let literals = sequence.literal_length();
+            update_repeat_offsets(&mut found, sequence.offset_value(), literals);
+            let value = offset_name(&known, found[0], literals);
+            update_repeat_offsets(&mut known, value, literals);
+            Sequence::new(literals, value, sequence.match_length())
+        });
+        kept.repeat_after = known;
+        if !part.last {
+            let division = Division::over(
+                regions.division,
+                params.division_chunks(),
+                &mut kept.division,
+            );
+            let length = division.length();
+            self.divide(part.to, length, params);
+        }
+    }
+
+    /// Writes the content of one block without a header. `None` if it is to be stored.
+    pub(crate) fn write_bare_block(
+        &mut self,
+        out: &mut [u8],
+        piece: &Piece<'_>,
+        params: &Params,
+    ) -> Option<usize> {
+        let reached = self.find(piece, params);
+        let store_literals = params.strategy.stores_literals();
+        let choice = BlockChoice {
+            last: false,
+            rle: false,
+            store_literals,
+            gain_log: GAIN_LOG,
+        };
+        let size = piece.end - piece.start;
+        if reached != piece.end {
+            return None;
+        }
+        let kept = &mut *self.kept;
+        let regions = Regions::of(self.memory, params);
+        let store = SequenceStore::filled(regions.store, kept.ends);
+        let mut entropy = Entropy::over(regions.entropy, &mut kept.entropy);
+        let mut progress = Progress::default();
+        let mut division =
+            Division::over(regions.division, params.division_chunks(), &mut progress);
+        division.begin_whole(&store, size, entropy.counts, !store_literals);
+        let content = Content {
+            literals: store.literals(),
+            reversed: store.reversed(),
+            counts: division.counts(),
+        };
+        let written = entropy.write_bare_block(out, size, content, choice);
+        if written.is_some() {
+            kept.repeat = kept.repeat_after;
+        }
+        written
+    }
+
+    /// Fills the store. Returns where the block ends.
+    fn find(&mut self, piece: &Piece<'_>, params: &Params) -> usize {
+        let Piece {
+            data, start, end, ..
+        } = *piece;
+        let block = self.place(piece, params);
+        let min_match = self.settle(params, &data[..end], start > 0);
+        let kept = &mut *self.kept;
+        let regions = Regions::of(self.memory, params);
+        let mut store = SequenceStore::new(regions.store);
+        (kept.told, kept.repeat_after) = (0, kept.repeat);
+        let mut anchor = start;
+        let mut reached = end;
+        if end - start >= SEARCHED_MIN {
+            let (tables, repeat) = (regions.finder, &mut kept.repeat_after);
+            let finder = &mut kept.finder;
+            anchor = finder::find(tables, finder, (&block, min_match), repeat, &mut store);
+            if store.is_full(end - anchor) {
+                reached = anchor;
+            }
+        }
+        store.push_last_literals(&data[anchor..reached]);
+        kept.ends = store.ends();
+        reached
+    }
+
+    /// Begins the frame with a history: `data`, whose first byte has the index that the frame was started with.
+    pub(crate) fn insert_history(&mut self, data: &[u8], params: &Params) {
+        let piece = Piece {
+            data,
+            low: 0,
+            start: 0,
+            end: data.len(),
+            first: true,
+            last: false,
+        };
+        let block = self.place(&piece, params);
+        let min_match = self.settle(params, data, true);
+        self.finder(params).insert(&block, min_match);
+        // The frame's first byte comes behind.
+        self.kept.origin = self.kept.origin.wrapping_add(data.len() as u32);
+    }
+
+    /// The shortest match of this frame.
+    fn settle(&mut self, params: &Params, data: &[u8], history: bool) -> u8 {
+        if self.kept.min_match == 0 {
+            let min_match = params.strategy.min_match();
+            self.kept.min_match =
+                min_match.unwrap_or_else(|| self.suitable_min_match(params, data, history));
+        }
+        self.kept.min_match
+    }
+
+    /// The shortest match that suits a sample of the first block. Where there is a history, the sample decides nothing: the
+    /// tables may hold what was entered for another frame.
+    #[inline(never)]
+    fn suitable_min_match(&mut self, params: &Params, data: &[u8], history: bool) -> u8 {
+        let seen = if history {
+            None
+        } else {
+            kind(data, Entropy::scratch(self.memory))
+        };
+        params.strategy.min_match_for(seen)
+    }
+
+    /// The block with its indexes, which are lowered if they have become large.
+    fn place<'d>(&mut self, piece: &Piece<'d>, params: &Params) -> Block<'d> {
+        let mut base = self.kept.origin.wrapping_add(piece.low as u32);
+        if u64::from(base) + piece.end as u64 > u64::from(self.kept.finder.index_max()) {
+            let by = base - 1;
+            self.reduce(by, params);
+            base = 1;
+        }
+        self.kept.end_index = base + piece.end as u32;
+        Block {
+            data: piece.data,
+            start: piece.start,
+            end: piece.end,
+            base,
+            window: 1 << params.window_log,
+        }
+    }
+
+    /// Lowers all indexes.
+    #[cold]
+    #[inline(never)]
+    fn reduce(&mut self, by: u32, params: &Params) {
+        self.finder(params).reduce(by);
+        self.kept.origin = self.kept.origin.wrapping_sub(by);
+    }
+}
