@@ -147,7 +147,7 @@ impl Workspaces {
     fn check_prepared(&mut self, data: &[u8], expected: &[u8], result: Result<usize, Error>) {
         let dictionary = Dictionary::new(DICTIONARY).expect("a dictionary");
         let mut memory = [0xA5; DecoderDictionary::SIZE];
-        let prepared = DecoderDictionary::new(dictionary, &mut memory, &mut self.stream);
+        let prepared = DecoderDictionary::new(dictionary, &mut memory);
         let prepared = prepared.expect("a dictionary");
         let mut dst = vec![UNTOUCHED; CAPACITY];
         let options = DecodeOptions::new().prepared(&prepared);

@@ -8,6 +8,7 @@
 //! | an extent of a file system: one frame, perhaps padding | the content, or as much as fits | [`DecodeOptions::decompress_extent`] |
 //! | a whole frame | bytes from the middle | [`Decoder::decompress_range`] |
 //! | pieces | pieces | [`Decoder::step`] |
+//! | headers and blocks, each as a whole | content behind the content before | [`PieceDecoder`] |
 //! | many frames with one dictionary | its tables made once | [`DecoderDictionary`], and [`EncoderDictionary`] |
 //! | some first bytes | what they are | [`Frame::parse`], [`content_size`], [`frame_size`], [`total_content_size`] |
 //!
@@ -143,7 +144,8 @@ pub use workspace::Workspace;
 mod decode;
 #[cfg(feature = "decompress")]
 pub use decode::{
-    DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoded, Decoder, Progress, Status, decompress,
+    DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoded, Decoder, Piece, PieceDecoder, Progress,
+    Status, decompress,
 };
 #[cfg(feature = "decompress")]
 pub use dictionary::DecoderDictionary;
@@ -158,6 +160,8 @@ mod encode;
 
 #[cfg(feature = "compress")]
 pub use dictionary::EncoderDictionary;
+#[cfg(feature = "compress")]
+pub use encode::compression_parameters::CompressionParameters;
 #[cfg(feature = "compress")]
 pub use encode::frame::{
     Compressor, compress, compress_bound, compress_with_dictionary, dictionary_workspace_size,

@@ -154,16 +154,27 @@ pub(crate) mod held {
     pub trait Held {
         /// The bytes.
         fn bytes(&mut self) -> &mut [u8];
+
+        /// The same, to be read.
+        fn as_bytes(&self) -> &[u8];
     }
 
     impl Held for &mut [u8] {
         fn bytes(&mut self) -> &mut [u8] {
             self
         }
+
+        fn as_bytes(&self) -> &[u8] {
+            self
+        }
     }
 
     impl<const N: usize> Held for crate::Workspace<N> {
         fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+
+        fn as_bytes(&self) -> &[u8] {
             self
         }
     }
@@ -173,11 +184,19 @@ pub(crate) mod held {
         fn bytes(&mut self) -> &mut [u8] {
             self
         }
+
+        fn as_bytes(&self) -> &[u8] {
+            self
+        }
     }
 
     #[cfg(feature = "std")]
     impl Held for std::boxed::Box<[u8]> {
         fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+
+        fn as_bytes(&self) -> &[u8] {
             self
         }
     }
@@ -197,11 +216,22 @@ impl<'a> Carver<'a> {
     /// Starts at the first cache line of `workspace`, from where on there must be `bytes`: all that will be taken. The cache
     /// line is for speed alone: nothing relies on it.
     pub(crate) fn new(workspace: &'a mut [u8], bytes: usize) -> Result<Self, crate::Error> {
-        let skip = workspace.as_ptr().align_offset(64).min(Self::SLACK);
-        match workspace.get_mut(skip..) {
+        match workspace.get_mut(Self::skip(workspace)..) {
             Some(rest) if rest.len() >= bytes => Ok(Carver { rest }),
             _ => Err(crate::Error::WorkspaceTooSmall),
         }
+    }
+
+    /// Where the first cache line of `workspace` begins.
+    fn skip(workspace: &[u8]) -> usize {
+        workspace.as_ptr().align_offset(64).min(Self::SLACK)
+    }
+
+    /// The `bytes` that [`Carver::new`] starts from.
+    pub(crate) fn part(workspace: &[u8], bytes: usize) -> Result<&[u8], crate::Error> {
+        let part = workspace.get(Self::skip(workspace)..);
+        let part = part.and_then(|rest| rest.get(..bytes));
+        part.ok_or(crate::Error::WorkspaceTooSmall)
     }
 
     /// Takes all from the first byte on.

@@ -4,12 +4,14 @@ mod block;
 pub(crate) mod execute;
 mod once;
 pub(crate) mod output;
+mod pieces;
 mod stream;
 
 use crate::dictionary::Loaded;
 use crate::workspace::{self, Tables};
 use crate::{DecoderDictionary, Dictionary, Error, FrameHeader};
 pub use once::Decoded;
+pub use pieces::{Piece, PieceDecoder};
 pub use stream::{Decoder, Progress, Status};
 
 /// Literals that are kept in the workspace of a one-shot call, when a frame does not say how long its content is.

@@ -50,6 +50,11 @@ impl<'d> Dictionary<'d> {
         }
     }
 
+    /// Whether it has tables for a frame's first block, and offsets: whether it is a formatted dictionary.
+    pub const fn has_entropy(&self) -> bool {
+        !self.entropy.is_empty()
+    }
+
     /// The identifier that frames name it by; 0 if it has none.
     pub const fn id(&self) -> u32 {
         self.id

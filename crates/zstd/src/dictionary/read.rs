@@ -4,7 +4,7 @@ use super::Dictionary;
 use crate::huffman::{self, WeightScratch};
 use crate::sequences::{self, Kind, Logs, REPEAT_OFFSETS, read_entropy_table};
 use crate::workspace::{Tables, cells};
-use crate::{DECOMPRESS_WORKSPACE_SIZE, Error, fse};
+use crate::{Error, fse};
 
 /// A dictionary whose tables are built once, for any number of frames to decode.
 ///
@@ -13,7 +13,7 @@ use crate::{DECOMPRESS_WORKSPACE_SIZE, Error, fse};
 /// # fn decode_all(bytes: &[u8], frames: &[&[u8]], dst: &mut [u8]) -> Result<(), Error> {
 /// let mut workspace = vec![0; DECOMPRESS_WORKSPACE_SIZE];
 /// let mut memory = vec![0; DecoderDictionary::SIZE];
-/// let dictionary = DecoderDictionary::new(Dictionary::new(bytes)?, &mut memory, &mut workspace)?;
+/// let dictionary = DecoderDictionary::new(Dictionary::new(bytes)?, &mut memory)?;
 /// let options = DecodeOptions::new().prepared(&dictionary);
 /// for frame in frames {
 ///     options.decompress(dst, frame, &mut workspace)?;
@@ -31,28 +31,26 @@ pub struct DecoderDictionary<'d> {
 impl<'d> DecoderDictionary<'d> {
     /// Bytes of memory.
     pub const SIZE: usize = size_of::<[fse::Cell; sequences::CELLS]>()
-        + size_of::<[huffman::Cell; huffman::TABLE_CELLS]>();
+        + size_of::<[huffman::Cell; huffman::TABLE_CELLS]>()
+        + size_of::<[fse::Cell; fse::WEIGHT_CELLS]>()
+        + huffman::SYMBOLS_MAX;
 
-    /// Builds the tables in `memory`. The `workspace` is that of one-shot decoding, and free again afterwards.
+    /// Builds the tables in `memory`.
     ///
     /// # Errors
     ///
     /// [`Error::DictionaryCorrupted`] if the tables are not valid; [`Error::WorkspaceTooSmall`] if `memory` has less than
-    /// [`SIZE`](Self::SIZE) bytes or `workspace` less than [`DECOMPRESS_WORKSPACE_SIZE`].
-    pub fn new(
-        dictionary: Dictionary<'d>,
-        memory: &'d mut [u8],
-        workspace: &mut [u8],
-    ) -> Result<Self, Error> {
+    /// [`SIZE`](Self::SIZE) bytes.
+    pub fn new(dictionary: Dictionary<'d>, memory: &'d mut [u8]) -> Result<Self, Error> {
         let (sequences, memory) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
-        let (huffman, _) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
-        let workspace = workspace
-            .get_mut(..DECOMPRESS_WORKSPACE_SIZE)
-            .ok_or(Error::WorkspaceTooSmall)?;
-        let (mut tables, _) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
-        let loaded = dictionary.load(&mut tables)?;
-        sequences.copy_from_slice(tables.sequences);
-        huffman.copy_from_slice(tables.huffman);
+        let (huffman, memory) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
+        let (weight_cells, memory) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
+        let weights = memory.first_chunk_mut().ok_or(Error::WorkspaceTooSmall)?;
+        let scratch = WeightScratch {
+            weights,
+            cells: weight_cells,
+        };
+        let loaded = dictionary.load_into_tables(sequences, huffman, scratch)?;
         Ok(DecoderDictionary {
             dictionary,
             loaded,
@@ -64,6 +62,16 @@ impl<'d> DecoderDictionary<'d> {
     /// The dictionary that was made ready.
     pub const fn dictionary(&self) -> Dictionary<'d> {
         self.dictionary
+    }
+
+    /// Bytes of content before a frame's first byte.
+    pub const fn content_size(&self) -> usize {
+        self.loaded.content.len()
+    }
+
+    /// Whether it has tables for a frame's first block, and offsets: whether it is a formatted dictionary.
+    pub const fn has_entropy(&self) -> bool {
+        self.loaded.huffman.is_some()
     }
 
     /// Puts the tables in force.
@@ -98,31 +106,43 @@ impl Loaded<'_> {
 impl<'d> Dictionary<'d> {
     /// Builds the dictionary's tables. [`Error::DictionaryCorrupted`] if they are not valid.
     pub(crate) fn load(&self, tables: &mut Tables<'_>) -> Result<Loaded<'d>, Error> {
+        let scratch = WeightScratch {
+            weights: tables.weights,
+            cells: tables.weight_cells,
+        };
+        self.load_into_tables(tables.sequences, tables.huffman, scratch)
+    }
+
+    fn load_into_tables(
+        &self,
+        sequences: &mut [fse::Cell; sequences::CELLS],
+        huffman: &mut [huffman::Cell; huffman::TABLE_CELLS],
+        scratch: WeightScratch<'_>,
+    ) -> Result<Loaded<'d>, Error> {
         if self.entropy.is_empty() {
             return Ok(Loaded {
                 content: self.content,
                 ..Loaded::NOTHING
             });
         }
-        self.load_formatted(tables)
+        self.load_formatted(sequences, huffman, scratch)
             .map_err(|_| Error::DictionaryCorrupted)
     }
 
-    fn load_formatted(&self, tables: &mut Tables<'_>) -> Result<Loaded<'d>, Error> {
-        let mut scratch = WeightScratch {
-            weights: tables.weights,
-            cells: tables.weight_cells,
-        };
+    fn load_formatted(
+        &self,
+        sequences: &mut [fse::Cell; sequences::CELLS],
+        huffman: &mut [huffman::Cell; huffman::TABLE_CELLS],
+        mut scratch: WeightScratch<'_>,
+    ) -> Result<Loaded<'d>, Error> {
         let mut rest = self.entropy;
-        let (huffman, bytes) = huffman::read_table(rest, &mut scratch, tables.huffman)?;
+        let (huffman, bytes) = huffman::read_table(rest, &mut scratch, huffman)?;
         rest = &rest[bytes..];
-        let (offsets, bytes) = read_entropy_table(Kind::OFFSETS, rest, tables.sequences)?;
+        let (offsets, bytes) = read_entropy_table(Kind::OFFSETS, rest, sequences)?;
         rest = &rest[bytes..];
-        let (match_lengths, bytes) =
-            read_entropy_table(Kind::MATCH_LENGTHS, rest, tables.sequences)?;
+        let (match_lengths, bytes) = read_entropy_table(Kind::MATCH_LENGTHS, rest, sequences)?;
         rest = &rest[bytes..];
-        let (literal_lengths, bytes) =
-            read_entropy_table(Kind::LITERAL_LENGTHS, rest, tables.sequences)?;
+        let (literal_lengths, bytes) = read_entropy_table(Kind::LITERAL_LENGTHS, rest, sequences)?;
         rest = &rest[bytes..];
 
         let (repeat_bytes, content) = rest.split_first_chunk::<12>().ok_or(Error::Corruption)?;

@@ -78,6 +78,21 @@ impl<'d> EncoderDictionary<'d> {
             has_tables: tables_pay(params, content),
         })
     }
+
+    /// The dictionary that was made ready.
+    pub const fn dictionary(&self) -> Dictionary<'d> {
+        self.dictionary
+    }
+
+    /// The parameters that it was made ready for.
+    pub const fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// Bytes of content that frames refer to.
+    pub const fn content_size(&self) -> usize {
+        self.content.len()
+    }
 }
 
 /// Whether the content enters the finder's tables once, or for each frame again.

@@ -1,6 +1,7 @@
 //! The encoder.
 
 pub(crate) mod block;
+pub(crate) mod compression_parameters;
 pub(crate) mod division;
 pub(crate) mod finder;
 pub(crate) mod frame;

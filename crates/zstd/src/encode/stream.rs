@@ -90,6 +90,7 @@ pub struct Encoder<'d, W> {
 }
 
 /// An encoder without its workspace. All methods get the same.
+#[derive(Clone)]
 struct State<'d> {
     params: Params,
     dictionary: Option<Dictionary<'d>>,
@@ -165,6 +166,25 @@ impl<'d, W: Held> Encoder<'d, W> {
             workspace,
             state: State::new(params),
         })
+    }
+
+    /// Becomes a copy of `other`, wherever that is in its frame: its workspace is copied, its dictionary shared.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ParameterOutOfBound`] if the other has other parameters.
+    pub fn copy_from<V: Held>(&mut self, other: &Encoder<'d, V>) -> Result<(), Error> {
+        let params = &self.state.params;
+        if other.state.params != *params {
+            return Err(Error::ParameterOutOfBound);
+        }
+        let bytes = stream_workspace_size(params) - Carver::SLACK;
+        let from = Carver::part(other.workspace.as_bytes(), bytes)?;
+        Carver::new(self.workspace.bytes(), bytes)?
+            .bytes(bytes)
+            .copy_from_slice(from);
+        self.state.clone_from(&other.state);
+        Ok(())
     }
 
     /// From the next [`reset`](Self::reset) on, frames follow this dictionary.

@@ -51,6 +51,18 @@ pub struct FrameHeader {
     pub checksum: bool,
 }
 
+impl FrameHeader {
+    /// That of no frame.
+    pub(crate) const NONE: FrameHeader = FrameHeader {
+        size: 0,
+        content_size: None,
+        window_size: 0,
+        block_size_max: 0,
+        dictionary_id: 0,
+        checksum: false,
+    };
+}
+
 impl Frame {
     /// Reads the start of a frame.
     ///

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use testkit::Rng;
 use zstd::{
     DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, DecoderDictionary, Dictionary, Error, Frame,
-    Status,
+    Piece, PieceDecoder, Status,
 };
 
 /// What is decoded, and how.
@@ -47,6 +47,7 @@ pub(crate) const DOORS: &[(&str, Door)] = &[
     ("whole input, whole output", gulp),
     ("extents", extents),
     ("a prepared dictionary", prepared),
+    ("headers and blocks", pieces),
 ];
 
 /// Largest window that a stream is given memory for.
@@ -71,9 +72,7 @@ fn prepared(input: &Input) -> Result<Vec<u8>, Error> {
         return one_shot(input);
     };
     let mut memory = vec![0xA5; DecoderDictionary::SIZE];
-    let dictionary = with_workspace(|workspace| {
-        DecoderDictionary::new(Dictionary::new(bytes)?, &mut memory, workspace)
-    })?;
+    let dictionary = DecoderDictionary::new(Dictionary::new(bytes)?, &mut memory)?;
     let options = DecodeOptions::new()
         .magicless(input.magicless)
         .prepared(&dictionary);
@@ -122,6 +121,45 @@ pub(crate) fn extents(input: &Input) -> Result<Vec<u8>, Error> {
         at += decoded.written;
         rest = &rest[decoded.read..];
     }
+    assert!(
+        dst[at..].iter().all(|byte| *byte == UNTOUCHED),
+        "written beyond the end"
+    );
+    dst.truncate(at);
+    Ok(dst)
+}
+
+/// Header by header and block by block.
+fn pieces(input: &Input) -> Result<Vec<u8>, Error> {
+    let options = input.options()?;
+    let mut dst = vec![UNTOUCHED; input.capacity];
+    let (mut at, mut rest) = (0, input.bytes);
+    with_workspace(|workspace| {
+        let mut decoder = PieceDecoder::new(options, workspace)?;
+        while !rest.is_empty() {
+            let begun = rest;
+            decoder.reset(options);
+            assert_eq!(decoder.next(), Piece::FrameHeader);
+            while decoder.wanted() > 0 {
+                let Some((piece, after)) = rest.split_at_checked(decoder.wanted()) else {
+                    // As soon as a wrong byte is seen.
+                    let first = begun.len() == input.bytes.len();
+                    if decoder.next() == Piece::FrameHeader && !input.magicless && first {
+                        Frame::parse(begun)?;
+                    }
+                    return Err(Error::SrcSizeWrong);
+                };
+                match decoder.decode(piece, &mut dst, at) {
+                    Err(Error::PrefixUnknown) if begun.len() < input.bytes.len() => {
+                        return Err(Error::SrcSizeWrong);
+                    }
+                    written => at += written?,
+                }
+                rest = after;
+            }
+        }
+        Ok(())
+    })?;
     assert!(
         dst[at..].iter().all(|byte| *byte == UNTOUCHED),
         "written beyond the end"

@@ -12,6 +12,9 @@
 /// Frames put together by hand.
 #[cfg(feature = "decompress")]
 mod assemble;
+/// Blocks without a frame, and what else a C interface stands on.
+#[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
+mod blocks;
 /// The hand-made vectors.
 #[cfg(feature = "decompress")]
 mod catalogue;

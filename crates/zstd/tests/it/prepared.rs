@@ -77,7 +77,7 @@ fn frames_are_decoded_as_with_the_dictionary_itself() {
     for bytes in dictionaries() {
         let dictionary = Dictionary::new(&bytes).unwrap();
         let mut memory = vec![0x5a; DecoderDictionary::SIZE];
-        let prepared = DecoderDictionary::new(dictionary, &mut memory, &mut workspace).unwrap();
+        let prepared = DecoderDictionary::new(dictionary, &mut memory).unwrap();
         let options = DecodeOptions::new().prepared(&prepared);
         let mut c = zstd_safe::CCtx::create();
         for _ in 0..cases(20) {
@@ -117,16 +117,8 @@ fn what_is_wrong_with_it_is_said_when_it_is_made() {
     let mut workspace = vec![0; DECOMPRESS_WORKSPACE_SIZE];
     let mut memory = vec![0; DecoderDictionary::SIZE];
     let dictionary = Dictionary::new(&good).unwrap();
-    for (memory, workspace) in [
-        (&mut memory[1..], &mut workspace[..]),
-        (
-            &mut vec![0; DecoderDictionary::SIZE][..],
-            &mut vec![0; DECOMPRESS_WORKSPACE_SIZE - 1][..],
-        ),
-    ] {
-        let result = DecoderDictionary::new(dictionary, memory, workspace);
-        assert_eq!(result.err(), Some(Error::WorkspaceTooSmall));
-    }
+    let result = DecoderDictionary::new(dictionary, &mut memory[1..]);
+    assert_eq!(result.err(), Some(Error::WorkspaceTooSmall));
     let params = Params::for_level_with_dictionary(3, Some(1000), good.len());
     let mut room = vec![0; EncoderDictionary::size(&params)];
     let short = &mut room[..EncoderDictionary::size(&params) - 64];
@@ -139,7 +131,7 @@ fn what_is_wrong_with_it_is_said_when_it_is_made() {
     let bad = Dictionary::new(&bad).unwrap();
     let result = EncoderDictionary::new(bad, &params, &mut room);
     assert_eq!(result.err(), Some(Error::DictionaryCorrupted));
-    let result = DecoderDictionary::new(bad, &mut memory, &mut workspace);
+    let result = DecoderDictionary::new(bad, &mut memory);
     assert_eq!(result.err(), Some(Error::DictionaryCorrupted));
 
     // Tables of another size.
@@ -153,7 +145,7 @@ fn what_is_wrong_with_it_is_said_when_it_is_made() {
 
     // A frame that names another.
     let mut memory = vec![0; DecoderDictionary::SIZE];
-    let prepared = DecoderDictionary::new(dictionary, &mut memory, &mut workspace).unwrap();
+    let prepared = DecoderDictionary::new(dictionary, &mut memory).unwrap();
     let mut other = good.clone();
     other[4] ^= 1;
     let mut frame = [0; 300];

@@ -1,0 +1,384 @@
+//! Frames that come header by header and block by block, decoded to memory that the caller keeps.
+
+use xxhash::Xxh64;
+
+use super::block::{self, Keep, State};
+use super::execute::TAIL;
+use super::output::{Full, Older, Output};
+use super::{DecodeOptions, LITERALS_SIZE};
+use crate::dictionary::Loaded;
+use crate::frame::{BLOCK_HEADER_SIZE, BLOCK_SIZE_MAX, BlockHeader, BlockKind, HEADER_SIZE_MAX};
+use crate::workspace::Tables;
+use crate::{Error, Frame, FrameHeader};
+
+/// The checksum behind the last block.
+const CHECKSUM_SIZE: usize = 4;
+
+/// What the next piece of a frame is (RFC 8878, section 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// The frame header, or the rest of it.
+    FrameHeader,
+    /// A block header.
+    BlockHeader,
+    /// The content of a block that others follow.
+    Block,
+    /// The content of the last block.
+    LastBlock,
+    /// The checksum.
+    Checksum,
+    /// The content of a skippable frame.
+    SkippableFrame,
+}
+
+/// Decodes a frame piece by piece, without memory for input or history: each piece comes as a whole, and the content of
+/// earlier blocks stays where the caller keeps it.
+///
+/// ```
+/// use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, PieceDecoder};
+/// # fn main() -> Result<(), zstd::Error> {
+/// let mut frame = &[0x28, 0xB5, 0x2F, 0xFD, 0x20, 5, 0x2B, 0, 0, b'z'][..];
+/// let mut workspace = vec![0; DECOMPRESS_WORKSPACE_SIZE];
+/// let mut decoder = PieceDecoder::new(DecodeOptions::new(), &mut workspace)?;
+/// let (mut content, mut at) = ([0; 5], 0);
+/// while decoder.wanted() > 0 {
+///     let (piece, rest) = frame.split_at(decoder.wanted());
+///     at += decoder.decode(piece, &mut content, at)?;
+///     frame = rest;
+/// }
+/// assert_eq!((&content, at), (b"zzzzz", 5));
+/// # Ok(()) }
+/// ```
+///
+/// Blocks without a frame around them are decoded by [`decode_block`](Self::decode_block).
+pub struct PieceDecoder<'w, 'd> {
+    options: DecodeOptions<'d>,
+    tables: Tables<'w>,
+    literals: &'w mut [u8; LITERALS_SIZE],
+    header: FrameHeader,
+    state: State,
+    dictionary: &'d [u8],
+    hash: Xxh64,
+    stage: Stage,
+    small: [u8; HEADER_SIZE_MAX],
+    /// Bytes in `small`.
+    have: usize,
+    /// Bytes of content so far.
+    produced: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// So many bytes of the frame header are needed in all.
+    FrameHeader {
+        needed: usize,
+    },
+    Skippable {
+        size: usize,
+    },
+    BlockHeader,
+    Block(BlockHeader),
+    Checksum,
+    End,
+    /// Blocks without headers.
+    Bare,
+    Failed(Error),
+}
+
+impl<'w, 'd> PieceDecoder<'w, 'd> {
+    /// A decoder at the beginning of a frame.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WorkspaceTooSmall`] if `workspace` has less than
+    /// [`DECOMPRESS_WORKSPACE_SIZE`](crate::DECOMPRESS_WORKSPACE_SIZE) bytes.
+    pub fn new(options: DecodeOptions<'d>, workspace: &'w mut [u8]) -> Result<Self, Error> {
+        let (tables, rest) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
+        let literals = rest.first_chunk_mut().ok_or(Error::WorkspaceTooSmall)?;
+        let mut decoder = PieceDecoder {
+            options,
+            tables,
+            literals,
+            header: FrameHeader::NONE,
+            state: State::new(&Loaded::NOTHING),
+            dictionary: &[],
+            hash: Xxh64::new(0),
+            stage: Stage::End,
+            small: [0; HEADER_SIZE_MAX],
+            have: 0,
+            produced: 0,
+        };
+        decoder.reset(options);
+        Ok(decoder)
+    }
+
+    /// Begins another frame, whatever became of this one.
+    pub fn reset(&mut self, options: DecodeOptions<'d>) {
+        self.options = options;
+        self.have = 0;
+        self.produced = 0;
+        self.stage = match self.options.parse(&[]) {
+            Ok(Frame::Incomplete { needed }) => Stage::FrameHeader { needed },
+            _ => Stage::End,
+        };
+    }
+
+    /// Bytes that the next call of [`decode`](Self::decode) takes; 0 when the frame is complete.
+    pub fn wanted(&self) -> usize {
+        match self.stage {
+            Stage::FrameHeader { needed } => needed - self.have,
+            Stage::Skippable { size } => size,
+            Stage::BlockHeader => BLOCK_HEADER_SIZE,
+            Stage::Block(block) => block.stored,
+            Stage::Checksum => CHECKSUM_SIZE,
+            Stage::End | Stage::Bare | Stage::Failed(_) => 0,
+        }
+    }
+
+    /// What these bytes are; a frame header when the frame is complete, for another one may follow.
+    pub fn next(&self) -> Piece {
+        match self.stage {
+            Stage::Skippable { .. } => Piece::SkippableFrame,
+            Stage::BlockHeader => Piece::BlockHeader,
+            Stage::Block(block) if block.last => Piece::LastBlock,
+            Stage::Block(_) | Stage::Bare => Piece::Block,
+            Stage::Checksum => Piece::Checksum,
+            _ => Piece::FrameHeader,
+        }
+    }
+
+    /// The header of the frame, once it is known.
+    pub fn header(&self) -> Option<&FrameHeader> {
+        match self.stage {
+            Stage::FrameHeader { .. } | Stage::Skippable { .. } | Stage::Bare => None,
+            _ => (self.header.size > 0).then_some(&self.header),
+        }
+    }
+
+    /// Takes the next piece, writes the content that it gives to `output[at..]`, and returns how many bytes that are.
+    ///
+    /// `output[..at]` must end with the frame's content so far, as much of it as the window reaches.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SrcSizeWrong`] if `piece` has not as many bytes as [`wanted`](Self::wanted);
+    /// [`Error::DstSizeTooSmall`] if the content does not fit; those of a bad frame. The decoder then needs a
+    /// [`reset`](Self::reset), but for a piece of the wrong size.
+    pub fn decode(&mut self, piece: &[u8], output: &mut [u8], at: usize) -> Result<usize, Error> {
+        if let Stage::Failed(error) = self.stage {
+            return Err(error);
+        }
+        if self.stage == Stage::End || self.stage == Stage::Bare || at > output.len() {
+            return Err(Error::StageWrong);
+        }
+        if piece.len() != self.wanted() {
+            return Err(Error::SrcSizeWrong);
+        }
+        self.advance(piece, output, at)
+            .inspect_err(|error| self.stage = Stage::Failed(*error))
+    }
+
+    fn advance(&mut self, piece: &[u8], output: &mut [u8], at: usize) -> Result<usize, Error> {
+        match self.stage {
+            Stage::FrameHeader { .. } => {
+                if let Some(place) = self.small.get_mut(self.have..self.have + piece.len()) {
+                    place.copy_from_slice(piece);
+                    self.have += piece.len();
+                }
+                self.take_header()?;
+            }
+            Stage::BlockHeader => {
+                let bytes = piece.first_chunk().ok_or(Error::SrcSizeWrong)?;
+                let block = BlockHeader::parse(*bytes, self.header.block_size_max)?;
+                self.stage = Stage::Block(block);
+                if block.stored == 0 {
+                    // A compressed block of no bytes lacks its headers.
+                    return match block.kind {
+                        BlockKind::Compressed => Err(Error::Corruption),
+                        _ => self.end_block(block.last),
+                    };
+                }
+            }
+            Stage::Block(block) => {
+                let written = self.decode_content(block, piece, output, at)?;
+                let content = output.get(at..at + written).unwrap_or_default();
+                if self.header.checksum {
+                    self.hash.update(content);
+                }
+                self.produced += written as u64;
+                return self.end_block(block.last).map(|_| written);
+            }
+            Stage::Checksum => {
+                if piece != (self.hash.digest() as u32).to_le_bytes() {
+                    return Err(Error::ChecksumWrong);
+                }
+                self.stage = Stage::End;
+            }
+            _ => self.stage = Stage::End,
+        }
+        Ok(0)
+    }
+
+    fn take_header(&mut self) -> Result<(), Error> {
+        let bytes = self.small.get(..self.have).unwrap_or_default();
+        match self.options.parse(bytes)? {
+            Frame::Incomplete { needed } => self.stage = Stage::FrameHeader { needed },
+            Frame::Skippable { size: 0, .. } => self.stage = Stage::End,
+            Frame::Skippable { size, .. } => {
+                let size = usize::try_from(size).map_err(|_| Error::SrcSizeWrong)?;
+                self.stage = Stage::Skippable { size };
+            }
+            Frame::Zstd(header) => {
+                self.options.check(&header)?;
+                self.load()?;
+                self.header = header;
+                self.stage = Stage::BlockHeader;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the dictionary in force.
+    fn load(&mut self) -> Result<(), Error> {
+        let loaded = self.options.load(&mut self.tables)?;
+        self.state = State::new(&loaded);
+        self.dictionary = loaded.content;
+        self.hash = Xxh64::new(0);
+        self.produced = 0;
+        Ok(())
+    }
+
+    fn end_block(&mut self, last: bool) -> Result<usize, Error> {
+        let size = self.header.content_size;
+        self.stage = match (last, self.header.checksum) {
+            (false, _) => Stage::BlockHeader,
+            (true, _) if size.is_some_and(|size| size != self.produced) => {
+                return Err(Error::Corruption);
+            }
+            (true, true) => Stage::Checksum,
+            (true, false) => Stage::End,
+        };
+        Ok(0)
+    }
+
+    fn decode_content(
+        &mut self,
+        block: BlockHeader,
+        piece: &[u8],
+        bytes: &mut [u8],
+        at: usize,
+    ) -> Result<usize, Error> {
+        let size_max = self.header.block_size_max as usize;
+        let room = bytes.len() - at;
+        // No block gives more than what is left of the content.
+        let left = self
+            .header
+            .content_size
+            .map_or(u64::MAX, |size| size - self.produced);
+        let most = usize::try_from(left).map_or(size_max, |left| left.min(size_max));
+        let (end, full) = if room < most {
+            (bytes.len(), Error::DstSizeTooSmall)
+        } else {
+            (at + most, Error::Corruption)
+        };
+        // Matches reach no farther back than the content, and what of it the caller has kept.
+        let produced = usize::try_from(self.produced).unwrap_or(usize::MAX);
+        let (start, dictionary) = match at.checked_sub(produced) {
+            Some(start) => (start, self.dictionary),
+            None => (0, &[][..]),
+        };
+        let mut output = Output {
+            scratch_end: bytes.len(),
+            bytes,
+            at,
+            end,
+            tail: TAIL,
+            start,
+            older: Older::Dictionary(dictionary),
+            window: usize::try_from(self.header.window_size).unwrap_or(usize::MAX),
+            full: Full::Fails(full),
+        };
+        match block.kind {
+            BlockKind::Raw => output.push_slice(piece)?,
+            BlockKind::Rle => {
+                let byte = piece.first().ok_or(Error::SrcSizeWrong)?;
+                output.push_fill(*byte, block.content)?
+            }
+            BlockKind::Compressed => block::decode(
+                piece,
+                size_max,
+                &mut self.state,
+                &mut self.tables,
+                Keep::Buffer(self.literals),
+                &mut output,
+            )?,
+        };
+        Ok(output.at - at)
+    }
+
+    /// Decodes the content of one compressed block that has no header, nor a frame around it (RFC 8878, section
+    /// 3.1.1.2.3). Writes to `output[at..]`, and returns how many bytes that are.
+    ///
+    /// The first block of a series comes right behind [`new`](Self::new) or [`reset`](Self::reset). Blocks know the tables and
+    /// offsets of those before, and the content, of which `output[..at]` ends with as much as they may refer to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SrcSizeWrong`] if the block is empty or larger than 128 KiB; [`Error::DstSizeTooSmall`];
+    /// [`Error::Corruption`]; [`Error::DictionaryCorrupted`]; [`Error::StageWrong`] within a frame.
+    pub fn decode_block(
+        &mut self,
+        block: &[u8],
+        output: &mut [u8],
+        at: usize,
+    ) -> Result<usize, Error> {
+        self.begin_bare()?;
+        if block.is_empty() || block.len() > BLOCK_SIZE_MAX {
+            return Err(Error::SrcSizeWrong);
+        }
+        if at > output.len() {
+            return Err(Error::StageWrong);
+        }
+        let header = BlockHeader {
+            last: false,
+            kind: BlockKind::Compressed,
+            stored: block.len(),
+            content: 0,
+        };
+        let written = self
+            .decode_content(header, block, output, at)
+            .inspect_err(|error| self.stage = Stage::Failed(*error))?;
+        self.produced += written as u64;
+        Ok(written)
+    }
+
+    /// Declares `size` bytes that lie in the output behind the content so far, as those of a block that was stored: the
+    /// blocks that follow may refer to them.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode_block`](Self::decode_block).
+    pub fn insert_block(&mut self, size: usize) -> Result<(), Error> {
+        self.begin_bare()?;
+        self.produced += size as u64;
+        Ok(())
+    }
+
+    fn begin_bare(&mut self) -> Result<(), Error> {
+        match self.stage {
+            Stage::Bare => Ok(()),
+            Stage::Failed(error) => Err(error),
+            Stage::FrameHeader { .. } if self.have == 0 => {
+                self.load()?;
+                self.header = FrameHeader {
+                    window_size: u64::MAX,
+                    block_size_max: BLOCK_SIZE_MAX as u32,
+                    ..FrameHeader::NONE
+                };
+                self.stage = Stage::Bare;
+                Ok(())
+            }
+            _ => Err(Error::StageWrong),
+        }
+    }
+}
