@@ -87,7 +87,9 @@ impl Best {
     }
 }
 
-#[inline(always)]
+// Each on a stack of its own where there is nothing that wants them in one kernel.
+#[cfg_attr(feature = "portable", inline(never))]
+#[cfg_attr(not(feature = "portable"), inline(always))]
 fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: bool>(
     data: Memory<'_>,
     rows: RowCells<'_>,

@@ -37,16 +37,16 @@ pub(super) struct Sorted<'a> {
 /// What is kept from block to block beside the memory.
 #[derive(Clone, Default)]
 pub(super) struct State {
-    nodes_len: usize,
+    nodes_len: u32,
     /// Positions from here to there are known.
     next: usize,
-    len: usize,
+    len: u32,
     /// Where a long match begins and ends, and its offset. A later plan may begin before it.
     within: (usize, usize, u32),
     /// Whether what is found is recorded, or told from the record.
     record: Record,
     /// The next cell for a match that is not a position's longest.
-    more: usize,
+    more: u32,
 }
 
 impl<'a> Sorted<'a> {
@@ -90,17 +90,17 @@ impl<'a> Sorted<'a> {
     #[inline(never)]
     pub(super) fn build(&mut self, data: &[u8]) {
         let n = data.len().saturating_sub(TAIL - 1).min(self.leaves.len());
-        self.state.len = n;
+        self.state.len = n as u32;
         // The leaves hold the buckets' ends, the triples what is put aside, until both come into their own.
         let aside = self.triples.as_flattened_mut().as_chunks_mut().0;
         order::sort_positions(self.nodes, self.leaves, aside, data, n);
-        self.state.nodes_len = tree::grow(self.nodes, self.leaves, self.open, n);
+        self.state.nodes_len = tree::grow(self.nodes, self.leaves, self.open, n) as u32;
         self.restart();
     }
 
     /// Forgets all visits.
     pub(super) fn restart(&mut self) {
-        for node in &mut self.nodes[..self.state.nodes_len] {
+        for node in &mut self.nodes[..self.state.nodes_len as usize] {
             *node = (u64::from_ne_bytes(*node) & !u64::from(u32::MAX)).to_ne_bytes();
         }
         self.triples.fill([0; 4]);
@@ -152,10 +152,10 @@ impl<'a> Sorted<'a> {
             self.fill_again(data, end, at, candidates);
             return;
         }
-        self.visit(data, at.min(self.state.len));
+        self.visit(data, at.min(self.state.len as usize));
         candidates.start(at);
         let mut at = at;
-        let stop = end.saturating_sub(TAIL - 1).min(self.state.len);
+        let stop = end.saturating_sub(TAIL - 1).min(self.state.len as usize);
         while at < stop && candidates.has_room() {
             if self.state.within.0 <= at && at < self.state.within.1 {
                 self.visit(data, self.state.within.1.min(stop));

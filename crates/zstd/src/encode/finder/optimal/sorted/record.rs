@@ -58,14 +58,17 @@ impl Sorted<'_> {
         let more = range
             .len()
             .saturating_sub(1)
-            .min(cells.len() - self.state.more);
+            .min(cells.len() - self.state.more as usize);
         let first = match range.clone().next_back() {
             Some(last) => pack(candidates.at(last), more > 0),
             None => 0,
         };
         self.leaves.put(position, first);
         for (i, found) in range.rev().skip(1).take(more).enumerate() {
-            cells.put(self.state.more, pack(candidates.at(found), i + 1 < more));
+            cells.put(
+                self.state.more as usize,
+                pack(candidates.at(found), i + 1 < more),
+            );
             self.state.more += 1;
         }
     }
@@ -81,7 +84,7 @@ impl Sorted<'_> {
     ) {
         let cells: &[[u8; 4]] = self.nodes.as_flattened().as_chunks().0;
         candidates.start(at);
-        let stop = end.saturating_sub(TAIL - 1).min(self.state.len);
+        let stop = end.saturating_sub(TAIL - 1).min(self.state.len as usize);
         while self.state.next < stop && candidates.has_room() {
             let known = self.state.next >= at;
             let mut bits = self.leaves.at(self.state.next);
@@ -98,7 +101,7 @@ impl Sorted<'_> {
                 if bits & RECORD_MORE == 0 {
                     break;
                 }
-                bits = cells.at(self.state.more);
+                bits = cells.at(self.state.more as usize);
                 self.state.more += 1;
             }
             if known {
