@@ -22,17 +22,24 @@ pub(crate) struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
+    /// Whether the search in `data`, of which the first byte has index `first`, may begin at the index `start`: it is one of
+    /// the data, and the sums of the loops do not overflow.
+    pub(crate) fn fits(data: &[u8], first: u32, start: usize) -> bool {
+        let first = first as usize;
+        let room = usize::MAX >> 2;
+        data.len() <= room
+            && first <= usize::MAX - room - data.len()
+            && (first..=first + data.len()).contains(&start)
+    }
+
     /// `data`, of which the first byte has index `first`.
     #[inline(always)]
     pub(crate) fn new(data: &'a [u8], first: u32) -> Self {
         let first = first as usize;
-        // Room for the sums of the loops: none of them overflows.
-        let room = usize::MAX >> 2;
-        assert!(data.len() <= room && first <= usize::MAX - room - data.len());
         Memory {
             origin: data.as_ptr().wrapping_sub(first),
             first,
-            end: first + data.len(),
+            end: first.wrapping_add(data.len()),
             data: PhantomData,
         }
     }
@@ -247,34 +254,83 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// `value`, of which the compiler does not see where it comes from: else it keeps every sum with a loop's counter in a
-/// register of its own, of which there are too few.
-#[inline(always)]
-pub(crate) fn opaque(value: usize) -> usize {
-    // Where the compiler takes assembly at all.
-    #[cfg(all(
-        not(miri),
-        any(
-            target_arch = "x86_64",
-            target_arch = "x86",
-            target_arch = "aarch64",
-            target_arch = "arm",
-            target_arch = "riscv64",
-            target_arch = "riscv32",
-            target_arch = "loongarch64",
-            target_arch = "s390x"
-        )
-    ))]
-    let value = {
-        let same;
-        // SAFETY: no instruction at all.
-        unsafe {
-            core::arch::asm!("/* {0} */", inout(reg) value => same, options(pure, nomem, nostack, preserves_flags));
-        }
-        same
-    };
-    value
+/// Four bytes that a longer match has in common, of which the last is the first behind the best match so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Tail<'a> {
+    place: *const u8,
+    data: PhantomData<&'a [u8]>,
 }
+
+impl<'a> Tail<'a> {
+    /// The four bytes that end at `end`.
+    #[inline(always)]
+    pub(crate) fn new(data: Memory<'a>, end: usize) -> Self {
+        Tail {
+            place: opaque_place(data.origin.wrapping_add(end).wrapping_sub(4)),
+            data: PhantomData,
+        }
+    }
+
+    /// Whether the four bytes that lie `distance` before these are equal. The distance is given as its negative, which
+    /// wraps.
+    ///
+    /// # Safety
+    ///
+    /// These bytes lie in the data, and so do those.
+    #[inline(always)]
+    pub(crate) unsafe fn is_same(self, negative: usize) -> bool {
+        let before = self.place.wrapping_add(negative).cast::<[u8; 4]>();
+        // SAFETY: as the caller promises; byte arrays need no alignment.
+        let before = unsafe { before.read() };
+        // SAFETY: as above.
+        before == unsafe { self.place.cast::<[u8; 4]>().read() }
+    }
+}
+
+/// Defines a function that returns what it is given.
+macro_rules! opaque {
+    ($(#[$doc:meta])* $visibility:vis $name:ident: $type:ty) => {
+        $(#[$doc])*
+        #[inline(always)]
+        #[allow(clippy::pointers_in_nomem_asm_block, reason = "no address is followed")]
+        $visibility fn $name(value: $type) -> $type {
+            // Where the compiler takes assembly at all.
+            #[cfg(all(
+                not(miri),
+                any(
+                    target_arch = "x86_64",
+                    target_arch = "x86",
+                    target_arch = "aarch64",
+                    target_arch = "arm",
+                    target_arch = "riscv64",
+                    target_arch = "riscv32",
+                    target_arch = "loongarch64",
+                    target_arch = "s390x"
+                )
+            ))]
+            let value = {
+                let same;
+                // SAFETY: no instruction at all.
+                unsafe {
+                    core::arch::asm!("/* {0} */", inout(reg) value => same, options(pure, nomem, nostack, preserves_flags));
+                }
+                same
+            };
+            value
+        }
+    };
+}
+
+opaque!(
+    /// `value`, of which the compiler does not see where it comes from: else it keeps every sum with a loop's counter in a
+    /// register of its own, of which there are too few.
+    pub(crate) opaque: usize
+);
+
+opaque!(
+    /// The same for an address.
+    opaque_place: *const u8
+);
 
 /// The same for a word, where registers are as long.
 #[inline(always)]
@@ -288,9 +344,9 @@ pub(crate) fn opaque_word(value: u64) -> u64 {
 
 /// A table of 2^n cells by hash.
 pub(crate) struct Table<'a> {
-    /// The first of 2^(64 - `shift`) cells.
+    /// The first of `len` cells.
     start: *mut [u8; 4],
-    shift: u32,
+    len: usize,
     cells: PhantomData<&'a mut [[u8; 4]]>,
 }
 
@@ -301,29 +357,37 @@ impl<'a> Table<'a> {
         assert!((1..64).contains(&shift) && cells.len() as u64 == 1 << (64 - shift));
         Table {
             start: cells.as_mut_ptr(),
-            shift,
+            len: cells.len(),
             cells: PhantomData,
         }
     }
 
+    /// What a cell holds.
+    ///
+    /// # Safety
+    ///
+    /// `place` is below the number of cells.
     #[inline(always)]
-    fn place(&self, hash: u64) -> *mut [u8; 4] {
-        self.start
-            .wrapping_add((hash >> (self.shift & 63)) as usize)
+    pub(crate) unsafe fn at(&self, place: usize) -> u32 {
+        debug_assert!(place < self.len);
+        // SAFETY: the caller promises that `place` is below the length of the slice behind `start`.
+        let cell = unsafe { self.start.add(place) };
+        // SAFETY: as above, and the slice is borrowed for as long as this lives.
+        u32::from_ne_bytes(unsafe { cell.read() })
     }
 
-    /// What the cell of a hash holds.
+    /// Sets a cell.
+    ///
+    /// # Safety
+    ///
+    /// `place` is below the number of cells.
     #[inline(always)]
-    pub(crate) fn at(&self, hash: u64) -> u32 {
-        // SAFETY: a hash shifted by `shift` is below 2^(64 - `shift`), the number of cells that `new` was given.
-        u32::from_ne_bytes(unsafe { self.place(hash).read() })
-    }
-
-    /// Sets the cell of a hash.
-    #[inline(always)]
-    pub(crate) fn put(&mut self, hash: u64, value: u32) {
+    pub(crate) unsafe fn put(&mut self, place: usize, value: u32) {
+        debug_assert!(place < self.len);
+        // SAFETY: as in `at`.
+        let cell = unsafe { self.start.add(place) };
         // SAFETY: as in `at`, and the borrow is unique.
-        unsafe { self.place(hash).write(value.to_ne_bytes()) };
+        unsafe { cell.write(value.to_ne_bytes()) };
     }
 }
 
@@ -362,71 +426,94 @@ impl<'a, const W: usize> Rows<'a, W> {
         self.places
     }
 
-    /// The number of the row of a hash: below the number of rows, for a hash shifted by `shift` and 8 more has as many bits
-    /// as that has.
+    /// The row of a hash, and its tag. The row is below the number of rows, for a hash shifted by `shift` and 8 more has as many
+    /// bits as that has.
     #[inline(always)]
-    fn row(&self, hash: u64) -> usize {
-        (hash >> (self.shift & 63) >> 8) as usize
+    pub(crate) fn slot(&self, hash: u64) -> (usize, u8) {
+        let hash = hash >> (self.shift & 63);
+        ((hash >> 8) as usize, hash as u8)
     }
 
-    /// The first place of a row: a multiple of `W` that is below the number of places, as is all less than `W` behind it.
+    /// Where the newest position of a row lies.
+    ///
+    /// # Safety
+    ///
+    /// `row` is below the number of rows.
     #[inline(always)]
-    fn start(&self, hash: u64) -> usize {
-        self.row(hash) * W
-    }
-
-    #[inline(always)]
-    fn tag(&self, hash: u64) -> u8 {
-        (hash >> (self.shift & 63)) as u8
-    }
-
-    /// Where the newest position of the row of a hash lies.
-    #[inline(always)]
-    pub(crate) fn head(&self, hash: u64) -> u8 {
-        // SAFETY: `row` is below the number of heads, and the slice is borrowed for as long as this lives.
-        unsafe { self.heads.wrapping_add(self.row(hash)).read() }
+    pub(crate) unsafe fn head(&self, row: usize) -> u8 {
+        debug_assert!(row * W < self.places);
+        // SAFETY: the caller promises that `row` is below the length of the slice behind `heads`.
+        let head = unsafe { self.heads.add(row) };
+        // SAFETY: as above, and the slice is borrowed for as long as this lives.
+        unsafe { head.read() }
     }
 
     /// Puts a position in the place of the oldest of its row.
+    ///
+    /// # Safety
+    ///
+    /// `row` is below the number of rows.
     #[inline(always)]
-    pub(crate) fn push(&mut self, hash: u64, position: u32) {
-        let head = self.head(hash).wrapping_sub(1) & (W - 1) as u8;
-        // SAFETY: `row` is below the number of heads, and the borrow is unique.
-        unsafe { self.heads.wrapping_add(self.row(hash)).write(head) };
-        let place = self.start(hash) + usize::from(head);
-        // SAFETY: `place` is below the number of tags, and the borrow is unique.
-        unsafe { self.tags.wrapping_add(place).write(self.tag(hash)) };
-        let place = self.positions.wrapping_add(place);
-        // SAFETY: there are as many positions as tags.
-        unsafe { place.write(position.to_ne_bytes()) };
+    pub(crate) unsafe fn push(&mut self, row: usize, tag: u8, position: u32) {
+        // SAFETY: as the caller promises.
+        let head = unsafe { self.head(row) }.wrapping_sub(1) & (W - 1) as u8;
+        // SAFETY: as in `head`.
+        let to = unsafe { self.heads.add(row) };
+        // SAFETY: as in `head`, and the borrow is unique.
+        unsafe { to.write(head) };
+        // Below the number of places: the row has `W`, and `head` is less.
+        let place = row * W + usize::from(head);
+        // SAFETY: there are as many tags as places.
+        let to = unsafe { self.tags.add(place) };
+        // SAFETY: as above, and the borrow is unique.
+        unsafe { to.write(tag) };
+        // SAFETY: there are as many positions as places.
+        let to = unsafe { self.positions.add(place) };
+        // SAFETY: as above, and the borrow is unique.
+        unsafe { to.write(position.to_ne_bytes()) };
     }
 
-    /// A bit for each of the sixteen positions starting at 16 * `part` whose tag is that of the hash.
+    /// Puts a position in the place of the oldest of the row of a hash.
     #[inline(always)]
-    pub(crate) fn equal_tags(&self, hash: u64, part: usize) -> u16 {
-        let tags = self
-            .tags
-            .wrapping_add(self.start(hash))
-            .wrapping_add((16 * part) & (W - 1));
-        // SAFETY: a row has a multiple of sixteen places, and this is a multiple of sixteen; byte arrays need no alignment.
+    pub(crate) fn insert(&mut self, hash: u64, position: u32) {
+        let (row, tag) = self.slot(hash);
+        // SAFETY: `slot` gives a row below their number.
+        unsafe { self.push(row, tag, position) };
+    }
+
+    /// A bit for each of the sixteen positions starting at 16 * `part` whose tag is `tag`.
+    ///
+    /// # Safety
+    ///
+    /// `row` is below the number of rows, and `part` below `W / 16`.
+    #[inline(always)]
+    pub(crate) unsafe fn equal_tags(&self, row: usize, tag: u8, part: usize) -> u16 {
+        debug_assert!(row * W < self.places && part < W / 16);
+        // SAFETY: the row has `W` tags, of which these are sixteen.
+        let tags = unsafe { self.tags.add(row * W + 16 * part) };
+        // SAFETY: as above, the slice is borrowed for as long as this lives, and byte arrays need no alignment.
         let tags = unsafe { tags.cast::<[u8; 16]>().read() };
-        equal_bytes(&tags, self.tag(hash))
+        equal_bytes(&tags, tag)
     }
 
-    /// The position in place `i` of the row of a hash.
+    /// The position in place `i` of a row.
+    ///
+    /// # Safety
+    ///
+    /// `row` is below the number of rows, and `i` below `W`.
     #[inline(always)]
-    pub(crate) fn position(&self, hash: u64, i: usize) -> u32 {
-        // The row first: its address stays in a register while a loop goes through its places.
-        let row = self.positions.wrapping_add(self.start(hash));
-        let place = row.wrapping_add(i & (W - 1));
-        // SAFETY: the row begins below the number of positions, and has `W` of them.
+    pub(crate) unsafe fn position(&self, row: usize, i: usize) -> u32 {
+        debug_assert!(row * W < self.places && i < W);
+        // SAFETY: the row has `W` positions.
+        let place = unsafe { self.positions.add(row * W + i) };
+        // SAFETY: as above, and the slice is borrowed for as long as this lives.
         u32::from_ne_bytes(unsafe { place.read() })
     }
 
-    /// Prefetches the row of a hash.
+    /// Prefetches a row.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        let place = self.start(hash);
+    pub(crate) fn prefetch(&self, row: usize) {
+        let place = row.wrapping_mul(W);
         prefetch(self.tags.wrapping_add(place));
         // A cache line has room for sixteen.
         for line in 0..W / 16 {
@@ -467,13 +554,16 @@ impl<'a> Chains<'a> {
     /// Puts a position at the end of the chain of a hash, and returns the one before it.
     #[inline(always)]
     pub(crate) fn push(&mut self, hash: u64, position: u32) -> u32 {
-        let end = self.ends.wrapping_add((hash >> (self.shift & 63)) as usize);
+        let end = (hash >> (self.shift & 63)) as usize;
         // SAFETY: there is a power of two of ends, as many as hashes shifted by `shift`.
+        let end = unsafe { self.ends.add(end) };
+        // SAFETY: as above, and the slice is borrowed for as long as this lives.
         let before = unsafe { end.read() };
         // SAFETY: as above, and the borrow is unique.
         unsafe { end.write(position.to_ne_bytes()) };
-        let link = self.links.wrapping_add(position as usize & self.mask);
         // SAFETY: there is a power of two of links, and `mask` is one less.
+        let link = unsafe { self.links.add(position as usize & self.mask) };
+        // SAFETY: as above, and the borrow is unique.
         unsafe { link.write(before) };
         u32::from_ne_bytes(before)
     }
@@ -481,7 +571,8 @@ impl<'a> Chains<'a> {
     /// The position before this one in its chain.
     #[inline(always)]
     pub(crate) fn before(&self, position: usize) -> u32 {
-        let link = self.links.wrapping_add(position & self.mask);
+        // SAFETY: as in `push`.
+        let link = unsafe { self.links.add(position & self.mask) };
         // SAFETY: as in `push`.
         u32::from_ne_bytes(unsafe { link.read() })
     }

@@ -9,17 +9,18 @@ use super::search;
 use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::store::SequenceStore;
 
-/// Declares a kernel: with BMI where the machine has it.
+/// Declares a kernel: with BMI where the machine has it. If there is a condition, the body may rely on it.
 macro_rules! kernel {
     (
         $(#[$doc:meta])* $name:ident, $bmi:ident,
-        ($($arg:ident: $type:ty),* $(,)?) -> $result:ty, $body:expr
+        ($($arg:ident: $type:ty),* $(,)?) -> $result:ty $(where $condition:expr)?, $body:expr
     ) => {
         $(#[$doc])*
         pub(crate) fn $name($($arg: $type),*) -> $result {
+            $(assert!($condition);)?
             #[cfg(target_arch = "x86_64")]
             if bmi() {
-                // SAFETY: the machine has these instructions, as was just asked.
+                // SAFETY: the machine has these instructions, as was just asked, and the condition holds.
                 return unsafe { $bmi($($arg),*) };
             }
             $body
@@ -27,7 +28,7 @@ macro_rules! kernel {
 
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "bmi1,bmi2,lzcnt")]
-        fn $bmi($($arg: $type),*) -> $result {
+        unsafe fn $bmi($($arg: $type),*) -> $result {
             $body
         }
     };
@@ -44,8 +45,10 @@ kernel!(
         task: &search::fast::Task,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> (usize, [usize; 3]),
-    search::fast::find(data, positions, task, repeat, store)
+    ) -> (usize, [usize; 3])
+    where task.fits(data),
+    // SAFETY: the task fits, or else this is not called.
+    unsafe { search::fast::find(data, positions, task, repeat, store) }
 );
 
 kernel!(
@@ -59,8 +62,10 @@ kernel!(
         task: &search::double_fast::Task,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> (usize, [usize; 3]),
-    search::double_fast::find(data, long, short, task, repeat, store)
+    ) -> (usize, [usize; 3])
+    where task.fits(data),
+    // SAFETY: the task fits, or else this is not called.
+    unsafe { search::double_fast::find(data, long, short, task, repeat, store) }
 );
 
 kernel!(
@@ -74,8 +79,10 @@ kernel!(
         task: &search::lazy::Task,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> search::lazy::Found,
-    search::lazy::find(data, rows, chains, task, repeat, store)
+    ) -> search::lazy::Found
+    where task.fits(data),
+    // SAFETY: the task fits, or else this is not called.
+    unsafe { search::lazy::find(data, rows, chains, task, repeat, store) }
 );
 
 /// A bit for each place at which the bytes are equal.

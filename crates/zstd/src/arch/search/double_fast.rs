@@ -23,41 +23,57 @@ pub(crate) struct Task {
     pub(crate) min_match: u8,
 }
 
-/// Finds the sequences in `data` starting at `task.start`. Returns where the literals behind the last one begin, and the
-/// repeat offsets behind it.
-#[inline(always)]
-pub(crate) fn find(
-    data: &[u8],
-    long: &mut [[u8; 4]],
-    short: &mut [[u8; 4]],
-    task: &Task,
-    repeat: [u32; 3],
-    store: &mut SequenceStore<'_>,
-) -> (usize, [usize; 3]) {
-    let data = Memory::new(data, task.base);
-    assert!(data.first() <= task.start && task.start <= data.end());
-    let mut store = Store::new(store, data.end() - task.start);
-    macro_rules! sizes {
-        ($min:literal, $long:literal, $short:literal) => {
-            find_min::<$min, $long, $short>(data, long, short, task, repeat, &mut store)
-        };
+impl Task {
+    /// Whether the search may begin: what its proofs rely on beside the loop itself.
+    ///
+    /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
+    /// more registers.
+    #[cfg(not(feature = "portable"))]
+    pub(crate) fn fits(&self, data: &[u8]) -> bool {
+        Memory::fits(data, self.base, self.start) && self.window >= 2 * DoubleFast::PATIENCE
     }
-    // The sizes that levels use are known when compiling: the loop has three registers more.
-    let found = match (
-        task.min_match,
-        task.long_shift,
-        task.short_shift,
-        task.index_log,
-    ) {
-        (5, 49, 49, 20) => sizes!(5, 49, 49),
-        (4, 49, 49, 20) => sizes!(4, 49, 49),
-        (0..=4, ..) => sizes!(4, 0, 0),
-        (5, ..) => sizes!(5, 0, 0),
-        (6, ..) => sizes!(6, 0, 0),
-        (7.., ..) => sizes!(7, 0, 0),
-    };
-    store.finish();
-    found
+}
+
+proven_fn! {
+    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals behind the last one begin, and the
+    /// repeat offsets behind it.
+    ///
+    /// # Safety
+    ///
+    /// The task fits the data.
+    #[inline(always)]
+    pub(crate) fn find(
+        data: &[u8],
+        long: &mut [[u8; 4]],
+        short: &mut [[u8; 4]],
+        task: &Task,
+        repeat: [u32; 3],
+        store: &mut SequenceStore<'_>,
+    ) -> (usize, [usize; 3]) {
+        let data = Memory::new(data, task.base);
+        let mut store = Store::new(store, data.end() - task.start);
+        macro_rules! sizes {
+            ($min:literal, $long:literal, $short:literal) => {
+                find_min::<$min, $long, $short>(data, long, short, task, repeat, &mut store)
+            };
+        }
+        // The sizes that levels use are known when compiling: the loop has three registers more.
+        let found = match (
+            task.min_match,
+            task.long_shift,
+            task.short_shift,
+            task.index_log,
+        ) {
+            (5, 49, 49, 20) => sizes!(5, 49, 49),
+            (4, 49, 49, 20) => sizes!(4, 49, 49),
+            (0..=4, ..) => sizes!(4, 0, 0),
+            (5, ..) => sizes!(5, 0, 0),
+            (6, ..) => sizes!(6, 0, 0),
+            (7.., ..) => sizes!(7, 0, 0),
+        };
+        store.finish();
+        found
+    }
 }
 
 #[inline(always)]
@@ -77,11 +93,10 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
     };
     let mut long = Table::new(long, long_shift);
     let mut short = Table::new(short, short_shift);
+    // A place of as many bits as has the number of cells: it is below that.
     let cell_long = |value, index| tagged::<8>(value, index, long_shift, index_log);
     let cell_short = |value, index| tagged::<MIN>(value, index, short_shift, index_log);
     let (first, end) = (data.first(), data.end());
-    // What the proofs below rely on beside the loop itself.
-    assert!(window >= 2 * DoubleFast::PATIENCE);
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
@@ -109,10 +124,14 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
             let value = proven!(data.read64(a));
             let (long_place, long_kept) = cell_long(value, a);
             let (short_place, short_kept) = cell_short(value, a);
-            let long_distance = long_kept.wrapping_sub(long.at(long_place)) as usize;
-            long.put(long_place, long_kept);
-            let short_distance = short_kept.wrapping_sub(short.at(short_place)) as usize;
-            short.put(short_place, short_kept);
+            // SAFETY: see `cell_long`.
+            let long_distance = long_kept.wrapping_sub(proven!(long.at(long_place))) as usize;
+            // SAFETY: see `cell_long`.
+            proven!(long.put(long_place, long_kept));
+            // SAFETY: see `cell_short`.
+            let short_distance = short_kept.wrapping_sub(proven!(short.at(short_place))) as usize;
+            // SAFETY: see `cell_short`.
+            proven!(short.put(short_place, short_kept));
             // SAFETY: as above, and `rep1` does not lead before the first byte.
             if proven!(before.read32(a + 1) == data.read32(a + 1)) && rep1 != 0 {
                 // SAFETY: as above.
@@ -123,7 +142,8 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
             if long_distance <= reach && proven!(data.read64(a - long_distance) == data.read64(a)) {
                 // SAFETY: `a + 9 <= end`.
                 let (place, kept) = cell_long(proven!(data.read64(a + 1)), a + 1);
-                long.put(place, kept);
+                // SAFETY: see `cell_long`.
+                proven!(long.put(place, kept));
                 // SAFETY: as above.
                 let length = 8 + proven!(data.match_length(a + 8, a + 8 - long_distance));
                 break (a, long_distance, length, false);
@@ -138,8 +158,10 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
                 // SAFETY: `a + 9 <= end`.
                 let next_value = proven!(data.read64(next));
                 let (place, kept) = cell_long(next_value, next);
-                let next_distance = kept.wrapping_sub(long.at(place)) as usize;
-                long.put(place, kept);
+                // SAFETY: see `cell_long`.
+                let next_distance = kept.wrapping_sub(proven!(long.at(place))) as usize;
+                // SAFETY: see `cell_long`.
+                proven!(long.put(place, kept));
                 // SAFETY: `next_distance <= reach < next - first`.
                 if next_distance <= reach
                     && proven!(data.read64(next - next_distance)) == next_value
@@ -187,15 +209,19 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
         // SAFETY: `a + 4 <= ends` and `ends + 8 <= end`; so for the next two.
         let value = proven!(data.read64(near));
         let (place, kept) = cell_long(value, near);
-        long.put(place, kept);
+        // SAFETY: see `cell_long`.
+        proven!(long.put(place, kept));
         let (place, kept) = cell_short(value, near);
-        short.put(place, kept);
+        // SAFETY: see `cell_short`.
+        proven!(short.put(place, kept));
         // SAFETY: see above.
         let (place, kept) = cell_long(proven!(data.read64(ends - 2)), ends - 2);
-        long.put(place, kept);
+        // SAFETY: see `cell_long`.
+        proven!(long.put(place, kept));
         // SAFETY: see above.
         let (place, kept) = cell_short(proven!(data.read64(ends - 1)), ends - 1);
-        short.put(place, kept);
+        // SAFETY: see `cell_short`.
+        proven!(short.put(place, kept));
         // The offset before the last, at once.
         while open && anchor + 8 <= end {
             // SAFETY: `anchor + 8 <= end`.
@@ -208,9 +234,11 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
             let length = 4 + proven!(data.match_length(anchor + 4, anchor + 4 - rep2));
             (rep1, rep2) = (rep2, rep1);
             let (place, kept) = cell_long(value, anchor);
-            long.put(place, kept);
+            // SAFETY: see `cell_long`.
+            proven!(long.put(place, kept));
             let (place, kept) = cell_short(value, anchor);
-            short.put(place, kept);
+            // SAFETY: see `cell_short`.
+            proven!(short.put(place, kept));
             // SAFETY: the match ends at `end` at the latest; the sequence before ended at `anchor`, and the store was open.
             open = proven!(store.append(data, anchor, 0, 1, length));
             anchor += length;

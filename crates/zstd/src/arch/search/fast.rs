@@ -24,37 +24,72 @@ pub(crate) struct Task {
     pub(crate) min_match: u8,
 }
 
-/// Finds the sequences in `data` starting at `task.start`. Returns where the literals behind the last one begin, and the
-/// repeat offsets behind it.
-#[inline(always)]
-pub(crate) fn find(
-    data: &[u8],
-    positions: &mut [[u8; 4]],
-    task: &Task,
-    repeat: [u32; 3],
-    store: &mut SequenceStore<'_>,
-) -> (usize, [usize; 3]) {
-    let data = Memory::new(data, task.base);
-    // The sizes that levels use are known when compiling: the loop has two registers more.
-    match (task.min_match, task.shift, task.index_log) {
-        (5, 52, 20) => find_min::<5, 52>(data, positions, task, repeat, store),
-        (6, 50, 20) => find_min::<6, 50>(data, positions, task, repeat, store),
-        (7, 49, 20) => find_min::<7, 49>(data, positions, task, repeat, store),
-        (5, 49, 20) => find_min::<5, 49>(data, positions, task, repeat, store),
-        (0..=4, ..) => find_min::<4, 0>(data, positions, task, repeat, store),
-        (5, ..) => find_min::<5, 0>(data, positions, task, repeat, store),
-        (6, ..) => find_min::<6, 0>(data, positions, task, repeat, store),
-        (7.., ..) => find_min::<7, 0>(data, positions, task, repeat, store),
+impl Task {
+    /// Whether the search may begin: what its proofs rely on beside the loop itself.
+    ///
+    /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
+    /// more registers (2 % more instructions at level 1).
+    #[cfg(not(feature = "portable"))]
+    pub(crate) fn fits(&self, data: &[u8]) -> bool {
+        Memory::fits(data, self.base, self.start)
+            && self.step >= 1
+            && self.window >= 2 * self.patience()
+    }
+
+    /// Positions without a match behind which the step grows.
+    #[inline(always)]
+    fn patience(&self) -> usize {
+        if self.step == 2 {
+            Fast::PATIENCE_SHORT
+        } else {
+            Fast::PATIENCE
+        }
+    }
+}
+
+proven_fn! {
+    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals behind the last one begin, and the
+    /// repeat offsets behind it.
+    ///
+    /// # Safety
+    ///
+    /// The task fits the data.
+    #[inline(always)]
+    pub(crate) fn find(
+        data: &[u8],
+        positions: &mut [[u8; 4]],
+        task: &Task,
+        repeat: [u32; 3],
+        store: &mut SequenceStore<'_>,
+    ) -> (usize, [usize; 3]) {
+        let data = Memory::new(data, task.base);
+        let mut positions = Table::new(positions, task.shift);
+        let positions = &mut positions;
+        let mut open = Store::new(store, data.end() - task.start);
+        let store = &mut open;
+        // The sizes that levels use are known when compiling: the loop has two registers more.
+        let found = match (task.min_match, task.shift, task.index_log) {
+            (5, 52, 20) => find_min::<5, 52>(data, positions, task, repeat, store),
+            (6, 50, 20) => find_min::<6, 50>(data, positions, task, repeat, store),
+            (7, 49, 20) => find_min::<7, 49>(data, positions, task, repeat, store),
+            (5, 49, 20) => find_min::<5, 49>(data, positions, task, repeat, store),
+            (0..=4, ..) => find_min::<4, 0>(data, positions, task, repeat, store),
+            (5, ..) => find_min::<5, 0>(data, positions, task, repeat, store),
+            (6, ..) => find_min::<6, 0>(data, positions, task, repeat, store),
+            (7.., ..) => find_min::<7, 0>(data, positions, task, repeat, store),
+        };
+        open.finish();
+        found
     }
 }
 
 #[inline(always)]
 fn find_min<const MIN: u32, const SHIFT: u32>(
     data: Memory<'_>,
-    positions: &mut [[u8; 4]],
+    positions: &mut Table<'_>,
     task: &Task,
     repeat: [u32; 3],
-    store: &mut SequenceStore<'_>,
+    store: &mut Store<'_, '_>,
 ) -> (usize, [usize; 3]) {
     let Task {
         start,
@@ -67,17 +102,10 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
     } else {
         (SHIFT, INDEX_LOG)
     };
-    let mut positions = Table::new(positions, shift);
+    // A place of as many bits as has the number of cells: it is below that.
     let cell = |value, index| tagged::<MIN>(value, index, shift, index_log);
-    let patience = if step_first == 2 {
-        Fast::PATIENCE_SHORT
-    } else {
-        Fast::PATIENCE
-    };
+    let patience = task.patience();
     let (first, end) = (data.first(), data.end());
-    // What the proofs below rely on beside the loop itself.
-    assert!(first <= start && start <= end && step_first >= 1 && window >= 2 * patience);
-    let mut store = Store::new(store, end - start);
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
@@ -108,10 +136,14 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
             // is at most `end - 8 - step`, or by the comparison where the step grows.
             let (h1, c1) = cell(proven!(data.read64(a + 1)), a);
             let c1 = c1.wrapping_add(1);
-            let d0 = c0.wrapping_sub(positions.at(h0)) as usize;
-            positions.put(h0, c0);
-            let d1 = c1.wrapping_sub(positions.at(h1)) as usize;
-            positions.put(h1, c1);
+            // SAFETY: see `cell`.
+            let d0 = c0.wrapping_sub(proven!(positions.at(h0))) as usize;
+            // SAFETY: see `cell`.
+            proven!(positions.put(h0, c0));
+            // SAFETY: see `cell`.
+            let d1 = c1.wrapping_sub(proven!(positions.at(h1))) as usize;
+            // SAFETY: see `cell`.
+            proven!(positions.put(h1, c1));
             // From here on the pair lies a step before `a`.
             a = opaque(a + step);
             // SAFETY: `a + 8 <= end`, as this was `a + step + 8`.
@@ -124,13 +156,18 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
             if d0 <= reach && proven!(data.read32(a - step - d0) == data.read32(a - step)) {
                 break (a - step, d0, false);
             }
-            // SAFETY: as above, one byte on, which is at most `a`.
-            if d1 <= reach && proven!(data.read32(a - step + 1 - d1) == data.read32(a - step + 1)) {
-                if step <= 4 {
-                    let (h2, c2) = cell(v0, a);
-                    positions.put(h2, c2);
+            if d1 <= reach {
+                // Else the compiler adds one after it has subtracted the distance, and once more to what is found.
+                let next = opaque(a - step + 1);
+                // SAFETY: as above, one byte on, which is at most `a`.
+                if proven!(data.read32(next - d1) == data.read32(next)) {
+                    if step <= 4 {
+                        let (h2, c2) = cell(v0, a);
+                        // SAFETY: see `cell`.
+                        proven!(positions.put(h2, c2));
+                    }
+                    break (next, d1, false);
                 }
-                break (a - step + 1, d1, false);
             }
             reach += step;
             if a >= limit {
@@ -157,8 +194,7 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
             (offset_value(distance as u32), back)
         };
         // SAFETY: as above, and `found + 4 <= end`, as four bytes there were read.
-        let length = 4 + proven!(data.match_length_soon(found + 4, candidate + 4));
-        let ends = found + length;
+        let ends = found + 4 + proven!(data.match_length_soon(found + 4, candidate + 4));
         let begins = found - back;
         // SAFETY: `anchor <= begins <= ends <= end`; the sequence before ended at `anchor`, and the store was open.
         let mut open = proven!(store.append(data, anchor, begins - anchor, value, ends - begins));
@@ -169,15 +205,18 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
         let near = found + 2;
         // SAFETY: `found + 4 <= ends` and `ends + 8 <= end`; so for the next two.
         let (place, kept) = cell(proven!(data.read64(near)), near);
-        positions.put(place, kept);
+        // SAFETY: see `cell`.
+        proven!(positions.put(place, kept));
         if step_first == 2 {
             // SAFETY: see above.
             let (place, kept) = cell(proven!(data.read64(ends - 3)), ends - 3);
-            positions.put(place, kept);
+            // SAFETY: see `cell`.
+            proven!(positions.put(place, kept));
         }
         // SAFETY: see above.
         let (place, kept) = cell(proven!(data.read64(ends - 1)), ends - 1);
-        positions.put(place, kept);
+        // SAFETY: see `cell`.
+        proven!(positions.put(place, kept));
         // The offset before the last, at once.
         while open && anchor + 8 <= end {
             // SAFETY: `anchor + 8 <= end`.
@@ -190,7 +229,8 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
             let length = 4 + proven!(data.match_length_soon(anchor + 4, anchor + 4 - rep2));
             (rep1, rep2) = (rep2, rep1);
             let (place, kept) = cell(v, anchor);
-            positions.put(place, kept);
+            // SAFETY: see `cell`.
+            proven!(positions.put(place, kept));
             // SAFETY: the match ends at `end` at the latest; the sequence before ended at `anchor`, and the store was open.
             open = proven!(store.append(data, anchor, 0, 1, length));
             anchor += length;
@@ -199,6 +239,5 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
             break;
         }
     }
-    store.finish();
     (anchor, [rep1, rep2, rep3])
 }

@@ -27,46 +27,63 @@ pub(crate) struct Task {
     pub(crate) lookahead: u8,
 }
 
+impl Task {
+    /// Whether the search may begin: what its proofs rely on beside the loop itself.
+    ///
+    /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
+    /// more registers.
+    #[cfg(not(feature = "portable"))]
+    pub(crate) fn fits(&self, data: &[u8]) -> bool {
+        Memory::fits(data, self.base, self.start) && self.attempts >= 1 && self.window >= 1
+    }
+}
+
 /// Where the literals behind the last sequence begin, the last offsets, and the first index that has not entered the rows.
 pub(crate) type Found = (usize, [usize; 3], usize);
 
-/// Finds the sequences in `data` starting at `task.start`.
-#[inline(always)]
-pub(crate) fn find(
-    data: &[u8],
-    rows: RowCells<'_>,
-    chains: ChainCells<'_>,
-    task: &Task,
-    repeat: [u32; 3],
-    store: &mut SequenceStore<'_>,
-) -> Found {
-    let data = Memory::new(data, task.base);
-    let chains = Chains::new(chains);
-    macro_rules! parse {
-        ($width:literal, $hashed:literal, $lookahead:literal, $chained:literal) => {
-            parse::<$width, $hashed, $lookahead, $chained>(data, rows, chains, task, repeat, store)
-        };
-    }
-    macro_rules! widths {
-        ($lookahead:literal, $chained:literal) => {
-            match (task.row_log, task.hashed) {
-                (4, 0..=4) => parse!(16, 4, $lookahead, $chained),
-                (4, _) => parse!(16, 5, $lookahead, $chained),
-                (5, 0..=4) => parse!(32, 4, $lookahead, $chained),
-                (5, _) => parse!(32, 5, $lookahead, $chained),
-                (_, 0..=4) => parse!(64, 4, $lookahead, $chained),
-                (_, _) => parse!(64, 5, $lookahead, $chained),
-            }
-        };
-    }
-    match task.lookahead {
-        0 if task.hashed > 5 && task.row_log == 4 => {
-            parse!(16, 6, 0, false)
+proven_fn! {
+    /// Finds the sequences in `data` starting at `task.start`.
+    ///
+    /// # Safety
+    ///
+    /// The task fits the data.
+    #[inline(always)]
+    pub(crate) fn find(
+        data: &[u8],
+        rows: RowCells<'_>,
+        chains: ChainCells<'_>,
+        task: &Task,
+        repeat: [u32; 3],
+        store: &mut SequenceStore<'_>,
+    ) -> Found {
+        let data = Memory::new(data, task.base);
+        let chains = Chains::new(chains);
+        macro_rules! parse {
+            ($width:literal, $hashed:literal, $lookahead:literal, $chained:literal) => {
+                parse::<$width, $hashed, $lookahead, $chained>(data, rows, chains, task, repeat, store)
+            };
         }
-        0 => widths!(0, false),
-        1 => widths!(1, false),
-        _ if chains.is_some() => widths!(2, true),
-        _ => widths!(2, false),
+        macro_rules! widths {
+            ($lookahead:literal, $chained:literal) => {
+                match (task.row_log, task.hashed) {
+                    (4, 0..=4) => parse!(16, 4, $lookahead, $chained),
+                    (4, _) => parse!(16, 5, $lookahead, $chained),
+                    (5, 0..=4) => parse!(32, 4, $lookahead, $chained),
+                    (5, _) => parse!(32, 5, $lookahead, $chained),
+                    (_, 0..=4) => parse!(64, 4, $lookahead, $chained),
+                    (_, _) => parse!(64, 5, $lookahead, $chained),
+                }
+            };
+        }
+        match task.lookahead {
+            0 if task.hashed > 5 && task.row_log == 4 => {
+                parse!(16, 6, 0, false)
+            }
+            0 => widths!(0, false),
+            1 => widths!(1, false),
+            _ if chains.is_some() => widths!(2, true),
+            _ => widths!(2, false),
+        }
     }
 }
 
@@ -105,8 +122,6 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
         ..
     } = *task;
     let (first, end) = (data.first(), data.end());
-    // What the proofs below rely on beside the loop itself.
-    assert!(first <= start && start <= end && attempts >= 1);
     let mut store = Store::new(store, end - start);
     let begin = start.max(first + 1);
     // None of them leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
@@ -131,14 +146,14 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
         }
         if LOOKAHEAD > 0 || best.length < 4 {
             let least = best.length.max(3);
-            // SAFETY: `first <= low <= at`; what has entered lies before `at`, which is behind what has been searched; `at + 9 <
+            // SAFETY: `first <= low < at`; what has entered lies before `at`, which is behind what has been searched; `at + 9 <
             // end`; `least` is at most the length from `at + 1` to `end`.
-            let (length, from) = proven!(rows.search::<MIN>(data, at, low, attempts, least));
+            let (length, distance) = proven!(rows.search::<MIN>(data, at, low, attempts, least));
             if length > best.length {
                 best = Best {
                     at,
                     length,
-                    offset: at - from,
+                    offset: distance,
                 };
             }
         }
@@ -171,13 +186,14 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
                         }
                     }
                     let low = first.max(ahead.saturating_sub(window));
-                    // SAFETY: `first <= low <= ahead`, what has entered lies before `ahead`, and `ahead + 8 <= end`.
-                    let (length, from) = proven!(rows.search::<MIN>(data, ahead, low, attempts, 3));
+                    // SAFETY: `first <= low < ahead`, what has entered lies before `ahead`, and `ahead + 8 <= end`.
+                    let (length, distance) =
+                        proven!(rows.search::<MIN>(data, ahead, low, attempts, 3));
                     if length >= 4 {
                         let other = Best {
                             at: ahead,
                             length,
-                            offset: ahead - from,
+                            offset: distance,
                         };
                         let gain = 4 * length as isize - other.offset_cost();
                         let margin = if depth == 1 { 4 } else { 7 };

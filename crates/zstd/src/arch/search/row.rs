@@ -1,6 +1,6 @@
 //! The search of rows: which position has the longest match.
 
-use super::super::access::{Chains, Memory, Rows};
+use super::super::access::{Chains, Memory, Rows, Tail, opaque};
 use crate::encode::finder::index::PRIME;
 use crate::encode::params::{Lazy, LazyDivided};
 
@@ -54,7 +54,8 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
             }
             if self.large {
                 for i in next..at {
-                    self.prefetch::<MIN>(data, i + Lazy::AHEAD);
+                    // SAFETY: `first <= next <= i`.
+                    proven!(self.prefetch::<MIN>(data, i + Lazy::AHEAD));
                     // SAFETY: `first <= next <= i < at`.
                     proven!(self.enter::<MIN>(data, i));
                 }
@@ -78,30 +79,39 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
         fn enter<const MIN: u32>(&mut self, data: Memory<'_>, at: usize) {
             // SAFETY: as the caller proves.
             let value = proven!(data.read64(at));
-            self.rows.push(hash::<MIN>(value), at as u32);
+            self.rows.insert(hash::<MIN>(value), at as u32);
             if CHAINED && let Some(chains) = &mut self.chains {
                 chains.push(hash::<8>(value), at as u32);
             }
         }
     }
 
-    /// Prefetches the row of a position that will enter soon.
-    #[inline(always)]
-    fn prefetch<const MIN: u32>(&self, data: Memory<'_>, at: usize) {
-        if data.first() <= at && at + 8 <= data.end() {
-            // SAFETY: as just compared.
-            self.rows.prefetch(hash::<MIN>(proven!(data.read64(at))));
+    proven_fn! {
+        /// Prefetches the row of a position that will enter soon.
+        ///
+        /// # Safety
+        ///
+        /// `first <= at`.
+        #[inline(always)]
+        fn prefetch<const MIN: u32>(&self, data: Memory<'_>, at: usize) {
+            if at + 8 <= data.end() {
+                // SAFETY: as the caller proves, and as just compared.
+                let value = proven!(data.read64(at));
+                let (row, _) = self.rows.slot(hash::<MIN>(value));
+                self.rows.prefetch(row);
+            }
         }
     }
 
     proven_fn! {
-        /// The longest match at `at` that is longer than `least`, and what it refers to, which lies at `low` or between it and
-        /// `at`. `at` itself enters.
+        /// The longest match at `at` that is longer than `least`, and how far back it refers, at most to `low`. `at` itself
+        /// enters.
         ///
         /// # Safety
         ///
-        /// `first <= low <= at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
-        #[inline(always)]
+        /// `first <= low < at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
+        #[cfg_attr(feature = "portable", inline(never))]
+        #[cfg_attr(not(feature = "portable"), inline(always))]
         pub(super) fn search<const MIN: u32>(
             &mut self,
             data: Memory<'_>,
@@ -114,35 +124,44 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
             proven!(self.catch_up::<MIN>(data, at));
             let end = data.end();
             if self.large {
-                self.prefetch::<MIN>(data, at + Lazy::AHEAD);
+                // SAFETY: `first <= at`.
+                proven!(self.prefetch::<MIN>(data, at + Lazy::AHEAD));
             }
             // SAFETY: `first <= at` and `at + 8 <= end`.
             let value = proven!(data.read64(at));
-            let hash_row = hash::<MIN>(value);
-            let head = usize::from(self.rows.head(hash_row)) & (W - 1);
-            let mut mask = self.mask(hash_row, head);
-            let reach = at - low;
-            let (mut best, mut best_at) = (least, 0);
+            let (row, tag) = self.rows.slot(hash::<MIN>(value));
+            // SAFETY: `slot` gives a row below their number.
+            let head = usize::from(proven!(self.rows.head(row))) & (W - 1);
+            // SAFETY: as above.
+            let mut mask = proven!(self.mask(row, tag, head));
+            // Distances are negative, and wrap: so an address and one of them are a sum.
+            let farthest = low.wrapping_sub(at);
+            let (mut best, mut best_back) = (least, 0);
+            let mut tail = Tail::new(data, at + best + 1);
             let mut left = attempts;
             while mask != 0 {
-                let place = head + mask.trailing_zeros() as usize;
+                let place = (head + mask.trailing_zeros() as usize) & (W - 1);
                 mask &= mask - 1;
-                let candidate = self.rows.position(hash_row, place) as usize;
-                // What an earlier frame left lies before `low`.
-                if at.wrapping_sub(candidate) > reach {
+                // SAFETY: as above, and `place` is below `W`.
+                let candidate = proven!(self.rows.position(row, place)) as usize;
+                let back = opaque(candidate.wrapping_sub(at));
+                // Before `low` lies what an earlier frame left, too. Nothing lies at `at` or behind it, or else this is too
+                // small as well: `farthest` is negative.
+                if back < farthest {
                     break;
                 }
                 // Only what matches where the best one ends can be better.
-                // SAFETY: `first <= low <= candidate <= at`, `best >= 3`, and `at + best + 1 <= end`: at first as the caller
+                // SAFETY: `first <= low <= candidate < at`, `best >= 3`, and `at + best + 1 <= end`: at first as the caller
                 // proves, later as compared below.
-                if proven!(data.read32(candidate + best - 3) == data.read32(at + best - 3)) {
-                    // SAFETY: `first <= candidate <= at <= end`.
-                    let length = proven!(data.match_length(at, candidate));
+                if proven!(tail.is_same(back)) {
+                    // SAFETY: `first <= candidate < at <= end`.
+                    let length = proven!(data.match_length(at, at.wrapping_add(back)));
                     if length > best {
-                        (best, best_at) = (length, candidate);
+                        (best, best_back) = (length, back);
                         if at + length + 1 > end {
                             break;
                         }
+                        tail = Tail::new(data, at + best + 1);
                     }
                 }
                 left -= 1;
@@ -150,13 +169,14 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
                     break;
                 }
             }
-            self.rows.push(hash_row, at as u32);
+            // SAFETY: `slot` gives a row below their number.
+            proven!(self.rows.push(row, tag, at as u32));
             self.next = at + 1;
             if CHAINED && let Some(chains) = &mut self.chains {
                 let mut candidate = chains.push(hash::<8>(value), at as u32) as usize;
                 // Of what fills half of a row, or more, the row will have forgotten the rest.
                 if attempts - left < W as u32 / 2 || candidate > at {
-                    return (best, best_at);
+                    return (best, best_back.wrapping_neg());
                 }
                 for _ in 0..LazyDivided::CHAIN_ATTEMPTS {
                     if candidate < low || at + best + 1 > end {
@@ -167,7 +187,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
                         // SAFETY: as above.
                         let length = proven!(data.match_length(at, candidate));
                         if length > best {
-                            (best, best_at) = (length, candidate);
+                            (best, best_back) = (length, candidate.wrapping_sub(at));
                         }
                     }
                     let before = chains.before(candidate) as usize;
@@ -177,23 +197,30 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
                     candidate = before;
                 }
             }
-            (best, best_at)
+            (best, best_back.wrapping_neg())
         }
     }
 
-    /// Which tags of a row are that of the hash, the newest in the lowest bit.
-    #[inline(always)]
-    fn mask(&self, hash: u64, head: usize) -> u64 {
-        let mut mask = 0;
-        for part in 0..W / 16 {
-            let bits = self.rows.equal_tags(hash, part);
-            mask |= u64::from(bits) << (16 * part);
-        }
-        let head = head as u32;
-        match W {
-            16 => u64::from((mask as u16).rotate_right(head)),
-            32 => u64::from((mask as u32).rotate_right(head)),
-            _ => mask.rotate_right(head),
+    proven_fn! {
+        /// Which tags of a row are equal to `tag`, the newest in the lowest bit.
+        ///
+        /// # Safety
+        ///
+        /// `row` is below the number of rows.
+        #[inline(always)]
+        fn mask(&self, row: usize, tag: u8, head: usize) -> u64 {
+            let mut mask = 0;
+            for part in 0..W / 16 {
+                // SAFETY: as the caller proves, and `part < W / 16`.
+                let bits = proven!(self.rows.equal_tags(row, tag, part));
+                mask |= u64::from(bits) << (16 * part);
+            }
+            let head = head as u32;
+            match W {
+                16 => u64::from((mask as u16).rotate_right(head)),
+                32 => u64::from((mask as u32).rotate_right(head)),
+                _ => mask.rotate_right(head),
+            }
         }
     }
 }

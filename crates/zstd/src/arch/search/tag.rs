@@ -3,7 +3,8 @@
 use super::super::access::opaque_word;
 use crate::encode::finder::index::PRIME;
 
-/// The hash of the first `BYTES` of the eight bytes at a position, and what its cell then holds: the index and above it a
+/// Which cell a position has, from the eight bytes there, by a hash of the first `BYTES`, of 64 - `shift` bits; and what that
+/// cell then holds: the index and above it a
 /// *tag*, a hash of the first four bytes or fewer.
 ///
 /// The difference between this and what a cell holds is the distance if the tags are equal, and else far too large: one
@@ -15,7 +16,7 @@ pub(crate) fn tagged<const BYTES: u32>(
     index: usize,
     shift: u32,
     index_log: u32,
-) -> (u64, u32) {
+) -> (usize, u32) {
     // A rotation leaves the product where it is, a shift needs a copy first: the compiler must not see that both are the same
     // here.
     let product = opaque_word((value << (64 - 8 * BYTES)).wrapping_mul(PRIME));
@@ -27,6 +28,7 @@ pub(crate) fn tagged<const BYTES: u32>(
     };
     let rotated = opaque_word(product.rotate_right(below.wrapping_sub(32) & 31));
     let tag = rotated as u32 & (u32::MAX << (index_log & 31));
+    let place = (product >> (shift & 63)) as usize;
     // The index has no bits of the tag: a sum is the same as joining them, and may be postponed by those who add to it.
-    (product, tag.wrapping_add(index as u32))
+    (place, tag.wrapping_add(index as u32))
 }

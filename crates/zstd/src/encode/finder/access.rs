@@ -113,29 +113,53 @@ pub(crate) fn opaque_word(value: u64) -> u64 {
     value
 }
 
+/// Four bytes that a longer match has in common, of which the last is the first behind the best match so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Tail<'a> {
+    data: &'a [u8],
+    end: usize,
+}
+
+impl<'a> Tail<'a> {
+    /// The four bytes that end at `end`.
+    pub(crate) fn new(data: Memory<'a>, end: usize) -> Self {
+        Tail {
+            data: data.data,
+            end: end - data.first,
+        }
+    }
+
+    /// Whether the four bytes that lie `distance` before these are equal. The distance is given as its negative, which
+    /// wraps.
+    #[inline(always)]
+    pub(crate) fn is_same(self, negative: usize) -> bool {
+        let before = self.end.wrapping_add(negative);
+        self.data[..before].last_chunk::<4>() == self.data[..self.end].last_chunk()
+    }
+}
+
 /// A table of 2^n cells by hash.
 pub(crate) struct Table<'a> {
     cells: &'a mut [[u8; 4]],
-    shift: u32,
 }
 
 impl<'a> Table<'a> {
     /// A table of 2^(64 - `shift`) cells.
     pub(crate) fn new(cells: &'a mut [[u8; 4]], shift: u32) -> Self {
         assert!((1..64).contains(&shift) && cells.len() as u64 == 1 << (64 - shift));
-        Table { cells, shift }
+        Table { cells }
     }
 
-    /// What the cell of a hash holds.
+    /// What a cell holds.
     #[inline(always)]
-    pub(crate) fn at(&self, hash: u64) -> u32 {
-        self.cells.at((hash >> self.shift) as usize)
+    pub(crate) fn at(&self, place: usize) -> u32 {
+        self.cells.at(place)
     }
 
-    /// Sets the cell of a hash.
+    /// Sets a cell.
     #[inline(always)]
-    pub(crate) fn put(&mut self, hash: u64, value: u32) {
-        self.cells.put((hash >> self.shift) as usize, value);
+    pub(crate) fn put(&mut self, place: usize, value: u32) {
+        self.cells.put(place, value);
     }
 }
 
@@ -162,51 +186,53 @@ impl<'a, const W: usize> Rows<'a, W> {
         self.cells.tags.len()
     }
 
+    /// The row of a hash, and its tag.
     #[inline(always)]
-    fn row(&self, hash: u64) -> usize {
-        (hash >> self.shift >> 8) as usize
+    pub(crate) fn slot(&self, hash: u64) -> (usize, u8) {
+        let hash = hash >> self.shift;
+        ((hash >> 8) as usize, hash as u8)
     }
 
+    /// Where the newest position of a row lies.
     #[inline(always)]
-    fn place(&self, hash: u64, i: usize) -> usize {
-        self.row(hash) * W + i % W
-    }
-
-    /// Where the newest position of the row of a hash lies.
-    #[inline(always)]
-    pub(crate) fn head(&self, hash: u64) -> u8 {
-        self.cells.heads[self.row(hash)]
+    pub(crate) fn head(&self, row: usize) -> u8 {
+        self.cells.heads[row]
     }
 
     /// Puts a position in the place of the oldest of its row.
     #[inline(always)]
-    pub(crate) fn push(&mut self, hash: u64, position: u32) {
-        let row = self.row(hash);
+    pub(crate) fn push(&mut self, row: usize, tag: u8, position: u32) {
         let head = self.cells.heads[row].wrapping_sub(1) & (W - 1) as u8;
         self.cells.heads[row] = head;
-        let place = self.place(hash, head.into());
-        self.cells.tags[place] = (hash >> self.shift) as u8;
+        let place = row * W + usize::from(head);
+        self.cells.tags[place] = tag;
         self.cells.positions.put(place, position);
     }
 
-    /// A bit for each of the sixteen positions from 16 * `part` on whose tag is that of the hash.
+    /// Puts a position in the place of the oldest of the row of a hash.
     #[inline(always)]
-    pub(crate) fn equal_tags(&self, hash: u64, part: usize) -> u16 {
-        let tags = &self.cells.tags[self.place(hash, 16 * part)..][..16];
-        let tag = (hash >> self.shift) as u8;
+    pub(crate) fn insert(&mut self, hash: u64, position: u32) {
+        let (row, tag) = self.slot(hash);
+        self.push(row, tag, position);
+    }
+
+    /// A bit for each of the sixteen positions starting at 16 * `part` whose tag is `tag`.
+    #[inline(always)]
+    pub(crate) fn equal_tags(&self, row: usize, tag: u8, part: usize) -> u16 {
+        let tags = &self.cells.tags[row * W + 16 * part..][..16];
         let bits = tags.iter().enumerate();
         bits.fold(0, |mask, (i, b)| mask | u16::from(*b == tag) << i)
     }
 
-    /// The position in place `i` of the row of a hash.
+    /// The position in place `i` of a row.
     #[inline(always)]
-    pub(crate) fn position(&self, hash: u64, i: usize) -> u32 {
-        self.cells.positions.at(self.place(hash, i))
+    pub(crate) fn position(&self, row: usize, i: usize) -> u32 {
+        self.cells.positions.at(row * W + i)
     }
 
-    /// Prefetches the row of a hash.
+    /// Prefetches a row.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, _hash: u64) {}
+    pub(crate) fn prefetch(&self, _row: usize) {}
 }
 
 /// Hash chains: for each of the last positions the one before it with the same hash, and the end of each chain.

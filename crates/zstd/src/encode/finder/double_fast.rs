@@ -61,10 +61,10 @@ impl<'a> Tables<'a> {
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let value = read64(block.data, at);
             let index = block.base as usize + at;
-            let (hash, kept) = tagged::<8>(value, index, long_shift, index_log);
-            self.long.put((hash >> long_shift) as usize, kept);
-            let (hash, kept) = tagged::<MIN>(value, index, short_shift, index_log);
-            self.short.put((hash >> short_shift) as usize, kept);
+            let (place, kept) = tagged::<8>(value, index, long_shift, index_log);
+            self.long.put(place, kept);
+            let (place, kept) = tagged::<MIN>(value, index, short_shift, index_log);
+            self.short.put(place, kept);
         }
     }
 

@@ -59,8 +59,8 @@ impl<'a> Tables<'a> {
         let mut at = block.start;
         while at + 8 <= block.end {
             let index = block.base as usize + at;
-            let (hash, kept) = tagged::<MIN>(read64(block.data, at), index, shift, index_log);
-            self.positions.put((hash >> shift) as usize, kept);
+            let (place, kept) = tagged::<MIN>(read64(block.data, at), index, shift, index_log);
+            self.positions.put(place, kept);
             at += 2;
         }
     }

@@ -120,7 +120,7 @@ impl Rows<'_> {
                 _ => search::hash::<6>(value),
             };
             let index = block.base + at as u32;
-            rows.push(hash, index);
+            rows.insert(hash, index);
             if let Some(chains) = &mut chains {
                 chains.push(search::hash::<8>(value), index);
             }
