@@ -1,12 +1,12 @@
-//! btrfs images: read as trees of files, and made from any tree.
+//! Reads btrfs images as trees of files, and creates them from any tree.
 //!
-//! A file system is a forest of B-trees in one *logical* address space, which *chunks* spread over one or more devices.
-//! The superblock says where the tree of chunks and the tree of trees begin. Each subvolume is a tree of its own; what
-//! files hold lies in extents, compressed or not, that several files and subvolumes may share.
+//! A file system is a forest of B-trees in one *logical* address space, which *chunks* map to one or more devices. The
+//! superblock locates the chunk tree and the root tree. Each subvolume is a tree of its own. File data lies in extents,
+//! which may be compressed and may be shared by several files and subvolumes.
 //!
-//! One file here is one thing on disk, reader and writer side by side; all records are in `raw`, their bits in `flags`.
-//! Reading follows the rules that the kernel checks, and takes nothing on trust: every byte is verified against its
-//! checksum.
+//! Each file of this crate covers one structure on disk, its reader next to its writer. All records are in `raw`, their
+//! bits in `flags`. The reader enforces the rules that the kernel checks and trusts nothing: every byte is verified
+//! against its checksum.
 #![forbid(unsafe_code)]
 
 mod address_space;

@@ -1,4 +1,4 @@
-//! How a file system is made, and what was made.
+//! Options for creating a file system, and the summary of the result.
 
 use std::sync::Arc;
 
@@ -10,82 +10,84 @@ use crate::checksum::ChecksumType;
 use crate::chunk::Profile;
 use crate::raw::LABEL_BYTES;
 
-/// How a file system is made.
+/// Options for creating a file system.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How extents are encoded: zlib 1 to 9, LZO, or zstd -15 to 15; `None` stores all as it is.
+    /// How extents are compressed: zlib 1 to 9, LZO, or zstd -15 to 15; `None` stores everything uncompressed.
     pub compression: Option<Settings>,
-    /// Files that are encoded in another way. The first rule that fits counts.
+    /// Overrides for files that match a pattern. The first matching rule wins.
     pub rules: Vec<Rule>,
-    /// Whether to try that on every extent, not only on those in which a sample promises something.
+    /// Whether to try compression on every extent, instead of only where a sample looks compressible.
     pub force: bool,
-    /// Whether extents that the source has encoded in a way that btrfs knows are taken as they are.
+    /// Whether to copy extents that the source has already compressed in a way that btrfs supports.
     pub keep_extents: bool,
-    /// The checksum of everything.
+    /// The checksum algorithm for metadata and data.
     pub checksum: ChecksumType,
-    /// How tree blocks are kept: [`Profile::Single`] or [`Profile::Dup`].
+    /// How many copies of tree blocks to store: [`Profile::Single`] or [`Profile::Dup`].
     pub metadata: Profile,
-    /// Bytes of a tree block: a power of two from 4 KiB to 64 KiB.
+    /// Size of a tree block in bytes: a power of two from 4 KiB to 64 KiB.
     pub nodesize: u32,
-    /// Whether block groups have a tree of their own. Linux before 6.1 then does not write to the file system.
+    /// Whether to store block group items in a tree of their own. Linux before 6.1 then mounts the file system
+    /// read-only.
     pub block_group_tree: bool,
-    /// Bytes of the file system; `None` for what it takes and `slack`. On a device, its size.
+    /// Size of the file system in bytes; `None` for what the content needs plus `slack`. On a device, the device's
+    /// size.
     pub size: Option<u64>,
-    /// Bytes for growth that are left behind all block groups, beside what Linux wants free before it changes anything.
-    /// 0 leaves nothing free: Linux cannot do more than read. `None` leaves what Linux wants if that is no more than a
-    /// twenty-fifth of the rest, otherwise so much that files can be deleted and the file system can be made larger.
+    /// Bytes of unallocated space after the last block group, beside the free space that Linux wants before it changes
+    /// anything. 0 leaves nothing free: Linux can then only read. `None` leaves what Linux wants if that is at most a
+    /// twenty-fifth of the rest, otherwise just enough to delete files and to grow the file system.
     pub slack: Option<u64>,
     /// Directories that become subvolumes.
     pub subvolumes: Vec<NewSubvolume>,
-    /// The path of the subvolume that is mounted when none is named; `None` for the top level.
+    /// The path of the default subvolume, which is mounted when no other is named; `None` for the top level.
     pub default_subvolume: Option<Vec<u8>>,
-    /// The file system's name: at most 255 bytes, without NUL.
+    /// The file system's label: at most 255 bytes, without NUL.
     pub label: Vec<u8>,
-    /// Its UUID; `None` for one that follows from what is in it.
+    /// The file system's UUID; `None` derives it from the content.
     pub uuid: Option<[u8; 16]>,
-    /// Seconds since 1970 that no time is later than; access, change and birth times are then those of the last change
-    /// of content. `None` keeps all times.
+    /// Upper limit for all times, in seconds since 1970. Access, change and birth times then equal the modification
+    /// time. `None` keeps all times.
     pub epoch: Option<i64>,
-    /// Whether files with equal content share it.
+    /// Whether to deduplicate files with equal content.
     pub duplicates: bool,
-    /// Whether files that cannot be read are left out and listed; otherwise they are errors.
+    /// Whether to skip and list files that cannot be read; otherwise they are errors.
     pub skip_unreadable: bool,
-    /// Whether every extent is decoded and compared before it counts as made.
+    /// Whether to decode and compare every extent before the file system counts as finished.
     pub verify: bool,
 }
 
-/// How the files are encoded that patterns choose.
+/// How to compress the files that match a pattern.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Which files: those whose path one matches.
+    /// The patterns: a file is chosen if one of them matches its path.
     pub patterns: Arc<Patterns>,
-    /// How; `None` stores them as they are.
+    /// How to compress these files; `None` stores them uncompressed.
     pub compression: Option<Settings>,
 }
 
 /// A directory that becomes a subvolume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewSubvolume {
-    /// Its path, names joined by `/`; empty for the top level, which is a subvolume anyway.
+    /// Its path, names joined by `/`; empty for the top level, which is always a subvolume.
     pub path: Vec<u8>,
-    /// Whether it may not be changed.
+    /// Whether it is read-only.
     pub is_read_only: bool,
-    /// Its UUID; `None` for one that follows from the file system's.
+    /// Its UUID; `None` derives it from the file system's UUID.
     pub uuid: Option<[u8; 16]>,
-    /// The UUID of the subvolume of which it is a snapshot.
+    /// The UUID of the subvolume that it is a snapshot of.
     pub parent_uuid: Option<[u8; 16]>,
     /// Where it came from, if it was received.
     pub received: Option<Received>,
-    /// When it was made; `None` for the time of the file system.
+    /// When it was created; `None` for the time of the file system.
     pub otime: Option<Time>,
 }
 
-/// What a received subvolume knows of the one that was sent.
+/// What a received subvolume records about the subvolume that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Its UUID.
     pub uuid: [u8; 16],
-    /// The transaction of its last change, where it was sent.
+    /// The transaction of its last change on the sending side.
     pub stransid: u64,
     /// The transaction in which it was received.
     pub rtransid: u64,
@@ -95,31 +97,31 @@ pub struct Received {
     pub rtime: Time,
 }
 
-/// What was made.
+/// Summary of the file system that was created.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// What every format says.
+    /// The part common to all formats.
     pub image: ImageSummary,
-    /// Subvolumes, the top level included.
+    /// Number of subvolumes, including the top level.
     pub subvolumes: u64,
-    /// Bytes of tree blocks, each counted once.
+    /// Bytes of tree blocks, each block counted once.
     pub metadata_bytes: u64,
-    /// Data extents.
+    /// Number of data extents.
     pub extents: u64,
-    /// Data extents and files in trees that are stored compressed.
+    /// Number of data extents and inline files that are stored compressed.
     pub compressed: u64,
-    /// Files whose content is in a tree.
+    /// Number of files whose content is inline in a tree.
     pub inline_files: u64,
-    /// The UUID.
+    /// The file system's UUID.
     pub uuid: [u8; 16],
-    /// Whether Linux finds as much free as it wants before it writes.
+    /// Whether Linux finds as much free space as it wants before it writes.
     pub is_writable: bool,
-    /// Paths of files with names in several subvolumes: there they are files of their own, which share their content.
+    /// Paths of hard links across subvolumes: each subvolume gets a file of its own, and these share their content.
     pub split_links: Vec<Vec<u8>>,
 }
 
 impl Default for Options {
-    /// zstd at level 3, with the heuristic; CRC-32C; tree blocks of 16 KiB, twice.
+    /// zstd at level 3, with the heuristic; CRC-32C; two copies of 16 KiB tree blocks.
     fn default() -> Self {
         Options {
             compression: Some(Settings::Zstd { level: 3 }),

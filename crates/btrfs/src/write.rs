@@ -1,7 +1,8 @@
-//! A file system made from a tree of files.
+//! Creates a file system from a tree of files.
 //!
-//! The data goes out first, extent by extent, while worker threads encode ahead. Then all trees are known: they are
-//! measured, get their place behind the data, and are written; the superblocks last. Nothing is written twice.
+//! The data is written first, extent by extent, while worker threads compress ahead. By then the content of all trees
+//! is known: they are measured, placed after the data, and written. The superblocks come last. Nothing is written
+//! twice.
 
 use tree::{
     Describe, Duplicates, Error, FileSystem, ImageSummary, Inventory, Lost, Output, OutputKind,
@@ -16,13 +17,13 @@ use crate::raw::SUPERBLOCK_BYTES;
 use crate::subvolume_plan::SubvolumePlan;
 use crate::superblock::SUPERBLOCK_PLACES;
 
-/// Makes a file system that holds the tree `fs`, whose inventory this is, in its top-level subvolume and those that the
-/// options make of directories. The same tree and
-/// options give the same bytes, whatever the number of threads. The caller commits the output.
+/// Creates a file system that holds the tree `fs`, described by this inventory, in its top-level subvolume and in the
+/// subvolumes that the options name. The same tree and options give the same bytes, whatever the number of threads. The
+/// caller commits the output.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for options that no file system can have, or a size that is too small; [`tree::Error::File`] when
-/// a file cannot be read, changes while it is read, or is more than the format can hold; [`Error::Io`] when the output
+/// [`Error::InvalidInput`] for options that are impossible, or a size that is too small; [`tree::Error::File`] if a
+/// file cannot be read, changes while it is read, or exceeds the limits of the format; [`Error::Io`] if the output
 /// cannot be written; [`tree::Error::Unsupported`] for a stream, which cannot be written out of order.
 pub fn create(
     fs: &dyn FileSystem,
@@ -55,7 +56,7 @@ pub fn create(
     };
     let duplicates = if options.duplicates {
         match Duplicates::find(fs, inventory, parallel) {
-            // Each file that cannot be read is met again, and listed.
+            // Every unreadable file is found again here, and listed.
             Err(_) if options.skip_unreadable => Duplicates::default(),
             found => found?,
         }
@@ -92,7 +93,7 @@ fn summarize(area: &Area<'_>, summary: &mut Summary) {
     summary.image.data_bytes = area.groups.iter().map(|group| group.used).sum();
 }
 
-/// Makes sure that nothing on a device looks finished while it is not.
+/// Ensures that an unfinished device does not look like a finished one.
 fn wipe(output: &Output) -> Result<()> {
     let size = ReadAt::size(output)?;
     for place in SUPERBLOCK_PLACES {
@@ -103,7 +104,7 @@ fn wipe(output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Reads link targets and extended attributes; also gives the files that are left out.
+/// Reads link targets and extended attributes, and returns the files that are left out.
 fn describe(
     fs: &dyn FileSystem,
     inventory: &Inventory,

@@ -1,12 +1,13 @@
-//! SquashFS 4.0 images: read as a tree of files, and made from any tree.
+//! Reads SquashFS 4.0 images as trees of files, and creates them from any tree.
 //!
-//! An image is, from front to back: the superblock, the codec's options, the files' data in blocks, fragment blocks that
-//! hold the ends of many files, the inode table, the directory table, and the tables of fragments, of inode numbers (the
-//! export table), of owners and of extended attributes. Everything but the data is *metadata*: streams of bytes in blocks of
-//! 8 KiB. All references point backwards or to what lies at a known place, so an image is made in one pass.
+//! An image consists, from front to back, of the superblock, the compressor options, the files' data blocks, fragment
+//! blocks that hold the tails of many files, the inode table, the directory table, and the tables of fragments, of
+//! inode numbers (the export table), of user and group IDs, and of extended attributes. Everything but the data is
+//! *metadata*: byte streams in blocks of 8 KiB. All references point backwards or to a known place, so an image is
+//! written in one pass.
 //!
-//! One file here is one thing on disk, reader and writer side by side; all records are in `raw`. Reading follows the
-//! kernel's rules, and is stricter where Linux trusts the image.
+//! Each file of this crate covers one structure on disk, its reader next to its writer. All records are in `raw`. The
+//! reader enforces the kernel's rules, and is stricter where Linux trusts the image.
 #![forbid(unsafe_code)]
 
 mod blocks;

@@ -1,4 +1,4 @@
-//! How an image is made, and what was made.
+//! Options for creating an image, and the summary of the result.
 
 use codec::{Encoder, Settings};
 use tree::{Error, ImageSummary, Result};
@@ -8,52 +8,52 @@ use crate::superblock::{BLOCK_LOG2_MAX, BLOCK_LOG2_MIN};
 /// Which parts of files share blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragments {
-    /// None: every file has its own blocks.
+    /// Nothing: every file has its own blocks.
     None,
-    /// Files that are smaller than a block.
+    /// Files smaller than a block.
     SmallFiles,
-    /// Those, and what is left of larger files behind their last whole block.
+    /// Files smaller than a block, and the tails of larger files after their last full block.
     Always,
 }
 
-/// How an image is made.
+/// Options for creating an image.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How data and metadata are encoded; `None` stores all as it is.
+    /// How data and metadata are compressed; `None` stores everything uncompressed.
     pub compression: Option<Settings>,
-    /// Bytes of a block: a power of two from 4 KiB to 1 MiB.
+    /// Size of a block in bytes: a power of two from 4 KiB to 1 MiB.
     pub block_bytes: u32,
     /// Which parts of files share blocks.
     pub fragments: Fragments,
-    /// Whether files with equal content share it.
+    /// Whether to deduplicate files with equal content.
     pub duplicates: bool,
-    /// Whether to store a table by which NFS finds inodes.
+    /// Whether to store the export table, through which NFS finds inodes.
     pub exportable: bool,
     /// Whether to store extended attributes.
     pub xattrs: bool,
-    /// When the image says that it was made, in seconds since 1970.
+    /// The image's creation time, in seconds since 1970.
     pub mkfs_time: u32,
-    /// For each file of the inventory, how early its data is stored: higher numbers first, and among equals the order of
-    /// names. Empty for that order alone.
+    /// For each file of the inventory, its sort priority: data with higher numbers is stored first, equal numbers in
+    /// the order of names. Empty to store everything in the order of names.
     pub priorities: Vec<i16>,
-    /// Whether the end is filled with zeros up to a multiple of 4 KiB.
+    /// Whether to pad the image with zeros to a multiple of 4 KiB.
     pub padding: bool,
-    /// Where the image begins in the output; what is before it is not touched.
+    /// Offset of the image in the output; bytes before it are left untouched.
     pub offset: u64,
-    /// Whether blocks of a source that stores in the same way (same codec, same block size), and what else it has encoded that is
-    /// a block of this image, are taken as they are, whatever the level.
+    /// Whether to copy blocks from a source with the same codec and block size, and any other compressed data of the
+    /// source that forms a block of this image, whatever the level.
     pub keep_blocks: bool,
-    /// With xz, whether machine code is filtered for its processor, which the file's header tells: one attempt for each block
-    /// instead of one for each filter. The settings' own filters are not tried then.
+    /// With xz, whether to filter machine code for its architecture, which the file's header identifies: one attempt
+    /// for each block instead of one for each filter. The filters in the settings are then not tried.
     pub filter_code: bool,
-    /// Whether to leave out files that cannot be read, and list them. Otherwise the first one ends it.
+    /// Whether to skip and list files that cannot be read. Otherwise the first one is an error.
     pub skip_unreadable: bool,
-    /// Whether every block is decoded and compared, and the image read back, before it counts as made.
+    /// Whether to decode and compare every block, and read the image back, before it counts as finished.
     pub verify: bool,
 }
 
 impl Default for Options {
-    /// zstd at level 15, blocks of 128 KiB, as most tools do it; verified.
+    /// zstd at level 15, blocks of 128 KiB, as most tools use; verified.
     fn default() -> Self {
         Options {
             compression: Some(Settings::Zstd { level: 15 }),
@@ -74,18 +74,18 @@ impl Default for Options {
     }
 }
 
-/// What was made.
+/// Summary of the image that was created.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// What every format says.
+    /// The part common to all formats.
     pub image: ImageSummary,
-    /// Blocks that are stored as they are because encoding does not make them smaller.
+    /// Number of blocks stored uncompressed because compression does not make them smaller.
     pub plain_blocks: u64,
-    /// Paths of files whose time is before 1970 or after 2106; they got the nearest that there is.
+    /// Paths of files whose time is before 1970 or after 2106; they get the nearest time that the format can store.
     pub changed_times: Vec<Vec<u8>>,
 }
 
-/// Refuses options that no image can have.
+/// Rejects options that no image can have.
 pub(crate) fn check(options: &Options) -> Result<()> {
     let block = options.block_bytes;
     let log2 = block.trailing_zeros() as u16;

@@ -1,7 +1,8 @@
-//! An image made from a tree of files.
+//! Creates an image from a tree of files.
 //!
-//! The data goes out first, block by block and in the order of the plan, while worker threads encode ahead. Then the
-//! metadata, child before parent, so that every reference points at what already has its place; the superblock last.
+//! The data is written first, block by block in the order of the plan, while worker threads compress ahead. Then comes
+//! the metadata, child before parent, so that every reference points to something already placed. The superblock comes
+//! last.
 
 use tree::{Duplicates, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result};
 
@@ -13,15 +14,15 @@ use crate::superblock::SUPERBLOCK_BYTES;
 use crate::verify::{self, Expected};
 use crate::writer::Writer;
 
-/// Makes an image of the tree `fs`, whose inventory this is. The same tree and options give the same bytes, whatever the
-/// number of threads. The caller commits the output.
+/// Creates an image of the tree `fs`, described by this inventory. The same tree and options give the same bytes,
+/// whatever the number of threads. The caller commits the output.
 ///
-/// Times lose what is below a second, and all but the last change of content. Sockets and devices are stored.
+/// Times lose their fraction of a second, and only the modification time is kept. Sockets and devices are stored.
 ///
 /// # Errors
-/// [`tree::Error::InvalidInput`] for options that no image can have; [`tree::Error::File`] when a file cannot be read, changes while
-/// it is read, or is more than the format can hold; [`tree::Error::Limit`] for more than 65,535 different owners and groups;
-/// [`tree::Error::Io`] when the output cannot be written, or does not hold what was written.
+/// [`tree::Error::InvalidInput`] for options that are impossible; [`tree::Error::File`] if a file cannot be read,
+/// changes while it is read, or exceeds the limits of the format; [`tree::Error::Limit`] for more than 65,535 different
+/// owners and groups; [`tree::Error::Io`] if the output cannot be written, or does not hold what was written.
 pub fn create(
     fs: &dyn FileSystem,
     inventory: &Inventory,
@@ -38,7 +39,7 @@ pub fn create(
     let mut writer = Writer::new(fs, inventory, options, parallel, output)?;
     let duplicates = if options.duplicates {
         match Duplicates::find(fs, inventory, parallel) {
-            // Each file that cannot be read is met again, and listed.
+            // Every unreadable file is found again here, and listed.
             Err(_) if options.skip_unreadable => Duplicates::default(),
             found => found?,
         }

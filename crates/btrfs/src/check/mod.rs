@@ -1,8 +1,8 @@
-//! The check of a whole file system: that its trees agree with each other.
+//! Checks a whole file system for consistency between its trees.
 //!
-//! Reading verifies what lies on its way. This reads everything, and compares what is said twice: references to blocks
-//! and extents with the extent tree, the names in directories with those that inodes have, space with what fills it,
-//! checksums with data. The verdict is meant to be that of `btrfs check --check-data-csum`.
+//! Reading verifies only what it touches. The check reads everything, and compares everything that is stored twice:
+//! references to blocks and extents with the extent tree, directory entries with the names in inodes, block groups with
+//! their content, checksums with data. Its verdict should equal that of `btrfs check --check-data-csum`.
 
 mod data;
 mod extents;
@@ -27,13 +27,12 @@ use crate::superblock::{SUPERBLOCK_PLACES, Superblock};
 pub use self::state::CheckSummary;
 
 impl Btrfs {
-    /// Checks the whole file system, and calls `report` with each thing that is wrong: the same in the same order for any
-    /// number of threads.
+    /// Checks the whole file system and calls `report` with each finding, in the same order for any number of threads.
     ///
-    /// Memory grows with the number of extents and of inodes in one subvolume: some hundred bytes each.
+    /// Memory grows with the number of extents and of inodes per subvolume: some hundred bytes each.
     ///
     /// # Errors
-    /// The medium cannot be read. What is wrong with the image is not an error but a finding.
+    /// Fails if the medium cannot be read. Damage in the image is not an error but a finding.
     pub fn check(
         &self,
         options: CheckOptions,
@@ -94,7 +93,7 @@ impl Check<'_> {
         }
         self.extents.finish();
         self.expect(options);
-        // Every block of every tree, each once.
+        // Visit each block of each tree once.
         let (chunk_tree, root_tree) = (self.btrfs.chunk_tree, self.btrfs.roots);
         for tree in [chunk_tree, root_tree] {
             self.walk(&tree, None)?;
@@ -123,7 +122,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Counts the extents, and says how many bytes will be read.
+    /// Counts the extents and returns how many bytes will be read.
     fn expect(&mut self, options: CheckOptions) {
         let mut bytes = 0u64;
         for extent in &self.extents.list {
@@ -135,7 +134,7 @@ impl Check<'_> {
         self.progress.expect(None, Some(bytes));
     }
 
-    /// Every copy on every device says the same.
+    /// Checks that every superblock copy on every device agrees.
     fn superblocks(&mut self) -> Result<()> {
         for open in self.btrfs.volume.space.devices() {
             let size = open.source.size()?;
@@ -165,7 +164,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Each device is there as often as it should be, as large as it should be, and those of chunks are known.
+    /// Checks that devices are present once, have their recorded size, and include every device that a chunk names.
     fn devices(&mut self) -> Result<()> {
         let btrfs = self.btrfs;
         let devices = btrfs.devices();
@@ -200,7 +199,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// All roots in the tree of trees.
+    /// Checks all roots in the root tree.
     fn roots(&mut self) -> Result<Vec<Root>> {
         let mut roots = Vec::new();
         let result = self.read_roots(&mut roots);
@@ -213,7 +212,7 @@ impl Check<'_> {
         let mut cursor = self.btrfs.roots.seek(volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
             if item.key.kind == item::ROOT_ITEM {
-                // Only snapshots, and trees being moved, have more than a number.
+                // Only snapshots and trees being moved have more in their key than an ID.
                 let (id, offset) = (item.key.objectid, item.key.offset);
                 let is_single = id < object::FIRST_FREE || id == object::DATA_RELOC_TREE;
                 if is_single && offset != 0 {
@@ -226,7 +225,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Both ends of each subvolume's place agree, and with the directory that it is in.
+    /// Checks that both ends of each subvolume reference agree with each other and with the directory that holds it.
     fn subvolume_references(&mut self, roots: &[Root]) -> Result<()> {
         let volume = &self.btrfs.volume;
         let mut forward = Vec::new();

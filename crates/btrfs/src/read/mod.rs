@@ -25,8 +25,8 @@ pub(crate) use table::Resolved;
 
 /// A btrfs file system, open for reading.
 ///
-/// What is read is the state of the last commit. After a crash there may be more in a log tree, which the kernel replays
-/// and this does not; see [`Btrfs::has_log`].
+/// Reads the state of the last commit. After a crash, a log tree may hold later writes, which the kernel replays and
+/// this reader does not; see [`Btrfs::has_log`].
 pub struct Btrfs {
     pub(crate) volume: Volume,
     pub(crate) chunk_tree: Tree,
@@ -38,16 +38,16 @@ pub struct Btrfs {
 }
 
 impl Btrfs {
-    /// Opens the file system whose devices these are. What is on those that are missing is read from elsewhere, as far as
-    /// there are copies.
+    /// Opens the file system on these devices. Data on missing devices is read from other copies, if there are any.
     ///
     /// # Errors
-    /// A source cannot be read; they are no devices of one file system, or break the format.
+    /// Fails if a source cannot be read, if the sources are not devices of one file system, or if they break the
+    /// format.
     pub fn open(sources: Vec<Box<dyn ReadAt>>) -> Result<Btrfs> {
         Self::open_with(sources, Limits::default())
     }
 
-    /// As [`Btrfs::open`], with other limits.
+    /// Like [`Btrfs::open`], with the given limits.
     ///
     /// # Errors
     /// As for [`Btrfs::open`].
@@ -83,22 +83,22 @@ impl Btrfs {
         })
     }
 
-    /// What the file system says of itself.
+    /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.volume.superblock
     }
 
-    /// Where its address space lies.
+    /// The map from logical addresses to devices.
     pub fn chunks(&self) -> &ChunkMap {
         &self.volume.space.chunks
     }
 
-    /// All its devices, also those that are missing.
+    /// All devices of the file system, including missing ones.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// The numbers of the devices that are there.
+    /// The IDs of the devices that are present.
     pub fn present_devices(&self) -> impl Iterator<Item = u64> {
         self.volume
             .space
@@ -107,23 +107,23 @@ impl Btrfs {
             .map(|open| open.device.id)
     }
 
-    /// Whether a crash left writes in a log that are not part of the last commit.
+    /// Whether a crash left writes in a log tree that are not part of the last commit.
     pub fn has_log(&self) -> bool {
         self.volume.superblock.log_root.is_some()
     }
 
-    /// The number of the subvolume that is mounted when none is named.
+    /// The ID of the default subvolume, which is mounted when no other is named.
     ///
     /// # Errors
-    /// The tree of trees cannot be read.
+    /// Fails if the root tree cannot be read.
     pub fn default_subvolume(&self) -> Result<u64> {
         dir::default_subvolume(&self.volume, &self.roots)
     }
 
-    /// All subvolumes, the top level and snapshots included, by ascending number.
+    /// All subvolumes, including the top level and snapshots, in ascending order of ID.
     ///
     /// # Errors
-    /// The tree of trees, or a directory on the way to a subvolume, cannot be read.
+    /// Fails if the root tree, or a directory on the path to a subvolume, cannot be read.
     pub fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         let mut list = Vec::new();
         subvolume::for_each(&self.volume, &self.roots, |root| {
@@ -142,15 +142,15 @@ impl Btrfs {
             .collect())
     }
 
-    /// Whether there are checksums for all these bytes.
+    /// Whether all these bytes have checksums.
     pub(crate) fn check_checksums(&self, at: Logical, len: u64) -> Result<()> {
         match &self.checksums {
             Some(tree) => csum_tree::check_presence(&self.volume, tree, at, len),
-            None => Ok(()), // said once, not for each file
+            None => Ok(()), // reported once, not for each file
         }
     }
 
-    /// Whether there is a checksum for any of these bytes.
+    /// Whether any of these bytes has a checksum.
     pub(crate) fn has_checksums(&self, at: Logical, len: u64) -> Result<bool> {
         match &self.checksums {
             Some(tree) => csum_tree::has_any(&self.volume, tree, at, len),
@@ -158,12 +158,12 @@ impl Btrfs {
         }
     }
 
-    /// The path of a subvolume from the top level; `None` when it is seen nowhere.
+    /// The path of a subvolume from the top level; `None` if no path leads to it.
     fn path(&self, id: u64) -> Result<Option<Vec<u8>>> {
         self.path_in(id, object::FIRST_FREE)
     }
 
-    /// A path of an inode in a subvolume from the top level; `None` when it is seen nowhere.
+    /// A path of an inode in a subvolume, from the top level; `None` if no path leads to it.
     pub(crate) fn path_in(&self, id: u64, inode: u64) -> Result<Option<Vec<u8>>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let (mut id, mut inode) = (id, inode);
@@ -211,10 +211,10 @@ impl Btrfs {
         Ok(())
     }
 
-    /// A subvolume as a tree of files, with those that are nested in it, as the kernel shows it when it is mounted.
+    /// A subvolume as a tree of files, including nested subvolumes, as the kernel shows it when mounted.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no subvolume of that number; or its root item is wrong.
+    /// [`Error::NotFound`] if no subvolume has this ID; also fails if its root item is invalid.
     pub fn subvolume(self: &Arc<Self>, id: u64) -> Result<Subvolume> {
         let root = Root::find(&self.volume, &self.roots, id)?;
         let root = root
@@ -226,10 +226,10 @@ impl Btrfs {
         Subvolume::new(self, root.tree)
     }
 
-    /// The number of the subvolume at a path from the top level.
+    /// The ID of the subvolume at a path from the top level.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none; [`Error::InvalidInput`] when another file is there.
+    /// [`Error::NotFound`] if the path does not exist; [`Error::InvalidInput`] if it leads to another kind of file.
     pub fn find_subvolume(self: &Arc<Self>, path: &[u8]) -> Result<u64> {
         let top = self.subvolume(object::FS_TREE)?;
         let mut ino = top.root();
@@ -246,24 +246,24 @@ impl Btrfs {
     }
 }
 
-/// What is known of a subvolume.
+/// Description of a subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubvolumeInfo {
-    /// Its number: 5 for the top level, others from 256 on.
+    /// Its ID: 5 for the top level, others starting at 256.
     pub id: u64,
-    /// Its path from the top level; `None` when it is seen nowhere.
+    /// Its path from the top level; `None` if no path leads to it.
     pub path: Option<Vec<u8>>,
-    /// Of its last change.
+    /// The transaction of its last change.
     pub generation: u64,
-    /// It may not be changed.
+    /// It is read-only.
     pub is_read_only: bool,
-    /// It is being deleted, and no longer whole.
+    /// It is being deleted and is no longer complete.
     pub is_deleted: bool,
-    /// Its own UUID; `None` for very old ones.
+    /// Its own UUID; `None` for very old subvolumes.
     pub uuid: Option<[u8; 16]>,
-    /// That of the subvolume of which it is a snapshot.
+    /// The UUID of the subvolume that it is a snapshot of.
     pub parent_uuid: Option<[u8; 16]>,
-    /// That of the subvolume which was sent and received as this one.
+    /// The UUID of the subvolume that was sent and received as this one.
     pub received_uuid: Option<[u8; 16]>,
 }
 
