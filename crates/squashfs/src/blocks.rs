@@ -10,7 +10,7 @@ use crate::sums::SumsMark;
 use crate::superblock::SUPERBLOCK_BYTES;
 use crate::writer::Writer;
 
-/// Where the image ended before a file's data.
+/// The end of the image before a file's data was written.
 struct Mark {
     file: FileId,
     at: u64,
@@ -20,20 +20,20 @@ struct Mark {
     kept: u64,
 }
 
-/// Where the data is.
+/// The places of all data.
 pub(crate) struct Data {
     pub(crate) files: Vec<Placed>,
     pub(crate) words: Vec<u32>,
     pub(crate) fragments: Vec<raw::FragmentEntry>,
 }
 
-/// Where the data of one file is.
+/// The place of one file's data.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Placed {
     pub(crate) start: u64,
     /// Bytes in holes.
     pub(crate) sparse: u64,
-    /// Where the file's size words begin.
+    /// Index of the file's first size word.
     pub(crate) words: usize,
 }
 
@@ -113,7 +113,7 @@ impl Writer<'_> {
                         progress.advance(files as u64, len as u64);
                     }
                     Done::LostFragment { number, error } => {
-                        // Its number must be that of some block.
+                        // Its number must be that of an existing block.
                         data.fragments[number as usize] = self.fragment_entry(1 | BLOCK_PLAIN);
                         self.put(&[0])?;
                         let mut error = Some(error);
@@ -148,7 +148,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The entry of a fragment block that comes next.
+    /// The table entry of the next fragment block.
     fn fragment_entry(&self, word: u32) -> raw::FragmentEntry {
         raw::FragmentEntry {
             start_block: self.at.into(),
@@ -168,7 +168,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Takes back what was written since: the next data goes to its place.
+    /// Takes back what was written since: the next data overwrites it.
     fn rewind(&mut self, mark: Mark, data: &mut Data) {
         self.at = mark.at;
         self.written.rewind(mark.written);

@@ -1,4 +1,4 @@
-//! The check of a whole image: that every part of it can be read, and that what is said twice is the same.
+//! Checks a whole image: every part must be readable, and everything that is stored twice must agree.
 
 use std::collections::HashMap;
 
@@ -12,35 +12,35 @@ use crate::image::StoredSize;
 use crate::raw;
 use crate::read::Squashfs;
 
-/// Blocks that one look at a file's list gives.
+/// Number of blocks read at once from a file's block list.
 const LIST_BLOCKS: u64 = 1024;
-/// Blocks that one job decodes.
+/// Number of blocks that one job decodes.
 const BATCH_BLOCKS: usize = 16;
 
-/// How much was checked.
+/// Summary of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
-    /// Things that are wrong, those not reported included.
+    /// Number of findings, including those not reported.
     pub findings: u64,
-    /// Inodes.
+    /// Number of inodes.
     pub inodes: u64,
-    /// Data blocks, those that several files show counted once.
+    /// Number of data blocks; blocks shared by several files count once.
     pub blocks: u64,
-    /// Fragment blocks.
+    /// Number of fragment blocks.
     pub fragments: u64,
-    /// Bytes that were decoded.
+    /// Number of decoded bytes.
     pub data_bytes: u64,
 }
 
-/// A data or fragment block, and what it must be. Sorted by place.
+/// A data or fragment block, and what its content must be. Sorted by place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DataBlock {
     at: u64,
     word: u32,
-    /// Bytes of its content: all of them; for a fragment block, the least number.
+    /// Length of its content: exact, or for a fragment block the minimum.
     len: u32,
     is_fragment: bool,
-    /// A file that shows it.
+    /// A file that uses it.
     file: FileId,
 }
 
@@ -51,15 +51,15 @@ struct Check<'a> {
 }
 
 impl Squashfs {
-    /// Checks the whole image, and calls `report` with each thing that is wrong, with its file's path where it is one of a file:
-    /// that all names, inodes, attributes, link targets and lists can be read; that inode numbers are unique and the export
-    /// table says where they are; that links are as many as names; that blocks do not overlap; that every block decodes to
-    /// the length that its files say.
+    /// Checks the whole image and calls `report` with each finding, with the path of the file it concerns, if any: all
+    /// names, inodes, attributes, link targets and lists must be readable; inode numbers must be unique and the export
+    /// table must locate them; link counts must match the names; blocks must not overlap; and every block must decode
+    /// to the length that its files expect.
     ///
     /// A directory that cannot be read ends the check of files. Memory grows by 24 bytes for each block.
     ///
     /// # Errors
-    /// The medium cannot be read. What is wrong with the image is not an error but a finding.
+    /// Fails if the medium cannot be read. Damage in the image is not an error but a finding.
     pub fn check(
         &self,
         options: CheckOptions,
@@ -104,7 +104,7 @@ impl Check<'_> {
         let superblock = *self.image.superblock();
         let mut stored = Vec::new();
         let mut tails = HashMap::new();
-        // As many as there are; how many the image says there are may be a lie.
+        // Sized by what was found: the count in the image may be wrong.
         let mut has_number = vec![false; inventory.file_count() as usize + 1];
         for file in inventory.files() {
             let mut result = self.inode(inventory, file, &mut has_number);
@@ -141,7 +141,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// All that is known of a file beside its content.
+    /// Checks a file's metadata, without its content.
     fn inode(
         &mut self,
         inventory: &Inventory,
@@ -187,7 +187,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Where a file's content is.
+    /// Collects the places of a file's content.
     fn content(
         &mut self,
         inventory: &Inventory,
@@ -227,7 +227,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Where the fragment blocks are, and how much of each is used.
+    /// Collects the places of the fragment blocks, and how much of each is used.
     fn fragments(
         &mut self,
         tails: &HashMap<u32, (u32, FileId)>,
@@ -306,7 +306,7 @@ impl Check<'_> {
     }
 }
 
-/// Decodes a block, and gives the length of its content.
+/// Decodes a block and returns the length of its content.
 fn decode(image: &Squashfs, stored: &DataBlock, buf: &mut [u8]) -> Result<usize> {
     let size = StoredSize::parse(stored.word, image.superblock().block_bytes, stored.at)?;
     let len = stored.len as usize;

@@ -10,55 +10,57 @@ use crate::lookup_table::Table;
 use crate::metadata::{MetadataReader, Place};
 use crate::raw;
 
-/// Size words between two checkpoints: as many as a metadata block holds.
+/// Size words between two checkpoints: as many as fit in a metadata block.
 const STRIDE: u64 = 2048;
-/// Checkpoints that are kept for a file; 8 TiB of the usual blocks. Behind them, reads search from the last one.
+/// Number of checkpoints kept for a file: enough for 8 TiB of blocks of the usual size. Reads beyond that search from
+/// the last one.
 const CHECKPOINTS_MAX: u64 = 1 << 15;
 
 /// The data of one file.
 pub(crate) struct Content {
     file: File,
-    /// How many size words there are.
+    /// Number of size words.
     blocks: u64,
-    /// The places of every [`STRIDE`]th size word, as far as they are known.
+    /// The positions of every [`STRIDE`]th size word, as far as they are known.
     checkpoints: Mutex<Vec<Checkpoint>>,
 }
 
 #[derive(Clone, Copy)]
 struct Checkpoint {
-    /// Where the size word is in the inode table.
+    /// Position of the size word in the inode table.
     list: Place,
-    /// Where the block's data is in the image.
+    /// Position of the block's data in the image.
     at: u64,
 }
 
 /// A block of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// Nothing is stored.
+    /// A hole: nothing is stored.
     Hole,
-    /// Data is stored at a place of the image.
+    /// Data stored in the image.
     Stored { at: u64, size: StoredSize },
 }
 
-/// A part of a fragment block.
+/// A tail in a fragment block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TailPart {
-    /// Where the fragment block is.
+    /// The place of the fragment block.
     pub(crate) at: u64,
     pub(crate) size: StoredSize,
-    /// Where the tail begins in its content.
+    /// Offset of the tail in the block's content.
     pub(crate) offset: u32,
-    /// Bytes of the tail.
+    /// Length of the tail in bytes.
     pub(crate) len: u32,
 }
 
 impl Content {
-    /// The data of `file`, whose size words begin at `list`.
+    /// The data of `file`, whose size words start at `list`.
     pub(crate) fn new(image: &Image, file: File, list: Place) -> Result<Content> {
         let superblock = &image.superblock;
         let blocks = file.block_count(superblock.block_bytes);
-        // Each metadata block is stored in at least three bytes: what cannot be in the table need not be looked for.
+        // Each metadata block takes at least three stored bytes, so a list that cannot fit in the table is rejected at
+        // once.
         let stored = superblock.directory_table - superblock.inode_table;
         if blocks / STRIDE > stored / 3 + 1 {
             return Err(Corrupt {
@@ -79,22 +81,22 @@ impl Content {
         })
     }
 
-    /// Bytes of content.
+    /// Length of the content in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.file.size
     }
 
-    /// Where the inode says that the tail is.
+    /// The fragment index and offset of the tail, from the inode.
     pub(crate) fn placed_tail(&self) -> Option<Tail> {
         self.file.tail
     }
 
-    /// How many blocks the file has, the tail in a fragment not among them.
+    /// Number of blocks of the file, not counting a tail in a fragment.
     pub(crate) fn block_count(&self) -> u64 {
         self.blocks
     }
 
-    /// Up to `count` blocks from the one of index `from` on.
+    /// Up to `count` blocks, starting at index `from`.
     pub(crate) fn blocks(&self, image: &Image, from: u64, count: u64) -> Result<Vec<Block>> {
         let count = count.min(self.blocks.saturating_sub(from));
         if count == 0 {
@@ -112,7 +114,7 @@ impl Content {
         Ok(blocks)
     }
 
-    /// The nearest known place at or before the size word of index `from`, in steps of [`STRIDE`].
+    /// The nearest known position at or before the size word of index `from`, in steps of [`STRIDE`].
     fn checkpoint_before<'a>(
         &self,
         image: &'a Image,
@@ -148,7 +150,7 @@ impl Content {
         Ok((number * STRIDE, reader, at))
     }
 
-    /// The part of the file that is in a fragment, if there is one.
+    /// The file's tail, if it is in a fragment.
     pub(crate) fn tail(
         &self,
         image: &Image,
@@ -193,7 +195,7 @@ impl Content {
     }
 }
 
-/// The block whose size word `reader` is at. `at` moves behind its data.
+/// The block whose size word `reader` is at. Advances `at` past its data.
 fn next_block(image: &Image, reader: &mut MetadataReader, at: &mut u64) -> Result<Block> {
     let word: zerocopy::little_endian::U32 = reader.record()?;
     if word == 0 {
@@ -214,7 +216,7 @@ fn next_block(image: &Image, reader: &mut MetadataReader, at: &mut u64) -> Resul
 }
 
 impl TailPart {
-    /// Reads a part of the tail, from `offset` on.
+    /// Reads part of the tail, starting at `offset`.
     pub(crate) fn read(&self, image: &Image, offset: usize, buf: &mut [u8]) -> Result<()> {
         let fragment: Arc<Vec<u8>> = image.block(self.at, self.size)?;
         let begin = self.offset as usize + offset;

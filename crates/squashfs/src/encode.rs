@@ -1,4 +1,4 @@
-//! What a worker does with a job: read, encode, and prove that what was encoded can be decoded.
+//! The workers' job: read, compress, and prove that the result decodes to the original.
 
 use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
 use tree::{ContentReader, Corrupt, Error, Extent, FileId, Result};
@@ -9,25 +9,25 @@ use crate::plan::Job;
 use crate::probe::Probe;
 use crate::raw::{BLOCK_PLAIN, METADATA_BYTES};
 
-/// What all workers share.
+/// State shared by all workers.
 pub(crate) struct Work<'a> {
-    /// Its buffers are of a block's size.
+    /// Buffers of the size of a block.
     pub(crate) content: ContentReader<'a>,
     pub(crate) options: &'a Options,
 }
 
-/// What a worker keeps from job to job.
+/// State that a worker keeps between jobs.
 pub(crate) struct Worker {
     encoder: Option<Encoder>,
     decoder: Decoder,
     algorithm: Algorithm,
     content: Vec<u8>,
     decoded: Vec<u8>,
-    /// For encoders that are slower than it.
+    /// For encoders that are slower than the probe.
     probe: Option<Probe>,
 }
 
-/// What came of a job.
+/// The result of a job.
 pub(crate) enum Done {
     /// As [`Job::Holes`].
     Holes {
@@ -35,17 +35,17 @@ pub(crate) enum Done {
         first: bool,
         bytes: u64,
     },
-    /// A block of a file: its content's length, and what is stored; `None` for a hole.
+    /// A block of a file: the length of its content, and what is stored; `None` for a hole.
     Block {
         file: FileId,
         first: bool,
         len: usize,
         stored: Option<EncodedBlock>,
     },
-    /// A file that is to be left out, and why.
+    /// A file to leave out, and why.
     Unreadable { file: FileId, error: Error },
-    /// A fragment block, its number, its content's length, of how many files it holds tails, and which of those could not be
-    /// read: in their place are zeros.
+    /// A fragment block: its number, the length of its content, how many files have tails in it, and which of those
+    /// tails could not be read and are filled with zeros.
     Fragment {
         number: u32,
         stored: EncodedBlock,
@@ -57,9 +57,9 @@ pub(crate) enum Done {
     LostFragment { number: u32, error: Error },
 }
 
-/// A data or fragment block before it has a place.
+/// A data or fragment block that has no place yet.
 pub(crate) struct EncodedBlock {
-    /// A buffer of a block's size; the block is its beginning.
+    /// A buffer of the size of a block; the block is at its start.
     pub(crate) buffer: Vec<u8>,
     pub(crate) len: usize,
     pub(crate) plain: bool,
@@ -67,7 +67,7 @@ pub(crate) struct EncodedBlock {
     pub(crate) kept: bool,
 }
 
-/// Whether an encoder takes longer to find nothing than [`Probe`] does.
+/// Whether an encoder takes longer than [`Probe`] to find that data does not compress.
 fn is_slow(settings: &Settings) -> bool {
     match *settings {
         Settings::Xz { .. } | Settings::Lz4Hc { .. } => true,
@@ -180,7 +180,7 @@ impl Work<'_> {
         }
     }
 
-    /// What comes of a file that cannot be read: it is left out, or it ends all.
+    /// Handles a file that cannot be read: leaves it out, or fails.
     fn unreadable(&self, file: FileId, error: Error) -> Result<Done> {
         let forgiven = self.content.forgive(file, Err(error))?;
         forgiven.map_or_else(|error| Ok(Done::Unreadable { file, error }), Ok)
@@ -212,9 +212,8 @@ impl Work<'_> {
         })
     }
 
-    /// Takes an encoded extent of the source as it is stored there, without what may follow its end; `None` if that is no
-    /// block that decodes to all that the file shows of it, and to no more. Other containers say how long that is, but
-    /// need not be right.
+    /// Copies a compressed extent of the source as it is stored, without what may follow its end; `None` if it is not a
+    /// block that decodes to exactly what the file refers to. Other formats record that length, but it may be wrong.
     fn keep_block(
         &self,
         worker: &mut Worker,
@@ -227,7 +226,7 @@ impl Work<'_> {
         let mut stored_len = read;
         let mut decode = self.options.verify;
         let is_block = match worker.algorithm {
-            // Only decoding tells where it ends, which takes less time than to re-encode it.
+            // Only decoding tells where it ends, which takes less time than re-encoding.
             Algorithm::Zlib if self.content.fs().storage().block_encoding.is_none() => {
                 decode = false;
                 let decoded = worker
@@ -237,7 +236,7 @@ impl Work<'_> {
                 decoded.is_ok_and(|(decoded, _)| decoded == len)
             }
             Algorithm::Zstd => {
-                // Linux decodes with a window as large as a block, or as one of metadata.
+                // Linux decodes with a window of the size of a block, or of a metadata block.
                 let window_max = self.block_bytes().max(METADATA_BYTES) as u64;
                 let frame = ZstdFrame::parse(&buffer[..read], window_max);
                 stored_len = frame.map_or(0, |frame| frame.bytes);
@@ -269,7 +268,7 @@ impl Work<'_> {
         }))
     }
 
-    /// Takes a fragment block of the source as it is stored there. Its content has at least `len` bytes.
+    /// Copies a fragment block of the source as it is stored. Its content has at least `len` bytes.
     fn keep_fragment(
         &self,
         worker: &mut Worker,
@@ -300,13 +299,13 @@ impl Work<'_> {
         })
     }
 
-    /// Reads a part of a file; gives the filter for it.
+    /// Reads a part of a file and returns the filter for it.
     fn read(&self, file: FileId, offset: u64, content: &mut [u8]) -> Result<Filters> {
         self.content.read(file, offset, content)?;
         self.filter(file, offset, content)
     }
 
-    /// The filter for a part of a file, of which this is the content from `offset` on.
+    /// The filter for a part of a file with this content, starting at `offset`.
     fn filter(&self, file: FileId, offset: u64, content: &[u8]) -> Result<Filters> {
         if !self.options.filter_code {
             return Ok(Filters(0));

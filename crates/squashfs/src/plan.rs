@@ -1,4 +1,4 @@
-//! What is to be stored, in which order: a pure function of the inventory and the options.
+//! Plans what to store, and in which order: a pure function of the inventory and the options.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,18 +16,18 @@ use crate::options::{Fragments, Options};
 pub(crate) struct Plan {
     /// The files whose data is stored, in order.
     files: Vec<FileId>,
-    /// For each file of the inventory the one whose data it shows.
+    /// For each file of the inventory, the file whose data it refers to.
     pub(crate) shows: Vec<FileId>,
-    /// The files whose tails are in fragments that are made, in order.
+    /// The files whose tails go into new fragments, in order.
     tails: Vec<FileId>,
     /// In the order in which they are stored.
     fragments: Vec<Fragment>,
-    /// For each file of the inventory, where its tail is.
+    /// For each file of the inventory, the place of its tail.
     pub(crate) places: Vec<Option<Tail>>,
     block_bytes: u64,
-    /// The algorithm of what is taken from the source as it is stored there, if it is a block of ours.
+    /// The algorithm of data that is copied from the source as it is stored, if it forms a block of this image.
     keep: Option<Algorithm>,
-    /// Whether all blocks of the source are such blocks, those that tails share among them.
+    /// Whether all blocks of the source are such blocks, including its fragment blocks.
     keep_fragments: bool,
 }
 
@@ -40,9 +40,9 @@ struct Fragment {
 }
 
 enum FragmentContent {
-    /// Which of the tails are in it.
+    /// The range of tails in it.
     Tails(Range<usize>),
-    /// A block of the source that this file's tail is in.
+    /// The source block that holds this file's tail.
     Kept {
         file: FileId,
         extent: Extent,
@@ -51,9 +51,9 @@ enum FragmentContent {
     },
 }
 
-/// One thing that a worker does.
+/// A job for a worker.
 pub(crate) enum Job {
-    /// So many blocks of a file that are nothing but a hole.
+    /// This many blocks of a file that are nothing but holes.
     Holes {
         file: FileId,
         first: bool,
@@ -66,18 +66,18 @@ pub(crate) enum Job {
         offset: u64,
         len: usize,
     },
-    /// A block of a file that is taken as it is stored in the source, if it can be read from there as one of ours.
+    /// A block of a file to copy as the source stores it, if the stored data is valid in this image.
     Keep {
         file: FileId,
         first: bool,
         extent: Extent,
     },
-    /// The source cannot say where a file's data is.
+    /// The source cannot tell where a file's data is.
     Unreadable { file: FileId, error: Error },
-    /// The tails of files, one behind the other.
+    /// The tails of files, one after another.
     Fragment { number: u32, tails: Vec<FileId> },
-    /// A fragment block that is taken as it is stored in the source: the extent of a file in it, the bytes of its content
-    /// that are used, and how many files they are of.
+    /// A fragment block to copy as the source stores it: the extent of a file in it, the bytes of its content that are
+    /// used, and how many files use them.
     KeepFragment {
         number: u32,
         file: FileId,
@@ -90,17 +90,17 @@ pub(crate) enum Job {
 /// A block of the source that holds tails.
 #[derive(Clone, Copy)]
 struct Shared {
-    /// Bytes of it that are the tails of files in the inventory.
+    /// Bytes of it that are tails of files in the inventory.
     used: u64,
-    /// Where the last of them ends.
+    /// Where the last of these tails ends.
     end: u64,
     files: usize,
-    /// Its number as a fragment, once it has one.
+    /// Its number as a fragment, once assigned.
     number: Option<u32>,
 }
 
 impl Plan {
-    /// Plans the data of the regular files in an inventory that are not lost, in the order of its names.
+    /// Plans the data of all regular files in an inventory that are not left out, in the order of their names.
     pub(crate) fn new(
         fs: &dyn FileSystem,
         inventory: &Inventory,
@@ -119,7 +119,7 @@ impl Plan {
                     block_bytes,
                 })
         });
-        // Elsewhere an extent may happen to be a block, if it can be told where it ends.
+        // In other formats an extent may happen to be a valid block, if its end can be found.
         let is_some_kept = keep_fragments
             || (storage.block_encoding.is_none()
                 && storage.stored_extents
@@ -151,7 +151,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Sorts the files by their priorities, if there are any. Data counts as what is most urgent of all that show it.
+    /// Sorts the files by priority, if there are any priorities. Shared data gets the highest priority of the files
+    /// that use it.
     fn sort(&mut self, priorities: &[i16]) {
         if priorities.is_empty() {
             return;
@@ -198,7 +199,7 @@ impl Plan {
                     shared.files += 1;
                 }
             }
-            // What is mostly unused is made anew.
+            // A block that is mostly unused is rebuilt.
             shared.retain(|_, shared| shared.used * 2 >= shared.end);
         }
 
@@ -250,7 +251,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Ends a fragment that begins with the tail of index `from`, if it has any tail.
+    /// Closes the fragment that starts with the tail at index `from`, if it has any tails.
     fn end_fragment(&mut self, number: u32, from: usize, after: usize) {
         if from < self.tails.len() {
             let content = FragmentContent::Tails(from..self.tails.len());
@@ -262,7 +263,7 @@ impl Plan {
         }
     }
 
-    /// The encoded block of the source that a file's tail is a part of, and where in its content the tail begins.
+    /// The compressed source block that holds a file's tail, and the offset of the tail in its content.
     fn shared_tail(
         &self,
         fs: &dyn FileSystem,
@@ -275,7 +276,7 @@ impl Plan {
         let extent = Extents::new(fs, inventory.ino(file), size).covering(size - tail);
         let extent = match extent {
             Ok(extent) => extent,
-            // Whoever reads the tail will meet the error again.
+            // The error comes up again when the tail is read.
             Err(_) if options.skip_unreadable => return Ok(None),
             Err(error) => {
                 let path = inventory.path(inventory.first_name(file));
@@ -303,12 +304,12 @@ impl Plan {
         })
     }
 
-    /// How many fragment blocks there will be.
+    /// The number of fragment blocks.
     pub(crate) fn fragment_count(&self) -> usize {
         self.fragments.len()
     }
 
-    /// How many bytes of a file are in blocks; the rest, if there is any, is in a fragment.
+    /// How many bytes of a file are in blocks; the rest, if any, is in a fragment.
     pub(crate) fn blocks_len(&self, size: u64, file: FileId) -> u64 {
         match self.places[file.0 as usize] {
             Some(_) => size - size % self.block_bytes,
@@ -316,7 +317,7 @@ impl Plan {
         }
     }
 
-    /// The jobs in order. Those of a file follow each other.
+    /// The jobs in order. The jobs of a file are consecutive.
     pub(crate) fn jobs<'a>(
         &'a self,
         fs: &'a dyn FileSystem,
@@ -359,7 +360,7 @@ impl Plan {
     }
 }
 
-/// The jobs of one file's blocks. Holes are found without reading them.
+/// The jobs for one file's blocks. Holes are found without reading them.
 struct FileJobs<'a> {
     file: FileId,
     /// Where the bytes that are in blocks end.
@@ -391,7 +392,7 @@ impl Iterator for FileJobs<'_> {
         let hole_end = extent
             .filter(|extent| !extent.kind.has_data())
             .map_or(offset, |hole| hole.end().min(self.end));
-        // Whole blocks, or all up to the end.
+        // Full blocks, or everything up to the end.
         let hole_end = if hole_end == self.end {
             hole_end
         } else {
@@ -407,7 +408,7 @@ impl Iterator for FileJobs<'_> {
         }
         let len = self.block_bytes.min(self.end - offset);
         self.offset += len;
-        // What it decodes to may go on behind what the file shows of it: then the worker finds that it is no block of ours.
+        // The decoded data may extend past what the file refers to: the worker then finds that it is not a valid block.
         if let Some(extent) = extent
             && let ExtentKind::Encoded(encoding) = extent.kind
             && Some(encoding.algorithm) == self.keep

@@ -1,4 +1,4 @@
-//! An image as a tree of files.
+//! Reads an image as a tree of files.
 
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ use crate::raw::{self, flags};
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 use crate::xattr::XattrTable;
 
-/// Files whose block lists are remembered.
+/// Number of files whose block lists are cached.
 const CONTENT_SLOTS: (usize, usize) = (8, 8);
-/// Blocks that one call of [`FileSystem::extents`] looks at.
+/// Number of blocks that one call of [`FileSystem::extents`] looks at.
 const EXTENT_BLOCKS: u64 = 1024;
 
 /// A SquashFS image, open for reading.
 ///
-/// An [`Ino`] is the reference of the inode: where it is in the inode table. Any number of threads may read; what they
-/// decode goes through small caches, whose memory does not grow with the image. It grows by some 60 bytes with each
-/// directory that is read.
+/// An [`Ino`] is the inode's reference: its position in the inode table. Any number of threads may read. Decoded blocks
+/// go through small caches whose memory does not grow with the image, except for about 60 bytes for each directory that
+/// is read.
 pub struct Squashfs {
     image: Image,
     compressor: Compressor,
@@ -45,15 +45,15 @@ pub struct Squashfs {
 }
 
 impl Squashfs {
-    /// Opens an image that begins with the first byte of `source`.
+    /// Opens an image that starts at the first byte of `source`.
     ///
     /// # Errors
-    /// The source cannot be read; it is no image, or breaks the format; it is of a version before 4.0.
+    /// Fails if the source cannot be read, is not an image, breaks the format, or has a version before 4.0.
     pub fn open(source: impl ReadAt + 'static) -> Result<Squashfs> {
         Self::open_at(source, 0, &Limits::default())
     }
 
-    /// Opens an image that begins at byte `offset` of `source`, as in an AppImage; see [`crate::find_image`].
+    /// Opens an image that starts at byte `offset` of `source`, as in an AppImage; see [`crate::find_image`].
     ///
     /// # Errors
     /// As for [`Squashfs::open`].
@@ -66,7 +66,7 @@ impl Squashfs {
         let superblock = image.superblock;
         let compressor = read_compressor(&image)?;
 
-        // The tables lie one behind the other: each list ends where the next table begins. From the last to the first.
+        // The tables are contiguous: each list ends where the next table starts. Go from the last to the first.
         let xattrs = match superblock.xattr_table {
             Some(at) => XattrTable::read(&image, at, limits)?,
             None => None,
@@ -107,25 +107,25 @@ impl Squashfs {
         })
     }
 
-    /// What the image says of itself.
+    /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.image.superblock
     }
 
-    /// The settings of the codec, as the image records them.
+    /// The compressor options, as the image records them.
     pub fn compressor(&self) -> Compressor {
         self.compressor
     }
 
-    /// How many different sets of extended attributes there are.
+    /// The number of different sets of extended attributes.
     pub fn xattr_set_count(&self) -> u32 {
         self.xattrs.as_ref().map_or(0, XattrTable::len)
     }
 
-    /// The file of that inode number, by the export table; `None` without a table, and for numbers that it lacks.
+    /// The file with this inode number, from the export table; `None` without a table, and for numbers it lacks.
     ///
     /// # Errors
-    /// The table cannot be read.
+    /// Fails if the table cannot be read.
     pub fn by_number(&self, number: u32) -> Result<Option<Ino>> {
         let (Some(exports), Some(index)) = (&self.exports, number.checked_sub(1)) else {
             return Ok(None);
@@ -135,7 +135,7 @@ impl Squashfs {
             .map(|reference| Ino(reference.get())))
     }
 
-    /// The number of an inode, unique in the image, from 1 on.
+    /// The number of an inode, unique in the image, starting at 1.
     ///
     /// # Errors
     /// As for [`FileSystem::metadata`].
@@ -174,12 +174,12 @@ impl Squashfs {
         &self.image
     }
 
-    /// Where the part of a file is that is in a fragment, if there is one.
+    /// Where the file's tail is, if it is in a fragment.
     pub(crate) fn tail(&self, content: &Content) -> Result<Option<TailPart>> {
         content.tail(&self.image, self.fragments.as_ref())
     }
 
-    /// Where all fragment blocks are.
+    /// The places of all fragment blocks.
     pub(crate) fn fragment_entries(&self) -> Result<Vec<raw::FragmentEntry>> {
         let table = self.fragments.as_ref();
         table.map_or(Ok(Vec::new()), |table| table.all(&self.image))
@@ -200,8 +200,8 @@ impl Squashfs {
         self.image.superblock.algorithm
     }
 
-    /// The extent of stored data: `len` bytes of the file from `offset` on, which are in the block's content from
-    /// `begin` on.
+    /// The extent of stored data for `len` bytes of the file starting at `offset`, which start at `begin` in the
+    /// block's content.
     fn extent(
         &self,
         offset: u64,
@@ -240,7 +240,7 @@ fn read_compressor(image: &Image) -> Result<Compressor> {
             superblock.block_bytes,
         ));
     }
-    // The record is a metadata block of its own, which is never encoded: nothing could decode it yet.
+    // The record is a metadata block of its own, always uncompressed: the options to decode it are not known yet.
     let at = SUPERBLOCK_BYTES as u64;
     let mut header = [0; 2];
     image.read(&mut header, at)?;
@@ -359,7 +359,7 @@ impl FileSystem for Squashfs {
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
-        // Without a table, Linux reads inodes that name a set as if they did not.
+        // Without a table, Linux reads inodes that name a set as if they had none.
         let Some(table) = &self.xattrs else {
             return Ok(Vec::new());
         };
@@ -402,7 +402,7 @@ impl FileSystem for Squashfs {
             && tail.len > 0
         {
             let begin = tail.offset.into();
-            // How long the fragment's content is does not stand anywhere; a block is the most.
+            // The length of the fragment's content is not recorded; it is at most a block.
             extents.push(self.extent(
                 offset,
                 tail.len.into(),

@@ -1,4 +1,4 @@
-//! The part of an image that holds data: block groups that grow one after the other, extents in them, checksums.
+//! The data area of an image: block groups that grow one after another, the extents in them, and their checksums.
 
 use tree::{Error, FileId, Lost, Output, Result};
 
@@ -9,51 +9,51 @@ use crate::flags::block_group;
 use crate::layout::{GROUP_BYTES_MAX, GROUPS_BEGIN, Group, SECTOR_BYTES, next_reserved};
 use crate::spill::Spill;
 
-/// Bytes of the largest extent that is not compressed.
+/// Size of the largest uncompressed extent, in bytes.
 const PLAIN_BYTES_MAX: u64 = 128 << 20;
 
 /// A data extent of the new file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewExtent {
     pub(crate) at: u64,
-    /// Bytes at that place.
+    /// Stored length in bytes.
     pub(crate) len: u64,
-    /// Bytes that they decode to.
+    /// Decoded length in bytes.
     pub(crate) ram: u64,
-    /// The algorithm's number.
+    /// ID of the compression algorithm.
     pub(crate) compression: u8,
 }
 
-/// A part of a file, and the extent that it shows.
+/// A part of a file, and the extent that it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) offset: u64,
     pub(crate) len: u64,
     /// Index of the extent.
     pub(crate) extent: u32,
-    /// Where, in what the extent decodes to, this part begins.
+    /// Offset of this part in the extent's decoded data.
     pub(crate) skip: u32,
 }
 
 /// A file's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// None, or nothing but a hole.
+    /// Empty, or nothing but a hole.
     #[default]
     Hole,
-    /// In the tree.
+    /// Inline in the tree.
     Inline {
-        /// Where it begins in [`Area::inline`], and its length there.
+        /// Offset and length in [`Area::inline`].
         at: u64,
         len: u32,
-        /// The algorithm's number.
+        /// ID of the compression algorithm.
         compression: u8,
     },
-    /// In extents: from which on in [`Area::shown`], and how many.
+    /// In extents: the first index in [`Area::shown`], and the count.
     Extents { from: u32, count: u32 },
 }
 
-/// Consecutive sectors with checksums.
+/// Consecutive sectors that have checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) at: u64,
@@ -65,25 +65,25 @@ pub(crate) struct Run {
 pub(crate) struct Area<'a> {
     output: &'a Output,
     sum_bytes: usize,
-    /// Without the last group's length, until [`Area::close`].
+    /// The last group's length is missing until [`Area::close`].
     pub(crate) groups: Vec<Group>,
     pub(crate) extents: Vec<NewExtent>,
     pub(crate) shown: Vec<Shown>,
     pub(crate) inline: Spill,
     pub(crate) runs: Vec<Run>,
-    /// Checksums of the runs, one behind the other.
+    /// Checksums of the runs, concatenated.
     pub(crate) sums: Spill,
-    /// By file.
+    /// Indexed by file.
     pub(crate) contents: Vec<Content>,
-    /// Extents and inline files that are stored compressed, by the algorithm's number.
+    /// Number of compressed extents and inline files, indexed by algorithm ID.
     pub(crate) compressed: [u64; 4],
-    /// Extents that were taken from the source as they were.
+    /// Number of extents copied from the source without re-encoding.
     pub(crate) kept: u64,
     /// Files that could not be read.
     pub(crate) lost: Lost,
 }
 
-/// How much of an [`Area`] there was at some time.
+/// The size of an [`Area`] at some point, to go back to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     groups: usize,
@@ -98,7 +98,7 @@ pub(crate) struct Mark {
 }
 
 impl<'a> Area<'a> {
-    /// The area before anything is in it, for an image of that many files, some of which are left out already.
+    /// An empty area for an image with this many files, some of which are already left out.
     pub(super) fn new(
         files: u32,
         lost: Lost,
@@ -121,7 +121,7 @@ impl<'a> Area<'a> {
         })
     }
 
-    /// Finds a place of `len` bytes.
+    /// Allocates `len` bytes.
     fn place(&mut self, len: u64) -> u64 {
         if let Some(group) = self.groups.last_mut() {
             let at = group.start + group.used;
@@ -145,7 +145,7 @@ impl<'a> Area<'a> {
         at
     }
 
-    /// Where the next group can begin.
+    /// Where the next group can start.
     pub(crate) fn end(&self) -> u64 {
         match self.groups.last() {
             Some(group) => group.start + group.used.next_multiple_of(STRIPE_BYTES),
@@ -153,14 +153,14 @@ impl<'a> Area<'a> {
         }
     }
 
-    /// Gives the last group its length.
+    /// Sets the length of the last group.
     pub(crate) fn close(&mut self) {
         if let Some(group) = self.groups.last_mut() {
             group.len = group.used.next_multiple_of(STRIPE_BYTES);
         }
     }
 
-    /// Writes an extent to the next place; gives its index.
+    /// Writes an extent to the next place and returns its index.
     pub(super) fn store(&mut self, piece: &Piece) -> Result<u32> {
         let index = u32::try_from(self.extents.len())
             .map_err(|_| Error::Limit("more than 2^32 extents"))?;
@@ -178,8 +178,9 @@ impl<'a> Area<'a> {
         Ok(index)
     }
 
-    /// Adds a plain piece to the last extent, if that is a plain one that the file's last part shows up to its end, where
-    /// this piece begins, and the next place is right behind it. Gives the extent, and where in it the piece begins.
+    /// Appends an uncompressed piece to the last extent, if that extent is uncompressed, the file's last part refers to
+    /// it up to its end, this piece starts where that part ends, and the next free place follows it directly. Returns
+    /// the extent and the offset of the piece in it.
     pub(super) fn grow(&mut self, offset: u64, piece: &Piece) -> Result<Option<(u32, u32)>> {
         let (Some(&last), Some(&shown)) = (self.extents.last(), self.shown.last()) else {
             return Ok(None);
@@ -205,7 +206,7 @@ impl<'a> Area<'a> {
         if let Some(shown) = self.shown.last_mut() {
             shown.len += piece.ram;
         }
-        Ok(Some((shown.extent, last.len as u32))) // no plain extent has 4 GiB
+        Ok(Some((shown.extent, last.len as u32))) // no uncompressed extent reaches 4 GiB
     }
 
     fn put(&mut self, piece: &Piece) -> Result<u64> {
@@ -226,7 +227,8 @@ impl<'a> Area<'a> {
         Ok(at)
     }
 
-    /// Adds a part to the file before whose parts there was so much; one that continues its last one becomes part of it.
+    /// Adds a part to the file whose parts start after this mark; a part that continues the previous one is merged with
+    /// it.
     pub(super) fn show(&mut self, before: &Mark, part: Shown) {
         if let Some(last) = self.shown[before.shown..].last_mut()
             && last.extent == part.extent
@@ -264,7 +266,7 @@ impl<'a> Area<'a> {
         }
     }
 
-    /// The parts that were added since then.
+    /// The parts added since the mark.
     pub(super) fn content_since(&self, mark: &Mark) -> Result<Content> {
         if u32::try_from(self.shown.len()).is_err() {
             return Err(Error::Limit("more than 2^32 parts of files"));
@@ -279,7 +281,7 @@ impl<'a> Area<'a> {
         })
     }
 
-    /// Forgets what was stored since then; its places are used again.
+    /// Removes what was stored since the mark; its space is reused.
     pub(super) fn take_back(&mut self, mark: Mark) {
         self.groups.truncate(mark.groups);
         if let Some(group) = self.groups.last_mut() {
@@ -296,7 +298,7 @@ impl<'a> Area<'a> {
         self.kept = mark.kept;
     }
 
-    /// Notes that a file will not be in the image.
+    /// Records that a file will not be in the image.
     pub(crate) fn lose(&mut self, file: FileId, error: Error) {
         self.contents[file.0 as usize] = Content::Hole;
         self.lost.lose(file, error);
@@ -307,7 +309,7 @@ impl<'a> Area<'a> {
     }
 }
 
-/// Up to where a group may grow.
+/// The address up to which a group may grow.
 fn end_max(group: &Group) -> u64 {
     (group.start + GROUP_BYTES_MAX).min(next_reserved(group.start))
 }

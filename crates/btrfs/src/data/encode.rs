@@ -1,4 +1,4 @@
-//! What workers do: read a part of a file and encode it, or take it as the source stores it.
+//! The workers' job: read a part of a file and compress it, or copy it as the source stores it.
 
 use codec::{Decoder, Encoder, Settings};
 use tree::{
@@ -13,31 +13,31 @@ use crate::heuristic::is_compressible;
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
 
-/// Bytes of content that one extent encodes, and that one job reads.
+/// Bytes of content in one compressed extent, and in one job.
 pub(super) const PIECE_BYTES: u64 = 128 << 10;
-/// Bytes that a tree may hold of a file in place of an extent (the kernel's `max_inline`).
+/// The most bytes of a file that are stored inline, in a tree instead of an extent (the kernel's `max_inline`).
 const INLINE_BYTES_MAX: usize = 2048;
 
-/// One thing that a worker does.
+/// A job for a worker.
 pub(super) enum Job {
-    /// Files that may fit in the tree.
+    /// Files that may be small enough to store inline.
     Small(Vec<FileId>),
-    /// A part of a file: `len` bytes of it, from a sector's begin on.
+    /// A part of a file: `len` bytes, starting at a sector boundary.
     Piece {
         file: FileId,
         offset: u64,
         len: usize,
-        /// Whether other files may show it.
+        /// Whether other files may refer to it.
         is_numbered: bool,
     },
-    /// An encoded extent of the source, of which nobody has shown anything so far.
+    /// A compressed extent of the source that nothing has referred to yet.
     Keep {
         file: FileId,
         extent: Extent,
         stored: Encoding,
         is_numbered: bool,
     },
-    /// A part that shows what is in a numbered one, or in a kept extent, from `skip` on.
+    /// A part that refers to a numbered part or a kept extent, starting at `skip`.
     Shared {
         file: FileId,
         offset: u64,
@@ -45,15 +45,15 @@ pub(super) enum Job {
         number: u32,
         skip: u32,
     },
-    /// A small file that shows the same stored bytes as another one.
+    /// A small file that refers to the same stored bytes as another one.
     Same { file: FileId, original: FileId },
-    /// The source cannot say where the file's data is.
+    /// The source cannot tell where the file's data is.
     Unreadable { file: FileId, error: Error },
     /// All parts of the file are done.
     End(FileId),
 }
 
-/// What came of a job.
+/// The result of a job.
 pub(super) enum Done {
     Small(Vec<(FileId, Result<Small>)>),
     Piece {
@@ -87,24 +87,24 @@ pub(super) enum Small {
     Extent(Piece),
 }
 
-/// An extent before it has a place.
+/// An extent that has no place yet.
 pub(super) struct Piece {
-    /// The extent is the buffer's beginning.
+    /// The extent is the start of the buffer.
     pub(super) buffer: Vec<u8>,
     pub(super) len: usize,
     pub(super) ram: u64,
-    /// Where, in what it decodes to, the file's part begins.
+    /// Offset of the file's part in the decoded data.
     pub(super) skip: u32,
     pub(super) compression: u8,
     /// Empty for a file without checksums.
     pub(super) sums: Vec<u8>,
-    /// It is as the source has it.
+    /// It is stored exactly as in the source.
     pub(super) is_kept: bool,
 }
 
-/// What a worker keeps from job to job.
+/// State that a worker keeps between jobs.
 pub(super) struct Worker {
-    /// For the usual settings, and for those of each rule.
+    /// One for the default settings, and one for each rule.
     encoders: Vec<Option<Encoder>>,
     decoder: Decoder,
     content: Vec<u8>,
@@ -112,15 +112,15 @@ pub(super) struct Worker {
 }
 
 pub(super) struct Work<'a> {
-    /// Its buffers are of a piece's size.
+    /// Buffers of the size of a piece.
     pub(super) content: ContentReader<'a>,
     options: &'a Options,
     inline_max: usize,
 }
 
-/// Bytes that a tree of such blocks holds of a file in place of an extent.
+/// The most bytes of a file that fit inline in a tree block of this size.
 fn inline_max(nodesize: u32) -> usize {
-    // Behind the head of the record.
+    // After the header of the record.
     INLINE_BYTES_MAX.min(crate::builder::item_bytes_max(nodesize) - 21)
 }
 
@@ -211,7 +211,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The settings for a file, and which of the worker's encoders has them.
+    /// The settings for a file, and the index of the encoder that has them.
     fn settings(&self, file: FileId) -> Option<(Settings, usize)> {
         let inventory = self.content.inventory();
         let attributes = inventory.metadata(file).attributes.0;
@@ -276,7 +276,7 @@ impl<'a> Work<'a> {
             && (self.options.force || is_compressible(&worker.content[..ram]))
         {
             let compression = Compression::of_settings(&settings);
-            // It has to save a sector.
+            // Compression must save at least a sector.
             if let Some(stored) = encode(worker, &settings, index, ram, ram - SECTOR_BYTES) {
                 std::mem::swap(&mut buffer, &mut worker.scratch);
                 self.verify(worker, compression, &buffer[..stored], ram)?;
@@ -319,8 +319,8 @@ impl<'a> Work<'a> {
         sums
     }
 
-    /// Takes an encoded extent as it is stored; or re-encodes what the file shows of it, if what is stored there is
-    /// nothing that every reader of btrfs can decode.
+    /// Copies a compressed extent as it is stored, or re-encodes the part that the file refers to if not every btrfs
+    /// reader could decode the stored data.
     fn keep(
         &self,
         worker: &mut Worker,
@@ -362,7 +362,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Takes a file's only extent as it is stored, if it is a compressed one that lies in a tree.
+    /// Copies a file's only extent as it is stored, if it is compressed and inline.
     fn keep_inline(&self, worker: &mut Worker, file: FileId, len: usize) -> Result<Option<Small>> {
         let ino = self.content.inventory().ino(file);
         let extents = self.content.fs().extents(ino, 0)?;
@@ -393,7 +393,7 @@ impl<'a> Work<'a> {
             }))
     }
 
-    /// Whether every reader of btrfs can decode that; what it gives is known only if all is verified.
+    /// Whether every btrfs reader can decode this data; the decoded content is known only if everything is verified.
     fn is_readable(
         &self,
         worker: &mut Worker,
@@ -411,7 +411,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Decodes what was encoded, and compares.
+    /// Decodes the encoded data and compares it.
     fn verify(
         &self,
         worker: &mut Worker,
@@ -440,8 +440,8 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Encodes the first `len` bytes of the worker's content into its scratch, in btrfs' framing; `None` if that takes more
-/// than `room` bytes.
+/// Encodes the first `len` bytes of the worker's content into its scratch buffer, in btrfs framing; `None` if the
+/// result exceeds `room` bytes.
 fn encode(
     worker: &mut Worker,
     settings: &Settings,

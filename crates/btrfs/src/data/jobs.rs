@@ -1,4 +1,4 @@
-//! What there is to do, in the order of the files' numbers: small files in batches, the others part by part.
+//! The list of jobs, in the order of inode numbers: small files in batches, other files part by part.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -13,11 +13,11 @@ use crate::compression::{Compression, EXTENT_BYTES_MAX};
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
 
-/// Small files in one job.
+/// Number of small files in one job.
 const BATCH: usize = 32;
 const SECTOR: u64 = SECTOR_BYTES as u64;
 
-/// The jobs; those of a file follow each other.
+/// An iterator over the jobs; the jobs of a file are consecutive.
 pub(super) fn jobs<'a>(
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
@@ -50,9 +50,9 @@ struct Jobs<'a> {
     duplicates: &'a Duplicates,
     /// Files that are left out.
     lost: &'a BTreeSet<FileId>,
-    /// Whether encoded extents are taken as they are.
+    /// Whether compressed extents are copied as they are.
     keep: bool,
-    /// Extents that are shown in more than one place.
+    /// Extents that are referenced from more than one place.
     shared: HashSet<ExtentId>,
     /// The next file.
     next: u32,
@@ -61,22 +61,22 @@ struct Jobs<'a> {
     open: Option<Parts<'a>>,
 }
 
-/// The way through one file's data.
+/// Position in one file's data.
 struct Parts<'a> {
     file: FileId,
     size: u64,
     is_nocow: bool,
     extents: Extents<'a>,
-    /// What is being cut: it ends at a sector's border or behind the file's end.
+    /// The run being cut: it ends at a sector boundary or after the end of the file.
     run: Run,
 }
 
-/// Data without a hole in it.
+/// A run of data without holes.
 #[derive(Clone, Copy, Default)]
 struct Run {
     offset: u64,
     end: u64,
-    /// The stored bytes that it shows, and where in them it begins, if others may show them, too.
+    /// The stored bytes it refers to, and its offset in them, if other files may refer to them too.
     shown: Option<(ExtentId, Class, u64)>,
 }
 
@@ -91,7 +91,7 @@ impl Iterator for Jobs<'_> {
                     Ok(None) => return Some(Job::End(parts.file)),
                     Err(error) => {
                         let file = parts.file;
-                        // Nothing more of it: it ends.
+                        // The file ends here.
                         parts.size = 0;
                         parts.extents = Extents::new(self.fs, self.inventory.ino(file), 0);
                         parts.run = Run::default();
@@ -117,7 +117,7 @@ impl Iterator for Jobs<'_> {
             }
             if size < SECTOR || size == SECTOR && !self.is_shared(file) {
                 if let Some(original) = self.same_small(file, size) {
-                    // What it shows must be there first.
+                    // The part it refers to must come first.
                     if !self.small.is_empty() {
                         return Some(Job::Small(std::mem::take(&mut self.small)));
                     }
@@ -144,12 +144,12 @@ impl Iterator for Jobs<'_> {
 }
 
 impl Jobs<'_> {
-    /// Whether others show some of what the file shows.
+    /// Whether other files refer to some of this file's stored bytes.
     fn is_shared(&self, file: FileId) -> bool {
         if self.shared.is_empty() {
             return false;
         }
-        // Whoever reads it will meet the error.
+        // The error comes up again when the file is read.
         let extents = self.fs.extents(self.inventory.ino(file), 0);
         extents.is_ok_and(|extents| {
             let mut ids = extents.iter().filter_map(|extent| extent.id);
@@ -157,12 +157,12 @@ impl Jobs<'_> {
         })
     }
 
-    /// The small file that shows the same stored bytes.
+    /// The small file that refers to the same stored bytes.
     fn same_small(&mut self, file: FileId, size: u64) -> Option<FileId> {
         if self.shared.is_empty() {
             return None;
         }
-        // Whoever reads it will meet the error.
+        // The error comes up again when the file is read.
         let extents = self.fs.extents(self.inventory.ino(file), 0).ok()?;
         let [extent] = extents.as_slice() else {
             return None;
@@ -226,8 +226,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Moves on to the next data, or gives an encoded extent that needs no cutting; the run stays empty at the file's
-    /// end.
+    /// Advances to the next data, or returns a compressed extent that needs no cutting; at the end of the file the run
+    /// stays empty.
     fn next_run(&mut self, jobs: &mut Jobs<'_>) -> Result<Option<Job>> {
         while self.run.end <= self.run.offset {
             let Some(extent) = self.extents.next()? else {
@@ -252,7 +252,7 @@ impl Parts<'_> {
         if self.run.shown.is_some() {
             return Ok(None);
         }
-        // What follows without a hole belongs to it.
+        // Data that follows without a hole belongs to the run.
         while let Some(extent) = self.extents.peek()?
             && extent.kind.has_data()
             && extent.offset <= self.run.end
@@ -265,8 +265,8 @@ impl Parts<'_> {
         Ok(None)
     }
 
-    /// Which stored bytes of the source an extent shows from the file's place `offset` on, and where in what they decode
-    /// to, if others may show them.
+    /// The stored bytes that an extent refers to, starting at `offset` of the file, and the offset in their decoded
+    /// data, if other files may refer to them.
     fn shown(
         &self,
         jobs: &Jobs<'_>,
@@ -292,13 +292,13 @@ impl Parts<'_> {
         Some((id, class, at))
     }
 
-    /// Whether the extent ends with a sector or with the file.
+    /// Whether the extent ends at a sector boundary or with the file.
     fn is_to_sector(&self, extent: &Extent) -> bool {
         let end = extent.end();
         end.is_multiple_of(SECTOR) || end == self.size
     }
 
-    /// How an extent is encoded, if it can be taken as it is.
+    /// How an extent is compressed, if it can be copied as it is.
     fn to_keep(&self, jobs: &Jobs<'_>, extent: &Extent) -> Option<Encoding> {
         let ExtentKind::Encoded(stored) = extent.kind else {
             return None;

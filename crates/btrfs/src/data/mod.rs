@@ -1,4 +1,4 @@
-//! The content of files on its way into an image: cut into extents, encoded on all threads, placed in order.
+//! Writes file content to an image: cut into extents, compressed on all threads, placed in order.
 
 mod area;
 mod encode;
@@ -18,13 +18,13 @@ use share::original;
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
 
-/// Jobs per thread that are on their way at once. Text at a high level takes a hundred times as long as noise, and what
-/// is done behind it has to wait.
+/// Number of jobs in flight per thread. Text at a high level takes a hundred times as long as noise, and results behind
+/// a slow job have to wait.
 const JOBS_PER_THREAD: usize = 16;
-/// Above that number, each of up to 128 KiB, a thread has four.
+/// With more threads than this, each has four jobs in flight, of up to 128 KiB each.
 const JOBS_MAX: usize = 128;
 
-/// Encodes and writes the content of all files but those that are lost already.
+/// Encodes and writes the content of all files that are not already left out.
 #[allow(
     clippy::too_many_arguments,
     reason = "each is one thing that the whole needs"
@@ -67,22 +67,22 @@ pub(crate) fn write<'a>(
     Ok(area)
 }
 
-/// Where results go, in the order of the jobs.
+/// Receives the results, in the order of the jobs.
 struct Sink<'a, 'o> {
     area: Area<'o>,
     work: &'a Work<'a>,
     progress: &'a dyn Progress,
-    /// Of every part that files may share: its extent, and where in that it begins; `None` if it could not be read.
+    /// For each part that files may share, its extent and its offset in it; `None` if it could not be read.
     numbered: Vec<Option<(u32, u32)>>,
     open: Option<Open>,
 }
 
-/// A file of which not all parts are there yet.
+/// A file whose parts are not complete yet.
 struct Open {
     file: FileId,
-    /// How the area was before it.
+    /// The state of the area before this file.
     before: area::Mark,
-    /// Where its numbered parts begin.
+    /// The number of its first numbered part.
     numbered_from: usize,
     /// Why it will not be in the image.
     failed: Option<Error>,
@@ -166,7 +166,7 @@ impl Sink<'_, '_> {
         }
     }
 
-    /// The file that parts come of.
+    /// The file that this result belongs to.
     fn open(&mut self, file: FileId) -> &mut Open {
         debug_assert!(self.open.as_ref().is_none_or(|open| open.file == file));
         let (area, numbered) = (&self.area, &self.numbered);
@@ -200,7 +200,7 @@ impl Sink<'_, '_> {
         Ok(())
     }
 
-    /// Stores a part of a file; gives its extent, and where in that it begins.
+    /// Stores a part of a file and returns its extent and the offset in it.
     fn take_piece(
         &mut self,
         file: FileId,

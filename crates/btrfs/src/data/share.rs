@@ -1,4 +1,5 @@
-//! Which stored bytes of the source were shown before, so that what files share there is shared in the image, too.
+//! Tracks which stored bytes of the source have been seen, so that files that share extents there also share them in
+//! the image.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,14 +8,14 @@ use tree::{Duplicates, Encoding, ExtentId, Extents, FileId, FileKind, FileSystem
 use crate::flags::attribute;
 use crate::layout::SECTOR_BYTES;
 
-/// The file whose extents this one shows, if it has none of its own.
+/// The file whose extents this one refers to, if it has no extents of its own.
 pub(super) fn original(
     inventory: &Inventory,
     duplicates: &Duplicates,
     file: FileId,
 ) -> Option<FileId> {
     let original = duplicates.original(file)?;
-    // Files that are written in place share nothing.
+    // Files without copy-on-write share nothing.
     (!is_nocow(inventory, file) && !is_nocow(inventory, original)).then_some(original)
 }
 
@@ -23,7 +24,7 @@ pub(super) fn is_nocow(inventory: &Inventory, file: FileId) -> bool {
     inventory.metadata(file).attributes.0 & attribute::NOCOW != 0
 }
 
-/// The stored bytes that are shown in more than one place.
+/// The stored bytes that are referenced from more than one place.
 pub(super) fn shared_extents(
     fs: &dyn FileSystem,
     inventory: &Inventory,
@@ -37,7 +38,7 @@ pub(super) fn shared_extents(
             continue;
         }
         let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
-        // Whoever reads the file will meet an error.
+        // The error comes up again when the file is read.
         while let Ok(Some(extent)) = extents.next() {
             if let Some(id) = extent.id
                 && !seen.insert(id)
@@ -49,18 +50,18 @@ pub(super) fn shared_extents(
     shared
 }
 
-/// Numbers for the parts that several files may show. They are given in the order of the jobs.
+/// Numbers for the parts that several files may refer to, assigned in the order of the jobs.
 #[derive(Default)]
 pub(super) struct Known {
     next: u32,
     encoded: HashMap<(ExtentId, Encoding), u32>,
-    /// By extent, its class, and where the part begins in what it decodes to: the part's length and number.
+    /// By extent, its class, and the start of the part in the decoded data: the length and number of the part.
     cut: BTreeMap<(ExtentId, Class, u64), (u64, u32)>,
-    /// Files of no more than a sector, by extent, its class, place and size.
+    /// Files of at most a sector, by extent, class, offset and size.
     small: HashMap<(ExtentId, Class, u64, u64), FileId>,
 }
 
-/// Only extents of one class are the same, even if a broken image says that they have the same place.
+/// Extents of different classes are never equal, even if a damaged image puts them at the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Class {
     /// Written in place, without checksums.
@@ -68,12 +69,12 @@ pub(super) struct Class {
     pub(super) is_encoded: bool,
 }
 
-/// What is known of the stored bytes from some place on.
+/// What is known of the stored bytes starting at some offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// They are in the part of that number, from `skip` on; `len` of them.
+    /// `len` of them are in the part with this number, starting at `skip`.
     Known { number: u32, skip: u32, len: u64 },
-    /// Nothing, for so many bytes.
+    /// Nothing is known of this many bytes.
     New(u64),
 }
 
@@ -84,9 +85,9 @@ impl Known {
         Some(number)
     }
 
-    /// The number of an encoded extent that was met before; otherwise it gets one.
+    /// The number of a compressed extent that was seen before; otherwise assigns one.
     pub(super) fn encoded(&mut self, id: ExtentId, encoding: &Encoding) -> Result<u32, bool> {
-        // All of it is kept, so it does not matter which part of it is shown.
+        // The whole extent is kept, so it does not matter which part of it is referenced.
         let key = Encoding {
             unencoded_offset: 0,
             ..*encoding
@@ -101,8 +102,8 @@ impl Known {
         Err(number.is_some())
     }
 
-    /// What is known of an extent's bytes from `at` on, a sector's begin. What ends within a sector ends there with its
-    /// file, so it serves only who wants no more.
+    /// What is known of an extent's bytes starting at `at`, a sector boundary. A part that ends within a sector ends
+    /// there with its file, so it matches only requests that end no later.
     pub(super) fn find(&self, id: ExtentId, class: Class, at: u64, len: u64) -> Found {
         let before = self.cut.range(..=(id, class, at)).next_back();
         if let Some((&(known, of, from), &(known_len, number))) = before
@@ -127,7 +128,7 @@ impl Known {
         Found::New(len.min(new))
     }
 
-    /// Numbers a new part; gives whether there was a number left.
+    /// Numbers a new part; returns whether a number was left.
     pub(super) fn add(&mut self, id: ExtentId, class: Class, at: u64, len: u64) -> bool {
         let number = self.number();
         if let Some(number) = number {
@@ -136,7 +137,7 @@ impl Known {
         number.is_some()
     }
 
-    /// The small file that shows the same bytes; otherwise this one does from now on.
+    /// The small file that refers to the same bytes; otherwise remembers this one.
     pub(super) fn small(
         &mut self,
         id: ExtentId,
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(known.find(id, PLAIN, 16384, 65536), found(1, 0, 4096));
         assert_eq!(known.find(id, PLAIN, 20480, 65536), Found::New(65536));
         assert_eq!(known.find(id, NOCOW, 4096, 4096), Found::New(4096));
-        // One ends within a sector, as its file does.
+        // A part may end within a sector, as its file does.
         assert!(known.add(other, PLAIN, 8192, 5000));
         assert_eq!(known.find(other, PLAIN, 8192, 5000), found(2, 0, 5000));
         assert_eq!(known.find(other, PLAIN, 12288, 904), found(2, 4096, 904));
