@@ -1,4 +1,4 @@
-//! The devices as one address space: reading by logical address, every copy tried.
+//! The devices as one address space: reads by logical address, trying every copy.
 
 use tree::{Corrupt, Error, ReadAt, Result};
 
@@ -6,17 +6,17 @@ use crate::chunk::{Chunk, ChunkMap, Profile};
 use crate::key::{Logical, Physical};
 use crate::superblock::{Device, Superblock};
 
-/// Devices of one file system.
+/// Maximum number of devices in a file system.
 const DEVICES_MAX: usize = 1024;
 
-/// The devices of a file system, and the chunks that say what lies where on them.
+/// The devices of a file system, and the chunks that map addresses to them.
 pub(crate) struct AddressSpace {
-    /// Ascending by number.
+    /// In ascending order of ID.
     devices: Vec<OpenDevice>,
     pub(crate) chunks: ChunkMap,
 }
 
-/// A device that is there.
+/// A device that is present.
 pub(crate) struct OpenDevice {
     pub(crate) source: Box<dyn ReadAt>,
     pub(crate) device: Device,
@@ -27,7 +27,7 @@ const MISSING: Error = Error::InvalidInput(
 );
 
 impl AddressSpace {
-    /// Reads the superblocks, and gives the newest. What is known of chunks is what it says.
+    /// Reads the superblocks and returns the newest. At first, only the chunks listed in it are known.
     pub(crate) fn open(sources: Vec<Box<dyn ReadAt>>) -> Result<(AddressSpace, Superblock)> {
         if sources.is_empty() || sources.len() > DEVICES_MAX {
             return Err(Error::InvalidInput(
@@ -57,7 +57,7 @@ impl AddressSpace {
             if devices.iter().any(|other| other.device.id == own.device.id) {
                 return Err(Error::InvalidInput("two images are of the same device"));
             }
-            // A device that missed a commit holds old bytes, which not all carry a checksum.
+            // A device that missed a commit holds stale bytes, and not all of them have a checksum.
             if own.generation == superblock.generation {
                 let device = own.device;
                 devices.push(OpenDevice { source, device });
@@ -71,12 +71,12 @@ impl AddressSpace {
         Ok((AddressSpace { devices, chunks }, superblock))
     }
 
-    /// The devices that are there.
+    /// The devices that are present.
     pub(crate) fn devices(&self) -> &[OpenDevice] {
         &self.devices
     }
 
-    /// The chunk that holds all these bytes.
+    /// The chunk that contains all these bytes.
     pub(crate) fn chunk(&self, logical: Logical, len: u64) -> Result<&Chunk> {
         let corrupt = |what| {
             Error::Corrupt(Corrupt {
@@ -93,7 +93,7 @@ impl AddressSpace {
         Ok(chunk)
     }
 
-    /// How many ways there are to read from a chunk: its copies, and from the parity.
+    /// The number of ways to read from a chunk: its copies, and reconstruction from parity.
     pub(crate) fn copies(chunk: &Chunk) -> usize {
         match chunk.profile {
             Profile::Raid5 | Profile::Raid6 => 2,
@@ -101,7 +101,7 @@ impl AddressSpace {
         }
     }
 
-    /// Reads one copy of bytes that lie in `chunk`.
+    /// Reads one copy of bytes in `chunk`.
     pub(crate) fn read_copy(
         &self,
         chunk: &Chunk,
@@ -125,10 +125,10 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Reads bytes whose rightness `verify` judges: from the first copy that it accepts.
+    /// Reads bytes from the first copy that `verify` accepts.
     ///
     /// # Errors
-    /// What is wrong with the first copy, when all are wrong.
+    /// If every copy fails, the error of the first one.
     pub(crate) fn read_verified<T>(
         &self,
         logical: Logical,
@@ -149,7 +149,7 @@ impl AddressSpace {
         Err(first.expect("a chunk has at least one copy"))
     }
 
-    /// Makes bytes of one stripe of a RAID5 or RAID6 chunk from the others and the first parity.
+    /// Reconstructs bytes of one stripe of a RAID5 or RAID6 chunk from the other stripes and the first parity.
     fn rebuild(&self, chunk: &Chunk, logical: Logical, buf: &mut [u8]) -> Result<()> {
         let place = chunk.place(logical, buf.len() as u64, 0);
         let second_parity = chunk.second_parity(logical);

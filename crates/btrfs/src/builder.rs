@@ -1,8 +1,8 @@
-//! A tree, built from the bottom up out of items that come in the order of their keys.
+//! Builds a tree bottom-up from items that arrive in key order.
 //!
-//! Leaves are filled one after the other and get the next free block; then each level above them. So a tree's blocks
-//! follow each other, and how many there are depends on nothing but the sizes of the items. The same code that writes a
-//! tree therefore also measures it.
+//! Leaves are filled one after another, each in the next free block; then each level above them. So a tree's blocks are
+//! contiguous, and their number depends only on the sizes of the items. The code that writes a tree therefore also
+//! measures it.
 
 use tree::{Error, Output, Result};
 use xxhash::Xxh64;
@@ -17,23 +17,23 @@ const HEADER_BYTES: usize = size_of::<raw::Header>();
 pub(crate) const ITEM_BYTES: usize = size_of::<raw::Item>();
 const KEY_PTR_BYTES: usize = size_of::<raw::KeyPtr>();
 
-/// Blocks are collected up to this many bytes before they are written.
+/// Bytes of blocks collected before they are written.
 const PENDING_BYTES: usize = 1 << 20;
 
 /// The generation of everything in an image that was never mounted.
 pub(crate) const GENERATION: u64 = 1;
 
-/// Bytes of a leaf for items and their data.
+/// Bytes of a leaf available for items and their data.
 pub(crate) const fn leaf_bytes(nodesize: u32) -> usize {
     nodesize as usize - HEADER_BYTES
 }
 
-/// The most bytes that the data of one item can have.
+/// Largest data of one item in bytes.
 pub(crate) const fn item_bytes_max(nodesize: u32) -> usize {
     leaf_bytes(nodesize) - ITEM_BYTES
 }
 
-/// What every block of a file system says of itself.
+/// The header fields common to all blocks of a file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Identity {
     pub(crate) fsid: [u8; 16],
@@ -41,24 +41,24 @@ pub(crate) struct Identity {
     pub(crate) checksum: ChecksumType,
 }
 
-/// Where tree blocks go.
+/// Destination of tree blocks.
 pub(crate) struct Blocks<'a> {
     nodesize: u32,
-    /// Handed out so far.
+    /// Number of blocks handed out so far.
     next: usize,
     target: Target<'a>,
 }
 
 enum Target<'a> {
-    /// Nowhere: only their number counts, and what is in their items.
+    /// Nowhere: blocks are only counted, and the content of items is hashed.
     Measure(Box<(Xxh64, Xxh64)>),
-    /// Into these groups, one block after the other.
+    /// These groups, filled one block after another.
     Write {
         output: &'a Output,
         groups: &'a [Group],
         identity: Identity,
         pending: Vec<u8>,
-        /// Where the pending blocks go: the address of the first.
+        /// The address of the first pending block.
         pending_at: u64,
     },
 }
@@ -91,7 +91,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// A hash of all items that were measured.
+    /// A hash of all measured items.
     pub(crate) fn digest(&self) -> [u8; 16] {
         let mut digest = [0; 16];
         if let Target::Measure(hashes) = &self.target {
@@ -112,7 +112,7 @@ impl<'a> Blocks<'a> {
         matches!(self.target, Target::Write { .. })
     }
 
-    /// Takes a finished block, all but its header, and gives its address.
+    /// Takes a finished block, complete except for its header, and returns its address.
     fn put(&mut self, block: &mut [u8], owner: u64, level: u8, items: usize) -> Result<u64> {
         let index = self.next;
         self.next += 1;
@@ -149,7 +149,7 @@ impl<'a> Blocks<'a> {
         Ok(at)
     }
 
-    /// Writes what is still held back.
+    /// Writes the pending blocks.
     pub(crate) fn finish(mut self) -> Result<()> {
         if let Target::Write {
             output,
@@ -165,7 +165,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// The address of the block with that index: the groups are filled one after the other.
+/// The address of the block with this index: groups are filled one after another.
 pub(crate) fn address(groups: &[Group], nodesize: u32, index: usize) -> u64 {
     let mut left = index as u64 * u64::from(nodesize);
     for group in groups {
@@ -178,7 +178,7 @@ pub(crate) fn address(groups: &[Group], nodesize: u32, index: usize) -> u64 {
     unreachable!("there is room for all blocks that were measured")
 }
 
-/// Writes blocks that follow each other to every copy; a group's border may lie between them.
+/// Writes consecutive blocks to every copy; they may cross the border of a group.
 fn write_pending(output: &Output, groups: &[Group], pending: &mut Vec<u8>, at: u64) -> Result<()> {
     let end = at + pending.len() as u64;
     for group in groups {
@@ -195,12 +195,12 @@ fn write_pending(output: &Output, groups: &[Group], pending: &mut Vec<u8>, at: u
     Ok(())
 }
 
-/// A tree that was built.
+/// A finished tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Root {
     /// Its root block.
     pub(crate) at: u64,
-    /// How many blocks each level has, leaves first.
+    /// Number of blocks at each level, leaves first.
     pub(crate) levels: Vec<u32>,
 }
 
@@ -210,7 +210,7 @@ impl Root {
         self.levels.len().saturating_sub(1) as u8
     }
 
-    /// Blocks of the whole tree.
+    /// Total number of blocks.
     pub(crate) fn blocks(&self) -> usize {
         self.levels.iter().map(|&count| count as usize).sum()
     }
@@ -221,7 +221,7 @@ pub(crate) struct TreeBuilder<'b, 'a> {
     blocks: &'b mut Blocks<'a>,
     owner: u64,
     block: Vec<u8>,
-    /// Items of the open leaf, and where its data begins.
+    /// Items of the open leaf, and the start of its data.
     items: usize,
     data_at: usize,
     first: Key,
@@ -249,7 +249,7 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
         self.block.len() as u32
     }
 
-    /// Appends an item whose data are these parts, one behind the other. Its key is larger than the last one's.
+    /// Appends an item whose data is the concatenation of these parts. Its key must be larger than the previous one.
     pub(crate) fn push(&mut self, key: Key, parts: &[&[u8]]) -> Result<()> {
         debug_assert!(self.last < Some(key), "{:?} before {key}", self.last);
         self.last = Some(key);
@@ -296,7 +296,7 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
         Ok(())
     }
 
-    /// Ends the last leaf and builds the levels above. A tree without items has one empty leaf.
+    /// Closes the last leaf and builds the levels above. A tree without items has one empty leaf.
     pub(crate) fn finish(mut self) -> Result<Root> {
         if self.items > 0 || self.leaves.is_empty() {
             self.end_leaf()?;

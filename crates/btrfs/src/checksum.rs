@@ -1,10 +1,11 @@
-//! The four checksums (`fs/btrfs/accessors.h`, `enum btrfs_csum_type`): of superblocks, of tree blocks, of data.
+//! The four checksum algorithms (`fs/btrfs/accessors.h`, `enum btrfs_csum_type`), for superblocks, tree blocks and
+//! data.
 
 use tree::{Checksum, Error, Result};
 
 use crate::raw::CHECKSUM_BYTES;
 
-/// Which checksum a file system uses, for everything in it.
+/// The checksum algorithm of a file system, for metadata and data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ChecksumType {
     /// CRC-32C, 4 bytes: the default.
@@ -14,12 +15,12 @@ pub enum ChecksumType {
     Xxhash64,
     /// SHA-256, 32 bytes.
     Sha256,
-    /// BLAKE2b with 32 bytes.
+    /// BLAKE2b with a 32-byte digest.
     Blake2b,
 }
 
 impl ChecksumType {
-    /// All of them, by their numbers on disk.
+    /// All algorithms, in the order of their IDs on disk.
     pub const ALL: [ChecksumType; 4] = [
         ChecksumType::Crc32c,
         ChecksumType::Xxhash64,
@@ -27,17 +28,17 @@ impl ChecksumType {
         ChecksumType::Blake2b,
     ];
 
-    /// The checksum of that number on disk (`csum_type`).
+    /// The algorithm with this ID on disk (`csum_type`).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when Linux defines none.
+    /// [`Error::Unsupported`] if Linux does not define the ID.
     pub fn parse(number: u16) -> Result<ChecksumType> {
         (Self::ALL.get(usize::from(number)).copied()).ok_or(Error::Unsupported(
             "a btrfs checksum type of a newer kernel",
         ))
     }
 
-    /// Its number on disk.
+    /// Its ID on disk.
     pub const fn number(self) -> u16 {
         match self {
             ChecksumType::Crc32c => 0,
@@ -47,7 +48,7 @@ impl ChecksumType {
         }
     }
 
-    /// Its name, as `mkfs.btrfs --checksum` takes it.
+    /// Its name, as in `mkfs.btrfs --checksum`.
     pub const fn name(self) -> &'static str {
         match self {
             ChecksumType::Crc32c => "crc32c",
@@ -57,7 +58,7 @@ impl ChecksumType {
         }
     }
 
-    /// What it verifies, in the words of all containers.
+    /// The equivalent in the terms shared by all formats.
     pub(crate) const fn verifies(self) -> Checksum {
         match self {
             ChecksumType::Crc32c => Checksum::Crc32c,
@@ -67,7 +68,7 @@ impl ChecksumType {
         }
     }
 
-    /// Bytes of one checksum.
+    /// Size of one checksum in bytes.
     pub const fn size(self) -> usize {
         match self {
             ChecksumType::Crc32c => 4,
@@ -76,7 +77,7 @@ impl ChecksumType {
         }
     }
 
-    /// The checksum of `bytes`; behind [`ChecksumType::size`] there are zeros.
+    /// The checksum of `bytes`, padded with zeros after [`ChecksumType::size`].
     pub fn of(self, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
         let mut sum = [0; CHECKSUM_BYTES];
         match self {
@@ -96,13 +97,13 @@ impl ChecksumType {
     }
 }
 
-/// The hash of a name: where a directory's entry and an attribute have their items, and, seeded with the directory's
-/// number, an extended reference. CRC-32C without the inversions at the beginning and the end.
+/// The hash of a name: the key offset of directory entries and attributes and, seeded with the directory's inode
+/// number, of extended references. CRC-32C without the initial and final inversions.
 pub(crate) fn name_hash(seed: u32, name: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, name)
 }
 
-/// The seed of [`name_hash`] for entries and attributes.
+/// The seed of [`name_hash`] for directory entries and attributes.
 pub(crate) const NAME_SEED: u32 = !1;
 
 #[cfg(test)]
@@ -111,7 +112,8 @@ mod tests {
 
     #[test]
     fn published_vectors() {
-        // RFC 3720 B.4; the xxHash specification; FIPS 180-2; RFC 7693 gives BLAKE2b-512 only, so that of b2sum -l 256.
+        // RFC 3720 B.4; the xxHash specification; FIPS 180-2; RFC 7693 has only BLAKE2b-512, hence the output of b2sum
+        // -l 256.
         let digest = |kind: ChecksumType, text: &[u8]| {
             let sum = kind.of(text);
             assert!(sum[kind.size()..].iter().all(|&byte| byte == 0));
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn names_hash_as_the_kernel_does() {
-        // `default` in the root tree's directory, which every file system has: key (6 DIR_ITEM 2378154706).
+        // `default` in the root tree's directory, present in every file system: key (6 DIR_ITEM 2378154706).
         assert_eq!(name_hash(NAME_SEED, b"default"), 2_378_154_706);
     }
 }

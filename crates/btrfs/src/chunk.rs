@@ -1,4 +1,4 @@
-//! Chunks: where the logical address space lies on the devices.
+//! Chunks: the map from logical addresses to devices.
 
 use tree::{Corrupt, Error, Result};
 use zerocopy::FromBytes;
@@ -7,34 +7,34 @@ use crate::flags::{block_group, incompat};
 use crate::key::{Key, Logical, Physical, item, object};
 use crate::raw;
 
-/// Bytes of a stripe, the only size that Linux knows.
+/// Size of a stripe in bytes, the only one that Linux supports.
 pub const STRIPE_BYTES: u64 = 64 << 10;
 
-/// How a chunk is spread over devices.
+/// How a chunk's data is spread over devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
-    /// Once.
+    /// One copy.
     Single,
-    /// Twice on one device.
+    /// Two copies on one device.
     Dup,
     /// Striped over all devices.
     Raid0,
-    /// On two devices.
+    /// Copies on two devices.
     Raid1,
-    /// On three devices.
+    /// Copies on three devices.
     Raid1c3,
-    /// On four devices.
+    /// Copies on four devices.
     Raid1c4,
-    /// Striped over pairs.
+    /// Striped over pairs of devices.
     Raid10,
-    /// Striped, with one parity.
+    /// Striped with one parity.
     Raid5,
-    /// Striped, with two parities.
+    /// Striped with two parities.
     Raid6,
 }
 
 impl Profile {
-    /// The profile of these [`block_group`] flags; `None` when more than one is set.
+    /// The profile for these [`block_group`] flags; `None` if more than one is set.
     pub const fn from_flags(flags: u64) -> Option<Profile> {
         Some(match flags & block_group::PROFILE_MASK {
             0 => Profile::Single,
@@ -50,7 +50,7 @@ impl Profile {
         })
     }
 
-    /// Its name, as `mkfs.btrfs` takes it.
+    /// Its name, as in `mkfs.btrfs`.
     pub const fn name(self) -> &'static str {
         match self {
             Profile::Single => "single",
@@ -65,7 +65,7 @@ impl Profile {
         }
     }
 
-    /// The stripes that a chunk of this profile may have: fewest and most.
+    /// The minimum and maximum number of stripes of a chunk with this profile.
     const fn stripe_counts(self) -> (u16, u16) {
         match self {
             Profile::Single => (1, 1),
@@ -79,33 +79,33 @@ impl Profile {
     }
 }
 
-/// A chunk, checked.
+/// A validated chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Its first address.
     pub start: Logical,
-    /// Bytes of addresses; its end does not overflow.
+    /// Length of its address range; its end does not overflow.
     pub len: u64,
     /// Bits of [`block_group`].
     pub flags: u64,
-    /// How it is spread.
+    /// How its data is spread over devices.
     pub profile: Profile,
-    /// Where its parts lie.
+    /// Its parts on devices.
     pub stripes: Box<[Stripe]>,
 }
 
-/// A chunk's part on one device.
+/// The part of a chunk on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripe {
-    /// The device's number.
+    /// The device's ID.
     pub device: u64,
     /// The device's own UUID.
     pub device_uuid: [u8; 16],
-    /// Where the part begins there; its end does not overflow.
+    /// Where the part starts on the device; its end does not overflow.
     pub at: Physical,
 }
 
-/// Bytes on a device, and how many of those that were asked for follow each other there.
+/// A range on a device: how many of the requested bytes are contiguous there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) device: u64,
@@ -114,7 +114,7 @@ pub(crate) struct Place {
 }
 
 impl Chunk {
-    /// Parses a chunk item of that key. `at` is where it stands.
+    /// Parses the chunk item with this key. `at` is the position of the item.
     pub(crate) fn parse(
         key: Key,
         data: &[u8],
@@ -203,17 +203,17 @@ impl Chunk {
         })
     }
 
-    /// The address behind its last one.
+    /// The end of its address range.
     pub fn end(&self) -> Logical {
-        Logical(self.start.0 + self.len) // checked when it was parsed
+        Logical(self.start.0 + self.len) // checked when parsed
     }
 
-    /// Bytes that it takes on each of its devices.
+    /// Bytes that it occupies on each of its devices.
     pub fn stripe_bytes(&self) -> u64 {
         part_len(self.profile, self.len, self.stripes.len() as u16)
     }
 
-    /// How many copies there are of each byte that can be read as they are.
+    /// The number of copies of each byte that can be read directly.
     pub fn copies(&self) -> usize {
         match self.profile {
             Profile::Single | Profile::Raid0 | Profile::Raid5 | Profile::Raid6 => 1,
@@ -224,8 +224,8 @@ impl Chunk {
         }
     }
 
-    /// Where the bytes from `logical` on, which lies in this chunk, lie in that copy: those before the next stripe, at
-    /// most `len`.
+    /// The place of the bytes starting at `logical`, which lies in this chunk, in this copy: up to the next stripe, at
+    /// most `len` bytes.
     pub(crate) fn place(&self, logical: Logical, len: u64, copy: usize) -> Place {
         let count = self.stripes.len() as u64;
         let offset = logical.0 - self.start.0;
@@ -249,7 +249,7 @@ impl Chunk {
                 let pairs = count / 2;
                 (stripe_nr % pairs * 2 + copy as u64, stripe_nr / pairs)
             }
-            // The parities wander by one device with each row.
+            // The parities rotate by one device with each row.
             Profile::Raid5 | Profile::Raid6 => {
                 let data = count - self.profile.parities();
                 let row = stripe_nr / data;
@@ -264,7 +264,7 @@ impl Chunk {
         }
     }
 
-    /// Which stripe holds the second parity of the row that an address is in.
+    /// The stripe that holds the second parity of the row that contains an address.
     pub(crate) fn second_parity(&self, logical: Logical) -> Option<usize> {
         if self.profile != Profile::Raid6 {
             return None;
@@ -276,7 +276,7 @@ impl Chunk {
 }
 
 impl Profile {
-    /// Stripes of a row that hold parity.
+    /// Number of stripes of a row that hold parity.
     pub(crate) const fn parities(self) -> u64 {
         match self {
             Profile::Raid5 => 1,
@@ -286,7 +286,7 @@ impl Profile {
     }
 }
 
-/// Bytes that a chunk takes on each of its devices, rounded up to whole stripes where it is striped.
+/// Bytes that a chunk occupies on each of its devices, rounded up to whole stripes if it is striped.
 fn part_len(profile: Profile, len: u64, stripes: u16) -> u64 {
     let stripes = u64::from(stripes);
     let across = match profile {
@@ -298,7 +298,7 @@ fn part_len(profile: Profile, len: u64, stripes: u16) -> u64 {
     (len.div_ceil(STRIPE_BYTES).div_ceil(across)) * STRIPE_BYTES
 }
 
-/// Parses the keys and chunks in a superblock. `at` is where they stand.
+/// Parses the keys and chunks in a superblock. `at` is their position.
 pub(crate) fn parse_system_chunks(
     mut array: &[u8],
     at: u64,
@@ -329,17 +329,17 @@ pub(crate) fn parse_system_chunks(
     Ok(chunks)
 }
 
-/// All chunks of a file system, ascending, without overlap.
+/// All chunks of a file system, in ascending order, without overlap.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkMap {
     chunks: Vec<Chunk>,
 }
 
 impl ChunkMap {
-    /// Adds a chunk. One that is there already, equal in every part, is not added again. `at` is where it stands.
+    /// Adds a chunk. An exact duplicate is ignored. `at` is the position of the item.
     ///
     /// # Errors
-    /// It overlaps another one.
+    /// Fails if it overlaps another chunk.
     pub(crate) fn add(&mut self, chunk: Chunk, at: u64) -> Result<()> {
         let index = self
             .chunks
@@ -358,7 +358,7 @@ impl ChunkMap {
         Ok(())
     }
 
-    /// The chunk that holds an address.
+    /// The chunk that contains an address.
     pub fn find(&self, logical: Logical) -> Option<&Chunk> {
         let index = self.chunks.partition_point(|chunk| chunk.end() <= logical);
         self.chunks
@@ -366,7 +366,7 @@ impl ChunkMap {
             .filter(|chunk| chunk.start <= logical)
     }
 
-    /// All chunks, ascending.
+    /// All chunks, in ascending order.
     pub fn chunks(&self) -> &[Chunk] {
         &self.chunks
     }
@@ -392,7 +392,7 @@ mod tests {
         }
     }
 
-    /// Device and stripe on it for each stripe of the chunk.
+    /// Device and offset on it for each stripe of the chunk.
     fn layout(chunk: &Chunk, copy: usize) -> Vec<(u64, u64)> {
         (0..6)
             .map(|n| {

@@ -1,24 +1,24 @@
-//! How extents are compressed: the numbers of the three algorithms. `codec` knows how each frames an extent.
+//! The IDs of the three compression algorithms. `codec` knows how each one frames an extent.
 
 use codec::{Algorithm, Decoder, Settings};
 use tree::{Corrupt, Error, Result};
 
-/// Bytes that a compressed extent may decode to, and may have (`BTRFS_MAX_UNCOMPRESSED`, `BTRFS_MAX_COMPRESSED`).
+/// Maximum decoded and stored size of a compressed extent, in bytes (`BTRFS_MAX_UNCOMPRESSED`, `BTRFS_MAX_COMPRESSED`).
 pub(crate) const EXTENT_BYTES_MAX: u64 = 128 << 10;
 
-/// An algorithm of compressed extents.
+/// A compression algorithm for extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Compression {
-    /// One zlib stream.
+    /// A single zlib stream.
     Zlib,
-    /// Segments of LZO1X, one for each sector.
+    /// LZO1X segments, one for each sector.
     Lzo,
-    /// One Zstandard frame.
+    /// A single Zstandard frame.
     Zstd,
 }
 
 impl Compression {
-    /// The algorithm of that number on disk; `None` for 0, no compression.
+    /// The algorithm with this ID on disk; `None` for 0, no compression.
     pub(crate) const fn parse(number: u8) -> Result<Option<Compression>, u8> {
         Ok(match number {
             0 => None,
@@ -29,7 +29,7 @@ impl Compression {
         })
     }
 
-    /// Its number on disk.
+    /// Its ID on disk.
     pub const fn number(self) -> u8 {
         match self {
             Compression::Zlib => 1,
@@ -38,7 +38,7 @@ impl Compression {
         }
     }
 
-    /// Its name, as the kernel's `compress=` takes it.
+    /// Its name, as in the kernel's `compress=` option.
     pub const fn name(self) -> &'static str {
         match self {
             Compression::Zlib => "zlib",
@@ -47,7 +47,7 @@ impl Compression {
         }
     }
 
-    /// What decodes it, for whoever takes the stored bytes as they are.
+    /// The decoder for its data, for callers that copy the stored bytes unchanged.
     pub(crate) const fn algorithm(self, sector_bytes: u32) -> Algorithm {
         match self {
             Compression::Zlib => Algorithm::Zlib,
@@ -56,7 +56,7 @@ impl Compression {
         }
     }
 
-    /// The one that extents made with these settings have.
+    /// The algorithm of extents made with these settings.
     pub(crate) fn of_settings(settings: &Settings) -> Compression {
         match settings {
             Settings::Zlib { .. } => Compression::Zlib,
@@ -66,15 +66,15 @@ impl Compression {
         }
     }
 
-    /// The one that stores bytes so, if any.
+    /// The algorithm that stores data in this form, if any.
     pub(crate) fn of(algorithm: Algorithm, sector_bytes: u32) -> Option<Compression> {
         let all = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
         let mut all = all.into_iter();
         all.find(|compression| compression.algorithm(sector_bytes) == algorithm)
     }
 
-    /// Decodes stored bytes, padding included, and fills all of `dst`: with zeros behind what there is. `at` is where
-    /// they are stored.
+    /// Decodes stored bytes, including padding, and fills all of `dst`, with zeros after the decoded data. `at` is
+    /// where they are stored.
     pub(crate) fn decode(
         self,
         decoder: &mut Decoder,

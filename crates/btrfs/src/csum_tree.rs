@@ -1,4 +1,4 @@
-//! The tree of checksums: one for each sector of data on disk, compressed or not.
+//! The checksum tree: a checksum for each sector of data on disk, compressed or not.
 
 use tree::{Corrupt, Error, Result};
 
@@ -9,10 +9,10 @@ use crate::superblock::Superblock;
 use crate::tree::Tree;
 use crate::volume::Volume;
 
-/// Bytes of data that are read at once from a copy.
+/// Bytes of data read at once from a copy.
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// Parses an item: where the bytes that it is about begin and end.
+/// Parses an item and returns the address range that it covers.
 pub(crate) fn parse_item(item: &Item<'_>, superblock: &Superblock) -> Result<(u64, u64)> {
     let sector = u64::from(superblock.sectorsize);
     let size = superblock.checksum.size();
@@ -32,7 +32,7 @@ pub(crate) fn parse_item(item: &Item<'_>, superblock: &Superblock) -> Result<(u6
     Ok((start, end))
 }
 
-/// Whether there are checksums for all of the `len` bytes at `at`.
+/// Checks that all of the `len` bytes at `at` have checksums.
 pub(crate) fn check_presence(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Result<()> {
     let sector = u64::from(volume.superblock.sectorsize);
     let mut sums = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn check_presence(volume: &Volume, tree: &Tree, at: Logical, len: u64
     Ok(())
 }
 
-/// Whether there is a checksum for any of the `len` bytes at `at`.
+/// Whether any of the `len` bytes at `at` has a checksum.
 pub(crate) fn has_any(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Result<bool> {
     let key = |at| Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, at);
     let mut cursor = tree.seek_back(volume, key(at.0))?;
@@ -63,7 +63,7 @@ pub(crate) fn has_any(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Re
     Ok(false)
 }
 
-/// Puts the checksums of the `sectors` sectors at `at` into `sums`.
+/// Reads the checksums of the `sectors` sectors at `at` into `sums`.
 fn look_up(
     volume: &Volume,
     tree: &Tree,
@@ -107,8 +107,8 @@ fn look_up(
     Ok(())
 }
 
-/// Fills `dst`, whole sectors, with the data at `at`. Each sector is verified, and taken from the first copy in which it
-/// is right; without `checksums`, the first copy that can be read counts. `sums` is memory to work in.
+/// Fills `dst`, whole sectors, with the data at `at`. Each sector is verified and taken from the first copy in which it
+/// is intact; without `checksums`, from the first copy that can be read. `sums` is scratch memory.
 pub(crate) fn read_data(
     volume: &Volume,
     checksums: Option<&Tree>,
@@ -146,7 +146,7 @@ fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> R
         let at = Logical(at.0 + (index * sector) as u64);
         let found = checksum.of(data);
         let mut is_found = false;
-        // The first copy too: that the whole could not be read does not mean that this sector cannot.
+        // Retry the first copy too: that the whole range could not be read does not mean that this sector cannot.
         for copy in 0..copies {
             if volume.space.read_copy(chunk, at, data, copy).is_ok() && is_right(data, sum) {
                 is_found = true;

@@ -1,5 +1,5 @@
-//! Directories' entries. Each has two items of the same form: one by the hash of its name, to find it, and one by its
-//! place in the order, to list it. Extended attributes have that form too.
+//! Directory entries. Each has two items of the same form: one keyed by the hash of its name, for lookups, and one
+//! keyed by its directory index, for listing. Extended attributes have the same form.
 #![cfg_attr(
     not(test),
     warn(
@@ -23,7 +23,7 @@ use crate::volume::Volume;
 /// `BTRFS_FT_XATTR`.
 const XATTR: u8 = 8;
 
-/// What an entry names.
+/// The target of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// An inode of the same subvolume.
@@ -32,7 +32,7 @@ pub(crate) enum Target {
     Subvolume(u64),
 }
 
-/// An entry of a directory, checked.
+/// A validated directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
@@ -40,7 +40,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) kind: FileKind,
 }
 
-/// An entry or an attribute, its lengths checked.
+/// An entry or an attribute with validated lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     pub(crate) raw: &'a raw::DirItem,
@@ -48,7 +48,7 @@ pub(crate) struct Record<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// Calls `each` with the records in an item: more than one where names have the same hash.
+/// Calls `each` with the records in an item: several if names have the same hash.
 pub(crate) fn for_each_record<'a>(
     item: &Item<'a>,
     mut each: impl FnMut(Record<'a>) -> Result<()>,
@@ -155,7 +155,7 @@ fn entry<'a>(item: &Item<'a>, record: &Record<'a>) -> Result<Entry<'a>> {
     })
 }
 
-/// The entry of that name in a directory.
+/// The entry with this name in a directory.
 pub(crate) fn find(
     volume: &Volume,
     tree: &Tree,
@@ -178,7 +178,7 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// What the entry at that place of a directory's order names, if it has that name.
+/// The target of the entry at this directory index, if it has this name.
 pub(crate) fn find_index(
     volume: &Volume,
     tree: &Tree,
@@ -199,7 +199,7 @@ pub(crate) fn find_index(
     Ok(found)
 }
 
-/// The number of the default subvolume, by the entry `default` of the root tree's directory.
+/// The ID of the default subvolume, from the entry `default` of the root tree's directory.
 pub(crate) fn default_subvolume(volume: &Volume, roots: &Tree) -> Result<u64> {
     let hash = name_hash(NAME_SEED, b"default").into();
     let key = Key::new(object::ROOT_TREE_DIR, item::DIR_ITEM, hash);

@@ -16,14 +16,14 @@ use crate::key::Logical;
 use crate::node::Item;
 use crate::raw;
 
-/// A part of a file, checked.
+/// A validated part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileExtent<'a> {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
-    /// Bytes of the file; `offset + len` does not overflow. Of inline content, as long as it says that it decodes to.
+    /// Length in the file; `offset + len` does not overflow. For inline content, the decoded length that it claims.
     pub(crate) len: u64,
-    /// Of the commit that wrote it.
+    /// The commit that wrote it.
     pub(crate) generation: u64,
     pub(crate) body: Body<'a>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct FileExtent<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
     Hole,
-    /// In the item itself; `at` is where.
+    /// In the item itself, at position `at`.
     Inline {
         compression: Option<Compression>,
         stored: &'a [u8],
@@ -39,20 +39,20 @@ pub(crate) enum Body<'a> {
     },
     Stored {
         extent: DataExtent,
-        /// Where, in what the stored bytes decode to, this part begins.
+        /// Offset of this part in the decoded data.
         offset: u64,
-        /// Allocated, but not yet written: reads as zeros.
+        /// Preallocated, but not yet written: reads as zeros.
         is_preallocated: bool,
     },
 }
 
-/// A data extent: bytes of the logical address space, which several files may show parts of.
+/// A data extent: a range of the logical address space that several files may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataExtent {
     pub(crate) at: Logical,
     pub(crate) len: u64,
     pub(crate) compression: Option<Compression>,
-    /// Bytes that it decodes to.
+    /// Decoded length in bytes.
     pub(crate) ram_bytes: u64,
 }
 
@@ -82,7 +82,8 @@ impl<'a> FileExtent<'a> {
                 if compression.is_none() && rest.len() as u64 != ram_bytes {
                     return Err(item.corrupt("inline extent has another length", ram_bytes));
                 }
-                // Without compression the item's size bounds it; so does the kernel with: less than a sector, or one.
+                // Without compression, the item's size is the limit; with it, the kernel's: less than a sector, or one
+                // sector.
                 if ram_bytes > sector.max(data.len() as u64) {
                     return Err(item.corrupt("inline extent is longer than a sector", ram_bytes));
                 }

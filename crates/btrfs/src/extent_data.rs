@@ -1,6 +1,6 @@
-//! The data of an extent: read, verified, decoded.
+//! Reads, verifies and decodes the data of an extent.
 //!
-//! Each function takes the tree of checksums, or `None` for a file that has none.
+//! Each function takes the checksum tree, or `None` for a file without checksums.
 
 use tree::{Corrupt, Error, Result};
 
@@ -49,7 +49,7 @@ impl DataExtent {
         Ok(())
     }
 
-    /// Reads stored bytes, verified, into `stored`.
+    /// Reads and verifies stored bytes into `stored`.
     pub(crate) fn read_stored(
         &self,
         volume: &Volume,
@@ -104,7 +104,7 @@ impl DataExtent {
                 if from == offset && to == offset + dst.len() as u64 {
                     return csum_tree::read_data(volume, checksums, at, dst, sums);
                 }
-                // Whole sectors go where they belong, and only the ends through memory of our own.
+                // Whole sectors are read in place; only the partial ones at the ends go through a buffer.
                 stored.resize((to - from) as usize, 0);
                 csum_tree::read_data(volume, checksums, at, stored, sums)?;
                 let begin = (offset - from) as usize;

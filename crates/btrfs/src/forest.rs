@@ -18,9 +18,9 @@ use crate::roots::{RootItems, Roots, Uuids, as_uuid};
 use crate::space::{DataRef, emit_extents, emit_free_space, emit_groups, emit_sums, set_used};
 use crate::superblock::SUPERBLOCK_PLACES;
 
-/// How often the trees are measured until their room no longer changes.
+/// Maximum number of times the trees are measured until their size is stable.
 const ROUNDS_MAX: usize = 32;
-/// The part of the image that may be left free without being asked for.
+/// The fraction of the image that may be left free by default.
 const FREE_PART: u64 = 25;
 
 /// All trees of a file system.
@@ -29,7 +29,7 @@ pub(crate) struct Forest<'a> {
     area: &'a Area<'a>,
     trees: &'a Trees<'a>,
     references: Vec<DataRef>,
-    /// When the file system says that it was made.
+    /// The creation time of the file system.
     time: raw::Timespec,
     uuids: Uuids,
 }
@@ -114,7 +114,7 @@ impl<'a> Forest<'a> {
         Ok(())
     }
 
-    /// Emits the trees of which the layout decides, all but that of chunks. `measured` says which blocks there are.
+    /// Emits the trees that depend on the layout, except for the chunk tree. `measured` holds the number of blocks.
     fn emit_small(
         &self,
         blocks: &mut Blocks<'_>,
@@ -148,7 +148,7 @@ impl<'a> Forest<'a> {
         Ok(())
     }
 
-    /// Lays the groups out, with as much headroom as fits.
+    /// Lays out the groups, with as much headroom as fits.
     fn fit(&self, roots: &mut Roots, output: &Output) -> Result<(Layout, Headroom)> {
         let size = match output.kind() {
             OutputKind::Device => Some(ReadAt::size(output)?),
@@ -186,7 +186,7 @@ impl<'a> Forest<'a> {
         Err(Error::InvalidInput("the tree does not fit in that size"))
     }
 
-    /// Lays the groups out, and measures the trees that depend on that, until both agree.
+    /// Lays out the groups and measures the trees that depend on them, until both agree.
     fn measure(&self, roots: &mut Roots, headroom: Headroom) -> Result<Layout> {
         let nodesize = self.options.nodesize;
         for _ in 0..ROUNDS_MAX {
@@ -202,7 +202,7 @@ impl<'a> Forest<'a> {
         Err(Error::Limit("the trees' sizes do not settle"))
     }
 
-    /// Room for trees of that size, and what is to be free.
+    /// Space for trees of this size, and the free space to leave.
     fn lay_out(&self, roots: &Roots, headroom: Headroom) -> Layout {
         let nodesize = u64::from(self.options.nodesize);
         let dup = match self.options.metadata {
@@ -222,7 +222,7 @@ impl<'a> Forest<'a> {
         let at = append_groups(&mut layout.system, at, chunk + free_chunk, flags);
         let flags = block_group::METADATA | dup;
         layout.end = append_groups(&mut layout.metadata, at, metadata + free, flags);
-        // What is used decides how much is listed as free, though not in how many items, but for full groups.
+        // Used space determines how much is listed as free, but not the number of items, except for full groups.
         set_used(&mut layout.metadata, self.options.nodesize, metadata);
         set_used(&mut layout.system, self.options.nodesize, chunk);
         layout.size = layout.end;
@@ -281,7 +281,7 @@ impl<'a> Forest<'a> {
         builder.finish()
     }
 
-    /// The features that readers must know.
+    /// The feature flags that readers must support.
     fn incompat(&self) -> u64 {
         let mut flags = incompat::MIXED_BACKREF
             | incompat::EXTENDED_IREF

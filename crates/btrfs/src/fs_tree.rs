@@ -1,4 +1,4 @@
-//! The tree of a subvolume, written from an inventory: inodes, names, attributes, and what shows the content.
+//! Writes the tree of a subvolume from an inventory: inodes, names, attributes, and file extents.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::raw;
 use crate::spill::SpillReader;
 use crate::subvolume_plan::SubvolumePlan;
 
-/// `FS_*_FL` of linux/fs.h, and the inode flag that stands for each on disk.
+/// `FS_*_FL` of linux/fs.h, and the corresponding inode flag on disk.
 const ATTRIBUTES: [(u32, u64); 9] = [
     (0x4, inode_flags::COMPRESS),
     (0x8, inode_flags::SYNC),
@@ -29,10 +29,10 @@ const ATTRIBUTES: [(u32, u64); 9] = [
     (attribute::NOCOW, inode_flags::NODATACOW),
 ];
 
-/// The number of an entry that is an attribute.
+/// The type of an entry that is an attribute.
 const TYPE_XATTR: u8 = 8;
 
-/// What is known of files beside the inventory.
+/// File metadata that the inventory does not hold.
 #[derive(Debug, Default)]
 pub(crate) struct Described {
     pub(crate) xattrs: HashMap<FileId, Vec<Xattr>>,
@@ -40,20 +40,20 @@ pub(crate) struct Described {
     pub(crate) targets: HashMap<FileId, Box<[u8]>>,
 }
 
-/// The trees of files of a file system that is made.
+/// The subvolume trees of a new file system.
 pub(crate) struct Trees<'a> {
     pub(crate) inventory: &'a Inventory,
     described: &'a Described,
     pub(crate) area: &'a Area<'a>,
     pub(crate) plan: &'a SubvolumePlan,
     options: &'a Options,
-    /// Names that are not their file's first, by file.
+    /// Additional names (hard links), by file.
     links: Vec<(FileId, EntryId)>,
-    /// The files of each subvolume but its root, ascending.
+    /// The files of each subvolume except its root, in ascending order.
     members: Vec<Vec<FileId>>,
 }
 
-/// The number of a kind in a directory entry.
+/// The type of a kind of file in a directory entry.
 fn dir_type(kind: FileKind) -> u8 {
     match kind {
         FileKind::Regular => 1,
@@ -73,17 +73,17 @@ pub(crate) fn timespec(time: Time) -> raw::Timespec {
     }
 }
 
-/// The most bytes that name and value of an attribute can have together.
+/// Maximum length of an attribute's name and value together.
 pub(crate) fn xattr_bytes_max(nodesize: u32) -> usize {
     item_bytes_max(nodesize) - size_of::<raw::DirItem>()
 }
 
-/// The length of the longest target that fits in a tree block, and that Linux follows.
+/// Length of the longest target that fits in a tree block and that Linux follows.
 pub(crate) fn target_bytes_max(nodesize: u32) -> usize {
     (item_bytes_max(nodesize) - size_of::<raw::FileExtentItem>()).min(4095)
 }
 
-/// What an inode item says of a directory without content, owned by root.
+/// The inode item of an empty directory owned by root.
 pub(crate) fn bare_inode(time: raw::Timespec) -> raw::InodeItem {
     raw::InodeItem {
         generation: GENERATION.into(),
@@ -127,7 +127,7 @@ pub(crate) fn dir_item(location: Key, dir_type: u8, name: &[u8], value: &[u8]) -
     [head.as_bytes(), name, value].concat()
 }
 
-/// Pushes entries with their hashes, sorted: those of equal hash share an item.
+/// Pushes entries with their hashes, sorted: entries with equal hashes share an item.
 fn push_hashed(
     builder: &mut TreeBuilder<'_, '_>,
     objectid: u64,
@@ -178,7 +178,7 @@ impl<'a> Trees<'a> {
         }
     }
 
-    /// The files of a subvolume, by ascending inode number.
+    /// The files of a subvolume, in ascending order of inode number.
     pub(crate) fn files(&self, subvolume: usize) -> impl Iterator<Item = FileId> {
         let root = self.plan.subvolumes[subvolume].dir;
         std::iter::once(root).chain(self.members[subvolume].iter().copied())
@@ -199,7 +199,7 @@ impl<'a> Trees<'a> {
         split.into_iter().map(path).collect()
     }
 
-    /// The names that a file has in a subvolume.
+    /// The names of a file in a subvolume.
     fn names(&self, subvolume: usize, file: FileId) -> Vec<EntryId> {
         let inventory = self.inventory;
         let mut names = vec![inventory.first_name(file)];
@@ -271,12 +271,12 @@ impl<'a> Trees<'a> {
         (self.described.targets.get(&file)).map_or(&[], |target| target)
     }
 
-    /// When a file's content changed last.
+    /// The modification time of a file's content.
     pub(crate) fn time(&self, file: FileId) -> Time {
         self.clamped(self.inventory.metadata(file).mtime)
     }
 
-    /// A time, if it is not later than all are to be.
+    /// A time, capped at the limit that the options set.
     fn clamped(&self, time: Time) -> Time {
         match self.options.epoch {
             Some(epoch) if time.seconds >= epoch => Time {
@@ -287,7 +287,7 @@ impl<'a> Trees<'a> {
         }
     }
 
-    /// `names` is how many the file has in its subvolume.
+    /// `names` is the number of names the file has in its subvolume.
     fn inode(&self, file: FileId, metadata: &Metadata, names: u32) -> raw::InodeItem {
         let mtime = self.clamped(metadata.mtime);
         let other = |time: Option<Time>| match self.options.epoch {
@@ -338,7 +338,7 @@ impl<'a> Trees<'a> {
             kind => {
                 inode.nlink = names.into();
                 if kind == FileKind::Symlink {
-                    // To read a link is to access it: a second image would not be the same.
+                    // Reading a link updates its access time: a second image would differ.
                     inode.atime = timespec(mtime);
                     let bytes = self.target(file).len() as u64;
                     inode.size = bytes.into();
@@ -353,19 +353,19 @@ impl<'a> Trees<'a> {
         inode
     }
 
-    /// The names in a directory with their places in its order.
+    /// The names in a directory with their directory indexes.
     fn entries(&self, dir: FileId) -> impl Iterator<Item = (u64, EntryId)> {
         let entries = (2..).zip(self.inventory.entries(dir));
         entries.filter(|(_, entry)| !self.area.is_lost(self.inventory.file(*entry)))
     }
 
-    /// The place of an entry in its directory's order.
+    /// The directory index of an entry.
     pub(crate) fn index(&self, entry: EntryId) -> u64 {
         let first = self.inventory.entries(self.inventory.parent(entry)).next();
         u64::from(entry.0 - first.map_or(entry.0, |first| first.0)) + 2
     }
 
-    /// Emits the references to a file's names; without any, that of a subvolume's root to itself.
+    /// Emits the references to a file's names or, for the root of a subvolume, the reference to itself.
     fn emit_names(
         &self,
         builder: &mut TreeBuilder<'_, '_>,
@@ -479,7 +479,7 @@ impl<'a> Trees<'a> {
     }
 }
 
-/// The head of an inline extent.
+/// The header of an inline extent.
 fn inline_head(ram_bytes: u64, compression: u8) -> raw::FileExtentItem {
     raw::FileExtentItem {
         generation: GENERATION.into(),
@@ -491,7 +491,7 @@ fn inline_head(ram_bytes: u64, compression: u8) -> raw::FileExtentItem {
     }
 }
 
-/// The tree of a subvolume that holds nothing.
+/// The tree of an empty subvolume.
 pub(crate) fn emit_empty(blocks: &mut Blocks<'_>, id: u64, time: raw::Timespec) -> Result<Root> {
     let mut builder = TreeBuilder::new(blocks, id);
     let number = object::FIRST_FREE;
@@ -502,7 +502,7 @@ pub(crate) fn emit_empty(blocks: &mut Blocks<'_>, id: u64, time: raw::Timespec) 
     builder.finish()
 }
 
-/// Why a file cannot be stored, found before anything is written.
+/// Why a file cannot be stored, determined before anything is written.
 pub(crate) fn check_target(target: &[u8], nodesize: u32) -> Result<()> {
     if target.is_empty() {
         return Err(Error::Unsupported("a symbolic link that has no target"));

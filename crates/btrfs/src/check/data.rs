@@ -1,4 +1,4 @@
-//! Checksums, and the data that they are of, which worker threads read and compare.
+//! Checks checksums and the data they cover, which worker threads read and compare.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::tree::{Cursor, Tree};
 /// Bytes of data that one job compares.
 const JOB_BYTES: usize = 1 << 20;
 
-/// Which copy of data is wrong.
+/// Identifies the damaged copy.
 const COPIES: [&str; 4] = [
     "first copy of data has another checksum",
     "second copy of data has another checksum",
@@ -32,26 +32,26 @@ struct Piece<'b> {
     sums: Vec<u8>,
 }
 
-/// One thing to do, in the order of the addresses.
+/// An item of work, in the order of addresses.
 enum Job<'b> {
     /// Data to compare.
     Compare(Vec<Piece<'b>>),
-    /// What is wrong with the checksums themselves.
+    /// A finding about the checksums themselves.
     Report(Error),
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Default)]
 struct Compared {
     bytes: u64,
     damages: Vec<Damage>,
 }
 
-/// Something wrong with data.
+/// A finding about data.
 struct Damage {
     tree: u64,
     error: Error,
-    /// Where the data is, if a file that it is in is to be named.
+    /// The address of the data, if a file that contains it should be named.
     at: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl Damage {
 }
 
 impl Check<'_> {
-    /// Checksums are those of data extents; and with `data`, every copy of the data has them.
+    /// Checks that checksums belong to data extents and, with `data`, that every copy of the data matches them.
     pub(super) fn checksums(&mut self, tree: &Tree, data: bool) -> Result<()> {
         let (btrfs, extents, progress) = (self.btrfs, &self.extents, self.progress);
         let (findings, summary) = (&mut self.findings, &mut self.summary);
@@ -99,16 +99,16 @@ impl Check<'_> {
     }
 }
 
-/// The path of a file that shows the extent in which an address lies, if one can be found.
+/// The path of a file that uses the extent at this address, if one can be found.
 fn path(btrfs: &Btrfs, extents: &Extents, at: u64) -> Option<Box<[u8]>> {
     let index = extents.list.partition_point(|extent| extent.at <= at);
     let extent = &extents.list[index.checked_sub(1)?];
     let (root, inode) = extents.file(extent.at)?;
-    // Where the tree is damaged, too, there is no path.
+    // If the tree is damaged too, no path is found.
     btrfs.path_in(root, inode).ok()?.map(Into::into)
 }
 
-/// Reads every copy of the pieces, and compares it with the checksums.
+/// Reads every copy of the pieces and compares it with the checksums.
 fn compare(btrfs: &Btrfs, pieces: &[Piece<'_>], buffer: &mut Vec<u8>) -> Result<Compared> {
     let superblock = btrfs.superblock();
     let (sector, checksum) = (superblock.sectorsize as usize, superblock.checksum);
@@ -137,7 +137,7 @@ fn compare(btrfs: &Btrfs, pieces: &[Piece<'_>], buffer: &mut Vec<u8>) -> Result<
                 if found[..size] != *sum {
                     let place = at.0 + (index * sector) as u64;
                     let what = COPIES[copy.min(COPIES.len() - 1)];
-                    // As the kernel prints it; of a longer one the first eight bytes.
+                    // As the kernel prints it; only the first eight bytes of a longer one.
                     let found = u64::from_le_bytes(*found.first_chunk().unwrap_or(&[0; 8]));
                     compared.damages.push(Damage {
                         tree: 0,
@@ -152,25 +152,25 @@ fn compare(btrfs: &Btrfs, pieces: &[Piece<'_>], buffer: &mut Vec<u8>) -> Result<
     Ok(compared)
 }
 
-/// The way through the tree of checksums.
+/// Iterates over the checksum tree.
 struct Jobs<'b> {
     btrfs: &'b Btrfs,
     cursor: Option<Cursor<'b>>,
-    /// Ascending by address.
+    /// In ascending order of address.
     extents: &'b [Found],
-    /// Whether data is compared.
+    /// Whether to compare data.
     data: bool,
-    /// Where the checksums of the item before end.
+    /// Where the checksums of the previous item end.
     end_before: u64,
     queue: Queue<'b>,
 }
 
-/// Jobs that are made, and the pieces of the next one.
+/// Jobs that are ready, and the pieces of the next one.
 #[derive(Default)]
 struct Queue<'b> {
     jobs: VecDeque<Result<Job<'b>>>,
     pieces: Vec<Piece<'b>>,
-    /// Bytes of the pieces.
+    /// Total length of the pieces in bytes.
     bytes: usize,
 }
 
@@ -188,7 +188,7 @@ impl<'b> Queue<'b> {
         self.jobs.push_back(Ok(Job::Report(error)));
     }
 
-    /// Makes a job of the pieces.
+    /// Turns the pieces into a job.
     fn close(&mut self) {
         self.bytes = 0;
         if !self.pieces.is_empty() {
@@ -210,7 +210,7 @@ impl<'b> Jobs<'b> {
         })
     }
 
-    /// Queues what the next item asks for; gives whether there was one.
+    /// Queues the work for the next item; returns whether there was one.
     fn item(&mut self) -> Result<bool> {
         let Some(cursor) = &mut self.cursor else {
             return Ok(false);

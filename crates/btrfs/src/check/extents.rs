@@ -1,4 +1,4 @@
-//! Extents, and who refers to them: as the extent tree has it, and as all trees together have it.
+//! Extents and their references: as recorded in the extent tree, and as collected from all trees.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,19 +12,19 @@ use crate::node::{Item, Node};
 use crate::raw;
 use crate::superblock::Superblock;
 
-/// Who refers to a block or an extent.
+/// The referrer of a block or an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reference {
-    /// A block that was written for that tree, or the tree itself.
+    /// A tree: it owns the block, or the block is its root.
     Tree(u64),
-    /// That block.
+    /// The parent block at this address.
     Parent(u64),
-    /// A file: the extent's first byte would be at that place in it.
+    /// A file: the extent's first byte would be at this offset in it.
     Data { root: u64, inode: u64, offset: u64 },
 }
 
 impl Reference {
-    /// By which references of one type are ordered in an extent item (`hash_extent_data_ref` in the kernel).
+    /// The sort key of references of one type in an extent item (`hash_extent_data_ref` in the kernel).
     fn rank(self) -> u64 {
         match self {
             Reference::Tree(id) | Reference::Parent(id) => id,
@@ -42,11 +42,11 @@ impl Reference {
     }
 }
 
-/// What the trees refer to.
+/// The references found in the trees.
 #[derive(Default)]
 pub(super) struct References {
     pub(super) list: Vec<(u64, Reference)>,
-    /// Lengths of data extents, as files say.
+    /// Lengths of data extents, according to files.
     pub(super) data: HashMap<u64, u64>,
     /// Level and generation of each block.
     pub(super) visited: HashMap<u64, (u8, u64)>,
@@ -60,14 +60,14 @@ impl References {
 
     pub(super) fn add_data(&mut self, at: u64, len: u64, reference: Reference) {
         self.list.push((at, reference));
-        // Two files that disagree: the extent tree can agree with one of them only.
+        // If two files disagree, the extent tree can agree with only one of them.
         let known = self.data.entry(at).or_insert(len);
         if *known != len {
             *known = u64::MAX;
         }
     }
 
-    /// Whether a block is met for the first time.
+    /// Whether a block is seen for the first time.
     pub(super) fn visit(&mut self, node: &Node) -> bool {
         let (level, generation) = (node.level, node.generation.0);
         self.visited
@@ -76,14 +76,14 @@ impl References {
     }
 }
 
-/// An extent, as the extent tree has it.
+/// An extent, as the extent tree records it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) at: u64,
     pub(super) len: u64,
     pub(super) is_tree_block: bool,
     pub(super) refs: u64,
-    /// Of a tree block, its level, and the commit that wrote it.
+    /// For a tree block, its level and the commit that wrote it.
     pub(super) level: u8,
     pub(super) generation: u64,
 }
@@ -97,26 +97,26 @@ pub(super) struct BlockGroup {
     pub(super) flags: u64,
 }
 
-/// What the extent tree says.
+/// The content of the extent tree.
 #[derive(Default)]
 pub(super) struct Extents {
-    /// Ascending by address.
+    /// In ascending order of address.
     pub(super) list: Vec<Found>,
     pub(super) references: Vec<(u64, Reference, u64)>,
-    /// Extents by address, each with a subvolume and a file in it that refers to it.
+    /// Extents by address, each with one subvolume and file that refers to it.
     pub(super) files: Vec<(u64, u64, u64)>,
     full_backrefs: HashSet<u64>,
     pub(super) block_groups: Vec<BlockGroup>,
 }
 
 impl Extents {
-    /// A file that an extent belongs to, and its subvolume, if the extent tree names one.
+    /// A file that uses an extent, and its subvolume, if the extent tree names one.
     pub(super) fn file(&self, at: u64) -> Option<(u64, u64)> {
         let index = self.files.binary_search_by_key(&at, |file| file.0).ok()?;
         Some((self.files[index].1, self.files[index].2))
     }
 
-    /// Whether what a block refers to is referred to by the block's address.
+    /// Whether the block's references are recorded by the block's address (full back references).
     pub(super) fn is_full_backref(&self, at: u64) -> bool {
         self.full_backrefs.contains(&at)
     }
@@ -126,7 +126,7 @@ impl Extents {
         self.block_groups.sort_unstable_by_key(|group| group.start);
     }
 
-    /// Parses the item of a block group.
+    /// Parses a block group item.
     pub(super) fn block_group(&mut self, item: &Item<'_>) -> Result<()> {
         let Ok(raw) = raw::BlockGroupItem::ref_from_bytes(item.data) else {
             return Err(item.corrupt("block group item's size is wrong", item.data.len() as u64));
@@ -235,7 +235,7 @@ impl Extents {
         {
             return Err(item.corrupt("extents overlap", before.at));
         }
-        // By type, and those of one type downwards.
+        // In order of type; within one type, descending.
         let mut before = (0, 0);
         while let Some((&kind, body)) = rest.split_first() {
             let word = || {

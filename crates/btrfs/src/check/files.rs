@@ -1,4 +1,4 @@
-//! A subvolume: names, links, sizes, and what files hold.
+//! Checks a subvolume: names, link counts, sizes, and file content.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,15 @@ use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
 use crate::tree::Tree;
 
-/// What was met of a subvolume.
+/// What was found in a subvolume.
 #[derive(Default)]
 struct Files {
     inodes: HashMap<u64, (FileKind, u32)>,
-    /// Hashes of names: by the entries of directories, with their place in the order, and by the inodes.
+    /// Hashes of names, with their directory index: from directory entries, and from inodes.
     entries: Vec<(u64, u64)>,
     indexes: Vec<(u64, u64)>,
     references: Vec<(u64, u64)>,
-    /// As entries say it.
+    /// As recorded in directory entries.
     kinds: Vec<(u64, FileKind)>,
     orphans: Vec<u64>,
 }
@@ -31,7 +31,7 @@ struct Current {
     number: u64,
     inode: Inode,
     names: u32,
-    /// Of the names in it, by both kinds of entries.
+    /// Total length of its names, from both kinds of directory entries.
     name_bytes: u64,
     extent_bytes: u64,
     extents_end: u64,
@@ -65,7 +65,7 @@ impl Check<'_> {
             hashes
         };
         let at = tree.root;
-        // A subvolume's name is no inode's; its entries have a hash of their own kind and no reference.
+        // A subvolume's name belongs to no inode; its entries have a separate hash and no reference.
         if without_index(&files.entries) != without_index(&files.indexes) {
             self.corrupt(
                 tree.id,
@@ -195,7 +195,7 @@ impl Check<'_> {
                 if kind == item::DIR_ITEM {
                     files.entries.push((0, bare));
                 } else {
-                    // 0 is no place in the order, so it says that there is no reference to compare with.
+                    // 0 is not a valid index, so it means that there is no reference to compare with.
                     files
                         .indexes
                         .push((if is_inode { item.key.offset } else { 0 }, bare));
@@ -266,7 +266,7 @@ impl Check<'_> {
         self.summary.inodes += 1;
         self.progress.advance(1, 0);
         files.inodes.insert(*number, (inode.kind, inode.nlink));
-        // The root directory's own reference to itself is its name.
+        // The root directory's reference to itself counts as its name.
         if *names != inode.nlink {
             self.corrupt(
                 tree.id,

@@ -1,4 +1,4 @@
-//! The log: what was synced since the last commit, which the kernel replays when it mounts.
+//! Checks the log tree: what was synced since the last commit, which the kernel replays on mount.
 
 use tree::Result;
 
@@ -8,7 +8,7 @@ use crate::subvolume::Root;
 use crate::tree::Tree;
 
 impl Check<'_> {
-    /// Every block of the log can be read: one that cannot keeps Linux from mounting.
+    /// Checks that every block of the log can be read: a damaged log keeps Linux from mounting.
     pub(super) fn log(&mut self) -> Result<()> {
         let btrfs = self.btrfs;
         let superblock = btrfs.superblock();

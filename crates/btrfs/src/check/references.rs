@@ -1,4 +1,4 @@
-//! The extent tree, read, and compared with what the trees refer to.
+//! Reads the extent tree and compares it with the references found in the trees.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What the trees refer to is what the extent tree says.
+    /// Checks that the references in the trees match those in the extent tree.
     pub(super) fn compare_references(&mut self) -> Result<()> {
         let mut wanted = std::mem::take(&mut self.references.list);
         wanted.sort_unstable();

@@ -1,4 +1,4 @@
-//! Space: block groups and chunks, device extents, free space.
+//! Checks space: block groups and chunks, device extents, free space.
 
 use tree::Result;
 use zerocopy::FromBytes;
@@ -12,13 +12,13 @@ use crate::raw;
 use crate::subvolume::Root;
 use crate::tree::Tree;
 
-/// What the free space tree says of a block group.
+/// The free space tree's description of a block group.
 struct FreeSpace {
     start: u64,
     end: u64,
-    /// Extents that are free.
+    /// Number of free extents.
     count: u32,
-    /// They are bits, not items.
+    /// Whether they are stored as bitmaps instead of items.
     has_bitmaps: bool,
 }
 
@@ -51,7 +51,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Each chunk has its block group, and each block group says what is in it.
+    /// Checks that each chunk has a block group, and that each block group records its used bytes correctly.
     fn block_groups(&mut self) -> Result<()> {
         let groups = self.extents.block_groups.clone();
         let chunks: &[Chunk] = self.btrfs.chunks().chunks();
@@ -128,7 +128,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Device extents are the chunks' stripes, and do not overlap.
+    /// Checks that device extents match the chunks' stripes and do not overlap.
     fn device_extents(&mut self, tree: &Tree) -> Result<()> {
         let btrfs = self.btrfs;
         let mut wanted: Vec<(u64, u64, u64, u64)> = Vec::new();
@@ -202,11 +202,11 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The free space tree lists what no extent takes.
+    /// Checks that the free space tree lists exactly what no extent occupies.
     fn free_space(&mut self, tree: &Tree) -> Result<()> {
         let btrfs = self.btrfs;
         let sector = u64::from(btrfs.superblock().sectorsize);
-        // Free ranges by address, those that touch joined, in each block group.
+        // Free ranges by address in each block group; adjacent ranges are merged.
         let mut wanted: Vec<(u64, u64)> = Vec::new();
         for group in &self.extents.block_groups {
             let end = group.start.saturating_add(group.len);
@@ -224,7 +224,7 @@ impl Check<'_> {
             }
         }
         let mut found: Vec<(u64, u64)> = Vec::new();
-        // The block group that the items are about.
+        // The block group that the current items describe.
         let mut group: Option<FreeSpace> = None;
         let mut counted = 0;
         let mut stale_end = 0;
@@ -248,8 +248,8 @@ impl Check<'_> {
                 let is_stale = !groups
                     .iter()
                     .any(|group| (group.start, group.len) == (start, len));
-                // Older mkfs.btrfs leaves that of block groups that are no more, which does no harm; Linux looks for
-                // the group at that place or behind it.
+                // Older versions of mkfs.btrfs leave items of deleted block groups, which is harmless: Linux looks up
+                // the group at that address or after it.
                 if is_stale && groups.last().is_none_or(|group| group.start < start) {
                     return Err(item.corrupt("free space info is of no block group", start));
                 }

@@ -1,4 +1,4 @@
-//! The state of a check: what it knows so far, and where its findings go.
+//! The state of a check: what it has learned so far, and where it sends findings.
 
 use tree::{Corrupt, Error, Finding, Findings, Parallel, Progress, Result};
 
@@ -6,22 +6,22 @@ use super::extents::{Extents, References};
 use crate::key::Logical;
 use crate::read::Btrfs;
 
-/// How much was checked.
+/// Summary of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
-    /// Things that are wrong, those not reported included.
+    /// Number of findings, including those not reported.
     pub findings: u64,
-    /// Tree blocks.
+    /// Number of tree blocks.
     pub tree_blocks: u64,
-    /// Data extents.
+    /// Number of data extents.
     pub extents: u64,
-    /// Inodes, counted once for each subvolume that shows them.
+    /// Number of inodes, counted once for each subvolume that contains them.
     pub inodes: u64,
-    /// Bytes of data that were compared with their checksums.
+    /// Bytes of data compared with their checksums.
     pub data_bytes: u64,
 }
 
-/// A check under way.
+/// A check in progress.
 pub(super) struct Check<'b> {
     pub(super) btrfs: &'b Btrfs,
     pub(super) parallel: Parallel,
@@ -33,7 +33,7 @@ pub(super) struct Check<'b> {
 }
 
 impl Check<'_> {
-    /// Notes what is wrong in a tree; 0 is none.
+    /// Records a finding in a tree; tree 0 stands for no tree.
     pub(super) fn found(&mut self, tree: u64, error: Error) -> Result<()> {
         self.findings.add(finding(tree, error))
     }
@@ -42,7 +42,7 @@ impl Check<'_> {
         self.found(tree, Error::Corrupt(what))
     }
 
-    /// Notes what is wrong, and goes on.
+    /// Records a finding and continues.
     pub(super) fn tolerate(&mut self, tree: u64, result: Result<()>) -> Result<()> {
         match result {
             Ok(()) => Ok(()),
@@ -51,7 +51,7 @@ impl Check<'_> {
     }
 }
 
-/// A finding in a tree; 0 is none.
+/// A finding in a tree; tree 0 stands for no tree.
 pub(super) fn finding(tree: u64, error: Error) -> Finding {
     Finding {
         error,
@@ -60,7 +60,7 @@ pub(super) fn finding(tree: u64, error: Error) -> Finding {
     }
 }
 
-/// The error that something about an address is wrong.
+/// The error for something wrong at an address.
 pub(super) fn wrong(what: &'static str, at: Logical, got: u64) -> Corrupt {
     Corrupt {
         what,

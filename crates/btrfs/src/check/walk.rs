@@ -1,4 +1,4 @@
-//! Every tree block, once: its references, and that each of its items can be parsed.
+//! Visits every tree block once, collects its references, and checks that each of its items can be parsed.
 
 use tree::Result;
 use zerocopy::FromBytes;
@@ -16,14 +16,14 @@ use crate::{dir, raw};
 use super::extents::Reference;
 
 impl Check<'_> {
-    /// Goes through a tree. Of a subvolume that is being deleted, what is before `dropped` is gone.
+    /// Walks a tree. In a subvolume that is being deleted, everything before `dropped` is gone.
     pub(super) fn walk(&mut self, tree: &Tree, dropped: Option<Key>) -> Result<()> {
         let reference = Reference::Tree(tree.id);
         let expected = tree.expected();
         self.block(tree.root, &expected, reference, dropped)
     }
 
-    /// A block and all below it. The recursion ends: each level is lower.
+    /// Visits a block and all blocks below it. The recursion ends because each level is lower.
     fn block(
         &mut self,
         at: crate::key::Logical,
@@ -64,7 +64,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Parses an item, and notes what it refers to.
+    /// Parses an item and records what it refers to.
     fn item(&mut self, node: &Node, item: &Item<'_>, below: Reference) -> Result<()> {
         let superblock = &self.btrfs.volume.superblock;
         let tree = node.owner;

@@ -1,4 +1,4 @@
-//! What a file holds: its parts, one after the other, holes included.
+//! File content: the parts of a file in order, including holes.
 
 use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result};
 
@@ -9,21 +9,21 @@ use crate::key::{Key, item};
 use crate::node::Item;
 use crate::tree::Tree;
 
-/// Extents that one call of [`tree::FileSystem::extents`] gives.
+/// Number of extents returned by one call of [`tree::FileSystem::extents`].
 const EXTENTS_MAX: usize = 256;
 
-/// A part of a file without gaps: `skip` bytes of `body`'s part come before it.
+/// A part of a file without gaps: it starts `skip` bytes into `body`.
 struct Part<'a> {
     offset: u64,
     len: u64,
     skip: u64,
     body: Body<'a>,
-    /// Bytes that the inline content says that it decodes to.
+    /// The decoded length that inline content claims.
     ram_bytes: u64,
 }
 
 impl Subvolume {
-    /// Calls `each` with the parts of a file from the one that covers `from` on, until it returns `false`.
+    /// Calls `each` with the parts of a file, starting with the one that covers `from`, until it returns `false`.
     fn for_each_part(
         &self,
         file: &File,
@@ -94,7 +94,7 @@ impl Subvolume {
         Ok(())
     }
 
-    /// Fills `buf` with the part's bytes from `skip` on.
+    /// Fills `buf` with the part's bytes, starting at `skip`.
     fn read_part(
         &self,
         body: &Body<'_>,
@@ -127,7 +127,7 @@ impl Subvolume {
                 at,
             } => {
                 let sectorsize = volume.superblock.sectorsize;
-                // A newer kernel encodes a whole sector, whatever the file's size.
+                // Newer kernels compress a whole sector, whatever the file's size.
                 let room = (ram_bytes as usize).next_multiple_of(sectorsize as usize);
                 let mut content = vec![0; room];
                 volume.with_worker(|worker| {
@@ -141,7 +141,7 @@ impl Subvolume {
         Ok(())
     }
 
-    /// As [`tree::FileSystem::read_at`].
+    /// Implements [`tree::FileSystem::read_at`].
     pub(super) fn read(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let wanted = file.inode.size.saturating_sub(offset).min(buf.len() as u64) as usize;
         let buf = &mut buf[..wanted];
@@ -162,11 +162,11 @@ impl Subvolume {
         Ok(wanted)
     }
 
-    /// As [`tree::FileSystem::extents`].
+    /// Implements [`tree::FileSystem::extents`].
     pub(super) fn extents_from(&self, file: &File, from: u64) -> Result<Vec<Extent>> {
         let sector_bytes = self.volume().superblock.sectorsize;
         let mut extents: Vec<Extent> = Vec::new();
-        // The caller wants the whole of the extent that covers `from`, so what was skipped of it is given back.
+        // The caller wants the whole extent that covers `from`, so the skipped bytes are given back.
         self.for_each_part(file, from, |part| {
             let (offset, len) = (part.offset - part.skip, part.len + part.skip);
             let (kind, id) = match part.body {
@@ -226,7 +226,7 @@ impl Subvolume {
         Ok(extents)
     }
 
-    /// As [`tree::FileSystem::read_encoded`].
+    /// Implements [`tree::FileSystem::read_encoded`].
     pub(super) fn read_stored(
         &self,
         file: &File,
@@ -239,7 +239,7 @@ impl Subvolume {
             return Err(NOT_OURS);
         };
         let checksums = self.checksums(&file.inode)?;
-        // An inline extent lies in a tree block, whose checksum was compared.
+        // An inline extent lies in a tree block, whose checksum is already verified.
         let sum = self.volume().superblock.checksum.verifies();
         let mut verified = None;
         self.for_each_part(file, extent.offset, |part| {

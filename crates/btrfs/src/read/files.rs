@@ -18,20 +18,20 @@ use crate::subvolume::{self, Root};
 use crate::tree::Tree;
 use crate::volume::Volume;
 
-/// Bytes of a link's target: those of a path.
+/// Longest link target in bytes: that of a path.
 const LINK_BYTES_MAX: u64 = 4096;
 
-/// An inode with content.
+/// An inode with its content.
 pub(super) struct File {
     pub(super) tree: Tree,
     pub(super) number: u64,
     pub(super) inode: Inode,
 }
 
-/// A subvolume, and all that are nested in it, as one tree of files.
+/// A subvolume and all subvolumes nested in it, as one tree of files.
 ///
-/// Like the kernel, it shows a subvolume that lies in a directory with its content, and where a snapshot has only the name
-/// of one, an empty directory. Memory grows with the number of subvolumes that were met, not with that of files.
+/// Like the kernel, it shows a nested subvolume with its content, and an empty directory where a snapshot contains only
+/// a subvolume's name. Memory grows with the number of subvolumes seen, not with the number of files.
 pub struct Subvolume {
     btrfs: Arc<Btrfs>,
     root: Ino,
@@ -52,7 +52,7 @@ impl Subvolume {
         })
     }
 
-    /// The subvolume alone: those that are nested in it are empty directories, as in a snapshot of it.
+    /// The subvolume alone: nested subvolumes appear as empty directories, as in a snapshot.
     #[must_use]
     pub fn without_nested(self) -> Subvolume {
         Subvolume {
@@ -61,28 +61,28 @@ impl Subvolume {
         }
     }
 
-    /// Its number.
+    /// Its ID.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The file system that it is in.
+    /// The file system that contains it.
     pub fn btrfs(&self) -> &Arc<Btrfs> {
         &self.btrfs
     }
 
-    /// The subvolumes in this tree, each with its number, as options for a copy: itself, with an empty path, and those that
-    /// are nested in it as far as the inventory, which is of this tree or what is left of it, has their directories.
+    /// The subvolumes in this tree, each with its ID, as options for a copy: this one, with an empty path, and the
+    /// nested ones whose directories are in the inventory, which is of this tree or of a part of it.
     ///
     /// # Errors
-    /// The tree of trees cannot be read.
+    /// Fails if the root tree cannot be read.
     pub fn subvolumes_in(&self, inventory: &Inventory) -> Result<Vec<(u64, NewSubvolume)>> {
         let mut list = Vec::new();
         for file in inventory.files() {
             if inventory.kind(file) != FileKind::Directory {
                 continue;
             }
-            // Files that others have added to the tree are none of ours.
+            // Files that were added to the tree from elsewhere do not belong to this file system.
             let Ok(Resolved::Inode(tree, object::FIRST_FREE)) = self.resolve(inventory.ino(file))
             else {
                 continue;
@@ -141,7 +141,7 @@ impl Subvolume {
         Inode::parse(&item, &self.volume().superblock)
     }
 
-    /// A regular file, or a link.
+    /// A regular file or a symbolic link.
     fn content(&self, ino: Ino) -> Result<File> {
         let Resolved::Inode(tree, number) = self.resolve(ino)? else {
             return Err(Error::IsADirectory);
@@ -166,7 +166,7 @@ impl Subvolume {
         Ok(content)
     }
 
-    /// The tree that verifies what this file holds.
+    /// The checksum tree for this file's content.
     pub(super) fn checksums(&self, inode: &Inode) -> Result<Option<&Tree>> {
         if !inode.has_checksums() {
             return Ok(None);
@@ -204,7 +204,7 @@ impl Subvolume {
         })
     }
 
-    /// The root directory of a subvolume in a directory, or an empty directory if it is not really there.
+    /// The root directory of a subvolume in a directory, or an empty directory if the subvolume is not really there.
     fn nested(&self, tree: &Tree, dir: u64, dir_ino: Ino, id: u64, name: &[u8]) -> Result<Ino> {
         let (volume, roots) = (self.volume(), &self.btrfs.roots);
         let mut root = None;
@@ -219,7 +219,7 @@ impl Subvolume {
     }
 }
 
-/// A link's target, which must be one.
+/// The target of a symbolic link; fails for other files.
 fn check_target(target: &[u8], tree: &Tree, number: u64) -> Result<()> {
     if target.is_empty() || target.contains(&0) {
         return Err(Error::Corrupt(Corrupt {

@@ -1,4 +1,4 @@
-//! Numbers for the files of several subvolumes.
+//! Inode numbers across several subvolumes.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use tree::{Error, Ino, Result};
 
 use crate::tree::Tree;
 
-/// Of an [`Ino`], the bits that are the inode's number in its subvolume; those above are the subvolume's index, from 1
-/// on. Index 0 is for the empty directories in snapshots.
+/// Number of bits of an [`Ino`] that hold the inode number within its subvolume; the bits above hold the subvolume's
+/// index, starting at 1. Index 0 is for the empty directories in snapshots.
 pub(super) const INODE_BITS: u32 = 44;
 
-/// The subvolumes that were met.
+/// The subvolumes seen so far.
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) trees: Vec<Tree>,
     by_id: HashMap<u64, u64>,
-    /// The directories that each empty directory is in, and its name there.
+    /// For each empty directory, the directory that contains it, and its name there.
     pub(super) empty: Vec<(Ino, Box<[u8]>)>,
     by_place: HashMap<(Ino, Box<[u8]>), u64>,
 }
@@ -47,6 +47,6 @@ impl Table {
 
 pub(crate) enum Resolved {
     Inode(Tree, u64),
-    /// An empty directory, and the directory that it is in.
+    /// An empty directory, and the directory that contains it.
     Empty(Ino),
 }
