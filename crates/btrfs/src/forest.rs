@@ -20,7 +20,7 @@ use crate::superblock::SUPERBLOCK_PLACES;
 
 /// Maximum number of times the trees are measured until their size is stable.
 const ROUNDS_MAX: usize = 32;
-/// The fraction of the image that may be left free by default.
+/// By default, one part in this many may be left free.
 const FREE_PART: u64 = 25;
 
 /// All trees of a file system.

@@ -1,19 +1,20 @@
-//! Whether an extent is worth compressing: a look at a sample, with the kernel's thresholds.
+//! Decides from a sample whether an extent is worth compressing, with the kernel's thresholds.
 
-/// Of this many bytes, the sample has the first [`SAMPLE_BYTES`].
+/// The sample takes the first [`SAMPLE_BYTES`] of every this many bytes.
 const STEP_BYTES: usize = 256;
 const SAMPLE_BYTES: usize = 16;
-/// With fewer different bytes than this, it is text or the like.
+/// With fewer distinct bytes than this, the data is text or similar.
 const DISTINCT_MIN: usize = 64;
-/// How many different bytes make up nine tenths: so few compress well, so many do not.
+/// The number of distinct bytes that make up nine tenths of the sample: below the first it compresses well, above the
+/// second it does not.
 const CORE: (usize, usize) = (64, 200);
-/// From this part of the highest entropy on, in percent, compression does not pay.
+/// At this percentage of the highest entropy or above, compression does not pay.
 const ENTROPY_PERCENT_MAX: u64 = 80;
 
 /// Whether compressing `content` is likely to save something.
 ///
-/// A repetition within the sample, few different bytes, or a low entropy say yes; a sample in which nearly all bytes
-/// are equally frequent says no.
+/// Yes for a repetition within the sample, few distinct bytes, or low entropy; no for a sample in which nearly all
+/// bytes are equally frequent.
 pub(crate) fn is_compressible(content: &[u8]) -> bool {
     let mut sample = [0; (128 << 10) / STEP_BYTES * SAMPLE_BYTES];
     let mut len = 0;
@@ -54,9 +55,9 @@ pub(crate) fn is_compressible(content: &[u8]) -> bool {
     entropy_percent(&counts, len) < ENTROPY_PERCENT_MAX
 }
 
-/// Shannon's entropy in percent of eight bits a byte, in whole quarters of a bit.
+/// Shannon entropy in percent of eight bits per byte, in steps of a quarter bit.
 fn entropy_percent(counts: &[u32; 256], len: usize) -> u64 {
-    // The logarithm of the fourth power, rounded down, is four times the logarithm to a quarter.
+    // The logarithm of the fourth power, rounded down, is four times the logarithm rounded to a quarter.
     let log2_times_4 = |n: u64| u64::from((u128::from(n).pow(4)).ilog2());
     let of_all = log2_times_4(len as u64);
     let used = counts.iter().filter(|&&count| count > 0);
@@ -77,11 +78,11 @@ mod tests {
         assert!(is_compressible(&b"to be or not to be, ".repeat(6000)));
         let noise = Rng::new(5).bytes(131_072);
         assert!(!is_compressible(&noise));
-        // The same noise twice: the sample's halves are equal.
+        // The same noise twice: the halves of the sample are equal.
         assert!(is_compressible(
             &[&noise[..65_536], &noise[..65_536]].concat()
         ));
-        // Six bits a byte in the upper half of the alphabet.
+        // Six bits per byte, in the upper half of the byte range.
         let six: Vec<u8> = noise.iter().map(|byte| byte | 0xc0).collect();
         assert!(is_compressible(&six));
         assert!(is_compressible(&[1]));

@@ -1,4 +1,4 @@
-//! Inodes, and the references by which they know their names.
+//! Inodes, and the references that hold their names.
 #![cfg_attr(
     not(test),
     warn(
@@ -17,7 +17,7 @@ use crate::node::Item;
 use crate::raw::{self, NAME_BYTES_MAX};
 use crate::superblock::Superblock;
 
-/// An inode item, checked.
+/// A validated inode item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
     /// The transaction that created it.
@@ -28,7 +28,7 @@ pub(crate) struct Inode {
     pub(crate) permissions: u16,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// 0 for an inode that was removed while it was open.
+    /// 0 for an inode that was deleted while it was open.
     pub(crate) nlink: u32,
     pub(crate) size: u64,
     /// Bytes of extents.
@@ -54,7 +54,7 @@ impl Inode {
         if item.key.offset != 0 {
             return Err(item.corrupt("inode item's key has an offset", item.key.offset));
         }
-        // A change may be on disk one commit before the superblock knows of it.
+        // A change may reach the disk one commit before the superblock records it.
         let newest = Generation(superblock.generation.0.saturating_add(1));
         for generation in [raw.generation.get(), raw.transid.get()] {
             if Generation(generation) > newest {
@@ -111,7 +111,7 @@ impl Inode {
         })
     }
 
-    /// What the file system says of the inode of that number.
+    /// Reads the inode item with this number.
     pub(crate) fn metadata(&self, number: u64) -> Metadata {
         let has_size = matches!(self.kind, FileKind::Regular | FileKind::Symlink);
         Metadata {
@@ -145,7 +145,7 @@ impl Inode {
     }
 }
 
-/// Flags of an inode, and the `FS_*_FL` bit of linux/fs.h that shows each.
+/// Inode flags, and the corresponding `FS_*_FL` bit of linux/fs.h.
 const ATTRIBUTES: [(u64, u32); 8] = [
     (inode_flags::COMPRESS, 0x4),
     (inode_flags::SYNC, 0x8),
@@ -170,7 +170,7 @@ fn attributes(flags: u64) -> FileAttributes {
     FileAttributes(bits)
 }
 
-/// A name of an inode, as its references tell.
+/// A name of an inode, as its references record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reference<'a> {
     pub(crate) parent: u64,
@@ -233,7 +233,7 @@ pub(crate) fn for_each_extref<'a>(
     Ok(())
 }
 
-/// The name of that length at the beginning of `bytes`, and what follows it.
+/// The name of this length at the start of `bytes`, and what follows it.
 fn split_name(bytes: &[u8], len: u16) -> Option<(&[u8], &[u8])> {
     let len = usize::from(len);
     let split = bytes.split_at_checked(len);

@@ -1,4 +1,4 @@
-//! Keys, and the numbers that must not be mixed up.
+//! Keys, and types for numbers that must not be confused.
 #![cfg_attr(
     not(test),
     warn(
@@ -12,36 +12,36 @@ use std::fmt;
 
 use crate::raw::DiskKey;
 
-/// A place in the address space that all trees and files share; the chunk map says where it lies on the devices.
+/// An address in the space that all trees and files share; the chunk map translates it to devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Logical(pub u64);
 
-/// A place on a device.
+/// An offset on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Physical(pub u64);
 
-/// The number of a commit: tree blocks carry that of the commit which wrote them.
+/// The number of a commit: each tree block carries that of the commit that wrote it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
-/// The address of an item in its tree. The order of keys is that of the fields.
+/// The address of an item in its tree. Keys are ordered by their fields, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// What the item is about: an inode's or a tree's number, an address.
+    /// The object of the item: the number of an inode or a tree, or an address.
     pub objectid: u64,
     /// The item's type; see [`item`].
     pub kind: u8,
-    /// Of several items of one type, which; the type says what it means.
+    /// Distinguishes items of one type; its meaning depends on the type.
     pub offset: u64,
 }
 
 impl Key {
-    /// The smallest of all keys.
+    /// The smallest key.
     pub const MIN: Key = Key::new(0, 0, 0);
-    /// The largest of all keys.
+    /// The largest key.
     pub const MAX: Key = Key::new(u64::MAX, u8::MAX, u64::MAX);
 
-    /// The key of these three parts.
+    /// The key with these three parts.
     pub const fn new(objectid: u64, kind: u8, offset: u64) -> Key {
         Key {
             objectid,
@@ -94,7 +94,7 @@ pub mod item {
     pub const INODE_ITEM: u8 = 1;
     /// Names of an inode in one directory.
     pub const INODE_REF: u8 = 12;
-    /// More names of an inode.
+    /// More names of an inode (extended references).
     pub const INODE_EXTREF: u8 = 13;
     /// An extended attribute.
     pub const XATTR_ITEM: u8 = 24;
@@ -102,13 +102,13 @@ pub mod item {
     pub const VERITY_DESC: u8 = 36;
     /// A file's fs-verity tree.
     pub const VERITY_MERKLE: u8 = 37;
-    /// An inode without a name.
+    /// An inode without a name, to be deleted.
     pub const ORPHAN_ITEM: u8 = 48;
-    /// The log's note of a directory's range, by index.
+    /// A directory range in the log, by index.
     pub const DIR_LOG_INDEX: u8 = 72;
     /// Entries of a directory, by the hash of their names.
     pub const DIR_ITEM: u8 = 84;
-    /// An entry of a directory, by its place in the order.
+    /// An entry of a directory, by its index.
     pub const DIR_INDEX: u8 = 96;
     /// A part of a file.
     pub const EXTENT_DATA: u8 = 108;
@@ -116,85 +116,85 @@ pub mod item {
     pub const EXTENT_CSUM: u8 = 128;
     /// The root of a tree.
     pub const ROOT_ITEM: u8 = 132;
-    /// Where a subvolume is seen, by the subvolume.
+    /// The place of a subvolume, keyed by the subvolume.
     pub const ROOT_BACKREF: u8 = 144;
-    /// Where a subvolume is seen, by the one that it is in.
+    /// The place of a subvolume, keyed by its parent subvolume.
     pub const ROOT_REF: u8 = 156;
     /// An extent.
     pub const EXTENT_ITEM: u8 = 168;
     /// A tree block.
     pub const METADATA_ITEM: u8 = 169;
-    /// With simple quotas: the subvolume that made an extent.
+    /// With simple quotas: the subvolume that created an extent.
     pub const EXTENT_OWNER_REF: u8 = 172;
-    /// A tree block's reference by tree.
+    /// A reference to a tree block, by tree.
     pub const TREE_BLOCK_REF: u8 = 176;
-    /// A data extent's reference by tree, inode and place.
+    /// A reference to a data extent, by tree, inode and offset.
     pub const EXTENT_DATA_REF: u8 = 178;
-    /// A tree block's reference by its parent block.
+    /// A reference to a tree block, by parent block.
     pub const SHARED_BLOCK_REF: u8 = 182;
-    /// A data extent's reference by the leaf.
+    /// A reference to a data extent, by leaf.
     pub const SHARED_DATA_REF: u8 = 184;
     /// A block group.
     pub const BLOCK_GROUP_ITEM: u8 = 192;
-    /// How a block group's free space is told.
+    /// How a block group's free space is stored.
     pub const FREE_SPACE_INFO: u8 = 198;
     /// Free space.
     pub const FREE_SPACE_EXTENT: u8 = 199;
-    /// Free space, bit by bit.
+    /// Free space as a bitmap.
     pub const FREE_SPACE_BITMAP: u8 = 200;
-    /// A part of a device that a chunk takes.
+    /// A part of a device that a chunk occupies.
     pub const DEV_EXTENT: u8 = 204;
     /// A device.
     pub const DEV_ITEM: u8 = 216;
     /// A chunk.
     pub const CHUNK_ITEM: u8 = 228;
-    /// What a temporary item is about stands in the object id (balance, for one).
+    /// A temporary item; the object ID says what it is about (for example, balance).
     pub const TEMPORARY_ITEM: u8 = 248;
-    /// What a persistent item is about stands in the object id (device statistics, for one).
+    /// A persistent item; the object ID says what it is about (for example, device statistics).
     pub const PERSISTENT_ITEM: u8 = 249;
-    /// A subvolume, by its UUID.
+    /// A subvolume, by UUID.
     pub const UUID_SUBVOL: u8 = 251;
-    /// A received subvolume, by the UUID that it had where it was sent.
+    /// A received subvolume, by its UUID on the sending side.
     pub const UUID_RECEIVED_SUBVOL: u8 = 252;
 }
 
-/// Object ids with a meaning (`BTRFS_*_OBJECTID`): trees, and what is in them.
+/// Reserved object IDs (`BTRFS_*_OBJECTID`): trees, and objects in them.
 pub mod object {
-    /// The tree of trees.
+    /// The root tree.
     pub const ROOT_TREE: u64 = 1;
-    /// The tree of extents.
+    /// The extent tree.
     pub const EXTENT_TREE: u64 = 2;
-    /// The tree of chunks.
+    /// The chunk tree.
     pub const CHUNK_TREE: u64 = 3;
-    /// The tree of device extents.
+    /// The device tree.
     pub const DEV_TREE: u64 = 4;
     /// The top-level subvolume.
     pub const FS_TREE: u64 = 5;
-    /// The directory of the tree of trees.
+    /// The directory of the root tree.
     pub const ROOT_TREE_DIR: u64 = 6;
-    /// The tree of data checksums.
+    /// The checksum tree.
     pub const CSUM_TREE: u64 = 7;
-    /// The tree of quotas.
+    /// The quota tree.
     pub const QUOTA_TREE: u64 = 8;
-    /// The tree of UUIDs.
+    /// The UUID tree.
     pub const UUID_TREE: u64 = 9;
-    /// The tree of free space.
+    /// The free space tree.
     pub const FREE_SPACE_TREE: u64 = 10;
-    /// The tree of block groups.
+    /// The block group tree.
     pub const BLOCK_GROUP_TREE: u64 = 11;
-    /// The tree of stripes.
+    /// The RAID stripe tree.
     pub const RAID_STRIPE_TREE: u64 = 12;
-    /// Orphans are listed under it.
+    /// Orphan items are listed under it.
     pub const ORPHAN: u64 = -5_i64 as u64;
     /// Log trees.
     pub const TREE_LOG: u64 = -6_i64 as u64;
-    /// Trees being moved.
+    /// Trees being relocated.
     pub const TREE_RELOC: u64 = -8_i64 as u64;
-    /// The tree through which data is moved.
+    /// The tree used to relocate data.
     pub const DATA_RELOC_TREE: u64 = -9_i64 as u64;
     /// Data checksums.
     pub const EXTENT_CSUM: u64 = -10_i64 as u64;
-    /// The first inode and subvolume number that is free to use; of a subvolume, its root directory.
+    /// The first free inode and subvolume number; in a subvolume, its root directory.
     pub const FIRST_FREE: u64 = 256;
     /// The last one.
     pub const LAST_FREE: u64 = -256_i64 as u64;
@@ -204,7 +204,7 @@ pub mod object {
     pub const DEV_ITEMS: u64 = 1;
 }
 
-/// Whether a tree of that number holds files: the top level, a subvolume, or the trees that work like one.
+/// Whether the tree with this number holds files: the top level, a subvolume, or a tree that works like one.
 pub(crate) const fn is_file_tree(tree: u64) -> bool {
     tree == object::FS_TREE || (tree >= object::FIRST_FREE && tree <= object::LAST_FREE)
 }

@@ -1,7 +1,8 @@
-//! Where the block groups of a new file system lie on its one device.
+//! Where the block groups of a new file system lie on its single device.
 //!
-//! Addresses are places on the device: a group's logical address is where its first copy begins. Groups begin behind the
-//! first MiB, follow each other, and leave out the places of superblocks, so that nothing within a group is reserved.
+//! Addresses derive from places on the device: a group's logical address is where its first copy starts. Groups start
+//! after the first MiB, follow each other, and skip the places of superblocks, so that nothing within a group is
+//! reserved.
 
 use zerocopy::IntoBytes;
 
@@ -11,31 +12,31 @@ use crate::key::object;
 use crate::raw;
 use crate::superblock::SUPERBLOCK_PLACES;
 
-/// Bytes of a sector, the unit of data.
+/// Size of a sector, the unit of data, in bytes.
 pub(crate) const SECTOR_BYTES: usize = 4096;
-/// Where the first group begins: Linux keeps off the MiB before.
+/// Where the first group starts: Linux does not use the first MiB.
 pub(crate) const GROUPS_BEGIN: u64 = 1 << 20;
-/// Bytes of the largest group that is made.
+/// Size of the largest group that is created, in bytes.
 pub(crate) const GROUP_BYTES_MAX: u64 = 1 << 30;
-/// The least that is worth a group of its own before a superblock's place.
+/// The minimum size for a separate group in front of a superblock.
 const GROUP_BYTES_MIN: u64 = 1 << 20;
 
-/// A block group, which is a chunk.
+/// A block group, and its chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     /// Its address.
     pub(crate) start: u64,
-    /// Bytes, a multiple of 64 KiB.
+    /// Length in bytes, a multiple of 64 KiB.
     pub(crate) len: u64,
     /// Bits of [`block_group`].
     pub(crate) flags: u64,
-    /// Bytes of extents, which lie at its begin.
+    /// Bytes of extents, which lie at its start.
     pub(crate) used: u64,
-    /// Where its copies begin on the device.
+    /// Where its copies start on the device.
     pub(crate) stripes: Vec<u64>,
 }
 
-/// The superblock place that lies at or behind `at`; `u64::MAX` behind the last.
+/// The superblock place at or after `at`; `u64::MAX` after the last one.
 pub(crate) fn next_reserved(at: u64) -> u64 {
     let mut places = SUPERBLOCK_PLACES.iter().map(|place| place.0);
     places
@@ -43,8 +44,8 @@ pub(crate) fn next_reserved(at: u64) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Appends groups of that type from the device's place `at` on, until they have room for `bytes`; gives the place
-/// behind them.
+/// Appends groups of this type, starting at `at` on the device, until they have room for `bytes`; returns the end of
+/// the last group.
 pub(crate) fn append_groups(groups: &mut Vec<Group>, mut at: u64, bytes: u64, flags: u64) -> u64 {
     let copies = if flags & block_group::DUP != 0 { 2 } else { 1 };
     let mut left = bytes.next_multiple_of(STRIPE_BYTES);
@@ -68,36 +69,36 @@ pub(crate) fn append_groups(groups: &mut Vec<Group>, mut at: u64, bytes: u64, fl
     at
 }
 
-/// What is left free in a file system.
+/// How much space to leave free in a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Headroom {
-    /// Nothing: it is for reading.
+    /// Nothing: the file system is for reading.
     None,
-    /// So much that it can be mounted for writing, emptied and made larger, but nothing can be added.
+    /// Enough to mount it for writing, delete files and grow it, but not to add anything.
     Shrink,
     /// What Linux wants free before it adds anything.
     Change,
 }
 
-/// Tree blocks that Linux sets aside for each item that it inserts: two for each of eight levels.
+/// Tree blocks that Linux reserves for each inserted item: two for each of eight levels.
 const INSERT_BLOCKS: u64 = 16;
-/// Items for which it always sets blocks aside; only in distress are these used (the global block reserve).
+/// Number of items for which it always reserves blocks, used only in distress (the global block reserve).
 const RESERVE_ITEMS: u64 = 22;
-/// The most bytes that it sets aside in this way, however large the trees are.
+/// Maximum size of that reserve in bytes, however large the trees are.
 const RESERVE_BYTES_MAX: u64 = 512 << 20;
-/// Items for which it wants blocks beside those, so that a file can be made: measured, and a few more.
+/// Items for which it needs further blocks, so that a file can be created: measured, plus a few.
 const CHANGE_ITEMS: u64 = 20;
-/// Items for which it wants blocks before it deletes and commits: measured, and a few more.
+/// Items for which it needs blocks to delete and commit: measured, plus a few.
 const SHRINK_ITEMS: u64 = 16;
-/// Bytes for data that it wants before it writes even what is kept in trees.
+/// Bytes of data space that it wants before it writes anything, even inline content.
 const CHANGE_DATA_BYTES: u64 = 1 << 20;
-/// Tree blocks that it wants free before it changes the tree of chunks: a device's item and a new one, each with the
-/// levels that a tree may have, the latter twice.
+/// Tree blocks that it wants free before it changes the chunk tree: a device item and a new chunk, each with the
+/// maximum number of levels, the latter twice.
 const CHUNK_TREE_BLOCKS: u64 = 24;
 
 impl Headroom {
-    /// Bytes for the tree of chunks, for other trees, and for data. `space_bytes` is the size of the trees that tell of
-    /// space: Linux sets as much aside.
+    /// Bytes for the chunk tree, for other trees, and for data. `space_bytes` is the size of the trees that describe
+    /// space: Linux reserves that much again.
     pub(crate) fn bytes(self, nodesize: u32, space_bytes: u64) -> [u64; 3] {
         let nodesize = u64::from(nodesize);
         let item = INSERT_BLOCKS * nodesize;
@@ -116,15 +117,15 @@ impl Headroom {
     }
 }
 
-/// Where everything is.
+/// The layout of all groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) data: Vec<Group>,
     pub(crate) system: Vec<Group>,
     pub(crate) metadata: Vec<Group>,
-    /// Behind the last group.
+    /// The end of the last group.
     pub(crate) end: u64,
-    /// Bytes of the file system.
+    /// Size of the file system in bytes.
     pub(crate) size: u64,
 }
 
@@ -137,7 +138,7 @@ impl Layout {
         self.groups().into_iter().flatten()
     }
 
-    /// Bytes of the device that groups take.
+    /// Bytes of the device that groups occupy.
     pub(crate) fn device_bytes(&self) -> u64 {
         self.all()
             .map(|group| group.len * group.stripes.len() as u64)
@@ -152,7 +153,7 @@ impl Layout {
     }
 }
 
-/// Makes room for so many more bytes behind the last group's, in that or in a new one; gives the place behind it.
+/// Makes room for more bytes after those of the last group, in that group or in a new one; returns the end.
 pub(crate) fn extend_data(groups: &mut Vec<Group>, end: u64, bytes: u64) -> u64 {
     let bytes = bytes.next_multiple_of(STRIPE_BYTES);
     match groups.last_mut() {

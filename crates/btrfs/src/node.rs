@@ -12,13 +12,13 @@ const HEADER_BYTES: usize = size_of::<raw::Header>();
 const ITEM_BYTES: usize = size_of::<raw::Item>();
 const POINTER_BYTES: usize = size_of::<raw::KeyPtr>();
 
-/// A tree block whose checksum, header and structure are right.
+/// A tree block with a valid checksum, header and structure.
 pub(crate) struct Node {
     bytes: Box<[u8]>,
     pub(crate) at: Logical,
     pub(crate) level: u8,
     pub(crate) generation: Generation,
-    /// The tree for which it was written.
+    /// The tree that it was written for.
     pub(crate) owner: u64,
     /// As in [`raw::Header::flags`].
     pub(crate) flags: u64,
@@ -38,24 +38,24 @@ pub(crate) struct Pointer {
 pub(crate) struct Item<'a> {
     pub(crate) key: Key,
     pub(crate) data: &'a [u8],
-    /// Where the data lies, for error messages: a logical address.
+    /// Position of the data, for error messages: a logical address.
     pub(crate) at: u64,
 }
 
-/// What a block must be to fit where it was found.
+/// What a block must match at the place where it is found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub(crate) tree: u64,
     pub(crate) level: u8,
     pub(crate) generation: Generation,
-    /// Of a block below another one: its first key.
+    /// For a child block: its first key.
     pub(crate) first: Option<Key>,
     /// All its keys are below this one.
     pub(crate) end: Option<Key>,
 }
 
 impl Node {
-    /// The block at an address, from the first copy that is right.
+    /// Reads the block at an address from the first intact copy.
     pub(crate) fn read(
         space: &AddressSpace,
         superblock: &Superblock,
@@ -160,7 +160,7 @@ impl Node {
         })
     }
 
-    /// Items lie from the block's end downwards, without gaps, their keys ascending.
+    /// Items are packed from the end of the block downwards, without gaps, with ascending keys.
     fn check_leaf(&self) -> Result<()> {
         if self.count == 0 {
             let must_have_items = matches!(
@@ -213,14 +213,14 @@ impl Node {
                 return Err(self.corrupt("node's pointer is no block's address", pointer.at.0));
             }
             if pointer.generation > self.generation {
-                // A block is rewritten with each block below it.
+                // A block is rewritten whenever a block below it is.
                 return Err(self.corrupt("node is older than a block below", pointer.generation.0));
             }
         }
         Ok(())
     }
 
-    /// Whether the block fits where it was found.
+    /// Checks that the block matches the place where it was found.
     pub(crate) fn check_place(&self, expected: &Expected) -> Result<()> {
         if self.level != expected.level {
             return Err(self.corrupt(
@@ -259,7 +259,7 @@ impl Node {
         Ok(())
     }
 
-    /// Items of a leaf, pointers of a node.
+    /// Number of items in a leaf, or pointers in a node.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -274,7 +274,7 @@ impl Node {
         <[raw::KeyPtr]>::ref_from_bytes(list).expect("cut to whole pointers")
     }
 
-    /// The key of an item or pointer. `index` is below [`Node::len`].
+    /// The key of an item or pointer. `index` must be below [`Node::len`].
     pub(crate) fn key(&self, index: usize) -> Key {
         if self.level == 0 {
             Key::parse(&self.raw_items()[index].key)
@@ -283,7 +283,7 @@ impl Node {
         }
     }
 
-    /// How many keys are at most `key`.
+    /// The number of keys that are at most `key`.
     pub(crate) fn count_up_to(&self, key: Key) -> usize {
         if self.level == 0 {
             self.raw_items()
@@ -294,7 +294,7 @@ impl Node {
         }
     }
 
-    /// An item of a leaf. `index` is below [`Node::len`].
+    /// An item of a leaf. `index` must be below [`Node::len`].
     pub(crate) fn item(&self, index: usize) -> Item<'_> {
         let item = &self.raw_items()[index];
         let begin = HEADER_BYTES + item.offset.get() as usize;
@@ -305,7 +305,7 @@ impl Node {
         }
     }
 
-    /// A pointer of a node. `index` is below [`Node::len`].
+    /// A pointer of a node. `index` must be below [`Node::len`].
     pub(crate) fn pointer(&self, index: usize) -> Pointer {
         let pointer = &self.raw_pointers()[index];
         Pointer {
@@ -315,7 +315,7 @@ impl Node {
         }
     }
 
-    /// What the block below that pointer must be; `end` is where this block's keys end.
+    /// What the child block at that pointer must match; `end` is the end of this block's keys.
     pub(crate) fn expected_below(&self, index: usize, tree: u64, end: Option<Key>) -> Expected {
         let pointer = self.pointer(index);
         Expected {
@@ -333,7 +333,7 @@ impl Node {
 }
 
 impl Item<'_> {
-    /// The error that this item breaks a rule.
+    /// The error for a broken rule in this item.
     pub(crate) fn corrupt(&self, what: &'static str, got: u64) -> Error {
         Error::Corrupt(Corrupt {
             what,

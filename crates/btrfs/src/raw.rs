@@ -1,6 +1,6 @@
-//! What lies on disk: every record of btrfs, as in the kernel's `linux/btrfs_tree.h`.
+//! The on-disk records of btrfs, as in the kernel's `linux/btrfs_tree.h`.
 //!
-//! All numbers are little-endian and unaligned. Nothing here is checked; the noun's own file does that.
+//! All numbers are little-endian and unaligned. Nothing is validated here; the file for each structure does that.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,17 +8,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `_BHRfS_M`, at [`Superblock::magic`].
 pub(crate) const MAGIC: [u8; 8] = *b"_BHRfS_M";
 
-/// Bytes that a checksum has in a superblock and in a tree block, whatever its algorithm.
+/// Bytes reserved for a checksum in a superblock and in a tree block, whatever the algorithm.
 pub(crate) const CHECKSUM_BYTES: usize = 32;
-/// Bytes of a superblock.
+/// Size of a superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: usize = 4096;
-/// Room for chunks in a superblock.
+/// Bytes reserved for chunks in a superblock.
 pub(crate) const SYS_CHUNK_ARRAY_BYTES: usize = 2048;
-/// Room for the label, its NUL included.
+/// Bytes reserved for the label, including its NUL.
 pub(crate) const LABEL_BYTES: usize = 256;
-/// Levels that a tree may have: 0 to this, less one (`BTRFS_MAX_LEVEL`).
+/// Maximum number of levels of a tree; levels count from 0 (`BTRFS_MAX_LEVEL`).
 pub(crate) const LEVELS_MAX: u8 = 8;
-/// Bytes of a name in a directory.
+/// Maximum length of a name in a directory, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// `struct btrfs_disk_key`: the address of every item.
@@ -27,11 +27,11 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 )]
 #[repr(C)]
 pub(crate) struct DiskKey {
-    /// What the item is about.
+    /// The object of the item.
     pub(crate) objectid: U64,
     /// The item's type.
     pub(crate) item_type: u8,
-    /// Of several items of one type, which.
+    /// Distinguishes items of one type.
     pub(crate) offset: U64,
 }
 const _: () = assert!(size_of::<DiskKey>() == 17);
@@ -46,11 +46,11 @@ pub(crate) struct DevItem {
     pub(crate) devid: U64,
     /// Bytes of the device that the file system may use.
     pub(crate) total_bytes: U64,
-    /// Bytes that chunks take.
+    /// Bytes that chunks occupy.
     pub(crate) bytes_used: U64,
-    /// The device's best alignment of a transfer.
+    /// The device's optimal alignment of transfers.
     pub(crate) io_align: U32,
-    /// The device's best size of a transfer.
+    /// The device's optimal size of transfers.
     pub(crate) io_width: U32,
     /// The file system's sector size.
     pub(crate) sector_size: U32,
@@ -73,7 +73,7 @@ pub(crate) struct DevItem {
 }
 const _: () = assert!(size_of::<DevItem>() == 98);
 
-/// `struct btrfs_root_backup`: where the trees were at one of the last four commits.
+/// `struct btrfs_root_backup`: the tree roots of one of the last four commits.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -109,17 +109,17 @@ const _: () = assert!(size_of::<RootBackup>() == 168);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Superblock {
-    /// Checksum of all that follows.
+    /// Checksum of everything that follows.
     pub(crate) csum: [u8; CHECKSUM_BYTES],
     /// The file system's UUID.
     pub(crate) fsid: [u8; 16],
-    /// Where this copy lies on its device.
+    /// Position of this copy on its device.
     pub(crate) bytenr: U64,
     /// 1 (`BTRFS_HEADER_FLAG_WRITTEN`).
     pub(crate) flags: U64,
     /// [`MAGIC`].
     pub(crate) magic: [u8; 8],
-    /// Of the last commit.
+    /// Generation of the last commit.
     pub(crate) generation: U64,
     /// The root tree's root.
     pub(crate) root: U64,
@@ -129,7 +129,7 @@ pub(crate) struct Superblock {
     pub(crate) log_root: U64,
     /// 0.
     pub(crate) unused_log_root_transid: U64,
-    /// Bytes of all devices together.
+    /// Total size of all devices in bytes.
     pub(crate) total_bytes: U64,
     /// Bytes of extents.
     pub(crate) bytes_used: U64,
@@ -137,9 +137,9 @@ pub(crate) struct Superblock {
     pub(crate) root_dir_objectid: U64,
     /// 1 or more.
     pub(crate) num_devices: U64,
-    /// Unit of data.
+    /// Size of a sector in bytes, the unit of data.
     pub(crate) sectorsize: U32,
-    /// Bytes of a tree block.
+    /// Size of a tree block in bytes.
     pub(crate) nodesize: U32,
     /// `nodesize`.
     pub(crate) unused_leafsize: U32,
@@ -163,15 +163,15 @@ pub(crate) struct Superblock {
     pub(crate) chunk_root_level: u8,
     /// Level of the log tree's root.
     pub(crate) log_root_level: u8,
-    /// The device that this lies on.
+    /// The device that holds this superblock.
     pub(crate) dev_item: DevItem,
     /// NUL-terminated.
     pub(crate) label: [u8; LABEL_BYTES],
-    /// Generation of the first space cache; 0 or all ones with the second.
+    /// Generation of the free space cache, version 1; 0 or all ones with version 2.
     pub(crate) cache_generation: U64,
     /// Equal to `generation` when the UUID tree is complete.
     pub(crate) uuid_tree_generation: U64,
-    /// What tree blocks carry, with [`crate::incompat::METADATA_UUID`].
+    /// The UUID in tree blocks, with [`crate::incompat::METADATA_UUID`].
     pub(crate) metadata_uuid: [u8; 16],
     /// 0.
     pub(crate) nr_global_roots: U64,
@@ -198,7 +198,7 @@ const _: () = assert!(size_of::<Superblock>() == SUPERBLOCK_BYTES);
 )]
 #[repr(C)]
 pub(crate) struct Chunk {
-    /// Logical bytes.
+    /// Length in logical bytes.
     pub(crate) length: U64,
     /// 2 (`BTRFS_EXTENT_TREE_OBJECTID`).
     pub(crate) owner: U64,
@@ -212,49 +212,49 @@ pub(crate) struct Chunk {
     pub(crate) io_width: U32,
     /// The file system's sector size.
     pub(crate) sector_size: U32,
-    /// How many [`Stripe`]s follow.
+    /// Number of [`Stripe`]s that follow.
     pub(crate) num_stripes: U16,
     /// Copies of a stripe in RAID10: 2; otherwise 1, in old file systems 0.
     pub(crate) sub_stripes: U16,
 }
 const _: () = assert!(size_of::<Chunk>() == 48);
 
-/// `struct btrfs_stripe`: where a part of a chunk lies.
+/// `struct btrfs_stripe`: the place of a part of a chunk.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub(crate) struct Stripe {
-    /// Which device.
+    /// The device's ID.
     pub(crate) devid: U64,
-    /// Where on it.
+    /// The offset on the device.
     pub(crate) offset: U64,
     /// The device's own UUID.
     pub(crate) dev_uuid: [u8; 16],
 }
 const _: () = assert!(size_of::<Stripe>() == 32);
 
-/// `struct btrfs_header`: begins every tree block.
+/// `struct btrfs_header`: starts every tree block.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub(crate) struct Header {
-    /// Checksum of all that follows in the block.
+    /// Checksum of everything that follows in the block.
     pub(crate) csum: [u8; CHECKSUM_BYTES],
     /// The file system's metadata UUID.
     pub(crate) fsid: [u8; 16],
     /// The block's logical address.
     pub(crate) bytenr: U64,
-    /// [`HEADER_WRITTEN`], 2 in a tree that is being moved, and the revision of back references in the highest byte: 1.
+    /// [`HEADER_WRITTEN`], 2 in a tree that is being relocated, and in the highest byte the back reference revision: 1.
     pub(crate) flags: U64,
     /// The chunk tree's UUID.
     pub(crate) chunk_tree_uuid: [u8; 16],
-    /// Of the commit that wrote the block.
+    /// Generation of the commit that wrote the block.
     pub(crate) generation: U64,
-    /// The tree for which it was made.
+    /// The tree that it was created for.
     pub(crate) owner: U64,
-    /// Items of a leaf, pointers of a node.
+    /// Number of items in a leaf, or pointers in a node.
     pub(crate) nritems: U32,
     /// 0 in a leaf.
     pub(crate) level: u8,
@@ -263,25 +263,25 @@ const _: () = assert!(size_of::<Header>() == 101);
 
 /// In [`Header::flags`]: the block was written.
 pub(crate) const HEADER_WRITTEN: u64 = 1;
-/// In [`Header::flags`]: back references of the second kind.
+/// In [`Header::flags`]: back references of the second revision.
 pub(crate) const HEADER_BACKREF_REVISION_1: u64 = 1 << 56;
 
-/// `struct btrfs_item`: of a leaf.
+/// `struct btrfs_item`: an item of a leaf.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub(crate) struct Item {
-    /// Its address.
+    /// Its key.
     pub(crate) key: DiskKey,
-    /// Where its data begins, counted from the header's end.
+    /// Offset of its data, counted from the end of the header.
     pub(crate) offset: U32,
-    /// Bytes of its data.
+    /// Length of its data in bytes.
     pub(crate) size: U32,
 }
 const _: () = assert!(size_of::<Item>() == 25);
 
-/// `struct btrfs_key_ptr`: of a node.
+/// `struct btrfs_key_ptr`: a pointer of a node.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -325,34 +325,34 @@ const _: () = assert!(size_of::<Timespec>() == 12);
 )]
 #[repr(C)]
 pub(crate) struct InodeItem {
-    /// Of its making.
+    /// Generation in which it was created.
     pub(crate) generation: U64,
-    /// Of its last change.
+    /// Generation of its last change.
     pub(crate) transid: U64,
-    /// Bytes of content; of a directory, twice the bytes of the names in it.
+    /// Length of the content; for a directory, twice the total length of its names.
     pub(crate) size: U64,
-    /// Bytes of extents, holes left out.
+    /// Bytes of extents, without holes.
     pub(crate) nbytes: U64,
     /// 0.
     pub(crate) block_group: U64,
-    /// Names; 1 for a directory.
+    /// Number of names; 1 for a directory.
     pub(crate) nlink: U32,
     pub(crate) uid: U32,
     pub(crate) gid: U32,
     /// As `st_mode`.
     pub(crate) mode: U32,
-    /// Major number above bit 20, minor number below.
+    /// Major number from bit 20 up, minor number below.
     pub(crate) rdev: U64,
     /// See [`crate::inode_flags`].
     pub(crate) flags: U64,
-    /// Counts changes, for NFS.
+    /// Change counter, for NFS.
     pub(crate) sequence: U64,
     /// 0.
     pub(crate) reserved: [U64; 4],
     pub(crate) atime: Timespec,
     pub(crate) ctime: Timespec,
     pub(crate) mtime: Timespec,
-    /// Birth.
+    /// Birth time.
     pub(crate) otime: Timespec,
 }
 const _: () = assert!(size_of::<InodeItem>() == 160);
@@ -363,9 +363,9 @@ const _: () = assert!(size_of::<InodeItem>() == 160);
 )]
 #[repr(C)]
 pub(crate) struct InodeRef {
-    /// Its place in the directory's order.
+    /// Its directory index.
     pub(crate) index: U64,
-    /// Bytes of the name.
+    /// Length of the name in bytes.
     pub(crate) name_len: U16,
 }
 const _: () = assert!(size_of::<InodeRef>() == 10);
@@ -378,9 +378,9 @@ const _: () = assert!(size_of::<InodeRef>() == 10);
 pub(crate) struct InodeExtref {
     /// The directory.
     pub(crate) parent_objectid: U64,
-    /// Its place in the directory's order.
+    /// Its directory index.
     pub(crate) index: U64,
-    /// Bytes of the name.
+    /// Length of the name in bytes.
     pub(crate) name_len: U16,
 }
 const _: () = assert!(size_of::<InodeExtref>() == 18);
@@ -393,27 +393,27 @@ const _: () = assert!(size_of::<InodeExtref>() == 18);
 pub(crate) struct DirItem {
     /// The inode's key, or the root's; all zero for an attribute.
     pub(crate) location: DiskKey,
-    /// Of its making.
+    /// Generation in which it was created.
     pub(crate) transid: U64,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub(crate) data_len: U16,
-    /// Bytes of the name.
+    /// Length of the name in bytes.
     pub(crate) name_len: U16,
     /// 1 file, 2 directory, 3 character device, 4 block device, 5 fifo, 6 socket, 7 link, 8 attribute.
     pub(crate) dir_type: u8,
 }
 const _: () = assert!(size_of::<DirItem>() == 30);
 
-/// The beginning of `struct btrfs_file_extent_item`; the content follows when it is inline, otherwise an
+/// The first part of `struct btrfs_file_extent_item`; followed by the content if it is inline, otherwise by an
 /// [`ExtentPlace`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub(crate) struct FileExtentItem {
-    /// Of its making.
+    /// Generation in which it was created.
     pub(crate) generation: U64,
-    /// Bytes that the stored bytes decode to.
+    /// Decoded length of the stored bytes.
     pub(crate) ram_bytes: U64,
     /// 0 none, 1 zlib, 2 LZO, 3 zstd.
     pub(crate) compression: u8,
@@ -426,7 +426,7 @@ pub(crate) struct FileExtentItem {
 }
 const _: () = assert!(size_of::<FileExtentItem>() == 21);
 
-/// The end of `struct btrfs_file_extent_item` when the content is not inline.
+/// The second part of `struct btrfs_file_extent_item` if the content is not inline.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -434,11 +434,11 @@ const _: () = assert!(size_of::<FileExtentItem>() == 21);
 pub(crate) struct ExtentPlace {
     /// Logical address of the stored bytes; 0 for a hole.
     pub(crate) disk_bytenr: U64,
-    /// How many there are.
+    /// Number of stored bytes.
     pub(crate) disk_num_bytes: U64,
-    /// Where, in what they decode to, this file's part begins.
+    /// Offset of this file's part in the decoded data.
     pub(crate) offset: U64,
-    /// Bytes of this file's part.
+    /// Length of this file's part in bytes.
     pub(crate) num_bytes: U64,
 }
 const _: () = assert!(size_of::<ExtentPlace>() == 32);
@@ -449,9 +449,9 @@ const _: () = assert!(size_of::<ExtentPlace>() == 32);
 )]
 #[repr(C)]
 pub(crate) struct RootItem {
-    /// What is known of it beside its tree.
+    /// Metadata of the tree as a whole.
     pub(crate) inode: InodeItem,
-    /// Of the root block.
+    /// Generation of the root block.
     pub(crate) generation: U64,
     /// 256 for subvolumes.
     pub(crate) root_dirid: U64,
@@ -461,33 +461,33 @@ pub(crate) struct RootItem {
     pub(crate) byte_limit: U64,
     /// Bytes of tree blocks.
     pub(crate) bytes_used: U64,
-    /// Of the last snapshot.
+    /// Generation of the last snapshot.
     pub(crate) last_snapshot: U64,
     /// [`ROOT_READ_ONLY`].
     pub(crate) flags: U64,
     /// 1; 0 while it is being deleted.
     pub(crate) refs: U32,
-    /// While it is being deleted: how far that came.
+    /// While it is being deleted: the progress of the deletion.
     pub(crate) drop_progress: DiskKey,
-    /// While it is being deleted: at which level.
+    /// While it is being deleted: the level of that progress.
     pub(crate) drop_level: u8,
-    /// Of the root block.
+    /// Level of the root block.
     pub(crate) level: u8,
-    /// Equal to `generation` if what follows has a meaning.
+    /// Equal to `generation` if the following fields are valid.
     pub(crate) generation_v2: U64,
-    /// The subvolume's own.
+    /// The subvolume's own UUID.
     pub(crate) uuid: [u8; 16],
-    /// That of the subvolume of which it is a snapshot.
+    /// The UUID of the subvolume that it is a snapshot of.
     pub(crate) parent_uuid: [u8; 16],
-    /// That of the subvolume which was sent and received as this one.
+    /// The UUID of the subvolume that was sent and received as this one.
     pub(crate) received_uuid: [u8; 16],
-    /// Generation of the last change of the inode tree.
+    /// Generation of the last change to an inode.
     pub(crate) ctransid: U64,
-    /// Generation of its making.
+    /// Generation in which it was created.
     pub(crate) otransid: U64,
-    /// Generation of the sending.
+    /// Generation in which it was sent.
     pub(crate) stransid: U64,
-    /// Generation of the receiving.
+    /// Generation in which it was received.
     pub(crate) rtransid: U64,
     pub(crate) ctime: Timespec,
     pub(crate) otime: Timespec,
@@ -498,14 +498,14 @@ pub(crate) struct RootItem {
 }
 const _: () = assert!(size_of::<RootItem>() == 439);
 
-/// Bytes of a [`RootItem`] of the first kind, which ends before `generation_v2`.
+/// Size in bytes of the original [`RootItem`], which ends before `generation_v2`.
 pub(crate) const ROOT_ITEM_V1_BYTES: usize = 239;
-/// In [`RootItem::flags`]: the subvolume may not be changed.
+/// In [`RootItem::flags`]: the subvolume is read-only.
 pub(crate) const ROOT_READ_ONLY: u64 = 1;
 /// In [`RootItem::flags`]: the subvolume is being deleted.
 pub(crate) const ROOT_DEAD: u64 = 1 << 48;
 
-/// `struct btrfs_root_ref`: where a subvolume is seen; the name follows.
+/// `struct btrfs_root_ref`: the place of a subvolume; the name follows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -513,22 +513,22 @@ pub(crate) const ROOT_DEAD: u64 = 1 << 48;
 pub(crate) struct RootRef {
     /// Inode of the directory.
     pub(crate) dirid: U64,
-    /// Its place in the directory's order.
+    /// Its directory index.
     pub(crate) sequence: U64,
-    /// Bytes of the name.
+    /// Length of the name in bytes.
     pub(crate) name_len: U16,
 }
 const _: () = assert!(size_of::<RootRef>() == 18);
 
-/// `struct btrfs_extent_item`: begins an item of the extent tree.
+/// `struct btrfs_extent_item`: starts an item of the extent tree.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub(crate) struct ExtentItem {
-    /// References of all kinds together.
+    /// Total number of references of all kinds.
     pub(crate) refs: U64,
-    /// Of its making.
+    /// Generation in which it was allocated.
     pub(crate) generation: U64,
     /// [`EXTENT_DATA`], [`EXTENT_TREE_BLOCK`], [`EXTENT_FULL_BACKREF`].
     pub(crate) flags: U64,
@@ -539,10 +539,10 @@ const _: () = assert!(size_of::<ExtentItem>() == 24);
 pub(crate) const EXTENT_DATA: u64 = 1;
 /// In [`ExtentItem::flags`]: a tree block.
 pub(crate) const EXTENT_TREE_BLOCK: u64 = 2;
-/// In [`ExtentItem::flags`]: what the block refers to is referred to by the block's address.
+/// In [`ExtentItem::flags`]: the block's own references are recorded by its address (full back references).
 pub(crate) const EXTENT_FULL_BACKREF: u64 = 1 << 8;
 
-/// `struct btrfs_tree_block_info`: of a tree block without [`crate::incompat::SKINNY_METADATA`].
+/// `struct btrfs_tree_block_info`: describes a tree block without [`crate::incompat::SKINNY_METADATA`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -555,7 +555,7 @@ pub(crate) struct TreeBlockInfo {
 }
 const _: () = assert!(size_of::<TreeBlockInfo>() == 18);
 
-/// `struct btrfs_extent_data_ref`: files of one inode that show an extent at one place.
+/// `struct btrfs_extent_data_ref`: references from one inode to an extent at one offset.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -565,9 +565,9 @@ pub(crate) struct ExtentDataRef {
     pub(crate) root: U64,
     /// The inode.
     pub(crate) objectid: U64,
-    /// Where in the file the extent's first byte would be.
+    /// The offset in the file where the extent's first byte would be.
     pub(crate) offset: U64,
-    /// How many items.
+    /// Number of file extent items.
     pub(crate) count: U32,
 }
 const _: () = assert!(size_of::<ExtentDataRef>() == 28);
@@ -587,7 +587,7 @@ pub(crate) struct BlockGroupItem {
 }
 const _: () = assert!(size_of::<BlockGroupItem>() == 24);
 
-/// `struct btrfs_dev_extent`: a part of a device that a chunk takes.
+/// `struct btrfs_dev_extent`: a part of a device that a chunk occupies.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -599,7 +599,7 @@ pub(crate) struct DevExtent {
     pub(crate) chunk_objectid: U64,
     /// The chunk's logical address.
     pub(crate) chunk_offset: U64,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) length: U64,
     /// The chunk tree's UUID.
     pub(crate) chunk_tree_uuid: [u8; 16],
@@ -612,12 +612,12 @@ const _: () = assert!(size_of::<DevExtent>() == 48);
 )]
 #[repr(C)]
 pub(crate) struct FreeSpaceInfo {
-    /// Free extents of the block group.
+    /// Number of free extents in the block group.
     pub(crate) extent_count: U32,
     /// [`FREE_SPACE_BITMAPS`].
     pub(crate) flags: U32,
 }
 const _: () = assert!(size_of::<FreeSpaceInfo>() == 8);
 
-/// In [`FreeSpaceInfo::flags`]: free space is told by bitmaps.
+/// In [`FreeSpaceInfo::flags`]: free space is stored as bitmaps.
 pub(crate) const FREE_SPACE_BITMAPS: u32 = 1;

@@ -1,4 +1,4 @@
-//! What is known of the trees themselves: the tree of trees, and that of UUIDs.
+//! The trees that describe other trees: the root tree and the UUID tree.
 
 use tree::Result;
 use zerocopy::{FromZeros, IntoBytes};
@@ -13,17 +13,17 @@ use crate::raw;
 use crate::space::{Owned, rows};
 use crate::subvolume_plan::PlannedSubvolume;
 
-/// The trees in the order in which they are written.
+/// The trees, in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Roots {
-    /// Of the subvolumes, each with its number.
+    /// Subvolume trees, each with its ID.
     pub(crate) files: Vec<(u64, Root)>,
     pub(crate) sums: Root,
     pub(crate) data_reloc: Root,
     pub(crate) uuid: Root,
     pub(crate) device: Root,
     pub(crate) free_space: Root,
-    /// Without blocks if groups are in the extent tree.
+    /// Has no blocks if block groups are in the extent tree.
     pub(crate) group: Root,
     pub(crate) extent: Root,
     pub(crate) root: Root,
@@ -31,7 +31,7 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    /// All that lie in the metadata groups, in order.
+    /// All trees in metadata groups, in order.
     fn metadata(&self) -> impl Iterator<Item = (u64, &Root)> {
         let others = [
             (object::CSUM_TREE, &self.sums),
@@ -60,7 +60,7 @@ impl Roots {
         self.metadata().map(|(_, root)| root.blocks() as u64).sum()
     }
 
-    /// Blocks of the trees that describe space, for which Linux sets as much aside.
+    /// Number of blocks of the trees that describe space; Linux reserves that much again.
     pub(crate) fn space_blocks(&self) -> u64 {
         let space = [&self.root, &self.extent, &self.sums, &self.group];
         space.iter().map(|root| root.blocks() as u64).sum()
@@ -78,7 +78,7 @@ pub(crate) struct Uuids {
 }
 
 impl Uuids {
-    /// All others follow from the file system's own, unless they are given.
+    /// UUIDs that are not given derive from the file system's own.
     pub(crate) fn of(fsid: [u8; 16], subvolumes: &[PlannedSubvolume]) -> Uuids {
         let derived = |number: &[u8]| as_uuid(tree::sha256(&[&fsid[..], number].concat()));
         let subvolume = |(index, planned): (u32, &PlannedSubvolume)| {
@@ -93,7 +93,7 @@ impl Uuids {
         }
     }
 
-    /// The tree by which subvolumes are found from their UUIDs.
+    /// Emits the UUID tree, which maps UUIDs to subvolumes.
     pub(crate) fn emit(
         &self,
         blocks: &mut Blocks<'_>,
@@ -127,7 +127,7 @@ impl Uuids {
     }
 }
 
-/// A UUID made of a hash (RFC 9562, version 8).
+/// A UUID made from a hash (RFC 9562, version 8).
 pub(crate) fn as_uuid(hash: [u8; 32]) -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&hash[..16]);
@@ -136,17 +136,17 @@ pub(crate) fn as_uuid(hash: [u8; 32]) -> [u8; 16] {
     uuid
 }
 
-/// What the tree of trees is made from, beside the trees that it lists.
+/// What the root tree is made from, besides the trees that it lists.
 pub(crate) struct RootItems<'a> {
     pub(crate) nodesize: u32,
-    /// When the file system says that it was made.
+    /// The creation time of the file system.
     pub(crate) time: raw::Timespec,
     pub(crate) trees: &'a Trees<'a>,
     pub(crate) uuids: &'a Uuids,
 }
 
 impl RootItems<'_> {
-    /// The tree of trees.
+    /// Emits the root tree.
     pub(crate) fn emit(&self, blocks: &mut Blocks<'_>, roots: &Roots) -> Result<Root> {
         let mut builder = TreeBuilder::new(blocks, object::ROOT_TREE);
         self.push_root(&mut builder, object::EXTENT_TREE, &roots.extent)?;
@@ -183,7 +183,7 @@ impl RootItems<'_> {
         builder.push(Key::new(id, item::ROOT_ITEM, 0), &[item.as_bytes()])
     }
 
-    /// A subvolume's root, and the names by which it and those in it are seen.
+    /// Emits a subvolume's root, its name, and the names of the subvolumes in it.
     fn push_subvolume(
         &self,
         builder: &mut TreeBuilder<'_, '_>,
@@ -232,7 +232,7 @@ impl RootItems<'_> {
         Ok(())
     }
 
-    /// Where a subvolume is seen.
+    /// The place of a subvolume.
     fn root_ref(&self, subvolume: &PlannedSubvolume) -> Vec<u8> {
         let Some((entry, _)) = subvolume.place else {
             return Vec::new();

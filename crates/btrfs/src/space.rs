@@ -1,4 +1,4 @@
-//! What is in use and what is free: the extent tree, the free space tree, the tree of checksums.
+//! Writes what is used and what is free: the extent tree, the free space tree, the checksum tree.
 
 use std::cmp::Reverse;
 
@@ -13,10 +13,10 @@ use crate::key::{Key, item, object};
 use crate::layout::{Group, SECTOR_BYTES};
 use crate::raw;
 
-/// Checksums in one item, however large a leaf is (the kernel's `MAX_CSUM_ITEMS` with its smallest page).
+/// Number of checksums in one item, however large a leaf is (the kernel's `MAX_CSUM_ITEMS` with its smallest page).
 const SUMS_MAX: usize = 4096;
 
-/// One reference to a data extent.
+/// A reference to a data extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DataRef {
     /// Index of the extent.
@@ -25,11 +25,11 @@ pub(crate) struct DataRef {
     pub(crate) root: u64,
     /// The inode.
     pub(crate) ino: u64,
-    /// Where in the file the extent's first byte is or would be.
+    /// The offset in the file where the extent's first byte is or would be.
     pub(crate) offset: u64,
 }
 
-/// Which tree a row of blocks belongs to.
+/// The tree that owns a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owned {
     pub(crate) owner: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Owned {
     pub(crate) count: u32,
 }
 
-/// The rows of a tree's blocks.
+/// The runs of a tree's blocks.
 pub(crate) fn rows(owner: u64, root: &Root) -> impl Iterator<Item = Owned> + '_ {
     (0..).zip(&root.levels).map(move |(level, &count)| Owned {
         owner,
@@ -46,8 +46,8 @@ pub(crate) fn rows(owner: u64, root: &Root) -> impl Iterator<Item = Owned> + '_ 
     })
 }
 
-/// Emits the extent tree: the items of data extents, tree blocks and, unless they have a tree of their own, groups, by
-/// address. `references` are sorted.
+/// Emits the extent tree: the items of data extents, tree blocks and, unless they have a tree of their own, block
+/// groups, in order of address. `references` must be sorted.
 pub(crate) fn emit_extents(
     blocks: &mut Blocks<'_>,
     nodesize: u32,
@@ -94,7 +94,7 @@ pub(crate) fn emit_extents(
     builder.finish()
 }
 
-/// Group items that wait for their turn.
+/// Block group items that are still to be emitted.
 struct Pending<'a>(&'a [Group]);
 
 impl<'a> Pending<'a> {
@@ -102,7 +102,7 @@ impl<'a> Pending<'a> {
         Pending(groups)
     }
 
-    /// Emits the groups whose keys come before the item of that kind at that address.
+    /// Emits the groups whose keys precede the item of this kind at this address.
     fn before(&mut self, builder: &mut TreeBuilder<'_, '_>, at: u64, kind: u8) -> Result<()> {
         while let Some((group, rest)) = self.0.split_first() {
             if (group.start, item::BLOCK_GROUP_ITEM) >= (at, kind) {
@@ -119,7 +119,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// Emits the tree of groups.
+/// Emits the block group tree.
 pub(crate) fn emit_groups(blocks: &mut Blocks<'_>, groups: &[&[Group]]) -> Result<Root> {
     let mut builder = TreeBuilder::new(blocks, object::BLOCK_GROUP_TREE);
     let mut groups = groups.iter().copied().flatten();
@@ -137,7 +137,7 @@ fn emit_group(builder: &mut TreeBuilder<'_, '_>, group: &Group) -> Result<()> {
     builder.push(key, &[item.as_bytes()])
 }
 
-/// The order of references in an item, and the key of those that have an item of their own.
+/// The sort key of references within an item, and the key of references in separate items.
 fn data_ref_hash(reference: &DataRef) -> u64 {
     let high = name_hash(u32::MAX, &reference.root.to_le_bytes());
     let low = name_hash(u32::MAX, &reference.ino.to_le_bytes());
@@ -145,8 +145,8 @@ fn data_ref_hash(reference: &DataRef) -> u64 {
     u64::from(high) << 31 ^ u64::from(low)
 }
 
-/// Emits an extent with its references: as many as the kernel puts into one item, by descending hash, the others by
-/// themselves.
+/// Emits an extent with its references: as many inline as the kernel allows, by descending hash, the others as separate
+/// items.
 fn emit_data(
     builder: &mut TreeBuilder<'_, '_>,
     at: u64,
@@ -185,7 +185,7 @@ fn emit_data(
     builder.push(Key::new(at, item::EXTENT_ITEM, len), &[&item])?;
     let mut next = 0;
     for (hash, record) in counted[inline..].iter().rev() {
-        // Of equal hashes each gets the next free key.
+        // References with equal hashes each get the next free key.
         let offset = next.max(*hash);
         builder.push(
             Key::new(at, item::EXTENT_DATA_REF, offset),
@@ -196,7 +196,7 @@ fn emit_data(
     Ok(())
 }
 
-/// Emits the free space tree. What is free in a group lies behind what is used.
+/// Emits the free space tree. Free space in a group follows its used space.
 pub(crate) fn emit_free_space(blocks: &mut Blocks<'_>, groups: &[&[Group]]) -> Result<Root> {
     let mut builder = TreeBuilder::new(blocks, object::FREE_SPACE_TREE);
     for group in groups.iter().copied().flatten() {
@@ -215,7 +215,7 @@ pub(crate) fn emit_free_space(blocks: &mut Blocks<'_>, groups: &[&[Group]]) -> R
     builder.finish()
 }
 
-/// Emits the tree of checksums.
+/// Emits the checksum tree.
 pub(crate) fn emit_sums(
     blocks: &mut Blocks<'_>,
     area: &Area<'_>,
@@ -241,7 +241,7 @@ pub(crate) fn emit_sums(
     builder.finish()
 }
 
-/// Spreads so many bytes over groups: each is full before the next one is begun.
+/// Distributes bytes over groups: each is filled before the next one is started.
 pub(crate) fn set_used(groups: &mut [Group], nodesize: u32, mut bytes: u64) {
     for group in groups {
         debug_assert!(group.flags & block_group::DATA == 0);

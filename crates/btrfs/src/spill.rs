@@ -1,19 +1,19 @@
-//! Bytes that are collected until everything is known: few in memory, many in a file without a name.
+//! A growing byte buffer: small ones stay in memory, large ones go to an unnamed temporary file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use tree::Result;
 
-/// Bytes that are held in memory before they go to the file.
+/// Bytes held in memory before they go to the file.
 const MEMORY_BYTES: usize = 4 << 20;
-/// Bytes that a reader holds.
+/// Bytes that a reader buffers.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// Bytes, appended in order, and read again later from anywhere.
+/// Bytes that are appended in order and later read from any position.
 #[derive(Debug)]
 pub(crate) struct Spill {
-    /// `None` where there is no place for one: then all is in memory.
+    /// `None` if no file can be created: then everything stays in memory.
     file: Option<File>,
     /// Bytes in the file; those in memory follow.
     filed: u64,
@@ -29,12 +29,12 @@ impl Spill {
         }
     }
 
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub(crate) fn len(&self) -> u64 {
         self.filed + self.memory.len() as u64
     }
 
-    /// Appends, and gives where these bytes begin.
+    /// Appends bytes and returns where they start.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<u64> {
         let at = self.len();
         if let Some(file) = &self.file
@@ -48,7 +48,7 @@ impl Spill {
         Ok(at)
     }
 
-    /// Forgets what is behind `len` bytes.
+    /// Truncates to `len` bytes.
     pub(crate) fn truncate(&mut self, len: u64) {
         match len.checked_sub(self.filed) {
             Some(left) => self.memory.truncate(left as usize),
@@ -68,7 +68,7 @@ impl Spill {
     }
 }
 
-/// Reads a [`Spill`], best in order.
+/// Reads a [`Spill`]; fastest in order.
 pub(crate) struct SpillReader<'a> {
     spill: &'a Spill,
     window: Vec<u8>,
@@ -76,7 +76,7 @@ pub(crate) struct SpillReader<'a> {
 }
 
 impl SpillReader<'_> {
-    /// The `len` bytes from `at` on, which were appended.
+    /// The `len` bytes starting at `at`, which must have been appended before.
     pub(crate) fn read(&mut self, at: u64, len: usize) -> Result<&[u8]> {
         let spill = self.spill;
         if let Some(from) = at.checked_sub(spill.filed) {

@@ -1,4 +1,4 @@
-//! Subvolumes: trees of files with a place in another one, and snapshots, which are subvolumes that began as a copy.
+//! Subvolumes: trees of files with a place in another subvolume; snapshots are subvolumes that started as a copy.
 
 use tree::{Result, Time};
 use zerocopy::FromBytes;
@@ -11,7 +11,7 @@ use crate::superblock::Superblock;
 use crate::tree::Tree;
 use crate::volume::Volume;
 
-/// A root item, checked: where a tree begins, and of a subvolume what it is.
+/// A validated root item: where a tree starts and, for a subvolume, its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
     pub(crate) tree: Tree,
@@ -22,7 +22,7 @@ pub(crate) struct Root {
     pub(crate) flags: u64,
     pub(crate) bytes_used: u64,
     pub(crate) drop_progress: Key,
-    /// Nil UUIDs where there is none.
+    /// Nil if there is no UUID.
     pub(crate) uuid: [u8; 16],
     pub(crate) parent_uuid: [u8; 16],
     pub(crate) received_uuid: [u8; 16],
@@ -95,7 +95,7 @@ impl Root {
         })
     }
 
-    /// The root of the tree of that number, of several (of a snapshot, the key has an offset) the first.
+    /// The root of the tree with this ID; the first one if there are several (a snapshot's key has an offset).
     pub(crate) fn find(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<Root>> {
         let cursor = roots.seek(volume, Key::new(id, item::ROOT_ITEM, 0))?;
         match cursor.item_of(id, item::ROOT_ITEM) {
@@ -112,18 +112,18 @@ fn time(raw: &raw::Timespec) -> Time {
     }
 }
 
-/// Where a subvolume is seen: a name in a directory of another one.
+/// The place of a subvolume: a name in a directory of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SubvolumePlace {
-    /// The subvolume that it is in.
+    /// The subvolume that contains it.
     pub(crate) parent: u64,
-    /// The inode of the directory there.
+    /// The inode of the directory that contains it.
     pub(crate) dir: u64,
-    /// Its name there.
+    /// Its name in that directory.
     pub(crate) name: Box<[u8]>,
 }
 
-/// Parses what follows the key of a `ROOT_REF` or `ROOT_BACKREF`: directory, place in its order, name.
+/// Parses the content of a `ROOT_REF` or `ROOT_BACKREF` item: directory, directory index, name.
 pub(crate) fn parse_ref<'a>(item: &Item<'a>) -> Result<(u64, u64, &'a [u8])> {
     let Ok((raw, name)) = raw::RootRef::ref_from_prefix(item.data) else {
         return Err(item.corrupt("root reference is too short", item.data.len() as u64));
@@ -135,7 +135,7 @@ pub(crate) fn parse_ref<'a>(item: &Item<'a>) -> Result<(u64, u64, &'a [u8])> {
     Ok((raw.dirid.get(), raw.sequence.get(), name))
 }
 
-/// Where a subvolume is seen; `None` for the top level, and for one that is seen nowhere.
+/// The place of a subvolume; `None` for the top level, and for a subvolume without a place.
 pub(crate) fn place(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<SubvolumePlace>> {
     let cursor = roots.seek(volume, Key::new(id, item::ROOT_BACKREF, 0))?;
     let Some(item) = cursor.item_of(id, item::ROOT_BACKREF) else {
@@ -149,7 +149,7 @@ pub(crate) fn place(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<Sub
     }))
 }
 
-/// Whether `parent` refers to `child` by that name in that directory. A snapshot's copy of such a name does not.
+/// Whether `parent` refers to `child` by this name in this directory. A snapshot's copy of the name does not.
 pub(crate) fn is_seen_at(
     volume: &Volume,
     roots: &Tree,
@@ -169,7 +169,7 @@ pub(crate) fn is_seen_at(
     Ok((found_dir, found_name) == (dir, name))
 }
 
-/// Calls `each` with every root item that is a subvolume's, the top level included.
+/// Calls `each` with every root item of a subvolume, including the top level.
 pub(crate) fn for_each(
     volume: &Volume,
     roots: &Tree,

@@ -1,4 +1,4 @@
-//! Which directories become subvolumes, and which files are in them.
+//! Plans which directories become subvolumes, and which files are in them.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use crate::options::{NewSubvolume, Options};
 /// A subvolume of the new file system.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedSubvolume {
-    /// Its number.
+    /// Its ID.
     pub(crate) id: u64,
     /// The directory that becomes its root.
     pub(crate) dir: FileId,
-    /// The name by which it is seen in another subvolume, and that one's index; `None` for the top level.
+    /// Its name in its parent subvolume, and the parent's index; `None` for the top level.
     pub(crate) place: Option<(EntryId, usize)>,
     pub(crate) options: NewSubvolume,
 }
@@ -22,13 +22,13 @@ pub(crate) struct PlannedSubvolume {
 /// The subvolumes of a new file system.
 #[derive(Debug)]
 pub(crate) struct SubvolumePlan {
-    /// The top level first, then in the order of the directories.
+    /// The top level first, then the others in the order of their directories.
     pub(crate) subvolumes: Vec<PlannedSubvolume>,
-    /// Index of the one that is mounted by default.
+    /// Index of the default subvolume.
     pub(crate) default: usize,
     /// The subvolumes by the directories that become their roots.
     by_dir: HashMap<FileId, usize>,
-    /// By file: the subvolume that a directory is in. Empty if there is but one.
+    /// By file: the subvolume that contains a directory. Empty if there is only one subvolume.
     of_dir: Vec<u32>,
 }
 
@@ -107,19 +107,19 @@ impl SubvolumePlan {
         Ok(plan)
     }
 
-    /// Index of the subvolume that a directory is in: of one that is a subvolume's root, that one.
+    /// Index of the subvolume that contains a directory; for the root of a subvolume, that subvolume.
     pub(crate) fn of(&self, dir: FileId) -> usize {
         self.of_dir
             .get(dir.0 as usize)
             .map_or(0, |&index| index as usize)
     }
 
-    /// Index of the subvolume that has this directory as its root.
+    /// Index of the subvolume whose root is this directory.
     pub(crate) fn rooted_at(&self, dir: FileId) -> Option<usize> {
         self.by_dir.get(&dir).copied()
     }
 
-    /// A file's inode number in the subvolume that it is in.
+    /// A file's inode number in the subvolume that contains it.
     pub(crate) fn ino(&self, file: FileId) -> u64 {
         if self.by_dir.contains_key(&file) {
             object::FIRST_FREE

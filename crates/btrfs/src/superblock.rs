@@ -1,6 +1,6 @@
-//! The superblock: what a file system says of itself, and where its trees begin.
+//! The superblock: the parameters of a file system, and where its trees start.
 //!
-//! A device has up to three copies at fixed places. All are written at each commit, the first one first.
+//! A device has up to three copies at fixed places. Each commit writes all of them, the first one first.
 
 use tree::{Corrupt, Error, ReadAt, Result};
 use zerocopy::FromBytes;
@@ -11,11 +11,11 @@ use crate::flags::incompat;
 use crate::key::{Generation, Logical, Physical};
 use crate::raw::{self, CHECKSUM_BYTES, SUPERBLOCK_BYTES};
 
-/// Where the copies lie on a device, as far as it reaches.
+/// Where the copies lie on a device that is large enough.
 pub const SUPERBLOCK_PLACES: [Physical; 3] =
     [Physical(64 << 10), Physical(64 << 20), Physical(256 << 30)];
 
-/// What this program can read.
+/// The features that this program can read.
 const INCOMPAT_KNOWN: u64 = incompat::MIXED_BACKREF
     | incompat::DEFAULT_SUBVOL
     | incompat::MIXED_GROUPS
@@ -30,64 +30,64 @@ const INCOMPAT_KNOWN: u64 = incompat::MIXED_BACKREF
     | incompat::RAID1C34
     | incompat::SIMPLE_QUOTA;
 
-/// The smallest and the largest size of a sector and of a tree block.
+/// The minimum and maximum size of a sector and of a tree block.
 const BLOCK_BYTES: (u32, u32) = (4 << 10, 64 << 10);
-/// What begins a commit's smallest set of trees (`BTRFS_SUPER_INFO` rules: six tree blocks).
+/// Size of the smallest set of trees of a commit (`BTRFS_SUPER_INFO` rules: six tree blocks).
 const TREES_MIN: u64 = 6;
 
-/// A superblock, checked.
+/// A validated superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// The file system's UUID, which mounting and users know.
+    /// The file system's UUID, as used by mount and shown to users.
     pub fsid: [u8; 16],
-    /// The UUID that tree blocks carry; seldom another one.
+    /// The UUID in tree blocks; rarely a different one.
     pub metadata_uuid: [u8; 16],
-    /// Of the last commit.
+    /// Generation of the last commit.
     pub generation: Generation,
-    /// The root tree's root, and its level.
+    /// Root block and level of the root tree.
     pub root: (Logical, u8),
-    /// The chunk tree's root, its level and its generation.
+    /// Root block, level and generation of the chunk tree.
     pub chunk_root: (Logical, u8, Generation),
-    /// The log tree's root and level: there is one after a crash, with what was synced since the last commit.
+    /// Root block and level of the log tree: present after a crash, with what was synced since the last commit.
     pub log_root: Option<(Logical, u8)>,
-    /// Bytes of all devices together.
+    /// Total size of all devices in bytes.
     pub total_bytes: u64,
-    /// Bytes of extents, each counted once.
+    /// Bytes of extents, each extent counted once.
     pub bytes_used: u64,
-    /// How many devices there are.
+    /// Number of devices.
     pub num_devices: u64,
-    /// Unit of data, in bytes: a power of two from 4 KiB to 64 KiB.
+    /// Size of a sector, the unit of data, in bytes: a power of two from 4 KiB to 64 KiB.
     pub sectorsize: u32,
-    /// Bytes of a tree block: a power of two from the sector size to 64 KiB.
+    /// Size of a tree block in bytes: a power of two from the sector size to 64 KiB.
     pub nodesize: u32,
     /// Bits of [`crate::compat_ro`].
     pub compat_ro: u64,
     /// Bits of [`crate::incompat`].
     pub incompat: u64,
-    /// The checksum of everything.
+    /// The checksum algorithm for metadata and data.
     pub checksum: ChecksumType,
     /// The device that this superblock was read from.
     pub device: Device,
-    /// The file system's name; any bytes but NUL.
+    /// The file system's label; any bytes except NUL.
     pub label: Box<[u8]>,
-    /// Of the first kind of space cache.
+    /// Generation of the free space cache, version 1.
     pub cache_generation: u64,
     /// Equal to `generation` when the UUID tree is complete.
     pub uuid_tree_generation: u64,
-    /// The chunks that the chunk tree is in.
+    /// The chunks that hold the chunk tree.
     pub(crate) system_chunks: Vec<Chunk>,
 }
 
-/// What is known of a device (`struct btrfs_dev_item`).
+/// Description of a device (`struct btrfs_dev_item`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its number in the file system, from 1 on.
+    /// Its ID in the file system, starting at 1.
     pub id: u64,
     /// Its own UUID.
     pub uuid: [u8; 16],
     /// Bytes that the file system may use.
     pub total_bytes: u64,
-    /// Bytes that chunks take.
+    /// Bytes that chunks occupy.
     pub bytes_used: u64,
 }
 
@@ -103,10 +103,11 @@ impl Device {
 }
 
 impl Superblock {
-    /// Parses the superblock that was read from `place`, and verifies its checksum.
+    /// Parses the superblock that was read from `place` and verifies its checksum.
     ///
     /// # Errors
-    /// It is none, or breaks a rule; [`Error::Unsupported`] when it needs what this program does not know.
+    /// Fails if it is not a superblock or breaks a rule; [`Error::Unsupported`] if it needs features that this program
+    /// lacks.
     pub fn parse(bytes: &[u8; SUPERBLOCK_BYTES], place: Physical) -> Result<Superblock> {
         let raw = raw::Superblock::ref_from_bytes(bytes).expect("a superblock fills 4096 bytes");
         let corrupt = |what, got| {
@@ -253,10 +254,10 @@ impl Superblock {
         })
     }
 
-    /// The newest valid superblock of a device: of equally new ones the first.
+    /// The newest valid superblock of a device; among equally new ones, the first.
     ///
     /// # Errors
-    /// None is valid: then what is wrong with the first one. Or the device cannot be read.
+    /// If no copy is valid, the error of the first one; also fails if the device cannot be read.
     pub fn read(device: &dyn ReadAt) -> Result<Superblock> {
         let size = device.size()?;
         let mut newest: Option<Superblock> = None;
@@ -268,7 +269,7 @@ impl Superblock {
             let mut bytes = [0; SUPERBLOCK_BYTES];
             device.read_exact_at(&mut bytes, place.0)?;
             match Superblock::parse(&bytes, place) {
-                // A copy of a file system that was here before is not a copy of this one.
+                // Ignore copies left by an earlier file system on this device.
                 Ok(found)
                     if newest.as_ref().is_none_or(|newest| {
                         found.fsid == newest.fsid && found.generation > newest.generation

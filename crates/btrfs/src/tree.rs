@@ -1,7 +1,7 @@
-//! Trees: finding items by their keys, and going through them in order.
+//! Trees: finds items by key, and iterates over them in order.
 //!
-//! Whatever an image says, a way through a tree ends: a block is one level below its parent, and its keys lie between
-//! its pointer's key and the next one's, so that no block is met twice.
+//! Every iteration ends, whatever the image contains: a block is one level below its parent, and its keys lie between
+//! its pointer's key and the next one's, so that no block is visited twice.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::key::{Generation, Key, Logical};
 use crate::node::{Expected, Item, Node};
 use crate::volume::Volume;
 
-/// Where a tree begins.
+/// The root of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
-    /// Its number.
+    /// Its ID.
     pub(crate) id: u64,
     pub(crate) root: Logical,
     pub(crate) level: u8,
     pub(crate) generation: Generation,
 }
 
-/// A place between two items of a tree, or on one.
+/// A position between two items of a tree, or on one.
 pub(crate) struct Cursor<'v> {
     volume: &'v Volume,
     tree: Tree,
-    /// From the root to the leaf.
+    /// The path from the root to the leaf.
     path: Vec<Step>,
 }
 
@@ -37,7 +37,7 @@ struct Step {
 }
 
 impl Tree {
-    /// What its root block must be.
+    /// What its root block must match.
     pub(crate) fn expected(&self) -> Expected {
         Expected {
             tree: self.id,
@@ -57,12 +57,12 @@ impl Tree {
         Ok(cursor)
     }
 
-    /// A cursor on the last item whose key is at most `key`; on the first item if all are greater.
+    /// A cursor on the last item whose key is at most `key`; on the first item if all keys are greater.
     pub(crate) fn seek_back<'v>(&self, volume: &'v Volume, key: Key) -> Result<Cursor<'v>> {
         self.descend(volume, key)
     }
 
-    /// A cursor on the item of that key, if there is one.
+    /// A cursor on the item with this key, if there is one.
     pub(crate) fn find<'v>(&self, volume: &'v Volume, key: Key) -> Result<Option<Cursor<'v>>> {
         let cursor = self.descend(volume, key)?;
         let is_there = cursor.item().is_some_and(|item| item.key == key);
@@ -92,13 +92,13 @@ impl Tree {
 }
 
 impl Cursor<'_> {
-    /// The item that it is on; `None` behind the last one.
+    /// The current item; `None` after the last one.
     pub(crate) fn item(&self) -> Option<Item<'_>> {
         let leaf = self.path.last()?;
         (leaf.index < leaf.node.len()).then(|| leaf.node.item(leaf.index))
     }
 
-    /// Goes to the next item.
+    /// Advances to the next item.
     pub(crate) fn advance(&mut self) -> Result<()> {
         if let Some(leaf) = self.path.last_mut() {
             leaf.index += 1;
@@ -106,7 +106,7 @@ impl Cursor<'_> {
                 return Ok(());
             }
         }
-        // Up to a node that points at more, and down along its next pointer.
+        // Go up to a node with more pointers, and down along the next one.
         while let Some(step) = self.path.last_mut() {
             if step.node.level > 0 && step.index + 1 < step.node.len() {
                 step.index += 1;
@@ -131,7 +131,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    /// The item that it is on, if its key has that object id and type.
+    /// The current item, if its key has this object ID and type.
     pub(crate) fn item_of(&self, objectid: u64, kind: u8) -> Option<Item<'_>> {
         self.item()
             .filter(|item| (item.key.objectid, item.key.kind) == (objectid, kind))

@@ -1,4 +1,4 @@
-//! What files take: stored and decoded bytes of each algorithm, extents that are shared counted once.
+//! Space usage of files: stored and decoded bytes for each algorithm, with shared extents counted once.
 
 use std::collections::HashSet;
 
@@ -10,23 +10,23 @@ use crate::key::{Key, item};
 use crate::read::{Btrfs, Resolved, Subvolume};
 use crate::subvolume::{self, Root};
 
-/// Bytes of one kind of extent.
+/// Space used by one kind of extent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Extents, inline content included.
+    /// Number of extents, including inline content.
     pub extents: u64,
-    /// Bytes on disk, of one copy.
+    /// Bytes on disk, for a single copy.
     pub stored: u64,
-    /// Bytes that they decode to.
+    /// Decoded length in bytes.
     pub decoded: u64,
-    /// Bytes of files that show them; more than `decoded` where they are shared.
+    /// Bytes of files that refer to them; more than `decoded` if they are shared.
     pub shown: u64,
 }
 
-/// What the files of some subvolumes take.
+/// Space used by the files of some subvolumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Stored as it is.
+    /// Stored uncompressed.
     pub plain: Amount,
     /// Compressed with zlib.
     pub zlib: Amount,
@@ -34,9 +34,9 @@ pub struct Usage {
     pub lzo: Amount,
     /// Compressed with zstd.
     pub zstd: Amount,
-    /// Allocated and not written.
+    /// Preallocated and not written.
     pub preallocated: Amount,
-    /// Of `plain` and the algorithms: content that is in the trees.
+    /// The part of `plain` and of the algorithms that is inline in the trees.
     pub inline: Amount,
 }
 
@@ -52,7 +52,7 @@ impl Amount {
 }
 
 impl Usage {
-    /// All algorithms and plain extents together.
+    /// The total of all algorithms and plain extents.
     pub fn total(&self) -> Amount {
         let mut total = Amount::default();
         for amount in [self.plain, self.zlib, self.lzo, self.zstd] {
@@ -75,12 +75,12 @@ impl Usage {
 }
 
 impl Btrfs {
-    /// What the files of one subvolume take, or those of all.
+    /// The space used by the files of one subvolume, or of all.
     ///
     /// Memory grows with the number of extents, by 16 bytes each.
     ///
     /// # Errors
-    /// [`tree::Error::NotFound`] when there is no such subvolume; a tree cannot be read.
+    /// [`tree::Error::NotFound`] if there is no such subvolume; also fails if a tree cannot be read.
     pub fn usage(&self, id: Option<u64>) -> Result<Usage> {
         let mut roots: Vec<Root> = Vec::new();
         subvolume::for_each(&self.volume, &self.roots, |root| {
@@ -99,7 +99,7 @@ impl Btrfs {
             while let Some(item) = cursor.item() {
                 if item.key.kind == item::EXTENT_DATA {
                     let extent = FileExtent::parse(&item, self.volume.superblock.sectorsize)?;
-                    // Inline content of a snapshot is in the same leaf, if it is shared.
+                    // If inline content is shared with a snapshot, it is in the same leaf.
                     add(&mut usage, &mut met, &extent);
                 }
                 cursor.advance()?;
@@ -110,12 +110,12 @@ impl Btrfs {
 }
 
 impl Subvolume {
-    /// What a file takes, or a directory with all that is below it, nested subvolumes included.
+    /// The space used by a file, or by a directory and everything below it, including nested subvolumes.
     ///
     /// Memory grows with the number of files and of extents, by 16 bytes each.
     ///
     /// # Errors
-    /// The file is not there, or what is below it cannot be read.
+    /// Fails if the file does not exist, or if something below it cannot be read.
     pub fn usage(&self, file: Ino) -> Result<Usage> {
         let volume = &self.btrfs().volume;
         let mut usage = Usage::default();
@@ -123,7 +123,7 @@ impl Subvolume {
         let mut files = HashSet::new();
         let mut waiting = vec![(file, self.metadata(file)?.kind)];
         while let Some((ino, kind)) = waiting.pop() {
-            // Hard links, and directories that a bad image has within themselves.
+            // Hard links, and directories that a damaged image nests within themselves.
             if !files.insert(ino) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What all trees of an open file system are read with: its devices, caches, and decoders.
+//! The state for reading the trees of an open file system: devices, caches and decoders.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,13 +11,13 @@ use crate::key::Logical;
 use crate::node::{Expected, Node};
 use crate::superblock::Superblock;
 
-/// Bytes of tree blocks that are kept.
+/// Bytes of tree blocks in the cache.
 const NODE_BYTES_KEPT: usize = 16 << 20;
 const NODE_SHARDS: usize = 16;
-/// Decoded extents that are kept, of at most 128 KiB each.
+/// Number of decoded extents in the cache, of at most 128 KiB each.
 const EXTENT_SLOTS: (usize, usize) = (8, 8);
 
-/// An open file system below its trees.
+/// An open file system, below the level of its trees.
 pub(crate) struct Volume {
     pub(crate) superblock: Superblock,
     pub(crate) space: AddressSpace,
@@ -28,7 +28,7 @@ pub(crate) struct Volume {
 
 /// A decoded extent in the cache.
 pub(crate) struct Decoded {
-    /// Its address is the cache's key, but an image may say that the same bytes are two extents.
+    /// The cache is keyed by address, but a damaged image may claim two extents for the same bytes.
     pub(crate) extent: DataExtent,
     pub(crate) content: Box<[u8]>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Worker {
 }
 
 impl Volume {
-    /// As [`AddressSpace::open`].
+    /// Like [`AddressSpace::open`].
     pub(crate) fn open(sources: Vec<Box<dyn ReadAt>>) -> Result<Volume> {
         let (space, superblock) = AddressSpace::open(sources)?;
         let slots = NODE_BYTES_KEPT / NODE_SHARDS / superblock.nodesize as usize;
@@ -55,7 +55,7 @@ impl Volume {
         })
     }
 
-    /// The tree block at an address, from the cache or from the first copy that is right.
+    /// The tree block at an address, from the cache or from the first intact copy.
     pub(crate) fn node(&self, at: Logical, expected: &Expected) -> Result<Arc<Node>> {
         let node = self.nodes.find_or_make(at.0, |_| {
             Node::read(&self.space, &self.superblock, at, expected)

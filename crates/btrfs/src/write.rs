@@ -56,7 +56,7 @@ pub fn create(
     };
     let duplicates = if options.duplicates {
         match Duplicates::find(fs, inventory, parallel) {
-            // Every unreadable file is found again here, and listed.
+            // Every unreadable file is met again later, and listed then.
             Err(_) if options.skip_unreadable => Duplicates::default(),
             found => found?,
         }

@@ -31,7 +31,7 @@ struct Current {
     number: u64,
     inode: Inode,
     names: u32,
-    /// Total length of its names, from both kinds of directory entries.
+    /// Total length of the names in it, from both kinds of directory entries.
     name_bytes: u64,
     extent_bytes: u64,
     extents_end: u64,
