@@ -111,7 +111,7 @@ impl Inode {
         })
     }
 
-    /// Reads the inode item with this number.
+    /// The metadata of this inode, whose number is `number`.
     pub(crate) fn metadata(&self, number: u64) -> Metadata {
         let has_size = matches!(self.kind, FileKind::Regular | FileKind::Symlink);
         Metadata {

@@ -32,7 +32,7 @@ const INCOMPAT_KNOWN: u64 = incompat::MIXED_BACKREF
 
 /// The minimum and maximum size of a sector and of a tree block.
 const BLOCK_BYTES: (u32, u32) = (4 << 10, 64 << 10);
-/// Size of the smallest set of trees of a commit (`BTRFS_SUPER_INFO` rules: six tree blocks).
+/// Minimum number of tree blocks in a commit (`BTRFS_SUPER_INFO` rules).
 const TREES_MIN: u64 = 6;
 
 /// A validated superblock.

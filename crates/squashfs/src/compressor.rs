@@ -1,7 +1,7 @@
-//! What an image says of its codec's settings.
+//! The compressor options that an image records.
 //!
-//! Nothing that is stored needs them to be read (an xz dictionary apart, and that also stands in each block). The record
-//! is left out when all settings are the usual ones, except for lz4, which always has it.
+//! Readers do not need them (except for the xz dictionary size, which each block repeats). The record is omitted if all
+//! options have their default values, except for lz4, which always has one.
 
 use codec::{Algorithm, Filters, Settings};
 use tree::{Corrupt, Error, Result};
@@ -9,28 +9,28 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::raw;
 
-/// The longest record that is read; tools may append to the known ones.
+/// Longest record that is read; newer tools may append fields.
 pub(crate) const OPTIONS_BYTES_MAX: usize = 64;
 
-/// The usual gzip level, which is not recorded.
+/// The default gzip level, which is not recorded.
 pub(crate) const GZIP_LEVEL_DEFAULT: u8 = 9;
-/// The usual zstd level, which is not recorded.
+/// The default zstd level, which is not recorded.
 pub(crate) const ZSTD_LEVEL_DEFAULT: i32 = 15;
 
-/// A codec's settings, as an image records them.
+/// Compressor options, as an image records them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compressor {
-    /// gzip (which is zlib).
+    /// gzip (in fact a zlib stream).
     Gzip {
         /// 1 to 9.
         level: u32,
-        /// Log2 of the window.
+        /// Log2 of the window size.
         window_log2: u16,
-        /// One bit per strategy that was tried.
+        /// One bit for each strategy that was tried.
         strategies: u16,
     },
-    /// lzma; it has no settings.
+    /// lzma, which has no options.
     Lzma,
     /// lzo.
     Lzo {
@@ -41,25 +41,25 @@ pub enum Compressor {
     },
     /// xz.
     Xz {
-        /// Bytes of the dictionary.
+        /// Dictionary size in bytes.
         dictionary_bytes: u32,
         /// Filters that were tried.
         filters: Filters,
     },
     /// lz4.
     Lz4 {
-        /// Made by the slow encoder.
+        /// Whether the high-compression encoder was used.
         high: bool,
     },
     /// zstd.
     Zstd {
-        /// The level.
+        /// The compression level.
         level: i32,
     },
 }
 
 impl Compressor {
-    /// The settings of an image without a record.
+    /// The options of an image without a record.
     pub(crate) fn usual(algorithm: Algorithm, block_bytes: u32) -> Compressor {
         match algorithm {
             Algorithm::Zlib => Compressor::Gzip {
@@ -84,7 +84,7 @@ impl Compressor {
         }
     }
 
-    /// Parses a record that stands at `at`.
+    /// Parses a record at position `at`.
     pub(crate) fn parse(algorithm: Algorithm, record: &[u8], at: u64) -> Result<Compressor> {
         let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
         let short = || corrupt("compressor's options are too short", record.len() as u64);
@@ -117,7 +117,7 @@ impl Compressor {
             Algorithm::Xz => {
                 let (raw, _) = raw::XzOptions::read_from_prefix(record).map_err(|_| short())?;
                 let bytes = raw.dictionary_size.get();
-                // A power of two, or the sum of two neighbouring ones.
+                // A power of two, or the sum of two adjacent ones.
                 let rest = bytes & bytes.wrapping_sub(1);
                 if bytes < 4096 || (rest != 0 && rest != bytes / 3 * 2) {
                     return Err(corrupt("xz options are out of range", bytes.into()));
@@ -141,7 +141,7 @@ impl Compressor {
             }
             Algorithm::Zstd => {
                 let (raw, _) = raw::ZstdOptions::read_from_prefix(record).map_err(|_| short())?;
-                // The newest tools store negative levels too.
+                // The newest tools also store negative levels.
                 let level = raw.compression_level.get().cast_signed();
                 if !(-(1 << 17)..=22).contains(&level) || level == 0 {
                     return Err(corrupt(
@@ -154,7 +154,7 @@ impl Compressor {
         })
     }
 
-    /// What an image made with these settings records.
+    /// The record for an image made with these settings.
     pub(crate) fn of(settings: &Settings) -> Compressor {
         match *settings {
             Settings::Zlib { level } => Compressor::Gzip {
@@ -180,7 +180,7 @@ impl Compressor {
         }
     }
 
-    /// The record, or `None` when it is left out.
+    /// The record, or `None` if it is omitted.
     pub(crate) fn emit(&self, block_bytes: u32) -> Option<Vec<u8>> {
         Some(match *self {
             Compressor::Lz4 { high } => raw::Lz4Options {
@@ -225,7 +225,7 @@ impl Compressor {
         })
     }
 
-    /// The codec that these are settings of.
+    /// The codec that these options belong to.
     pub const fn algorithm(&self) -> Algorithm {
         match self {
             Compressor::Gzip { .. } => Algorithm::Zlib,

@@ -1,4 +1,4 @@
-//! What an image says of files that the inventory does not hold: extended attributes and link targets.
+//! File metadata that the inventory does not hold: extended attributes and link targets.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::xattr::{XattrWriter, is_storable};
 /// Longest target of a symbolic link that Linux follows.
 const TARGET_BYTES_MAX: usize = 4095;
 
-/// What is known of files beside what the inventory says.
+/// File metadata that the inventory does not hold.
 pub(crate) struct Described {
     pub(crate) xattrs: XattrWriter,
     /// The attribute set of each file.
@@ -20,7 +20,7 @@ pub(crate) struct Described {
 }
 
 impl Writer<'_> {
-    /// Reads link targets and extended attributes; files for which that fails are left out, if the options say so.
+    /// Reads link targets and extended attributes; skips files for which that fails if the options allow it.
     pub(crate) fn describe(&mut self) -> Result<Described> {
         let inventory = self.inventory;
         let mut described = Described {

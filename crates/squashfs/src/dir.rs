@@ -1,4 +1,4 @@
-//! Directories: runs of entries, each run with a header for what its entries have in common.
+//! Directories: runs of entries, each with a header for what the entries have in common.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -25,21 +25,21 @@ pub(crate) struct Entry {
     pub(crate) kind: FileKind,
 }
 
-/// Reads a listing's entries in order.
+/// Iterates over a listing's entries in order.
 pub(crate) struct ListingReader<'a> {
     reader: MetadataReader<'a>,
-    /// Bytes of the listing that are left.
+    /// Remaining bytes of the listing.
     left: u32,
-    /// Entries of the run that are left.
+    /// Remaining entries of the run.
     run_left: u32,
     header: raw::DirectoryHeader,
     previous: Box<[u8]>,
 }
 
 impl<'a> ListingReader<'a> {
-    /// The entries of a listing, from its beginning.
+    /// The entries of a listing, from its start.
     ///
-    /// `Ok(None)` when it is empty, whatever place it names.
+    /// `Ok(None)` if the listing is empty, whatever its position.
     pub(crate) fn new(image: &'a Image, end: u64, listing: &Listing) -> Result<Option<Self>> {
         Self::from(
             image,
@@ -50,7 +50,7 @@ impl<'a> ListingReader<'a> {
         )
     }
 
-    /// The entries from the header on that is `skipped` bytes into the listing and at `at`.
+    /// The entries starting at the header that is `skipped` bytes into the listing, at position `at`.
     fn from(
         image: &'a Image,
         end: u64,
@@ -135,7 +135,7 @@ impl<'a> ListingReader<'a> {
         }))
     }
 
-    /// Where the next record is.
+    /// Position of the next record.
     pub(crate) fn place(&self) -> Place {
         self.reader.place()
     }
@@ -154,16 +154,16 @@ impl<'a> ListingReader<'a> {
     }
 }
 
-/// The listings that were read so far, which must not share bytes.
+/// The listings read so far, which must not overlap.
 ///
-/// A listing that many directories show would let a small image name any number of files. It takes some 60 bytes for
-/// each directory.
+/// If directories could share a listing, a small image could name any number of files. Uses about 60 bytes for each
+/// directory.
 #[derive(Default)]
 pub(crate) struct Listed(Mutex<BTreeMap<Place, (Place, u64)>>);
 
 impl Listed {
-    /// Notes that the directory `dir`, by its reference, lists what lies between two places, and says whether no other
-    /// directory does.
+    /// Records that the directory `dir`, given by its reference, lists the bytes between two positions; returns whether
+    /// no other directory does.
     pub(crate) fn note(&self, (from, to): (Place, Place), dir: Reference) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.range(..to).next_back() {
@@ -177,7 +177,7 @@ impl Listed {
     }
 }
 
-/// Finds a name with the help of the directory's index, of which `index_count` records are at `index`.
+/// Finds a name through the directory's index, which has `index_count` records starting at `index`.
 pub(crate) fn find(
     image: &Image,
     end: u64,
@@ -235,14 +235,14 @@ pub(crate) fn find(
     Ok(None)
 }
 
-/// Lays out listings, one directory at a time.
+/// Builds listings, one directory at a time.
 #[derive(Default)]
 pub(crate) struct ListingWriter {
     /// The listing so far.
     bytes: Vec<u8>,
-    /// Where the open run's header is, if one is open.
+    /// Position of the open run's header, if a run is open.
     run: Option<Run>,
-    /// Each run's place in the listing, and where its first name is there.
+    /// The position of each run in the listing, and of the first name in it.
     runs: Vec<(u32, std::ops::Range<usize>)>,
 }
 
@@ -254,7 +254,7 @@ struct Run {
 }
 
 impl ListingWriter {
-    /// Appends an entry. Names have to come in ascending order.
+    /// Appends an entry. Names must arrive in ascending order.
     pub(crate) fn push(&mut self, name: &[u8], inode: Reference, number: u32, kind: FileKind) {
         let block = inode.block() as u32;
         let fits = self.run.as_ref().is_some_and(|run| {
@@ -298,20 +298,20 @@ impl ListingWriter {
         }
     }
 
-    /// The listing of the directory whose entries were pushed since the last call.
+    /// The listing of the entries pushed since the last call.
     pub(crate) fn finish(&mut self) -> &[u8] {
         self.end_run();
         &self.bytes
     }
 
-    /// The runs of the finished listing that may stand in an index: for each, its offset and its first name.
+    /// The runs of the finished listing that may be indexed: the offset and first name of each.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, &[u8])> {
         self.runs
             .iter()
             .map(|(at, name)| (*at, &self.bytes[name.clone()]))
     }
 
-    /// Begins the next directory.
+    /// Starts the next directory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.runs.clear();

@@ -1,4 +1,4 @@
-//! Where in a file an image begins.
+//! Finds where an image starts in a file.
 
 use tree::{ReadAt, Result};
 
@@ -7,19 +7,19 @@ use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
 /// Bytes that a search reads at once.
 const SEARCH_BYTES: usize = 1 << 20;
-/// Padding between an image and what follows it: images are filled up to a multiple of 4 KiB.
+/// Padding between an image and what follows it: images are padded to a multiple of 4 KiB.
 const PADDING_MAX: u64 = 4096;
-/// Bytes at the end of a file in which a superblock is looked for: itself, and padding before and behind it.
+/// Bytes at the end of a file that are searched for a superblock: its own size, plus padding before and after it.
 const END_BYTES: u64 = SUPERBLOCK_BYTES as u64 + 2 * PADDING_MAX;
 /// Magic numbers of superblocks at the end.
 const STREAM_MARKS: [&[u8; 4]; 2] = [b"SQSH", b"HSQS"];
 
-/// Where the image in `source` begins: at its first byte, or behind an ELF program as in an AppImage. `None` when
+/// Finds where the image in `source` starts: at its first byte, or after an ELF program as in an AppImage. `None` if
 /// neither place has a superblock's magic number, and there is no superblock at the end either, where tools put it that
 /// write images to a pipe.
 ///
 /// # Errors
-/// The source cannot be read.
+/// Fails if the source cannot be read.
 pub fn find_image(source: &dyn ReadAt) -> Result<Option<u64>> {
     if begins_at(source, 0)? {
         return Ok(Some(0));
@@ -30,12 +30,12 @@ pub fn find_image(source: &dyn ReadAt) -> Result<Option<u64>> {
     }
 }
 
-/// Looks through all of `source` for the first place where an image begins that can be opened, as in firmware.
+/// Searches all of `source` for the first position where a valid image starts, as in firmware.
 ///
-/// Reads the source once; what merely looks like an image's beginning costs a few reads more.
+/// Reads the source once; each false match costs a few more reads.
 ///
 /// # Errors
-/// The source cannot be read.
+/// Fails if the source cannot be read.
 pub fn search_image(source: &dyn ReadAt) -> Result<Option<u64>> {
     let size = source.size()?;
     let mut buf = vec![0; SEARCH_BYTES];
@@ -50,24 +50,24 @@ pub fn search_image(source: &dyn ReadAt) -> Result<Option<u64>> {
                 return Ok(Some(begin));
             }
         }
-        // A superblock that begins in the last bytes is seen whole the next time.
+        // A superblock that starts in the last bytes is complete in the next piece.
         at += (len as u64 - SUPERBLOCK_BYTES as u64) + 1;
     }
     Ok(None)
 }
 
-/// Where a superblock fits into `piece` and has its magic number.
+/// Positions in `piece` where a superblock fits and its magic number matches.
 fn beginnings(piece: &[u8]) -> impl Iterator<Item = usize> {
     let last = piece.len().saturating_sub(SUPERBLOCK_BYTES - 1);
     (0..last).filter(|&at| piece[at..at + 4] == MAGIC.to_le_bytes())
 }
 
-/// Whether the superblock at `at` is sound, and followed by what it says.
+/// Whether the superblock at `at` is valid and followed by the data that it describes.
 fn tables_at(source: &dyn ReadAt, at: u64, size: u64) -> Result<bool> {
     let mut bytes = [0; SUPERBLOCK_BYTES];
     source.read_exact_at(&mut bytes, at)?;
     Ok(match Superblock::parse(&bytes, size - at) {
-        // The inode table begins with a metadata block: a length that is possible.
+        // The inode table starts with a metadata block: its length must be possible.
         Ok(superblock) => {
             let mut header = [0; 2];
             source.read_exact_at(&mut header, at + superblock.inode_table)?;
@@ -78,10 +78,10 @@ fn tables_at(source: &dyn ReadAt, at: u64, size: u64) -> Result<bool> {
     })
 }
 
-/// The superblock that lies behind an image which begins at `base` and reaches to the end of `source`.
+/// The superblock after an image that starts at `base` and reaches to the end of `source`.
 ///
-/// `mksquashfs -stream` cannot go back to the beginning: it leaves a mark of its own there, and puts the superblock last.
-/// Between it and the image there may be padding, and behind it too.
+/// `mksquashfs -stream` cannot seek back to the start: it leaves a marker there and puts the superblock last. There may
+/// be padding before and after the superblock.
 pub(crate) fn superblock_at_end(source: &dyn ReadAt, base: u64) -> Result<Option<Superblock>> {
     let len = source.size()?.saturating_sub(base);
     let from = len.saturating_sub(END_BYTES);
@@ -118,8 +118,8 @@ pub(crate) fn begins_at(source: &dyn ReadAt, at: u64) -> Result<bool> {
     Ok(u32::from_le_bytes(magic) == MAGIC)
 }
 
-/// The end of the section headers, which is the end of a linked program: the ELF specification's `e_shoff +
-/// e_shentsize * e_shnum`.
+/// The end of the section headers, which is the end of a linked program: `e_shoff + e_shentsize * e_shnum` in the ELF
+/// specification.
 fn elf_end(source: &dyn ReadAt) -> Result<Option<u64>> {
     let mut header = [0; 64];
     if source.size()? < header.len() as u64 {

@@ -1,4 +1,4 @@
-//! The image's bytes: positioned reads, a pool of decoders, and caches of what was decoded.
+//! The image's bytes: positioned reads, a pool of decoders, and caches of decoded blocks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,11 +9,11 @@ use crate::find;
 use crate::raw;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
-/// Decoded metadata that is kept, in blocks of 8 KiB.
+/// Number of decoded metadata blocks of 8 KiB in the cache.
 const METADATA_SLOTS: (usize, usize) = (16, 16);
-/// Decoded data blocks that are kept, in bytes, if at least [`DATA_SLOTS_MIN`] fit.
+/// Bytes of decoded data blocks in the cache, if at least [`DATA_SLOTS_MIN`] blocks fit.
 const DATA_BYTES_KEPT: usize = 4 << 20;
-/// Data blocks that are kept at least.
+/// Minimum number of data blocks in the cache.
 const DATA_SLOTS_MIN: usize = 8;
 const DATA_SHARDS: usize = 4;
 
@@ -21,14 +21,14 @@ const DATA_SHARDS: usize = 4;
 pub(crate) struct MetadataBlock {
     /// 1 to 8,192 bytes.
     pub(crate) content: Box<[u8]>,
-    /// Where the next one begins in the image.
+    /// Position of the next block in the image.
     pub(crate) next: u64,
 }
 
 /// An image that is open for reading.
 pub(crate) struct Image {
     source: Box<dyn ReadAt>,
-    /// Where the image begins in the source.
+    /// Offset of the image in the source.
     base: u64,
     pub(crate) superblock: Superblock,
     workers: Mutex<Vec<Worker>>,
@@ -43,12 +43,12 @@ struct Worker {
     stored: Vec<u8>,
 }
 
-/// The stored size of a data or fragment block, checked.
+/// The validated stored size of a data or fragment block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredSize {
-    /// Stored bytes; never 0.
+    /// Number of stored bytes; never 0.
     pub(crate) bytes: u32,
-    /// Stored as it is.
+    /// Whether it is stored uncompressed.
     pub(crate) plain: bool,
 }
 
@@ -58,7 +58,7 @@ impl StoredSize {
         self.bytes | if self.plain { raw::BLOCK_PLAIN } else { 0 }
     }
 
-    /// Parses a size word that is not that of a hole. `at` is where it stands.
+    /// Parses a size word that does not denote a hole. `at` is its position.
     pub(crate) fn parse(word: u32, block_bytes: u32, at: u64) -> Result<StoredSize> {
         let bytes = word & (raw::BLOCK_PLAIN - 1);
         if word & !(raw::BLOCK_PLAIN | (raw::BLOCK_PLAIN - 1)) != 0
@@ -80,7 +80,7 @@ impl StoredSize {
 }
 
 impl Image {
-    /// Opens the image that begins at `base`.
+    /// Opens the image that starts at `base`.
     pub(crate) fn open(source: Box<dyn ReadAt>, base: u64) -> Result<Image> {
         let available = source.size()?.saturating_sub(base);
         let mut bytes = [0; SUPERBLOCK_BYTES];
@@ -113,13 +113,13 @@ impl Image {
         })
     }
 
-    /// Whether a block of that size can be at `at`: between the superblock and the inode table.
+    /// Whether a block of this size can be at `at`: between the superblock and the inode table.
     pub(crate) fn holds_data(&self, at: u64, size: StoredSize) -> bool {
         let end = at.checked_add(size.bytes.into());
         at >= SUPERBLOCK_BYTES as u64 && end.is_some_and(|end| end <= self.superblock.inode_table)
     }
 
-    /// Reads stored bytes. `at` is a place in the image.
+    /// Reads stored bytes. `at` is a position in the image.
     pub(crate) fn read(&self, buf: &mut [u8], at: u64) -> Result<()> {
         let end = at.checked_add(buf.len() as u64);
         let place = end
@@ -144,7 +144,7 @@ impl Image {
         result
     }
 
-    /// Reads a stored block and decodes it into the beginning of `dst`; gives its length.
+    /// Reads a stored block and decodes it into the start of `dst`; returns its length.
     fn decode(&self, at: u64, stored: u32, dst: &mut [u8]) -> Result<usize> {
         self.with_worker(|worker| {
             if worker.stored.len() < stored as usize {
@@ -164,7 +164,7 @@ impl Image {
         })
     }
 
-    /// The metadata block at `at`, of a table that ends at `end`.
+    /// The metadata block at `at`, in a table that ends at `end`.
     pub(crate) fn metadata(&self, at: u64, end: u64) -> Result<Arc<MetadataBlock>> {
         self.metadata.find_or_make(at, |_| {
             let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
@@ -232,7 +232,7 @@ impl Image {
         Ok(())
     }
 
-    /// Reads a block into the beginning of `dst`, which has a block's size; gives its content's length.
+    /// Reads a block into the start of `dst`, which is as long as a block; returns the length of its content.
     pub(crate) fn decode_block(
         &self,
         at: u64,
@@ -247,7 +247,7 @@ impl Image {
         self.decode(at, stored.bytes, dst)
     }
 
-    /// The content of a block, which is at most a block long and stays in the cache.
+    /// The content of a block, at most a block long, which stays in the cache.
     pub(crate) fn block(&self, at: u64, stored: StoredSize) -> Result<Arc<Vec<u8>>> {
         self.data.find_or_make(at, |gone| {
             let mut content = gone.unwrap_or_default();

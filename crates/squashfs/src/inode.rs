@@ -1,4 +1,4 @@
-//! Inodes: what an image knows of a file, beside its names.
+//! Inodes: all metadata of a file except its names.
 
 use tree::{Corrupt, Device, FileKind, Result, Time};
 use zerocopy::IntoBytes;
@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use crate::metadata::{MetadataReader, Place};
 use crate::raw;
 
-/// Longest target of a symbolic link that is read; Linux follows none of a page or more.
+/// Longest link target that is read; Linux follows no target of a page or more.
 const TARGET_BYTES_MAX: u32 = 65_535;
 
 /// An inode.
@@ -22,25 +22,25 @@ pub(crate) struct Inode {
     pub(crate) mtime: u32,
     /// 1 or more.
     pub(crate) number: u32,
-    /// Names; for a directory, subdirectories and two.
+    /// Number of names; for a directory, the number of subdirectories plus two.
     pub(crate) nlink: u32,
     /// Index of the attribute set.
     pub(crate) xattrs: Option<u32>,
     pub(crate) body: Body,
 }
 
-/// What differs between the kinds of files.
+/// The fields that depend on the kind of file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// A directory. Its index follows.
+    /// A directory, followed by its index.
     Directory {
         listing: Listing,
-        /// Inode number of the directory that this is in.
+        /// Inode number of the parent directory.
         parent: u32,
-        /// Records of the index.
+        /// Number of index records.
         index_count: u16,
     },
-    /// A regular file. Its blocks' size words follow.
+    /// A regular file, followed by the size words of its blocks.
     File(File),
     /// A symbolic link.
     Symlink { target: Box<[u8]> },
@@ -50,40 +50,40 @@ pub(crate) enum Body {
     Ipc { kind: FileKind },
 }
 
-/// Where a directory's entries are.
+/// The place of a directory's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listing {
-    /// Its first metadata block, from the directory table's start.
+    /// Its first metadata block, relative to the start of the directory table.
     pub(crate) block: u32,
-    /// Where it begins there.
+    /// Offset in that block.
     pub(crate) offset: u16,
-    /// Its bytes.
+    /// Length in bytes.
     pub(crate) len: u32,
 }
 
-/// Where a regular file's content is.
+/// The place of a regular file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct File {
-    /// Where the first block is in the image.
+    /// Position of the first block in the image.
     pub(crate) start: u64,
-    /// Bytes of content.
+    /// Length of the content in bytes.
     pub(crate) size: u64,
     /// Bytes in holes.
     pub(crate) sparse: u64,
-    /// Where the part that fills no block is, if it is not a block of its own.
+    /// The place of the tail, if it is in a fragment.
     pub(crate) tail: Option<Tail>,
 }
 
-/// A place in a fragment block.
+/// A position in a fragment block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
     /// Index of the fragment block.
     pub(crate) fragment: u32,
-    /// Where the tail begins in its content.
+    /// Offset of the tail in the block's content.
     pub(crate) offset: u32,
 }
 
-/// The basic inode type of a kind; the extended one is seven more.
+/// The basic inode type of a kind; the extended type is seven more.
 pub(crate) const fn basic_type(kind: FileKind) -> u16 {
     match kind {
         FileKind::Directory => 1,
@@ -96,7 +96,7 @@ pub(crate) const fn basic_type(kind: FileKind) -> u16 {
     }
 }
 
-/// The kind that a basic inode type stands for.
+/// The kind of a basic inode type.
 pub(crate) const fn kind_of(basic_type: u16) -> Option<FileKind> {
     Some(match basic_type {
         1 => FileKind::Directory,
@@ -111,7 +111,7 @@ pub(crate) const fn kind_of(basic_type: u16) -> Option<FileKind> {
 }
 
 impl File {
-    /// How many size words the file has.
+    /// Number of size words of the file.
     pub(crate) fn block_count(&self, block_bytes: u32) -> u64 {
         let block_bytes = u64::from(block_bytes);
         match self.tail {
@@ -131,8 +131,8 @@ impl Inode {
         }
     }
 
-    /// Parses the inode that `reader` is at, and says where what follows it begins: a directory's index, or a file's
-    /// size words.
+    /// Parses the inode at `reader` and returns the position of what follows it: a directory's index, or a file's size
+    /// words.
     pub(crate) fn parse(reader: &mut MetadataReader) -> Result<(Inode, Place)> {
         let at = reader.at();
         let header: raw::InodeHeader = reader.record()?;
@@ -256,7 +256,7 @@ impl Inode {
         Ok((inode, reader.place()))
     }
 
-    /// Whether the basic form cannot say it.
+    /// Whether the extended form is needed.
     fn needs_extended(&self) -> bool {
         let more = match &self.body {
             Body::Directory {
@@ -275,7 +275,7 @@ impl Inode {
         more || self.xattrs.is_some()
     }
 
-    /// Appends the inode in its shortest form. A directory's index or a file's size words have to follow.
+    /// Appends the inode in its shortest form. A directory's index or a file's size words must follow.
     pub(crate) fn emit(&self, out: &mut Vec<u8>) {
         let extended = self.needs_extended();
         let xattrs = self.xattrs.unwrap_or(raw::NO_XATTRS).into();
@@ -365,7 +365,7 @@ impl Inode {
     }
 }
 
-/// A device number as the kernel's `new_decode_dev` reads it: 12 bits of major, 20 of minor.
+/// Unpacks a device number like the kernel's `new_decode_dev`: 12 bits of major, 20 of minor.
 pub(crate) fn decode_device(rdev: u32) -> Device {
     Device {
         major: (rdev >> 8) & 0xfff,
@@ -373,13 +373,13 @@ pub(crate) fn decode_device(rdev: u32) -> Device {
     }
 }
 
-/// A device number as the kernel's `new_encode_dev` packs it; `None` when it does not fit.
+/// Packs a device number like the kernel's `new_encode_dev`; `None` if it does not fit.
 pub(crate) fn encode_device(device: Device) -> Option<u32> {
     let fits = device.major < 1 << 12 && device.minor < 1 << 20;
     fits.then_some((device.minor & 0xff) | (device.major << 8) | ((device.minor & !0xff) << 12))
 }
 
-/// The nearest time that the format has.
+/// The nearest time that the format can store.
 pub(crate) fn nearest_seconds(time: Time) -> u32 {
     time.seconds.clamp(0, u32::MAX.into()) as u32
 }
@@ -394,7 +394,8 @@ mod tests {
             let device = Device { major, minor };
             assert_eq!(decode_device(encode_device(device).unwrap()), device);
         }
-        // 259:0x12345, by the kernel's rule: minor's low byte, major, the rest of minor.
+        // 259:0x12345 in the kernel's encoding: the minor number's low byte, the major number, the rest of the minor
+        // number.
         let device = Device {
             major: 259,
             minor: 0x1_2345,

@@ -1,6 +1,6 @@
-//! Tables of fixed-size records: owners, fragments, the export table, and sets of extended attributes.
+//! Tables of fixed-size records: IDs, fragments, the export table, and sets of extended attributes.
 //!
-//! The records are in metadata blocks, and a plain list says where each of those is.
+//! The records are in metadata blocks, and an uncompressed list holds the positions of these blocks.
 
 use tree::{Corrupt, Result};
 
@@ -12,7 +12,7 @@ use crate::raw::{METADATA_BYTES, STORED_METADATA_MAX};
 pub(crate) struct Table<T> {
     blocks: Box<[u64]>,
     count: u32,
-    /// Where the last block ends.
+    /// The end of the last block.
     end: u64,
     record: std::marker::PhantomData<fn() -> T>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Table<T> {
 impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
     const PER_BLOCK: u32 = (METADATA_BYTES / size_of::<T>()) as u32;
 
-    /// Reads the list at `list_at`, which ends at `list_end`; the blocks lie from `from` to `end`.
+    /// Reads the list at `list_at`, which ends at `list_end`; the blocks lie between `from` and `end`.
     pub(crate) fn read(
         image: &Image,
         list_at: u64,
@@ -34,7 +34,7 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
             got,
         };
         let block_count = u64::from(count.div_ceil(Self::PER_BLOCK));
-        // As Linux, which refuses an image with more or less.
+        // Linux, too, rejects an image with more or fewer.
         if list_at.checked_add(block_count * 8) != Some(list_end) {
             return Err(
                 corrupt("table's list does not end where the next begins", list_end).into(),
@@ -61,17 +61,17 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
         })
     }
 
-    /// Where the first block is; that is also where whatever lies before this table ends.
+    /// Position of the first block, which is also the end of whatever precedes this table.
     pub(crate) fn start(&self) -> u64 {
         self.blocks.first().copied().unwrap_or(self.end)
     }
 
-    /// How many records there are.
+    /// Number of records.
     pub(crate) fn len(&self) -> u32 {
         self.count
     }
 
-    /// The record of that index, or `None` behind the last one.
+    /// The record at this index, or `None` past the end.
     pub(crate) fn find(&self, image: &Image, index: u32) -> Result<Option<T>> {
         if index >= self.count {
             return Ok(None);
@@ -97,7 +97,7 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
     }
 }
 
-/// Ends a table that is stored at `at`: appends the list, and says where the list is.
+/// Finishes a table that is stored at `at`: appends the list and returns its position.
 pub(crate) fn emit_table(writer: MetadataWriter, at: u64, out: &mut Vec<u8>) -> u64 {
     let (stored, blocks) = writer.finish();
     let list_at = at + stored.len() as u64;

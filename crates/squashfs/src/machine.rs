@@ -1,14 +1,14 @@
-//! Which filter makes a program's code easier to compress: what processor it is for stands in its ELF header.
+//! Chooses the filter that makes machine code easier to compress, from the architecture in its ELF header.
 
 use codec::Filters;
 
-/// Bytes of a file that tell.
+/// Number of bytes at the start of a file that identify it.
 pub(crate) const HEADER_BYTES: usize = 40;
 
-/// All filters that [`filter_of`] gives.
+/// All filters that [`filter_of`] can return.
 pub(crate) const FILTERS: Filters = Filters::ALL;
 
-/// The filter for a file that begins so; none for what is no program.
+/// The filter for a file that starts with these bytes; no filter if it is not a program.
 pub(crate) fn filter_of(header: &[u8; HEADER_BYTES]) -> Filters {
     let &[0x7f, b'E', b'L', b'F', _, order, ..] = header else {
         return Filters(0);
@@ -20,7 +20,7 @@ pub(crate) fn filter_of(header: &[u8; HEADER_BYTES]) -> Filters {
     } else {
         u16::from_le_bytes(machine)
     };
-    // `e_flags` of a 32-bit header; EF_ARM_ABI_FLOAT_HARD. Systems with it are made of Thumb code.
+    // `e_flags` of a 32-bit header; EF_ARM_ABI_FLOAT_HARD. Systems with this flag consist of Thumb code.
     let flags = u32::from_le_bytes([header[36], header[37], header[38], header[39]]);
     match machine {
         3 | 62 => Filters::X86,
@@ -35,7 +35,7 @@ pub(crate) fn filter_of(header: &[u8; HEADER_BYTES]) -> Filters {
     }
 }
 
-/// How much of a block of many files is code of which processor.
+/// How much of a block with many files is code for each architecture.
 #[derive(Default)]
 pub(crate) struct Code {
     bytes: [usize; 8],
@@ -49,7 +49,8 @@ impl Code {
         }
     }
 
-    /// The filter for most of the code in a block of `len` bytes; none if that is less than a quarter of it.
+    /// The filter for most of the code in a block of `len` bytes; no filter if that code is less than a quarter of the
+    /// block.
     pub(crate) fn most(&self, len: usize) -> Filters {
         let all = (0u32..).zip(self.bytes);
         let most = all.max_by_key(|&(bit, bytes)| (bytes, std::cmp::Reverse(bit)));

@@ -1,7 +1,7 @@
-//! Metadata: a stream of bytes in blocks of 8 KiB, each stored encoded if that makes it smaller.
+//! Metadata: a byte stream in blocks of 8 KiB, each stored compressed if that makes it smaller.
 //!
-//! A place in such a stream is a *reference*: where its block begins (in the table, as stored), and how far into the
-//! block's content.
+//! A position in such a stream is a *reference*: where its block starts (in the table, as stored), and an offset in the
+//! content of the block.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use zerocopy::FromBytes;
 use crate::image::{Image, MetadataBlock};
 use crate::raw::{METADATA_BYTES, METADATA_PLAIN};
 
-/// A reference: the block's place in its table in the upper 48 bits, and 16 bits of offset.
+/// A reference: the block's position in its table in the upper 48 bits, and a 16-bit offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Reference(pub(crate) u64);
 
@@ -30,19 +30,19 @@ impl Reference {
     }
 }
 
-/// Reads a table's stream from a reference on.
+/// Reads a table's stream, starting at a reference.
 #[derive(Clone)]
 pub(crate) struct MetadataReader<'a> {
     image: &'a Image,
     block: Arc<MetadataBlock>,
-    /// Where `block` is in the image.
+    /// Position of `block` in the image.
     block_at: u64,
     offset: usize,
-    /// Where the table ends in the image.
+    /// The end of the table in the image.
     end: u64,
 }
 
-/// Where a [`MetadataReader`] is, without the table.
+/// The position of a [`MetadataReader`], without the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     block_at: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Place {
 }
 
 impl<'a> MetadataReader<'a> {
-    /// Begins at a reference of the table that lies from `table` to `end`.
+    /// Starts at a reference into the table that lies between `table` and `end`.
     pub(crate) fn new(image: &'a Image, table: u64, end: u64, from: Reference) -> Result<Self> {
         let block_at = table.saturating_add(from.block());
         let place = Place {
@@ -60,7 +60,7 @@ impl<'a> MetadataReader<'a> {
         Self::resume(image, end, place)
     }
 
-    /// Goes on at a place of the table that ends at `end`.
+    /// Continues at a position in the table that ends at `end`.
     pub(crate) fn resume(image: &'a Image, end: u64, place: Place) -> Result<Self> {
         let Place { block_at, offset } = place;
         if block_at >= end {
@@ -89,7 +89,7 @@ impl<'a> MetadataReader<'a> {
         })
     }
 
-    /// Where the next byte is.
+    /// Position of the next byte.
     pub(crate) fn place(&self) -> Place {
         Place {
             block_at: self.block_at,
@@ -97,7 +97,7 @@ impl<'a> MetadataReader<'a> {
         }
     }
 
-    /// Where the block of the next byte is in the image: the place that errors name.
+    /// Position in the image of the block that holds the next byte: the position that errors name.
     pub(crate) fn at(&self) -> u64 {
         self.block_at
     }
@@ -153,7 +153,7 @@ impl<'a> MetadataReader<'a> {
         Ok(record)
     }
 
-    /// Reads `len` bytes. The caller has bounded `len`.
+    /// Reads `len` bytes. The caller must have bounded `len`.
     pub(crate) fn bytes(&mut self, len: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.read_exact(&mut bytes)?;
@@ -163,17 +163,17 @@ impl<'a> MetadataReader<'a> {
 
 /// Writes a table's stream, block by block, into memory.
 pub(crate) struct MetadataWriter {
-    /// `None` stores every block as it is.
+    /// `None` stores every block uncompressed.
     encoder: Option<Encoder>,
     stored: Vec<u8>,
-    /// Where each block begins in `stored`.
+    /// The start of each block in `stored`.
     blocks: Vec<u64>,
-    /// Content of the block that is not full yet.
+    /// Content of the block that is not yet full.
     open: Vec<u8>,
 }
 
 impl MetadataWriter {
-    /// A writer that encodes with `encoder`, or not at all.
+    /// A writer that compresses with `encoder`, or not at all.
     pub(crate) fn new(encoder: Option<Encoder>) -> Self {
         MetadataWriter {
             encoder,
@@ -194,7 +194,7 @@ impl MetadataWriter {
             let len = (METADATA_BYTES - self.open.len()).min(bytes.len());
             let (now, later) = bytes.split_at(len);
             self.open.extend_from_slice(now);
-            // A full block is stored at once, so that a reference never points behind a block's end.
+            // A full block is stored at once, so that a reference never points past the end of a block.
             if self.open.len() == METADATA_BYTES {
                 self.store();
             }
@@ -226,7 +226,7 @@ impl MetadataWriter {
         self.open.clear();
     }
 
-    /// The table as it is stored, and where each block begins in it.
+    /// The table as it is stored, and the start of each block in it.
     pub(crate) fn finish(mut self) -> (Vec<u8>, Vec<u64>) {
         if !self.open.is_empty() {
             self.store();

@@ -1,23 +1,23 @@
-//! Whether there is anything in a block for a slow encoder to find.
+//! Decides whether a slow encoder could find anything in a block.
 //!
-//! What is compressed, encrypted or random already makes the slow encoders slowest and becomes no smaller. It is known by
-//! two things: all bytes are equally frequent, and nothing occurs twice. Both are looked for in all of the block, so that
-//! what is given up is bounded: an encoder that saves a thousandth could still be tried in vain.
+//! Compressed, encrypted or random data is slowest to encode and does not get smaller. It has two properties: all bytes
+//! are equally frequent, and nothing repeats. Both are tested over the whole block, so the loss is bounded: skipping
+//! the encoder costs at most about a thousandth of the size.
 
-/// Blocks that are shorter are not worth the question.
+/// Shorter blocks are not worth testing.
 const LEN_MIN: usize = 4096;
-/// Bytes that are counted first; hardly anything but noise passes that.
+/// Number of bytes counted first; hardly anything but noise passes this test.
 const HEAD_BYTES: usize = 4096;
-/// Log2 of the places of the table of what was seen.
+/// Log2 of the number of slots in the table of samples.
 const SEEN_LOG2: u32 = 13;
-/// One of so many positions is looked at, chosen by what stands there, so that a repetition is seen wherever it is.
+/// One in this many positions is sampled, chosen by its content, so that a repetition is found wherever it is.
 const ONE_OF: usize = 32;
-/// Each repeated sample stands for so many repeated bytes; of a block, one in so many may be.
+/// Each repeated sample stands for this many repeated bytes; one byte in this many may be repeated.
 const REPEATED_ONE_OF: usize = 1024;
 
-/// The memory of a probe.
+/// The working memory of a probe.
 pub(crate) struct Probe {
-    /// What was seen in a block, by its hash.
+    /// Samples seen in a block, by hash.
     seen: Box<[u64]>,
 }
 
@@ -36,7 +36,7 @@ impl Probe {
             && !self.repeats(content)
     }
 
-    /// Whether more than a few of the samples occur twice.
+    /// Whether more than a few samples occur twice.
     fn repeats(&mut self, content: &[u8]) -> bool {
         self.seen.fill(0);
         let allowed = content.len() / REPEATED_ONE_OF / ONE_OF;
@@ -56,10 +56,10 @@ impl Probe {
     }
 }
 
-/// Whether all bytes are as good as equally frequent.
+/// Whether all bytes are nearly equally frequent.
 ///
-/// The sum of the squared differences from the mean, over the mean (chi-square), is 255 for noise, give or take 23. An encoder
-/// of single bytes gains that sum, over 2 ln 2, in bits.
+/// The sum of the squared differences from the mean, divided by the mean (chi-square), is 255 for noise, give or take
+/// 23. An entropy coder for single bytes saves that sum, over 2 ln 2, in bits.
 fn is_even(content: &[u8]) -> bool {
     let mut counts = [[0u32; 256]; 2];
     for pair in content.chunks(2) {
@@ -99,10 +99,10 @@ mod tests {
         assert!(!probe.is_noise(&noise[..4000]));
         assert!(!probe.is_noise(&[0; 131_072]));
         assert!(!probe.is_noise(&b"to be, or not to be. ".repeat(5000)));
-        // Every byte equally often.
+        // Every byte value equally often.
         let even: Vec<u8> = (0..131_072u32).map(|n| n as u8).collect();
         assert!(!probe.is_noise(&even));
-        // Half of it is text; 2 KiB of it occur twice, at an odd distance; a bit is always 0; 16 KiB are text.
+        // Half is text; 2 KiB occur twice, at an odd distance; one bit is always 0; 16 KiB are text.
         let mut half = noise.clone();
         half[65_536..].copy_from_slice(&b"to be, or not to be. ".repeat(5000)[..65_536]);
         assert!(!probe.is_noise(&half));

@@ -1,6 +1,6 @@
-//! What lies on disk: every record of SquashFS 4.0, as in the kernel's `fs/squashfs/squashfs_fs.h`.
+//! The on-disk records of SquashFS 4.0, as in the kernel's `fs/squashfs/squashfs_fs.h`.
 //!
-//! All numbers are little-endian and unaligned. Nothing here is checked; the noun's own file does that.
+//! All numbers are little-endian and unaligned. Nothing is validated here; the file for each structure does that.
 
 use zerocopy::little_endian::{I16, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,50 +8,50 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `hsqs`, the first four bytes of an image.
 pub(crate) const MAGIC: u32 = 0x7371_7368;
 
-/// Content of a metadata block, except for the last of a table.
+/// Length of the content of a metadata block, except for the last one of a table.
 pub(crate) const METADATA_BYTES: usize = 8192;
-/// The longest that a metadata block is when stored, with its header.
+/// Maximum stored size of a metadata block, including its header.
 pub(crate) const STORED_METADATA_MAX: usize = 2 + METADATA_BYTES;
-/// In the header of a metadata block: the content is stored as it is.
+/// In the header of a metadata block: the content is stored uncompressed.
 pub(crate) const METADATA_PLAIN: u16 = 1 << 15;
-/// In the size of a data or fragment block: the content is stored as it is.
+/// In the size of a data or fragment block: the content is stored uncompressed.
 pub(crate) const BLOCK_PLAIN: u32 = 1 << 24;
-/// A table that is not there.
+/// The position of a table that does not exist.
 pub(crate) const NO_TABLE: u64 = u64::MAX;
-/// A file without a fragment.
+/// The fragment index of a file without a fragment.
 pub(crate) const NO_FRAGMENT: u32 = u32::MAX;
-/// An inode without extended attributes.
+/// The attribute set of an inode without extended attributes.
 pub(crate) const NO_XATTRS: u32 = u32::MAX;
-/// What a directory's stored size exceeds the length of its listing by; it stands for `.` and `..`.
+/// A directory's stored size exceeds the length of its listing by this much; it accounts for `.` and `..`.
 pub(crate) const LISTING_EXTRA: u32 = 3;
-/// Entries after one directory header.
+/// Maximum number of entries after one directory header.
 pub(crate) const RUN_ENTRIES_MAX: u32 = 256;
-/// Bytes of a name.
+/// Maximum length of a name in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 256;
 
 /// Bits of `Superblock::flags`.
 pub mod flags {
-    /// The inode table is stored as it is.
+    /// The inode table is stored uncompressed.
     pub const INODES_PLAIN: u16 = 1;
-    /// Data blocks are stored as they are.
+    /// Data blocks are stored uncompressed.
     pub const DATA_PLAIN: u16 = 2;
-    /// Fragment blocks are stored as they are.
+    /// Fragment blocks are stored uncompressed.
     pub const FRAGMENTS_PLAIN: u16 = 8;
     /// There are no fragments.
     pub const NO_FRAGMENTS: u16 = 0x10;
-    /// Tails of files that are longer than a block are in fragments too.
+    /// Tails of files longer than a block are in fragments too.
     pub const ALWAYS_FRAGMENTS: u16 = 0x20;
-    /// Equal files share their data.
+    /// Duplicate files share their data.
     pub const DUPLICATES: u16 = 0x40;
     /// There is an export table.
     pub const EXPORTABLE: u16 = 0x80;
-    /// Extended attributes are stored as they are.
+    /// Extended attributes are stored uncompressed.
     pub const XATTRS_PLAIN: u16 = 0x100;
     /// There are no extended attributes.
     pub const NO_XATTRS: u16 = 0x200;
-    /// The codec's options follow the superblock.
+    /// The compressor options follow the superblock.
     pub const OPTIONS: u16 = 0x400;
-    /// The id table is stored as it is.
+    /// The id table is stored uncompressed.
     pub const IDS_PLAIN: u16 = 0x800;
 }
 
@@ -61,13 +61,13 @@ pub mod flags {
 pub(crate) struct Superblock {
     /// [`MAGIC`].
     pub(crate) s_magic: U32,
-    /// Inodes, numbered from 1 on.
+    /// Number of inodes; inode numbers start at 1.
     pub(crate) inodes: U32,
-    /// When the image was made, in seconds since 1970.
+    /// Creation time of the image, in seconds since 1970.
     pub(crate) mkfs_time: U32,
-    /// Bytes of a data block: a power of two from 4 KiB to 1 MiB.
+    /// Size of a data block in bytes: a power of two from 4 KiB to 1 MiB.
     pub(crate) block_size: U32,
-    /// Fragment blocks.
+    /// Number of fragment blocks.
     pub(crate) fragments: U32,
     /// The codec: 1 gzip, 2 lzma, 3 lzo, 4 xz, 5 lz4, 6 zstd.
     pub(crate) compression: U16,
@@ -75,7 +75,7 @@ pub(crate) struct Superblock {
     pub(crate) block_log: U16,
     /// See [`flags`].
     pub(crate) flags: U16,
-    /// Entries of the id table.
+    /// Number of entries of the id table.
     pub(crate) no_ids: U16,
     /// 4.
     pub(crate) s_major: U16,
@@ -83,19 +83,19 @@ pub(crate) struct Superblock {
     pub(crate) s_minor: U16,
     /// Reference of the root directory's inode.
     pub(crate) root_inode: U64,
-    /// Bytes of the image without padding.
+    /// Length of the image in bytes, without padding.
     pub(crate) bytes_used: U64,
-    /// Where the id table's list is.
+    /// Position of the id table's list.
     pub(crate) id_table_start: U64,
-    /// Where the xattr table's header is.
+    /// Position of the xattr table's header.
     pub(crate) xattr_id_table_start: U64,
-    /// Where the inode table is.
+    /// Position of the inode table.
     pub(crate) inode_table_start: U64,
-    /// Where the directory table is.
+    /// Position of the directory table.
     pub(crate) directory_table_start: U64,
-    /// Where the fragment table's list is.
+    /// Position of the fragment table's list.
     pub(crate) fragment_table_start: U64,
-    /// Where the export table's list is.
+    /// Position of the export table's list.
     pub(crate) lookup_table_start: U64,
 }
 const _: () = assert!(size_of::<Superblock>() == 96);
@@ -104,22 +104,22 @@ const _: () = assert!(size_of::<Superblock>() == 96);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct FragmentEntry {
-    /// Where the block is in the image.
+    /// Position of the block in the image.
     pub(crate) start_block: U64,
-    /// Stored bytes, and [`BLOCK_PLAIN`].
+    /// Stored size, and [`BLOCK_PLAIN`].
     pub(crate) size: U32,
     /// 0.
     pub(crate) unused: U32,
 }
 const _: () = assert!(size_of::<FragmentEntry>() == 16);
 
-/// `struct squashfs_xattr_id_table`: what the superblock's xattr table position points at.
+/// `struct squashfs_xattr_id_table`: the header of the xattr table, which the superblock points to.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct XattrTableHeader {
-    /// Where the names and values are in the image.
+    /// Position of the names and values in the image.
     pub(crate) xattr_table_start: U64,
-    /// How many sets there are.
+    /// Number of sets.
     pub(crate) xattr_ids: U32,
     /// 0.
     pub(crate) unused: U32,
@@ -132,28 +132,28 @@ const _: () = assert!(size_of::<XattrTableHeader>() == 16);
 pub(crate) struct XattrId {
     /// Reference of the first name.
     pub(crate) xattr: U64,
-    /// How many attributes.
+    /// Number of attributes.
     pub(crate) count: U32,
-    /// Bytes that the full names (each with a NUL) and the values need.
+    /// Total length of the full names (each with a NUL) and the values.
     pub(crate) size: U32,
 }
 const _: () = assert!(size_of::<XattrId>() == 16);
 
-/// `struct squashfs_xattr_entry`: before each name.
+/// `struct squashfs_xattr_entry`: precedes each name.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct XattrEntry {
     /// Namespace, and [`XATTR_VALUE_ELSEWHERE`].
     pub(crate) kind: U16,
-    /// Bytes of the name without its namespace.
+    /// Length of the name without its namespace, in bytes.
     pub(crate) size: U16,
 }
 const _: () = assert!(size_of::<XattrEntry>() == 4);
 
-/// In [`XattrEntry::kind`]: instead of the value there is a reference to it.
+/// In [`XattrEntry::kind`]: a reference to the value is stored instead of the value.
 pub(crate) const XATTR_VALUE_ELSEWHERE: u16 = 0x100;
 
-/// `struct squashfs_base_inode`: begins every inode.
+/// `struct squashfs_base_inode`: starts every inode.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeHeader {
@@ -176,15 +176,15 @@ const _: () = assert!(size_of::<InodeHeader>() == 16);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Directory {
-    /// Where the listing's first metadata block is, from the directory table's start.
+    /// The listing's first metadata block, relative to the start of the directory table.
     pub(crate) start_block: U32,
-    /// Subdirectories and two.
+    /// Number of subdirectories plus two.
     pub(crate) nlink: U32,
-    /// The listing's length and [`LISTING_EXTRA`].
+    /// The listing's length plus [`LISTING_EXTRA`].
     pub(crate) file_size: U16,
-    /// Where the listing begins in its first block.
+    /// Offset of the listing in its first block.
     pub(crate) offset: U16,
-    /// Inode number of the directory that this is in; one more than all inodes for the root.
+    /// Inode number of the parent directory; for the root, the number of inodes plus one.
     pub(crate) parent_inode: U32,
 }
 const _: () = assert!(size_of::<Directory>() == 16);
@@ -201,7 +201,7 @@ pub(crate) struct ExtendedDirectory {
     pub(crate) start_block: U32,
     /// As in [`Directory`].
     pub(crate) parent_inode: U32,
-    /// Records of the index.
+    /// Number of index records.
     pub(crate) i_count: U16,
     /// As in [`Directory`].
     pub(crate) offset: U16,
@@ -214,11 +214,11 @@ const _: () = assert!(size_of::<ExtendedDirectory>() == 24);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DirectoryIndex {
-    /// Offset in the listing of the header before the entry of that name.
+    /// Offset in the listing of the header that precedes the entry with this name.
     pub(crate) index: U32,
-    /// The metadata block of that header, from the directory table's start.
+    /// The metadata block of that header, relative to the start of the directory table.
     pub(crate) start_block: U32,
-    /// Bytes of the name, less one.
+    /// Length of the name in bytes, minus one.
     pub(crate) size: U32,
 }
 const _: () = assert!(size_of::<DirectoryIndex>() == 12);
@@ -227,13 +227,13 @@ const _: () = assert!(size_of::<DirectoryIndex>() == 12);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct File {
-    /// Where the first block is in the image.
+    /// Position of the first block in the image.
     pub(crate) start_block: U32,
     /// Index of the fragment that holds the tail, or [`NO_FRAGMENT`].
     pub(crate) fragment: U32,
-    /// Where the tail begins in the fragment's content.
+    /// Offset of the tail in the fragment's content.
     pub(crate) offset: U32,
-    /// Bytes of the content.
+    /// Length of the content in bytes.
     pub(crate) file_size: U32,
 }
 const _: () = assert!(size_of::<File>() == 16);
@@ -248,7 +248,7 @@ pub(crate) struct ExtendedFile {
     pub(crate) file_size: U64,
     /// Bytes in holes.
     pub(crate) sparse: U64,
-    /// Names.
+    /// Number of names.
     pub(crate) nlink: U32,
     /// As in [`File`].
     pub(crate) fragment: U32,
@@ -259,47 +259,47 @@ pub(crate) struct ExtendedFile {
 }
 const _: () = assert!(size_of::<ExtendedFile>() == 40);
 
-/// The rest of `struct squashfs_symlink_inode`; the target follows, and for the extended one a U32, the index of the
-/// attribute set.
+/// The rest of `struct squashfs_symlink_inode`; the target follows and, in the extended form, a U32 with the index of
+/// the attribute set.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Symlink {
-    /// Names.
+    /// Number of names.
     pub(crate) nlink: U32,
-    /// Bytes of the target.
+    /// Length of the target in bytes.
     pub(crate) symlink_size: U32,
 }
 const _: () = assert!(size_of::<Symlink>() == 8);
 
-/// The rest of `struct squashfs_dev_inode`; for the extended one a U32 follows, the index of the attribute set.
+/// The rest of `struct squashfs_dev_inode`; in the extended form, a U32 with the index of the attribute set follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Device {
-    /// Names.
+    /// Number of names.
     pub(crate) nlink: U32,
-    /// As the kernel's `new_encode_dev` packs it.
+    /// Packed like the kernel's `new_encode_dev`.
     pub(crate) rdev: U32,
 }
 const _: () = assert!(size_of::<Device>() == 8);
 
-/// The rest of `struct squashfs_ipc_inode` (fifo, socket); for the extended one a U32 follows, as above.
+/// The rest of `struct squashfs_ipc_inode` (fifo, socket); in the extended form, a U32 follows as above.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Ipc {
-    /// Names.
+    /// Number of names.
     pub(crate) nlink: U32,
 }
 const _: () = assert!(size_of::<Ipc>() == 4);
 
-/// `struct squashfs_dir_header`: before each run of entries.
+/// `struct squashfs_dir_header`: precedes each run of entries.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DirectoryHeader {
-    /// Entries of the run, less one.
+    /// Number of entries in the run, minus one.
     pub(crate) count: U32,
-    /// The metadata block that all their inodes begin in, from the inode table's start.
+    /// The metadata block in which all their inodes start, relative to the start of the inode table.
     pub(crate) start_block: U32,
-    /// What their inode numbers are relative to.
+    /// The base of their inode numbers.
     pub(crate) inode_number: U32,
 }
 const _: () = assert!(size_of::<DirectoryHeader>() == 12);
@@ -308,13 +308,13 @@ const _: () = assert!(size_of::<DirectoryHeader>() == 12);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DirectoryEntry {
-    /// Where the inode begins in its metadata block.
+    /// Offset of the inode in its metadata block.
     pub(crate) offset: U16,
-    /// The inode's number, less the header's.
+    /// The inode's number, relative to the header's.
     pub(crate) inode_number: I16,
     /// The basic inode type.
     pub(crate) kind: U16,
-    /// Bytes of the name, less one.
+    /// Length of the name in bytes, minus one.
     pub(crate) size: U16,
 }
 const _: () = assert!(size_of::<DirectoryEntry>() == 8);
@@ -325,9 +325,9 @@ const _: () = assert!(size_of::<DirectoryEntry>() == 8);
 pub(crate) struct GzipOptions {
     /// 1 to 9.
     pub(crate) compression_level: U32,
-    /// Log2 of the window, 8 to 15.
+    /// Log2 of the window size, 8 to 15.
     pub(crate) window_size: U16,
-    /// One bit per strategy that was tried.
+    /// One bit for each strategy that was tried.
     pub(crate) strategy: U16,
 }
 const _: () = assert!(size_of::<GzipOptions>() == 8);
@@ -347,9 +347,9 @@ const _: () = assert!(size_of::<LzoOptions>() == 8);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct XzOptions {
-    /// Bytes of the dictionary: a power of two, or one and a half.
+    /// Dictionary size in bytes: a power of two, or one and a half times that.
     pub(crate) dictionary_size: U32,
-    /// One bit per filter that was tried.
+    /// One bit for each filter that was tried.
     pub(crate) flags: U32,
 }
 const _: () = assert!(size_of::<XzOptions>() == 8);
@@ -360,7 +360,7 @@ const _: () = assert!(size_of::<XzOptions>() == 8);
 pub(crate) struct Lz4Options {
     /// 1: raw blocks.
     pub(crate) version: U32,
-    /// Bit 0: made by the slow encoder.
+    /// Bit 0: the high-compression encoder was used.
     pub(crate) flags: U32,
 }
 const _: () = assert!(size_of::<Lz4Options>() == 8);

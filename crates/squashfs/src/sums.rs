@@ -1,4 +1,4 @@
-//! Sums of the bytes that were written, to prove that the output gives them back.
+//! Checksums of the bytes written, to prove that the output returns them.
 
 use std::fs::File;
 use std::io;
@@ -6,20 +6,20 @@ use std::io;
 use tree::{Error, Parallel, ReadAt, Result, ordered};
 use xxhash::Xxh64;
 
-/// Bytes that are summed at once.
+/// Bytes covered by one checksum.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Bytes that are read back at once: few enough that they are summed from the processor's cache.
+/// Bytes read back at once: few enough to be summed from the processor's cache.
 const READ_BYTES: usize = 128 << 10;
 
-/// Sums of what is written, one for each [`CHUNK_BYTES`], so that any number of threads can compare them.
+/// Checksums of the bytes written, one for each [`CHUNK_BYTES`], so that any number of threads can compare them.
 pub(crate) struct Sums {
     open: Xxh64,
-    /// Bytes that `open` is the sum of.
+    /// Number of bytes that `open` covers.
     open_bytes: u64,
     done: Vec<u64>,
 }
 
-/// How [`Sums`] were.
+/// A saved state of [`Sums`].
 pub(crate) struct SumsMark {
     open: Xxh64,
     open_bytes: u64,
@@ -35,7 +35,7 @@ impl Sums {
         }
     }
 
-    /// Where this is now.
+    /// Marks the current state.
     pub(crate) fn mark(&self) -> SumsMark {
         SumsMark {
             open: self.open,
@@ -44,13 +44,13 @@ impl Sums {
         }
     }
 
-    /// Forgets what was appended since.
+    /// Forgets what was appended since the mark.
     pub(crate) fn rewind(&mut self, mark: SumsMark) {
         (self.open, self.open_bytes) = (mark.open, mark.open_bytes);
         self.done.truncate(mark.done);
     }
 
-    /// Appends what was written.
+    /// Appends bytes that were written.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = CHUNK_BYTES - self.open_bytes;
@@ -65,7 +65,7 @@ impl Sums {
         }
     }
 
-    /// Compares the sums with those of the output's bytes, starting at `at`.
+    /// Compares the checksums with the output's bytes, starting at `at`.
     pub(crate) fn compare(&self, output: &File, at: u64, parallel: Parallel) -> Result<()> {
         let whole = self.done.iter().map(|&sum| (CHUNK_BYTES, sum));
         let last = (self.open_bytes > 0).then(|| (self.open_bytes, self.open.digest()));

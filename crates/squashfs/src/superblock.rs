@@ -1,4 +1,4 @@
-//! The superblock: what an image says of itself, and where its tables are.
+//! The superblock: the parameters of an image, and where its tables are.
 
 use std::mem::offset_of;
 
@@ -8,50 +8,50 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::raw::{self, METADATA_BYTES, flags};
 
-/// Bytes of the superblock.
+/// Size of the superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: usize = size_of::<raw::Superblock>();
 
-/// Smallest block size of the format, as a logarithm.
+/// Log2 of the smallest block size.
 pub(crate) const BLOCK_LOG2_MIN: u16 = 12;
-/// Largest block size of the format, as a logarithm.
+/// Log2 of the largest block size.
 pub(crate) const BLOCK_LOG2_MAX: u16 = 20;
 
-/// A checked superblock. All places are in the image, ascending, and below `bytes_used`.
+/// A validated superblock. All positions are within the image, ascending, and below `bytes_used`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// What the blocks and the metadata are encoded with.
+    /// The algorithm for blocks and metadata.
     pub algorithm: Algorithm,
-    /// Bytes of a data block.
+    /// Size of a data block in bytes.
     pub block_bytes: u32,
-    /// How many inodes there are.
+    /// Number of inodes.
     pub inode_count: u32,
-    /// When the image was made, in seconds since 1970.
+    /// Creation time of the image, in seconds since 1970.
     pub mkfs_time: u32,
-    /// How many fragment blocks there are.
+    /// Number of fragment blocks.
     pub fragment_count: u32,
-    /// How many different owners and groups there are, 1 to 65,536.
+    /// Number of different user and group IDs, 1 to 65,536.
     pub id_count: u32,
     /// See [`raw::flags`].
     pub flags: u16,
     /// Reference of the root directory's inode.
     pub root: u64,
-    /// Bytes of the image without padding.
+    /// Length of the image in bytes, without padding.
     pub bytes_used: u64,
-    /// Where the inode table begins.
+    /// The start of the inode table.
     pub inode_table: u64,
-    /// Where the directory table begins.
+    /// The start of the directory table.
     pub directory_table: u64,
-    /// Where the fragment table's list is, if there are fragments.
+    /// Position of the fragment table's list, if there are fragments.
     pub fragment_table: Option<u64>,
-    /// Where the export table's list is, if there is one.
+    /// Position of the export table's list, if there is one.
     pub export_table: Option<u64>,
-    /// Where the id table's list is.
+    /// Position of the id table's list.
     pub id_table: u64,
-    /// Where the xattr table's header is, if there is one.
+    /// Position of the xattr table's header, if there is one.
     pub xattr_table: Option<u64>,
 }
 
-/// The number that stands for each algorithm.
+/// The ID of each algorithm.
 const COMPRESSION: [(u16, Algorithm); 6] = [
     (1, Algorithm::Zlib),
     (2, Algorithm::Lzma),
@@ -62,10 +62,10 @@ const COMPRESSION: [(u16, Algorithm); 6] = [
 ];
 
 impl Superblock {
-    /// Parses and checks the superblock of an image of which `available` bytes are there.
+    /// Parses and validates the superblock of an image of which `available` bytes are present.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it breaks the format, [`Error::Unsupported`] for versions before 4.0.
+    /// [`Error::Corrupt`] if it breaks the format, [`Error::Unsupported`] for versions before 4.0.
     pub(crate) fn parse(bytes: &[u8; SUPERBLOCK_BYTES], available: u64) -> Result<Superblock> {
         let raw = raw::Superblock::read_from_bytes(bytes).expect("the array has the record's size");
         let corrupt = |what, field: usize, got: u64| -> Error {
@@ -111,13 +111,13 @@ impl Superblock {
             bad!("squashfs image is shorter than it says", bytes_used);
         }
 
-        // In the order in which they lie, each begins behind the one before it.
+        // In the order of their positions: each starts after the previous one.
         let optional = |present: bool, at: u64| (present && at != raw::NO_TABLE).then_some(at);
         let fragment_table = optional(raw.fragments != 0, raw.fragment_table_start.get());
         if raw.fragments != 0 && fragment_table.is_none() {
             bad!("squashfs fragment table is missing", fragment_table_start);
         }
-        // The export table is believed only if the flag says so; old tools left its place unset.
+        // The export table is used only if the flag is set; old tools left its position uninitialized.
         let exportable = raw.flags.get() & flags::EXPORTABLE != 0;
         let export_table = optional(exportable, raw.lookup_table_start.get());
         let xattr_table = optional(true, raw.xattr_id_table_start.get());
@@ -199,7 +199,7 @@ impl Superblock {
             compression: (*compression).into(),
             block_log: (self.block_bytes.trailing_zeros() as u16).into(),
             flags: self.flags.into(),
-            // 65,536 ids are stored as 0, which Linux refuses; the writer stops at 65,535.
+            // 65,536 IDs are stored as 0, which Linux rejects; the writer stops at 65,535.
             no_ids: (self.id_count as u16).into(),
             s_major: 4.into(),
             s_minor: 0.into(),

@@ -1,4 +1,5 @@
-//! The tables of an image: inodes and directories, child before parent; fragments, export, ids, extended attributes.
+//! Writes the tables of an image: inodes and directories, child before parent; fragments, export, IDs, extended
+//! attributes.
 
 use std::collections::HashMap;
 
@@ -18,11 +19,11 @@ use crate::raw::{self, flags};
 use crate::superblock::Superblock;
 use crate::writer::Writer;
 
-/// Different owners and groups; Linux refuses the one more that the count's field could mean.
+/// Maximum number of different user and group IDs; the count's field could hold one more, but Linux rejects that.
 const IDS_MAX: usize = 65_535;
 
 impl Writer<'_> {
-    /// Writes all tables, and the superblock; gives the sets of extended attributes, by file.
+    /// Writes all tables and the superblock; returns the sets of extended attributes, by file.
     pub(crate) fn write_tables(
         &mut self,
         plan: &Plan,
@@ -48,7 +49,7 @@ impl Writer<'_> {
                     continue;
                 };
                 let kind = inventory.kind(file);
-                // Written already: a directory because it was left before, a file under an earlier name.
+                // Already written: a directory when its walk ended, a file under an earlier name.
                 let is_written =
                     kind == FileKind::Directory || references[file.0 as usize] != Reference(0);
                 subdirectories += u32::from(kind == FileKind::Directory);
@@ -183,7 +184,7 @@ impl Writer<'_> {
         flags
     }
 
-    /// What all inodes have.
+    /// The fields common to all inodes.
     fn common(&mut self, file: FileId, described: &Described, ids: &mut Ids) -> Result<Inode> {
         let metadata = self.inventory.metadata(file);
         let mtime = self.seconds(file, metadata.mtime);
@@ -192,7 +193,7 @@ impl Writer<'_> {
             uid: ids.index(metadata.uid)?,
             gid: ids.index(metadata.gid)?,
             mtime,
-            number: 0, // the caller knows it
+            number: 0, // set by the caller
             nlink: self.inventory.name_count(file),
             xattrs: described.sets[file.0 as usize],
             body: Body::Ipc {
@@ -201,7 +202,7 @@ impl Writer<'_> {
         })
     }
 
-    /// The time that a file gets, and a note if that is another one.
+    /// The time that a file gets, recorded if it differs from the original.
     fn seconds(&mut self, file: FileId, time: Time) -> u32 {
         let seconds = nearest_seconds(time);
         if i64::from(seconds) != time.seconds {
@@ -211,7 +212,7 @@ impl Writer<'_> {
         seconds
     }
 
-    /// The inode of a file that is no directory.
+    /// The inode of a file other than a directory.
     fn inode(
         &mut self,
         file: FileId,
@@ -255,12 +256,12 @@ impl Writer<'_> {
     }
 }
 
-/// Directories are in every image: what cannot be read of them is left empty.
+/// Every image contains all directories: an unreadable directory is stored empty.
 fn directory_number(numbers: &Numbers, dir: FileId) -> u32 {
     numbers.of(dir).expect("a directory is never left out")
 }
 
-/// A reference that was given, one more so that none is 0: the first inode is at 0.
+/// A reference that was assigned, plus one so that it is never 0: the first inode is at 0.
 fn written_reference(inodes: &MetadataWriter) -> Reference {
     Reference(inodes.reference().0 + 1)
 }
@@ -269,8 +270,8 @@ fn unwritten(reference: Reference) -> Reference {
     Reference(reference.0 - 1)
 }
 
-/// Writes a listing, and gives its place and its index: one record for each run that is the first to begin in its
-/// metadata block, the listing's own first block excepted.
+/// Writes a listing and returns its position and its index: one record for each run that is the first to start in its
+/// metadata block, except for the listing's first block.
 fn write_listing(
     listing: &mut ListingWriter,
     listings: &mut MetadataWriter,
@@ -313,7 +314,7 @@ fn write_listing(
     (place, index)
 }
 
-/// Owners and groups, each once, in the order of their first use.
+/// User and group IDs, each once, in order of first use.
 #[derive(Default)]
 struct Ids {
     numbers: Vec<u32>,

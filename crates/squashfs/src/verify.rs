@@ -1,8 +1,8 @@
-//! Proof that an image holds what went in, before it counts as made.
+//! Proves that an image holds its input, before it counts as finished.
 //!
-//! That each block decodes to its content, the workers have proved when they encoded it; that the output gives back the
-//! bytes that were written, their sums prove. What is left: that a reader finds in them the same tree, with each file's
-//! data where it was put.
+//! The workers have proved that each block decodes to its content, and checksums prove that the output returns the
+//! bytes written. What remains is to prove that a reader finds the same tree in them, with each file's data where it
+//! was put.
 
 use std::io;
 
@@ -18,27 +18,27 @@ use crate::numbers::Numbers;
 use crate::plan::Plan;
 use crate::read::Squashfs;
 
-/// Files that one job compares.
+/// Number of files that one job compares.
 const BATCH_FILES: usize = 256;
 
-/// What must be found again.
+/// The expected content of the image.
 pub(crate) struct Expected<'a> {
-    /// The tree that went in.
+    /// The tree that was the input.
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) inventory: &'a Inventory,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub(crate) block_bytes: u32,
     pub(crate) plan: &'a Plan,
-    /// Where its data was put.
+    /// Where the data was put.
     pub(crate) data: &'a Data,
-    /// Which of its files are in the image, and their numbers.
+    /// Which files are in the image, and their inode numbers.
     pub(crate) numbers: &'a Numbers,
     /// By file: its set of extended attributes.
     pub(crate) sets: &'a [Option<u32>],
 }
 
 impl Expected<'_> {
-    /// What a file's metadata must be.
+    /// The expected metadata of a file.
     fn metadata(&self, file: FileId) -> Metadata {
         let mut metadata = self.inventory.metadata(file);
         metadata.mtime = Time {
@@ -49,7 +49,7 @@ impl Expected<'_> {
         metadata
     }
 
-    /// Where a regular file's blocks begin, their size words, and where its tail is.
+    /// The start of a regular file's blocks, their size words, and the place of its tail.
     fn data(&self, file: FileId) -> (u64, &[u32], Option<Tail>) {
         let shown = self.plan.shows[file.0 as usize];
         let placed = self.data.files[shown.0 as usize];
@@ -71,7 +71,7 @@ pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) ->
     let (theirs, numbers) = (expected.inventory, expected.numbers);
     let number = |entry| numbers.of(theirs.file(entry));
     let mut steps = ours.steps();
-    // Both walks number what they find in the same order, so equal trees have equal numbers, but for what is left out.
+    // Both walks number their files in the same order, so equal trees have equal numbers, except for files left out.
     for must in theirs.steps() {
         let (Step::Enter(entry) | Step::File(entry) | Step::Leave(entry)) = must;
         let Some(number) = number(entry) else {
@@ -120,7 +120,7 @@ fn file(
 ) -> Result<()> {
     let (is, must) = (ours.metadata(found), expected.metadata(file));
     let kind = must.kind;
-    // What the format has no room for, and a directory's link count, are not compared.
+    // Fields that the format cannot store, and a directory's link count, are not compared.
     let same = is.kind == kind
         && (is.permissions, is.uid, is.gid) == (must.permissions, must.uid, must.gid)
         && (is.size, is.rdev, is.mtime) == (must.size, must.rdev, must.mtime)

@@ -1,4 +1,4 @@
-//! The image under way: what it is made from, and the bytes that it has so far.
+//! The image in progress: its input, and the bytes written so far.
 
 use codec::{Algorithm, Encoder, Settings};
 use tree::{FileId, FileSystem, ImageSummary, Inventory, Lost, Output, Parallel, Result};
@@ -11,10 +11,10 @@ use crate::raw::{self, METADATA_PLAIN};
 use crate::sums::Sums;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
-/// What an image's length is a multiple of, so that it can be a block device.
+/// The image length is a multiple of this, so that it can be a block device.
 const PADDING_BYTES: u64 = 4096;
 
-/// An image under way.
+/// An image in progress.
 pub(crate) struct Writer<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) inventory: &'a Inventory,
@@ -22,9 +22,9 @@ pub(crate) struct Writer<'a> {
     pub(crate) parallel: Parallel,
     pub(crate) output: &'a mut Output,
     pub(crate) algorithm: Algorithm,
-    /// Where the next byte goes in the image.
+    /// Position of the next byte in the image.
     pub(crate) at: u64,
-    /// The sums of what was written so far.
+    /// The checksums of what was written so far.
     pub(crate) written: Sums,
     /// Files that are left out.
     pub(crate) lost: Lost,
@@ -111,7 +111,7 @@ impl<'a> Writer<'a> {
         self.inventory.path(self.inventory.first_name(file))
     }
 
-    /// Fills up, and writes the superblock.
+    /// Pads the image and writes the superblock.
     pub(crate) fn finish(&mut self, superblock: Superblock) -> Result<()> {
         let bytes_used = self.at;
         if self.options.padding {

@@ -1,4 +1,4 @@
-//! Extended attributes: sets of names and values, shared by all files that have the same.
+//! Extended attributes: sets of names and values, shared by all files with the same attributes.
 
 use std::collections::HashMap;
 
@@ -10,25 +10,25 @@ use crate::lookup_table::{Table, emit_table};
 use crate::metadata::{MetadataReader, MetadataWriter, Reference};
 use crate::raw::{self, XATTR_VALUE_ELSEWHERE};
 
-/// The namespaces that the format knows, by their numbers.
+/// The namespaces of the format, indexed by ID.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
-/// Names and values of one file that are read at most; Linux hands out lists of at most 64 KiB.
+/// Maximum total length of one file's names and values that is read; Linux returns lists of at most 64 KiB.
 const SET_BYTES_MAX: usize = 16 << 20;
 
-/// Values at least this long that occur again are stored once.
+/// Repeated values of at least this length are stored once.
 const SHARED_VALUE_BYTES_MIN: usize = 8;
 
 /// The sets of an image.
 pub(crate) struct XattrTable {
     sets: Table<raw::XattrId>,
-    /// Where the names and values begin.
+    /// The start of the names and values.
     start: u64,
     value_bytes_max: u32,
 }
 
 impl XattrTable {
-    /// Reads the header and list at `at`. `None` when there are no sets.
+    /// Reads the header and list at `at`. `None` if there are no sets.
     pub(crate) fn read(image: &Image, at: u64, limits: &Limits) -> Result<Option<Self>> {
         let mut header = <raw::XattrTableHeader as zerocopy::FromZeros>::new_zeroed();
         image.read(header.as_mut_bytes(), at)?;
@@ -47,7 +47,7 @@ impl XattrTable {
         let list_at = at + size_of::<raw::XattrTableHeader>() as u64;
         let list_end = image.superblock.bytes_used;
         let count = header.xattr_ids.get();
-        // The last block of sets ends where the header begins, not where the list does.
+        // The last block of sets ends where the header starts, not where the list does.
         let sets = Table::read(image, list_at, list_end, (start, at), count)?;
         Ok(Some(XattrTable {
             sets,
@@ -56,17 +56,17 @@ impl XattrTable {
         }))
     }
 
-    /// Where the table begins, and so whatever lies before it ends.
+    /// The start of the table, which is also the end of whatever precedes it.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// How many sets there are.
+    /// Number of sets.
     pub(crate) fn len(&self) -> u32 {
         self.sets.len()
     }
 
-    /// The set of that index, ascending by name.
+    /// The set at this index, in ascending order of name.
     pub(crate) fn set(&self, image: &Image, index: u32) -> Result<Vec<Xattr>> {
         let at = self.start;
         let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
@@ -142,7 +142,7 @@ impl XattrTable {
     }
 }
 
-/// Whether the format can store an attribute of that name.
+/// Whether the format can store an attribute with this name.
 pub(crate) fn is_storable(name: &[u8]) -> bool {
     namespace_of(name).is_some()
 }
@@ -154,7 +154,7 @@ fn namespace_of(name: &[u8]) -> Option<(u16, &[u8])> {
     })
 }
 
-/// Collects sets, each once.
+/// Collects sets, storing each once.
 pub(crate) struct XattrWriter {
     content: MetadataWriter,
     ids: Vec<raw::XattrId>,
@@ -163,7 +163,7 @@ pub(crate) struct XattrWriter {
 }
 
 impl XattrWriter {
-    /// A writer of no sets yet.
+    /// A writer without any sets.
     pub(crate) fn new(content: MetadataWriter) -> Self {
         XattrWriter {
             content,
@@ -173,7 +173,7 @@ impl XattrWriter {
         }
     }
 
-    /// The index of a set; `None` for the empty one. Attributes that are not storable must not be in it.
+    /// The index of a set; `None` for the empty set. All attributes in it must be storable.
     pub(crate) fn add(&mut self, set: Vec<Xattr>) -> Option<u32> {
         if set.is_empty() {
             return None;
@@ -223,8 +223,8 @@ impl XattrWriter {
         Some(index)
     }
 
-    /// Appends the table, whose first byte is at `at` in the image; `ids` writes the sets. Gives the place of the
-    /// header, or `None` when there are no sets.
+    /// Appends the table, whose first byte is at `at` in the image; `ids` writes the sets. Returns the position of the
+    /// header, or `None` if there are no sets.
     pub(crate) fn finish(self, ids: MetadataWriter, at: u64, out: &mut Vec<u8>) -> Option<u64> {
         if self.ids.is_empty() {
             return None;
