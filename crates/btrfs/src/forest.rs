@@ -199,7 +199,7 @@ impl<'a> Forest<'a> {
                 return Ok(layout);
             }
         }
-        Err(Error::Limit("the trees' sizes do not settle"))
+        Err(Error::Limit("the sizes of the trees do not converge"))
     }
 
     /// Space for trees of this size, and the free space to leave.
@@ -348,7 +348,7 @@ impl<'a> Forest<'a> {
             array.extend(group.emit_chunk(SECTOR_BYTES as u32, self.uuids.device));
         }
         let Some(room) = superblock.sys_chunk_array.get_mut(..array.len()) else {
-            return Err(Error::Limit("the tree of chunks is too large"));
+            return Err(Error::Limit("the chunk tree is too large"));
         };
         room.copy_from_slice(&array);
         superblock.sys_chunk_array_size = (array.len() as u32).into();

@@ -159,17 +159,17 @@ impl Options {
                 } => {}
                 _ => {
                     return invalid(
-                        "btrfs has zlib at level 1 to 9, lzo, and zstd at level -15 to -1 and 1 to 15",
+                        "btrfs supports zlib at level 1 to 9, lzo, and zstd at level -15 to -1 and 1 to 15",
                     );
                 }
             }
             Encoder::new(&settings).map_err(|error| Error::InvalidInput(error.as_str()))?;
         }
         if !self.nodesize.is_power_of_two() || !(4 << 10..=64 << 10).contains(&self.nodesize) {
-            return invalid("the size of a tree block is not a power of two from 4 KiB to 64 KiB");
+            return invalid("the tree block size is not a power of two from 4 KiB to 64 KiB");
         }
         if !matches!(self.metadata, Profile::Single | Profile::Dup) {
-            return invalid("one device keeps tree blocks as single or dup");
+            return invalid("on one device, tree blocks are single or dup");
         }
         if self.label.len() >= LABEL_BYTES || self.label.contains(&0) {
             return invalid("a label has at most 255 bytes, without NUL");

@@ -53,7 +53,7 @@ impl SubvolumePlan {
         }
         wanted.sort_by_key(|wanted| wanted.0);
         if let Some(pair) = wanted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let twice = Error::InvalidInput("it is to be a subvolume twice");
+            let twice = Error::InvalidInput("listed as a subvolume twice");
             return Err(twice.in_file("make a subvolume of", &pair[0].2.path));
         }
         let mut plan = SubvolumePlan {

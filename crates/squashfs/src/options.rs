@@ -103,7 +103,7 @@ pub(crate) fn check(options: &Options) -> Result<()> {
             let halves = dictionary_bytes & (dictionary_bytes << 1) != 0;
             if dictionary_bytes < 8192 || !(bits == 1 || (bits == 2 && halves)) {
                 return Err(Error::InvalidInput(
-                    "the xz dictionary is not a power of two, or one and a half, from 8 KiB on",
+                    "the xz dictionary is not a power of two, or one and a half times that, of at least 8 KiB",
                 ));
             }
         }

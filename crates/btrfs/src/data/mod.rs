@@ -27,7 +27,7 @@ const JOBS_MAX: usize = 128;
 /// Encodes and writes the content of all files that are not already left out.
 #[allow(
     clippy::too_many_arguments,
-    reason = "each is one thing that the whole needs"
+    reason = "each is a separate input"
 )]
 pub(crate) fn write<'a>(
     fs: &dyn FileSystem,

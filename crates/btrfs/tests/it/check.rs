@@ -1,4 +1,4 @@
-//! The check itself: its findings do not depend on the number of threads, and it says how far it is.
+//! The check itself: its findings do not depend on the number of threads, and it reports progress.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use tree::{CheckOptions, FileSystem, NoProgress, Parallel, Progress};
 
 use crate::images::{make, open, with};
 
-/// What the check finds, with all data and any number of threads.
+/// The findings of the check, with all data and any number of threads.
 pub(crate) fn findings(btrfs: &Btrfs) -> (CheckSummary, Vec<String>) {
     let found = |threads| {
         let mut lines = Vec::new();
@@ -24,7 +24,7 @@ pub(crate) fn findings(btrfs: &Btrfs) -> (CheckSummary, Vec<String>) {
     one
 }
 
-/// Bytes that are expected, and those that are done.
+/// Expected bytes, and bytes done.
 #[derive(Default)]
 struct Bytes {
     expected: AtomicU64,
@@ -41,7 +41,7 @@ impl Progress for Bytes {
     }
 }
 
-/// Files of many jobs and of a fraction of one.
+/// Files of many jobs, and of a fraction of one.
 fn source() -> MemoryFs {
     let (mut fs, mut rng) = (MemoryFs::new(), Rng::new(4));
     let root = fs.root();
@@ -66,7 +66,7 @@ fn damaged_data_is_found_in_the_order_of_its_addresses() {
         ("large", (0..7 << 20).step_by(300 << 10).collect()),
     ] {
         let file = tree.lookup(tree.root(), name.as_bytes()).unwrap().ino;
-        // Made in one piece; its logical address is where it is on the device.
+        // Created contiguously; its logical address is its position on the device.
         let at = tree.extents(file, 0).unwrap()[0].id.unwrap().0;
         for offset in offsets {
             let sector = (at + offset) / 4096 * 4096;

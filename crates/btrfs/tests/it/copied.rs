@@ -1,4 +1,4 @@
-//! Images that the kernel wrote, copied by us: the kernel shows the same tree, and what shared its bytes still does.
+//! Images that the kernel wrote, copied by us: the kernel shows the same tree, and shared data is still shared.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::linux::{ROOM, prove_to_linux};
 
 const SECTOR: u64 = 4096;
 
-/// Of a file system with one tree, random changes of it, and snapshots before and after them.
+/// Trees from one file system: random changes, with snapshots before and after them.
 fn snapshots(options: &str, seed: u64) -> Option<BackingFile> {
     let kernel = Kernel::create(&[], options)?;
     let mut rng = Rng::new(seed);
@@ -28,7 +28,7 @@ fn snapshots(options: &str, seed: u64) -> Option<BackingFile> {
     Some(kernel.unmount())
 }
 
-/// Where each sector of every file lies, as numbers of extents and places in what they decode to.
+/// The place of each sector of every file, as an extent number and an offset in its decoded data.
 fn places(tree: &Subvolume) -> HashMap<(Vec<u8>, u64), (u64, u64)> {
     let inventory = Inventory::of(tree, &Limits::default()).unwrap();
     let mut all = HashMap::new();
@@ -56,7 +56,7 @@ fn places(tree: &Subvolume) -> HashMap<(Vec<u8>, u64), (u64, u64)> {
     all
 }
 
-/// Wherever files of the source show the same stored bytes, those of the copy do.
+/// Wherever files of the source share stored bytes, the files of the copy do too.
 fn assert_still_shared(source: &Subvolume, copy: &Subvolume) {
     let (source, copy) = (places(source), places(copy));
     let mut moved = HashMap::new();
@@ -65,7 +65,7 @@ fn assert_still_shared(source: &Subvolume, copy: &Subvolume) {
             assert_eq!(moved.entry(from).or_insert(to), &to, "{place:?}");
         }
     }
-    // All but what has become part of a tree, and most of it more than once.
+    // Everything that is not inline, most of it referenced more than once.
     assert!(10 * copy.len() > 9 * source.len());
     assert!(3 * moved.len() < 2 * copy.len(), "{}", moved.len());
 }
@@ -89,7 +89,7 @@ fn linux_sees_its_snapshots_and_clones_in_our_copy() {
         assert_eq!(subvolumes.len(), 4, "{options}");
         let ours = Options {
             subvolumes: subvolumes.into_iter().map(|own| own.1).collect(),
-            // What shares its bytes in the source, and nothing else.
+            // Exactly the parts that share bytes in the source.
             duplicates: false,
             slack: ROOM,
             ..with(None, false)
@@ -97,7 +97,7 @@ fn linux_sees_its_snapshots_and_clones_in_our_copy() {
         make(&source, &image, &ours, 2);
         let copy = open(&image).subvolume(5).unwrap();
         assert_still_shared(&source, &copy);
-        // Snapshots of Linux share their trees, too.
+        // Snapshots made by Linux share their trees too.
         let stored = |tree: &Subvolume| {
             let usage = tree.btrfs().usage(None).unwrap();
             usage.total().stored - usage.inline.stored

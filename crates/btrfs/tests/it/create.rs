@@ -1,4 +1,4 @@
-//! Images that we make, read by us and checked by `btrfs check`.
+//! Images that we create, read by us and checked by `btrfs check`.
 
 use std::fs::{self, FileTimes};
 use std::io::Write;
@@ -100,7 +100,7 @@ fn an_attribute_that_fills_a_tree_block_fits_and_a_longer_one_is_listed() {
     let image = dir.join("image");
     for nodesize in [4 << 10, 16 << 10, 64 << 10] {
         let mut source = MemoryFs::new();
-        // The length of an attribute is a number of 16 bits on disk.
+        // The length of an attribute is a 16-bit number on disk.
         let largest = nodesize.min(32 << 10);
         add_largest_xattr(&mut source, largest);
         let options = Options {
@@ -141,7 +141,7 @@ fn free_space_is_what_was_asked_for() {
         summary
     };
     let tight = made(Some(0), None);
-    // The first MiB, and copies of trees; no more than what fills up parts of 64 KiB.
+    // The first MiB, and copies of trees; no more than the padding to multiples of 64 KiB.
     let used = tight.image.data_bytes + 2 * tight.metadata_bytes + (1 << 20);
     assert!(tight.image.image_bytes < used + (512 << 10), "{tight:?}");
     assert!(!tight.is_writable);
@@ -152,7 +152,7 @@ fn free_space_is_what_was_asked_for() {
     let sized = made(None, Some(100 << 20));
     assert_eq!(sized.image.image_bytes, 100 << 20);
     assert!(sized.is_writable);
-    // An image that is large enough has what Linux wants by default.
+    // By default, a sufficiently large image has the free space that Linux wants.
     let mut large = MemoryFs::new();
     let (root, bytes) = (large.root(), Rng::new(3).bytes(60 << 20));
     for number in 0..10 {
@@ -305,11 +305,12 @@ fn what_cannot_be_read_ends_all_or_is_left_out() {
         fs::remove_file(dir.join("image")).unwrap();
     }
     assert!(images[0] == images[1]);
-    // What is left is as it was.
+    // The rest is unchanged.
     assert!(!expected.to_string().contains("bad"));
 }
 
-/// What befalls a file after the walk, while it is read: an error that names it, and nothing under the final name.
+/// Changes to a file after the walk, while it is read: each gives an error that names it, and leaves nothing at the
+/// destination.
 #[test]
 fn a_file_that_changes_while_it_is_read_is_named() {
     type Accident = fn(&Path) -> std::io::Result<()>;
@@ -331,7 +332,7 @@ fn a_file_that_changes_while_it_is_read_is_named() {
                 .write_all(b"other")
         },
     ];
-    // In the tree, in one extent, in several.
+    // Inline, in one extent, in several.
     for size in [100, 12_000, 300_000] {
         for (case, accident) in accidents.into_iter().enumerate() {
             let dir = TempDir::new();

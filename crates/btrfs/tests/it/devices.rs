@@ -1,5 +1,5 @@
-//! What the kernel wrote on several devices, and what it did not get to commit: read whole, and with a device missing or
-//! overwritten.
+//! File systems that the kernel wrote on several devices, and uncommitted writes: read completely, and with a device
+//! missing or overwritten.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -32,12 +32,12 @@ fn manifest(fs: &dyn FileSystem) -> Result<Manifest> {
     Manifest::of(fs, &aspects)
 }
 
-/// What is in the top level.
+/// The content of the top level.
 fn read(images: &[&Path]) -> Result<Manifest> {
     manifest(&open(images)?.subvolume(5)?)
 }
 
-/// Images that the kernel wrote, of these profiles, and what it showed of them.
+/// Images that the kernel wrote with these profiles, and what it showed of them.
 fn written(data: &str, metadata: &str, count: usize) -> Option<(Vec<BackingFile>, Manifest)> {
     let (mkfs, btrfs) = (tool("mkfs.btrfs")?, tool("btrfs")?);
     let device = |_| LoopDevice::attach(BackingFile::create(DEVICE_BYTES), Access::ReadWrite);
@@ -100,7 +100,7 @@ fn every_profile_of_several_devices() {
         if !may_be_lost {
             continue;
         }
-        // Of one device, all that chunks hold is overwritten.
+        // On one device, everything that chunks hold is overwritten.
         let file = OpenOptions::new().write(true).open(all[1]).unwrap();
         let id = 2;
         for chunk in btrfs.chunks().chunks() {
@@ -141,7 +141,7 @@ fn a_log_is_noticed_and_the_last_commit_is_read() {
     let mut file = File::create(mount.path().join("logged")).unwrap();
     file.write_all(&vec![7; 100_000]).unwrap();
     file.sync_all().unwrap();
-    // As after a crash: what the device holds at this moment.
+    // As after a crash: the current state of the device.
     run(Command::new("cp")
         .arg("--sparse=always")
         .args([&live, &copy]));

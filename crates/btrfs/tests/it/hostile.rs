@@ -1,5 +1,5 @@
-//! Images made to do harm: a good one with a few bytes changed and the checksums made right again, so that what reads
-//! them has nothing to rely on. Each gives an error or some tree, in bounded time and memory, and never a panic.
+//! Hostile images: a good one with a few bytes changed and the checksums recomputed, so that they do not protect the
+//! reader. Each gives an error or some tree, in bounded time and memory, and never a panic.
 
 use std::io;
 use std::ops::Range;
@@ -55,7 +55,7 @@ fn each_byte_of_data_is_verified() {
         let extents = top.extents(file, 0).unwrap();
         for extent in extents.iter().filter(|extent| extent.kind.has_data()) {
             let at = extent.id.expect("it is not inline").0;
-            // The first chunk of data begins where its address says: it is on one device, once.
+            // The first data chunk starts at its address: it has one copy on one device.
             let chunk = image.chunks().find(btrfs::Logical(at)).unwrap();
             let place = chunk.stripes[0].at.0 + (at - chunk.start.0);
             let mut bad = good.clone();
@@ -76,7 +76,7 @@ fn each_byte_of_data_is_verified() {
     }
 }
 
-/// Where tree blocks lie, and the first superblock.
+/// The places of tree blocks and of the first superblock.
 fn targets(image: &BtrfsImage) -> Vec<u64> {
     let fsid = image.bytes(SUPERBLOCK_PLACES[0].0 + 32, 16);
     let is_ours = |at: &u64| image.bytes(at + 32, 16) == fsid;
@@ -85,7 +85,7 @@ fn targets(image: &BtrfsImage) -> Vec<u64> {
     sectors.filter(is_ours).collect()
 }
 
-/// Changes a few numbers of a block.
+/// Changes a few numbers in a block.
 fn mutate(block: &mut [u8], rng: &mut Rng) {
     const SPECIAL: [u64; 12] = [
         0,
@@ -102,7 +102,7 @@ fn mutate(block: &mut [u8], rng: &mut Rng) {
         u64::MAX - 255,
     ];
     for _ in 0..=rng.below(3) {
-        // Mostly in the header and the items' keys, or in the items, which lie at the end.
+        // Mostly in the header and the items' keys, or in the items' data, at the end.
         let at = match rng.below(4) {
             0 => 32 + rng.index(70),
             1 => 101 + rng.index(400),
@@ -125,7 +125,7 @@ fn mutate(block: &mut [u8], rng: &mut Rng) {
     }
 }
 
-/// Reads some of everything: as much as a good image of this size has, and not what a bad one says that it has.
+/// Reads some of everything: as much as a good image of this size contains, not as much as a bad one claims.
 fn explore(tree: &Subvolume) -> Result<(), Error> {
     let mut waiting: Vec<Ino> = vec![tree.root()];
     let mut left = 1000;
@@ -165,8 +165,8 @@ fn explore(tree: &Subvolume) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does with an image all that can be done: says what is in it, lists it, reads some of it, copies it. Gives whether it
-/// could be opened.
+/// Does everything that can be done with an image: describes it, lists it, reads some of it, copies it. Returns whether
+/// it could be opened.
 pub(crate) fn explore_all(image: &BtrfsImage) -> Option<Arc<Btrfs>> {
     let btrfs = open(image).ok()?;
     let _ = btrfs.subvolumes();
@@ -181,7 +181,7 @@ pub(crate) fn explore_all(image: &BtrfsImage) -> Option<Arc<Btrfs>> {
     Some(btrfs)
 }
 
-/// Copies a tree to an archive that nobody keeps.
+/// Copies a tree to an archive that is discarded.
 fn copy(tree: &Subvolume) -> Result<(), Error> {
     let inventory = Inventory::of(tree, &Limits::default())?;
     tree::tar::write(
@@ -194,9 +194,9 @@ fn copy(tree: &Subvolume) -> Result<(), Error> {
     Ok(())
 }
 
-/// Bytes of addresses that a process may have while it reads bad images.
+/// Bytes of address space that a process may use while it reads bad images.
 const MEMORY_MAX: u64 = 256 << 20;
-/// Set in the process that is limited to them.
+/// Set in the process with that limit.
 const LIMITED: &str = "RESTOW_TEST_LIMITED";
 
 #[test]
@@ -213,7 +213,7 @@ fn mutated_images_do_no_harm() {
         .arg(format!("--as={MEMORY_MAX}"))
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
-        // Each thread would reserve addresses for a heap of its own.
+        // Otherwise each thread would reserve addresses for its own heap.
         .env("MALLOC_ARENA_MAX", "1")
         .env(LIMITED, "1")
         .output()
@@ -243,10 +243,10 @@ fn mutated_images() {
             opened += 1;
             found += u64::from(findings(&btrfs).0.findings > 0);
         }
-        // Not how fast it is, but that it comes to an end.
+        // The limit is on hangs, not on speed.
         assert!(begin.elapsed().as_secs() < 60, "case {case}");
     }
-    // The mutations reach what they are for.
+    // The mutations reach the code that they target.
     assert!(opened > cases(1500) / 4, "{opened} could be opened");
     assert!(
         found > opened / 4,
@@ -254,7 +254,7 @@ fn mutated_images() {
     );
 }
 
-/// An image that counts how often a range of it is read.
+/// An image that counts how often a range is read.
 struct Counting {
     image: BtrfsImage,
     range: Range<u64>,

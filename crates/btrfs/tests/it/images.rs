@@ -1,4 +1,4 @@
-//! Trees to make images of, and what is done with every image.
+//! Source trees for images, and what is done with every image.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tree::{
     Aspects, Device, FileKind, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time,
 };
 
-/// Makes an image of a tree.
+/// Creates an image of a tree.
 pub(crate) fn make(
     source: &dyn FileSystem,
     image: &Path,
@@ -32,7 +32,7 @@ pub(crate) fn manifest_of(tree: &dyn FileSystem) -> Manifest {
     Manifest::of(tree, &Aspects::ALL).unwrap()
 }
 
-/// Compares two trees, byte by byte but for what both have as holes.
+/// Compares two trees byte by byte, except for ranges that are holes in both.
 pub(crate) fn assert_same(first: &dyn FileSystem, second: &dyn FileSystem, name: &str) {
     let mut found = Vec::new();
     let mut report = |difference| {
@@ -52,7 +52,7 @@ pub(crate) fn assert_same(first: &dyn FileSystem, second: &dyn FileSystem, name:
     assert!(found.is_empty(), "{name}: {found:#?}");
 }
 
-/// The verdict of `btrfs check` with checksums of data.
+/// The verdict of `btrfs check`, including data checksums.
 pub(crate) fn check(image: &Path) -> bool {
     let Some(btrfs) = tool("btrfs") else {
         return false;
@@ -92,7 +92,7 @@ pub(crate) fn algorithms() -> Vec<(&'static str, Option<Settings>)> {
     ]
 }
 
-/// Options that change the layout: name, and what is changed.
+/// Options that change the layout: name, and change.
 pub(crate) fn layouts() -> Vec<(String, Options)> {
     let mut all = Vec::new();
     for checksum in ChecksumType::ALL {
@@ -116,7 +116,7 @@ pub(crate) fn layouts() -> Vec<(String, Options)> {
     all
 }
 
-/// A tree that every user can make, with all sizes around the limits.
+/// A tree that any user can create, with all sizes around the limits.
 pub(crate) fn memory_tree() -> MemoryFs {
     let mut fs = MemoryFs::new();
     let root = fs.root();
@@ -144,7 +144,7 @@ pub(crate) fn memory_tree() -> MemoryFs {
     }
     let linked = fs.add_file(root, "linked", &rng.bytes(10_000));
     let links = fs.add_dir(root, "links");
-    // More names in one directory than one item holds.
+    // More names in one directory than fit in one item.
     for number in 0..400 {
         fs.link(links, format!("{number:0200}"), linked);
     }
@@ -153,7 +153,7 @@ pub(crate) fn memory_tree() -> MemoryFs {
     fs.add_xattr(linked, b"user.one", b"1");
     fs.add_xattr(linked, b"user.two", &rng.bytes(2000));
     let names = fs.add_dir(root, "names");
-    // What a CRC-32C's generator is added to has the same one: entries of equal hash.
+    // Adding the generator polynomial of CRC-32C does not change the CRC: entries with equal hashes.
     const GENERATOR: [u8; 5] = [0xf1, 0x76, 0xec, 0x05, 0x01];
     for places in [&[][..], &[0], &[1], &[2], &[0, 2]] {
         let mut name = *b"collide!";

@@ -1,4 +1,4 @@
-//! What the kernel wrote, read by it and by us: the manifests are equal, holes included.
+//! File systems written by the kernel, read by the kernel and by us: the manifests are equal, including holes.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -27,7 +27,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Made with these arguments of `mkfs.btrfs`, mounted with these options.
+    /// Created with these arguments of `mkfs.btrfs`, mounted with these options.
     pub(crate) fn create(arguments: &[&str], options: &str) -> Option<Kernel> {
         let (mkfs, btrfs) = (tool("mkfs.btrfs")?, tool("btrfs")?);
         let backing = BackingFile::create(IMAGE_BYTES);
@@ -45,7 +45,7 @@ impl Kernel {
         self.mount.path()
     }
 
-    /// Runs `btrfs` with these arguments, `@` before a path in the file system.
+    /// Runs `btrfs` with these arguments; `@` marks a path in the file system.
     pub(crate) fn btrfs(&self, arguments: &[&str]) {
         let mut command = self.btrfs.command();
         for argument in arguments {
@@ -57,12 +57,12 @@ impl Kernel {
         run(&mut command);
     }
 
-    /// Writes everything to the image.
+    /// Flushes everything to the image.
     pub(crate) fn unmount(self) -> BackingFile {
         self.mount.unmount()
     }
 
-    /// Writes everything to the image, and compares what the kernel shows of it with what we read; gives the image.
+    /// Flushes everything to the image, and compares what the kernel shows with what we read; returns the image.
     fn compare(self) -> BackingFile {
         let backing = self.unmount();
         compare_image(&backing, "");
@@ -89,7 +89,7 @@ fn compare_image(backing: &BackingFile, mount_options: &str) {
     assert_same(&HostDir::open(mount.path()).unwrap(), &ours, "");
 }
 
-/// Our check finds nothing, and has met all there is.
+/// Our check finds nothing wrong, and visits everything.
 fn assert_clean(backing: &BackingFile) {
     let image = open(backing.path());
     let (summary, lines) = findings(&image);
@@ -101,10 +101,10 @@ fn assert_clean(backing: &BackingFile) {
     assert!(stored + trees <= image.superblock().bytes_used, "{usage:?}");
 }
 
-/// Content that shrinks: few words in any order.
+/// Compressible content: few words in random order.
 fn text(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut words: Vec<Vec<u8>> = (0..100).map(|n| rng.bytes(4 + n / 8)).collect();
-    // Few different bytes: then the kernel's heuristic is for compressing.
+    // With few distinct bytes, the kernel's heuristic chooses compression.
     words.iter_mut().flatten().for_each(|byte| *byte &= 0x1f);
     let mut bytes = Vec::with_capacity(len + 16);
     while bytes.len() < len {
@@ -114,7 +114,7 @@ fn text(rng: &mut Rng, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Files of the sizes around which the format changes, in all ways in which a file can be changed.
+/// Files with sizes at which the format changes, modified in every possible way.
 pub(crate) fn shapes(at: &Path, seed: u64) {
     let mut rng = Rng::new(seed);
     fs::create_dir_all(at.join("sizes")).unwrap();
@@ -126,7 +126,7 @@ pub(crate) fn shapes(at: &Path, seed: u64) {
         let zeros = at.join(format!("sizes/zeros-{size}"));
         fs::write(zeros, vec![0; size]).unwrap();
     }
-    // Overwritten in part once it is on disk: its extents are shown from the middle on.
+    // Partly overwritten once on disk: its extents are referenced from the middle.
     let path = at.join("overwritten");
     fs::write(&path, text(&mut rng, 1_000_000)).unwrap();
     sync(at);
@@ -164,7 +164,7 @@ pub(crate) fn shapes(at: &Path, seed: u64) {
     };
     reflink("overwritten", "clone");
     reflink("sizes/3000001", "clone of a large one");
-    // Cut within an extent, grown again.
+    // Truncated within an extent, then extended.
     let file = OpenOptions::new()
         .write(true)
         .open(at.join("clone"))
@@ -221,8 +221,8 @@ fn every_algorithm_and_level() {
     }
 }
 
-/// Where fewer than four bytes of a sector remain behind the last segment, Linux fills it with zeros that count in the
-/// extent's length. What it wrote is read, and what we write is alike and read by it.
+/// If fewer than four bytes of a sector remain after the last segment, Linux fills them with zeros that count in the
+/// extent's length. We must read what it wrote, and it must read what we write in the same form.
 #[test]
 #[ignore = "needs root"]
 fn lzo_extents_are_padded_behind_the_last_segment() {
@@ -230,7 +230,7 @@ fn lzo_extents_are_padded_behind_the_last_segment() {
         return;
     };
     let noise = Rng::new(1).bytes(4096);
-    // A sector that shrinks to a few bytes, and a tail that fills nearly all that remains of the first sector stored.
+    // A sector that compresses to a few bytes, and a tail that nearly fills the rest of the first stored sector.
     for first in [0, 8] {
         for tail in 3900..4096 {
             let mut content = vec![0; 4096];
@@ -258,7 +258,7 @@ fn lzo_extents_are_padded_behind_the_last_segment() {
     }
 }
 
-/// How many bytes count in the length of each LZO extent of two segments behind the last one.
+/// For each LZO extent of two segments, the number of bytes after the last one that count in its length.
 fn lzo_paddings(subvolume: &Subvolume) -> Vec<usize> {
     let mut paddings = Vec::new();
     let mut stored = Vec::new();
@@ -308,14 +308,14 @@ fn every_checksum_and_block_size() {
     }
 }
 
-/// Names that share a hash with another, a directory with many entries, a file with many names.
+/// Names with equal hashes, a directory with many entries, a file with many names.
 fn nasty_names(at: &Path) {
     let dir = at.join("many");
     fs::create_dir(&dir).unwrap();
     for n in 0..3000 {
         fs::write(dir.join(format!("{n:0200}")), b"").unwrap();
     }
-    // More names in one directory than one item holds.
+    // More names in one directory than fit in one item.
     let linked = at.join("linked");
     fs::create_dir(&linked).unwrap();
     fs::write(linked.join("first"), b"many names").unwrap();
@@ -352,14 +352,14 @@ fn snapshots_and_nested_subvolumes() {
     kernel.btrfs(&["subvolume", "create", "@a/dir/nested"]);
     fs::write(kernel.path().join("a/dir/nested/file"), b"nested").unwrap();
     kernel.btrfs(&["subvolume", "snapshot", "@a", "@snapshot"]);
-    // Only one snapshot has the name of a nested one in it: the kernel gives all such directories the same number.
+    // Only one snapshot contains the name of a nested one: the kernel gives all such directories the same number.
     kernel.btrfs(&["subvolume", "snapshot", "-r", "@a/dir/nested", "@a/before"]);
     fs::remove_file(kernel.path().join("a/overwritten")).unwrap();
     fs::write(kernel.path().join("a/new"), vec![7; 100_000]).unwrap();
     kernel.btrfs(&["subvolume", "create", "@gone"]);
     fs::write(kernel.path().join("gone/file"), vec![7; 100_000]).unwrap();
     kernel.btrfs(&["subvolume", "delete", "@gone"]);
-    // The kernel makes up the times of the empty directory that stands for a nested subvolume in a snapshot.
+    // The kernel invents the times of the empty directory that stands for a nested subvolume in a snapshot.
     let backing = kernel.unmount();
     assert_clean(&backing);
     let device = LoopDevice::attach(BackingFile::existing(backing.path()), Access::ReadOnly);
@@ -424,7 +424,7 @@ fn the_default_subvolume_is_the_kernels() {
     assert_ne!(open(backing.path()).default_subvolume().unwrap(), 5);
 }
 
-/// Random changes of a few files, as fsstress makes them.
+/// Random changes to a few files, like those of fsstress.
 pub(crate) fn stress(at: &Path, rng: &mut Rng, steps: u64) {
     for _ in 0..steps {
         let name = at.join(format!("f{}", rng.below(12)));
@@ -471,7 +471,7 @@ pub(crate) fn stress(at: &Path, rng: &mut Rng, steps: u64) {
             }
             9 => {
                 let (offset, len) = (block(offset), block(len as u64 + 4096));
-                // Refused where the file is too short for it.
+                // Refused if the file is too short for it.
                 let _ = Command::new("fallocate")
                     .args(["--collapse-range", "--offset", &offset, "--length", &len])
                     .arg(&name)
@@ -522,7 +522,7 @@ fn a_damaged_copy_is_read_from_the_other() {
     let backing = kernel.unmount();
     let image = open(backing.path());
     let before = Manifest::of(&open_default(backing.path()), &Aspects::default()).unwrap();
-    // Of every chunk, the first copy is overwritten: the blocks of trees, and the data.
+    // The first copy of every chunk is overwritten: tree blocks and data.
     let file = OpenOptions::new().write(true).open(backing.path()).unwrap();
     for chunk in image.chunks().chunks() {
         assert_eq!(chunk.stripes.len(), 2);
@@ -532,7 +532,7 @@ fn a_damaged_copy_is_read_from_the_other() {
     }
     let after = Manifest::of(&open_default(backing.path()), &Aspects::default()).unwrap();
     assert_eq!(before.difference(&after), "");
-    // Without the second copy there is nothing left, and that is said.
+    // Without the second copy nothing is left, and the error says so.
     for chunk in image.chunks().chunks() {
         let at = chunk.stripes[1].at.0;
         file.write_all_at(&vec![0x5a; chunk.stripe_bytes().min(64 << 20) as usize], at)

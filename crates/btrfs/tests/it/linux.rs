@@ -1,4 +1,4 @@
-//! Images that we make, under Linux: mounted, compared, scrubbed, changed, balanced, and checked again.
+//! Images that we create, under Linux: mounted, compared, scrubbed, changed, balanced, and checked again.
 
 use std::fs;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::images::{
 };
 use crate::subvolumes::nested;
 
-/// Growth that leaves Linux room to move everything there is.
+/// Slack that lets Linux relocate everything.
 pub(crate) const ROOM: Option<u64> = Some(256 << 20);
 
-/// A file of the nasty trees that was last changed after 2038.
+/// A file of the nasty trees whose last change is after 2038.
 const DATED: &str = "times/4294967296.1";
 
 fn btrfs(arguments: &[&str], path: &Path) -> String {
@@ -33,9 +33,9 @@ fn mount_to_write(image: &Path, options: &str) -> Mount {
     Mount::new(device, FsType::Btrfs, options)
 }
 
-/// Mounts the image, compares, scrubs, changes, balances it and checks again.
+/// Mounts, compares, scrubs, changes and balances the image, and checks it again.
 ///
-/// Birth times are not among what is compared: `birth` is that of [`DATED`], if the image holds it.
+/// Birth times are not compared: `birth` is that of [`DATED`], if the image contains it.
 pub(crate) fn prove_to_linux(
     image: &Path,
     expected: &dyn FileSystem,
@@ -52,7 +52,7 @@ pub(crate) fn prove_to_linux(
     log.assert_quiet(&mount);
     mount.unmount();
     let mount = mount_to_write(image, "");
-    // The kernel scrubs nothing that is mounted read-only.
+    // The kernel does not scrub a read-only mount.
     let said = btrfs(&["scrub", "start", "-B"], mount.path());
     assert!(said.contains("no errors found"), "{name}: {said}");
     change(mount.path());
@@ -82,8 +82,8 @@ fn change(at: &Path) {
     run(Command::new("sync").arg("-f").arg(at));
 }
 
-/// Every algorithm, with and without the heuristic, with every checksum and profile. The first eight have each of these,
-/// the first fifteen each pair of algorithm and heuristic; `cargo xtask campaign btrfs-matrix` tries all 120.
+/// Every algorithm, with and without the heuristic, with every checksum and profile. The first eight cover each of
+/// these, the first fifteen each pair of algorithm and heuristic; `cargo xtask campaign btrfs-matrix` tries all 120.
 fn matrix() -> Vec<(String, Options)> {
     let mut encodings = Vec::new();
     for flip in [false, true] {
@@ -197,7 +197,7 @@ fn an_image_without_slack_can_be_emptied_and_grown() {
         assert!(!summary.is_writable);
         let mut log = KernelLog::watch();
         let mount = mount_to_write(&image, "");
-        // Nothing can be added, and Linux says no more than that.
+        // Nothing can be added, and Linux reports only that.
         let added = fs::write(mount.path().join("new"), b"");
         assert_eq!(added.unwrap_err().raw_os_error(), Some(28)); // ENOSPC
         fs::remove_dir_all(mount.path().join("sizes")).unwrap();
@@ -274,7 +274,7 @@ fn linux_knows_our_subvolumes() {
     let changed = fs::write(mount.path().join("snapshot/new"), b"");
     assert_eq!(changed.unwrap_err().raw_os_error(), Some(30)); // EROFS
     fs::write(mount.path().join("first/new"), b"").unwrap();
-    // What changed between two snapshots: nothing but the file that names its snapshot.
+    // The only difference between two snapshots is the file that names its snapshot.
     let (one, other) = (
         mount.path().join("snapshot"),
         mount.path().join("snapshot 2"),

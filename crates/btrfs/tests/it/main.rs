@@ -1,4 +1,4 @@
-//! Tests of btrfs images: those that the kernel writes, those that we make, and those that were made to do harm.
+//! Tests of btrfs images: written by the kernel, created by us, and hostile.
 #![forbid(unsafe_code)]
 
 mod check;

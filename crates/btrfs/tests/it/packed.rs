@@ -1,4 +1,4 @@
-//! What a source has encoded or shares stays so.
+//! Compressed and shared data of a source stays compressed and shared.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,8 +14,7 @@ use tree::{
 
 use crate::images::{algorithms, check, make, manifest_of, memory_tree, open, with};
 
-/// By path, the encoded extents of each file: algorithm and stored bytes, without the padding of those that are not in a
-/// tree.
+/// By path, the compressed extents of each file: algorithm and stored bytes, without padding except for inline extents.
 fn encoded(tree: &Subvolume) -> HashMap<Vec<u8>, Vec<(String, Vec<u8>)>> {
     let inventory = Inventory::of(tree, &Limits::default()).unwrap();
     let mut all = HashMap::new();
@@ -40,7 +39,7 @@ fn encoded(tree: &Subvolume) -> HashMap<Vec<u8>, Vec<(String, Vec<u8>)>> {
     all
 }
 
-/// The places of stored data that all files show.
+/// The places of the stored data of all files.
 fn places(tree: &Subvolume) -> Vec<ExtentId> {
     let inventory = Inventory::of(tree, &Limits::default()).unwrap();
     let regular = inventory
@@ -65,7 +64,7 @@ fn encoded_extents_are_taken_as_they_are() {
     let expected = manifest_of(&source);
     for (name, compression) in algorithms() {
         let made = make(&source, &first, &with(compression, true), 2);
-        // Other settings and another layout must not matter.
+        // Different settings and a different layout must not matter.
         let options = Options {
             nodesize: 4 << 10,
             checksum: btrfs::ChecksumType::Xxhash64,
@@ -98,7 +97,7 @@ fn encoded_extents_are_taken_as_they_are() {
 
 #[test]
 fn blocks_of_a_squashfs_image_would_be_kept_but_for_what_btrfs_cannot_hold() {
-    // A frame with a window that the kernel refuses, as only foreign writers make it.
+    // A frame with a window that the kernel refuses, as only other encoders write it.
     let dir = TempDir::new();
     let image = dir.join("image");
     let mut source = MemoryFs::new();
@@ -172,10 +171,10 @@ fn shared_extents_stay_shared() {
     let _ = Arc::strong_count(&open(&first));
 }
 
-/// Bytes of content of an extent.
+/// Decoded length of an extent.
 const EXTENT_BYTES: usize = 128 << 10;
 
-/// Adds a file whose extents are stored as zlib streams; one of less than a sector lies in a tree.
+/// Adds a file whose extents are stored as zlib streams; an extent smaller than a sector is inline.
 fn add_encoded(fs: &mut MemoryFs, name: &str, len: usize) -> Ino {
     let content = &name.repeat(len.div_ceil(name.len())).into_bytes()[..len];
     let file = fs.add_file(fs.root(), name, content);
@@ -210,8 +209,8 @@ fn add_encoded(fs: &mut MemoryFs, name: &str, len: usize) -> Ino {
     file
 }
 
-/// A tree of encoded extents, five of them good ones that do not lie in a tree; and, if asked for, files whose stored
-/// bytes cannot be read from some place on.
+/// A tree of compressed extents, five of them readable and not inline, and on request files whose stored bytes cannot
+/// be read past certain offsets.
 fn encoded_tree(has_bad: bool) -> (MemoryFs, Vec<(Ino, u64)>) {
     let mut fs = MemoryFs::new();
     add_encoded(&mut fs, "a good", 2 * EXTENT_BYTES + 5000);
@@ -244,7 +243,7 @@ fn stored_bytes_that_cannot_be_read_end_all_or_are_left_out() {
     let expected = manifest_of(&good);
     assert_eq!(make(&good, &image, &options(false), 2).image.kept, 5);
     let (whole, bad) = encoded_tree(true);
-    // All extents are taken as they are stored: nothing else of these files is read.
+    // All extents are copied as they are stored: nothing else of these files is read.
     assert_eq!(
         make(&whole, &image, &options(false), 2).image.kept,
         5 + 2 + 3

@@ -1,4 +1,4 @@
-//! The image in `testdata`, which needs no root to be read.
+//! The image in `testdata`, which can be read without root.
 
 use std::path::Path;
 

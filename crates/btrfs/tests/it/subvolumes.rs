@@ -66,7 +66,7 @@ pub(crate) fn nested() -> (MemoryFs, Options) {
     (source, options)
 }
 
-/// Path, and what is set.
+/// Path and properties.
 fn shown(list: &[SubvolumeInfo]) -> Vec<String> {
     let one = |own: &SubvolumeInfo| {
         let path = String::from_utf8(own.path.clone().unwrap()).unwrap();
@@ -108,7 +108,7 @@ fn directories_become_subvolumes_and_stay_so_in_a_copy() {
     let own = opened.subvolume(list[3].id).unwrap();
     let whole = Inventory::of(&own, &Limits::default()).unwrap();
     assert_eq!(whole.file_count(), 7);
-    // Data is there once, and a copy of the whole is the same, UUIDs and times of sending included.
+    // Data is stored once, and a copy of everything is identical, including UUIDs and times of sending.
     let source = top(&image);
     let inventory = Inventory::of(&source, &Limits::default()).unwrap();
     let found = source.subvolumes_in(&inventory).unwrap();
@@ -162,7 +162,7 @@ fn a_hard_link_into_another_subvolume_becomes_a_file_that_shares_its_content() {
         tree.metadata(file).unwrap().nlink
     };
     assert_eq!((names(b"a", b"two"), names(b"b", b"three")), (2, 1));
-    // What cannot be a subvolume is said before anything is written.
+    // Paths that cannot become subvolumes are rejected before anything is written.
     let inventory = Inventory::of(&source, &Limits::default()).unwrap();
     let refused = |subvolumes: Vec<NewSubvolume>, default: Option<&[u8]>| {
         let options = Options {
@@ -197,7 +197,7 @@ fn a_comparison_of_snapshots_reads_nothing_that_they_share() {
     let (source, options) = nested();
     make(&source, &image, &options, 1);
     let btrfs = open(&image);
-    // Whoever reads one of the large files fails.
+    // Reading any of the large files fails.
     let view = |path: &[u8]| {
         let tree = btrfs
             .subvolume(btrfs.find_subvolume(path).unwrap())
@@ -228,7 +228,7 @@ fn a_comparison_of_snapshots_reads_nothing_that_they_share() {
     )
     .unwrap();
     assert_eq!(found, ["own: Size(8, 10)"]);
-    // In another opening of the same image nothing is known to be the same.
+    // When the same image is opened separately, nothing is known to be shared.
     let other = open(&image);
     let id = other.find_subvolume(b"snapshot").unwrap();
     let other = other.subvolume(id).unwrap();

@@ -11,7 +11,7 @@ use crate::small::small;
 /// All trees of the image.
 const TREES: [u64; 12] = [1, 2, 3, 4, 5, 7, 9, 10, 256, 257, 258, -9_i64 as u64];
 
-/// Numbers that have a meaning somewhere.
+/// Numbers with a special meaning somewhere.
 fn number(rng: &mut Rng, old: u64) -> u64 {
     const SPECIAL: [u64; 10] = [
         0,
@@ -34,7 +34,7 @@ fn number(rng: &mut Rng, old: u64) -> u64 {
     }
 }
 
-/// Changes an item, or takes it out, or gives it another key that keeps the order of its leaf.
+/// Changes an item, removes it, or gives it another key that preserves the order of its leaf.
 fn damage(image: &mut BtrfsImage, rng: &mut Rng) -> String {
     let tree = TREES[rng.index(TREES.len())];
     let items = image.items(tree);
@@ -129,7 +129,7 @@ fn random_damage_that_btrfs_check_finds_is_found() {
         }
     }
     assert!(missed.is_empty(), "{} missed: {missed:#?}", missed.len());
-    // What Linux refuses to read, and other nonsense that btrfs check passes over, is not more than a part.
+    // Images that Linux refuses to read, and other nonsense that btrfs check overlooks, are only a part.
     let [both, ours] = [(false, false), (true, false)].map(|key| counts[&key]);
     assert!(
         both > 4 * ours && counts[&(true, true)] > ours,

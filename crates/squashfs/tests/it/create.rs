@@ -1,4 +1,4 @@
-//! Images that we make, read by us, by other tools and (as root) by Linux.
+//! Images that we create, read by us, by other tools and (as root) by Linux.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use tree::{HostDir, Inventory, Limits};
 
 use crate::sources::{make, nasty};
 
-/// Makes an image of a directory.
+/// Creates an image of a directory.
 pub(crate) fn image_of(
     source: &Path,
     image: &Path,
@@ -22,7 +22,7 @@ pub(crate) fn image_of(
     make(&HostDir::open(source).unwrap(), image, options, threads).unwrap()
 }
 
-/// Options that change the layout: name, and what is changed.
+/// Options that change the layout: name, and change.
 pub(crate) fn layouts(block_bytes: u32) -> Vec<(String, Options)> {
     let usual = Options {
         block_bytes,
@@ -183,7 +183,7 @@ fn data_is_stored_in_the_order_of_priorities() {
     let root = tree::FileSystem::root(&fs);
     let mut inos = Vec::new();
     for name in ["a", "b", "c", "d"] {
-        // Large enough for blocks of their own; the last is equal to the first.
+        // Large enough for blocks of their own; the last equals the first.
         let content = (if name == "d" { "a" } else { name }).repeat(5000);
         inos.push(fs.add_file(root, name, content.as_bytes()));
     }
@@ -214,7 +214,7 @@ fn data_is_stored_in_the_order_of_priorities() {
     assert!(a < b && b < c && a == d);
     let [a, b, c, d] = starts([0, 3, -1, 1]);
     assert!(b < a && a < c && a == d);
-    // Data that two files show is as urgent as the more urgent of them.
+    // Data shared by two files gets the higher of their priorities.
     let [a, b, c, d] = starts([-9, 3, -1, 4]);
     assert!(a < b && b < c && a == d);
 }

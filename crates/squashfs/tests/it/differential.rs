@@ -1,4 +1,4 @@
-//! Images by other tools, read by us.
+//! Images created by other tools, read by us.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,7 +11,7 @@ use tree::{FileSystem, HostDir, Limits};
 
 use crate::sources::nasty;
 
-/// Options of mksquashfs that change the layout, one image each. The first word is the block size.
+/// Options of mksquashfs that change the layout, one image for each. The first word is the block size.
 const MKSQUASHFS: &[&str] = &[
     "131072 -comp gzip",
     "4096 -comp gzip -Xcompression-level 1 -Xwindow-size 8",

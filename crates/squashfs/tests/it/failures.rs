@@ -1,4 +1,5 @@
-//! What befalls a source while an image is made of it: an error that names the file, and nothing under the final name.
+//! Failures of a source while it is being read: each gives an error that names the file, and leaves nothing at the
+//! destination.
 
 use std::fs::{self, File, FileTimes};
 use std::io::Write;
@@ -25,7 +26,7 @@ fn options() -> Options {
     }
 }
 
-/// Makes an image of what `open` opens after the inventory was taken from the same.
+/// Creates an image of what `open` opens, with an inventory taken from it earlier.
 fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> Result<Vec<u8>> {
     let out = TempDir::new();
     let result = make(fs, &out.join("image"), options, threads);
@@ -39,7 +40,7 @@ fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> Result<Ve
     }
 }
 
-/// A directory with a victim among others, some of them equal to it.
+/// A directory with a victim among other files, some of them equal to it.
 fn source(victim: &[u8]) -> TempDir {
     let dir = TempDir::new();
     fs::create_dir(dir.join("sub")).unwrap();
@@ -56,7 +57,7 @@ fn source(victim: &[u8]) -> TempDir {
     dir
 }
 
-/// Reads that are made of the victim until `befall` happens to it.
+/// Number of reads of the victim until `befall` happens to it.
 fn befalls(
     dir: &TempDir,
     at_read: u32,
@@ -75,7 +76,7 @@ fn befalls(
     })
 }
 
-/// Something that happens to a file, and words of the error that it gives.
+/// Something that happens to a file, and part of the resulting error.
 type Accident = (fn(&Path) -> Result<()>, &'static str);
 
 const ACCIDENTS: &[Accident] = &[
@@ -113,7 +114,7 @@ const ACCIDENTS: &[Accident] = &[
 fn a_file_that_cannot_be_read_or_changes_is_named_and_nothing_is_made() {
     for size in [100, 3 * BLOCK, 3 * BLOCK + 100] {
         for (accident, words) in ACCIDENTS {
-            // While equal files are looked for, and while blocks are read.
+            // While duplicates are searched, and while blocks are read.
             for (at_read, duplicates) in [(0, true), (0, false), (1, true)] {
                 for threads in [1, 3] {
                     let dir = source(&text(99, size));
@@ -129,7 +130,7 @@ fn a_file_that_cannot_be_read_or_changes_is_named_and_nothing_is_made() {
                             let named = error.contains("sub/victim: ");
                             assert!(named && error.contains(words), "{what}: {error}");
                         }
-                        // Known to be equal to a file that was read whole, it was not read again.
+                        // It is known to equal a file that was read completely, and is not read again.
                         Ok(_) => assert!(at_read > 0, "{what}: nobody noticed"),
                     }
                 }
@@ -150,7 +151,7 @@ fn a_file_that_goes_away_is_named() {
             Some("a directory") => fs::create_dir(dir.join("sub/victim")).unwrap(),
             Some(_) => std::os::unix::fs::symlink("../0", dir.join("sub/victim")).unwrap(),
         }
-        // Opened anew, so that nothing is held open.
+        // Reopened, so that nothing is held open.
         let fs = HostDir::open(dir.path()).unwrap();
         let _ = fs.read_dir(fs.root());
         let out = TempDir::new();
@@ -203,7 +204,7 @@ fn more_than_the_format_holds_is_said_with_the_file() {
         error.unwrap_err(),
         "store disk: limit reached: a device number with more than 12 and 20 bits"
     );
-    // What can be left out is left out, and told.
+    // Whatever can be left out is left out and reported.
     let mut fs = MemoryFs::new();
     let root = fs.root();
     let file = fs.add_file(root, "file", b"");
@@ -219,17 +220,17 @@ fn more_than_the_format_holds_is_said_with_the_file() {
     assert_eq!(image.xattrs(file).unwrap(), [kept]);
 }
 
-/// The largest number of owners that Linux mounts, and one more.
+/// The largest number of owners with which Linux mounts an image, and one more.
 #[test]
 fn owners_up_to_the_limit() {
     let with = |owners: u32| {
         let mut fs = MemoryFs::new();
         let root = fs.root();
-        // The root's own is the first.
+        // The root directory's owner comes first.
         for owner in 1..owners {
             let file = fs.add_file(root, format!("{owner:05}"), b"");
             let metadata = fs.metadata_mut(file);
-            // In pairs, so that each file has two.
+            // In pairs, so that each file has two IDs.
             metadata.uid = owner;
             metadata.gid = owner - 1;
         }

@@ -1,4 +1,4 @@
-//! Damaged images: an error or a right result, never a panic, in bounded time.
+//! Damaged images: an error or a correct result, never a panic, in bounded time.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -35,7 +35,7 @@ fn small_tree() -> Option<TempDir> {
     Some(dir)
 }
 
-/// Does with an image whatever can be done; gives how many bytes of content there were.
+/// Does everything that can be done with an image; returns the number of content bytes.
 pub(crate) fn use_all(image: &[u8]) -> tree::Result<u64> {
     let limits = Limits {
         inodes_max: 20_000,
@@ -98,7 +98,7 @@ fn damaged_images_do_no_harm() {
     assert!(whole > 100, "damage must not always be found out: {whole}");
 }
 
-/// Changes a part as damage or malice would.
+/// Changes a part, as damage or an attacker would.
 fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;
@@ -110,7 +110,7 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
         1 => bytes[at] ^= 1 << rng.below(8),
         2 => bytes[at..][..room.min(4)].fill(0xff),
         3 => bytes[at..][..room.min(4)].fill(0),
-        // The edges that fields have, at a place where fields begin.
+        // The boundary values of fields, at a position where fields start.
         4 | 5 => {
             let at = at & !1;
             let edges = [
@@ -141,10 +141,10 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// An image with a change or three in any of its parts. Metadata is encoded after the change, so that it reaches what
-/// reads the records and not only the decoder.
+/// An image with one to three changes in any of its parts. Metadata is encoded after the change, so that it reaches the
+/// code that reads the records and not only the decoder.
 pub(crate) fn mutant(rng: &mut Rng, sample: &RawSquashfs) -> Vec<u8> {
-    // One sort of part is as likely as the next, however many there are of it.
+    // Every kind of part is equally likely, however many parts of that kind there are.
     let sort = |part: &Part| match part {
         Part::Superblock => 0,
         Part::Options => 1,
@@ -168,7 +168,7 @@ pub(crate) fn mutant(rng: &mut Rng, sample: &RawSquashfs) -> Vec<u8> {
             }
             *left = left.saturating_sub(1);
         }
-        // Records after it have to fit where they did.
+        // Later records must fit where they did before.
         if part == Part::Superblock {
             bytes.resize(96, 0);
         }
@@ -180,11 +180,11 @@ pub(crate) fn mutant(rng: &mut Rng, sample: &RawSquashfs) -> Vec<u8> {
     image.bytes
 }
 
-/// The variable that tells this test that it is the one with little memory.
+/// The environment variable that marks the process with little memory.
 const CHILD: &str = "RESTOW_MUTANTS";
 
-/// In a process with 256 MiB of address space and 10 minutes of processor time: memory and time are bounded, or this
-/// ends by a signal.
+/// Runs in a process with 256 MiB of address space and 10 minutes of processor time: unless memory and time are
+/// bounded, it dies of a signal.
 #[test]
 fn mutated_images_do_no_harm() {
     if std::env::var_os(CHILD).is_none() {
@@ -198,7 +198,7 @@ fn mutated_images_do_no_harm() {
             "--exact",
             "--nocapture",
         ]);
-        // One heap for all threads: each would reserve 64 MiB of addresses.
+        // One heap for all threads: otherwise each would reserve 64 MiB of addresses.
         child.env(CHILD, "1").env("MALLOC_ARENA_MAX", "1");
         testkit::run(&mut child);
         return;

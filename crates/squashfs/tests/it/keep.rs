@@ -1,4 +1,4 @@
-//! What a source has encoded is taken as it is stored, where it is a block of ours.
+//! Compressed data of a source is copied as it is stored if it forms a block of our image.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ fn assert_same(a: &dyn FileSystem, b: &dyn FileSystem, aspects: &Aspects, what: 
     assert!(a == b, "{what}:\n{}", a.difference(&b));
 }
 
-/// From an image to an image with the same codec and block size, no block is encoded again.
+/// From an image to an image with the same codec and block size, no block is re-encoded.
 #[test]
 fn stored_blocks_are_kept() {
     let out = TempDir::new();
@@ -58,7 +58,7 @@ fn stored_blocks_are_kept() {
             image_of(dir.path(), &first, &options, 2);
             let source = open(&first);
             let what = format!("{compression:?}, {fragments:?}");
-            // All that is not noise is kept: what is made anew was stored plain, and stays so.
+            // Everything except noise is copied: rebuilt blocks were stored uncompressed and remain so.
             let kept = copy(&source, &second, &options);
             assert!(kept.image.kept > 10, "{what}: {kept:?}");
             let larger = kept
@@ -69,7 +69,7 @@ fn stored_blocks_are_kept() {
             let all = Aspects::default();
             assert_same(&source, &open(&second), &all, &what);
 
-            // No attributes, other fragments: still nothing is lost.
+            // No attributes and different fragments: still nothing is lost.
             let other = Options {
                 xattrs: false,
                 fragments: Fragments::SmallFiles,
@@ -83,7 +83,7 @@ fn stored_blocks_are_kept() {
             };
             assert_same(&source, &open(&second), &content, &what);
 
-            // Another block size: nothing can be kept.
+            // A different block size: nothing can be copied.
             let other = Options {
                 block_bytes: 8192,
                 ..options.clone()
@@ -96,10 +96,10 @@ fn stored_blocks_are_kept() {
 
 const BLOCK: usize = 131_072;
 
-/// How many bytes an extent shows, what is stored, which byte of that is the first shown, and how many there are.
+/// The length that an extent shows, its stored data, the offset of the first byte shown, and its decoded length.
 type Stored<'a> = (usize, &'a [u8], usize, usize);
 
-/// Adds a file whose extents are stored in sectors filled with zeros.
+/// Adds a file whose extents are stored in sectors padded with zeros.
 fn add_encoded(
     fs: &mut MemoryFs,
     name: &str,
@@ -129,8 +129,8 @@ fn add_encoded(
     }
 }
 
-/// Files that a container has encoded with zstd, each way that can be, in extents like those of btrfs: sectors, with zeros
-/// behind the frame. Beside the tree the blocks that are to be kept, if all is verified and if not.
+/// Files that another format has compressed with zstd, in every possible way, in extents like those of btrfs: sectors,
+/// with zeros after the frame. Returned with the tree are the blocks to be copied with and without verification.
 fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
     let zstd = testkit::tool("zstd")?;
     let dir = TempDir::new();
@@ -140,7 +140,7 @@ fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
         let mut command = zstd.command();
         command.args(["-q", "-f", "-o"]).arg(&to);
         command.args(options.split_whitespace());
-        // Of a stream the length is not known before.
+        // The length of a stream is not known in advance.
         match is_known {
             true => command.arg(&from),
             false => command.stdin(File::open(&from).unwrap()),
@@ -168,7 +168,7 @@ fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
             false,
             [false, false],
         ),
-        // Nothing but decoding tells how long it is.
+        // Only decoding tells how long it is.
         (
             8,
             "narrow",
@@ -186,7 +186,7 @@ fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
             }
         }
     }
-    // Two blocks, and an end whose sector is filled with zeros that the frame does not hold.
+    // Two blocks, and a tail whose sector is padded with zeros that are not part of the frame.
     let content = text(20, 2 * BLOCK + 70_000);
     let frames = content
         .chunks(BLOCK)
@@ -201,7 +201,7 @@ fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
     for kept in &mut kept {
         kept.extend(frames.clone());
     }
-    // What the file shows is not what the extent holds, or not all of it; or it is no frame, or more than one.
+    // The file shows something other than the extent's content, or only part of it; or it is not a frame, or several.
     let content = one(30);
     let shorter = encode(&content[..BLOCK - 1], "--no-check", true);
     add(
@@ -312,7 +312,7 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
             keep_blocks: false,
             ..Options::default()
         };
-        // Of larger blocks, the end of one file is one.
+        // With larger blocks, the tail of one file is a block.
         for (options, count) in [(larger, 1), (other, 0), (asked, 0)] {
             let options = Options { verify, ..options };
             let summary = copy(&source, &image, &options);
@@ -322,7 +322,7 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
     }
 }
 
-/// Adds a file of extents as btrfs stores them: each of so many bytes, stored so.
+/// Adds a file of extents as btrfs stores them, with these lengths and stored bytes.
 pub(crate) fn add_zlib(fs: &mut MemoryFs, name: &str, content: &[u8], extents: &[(usize, &[u8])]) {
     let extents: Vec<Stored<'_>> = extents
         .iter()
@@ -331,7 +331,7 @@ pub(crate) fn add_zlib(fs: &mut MemoryFs, name: &str, content: &[u8], extents: &
     add_encoded(fs, name, content, Algorithm::Zlib, &extents);
 }
 
-/// Files that a container has encoded with zlib, and the blocks that are to be kept.
+/// Files that another format has compressed with zlib, and the blocks to be copied.
 fn zlib_tree() -> (MemoryFs, Vec<Vec<u8>>) {
     let encode = |content: &[u8], level: u8| {
         let mut stored = vec![0; content.len() + 100];
@@ -346,7 +346,7 @@ fn zlib_tree() -> (MemoryFs, Vec<Vec<u8>>) {
         let content = text(u64::from(level), BLOCK);
         let mut stored = encode(&content, level);
         if level > 6 {
-            // Another window, and another word for the level: a zlib header is a number that 31 divides.
+            // A different window size and level: a zlib header is a multiple of 31.
             let window = (level - 5).min(7) << 4 | 8;
             let rest = (u16::from(window) << 8 | 0xc0) % 31;
             stored[..2].copy_from_slice(&[window, 0xc0 | ((31 - rest as u8) % 31)]);
@@ -355,7 +355,7 @@ fn zlib_tree() -> (MemoryFs, Vec<Vec<u8>>) {
         add_zlib(&mut fs, &name, &content, &[(BLOCK, &stored)]);
         kept.push(stored);
     }
-    // Checksums with zeros at their end: the lower half is the sum of all bytes, plus 1, modulo 65,521.
+    // Checksums that end with zeros: the lower half is the sum of all bytes, plus 1, modulo 65,521.
     for (name, sum) in [("one zero", 256), ("two zeros", 0)] {
         let mut content = text(50, BLOCK);
         let now = 1 + content.iter().map(|&byte| u32::from(byte)).sum::<u32>();
@@ -452,7 +452,7 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
     }
 }
 
-/// Each level and window, and ends that only decoding tells.
+/// Every level and window size, and ends that only decoding tells.
 #[test]
 fn zlib_extents_that_are_whole_blocks_are_kept() {
     kept_zlib_extents(|_| None);
@@ -469,7 +469,7 @@ fn encoded_extents_that_are_whole_blocks_are_kept() {
     kept_extents(|_| None);
 }
 
-/// Frames without a content size or with a checksum, with each window up to a block's.
+/// Frames without a content size or with a checksum, for each window up to the block size.
 #[test]
 #[ignore = "needs root"]
 fn linux_reads_extents_that_are_kept() {

@@ -1,4 +1,4 @@
-//! Large trees: what Linux reads of our images is what went in.
+//! Large trees: what Linux reads from our images equals the input.
 
 use std::fs::{self, File};
 
@@ -10,7 +10,7 @@ use tree::{Aspects, FileSystem, HostDir};
 
 use crate::sources::make;
 
-/// Makes an image and has it read by us and by Linux: both must show `fs`, and the same in all that `fs` says otherwise.
+/// Creates an image and reads it with our reader and with Linux: both must show `fs`, with these exceptions.
 fn assert_linux_reads(fs: &dyn FileSystem, options: &Options, ignored: &Aspects, strip: &str) {
     let out = TempDir::new();
     let image = out.join("image");
@@ -28,7 +28,7 @@ fn assert_linux_reads(fs: &dyn FileSystem, options: &Options, ignored: &Aspects,
         "{options:?}, we and Linux:\n{}",
         is.difference(&must)
     );
-    // What the format has no room for is left out of both.
+    // Metadata that the format cannot store is removed from both.
     let lines = |fs: &dyn FileSystem| -> Vec<String> {
         let manifest = Manifest::of(fs, ignored).unwrap();
         let without = |line: &str| -> String {
@@ -82,7 +82,7 @@ fn linux_reads_a_large_directory_many_owners_and_large_attributes() {
     for n in 0..300u32 {
         let file = fs.add_file(with, format!("{n:03}"), b"");
         for (namespace, len) in [("user", 20_000), ("trusted", 3_000), ("security", 500)] {
-            // Few values, so that most are stored elsewhere.
+            // Few distinct values, so that most are stored by reference.
             let value = vec![b'a' + (n % 7) as u8; len];
             fs.add_xattr(file, format!("{namespace}.{}", n % 11).as_bytes(), &value);
         }
@@ -93,7 +93,7 @@ fn linux_reads_a_large_directory_many_owners_and_large_attributes() {
         fs.add_file(names, [first], &[first]);
         fs.add_file(names, [first; 255], &[first; 255]);
     }
-    // Sub-seconds are lost.
+    // Fractions of a second are lost.
     let aspects = Aspects {
         mtime: false,
         ..Aspects::default()
@@ -106,7 +106,7 @@ fn linux_reads_a_large_directory_many_owners_and_large_attributes() {
     );
 }
 
-/// Every kind of file, name, mode, owner, hole and attribute that the host allows; a sparse file of 5 GiB among them.
+/// Every kind of file, name, mode, owner, hole and attribute that the host allows, including a sparse file of 5 GiB.
 #[test]
 #[ignore = "needs root"]
 fn linux_reads_the_nasty_tree() {
@@ -114,7 +114,7 @@ fn linux_reads_the_nasty_tree() {
     fs::create_dir(dir.join("nasty")).unwrap();
     testkit::nasty_tree(&dir.join("nasty"));
     let fs = HostDir::open(&dir.join("nasty")).unwrap();
-    // Times of the tree are before 1970 and finer than a second; access control lists cannot be stored.
+    // The tree has times before 1970 and with fractions of a second; access control lists cannot be stored.
     let aspects = Aspects {
         mtime: false,
         ..Aspects::default()

@@ -1,9 +1,8 @@
-//! The matrix: every codec, several levels, block sizes and all that changes the layout. What we make is read by Linux,
-//! unsquashfs and rdsquashfs; what mksquashfs and gensquashfs make is read by us as Linux reads it.
+//! The matrix: every codec, several levels, block sizes and everything that changes the layout. Our images are read by
+//! Linux, unsquashfs and rdsquashfs; we read images of mksquashfs and gensquashfs as Linux does.
 //!
-//! Always tried is a part in which every codec, level, block size and layout has its share; the campaigns `squashfs-matrix-…`
-//! try all.
-//! docs/log/squashfs.md has the results.
+//! The normal run tries a sample that covers every codec, level, block size and layout; the campaigns
+//! `squashfs-matrix-…` try everything. docs/log/squashfs.md has the results.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,10 +21,10 @@ use crate::sources::nasty_with;
 
 const BLOCK_SIZES: [usize; 4] = [4 << 10, 128 << 10, 256 << 10, 1 << 20];
 
-/// Where images begin that do not begin with the first byte.
+/// Offsets of images that do not start at the first byte.
 const OFFSET: u64 = 12_345;
 
-/// `count` of the numbers below `end`, spread over all of them.
+/// `count` of the numbers below `end`, evenly spread.
 fn spread(end: usize, count: usize) -> Vec<usize> {
     let is_coprime = |step: &usize| {
         let (mut a, mut b) = (*step, end);
@@ -34,18 +33,18 @@ fn spread(end: usize, count: usize) -> Vec<usize> {
         }
         a == 1
     };
-    // Steps of the golden section leave no part of the range alone for long.
+    // Steps of the golden ratio soon reach every part of the range.
     let step = (end * 618 / 1000..=end).find(is_coprime).unwrap_or(1);
     let numbers = (0..end).map(|number| number * step % end);
     numbers.take(count).collect()
 }
 
-/// The cells that are tried, of a matrix with so many values on each axis: their coordinates. However few they are, all parts of
-/// the matrix have their share.
+/// The cells to try, as coordinates in a matrix with axes of these lengths. However few they are, they cover all parts
+/// of the matrix.
 fn cells<const N: usize>(axes: [usize; N], usually: usize) -> Vec<[usize; N]> {
     let all = axes.iter().product();
     let coordinates = |mut number: usize| {
-        // The last axis goes fastest.
+        // The last axis varies fastest.
         let mut cell = [0; N];
         for (at, values) in cell.iter_mut().zip(axes).rev() {
             *at = number % values;
@@ -65,7 +64,7 @@ fn tell(number: usize, count: usize, what: &str) {
     println!("{number} of {count}: {what}");
 }
 
-/// The trees that images are made of, by block size.
+/// The source trees, by block size.
 #[derive(Default)]
 struct Sources {
     made: HashMap<usize, Source>,
@@ -77,7 +76,7 @@ struct Source {
 }
 
 impl Sources {
-    /// A tree for blocks of that size: what makes writers stumble, and machine code.
+    /// A tree for blocks of this size: difficult cases for writers, and machine code.
     fn of(&mut self, block: usize) -> &Source {
         self.made.entry(block).or_insert_with(|| {
             // Enough names for a directory of several metadata blocks.
@@ -94,8 +93,8 @@ impl Sources {
                 let times = fs::FileTimes::new().set_modified(second);
                 File::open(path).unwrap().set_times(times).unwrap();
             }
-            // Before anything else: it reads all links, and mksquashfs, which compares access times, too, would take the names of
-            // a link that it is the first to read for different files.
+            // Before anything else: this reads all links. mksquashfs also compares access times, and would treat the
+            // names of a link that it is the first to read as different files.
             let manifest = of_dir(dir.path());
             Source { dir, manifest }
         })
@@ -110,12 +109,12 @@ fn of_dir(path: &Path) -> Manifest {
     manifest(&HostDir::open(path).unwrap())
 }
 
-/// What Linux finds in the image that begins at byte `offset` of a file.
+/// What Linux finds in the image that starts at byte `offset` of a file.
 fn of_linux(image: &Path, offset: u64) -> Manifest {
     let there = File::open(image).unwrap();
     let mut bytes = vec![0; (there.metadata().unwrap().len() - offset) as usize];
     there.read_exact_at(&mut bytes, offset).unwrap();
-    // Linux reads devices in pieces of 4 KiB: what the padding is for.
+    // Linux reads devices in units of 4 KiB, hence the padding.
     bytes.resize(bytes.len().next_multiple_of(4096), 0);
     let out = TempDir::new();
     fs::write(out.join("image"), bytes).unwrap();
@@ -125,7 +124,7 @@ fn of_linux(image: &Path, offset: u64) -> Manifest {
     found
 }
 
-/// Whether Linux reads what these words make. It does not know lzma, nor the filter for ia64 any more.
+/// Whether Linux can read the result of these arguments. It supports neither lzma nor, any longer, the filter for ia64.
 fn is_for_linux(codec: &str) -> bool {
     !codec.contains("lzma") && !codec.contains("ia64")
 }
@@ -139,7 +138,7 @@ fn of_unsquashfs(unsquashfs: &Tool, image: &Path, offset: u64) -> Manifest {
     of_dir(&there)
 }
 
-/// Lines without what rdsquashfs does not restore: the root's own metadata, and which names are of one file.
+/// Removes from lines what rdsquashfs does not restore: the root's own metadata, and which names are hard links.
 fn without_root_and_links(fs: &dyn FileSystem) -> Vec<String> {
     let aspects = Aspects {
         hard_links: false,
@@ -167,7 +166,7 @@ fn open(image: &Path, offset: u64) -> Squashfs {
     Squashfs::open_at(File::open(image).unwrap(), offset, &Limits::default()).unwrap()
 }
 
-/// What our check finds wrong.
+/// The findings of our check.
 fn findings(image: &Squashfs) -> Vec<String> {
     let mut found = Vec::new();
     let options = CheckOptions { data: true };
@@ -177,7 +176,7 @@ fn findings(image: &Squashfs) -> Vec<String> {
     found
 }
 
-/// A codec with its settings for blocks of a size, and whether filters go by what files are.
+/// A codec with its settings for a block size, and whether filters are chosen by file type.
 type Setting = fn(u32) -> (Option<Settings>, bool);
 
 fn zstd<const LEVEL: i32>(_: u32) -> (Option<Settings>, bool) {
@@ -204,7 +203,7 @@ fn xz<const LEVEL: u8, const FILTERS: u32, const CODE: bool>(
     (Some(settings), CODE)
 }
 
-/// Half a dictionary is recorded as an option.
+/// A dictionary of half the size is recorded in the options.
 fn xz_small(block: u32) -> (Option<Settings>, bool) {
     let settings = Settings::Xz {
         level: 1,
@@ -242,7 +241,7 @@ const FRAGMENTS: [Fragments; 3] = [Fragments::None, Fragments::SmallFiles, Fragm
 
 type Change = fn(&mut Options);
 
-/// What else changes the layout.
+/// Everything else that changes the layout.
 const CHANGES: [(&str, Change); 7] = [
     ("usual", |_| {}),
     ("no attributes", |options| options.xattrs = false),
@@ -251,7 +250,7 @@ const CHANGES: [(&str, Change); 7] = [
     ("no duplicates", |options| options.duplicates = false),
     ("offset", |options| options.offset = OFFSET),
     ("sorted", |options| {
-        // More than there are files.
+        // More than the number of files.
         options.priorities = (0..5000).map(|n| (n * 7919 % 1009) as i16).collect();
     }),
 ];
@@ -322,7 +321,7 @@ fn what_we_write_is_read_alike_by_all() {
     }
 }
 
-/// As mksquashfs takes them. A dictionary is at most a block, and at least 8 KiB.
+/// As mksquashfs accepts them. A dictionary is at most a block, and at least 8 KiB.
 const MKSQUASHFS_CODECS: [&str; 26] = [
     "gzip",
     "gzip -Xcompression-level 1 -Xwindow-size 8",
@@ -404,7 +403,7 @@ fn what_mksquashfs_writes_is_read_by_us_as_by_linux() {
         let what = format!("{codec}, {layout}, {block}");
         tell(number, cells.len(), &what);
         if block == 4096 && codec.contains("-Xdict-size") {
-            continue; // it wants a dictionary of at most a block, and of at least 8 KiB
+            continue; // it requires a dictionary of at most a block, and of at least 8 KiB
         }
 
         let make = |from: &Path, options: &str| {
@@ -415,7 +414,7 @@ fn what_mksquashfs_writes_is_read_by_us_as_by_linux() {
         };
         let new = format!("-noappend -b {block} -comp {codec}");
         let source = sources.of(block);
-        // Only an image that is there becomes a directory.
+        // Only an existing image is turned into a directory.
         match layout.starts_with("-root-becomes") {
             false => make(source.dir.path(), &format!("{new} {layout}")),
             true => {
@@ -429,7 +428,7 @@ fn what_mksquashfs_writes_is_read_by_us_as_by_linux() {
             0
         };
         let ours = open(&image, offset);
-        // It records a dictionary of 4 KiB with filters, with which Linux cannot decode metadata.
+        // With filters it records a dictionary of 4 KiB, with which Linux cannot decode metadata.
         let is_mountable = block > 4096 || !codec.contains("-Xbcj");
         let must = match is_mountable && is_for_linux(codec) {
             true => of_linux(&image, offset),
@@ -462,7 +461,7 @@ const GENSQUASHFS_CODECS: [&str; 14] = [
     "-c lzma",
 ];
 
-/// `-S` gets a list of priorities. Not with `nosparse` in it: nobody reads what that makes of zeros.
+/// `-S` takes a list of priorities. `nosparse` must not be in it: nothing can read how it stores zeros.
 const GENSQUASHFS_LAYOUTS: [&str; 8] = [
     "",
     "-e",

@@ -1,4 +1,4 @@
-//! The same tree gives the same bytes, whatever made it and however many threads work.
+//! The same tree gives the same bytes, however it was created and whatever the number of threads.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, FileTimes};
@@ -17,8 +17,8 @@ fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> Vec<u8> {
     fs::read(out.join("image")).unwrap()
 }
 
-/// A directory with the same content for every seed, whose files are made in another order and with other inode numbers:
-/// what the host lists in another order.
+/// A directory with the same content for every seed, but with files created in another order and with other inode
+/// numbers, so that the host lists them in another order.
 fn host_tree(seed: u64) -> TempDir {
     let dir = TempDir::new();
     let mut rng = Rng::new(seed);
@@ -31,7 +31,7 @@ fn host_tree(seed: u64) -> TempDir {
     }
     for n in numbers {
         let path = dir.join(format!("{}/{n}", n % 4));
-        // Some equal to others, some with blocks, some with tails, some with hard links.
+        // Some equal others; some have blocks, tails or hard links.
         let content = text(n % 50, (n % 50 * 700) as usize);
         fs::write(&path, content).unwrap();
         let second = UNIX_EPOCH + Duration::from_secs(1_500_000_000 + n);
@@ -109,7 +109,7 @@ fn fixed_tree() -> MemoryFs {
     fs
 }
 
-/// The encoders that are this project's own; those of libraries change with the libraries.
+/// The encoders of this project; those of libraries change with the libraries.
 #[test]
 fn the_digests_of_a_fixed_tree_stay() {
     let fs = fixed_tree();

@@ -1,4 +1,4 @@
-//! Trees that the tests make images of, and how they do it.
+//! Source trees for the tests, and how the tests create images.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use squashfs::{Options, Summary, create};
 use testkit::{Rng, TempDir};
 use tree::{FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Result};
 
-/// Makes an image of a tree, in the place of one that is there.
+/// Creates an image of a tree, replacing an existing one.
 pub(crate) fn make(
     fs: &dyn FileSystem,
     image: &Path,
@@ -41,15 +41,16 @@ pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
     text
 }
 
-/// A tree of what makes readers and writers stumble, for blocks of `block` bytes: sizes around the block's, equal files,
-/// holes, links, odd names, a large directory, a deep one, and extended attributes where the file system takes them.
+/// A tree of difficult cases for readers and writers, for blocks of `block` bytes: sizes around the block size,
+/// duplicates, holes, links, odd names, a large directory, a deep one, and extended attributes where the file system
+/// supports them.
 ///
-/// An ordinary user can make all of it, and all its times are whole seconds. `None` when a tool is missing.
+/// Any user can create all of it, and all its times are whole seconds. `None` if a tool is missing.
 pub(crate) fn nasty(block: usize) -> Option<TempDir> {
     nasty_with(block, 3000)
 }
 
-/// As [`nasty`], with so many files in the large directory.
+/// Like [`nasty`], with this many files in the large directory.
 pub(crate) fn nasty_with(block: usize, many: usize) -> Option<TempDir> {
     let (setfattr, touch) = (testkit::tool("setfattr")?, testkit::tool("touch")?);
     let dir = TempDir::new();
@@ -80,7 +81,7 @@ pub(crate) fn nasty_with(block: usize, many: usize) -> Option<TempDir> {
             &[&text(4, block + 50)[..], &[n]].concat(),
         );
     }
-    // Holes in front, inside and behind, and a hole of many blocks.
+    // Holes at the start, inside and at the end, and a hole of many blocks.
     for (name, places) in [
         ("front", &[(3usize, 50usize)][..]),
         ("inside", &[(0, block), (4, block), (9, 10)]),

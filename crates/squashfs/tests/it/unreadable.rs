@@ -1,4 +1,4 @@
-//! Files that cannot be read are left out and listed, if that is asked for; nothing else is lost.
+//! Unreadable files are left out and listed on request; nothing else is lost.
 
 use std::fs::{self, File};
 
@@ -29,8 +29,8 @@ fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> (Vec<u8>,
     (fs::read(out.join("image")).unwrap(), summary)
 }
 
-/// A tree of good files, some of them with several names, and of bad ones if asked for: their numbers, and from where on
-/// they cannot be read.
+/// A tree of readable files, some of them with several names, and on request of unreadable ones: their numbers, and the
+/// offsets at which reading starts to fail.
 fn tree(bad: &[(&str, usize, u64)]) -> (MemoryFs, Vec<(Ino, u64)>) {
     let mut fs = MemoryFs::new();
     let root = fs.root();
@@ -51,7 +51,7 @@ fn tree(bad: &[(&str, usize, u64)]) -> (MemoryFs, Vec<(Ino, u64)>) {
     (fs, files)
 }
 
-/// A file system that cannot read files from some place on.
+/// A file system whose files cannot be read past certain offsets.
 fn failing<F: FileSystem>(fs: F, bad: Vec<(Ino, u64)>) -> HookedFs<F> {
     HookedFs::new(fs, move |file, offset| {
         match bad.iter().any(|&(bad, from)| bad == file && offset >= from) {
@@ -72,7 +72,7 @@ fn assert_holds(image: &[u8], must: &dyn FileSystem, what: &str) {
     let (is, must) = (Manifest::of(&ours, &aspects), Manifest::of(must, &aspects));
     let (is, must) = (is.unwrap(), must.unwrap());
     assert!(is == must, "{what}:\n{}", is.difference(&must));
-    // Inode numbers without gaps, each where the export table says.
+    // Consecutive inode numbers, each where the export table says.
     let mut tell = |finding| panic!("{what}: {finding}");
     let options = CheckOptions { data: true };
     ours.check(options, Parallel::new(2), &NoProgress, &mut tell)
@@ -83,7 +83,7 @@ fn assert_holds(image: &[u8], must: &dyn FileSystem, what: &str) {
     }
 }
 
-/// Blocks of lost files leave no trace: the image is that of the tree without them.
+/// Blocks of lost files leave no trace: the image equals that of the tree without them.
 #[test]
 fn files_of_blocks_leave_no_trace() {
     let bad = [
@@ -140,7 +140,7 @@ fn tails_and_equal_files_are_lost_alone() {
     }
 }
 
-/// Of a source that stores in the same way, a fragment block that cannot be read takes all with it that is in it.
+/// When fragment blocks are copied from a source, an unreadable one takes every file in it with it.
 #[test]
 fn a_lost_fragment_of_an_image_takes_its_files_with_it() {
     let (fs, _) = tree(&[]);
@@ -150,7 +150,7 @@ fn a_lost_fragment_of_an_image_takes_its_files_with_it() {
     let open = || Squashfs::open(File::open(dir.join("image")).unwrap()).unwrap();
     let source = open();
     let sub = source.lookup(source.root(), b"sub").unwrap().ino;
-    // The files of less than a block, all of them in two fragments; one may be of either.
+    // The files smaller than a block, all in two fragments; each may be in either.
     let first = source.lookup(sub, b"good 00").unwrap().ino;
     let place = |ino| source.extents(ino, 0).unwrap()[0].id;
     let mut lost = Vec::new();
@@ -195,8 +195,8 @@ fn without_being_asked_to_go_on_the_first_ends_it() {
     );
 }
 
-/// A tree of what another container has encoded in blocks of 128 KiB, seven good ones; and, if asked for, of files whose
-/// stored bytes cannot be read from some place on.
+/// A tree of files that another format has compressed in blocks of 128 KiB, seven of them readable, and on request of
+/// files whose stored bytes cannot be read past certain offsets.
 fn encoded_tree(bad: &[(&str, usize, u64)]) -> (MemoryFs, Vec<(Ino, u64)>) {
     const BLOCK: usize = 128 << 10;
     let mut fs = MemoryFs::new();
@@ -228,7 +228,7 @@ fn encoded_tree(bad: &[(&str, usize, u64)]) -> (MemoryFs, Vec<(Ino, u64)>) {
     (fs, failing)
 }
 
-/// Of blocks that are taken as they are stored elsewhere, too, each may be one that cannot be read.
+/// Blocks copied from another format may be unreadable too.
 #[test]
 fn stored_blocks_that_cannot_be_read_leave_no_trace() {
     let bad = [
@@ -244,7 +244,7 @@ fn stored_blocks_that_cannot_be_read_leave_no_trace() {
     let (without, _) = encoded_tree(&[]);
     let (must, summary) = image_of(&without, &options(false), 1);
     assert_eq!(summary.image.kept, 7);
-    // All blocks are taken as they are stored: nothing else of these files is read.
+    // All blocks are copied as they are stored: nothing else of these files is read.
     let (whole, _) = encoded_tree(&bad);
     let (_, summary) = image_of(&whole, &options(false), 1);
     assert_eq!(summary.image.kept, 7 + 2 + 8);

@@ -1,4 +1,4 @@
-//! Images of the raw writer: the sound one shows what was put in, and every hostile one is refused in its own words.
+//! Images of the raw writer: the valid one shows its input, and each hostile one is rejected with its own error.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use tree::{Device, FileKind, FileSystem, Ino, Time};
 
 use crate::hostile::use_all;
 
-/// The codecs that images are laid out with: the number, and how blocks are encoded.
+/// The codecs of the images: the ID, and how blocks are encoded.
 pub(crate) const CODECS: [(u16, Option<Settings>); 6] = [
     (1, None),
     (1, Some(Settings::Zlib { level: 6 })),
@@ -40,7 +40,7 @@ pub(crate) fn encoder(settings: Option<Settings>) -> impl Fn(&[u8]) -> Option<Ve
     }
 }
 
-/// The tree that an image is laid out from.
+/// The tree in the images.
 fn expected(image: &RawSquashfs) -> MemoryFs {
     let mut fs = MemoryFs::new();
     let root = fs.root();
@@ -129,7 +129,7 @@ fn the_sample_shows_what_was_put_in() {
         let is = Manifest::of(&ours, &aspects).unwrap();
         let must = Manifest::of(&expected(&sample), &aspects).unwrap();
         assert!(is == must, "{settings:?}:\n{}", is.difference(&must));
-        // Every name of a directory with an index is found with its help, and by number.
+        // Every name in a directory with an index is found through the index, and by number.
         let big = ours.lookup(ours.root(), b"big").unwrap().ino;
         for entry in ours.read_dir(big).unwrap() {
             assert_eq!(ours.lookup(big, &entry.name).unwrap(), entry);
@@ -180,7 +180,7 @@ fn linux_reads_the_sample_as_we_do() {
     for (codec, settings) in CODECS {
         let encode = encoder(settings);
         let sample = sample_tree(codec, &encode);
-        // lz4 always has its options.
+        // lz4 always has its options record.
         let sound = sample.build(&mut |part, bytes| {
             if codec == 5 && part == testkit::Part::Options {
                 bytes.extend([8, 0x80, 1, 0, 0, 0, 0, 0, 0, 0]);
@@ -196,7 +196,7 @@ fn linux_reads_the_sample_as_we_do() {
     }
 }
 
-/// What the fuzzer begins with, one small image of each codec. `RESTOW_UPDATE=1` makes them anew.
+/// The fuzzer's seeds, one small image for each codec. `RESTOW_UPDATE=1` rewrites them.
 #[test]
 fn the_seeds_of_the_fuzzer_are_sound() {
     let seeds = concat!(

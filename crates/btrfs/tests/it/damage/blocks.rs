@@ -166,7 +166,7 @@ pub(super) const BLOCKS: &[Damage] = &[
         "leaf: gap between items",
         |image| {
             image.edit_block(leaf(image), |block| {
-                add(block, 101 + 17, 4); // the offset, four bytes further, and the size, four bytes less
+                add(block, 101 + 17, 4); // the offset plus four bytes, and the size minus four
                 block[101 + 21] -= 4;
             });
         },

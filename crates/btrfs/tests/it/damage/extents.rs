@@ -1,4 +1,4 @@
-//! Extents, who refers to them, and checksums.
+//! Extents, their references, and checksums.
 
 use testkit::{BtrfsImage, BtrfsKey};
 
@@ -289,7 +289,7 @@ pub(super) const EXTENTS: &[Damage] = &[
     ),
 ];
 
-/// Where the checksums are.
+/// The address of the checksums.
 fn sums(image: &BtrfsImage) -> BtrfsKey {
     image.items(CSUM_TREE)[0].key
 }

@@ -1,4 +1,4 @@
-//! Inodes and what files hold.
+//! Inodes and file content.
 
 use super::{
     DATA, DIR, Damage, EXTENT_DATA, FIFO, FS_TREE, INLINE, INLINE_ZSTD, INODE_ITEM, LINK, LINUX,

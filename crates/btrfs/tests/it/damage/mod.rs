@@ -1,7 +1,7 @@
-//! One thing wrong at a time: a good image is damaged in each way that is listed here, its checksums made right again.
+//! One defect at a time: a good image is damaged in each of the listed ways, and its checksums are recomputed.
 //!
-//! Each time the check says what is wrong, in the words that stand beside the damage, and `btrfs check` agrees that
-//! something is, or that nothing is. Reading gives an error or some tree, in bounded time and memory.
+//! Each time, the check must report the finding listed with the damage, and `btrfs check` must agree on whether
+//! anything is wrong. Reading gives an error or some tree, in bounded time and memory.
 
 mod blocks;
 mod chunks;
@@ -31,7 +31,7 @@ const DEV_TREE: u64 = 4;
 const FS_TREE: u64 = 5;
 const CSUM_TREE: u64 = 7;
 const FREE_SPACE_TREE: u64 = 10;
-/// A subvolume, which has another one nested in it.
+/// A subvolume with another one nested in it.
 const SUBVOLUME: u64 = 256;
 
 const INODE_ITEM: u8 = 1;
@@ -66,30 +66,30 @@ const FIFO: u64 = 413;
 const SPARSE: u64 = 414;
 const PREALLOC: u64 = 415;
 
-/// Chunks: of metadata, of data.
+/// Chunks of metadata and of data.
 const METADATA: u64 = 5_242_880;
 const DATA: u64 = 13_631_488;
 const DATA_LEN: u64 = 8_388_608;
 const MORE_DATA: u64 = 22_020_096;
 const DATA_CHUNK: BtrfsKey = (256, CHUNK_ITEM, DATA);
-/// The extent that two files show.
+/// The extent that two files share.
 const SHARED: BtrfsKey = (DATA, EXTENT_ITEM, 4096);
 const ROOT_OF_FS: BtrfsKey = (FS_TREE, ROOT_ITEM, 0);
 
-/// Why `btrfs check` finds nothing where we do: Linux refuses to mount the image, or to read what is damaged.
+/// Why `btrfs check` finds nothing where we do: Linux refuses to mount the image, or to read the damaged part.
 const LINUX: &str = "Linux refuses it";
-/// It looks at one copy of the superblock.
+/// It looks at one copy of the superblock only.
 const COPIES: &str = "the first superblock is good";
-/// Nor does Linux, but nothing writes such a thing.
+/// Linux accepts it too, but nothing writes it.
 const NEITHER: &str = "nobody writes it";
 
 /// A way to damage the image.
 struct Damage {
     name: &'static str,
     apply: fn(&mut BtrfsImage),
-    /// Words of what the check finds, or why the image cannot be opened; empty when nothing is wrong.
+    /// Part of the finding, or of the error on opening the image; empty if nothing is wrong.
     says: &'static str,
-    /// Why `btrfs check`, or an older version of it, finds nothing, if so.
+    /// Why `btrfs check`, or an older version of it, finds nothing, if that is the case.
     differs: &'static str,
 }
 
@@ -126,7 +126,7 @@ fn leaf(image: &BtrfsImage) -> u64 {
     image.item(FS_TREE, (ZSTD, INODE_ITEM, 0)).leaf
 }
 
-/// The entry with that inode in the top directory.
+/// The directory entry for this inode in the top directory.
 fn entry(image: &BtrfsImage, inode: u64, kind: u8) -> BtrfsKey {
     let items = image.items(FS_TREE).into_iter();
     let mut entries = items.filter(|item| (item.key.0, item.key.1) == (TOP, kind));
@@ -134,7 +134,7 @@ fn entry(image: &BtrfsImage, inode: u64, kind: u8) -> BtrfsKey {
     found.expect("it has a name").key
 }
 
-/// Removes the only name of the fifo, wherever it is noted.
+/// Removes the only name of the fifo, everywhere it is recorded.
 fn remove_name(image: &mut BtrfsImage) {
     for kind in [DIR_ITEM, DIR_INDEX] {
         image.remove(FS_TREE, entry(image, FIFO, kind));
@@ -172,7 +172,7 @@ fn all() -> impl Iterator<Item = &'static Damage> {
     lists.into_iter().flatten()
 }
 
-/// What the check says of an image, a line each; or why it cannot be opened.
+/// The findings of the check, one per line; or the error on opening the image.
 pub(crate) fn verdict(image: &BtrfsImage) -> Vec<String> {
     let btrfs = match open(image) {
         Ok(btrfs) => btrfs,
@@ -183,8 +183,8 @@ pub(crate) fn verdict(image: &BtrfsImage) -> Vec<String> {
     lines
 }
 
-/// Whether `btrfs check` finds nothing wrong, data included. It crashes over some of what it should report, and over
-/// some it does not come to an end.
+/// Whether `btrfs check` finds nothing wrong, including data. Some damage that it should report makes it crash, and
+/// some makes it hang.
 pub(crate) fn is_clean_to_btrfs(btrfs: &Tool, image: &Path) -> bool {
     let mut command = Command::new("timeout");
     command.arg("20").arg(btrfs.path());

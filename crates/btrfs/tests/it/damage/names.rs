@@ -1,4 +1,4 @@
-//! Directories' entries, references, attributes.
+//! Directory entries, references, attributes.
 
 use super::{
     DIR, DIR_INDEX, DIR_ITEM, Damage, FIFO, FS_TREE, INODE_REF, LINUX, TOP, XATTR_ITEM, ZSTD,

@@ -1,4 +1,4 @@
-//! Roots, and where subvolumes are seen.
+//! Roots, and the places of subvolumes.
 
 use super::{
     CSUM_TREE, DEV_TREE, DIR, DIR_ITEM, Damage, EXTENT_TREE, FS_TREE, LINUX, METADATA, NEITHER,
