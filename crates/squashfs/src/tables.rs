@@ -202,7 +202,7 @@ impl Writer<'_> {
         })
     }
 
-    /// The time that a file gets, recorded if it differs from the original.
+    /// The time stored for a file; lists the file if its own time does not fit.
     fn seconds(&mut self, file: FileId, time: Time) -> u32 {
         let seconds = nearest_seconds(time);
         if i64::from(seconds) != time.seconds {
