@@ -1,12 +1,12 @@
-//! Bits that records hold, as in the kernel's `linux/btrfs_tree.h`.
+//! Flag bits of records, as in the kernel's `linux/btrfs_tree.h`.
 
-/// Bits of `incompat_flags` in the superblock: who does not know one cannot read the file system.
+/// Bits of `incompat_flags` in the superblock: a reader that lacks one of these features cannot read the file system.
 pub mod incompat {
-    /// Back references of the second kind; set in every file system since 2009.
+    /// Back references of the second revision; set in every file system since 2009.
     pub const MIXED_BACKREF: u64 = 1;
     /// The default subvolume is not the top level.
     pub const DEFAULT_SUBVOL: u64 = 2;
-    /// Chunks may hold data and metadata.
+    /// Chunks may hold both data and metadata.
     pub const MIXED_GROUPS: u64 = 4;
     /// There are extents compressed with LZO.
     pub const COMPRESS_LZO: u64 = 8;
@@ -14,7 +14,7 @@ pub mod incompat {
     pub const COMPRESS_ZSTD: u64 = 0x10;
     /// Tree blocks may be larger than a page.
     pub const BIG_METADATA: u64 = 0x20;
-    /// A file may have more names in a directory than one item holds.
+    /// A file may have more names in a directory than fit in one item.
     pub const EXTENDED_IREF: u64 = 0x40;
     /// There are RAID5 or RAID6 chunks.
     pub const RAID56: u64 = 0x80;
@@ -22,25 +22,25 @@ pub mod incompat {
     pub const SKINNY_METADATA: u64 = 0x100;
     /// Holes in files have no items.
     pub const NO_HOLES: u64 = 0x200;
-    /// Tree blocks carry another UUID than the file system shows.
+    /// Tree blocks carry a different UUID than the one shown to users.
     pub const METADATA_UUID: u64 = 0x400;
     /// There are RAID1C3 or RAID1C4 chunks.
     pub const RAID1C34: u64 = 0x800;
     /// For zoned devices.
     pub const ZONED: u64 = 0x1000;
-    /// A rework of the extent tree that is not finished.
+    /// The unfinished second version of the extent tree.
     pub const EXTENT_TREE_V2: u64 = 0x2000;
-    /// Where data lies stands in a tree of its own.
+    /// The places of data stripes are recorded in a tree of their own.
     pub const RAID_STRIPE_TREE: u64 = 0x4000;
-    /// Extents record the subvolume that made them.
+    /// Extents record the subvolume that created them.
     pub const SIMPLE_QUOTA: u64 = 0x1_0000;
 }
 
-/// Bits of `compat_ro_flags` in the superblock: who does not know one may only read.
+/// Bits of `compat_ro_flags` in the superblock: a reader that lacks one of these features must not write.
 pub mod compat_ro {
     /// There is a free space tree.
     pub const FREE_SPACE_TREE: u64 = 1;
-    /// The free space tree is right.
+    /// The free space tree is valid.
     pub const FREE_SPACE_TREE_VALID: u64 = 2;
     /// Files may have fs-verity items.
     pub const VERITY: u64 = 4;
@@ -58,23 +58,23 @@ pub mod block_group {
     pub const METADATA: u64 = 4;
     /// Striped over all devices.
     pub const RAID0: u64 = 8;
-    /// On two devices.
+    /// Copies on two devices.
     pub const RAID1: u64 = 0x10;
-    /// Twice on one device.
+    /// Two copies on one device.
     pub const DUP: u64 = 0x20;
-    /// Striped over pairs.
+    /// Striped over pairs of devices.
     pub const RAID10: u64 = 0x40;
-    /// With one parity.
+    /// Striped with one parity.
     pub const RAID5: u64 = 0x80;
-    /// With two parities.
+    /// Striped with two parities.
     pub const RAID6: u64 = 0x100;
-    /// On three devices.
+    /// Copies on three devices.
     pub const RAID1C3: u64 = 0x200;
-    /// On four devices.
+    /// Copies on four devices.
     pub const RAID1C4: u64 = 0x400;
-    /// What the chunk holds.
+    /// The bits for what a chunk holds.
     pub const TYPE_MASK: u64 = DATA | SYSTEM | METADATA;
-    /// How it is spread; none of these bits is "single".
+    /// The bits for how it is spread over devices; all clear means "single".
     pub const PROFILE_MASK: u64 = RAID0 | RAID1 | DUP | RAID10 | RAID5 | RAID6 | RAID1C3 | RAID1C4;
 }
 
@@ -82,40 +82,40 @@ pub mod block_group {
 pub mod inode_flags {
     /// Content has no checksums.
     pub const NODATASUM: u64 = 1;
-    /// Content is written over in place.
+    /// Content is overwritten in place.
     pub const NODATACOW: u64 = 2;
     /// Never written to.
     pub const READONLY: u64 = 4;
-    /// Content is not to be compressed.
+    /// Content is not compressed.
     pub const NOCOMPRESS: u64 = 8;
     /// Content was preallocated.
     pub const PREALLOC: u64 = 0x10;
-    /// Every write is to be on disk before it returns.
+    /// Every write reaches the disk before it returns.
     pub const SYNC: u64 = 0x20;
-    /// May not be changed.
+    /// The file cannot be changed.
     pub const IMMUTABLE: u64 = 0x40;
-    /// May only be appended to.
+    /// The file can only be appended to.
     pub const APPEND: u64 = 0x80;
-    /// Not for backups.
+    /// Skipped by backups.
     pub const NODUMP: u64 = 0x100;
     /// Reading does not change the access time.
     pub const NOATIME: u64 = 0x200;
-    /// Changes of the directory are on disk before they return.
+    /// Changes of the directory reach the disk before they return.
     pub const DIRSYNC: u64 = 0x400;
-    /// Content is to be compressed.
+    /// Content is compressed.
     pub const COMPRESS: u64 = 0x800;
-    /// Of the inode in a root item: the flags there have a meaning.
+    /// For the inode in a root item: its flags are valid.
     pub const ROOT_ITEM_INIT: u64 = 1 << 31;
-    /// Every bit that is defined.
+    /// All defined bits.
     pub const ALL: u64 = 0xfff | ROOT_ITEM_INIT;
     /// In the upper half: the file has fs-verity items.
     pub const RO_VERITY: u64 = 1 << 32;
 }
 
-/// `FS_*_FL` of linux/fs.h: the attributes of a file that decide how its content is stored.
+/// `FS_*_FL` of linux/fs.h: the file attributes that control how content is stored.
 pub(crate) mod attribute {
-    /// Content is not to be compressed.
+    /// Content is not compressed.
     pub(crate) const NOCOMP: u32 = 0x400;
-    /// Content is written over in place: it has neither compression nor checksums.
+    /// Content is overwritten in place: it has neither compression nor checksums.
     pub(crate) const NOCOW: u32 = 0x80_0000;
 }

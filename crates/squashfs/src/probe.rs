@@ -12,7 +12,7 @@ const HEAD_BYTES: usize = 4096;
 const SEEN_LOG2: u32 = 13;
 /// One in this many positions is sampled, chosen by its content, so that a repetition is found wherever it is.
 const ONE_OF: usize = 32;
-/// Each repeated sample stands for this many repeated bytes; one byte in this many may be repeated.
+/// A repeated sample stands for [`ONE_OF`] repeated bytes; one byte in this many may be repeated.
 const REPEATED_ONE_OF: usize = 1024;
 
 /// The working memory of a probe.

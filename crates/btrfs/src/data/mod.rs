@@ -25,10 +25,7 @@ const JOBS_PER_THREAD: usize = 16;
 const JOBS_MAX: usize = 128;
 
 /// Encodes and writes the content of all files that are not already left out.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "each is a separate input"
-)]
+#[allow(clippy::too_many_arguments, reason = "each is a separate input")]
 pub(crate) fn write<'a>(
     fs: &dyn FileSystem,
     inventory: &Inventory,
