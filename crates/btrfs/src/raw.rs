@@ -481,7 +481,7 @@ pub(crate) struct RootItem {
     pub(crate) parent_uuid: [u8; 16],
     /// The UUID of the subvolume that was sent and received as this one.
     pub(crate) received_uuid: [u8; 16],
-    /// Generation of the last change to an inode.
+    /// Generation of the last change to the tree of inodes.
     pub(crate) ctransid: U64,
     /// Generation in which it was created.
     pub(crate) otransid: U64,

@@ -1,4 +1,4 @@
-//! The list of jobs, in the order of inode numbers: small files in batches, other files part by part.
+//! The list of jobs, in the order of file IDs: small files in batches, other files part by part.
 
 use std::collections::{BTreeSet, HashSet};
 

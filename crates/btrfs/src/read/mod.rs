@@ -142,7 +142,7 @@ impl Btrfs {
             .collect())
     }
 
-    /// Whether all these bytes have checksums.
+    /// Checks that all these bytes have checksums.
     pub(crate) fn check_checksums(&self, at: Logical, len: u64) -> Result<()> {
         match &self.checksums {
             Some(tree) => csum_tree::check_presence(&self.volume, tree, at, len),
