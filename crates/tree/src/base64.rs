@@ -1,6 +1,6 @@
-//! Base64, in which text files hold the values of extended attributes.
+//! Base64, the encoding of extended attribute values in text files.
 
-/// The bytes that letters stand for (RFC 4648, section 4), with or without the padding. `None` if it is no base64.
+/// Decodes Base64 (RFC 4648, section 4), with or without padding. `None` if `text` is not Base64.
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digits = text
         .iter()

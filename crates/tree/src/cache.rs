@@ -1,9 +1,9 @@
-//! A small cache of decoded blocks that several threads share.
+//! A small cache of decoded blocks, shared by several threads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Values by key, at most so many. Each is made once, even when several threads ask for it at the same time; the one
-/// that was not used for the longest time goes first.
+/// A cache of values by key, with a fixed capacity. Each value is made once, even if several threads ask for it at the
+/// same time. The least recently used value is evicted first.
 pub struct Cache<V> {
     shards: Box<[Mutex<Shard<V>>]>,
     slots_per_shard: usize,
@@ -23,7 +23,7 @@ struct Slot<V> {
 /// `None` while its first user makes it, or after that user failed.
 type Value<V> = Arc<Mutex<Option<Arc<V>>>>;
 
-/// A lock, whatever became of its last holder: what these locks guard is whole at every moment.
+/// Locks, ignoring poisoning: the data behind these locks is consistent at every moment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -43,8 +43,8 @@ impl<V> Cache<V> {
         }
     }
 
-    /// The value of that key, made by `make` if it is not there. `make` is given the value that had to go for it, if there
-    /// is one that nobody else has: memory that can be used again.
+    /// The value of this key, made by `make` if it is not cached. `make` is given the evicted value if nobody else
+    /// holds it, so that its memory can be reused.
     pub fn find_or_make<E>(
         &self,
         key: u64,
@@ -62,7 +62,7 @@ impl<V> Cache<V> {
         Ok(made)
     }
 
-    /// The slot of that key, and what was in it before.
+    /// The slot of this key, and its previous content.
     fn slot(&self, key: u64) -> (Value<V>, Option<Value<V>>) {
         // The upper bits of the product depend on all bits of the key.
         let spread = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;

@@ -1,16 +1,16 @@
-//! What a check of an image finds, whatever the image's format.
+//! The findings of a check of an image, in any format.
 
 use std::fmt;
 
 use crate::{Error, Result};
 
-/// Findings that are reported; those after them are only counted.
+/// Findings after this many are only counted.
 const FINDINGS_MAX: u64 = 1000;
 
 /// What to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Read all data, in every copy, and decode it or compare it with its checksums.
+    /// Read all data, in every copy, and decode it or verify its checksums.
     pub data: bool,
 }
 
@@ -19,14 +19,14 @@ pub struct CheckOptions {
 pub struct Finding {
     /// What is wrong, and at which byte.
     pub error: Error,
-    /// The structure of the image that it is in: the noun of its kind, and its number.
+    /// The part of the image that is affected: its kind, as a noun, and its number.
     pub part: Option<(&'static str, i64)>,
-    /// The path of a file that it is in, from the tree's root, without a leading `/`.
+    /// The path of the affected file from the tree's root, without a leading `/`.
     pub file: Option<Box<[u8]>>,
 }
 
 impl From<Error> for Finding {
-    /// A finding in the file that the error names, if it names one.
+    /// A finding about the file that the error names, if any.
     fn from(error: Error) -> Finding {
         let (error, file) = match error {
             Error::File { path, error, .. } => (*error, Some(path)),
@@ -61,17 +61,17 @@ pub struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    /// The first thousand findings go to `report`.
+    /// Creates the collection; the first thousand findings go to `report`.
     pub fn new(report: &'a mut dyn FnMut(Finding)) -> Findings<'a> {
         Findings { report, count: 0 }
     }
 
-    /// How many there are, those that were not reported included.
+    /// The number of findings, including those not reported.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether the next one is reported.
+    /// Whether the next finding will be reported.
     pub fn reports_next(&self) -> bool {
         self.count < FINDINGS_MAX
     }
@@ -79,7 +79,7 @@ impl<'a> Findings<'a> {
     /// Adds a finding.
     ///
     /// # Errors
-    /// [`Error::Io`], which says nothing about the image but ends the check.
+    /// [`Error::Io`], which is no finding about the image but ends the check.
     pub fn add(&mut self, finding: Finding) -> Result<()> {
         if matches!(finding.error, Error::Io(_)) {
             return Err(match finding.file {

@@ -1,14 +1,14 @@
-//! One error for every format. Its first question is whose fault it is.
+//! The error type of all formats, organized by whose fault the error is.
 
 use std::{fmt, io};
 
-/// The result of everything in this crate and in the formats that build on it.
+/// The result type of this crate and of the formats that build on it.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation on a tree, image or stream failed, by whose fault it is.
+/// Why an operation on a tree, image or stream failed, and whose fault it is.
 ///
-/// There is one type for all formats, so that no conversion stands between them. Words that need a file name get it
-/// from the caller, who knows it.
+/// All formats share this type, so errors need no conversion between crates. Callers, who know the file name, add it
+/// with [`Error::in_file`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,61 +20,61 @@ pub enum Error {
     Unsupported(&'static str),
     /// A stated limit was reached; see [`Limits`].
     Limit(&'static str),
-    /// The file is no longer what it was when its tree was walked.
+    /// The file changed after its tree was walked.
     Changed,
-    /// The tree contradicts itself: its directories and files cannot all be true.
+    /// The tree contradicts itself.
     Inconsistent(&'static str),
-    /// It depends on other content that cannot be read; the error of that content is reported where it stands.
+    /// The file depends on other content that cannot be read. That content's own error is reported separately.
     Unreadable(&'static str),
-    /// What was written does not read back as what it was made from.
+    /// What was written does not read back as its source.
     Unverified(&'static str),
-    /// There is no file of that name.
+    /// No file has this name.
     NotFound,
-    /// A directory was needed, and the file is of another kind.
+    /// A directory was expected, but the file is of another kind.
     NotADirectory,
-    /// The file is a directory, and another kind was needed.
+    /// Another kind of file was expected, but this is a directory.
     IsADirectory,
-    /// The caller asked for something that cannot be.
+    /// The caller asked for something impossible.
     InvalidInput(&'static str),
-    /// One of these, and which file of the tree it befell.
+    /// One of the errors above, with the file of the tree that it concerns.
     File {
         /// What was being done to the file: `read`, `create`.
         verb: &'static str,
-        /// The file's path from the tree's root, without a leading `/`; empty for the root.
+        /// The path from the tree's root, without a leading `/`; empty for the root.
         path: Box<[u8]>,
         /// Why it failed.
         error: Box<Error>,
     },
 }
 
-/// What is wrong with an image or stream, where, and what was found there.
+/// What is wrong with an image or stream, where, and the value found there.
 ///
-/// `what` is lower-case and unique in the repository: searching for it finds the check that failed.
+/// `what` is lower-case and unique in the repository: search for it to find the check that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// The rule that is broken, in words that occur once in the source.
+    /// The rule that is broken, in words that occur only once in the source.
     pub what: &'static str,
-    /// The byte offset in the image or stream of the thing that breaks it.
+    /// The byte offset in the image or stream of the offending value.
     pub at: u64,
-    /// The value that was found there.
+    /// The value found there.
     pub got: u64,
 }
 
-/// How much a hostile image or stream may make this program hold or produce.
+/// Limits on what a hostile image or stream can make this program hold or produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Files and directories in one tree.
+    /// Maximum number of files and directories in one tree.
     pub inodes_max: u64,
-    /// Directory levels below the root.
+    /// Maximum depth of directories below the root.
     pub depth_max: u32,
-    /// Bytes of one extended attribute's value.
+    /// Maximum size of an extended attribute's value, in bytes.
     pub xattr_value_bytes_max: u32,
-    /// Bytes of content of all files together, holes included.
+    /// Maximum size of the content of all files together, in bytes, holes included.
     pub content_bytes_max: u64,
 }
 
 impl Default for Limits {
-    /// Far above real trees, far below what memory holds. Content is not held in memory and has no limit.
+    /// Far above real trees and far below what fits in memory. Content is not held in memory, so it has no limit.
     fn default() -> Self {
         Limits {
             inodes_max: 1 << 28,
@@ -86,7 +86,7 @@ impl Default for Limits {
 }
 
 impl Error {
-    /// Says which file it befell, and what was being done to it. An error that says so already stays as it is.
+    /// Adds the file concerned and the operation that failed. An error that already names a file is unchanged.
     #[must_use]
     pub fn in_file(self, verb: &'static str, path: &[u8]) -> Error {
         match self {
@@ -99,8 +99,8 @@ impl Error {
         }
     }
 
-    /// The number that a system call of a mounted file system returns for it (asm-generic/errno.h): that of the operating
-    /// system where it has one, otherwise `EIO` for whatever is wrong with what is stored.
+    /// The error number (asm-generic/errno.h) that a system call on a mounted file system returns for this error: the
+    /// operating system's own number if there is one, otherwise `EIO` for anything wrong with stored data.
     pub fn errno(&self) -> i32 {
         use linux::errno;
         match self {

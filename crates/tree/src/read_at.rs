@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that can be read from any place by several threads at once.
+/// Bytes that several threads can read at any position at once.
 pub trait ReadAt: Send + Sync {
-    /// Fills `buf` with the bytes from `at` on.
+    /// Fills `buf` with the bytes at offset `at`.
     ///
     /// # Errors
-    /// `UnexpectedEof` when fewer bytes are there; otherwise what the medium reports.
+    /// `UnexpectedEof` if fewer bytes are available; otherwise what the medium reports.
     fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()>;
 
     /// The size in bytes.

@@ -1,25 +1,25 @@
-//! What an image holds that was made, whatever its format.
+//! A summary of a new image, in any format.
 
 use crate::Error;
 
-/// What every format says of an image that was made.
+/// What every format reports about an image that it created.
 #[derive(Debug, Default)]
 pub struct ImageSummary {
     /// Inodes.
     pub files: u64,
-    /// Regular files whose content is that of an earlier one.
+    /// Regular files with the same content as an earlier one.
     pub duplicates: u64,
     /// Bytes of content, holes and duplicates included.
     pub content_bytes: u64,
-    /// Bytes of the image, padding included.
+    /// Size of the image in bytes, padding included.
     pub image_bytes: u64,
-    /// Bytes of the image that hold data: its blocks or extents.
+    /// Bytes of the image that hold data, in blocks or extents.
     pub data_bytes: u64,
-    /// Blocks or extents that were taken from the source as they are stored there.
+    /// Blocks or extents copied from the source as stored.
     pub kept: u64,
-    /// Paths of files that could not be read and are therefore not in the image, and why.
+    /// Paths of files that could not be read and were left out of the image, with the errors.
     pub unreadable: Vec<(Vec<u8>, Error)>,
-    /// Paths and names of extended attributes that the format cannot hold and that are therefore not in the image; `*` stands
-    /// for all of a directory whose attributes cannot be read.
+    /// Paths and names of extended attributes that the format cannot hold and that were left out of the image. `*`
+    /// stands for all attributes of a directory whose attributes cannot be read.
     pub lost_xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }

@@ -1,6 +1,6 @@
 //! Which aspects of files matter.
 
-/// What is compared or told of files beside what always is: names, kinds, sizes, link targets and device numbers.
+/// What to compare or list in addition to names, file types, sizes, link targets and device numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aspects {
     /// The content of regular files.
@@ -9,13 +9,13 @@ pub struct Aspects {
     pub permissions: bool,
     /// Owner and group.
     pub owner: bool,
-    /// When the content was last changed.
+    /// Time of the last change of content.
     pub mtime: bool,
     /// Extended attributes.
     pub xattrs: bool,
-    /// Which names are of one file.
+    /// Which names belong to the same file.
     pub hard_links: bool,
-    /// Where regular files have holes. Off by default, because containers differ in how fine their holes can be.
+    /// Where regular files have holes. Off by default, because the granularity of holes differs between containers.
     pub holes: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The extents of one file, one after the other and checked.
+//! The extents of one file, in order and checked.
 
 use std::vec;
 
@@ -7,23 +7,23 @@ use crate::{Error, Result};
 
 /// A cursor over the extents of a regular file.
 ///
-/// What it gives is without gaps or overlaps, never empty, and ends with the file: whoever walks it reaches the end. A file
-/// system that answers otherwise, because the file became shorter or for another reason, gives [`Error::Changed`].
-/// Extents are whole: the first may begin before the position that was asked for.
+/// The extents have no gaps or overlaps, are never empty, and end with the file. If a file system answers otherwise,
+/// because the file became shorter or for another reason, the cursor returns [`Error::Changed`]. Extents are whole:
+/// the first can begin before the requested position.
 pub struct Extents<'a> {
     fs: &'a dyn FileSystem,
     file: Ino,
     size: u64,
-    /// The extent given last.
+    /// The last extent returned.
     now: Option<Extent>,
-    /// What comes behind it, as far as it is known.
+    /// The extents after it that are known already.
     held: vec::IntoIter<Extent>,
-    /// Whether `held` is an answer of which nothing was taken yet.
+    /// Whether `held` is an answer from which nothing has been taken yet.
     is_new: bool,
 }
 
 impl<'a> Extents<'a> {
-    /// The extents of a file of `size` bytes. Nothing is read before the first one is asked for.
+    /// The extents of a file of `size` bytes. Nothing is read until the first one is requested.
     pub fn new(fs: &'a dyn FileSystem, file: Ino, size: u64) -> Self {
         Extents {
             fs,
@@ -35,12 +35,12 @@ impl<'a> Extents<'a> {
         }
     }
 
-    /// Where the extent given last ends.
+    /// Where the last extent returned ends.
     fn end(&self) -> u64 {
         self.now.map_or(0, |now| now.end())
     }
 
-    /// The extent behind the one that was given last, or the first one; `None` at the file's end.
+    /// The next extent; `None` at the end of the file.
     ///
     /// # Errors
     /// As for [`FileSystem::extents`]; [`Error::Changed`].
@@ -56,7 +56,7 @@ impl<'a> Extents<'a> {
         self.covering(from).map(Some)
     }
 
-    /// The extent behind the one that was given last, without moving on to it; `None` at the file's end.
+    /// The next extent, without advancing; `None` at the end of the file.
     ///
     /// # Errors
     /// As for [`Extents::next`].
@@ -73,7 +73,8 @@ impl<'a> Extents<'a> {
         Ok(Some(next))
     }
 
-    /// The extent that covers `position`, which is before the file's end and not before the extent given last.
+    /// The extent that covers `position`, which must be before the end of the file and not before the last extent
+    /// returned.
     ///
     /// # Errors
     /// As for [`Extents::next`].
@@ -104,7 +105,7 @@ impl<'a> Extents<'a> {
         Ok(())
     }
 
-    /// Whether an extent goes on from there. The first of an answer may begin earlier, and all others do not.
+    /// Checks that `extent` covers `from`. Only the first extent of an answer can begin earlier.
     fn check(&self, extent: &Extent, from: u64) -> Result<()> {
         let begins = extent.offset == from || self.is_new && extent.offset < from;
         let end = extent.offset.checked_add(extent.len);

@@ -1,4 +1,4 @@
-//! The neutral file tree that every container is a view of.
+//! The neutral file tree: every container is a view of it.
 
 mod aspects;
 pub mod diff;
@@ -27,7 +27,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ino(pub u64);
 
-/// The seven kinds of file that Linux knows (`S_IFMT`).
+/// The seven file types of Linux (`S_IFMT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -47,7 +47,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The kind in the type bits (`S_IFMT`) of a Linux `st_mode`; `None` for the unused bit patterns.
+    /// The file type in the type bits (`S_IFMT`) of a Linux `st_mode`; `None` for unused bit patterns.
     pub const fn from_mode(mode: u32) -> Option<FileKind> {
         Some(match mode & 0o170_000 {
             0o010_000 => FileKind::Fifo,
@@ -80,7 +80,7 @@ impl FileKind {
     }
 }
 
-/// A point in time: seconds since 1970-01-01 00:00 UTC, which may be negative, and nanoseconds after that second.
+/// A point in time: seconds since 1970-01-01 00:00 UTC, possibly negative, plus nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     /// Whole seconds, rounded down.
@@ -89,52 +89,52 @@ pub struct Time {
     pub nanoseconds: u32,
 }
 
-/// A device number, as `mknod` takes it.
+/// A device number, as passed to `mknod`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Device {
-    /// Which driver.
+    /// Identifies the driver.
     pub major: u32,
-    /// Which of its devices.
+    /// Identifies the device among those of the driver.
     pub minor: u32,
 }
 
-/// File attributes beside the mode (`FS_IOC_GETFLAGS`, bits of `FS_*_FL` in linux/fs.h).
+/// File attributes other than the mode (`FS_IOC_GETFLAGS`, bits of `FS_*_FL` in linux/fs.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileAttributes(pub u32);
 
-/// What is known of a file beside its names and its content.
+/// A file's metadata: everything but its names and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// What kind of file it is.
+    /// The file type.
     pub kind: FileKind,
-    /// The low twelve bits of the mode: set-id, sticky, and the permissions.
+    /// The low twelve bits of the mode: permissions, set-user-ID, set-group-ID and sticky.
     pub permissions: u16,
-    /// Owner, as a number.
+    /// The owner's user ID.
     pub uid: u32,
-    /// Group, as a number.
+    /// The group ID.
     pub gid: u32,
-    /// Names of this file in the whole tree, as the container states it; at least 1.
+    /// The number of names (hard links) of this file in the whole tree, as the container states it; at least 1.
     pub nlink: u32,
-    /// Content of a regular file, or length of a symbolic link's target, in bytes; 0 for all others.
+    /// The size of a regular file's content or of a symbolic link's target, in bytes; 0 for all others.
     pub size: u64,
-    /// Device number of a device; zero for all others.
+    /// The device number of a device; zero for all others.
     pub rdev: Device,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: Time,
-    /// Last read access, where the container stores it.
+    /// Time of the last read access, if the container stores it.
     pub atime: Option<Time>,
-    /// Last change of metadata, where the container stores it.
+    /// Time of the last change of metadata, if the container stores it.
     pub ctime: Option<Time>,
-    /// Birth, where the container stores it.
+    /// Time of creation, if the container stores it.
     pub btime: Option<Time>,
-    /// Attributes such as immutable or no-copy-on-write, where the container stores them.
+    /// Attributes such as immutable or no-copy-on-write, if the container stores them.
     pub attributes: FileAttributes,
-    /// Which file it is and when it last changed, where the container stores that.
+    /// Which file this is and when it last changed, if the container stores that.
     pub identity: Option<FileIdentity>,
 }
 
 impl Metadata {
-    /// An empty file of root's, of 1970, with nothing that a container need not store.
+    /// An empty file owned by root and dated 1970, without any optional field.
     pub const fn new(kind: FileKind, permissions: u16) -> Metadata {
         const EPOCH: Time = Time {
             seconds: 0,
@@ -158,14 +158,14 @@ impl Metadata {
     }
 }
 
-/// Which file of its subvolume a file is, beyond its names, and when it last changed.
+/// A file's identity in its subvolume, independent of its names, and when it last changed.
 ///
-/// Two views of one store, one of them a snapshot of the other, show the same file where `number` and `generation` are
-/// equal; a number is used again after its file was deleted, and the generation then differs. If `transaction` is equal
-/// too, the file did not change between the two.
+/// Two views of one store, such as a subvolume and its snapshot, show the same file if `number` and `generation` are
+/// equal: the number of a deleted file can be reused, but then the generation differs. If `transaction` is equal too,
+/// the file did not change between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileIdentity {
-    /// The inode's number in its subvolume.
+    /// The inode number in its subvolume.
     pub number: u64,
     /// The transaction that created the file (`btrfs_inode_item.generation`).
     pub generation: u64,
@@ -176,49 +176,49 @@ pub struct FileIdentity {
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// The name: 1 to 255 bytes without NUL and `/`, neither `.` nor `..`. Readers guarantee this.
+    /// The name: 1 to 255 bytes without NUL or `/`, and neither `.` nor `..`. Readers guarantee this.
     pub name: Box<[u8]>,
-    /// The file of that name.
+    /// The file with this name.
     pub ino: Ino,
-    /// Its kind, equal to that in its [`Metadata`].
+    /// The file type, equal to [`Metadata::kind`].
     pub kind: FileKind,
 }
 
-/// An extended attribute, with its full name (`user.mime_type`).
+/// An extended attribute with its full name, such as `user.mime_type`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xattr {
-    /// Name with namespace, without NUL.
+    /// The name with its namespace, without NUL.
     pub name: Box<[u8]>,
-    /// Any bytes.
+    /// The value: any bytes.
     pub value: Box<[u8]>,
 }
 
-/// How an extent is stored, when it is not stored as it is.
+/// How a compressed extent is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Encoding {
-    /// What decodes it.
+    /// The algorithm that decodes it.
     pub algorithm: Algorithm,
-    /// Bytes that [`FileSystem::read_encoded`] gives.
+    /// The number of bytes that [`FileSystem::read_encoded`] returns.
     pub stored_len: u64,
-    /// Bytes that decoding is meant to give. What the frame gives short of it are zeros.
+    /// The expected size of the decoded data, in bytes. If the frame decodes to less, the rest is zeros.
     pub unencoded_len: u64,
-    /// Where, in the decoded bytes, the part begins that the file shows; [`Extent::len`] says how long it is.
+    /// Where, in the decoded bytes, the part that the file shows begins; [`Extent::len`] is its length.
     pub unencoded_offset: u64,
 }
 
-/// The identity of stored data within one store ([`Storage::store`]): extents with equal ids show parts of the same stored
-/// bytes, so a sink that can share data stores them once.
+/// The identity of stored data within one store ([`Storage::store`]): extents with equal IDs show parts of the same
+/// stored bytes, so a sink that can share data stores those once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExtentId(pub u64);
 
-/// What stands behind a part of a file.
+/// How a part of a file is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExtentKind {
     /// Nothing is stored; reads as zeros.
     Hole,
-    /// Space is reserved for it and nothing is written there (`fallocate`); reads as zeros.
+    /// Space is reserved but nothing is written (`fallocate`); reads as zeros.
     Preallocated,
-    /// Bytes, stored as they are.
+    /// Bytes, stored uncompressed.
     Plain {
         /// Where, in the stored bytes that [`Extent::id`] names, this part begins.
         stored_offset: u64,
@@ -228,7 +228,7 @@ pub enum ExtentKind {
 }
 
 impl ExtentKind {
-    /// Whether bytes stand behind it. What has no data reads as zeros.
+    /// Whether the extent has stored data; an extent without data reads as zeros.
     pub const fn has_data(self) -> bool {
         matches!(self, ExtentKind::Plain { .. } | ExtentKind::Encoded(_))
     }
@@ -237,32 +237,32 @@ impl ExtentKind {
 /// A part of a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// Where it begins in the file, in bytes.
+    /// Where the extent begins in the file, in bytes.
     pub offset: u64,
-    /// How many bytes of the file it covers; never 0, and never past the file's size.
+    /// Its length in bytes: never 0, and never past the end of the file.
     pub len: u64,
-    /// What stands behind it.
+    /// How it is stored.
     pub kind: ExtentKind,
-    /// Which stored data it shows; `None` when the container does not say.
+    /// The stored data that it shows; `None` if the container does not say.
     pub id: Option<ExtentId>,
 }
 
 impl Extent {
-    /// Where it ends in the file, in bytes.
+    /// Where the extent ends in the file, in bytes.
     pub const fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
 }
 
-/// What holds the stored data of a file system, for as long as the program runs.
+/// The identity of the store that holds a file system's data, valid while the program runs.
 ///
-/// All views of one open container have the same: two subvolumes of an image, or a tree with edits and the tree below
-/// it. The same container opened twice is two stores, for nothing proves that it did not change in between.
+/// All views of one open container have the same store: two subvolumes of an image, or an edited tree and the tree
+/// below it. Opening a container twice gives two stores, since it could have changed in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreId(u64);
 
 impl StoreId {
-    /// The identity of a store that is opened now: no other one has it.
+    /// A new identity, different from all others.
     #[expect(clippy::new_without_default, reason = "no two are equal")]
     pub fn new() -> StoreId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -270,27 +270,27 @@ impl StoreId {
     }
 }
 
-/// How all content of a file system is stored, if there is one way: in blocks of `block_bytes`, the last of a file being
-/// shorter, each encoded with `algorithm` or, where that makes nothing smaller, plain. Ends of files may be parts of
-/// blocks that they share. A sink that stores in the same way can take the blocks as they are.
+/// The uniform encoding of all content of a file system, if it has one: blocks of `block_bytes`, except that the last
+/// block of a file can be shorter, each encoded with `algorithm`, or plain if encoding does not make it smaller. Ends
+/// of files can be parts of shared blocks. A sink that stores data in the same way can copy the blocks unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEncoding {
-    /// What decodes a block.
+    /// The algorithm that decodes a block.
     pub algorithm: Algorithm,
-    /// Content of a block, in bytes.
+    /// The size of a block's content, in bytes.
     pub block_bytes: u32,
 }
 
-/// How a file system stores what it shows. A view of another file system passes it on as a whole.
+/// How a file system stores its content. A view of another file system passes this on unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// What holds the data: [`ExtentId`]s and [`FileIdentity`]s are comparable where this is equal.
+    /// The store: [`ExtentId`]s and [`FileIdentity`]s are comparable only if this is equal.
     pub store: StoreId,
-    /// The one way in which all content is stored, if there is one.
+    /// The uniform encoding of all content, if there is one.
     pub block_encoding: Option<BlockEncoding>,
-    /// Whether extents may be encoded or have identities: whether it is worth asking for those of small files, too.
+    /// Whether extents can be encoded or have identities, so that asking for them pays off even for small files.
     pub stored_extents: bool,
-    /// Whether no time in it is finer than a second, so that a comparison of times can be no finer either.
+    /// Whether all times are whole seconds, so that times can only be compared to the second.
     pub whole_seconds: bool,
 }
 
@@ -306,7 +306,7 @@ impl Storage {
     }
 }
 
-/// A checksum over stored bytes that a container keeps.
+/// The checksum that a container keeps of stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Checksum {
     /// CRC-32C, 4 bytes.
@@ -315,83 +315,84 @@ pub enum Checksum {
     Xxh64,
     /// SHA-256, 32 bytes.
     Sha256,
-    /// BLAKE2b with 32 bytes.
+    /// BLAKE2b with a 32-byte hash.
     Blake2b,
 }
 
-/// A read-only tree of files: the one trait that all containers share.
+/// A read-only tree of files: the trait that all containers implement.
 ///
-/// Names and link targets are bytes. Everything may be called from several threads at once. An `Ino` that this file
-/// system did not give is an error ([`Error::NotFound`]) or the wrong file, never a panic.
+/// Names and link targets are bytes. All methods can be called from several threads at once. Passing an `Ino` that
+/// this file system did not return gives an error ([`Error::NotFound`]) or the wrong file, but never a panic.
 ///
-/// No method has a default: a view of another file system that forgets one does not compile. A file system for which
-/// the obvious answer does calls [`with_metadata`] and [`entry_named`].
+/// No method has a default implementation, so a view of another file system that forgets one does not compile.
+/// [`with_metadata`] and [`entry_named`] are the simple implementations for file systems that need no better one.
 pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
 
-    /// How content is stored. Costs nothing to ask.
+    /// How content is stored. This call is cheap.
     fn storage(&self) -> Storage;
 
-    /// What is known of a file.
+    /// The metadata of a file.
     ///
     /// # Errors
-    /// The medium cannot be read, or the file's description breaks the format.
+    /// The medium cannot be read, or the file's metadata breaks the format.
     fn metadata(&self, ino: Ino) -> Result<Metadata>;
 
-    /// The entries of a directory, without `.` and `..`, ascending by the bytes of their names, each name once.
+    /// The entries of a directory, without `.` and `..`, sorted by the bytes of their names, without duplicates.
     ///
     /// # Errors
     /// [`Error::NotADirectory`], or as for [`FileSystem::metadata`].
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>>;
 
-    /// The entries of a directory as [`FileSystem::read_dir`] gives them, each with its metadata: what a walk needs,
-    /// in one go where the container can do that cheaper.
+    /// The entries of a directory as returned by [`FileSystem::read_dir`], each with its metadata. Walks use this:
+    /// containers can often do it faster than with one call per file.
     ///
     /// # Errors
     /// As for [`FileSystem::read_dir`] and [`FileSystem::metadata`].
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>>;
 
-    /// The file of that name in a directory.
+    /// The entry with this name in a directory.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when no entry has that name, or as for [`FileSystem::read_dir`].
+    /// [`Error::NotFound`] if no entry has this name, or as for [`FileSystem::read_dir`].
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry>;
 
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when the file is not a link, or as for [`FileSystem::metadata`].
+    /// [`Error::InvalidInput`] if the file is not a symbolic link, or as for [`FileSystem::metadata`].
     fn read_link(&self, link: Ino) -> Result<Vec<u8>>;
 
-    /// The extended attributes of a file, ascending by name, each name once.
+    /// The extended attributes of a file, sorted by name, without duplicates.
     ///
     /// # Errors
     /// As for [`FileSystem::metadata`].
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>>;
 
-    /// The extents of a regular file from the one that covers `from` on, without gaps between them.
+    /// The extents of a regular file, starting with the one that covers `from`, without gaps.
     ///
-    /// At least one when `from` is before the file's end, none otherwise. They need not reach the end: the caller asks
-    /// again from where the last one ends, so that the list of a file with millions of extents is never held whole.
+    /// Returns at least one extent if `from` is before the end of the file, otherwise none. They need not reach the
+    /// end: the caller asks again from the end of the last one, so the extents of a file with millions of them are
+    /// never held in memory all at once.
     ///
     /// # Errors
     /// [`Error::IsADirectory`], or as for [`FileSystem::metadata`].
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>>;
 
-    /// Reads decoded content of a regular file, and returns how many bytes there are: fewer than `buf` holds only at
-    /// the file's end, 0 from there on. Nothing beyond that count is written to `buf`.
+    /// Reads decoded content of a regular file and returns the number of bytes read. This is less than `buf.len()`
+    /// only at the end of the file, and 0 past it. The rest of `buf` is not written.
     ///
     /// # Errors
-    /// The content cannot be read or decoded, or its checksum differs.
+    /// The content cannot be read or decoded, or its checksum does not match.
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// Puts the stored bytes of an encoded extent of that file into `stored`, which is cleared first. Returns the checksum
-    /// of the container that they were compared with; `None` if the container has none for them.
+    /// Reads the stored bytes of an encoded extent of this file into `stored`, which is cleared first. Returns the
+    /// kind of checksum that the bytes were verified with; `None` if the container has no checksum for them.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when the extent is not an encoded one of that file; the bytes cannot be read, or their
-    /// checksum differs.
+    /// [`Error::InvalidInput`] if the extent is not an encoded extent of this file; the bytes cannot be read, or their
+    /// checksum does not match.
     fn read_encoded(
         &self,
         file: Ino,
@@ -400,7 +401,7 @@ pub trait FileSystem: Send + Sync {
     ) -> Result<Option<Checksum>>;
 }
 
-/// The answer of [`FileSystem::read_dir_with_metadata`] where it costs as much as asking one by one.
+/// Implements [`FileSystem::read_dir_with_metadata`] with one call of [`FileSystem::metadata`] per entry.
 ///
 /// # Errors
 /// As for [`FileSystem::read_dir_with_metadata`].
@@ -415,10 +416,10 @@ pub fn with_metadata(
     entries.into_iter().map(describe).collect()
 }
 
-/// The answer of [`FileSystem::lookup`] from all entries of the directory, which ascend by name.
+/// Implements [`FileSystem::lookup`] by a search in all entries of the directory, which must be sorted by name.
 ///
 /// # Errors
-/// [`Error::NotFound`] when no entry has that name.
+/// [`Error::NotFound`] if no entry has this name.
 pub fn entry_named(mut entries: Vec<DirEntry>, name: &[u8]) -> Result<DirEntry> {
     match entries.binary_search_by(|entry| (*entry.name).cmp(name)) {
         Ok(at) => Ok(entries.swap_remove(at)),
@@ -426,6 +427,6 @@ pub fn entry_named(mut entries: Vec<DirEntry>, name: &[u8]) -> Result<DirEntry> 
     }
 }
 
-/// What [`FileSystem::read_encoded`] says where nothing is encoded.
+/// The error of [`FileSystem::read_encoded`] for file systems without encoded extents.
 pub(crate) const NOTHING_ENCODED: Error =
     Error::InvalidInput("this file system holds no encoded extents");

@@ -1,7 +1,7 @@
-//! The inventory: a whole tree, sorted, hard links merged, no file data read.
+//! The inventory: a whole tree, sorted, with hard links merged, and without file data.
 //!
-//! Every container is made from one. It keeps what is known of each file in about 120 bytes, name included, so that a
-//! tree of ten million files fits in little more than a gigabyte.
+//! Every container is made from an inventory. It holds a file's metadata and name in about 120 bytes, so a tree of ten
+//! million files takes little more than a gigabyte.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -11,35 +11,35 @@ use hashbrown::HashTable;
 use super::{Device, DirEntry, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
 use crate::{Error, Limits, Result};
 
-/// A file of an [`Inventory`], by number: 0 is the root, and all numbers below [`Inventory::file_count`] are used.
+/// A file of an [`Inventory`], by number. 0 is the root, and all numbers below [`Inventory::file_count`] are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// A name of an [`Inventory`], by number: 0 is the root's empty name, and all numbers below
-/// [`Inventory::entry_count`] are used. A file has as many as it has hard links in the tree.
+/// A name in an [`Inventory`], by number. 0 is the root's empty name, and all numbers below [`Inventory::entry_count`]
+/// are valid. A file has one entry for each of its hard links in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(pub u32);
 
-/// A step of the way through a tree, depth first, names ascending by their bytes.
+/// A step of a walk through a tree, depth first, names sorted by their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A directory, before what is in it.
+    /// A directory, before its contents.
     Enter(EntryId),
-    /// A name of another kind of file.
+    /// A name of a file that is not a directory.
     File(EntryId),
-    /// A directory, after what is in it.
+    /// A directory, after its contents.
     Leave(EntryId),
 }
 
-/// A whole tree in memory, without the files' content and extended attributes.
+/// A whole tree in memory, without file content and extended attributes.
 ///
-/// Made once by [`Inventory::of`] and never changed, so any number of threads may use it.
+/// Created by [`Inventory::of`] and immutable, so threads can share it.
 #[derive(Debug)]
 pub struct Inventory {
     files: Vec<Record>,
-    /// Parallel to `files` when any file has one of these times, otherwise empty.
+    /// Parallel to `files` if any file has one of these times, otherwise empty.
     times: Vec<OtherTimes>,
-    /// The entries of each directory are neighbours, ascending by name.
+    /// The entries of a directory are adjacent, sorted by name.
     entries: Vec<Entry>,
     /// For each entry, a length byte and the name.
     names: Vec<u8>,
@@ -50,7 +50,7 @@ pub struct Inventory {
 #[derive(Clone, Copy, Debug)]
 struct Record {
     ino: u64,
-    /// A regular file's or link's size, a device's number, or a directory's first entry and its end.
+    /// Size of a regular file or symbolic link, number of a device, or first entry and end of a directory.
     size: u64,
     mtime_seconds: i64,
     mtime_nanoseconds: u32,
@@ -58,10 +58,10 @@ struct Record {
     gid: u32,
     /// As the container states it.
     nlink: u32,
-    /// In this tree.
+    /// The number of names in this tree.
     names: u32,
     attributes: u32,
-    /// The first name in the order of the tree.
+    /// The first name in tree order.
     first_entry: u32,
     permissions: u16,
     kind: FileKind,
@@ -69,7 +69,7 @@ struct Record {
     has_times: u8,
 }
 
-/// Access, change and birth time: low and high half of the seconds, and nanoseconds, without padding.
+/// Access, change and birth time: low and high half of the seconds, then nanoseconds, without padding.
 type OtherTimes = [u32; 9];
 
 /// One name. 12 bytes.
@@ -77,44 +77,44 @@ type OtherTimes = [u32; 9];
 struct Entry {
     name_at: u32,
     file: u32,
-    /// The directory that it is in.
+    /// The directory that holds it.
     parent: u32,
 }
 
 const _: () = assert!(size_of::<Record>() == 56 && size_of::<Entry>() == 12);
 
 impl Inventory {
-    /// Walks the whole of `fs`.
+    /// Walks all of `fs`.
     ///
     /// # Errors
-    /// [`Error::File`] with the path of the file that could not be read or whose description is impossible: an
-    /// invalid, repeated or unsorted name, a directory that is in itself or in two places, a kind that differs from
-    /// that in its directory. [`Error::Limit`] when `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
+    /// [`Error::File`] with the path of a file that cannot be read or whose description is impossible: an invalid,
+    /// repeated or unsorted name, a directory that contains itself or appears twice, or a type that differs from the
+    /// one in its directory. [`Error::Limit`] if `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
     pub fn of(fs: &dyn FileSystem, limits: &Limits) -> Result<Inventory> {
         Walk::new(fs, limits).run()
     }
 
-    /// How many files there are, each counted once however many names it has. At least 1, the root.
+    /// The number of files, each counted once regardless of its number of names. At least 1, the root.
     pub fn file_count(&self) -> u32 {
         self.files.len() as u32 // the walk refuses more
     }
 
-    /// How many names there are, that of the root included.
+    /// The number of names, including the root's.
     pub fn entry_count(&self) -> u32 {
         self.entries.len() as u32 // the walk refuses more
     }
 
-    /// The sizes of all regular files together, each counted once; sparse ones with their holes.
+    /// The total size of all regular files, each counted once, holes included.
     pub fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
 
-    /// The root directory's name, which is empty.
+    /// The root directory's entry, whose name is empty.
     pub fn root(&self) -> EntryId {
         EntryId(0)
     }
 
-    /// All files, in the order of their numbers. That order puts the files of a directory together.
+    /// All files in the order of their numbers, which keeps the files of a directory together.
     pub fn files(&self) -> impl ExactSizeIterator<Item = FileId> + use<> {
         (0..self.file_count()).map(FileId)
     }
@@ -123,17 +123,17 @@ impl Inventory {
         &self.files[file.0 as usize]
     }
 
-    /// The file's identity in the file system that was walked.
+    /// The file's identity in the file system.
     pub fn ino(&self, file: FileId) -> Ino {
         Ino(self.record(file).ino)
     }
 
-    /// The file's kind.
+    /// The file type.
     pub fn kind(&self, file: FileId) -> FileKind {
         self.record(file).kind
     }
 
-    /// The file's size as [`Metadata::size`] states it.
+    /// The file's size, as in [`Metadata::size`].
     pub fn size(&self, file: FileId) -> u64 {
         let record = self.record(file);
         match record.kind {
@@ -142,12 +142,12 @@ impl Inventory {
         }
     }
 
-    /// How many names the file has in this tree. [`Metadata::nlink`] may differ: it is what the container states.
+    /// The number of names of the file in this tree. [`Metadata::nlink`], which the container states, can differ.
     pub fn name_count(&self, file: FileId) -> u32 {
         self.record(file).names
     }
 
-    /// All that is known of the file, except its identity, which is not kept.
+    /// The file's metadata, except its identity, which is not kept.
     pub fn metadata(&self, file: FileId) -> Metadata {
         let record = self.record(file);
         let times = self.times.get(file.0 as usize).unwrap_or(&[0; 9]);
@@ -186,17 +186,17 @@ impl Inventory {
         }
     }
 
-    /// The file's first name in the order of [`Inventory::steps`]; its only one, unless it has hard links.
+    /// The file's first name in the order of [`Inventory::steps`], and its only one unless it has hard links.
     pub fn first_name(&self, file: FileId) -> EntryId {
         EntryId(self.record(file).first_entry)
     }
 
-    /// Whether this is its file's first name: the others are hard links to it.
+    /// Whether this is the first name of its file; all others are hard links to it.
     pub fn is_first_name(&self, entry: EntryId) -> bool {
         self.first_name(self.file(entry)) == entry
     }
 
-    /// The names in a directory, ascending; none for another kind of file.
+    /// The entries of a directory, sorted by name; empty for another type of file.
     pub fn entries(&self, dir: FileId) -> impl ExactSizeIterator<Item = EntryId> + use<> {
         self.entry_range(dir).map(EntryId)
     }
@@ -209,12 +209,12 @@ impl Inventory {
         }
     }
 
-    /// The file that has this name.
+    /// The file with this name.
     pub fn file(&self, entry: EntryId) -> FileId {
         FileId(self.entries[entry.0 as usize].file)
     }
 
-    /// The directory that this name is in; the root for the root itself.
+    /// The directory that holds this name; the root for the root itself.
     pub fn parent(&self, entry: EntryId) -> FileId {
         FileId(self.entries[entry.0 as usize].parent)
     }
@@ -226,7 +226,7 @@ impl Inventory {
         &self.names[at + 1..at + 1 + len]
     }
 
-    /// The path from the root, names joined by `/`, without a leading one; empty for the root.
+    /// The path from the root, names joined by `/`, without a leading `/`; empty for the root.
     pub fn path(&self, entry: EntryId) -> Vec<u8> {
         let mut bytes = 0;
         self.go_up(entry, |name| bytes += name.len() + 1);
@@ -239,7 +239,7 @@ impl Inventory {
         path
     }
 
-    /// Calls `each` with the names from `entry` up to below the root.
+    /// Calls `each` with all names of the path, from `entry` up to the child of the root.
     fn go_up(&self, mut entry: EntryId, mut each: impl FnMut(&[u8])) {
         while entry.0 != 0 {
             each(self.name(entry));
@@ -247,7 +247,7 @@ impl Inventory {
         }
     }
 
-    /// The way through the whole tree, from entering the root to leaving it.
+    /// A walk through the whole tree, from entering the root to leaving it.
     pub fn steps(&self) -> Steps<'_> {
         Steps {
             inventory: self,
@@ -256,7 +256,7 @@ impl Inventory {
         }
     }
 
-    /// All names, a directory before what is in it: the order of an archive.
+    /// All names, directories before their contents: the order of an archive.
     pub fn names(&self) -> impl Iterator<Item = EntryId> {
         self.steps().filter_map(|step| match step {
             Step::Enter(entry) | Step::File(entry) => Some(entry),
@@ -264,7 +264,7 @@ impl Inventory {
         })
     }
 
-    /// The entry of that path, names joined by `/`; the root for an empty path.
+    /// The entry at this path, names joined by `/`; the root for an empty path.
     pub fn find(&self, path: &[u8]) -> Option<EntryId> {
         let mut entry = self.root();
         for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
@@ -287,7 +287,7 @@ impl Inventory {
         Some(entry)
     }
 
-    /// Bytes of memory that the inventory holds.
+    /// The inventory's memory use in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.files.capacity() * size_of::<Record>()
             + self.times.capacity() * size_of::<OtherTimes>()
@@ -296,7 +296,7 @@ impl Inventory {
     }
 }
 
-/// See [`Inventory::steps`]. Holds one place per directory level.
+/// The iterator of [`Inventory::steps`]. Holds one position per directory level.
 #[derive(Clone, Debug)]
 pub struct Steps<'a> {
     inventory: &'a Inventory,
@@ -336,7 +336,7 @@ struct Walk<'a> {
     fs: &'a dyn FileSystem,
     limits: &'a Limits,
     inventory: Inventory,
-    /// Finds a file by its `Ino`; holds indices of `inventory.files`, so it costs little more than four bytes each.
+    /// Finds a file by its `Ino`. Holds indices into `inventory.files`, so it costs little more than four bytes each.
     by_ino: HashTable<u32>,
     hasher: RandomState,
 }
@@ -366,7 +366,7 @@ impl<'a> Walk<'a> {
         }
         self.add_entry(b"", 0, 0)?;
         self.add_file(root, &metadata)?;
-        // Directories still to be read, with their depth; the last one is next, so the way is depth first.
+        // Directories still to be read, with their depth. The last one is next, so the walk is depth first.
         let mut open = vec![(EntryId(0), 0u32)];
         while let Some((entry, depth)) = open.pop() {
             if let Err(error) = self.read_dir(entry, depth, &mut open) {
@@ -462,7 +462,7 @@ impl<'a> Walk<'a> {
         }
         let too_long = Error::Limit("more than 4 GiB of names");
         let name_at = u32::try_from(self.inventory.names.len()).map_err(|_| too_long)?;
-        // Names were checked to have at most 255 bytes.
+        // Names have been checked to have at most 255 bytes.
         self.inventory.names.push(name.len() as u8);
         self.inventory.names.extend_from_slice(name);
         self.inventory.entries.push(Entry {
@@ -535,8 +535,8 @@ impl<'a> Walk<'a> {
         Ok(file)
     }
 
-    /// Directories are read parent before child, but the entries of one all before those of its first child: so a
-    /// hard link's name that was met first need not be the first in the order of the tree.
+    /// A directory is read before its children, but all of its entries before the entries of its first child. So the
+    /// hard link that was found first need not be the first in tree order.
     fn find_first_names(&mut self) {
         if self.inventory.files.iter().all(|file| file.names == 1) {
             return;
@@ -556,7 +556,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a file can have that name: 1 to 255 bytes, without NUL and `/`, neither `.` nor `..`.
+/// Whether a file can have this name: 1 to 255 bytes, without NUL or `/`, and neither `.` nor `..`.
 pub fn is_valid_name(name: &[u8]) -> bool {
     (1..=255).contains(&name.len())
         && name != b"."
