@@ -1,4 +1,4 @@
-//! The output that appears whole or not at all.
+//! An output that appears complete or not at all.
 
 pub mod temporary;
 
@@ -19,20 +19,21 @@ use crate::{Error, ReadAt, Result};
 pub enum OutputKind {
     /// A new regular file, which gets its name on commit.
     File,
-    /// A block device, written in place; its size is fixed, and what it held is lost from the first write on.
+    /// A block device, written in place. Its size is fixed, and the first write destroys what it held.
     Device,
-    /// A pipe, terminal or other stream, which takes bytes in order only and cannot be taken back.
+    /// A pipe, terminal or other stream. It accepts bytes in order only, and what was written cannot be undone.
     Stream,
 }
 
-/// A file, device or stream that an image or archive is written to.
+/// The file, device or stream to which an image or archive is written.
 ///
-/// A regular file has no name, or a temporary one where the file system knows no files without a name, until
-/// [`Output::commit`]: then it is on the medium, and its name appears in one step. Dropping an `Output` without commit
-/// leaves nothing behind. A format that writes to a device has to write last what makes the image valid.
+/// Until [`Output::commit`], a regular file has no name, or a temporary one if the file system does not support
+/// unnamed files. The commit waits until the data is on the medium, then makes the name appear in one step. Dropping
+/// an `Output` without commit leaves nothing behind. When writing to a device, a format must write last what makes the
+/// image valid.
 ///
-/// [`io::Write`] appends in order and is not buffered; [`Output::write_all_at`] writes anywhere and does not move that
-/// order.
+/// [`io::Write`] appends in order and is unbuffered; [`Output::write_all_at`] writes anywhere and does not change the
+/// position for appending.
 #[derive(Debug)]
 pub struct Output {
     file: File,
@@ -56,11 +57,12 @@ struct Destination {
 }
 
 impl Output {
-    /// Starts to write to the path `to`: a block device or stream that is there, otherwise a new file.
+    /// Opens the path `to` for writing: an existing block device or stream, otherwise a new file.
     ///
     /// # Errors
-    /// `AlreadyExists` for a file or device that is there unless `overwrite`; [`Error::IsADirectory`];
-    /// [`Error::InvalidInput`] for a path without a name; `ResourceBusy` for a mounted device; what the kernel reports.
+    /// `AlreadyExists` for an existing file or device unless `overwrite` is set; [`Error::IsADirectory`];
+    /// [`Error::InvalidInput`] for a path without a file name; `ResourceBusy` for a mounted device; what the kernel
+    /// reports.
     pub fn create(to: &Path, overwrite: bool) -> Result<Output> {
         if let Ok(there) = std::fs::metadata(to) {
             let kind = there.file_type();
@@ -84,7 +86,7 @@ impl Output {
         if !overwrite && linux::stat_at(&destination.dir, name).is_ok() {
             return Err(Error::Io(io::ErrorKind::AlreadyExists.into()));
         }
-        // Whether it can get its name must be known now, not when everything is written.
+        // Find out now whether it can get its name, not after everything is written.
         if let Ok(file) = linux::open_unnamed(&destination.dir, 0o666)
             && linux::can_link_open_file(&file)
         {
@@ -96,7 +98,7 @@ impl Output {
         Self::create_named(destination)
     }
 
-    /// For a file system that knows no files without a name.
+    /// For file systems without unnamed files.
     fn create_named(destination: Destination) -> Result<Output> {
         let (temporary, file) =
             Temporary::create(&destination.dir, &destination.name, |dir, name| {
@@ -123,7 +125,7 @@ impl Output {
         })
     }
 
-    /// Writes to what is already open, such as standard output.
+    /// Writes to a file that is already open, such as standard output.
     pub fn stream(file: File) -> Output {
         Output {
             file,
@@ -131,7 +133,7 @@ impl Output {
         }
     }
 
-    /// What is written to.
+    /// The kind of output.
     pub fn kind(&self) -> OutputKind {
         match self.target {
             Target::Unnamed(_) | Target::Named(..) => OutputKind::File,
@@ -143,12 +145,12 @@ impl Output {
     /// Writes all of `buf` at the byte offset `at`.
     ///
     /// # Errors
-    /// What the medium reports; on a stream, that it cannot seek.
+    /// What the medium reports; a stream cannot seek.
     pub fn write_all_at(&self, buf: &[u8], at: u64) -> io::Result<()> {
         self.file.write_all_at(buf, at)
     }
 
-    /// A second handle, to read back what was written so far.
+    /// A second handle, for reading back what has been written.
     ///
     /// # Errors
     /// What the kernel reports; a stream cannot be read back.
@@ -159,8 +161,8 @@ impl Output {
         }
     }
 
-    /// A file without a name on the same file system, for what has to wait until it can be written; `None` where there is
-    /// none to be had. It is gone when it is closed.
+    /// An unnamed temporary file on the same file system, for data that cannot be written yet; `None` if the file
+    /// system does not support one. It disappears when closed.
     ///
     /// # Errors
     /// What the kernel reports.
@@ -173,7 +175,7 @@ impl Output {
         }
     }
 
-    /// Makes a regular file that long; new bytes are zeros that take no space. Changes nothing on a device.
+    /// Sets the length of a regular file; new bytes are zeros that take no space. Does nothing on a device.
     ///
     /// # Errors
     /// What the medium reports.
@@ -187,11 +189,11 @@ impl Output {
     /// Finishes: waits until everything is on the medium, then gives a regular file its name.
     ///
     /// # Errors
-    /// What the medium reports; `AlreadyExists` when the name was taken meanwhile and `overwrite` was not asked for;
-    /// `Interrupted` after [`temporary::remove_all`]. Nothing is left behind then.
+    /// What the medium reports; `AlreadyExists` if the name was taken in the meantime and `overwrite` is not set;
+    /// `Interrupted` after [`temporary::remove_all`]. Nothing is left behind in these cases.
     pub fn commit(self) -> Result<()> {
         match linux::sync(&self.file) {
-            // Pipes and terminals have nothing to wait for.
+            // Pipes and terminals cannot be synced.
             Err(error) if self.kind() == OutputKind::Stream && is_not_a_medium(&error) => {}
             synced => synced?,
         }
@@ -202,7 +204,7 @@ impl Output {
                 Ok(linux::sync(&to.dir)?)
             }
             Target::Unnamed(to) if to.overwrite => {
-                // A name can be taken from another file only by a rename, so this one needs a name to begin with.
+                // Only a rename can replace an existing file, so this file needs a name first.
                 let (temporary, ()) = Temporary::create(&to.dir, &to.name, |dir, name| {
                     linux::link_open_file(&self.file, dir, name)
                 })?;
@@ -229,7 +231,8 @@ fn rename(to: &Destination, from: &[u8]) -> io::Result<()> {
         return linux::rename_at(&to.dir, from, &to.dir, &to.name);
     }
     match linux::rename_new_at(&to.dir, from, &to.dir, &to.name) {
-        // A file system without RENAME_NOREPLACE: a hard link is as strict, and the temporary name goes after it.
+        // The file system lacks RENAME_NOREPLACE. A hard link is just as strict; the temporary name is removed
+        // afterwards.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             linux::link_at(&to.dir, from, &to.dir, &to.name)?;
             linux::unlink_at(&to.dir, from)
@@ -248,7 +251,7 @@ impl io::Write for Output {
     }
 }
 
-/// What has been written can be read again, from a file or device.
+/// Reads back what has been written to a file or device.
 impl ReadAt for Output {
     fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
         ReadAt::read_exact_at(&self.file, buf, at)
@@ -266,7 +269,7 @@ mod tests {
     use std::io::Write;
     use testkit::TempDir;
 
-    /// As [`Output::create`] does where there are no files without a name.
+    /// Like [`Output::create`] on a file system without unnamed files.
     fn named(dir: &TempDir, overwrite: bool) -> Output {
         let destination = Destination {
             dir: Arc::new(linux::open_dir(dir.path()).unwrap()),
@@ -299,7 +302,7 @@ mod tests {
         let dir = TempDir::new();
         drop(named(&dir, false));
         assert_eq!(names(&dir), 0);
-        // Nor is it left when the final name was taken meanwhile.
+        // Nothing is left either if the final name was taken in the meantime.
         let output = named(&dir, false);
         fs::write(dir.join("out"), "theirs").unwrap();
         assert!(output.commit().is_err());

@@ -1,9 +1,9 @@
-//! Names that exist only until a result is whole, and what removes them when it will not be.
+//! Temporary names for unfinished results, and their removal if a result is never finished.
 //!
-//! A result under construction that needs a name gets one that says so, `.NAME.restow-PID-N.tmp`, beside its
-//! destination, and a place in one list per process. It leaves both by a rename to the final name, or by being
-//! dropped, or by [`remove_all`], which a program calls when it is told to stop. Only `kill -9` and a power cut leave
-//! such a name behind, and never the final one.
+//! An unfinished result that needs a name gets `.NAME.restow-PID-N.tmp`, next to its destination, and an entry in the
+//! process's list. Both end when it is renamed to its final name, dropped, or removed by [`remove_all`], which a
+//! program calls when it is asked to stop. Only `kill -9` and a power cut leave such a name behind, and never under
+//! the final name.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,33 +11,33 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a file name on Linux file systems (`NAME_MAX`).
+/// Maximum length of a file name on Linux file systems (`NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
 
-/// How often [`remove_all`] tries again while other threads still write into a directory that it removes.
+/// How often [`remove_all`] retries while other threads still write into a directory that it removes.
 const REMOVE_ATTEMPTS_MAX: u32 = 1000;
 
 static REGISTRY: Registry = Registry::new();
 
-/// Removes every unfinished result of this process, and lets none be finished or begun from now on: those attempts
-/// fail with `Interrupted`. For a program that is about to end, from an ordinary thread (not a signal handler).
+/// Removes every unfinished result of this process and prevents further ones: starting or finishing a result now fails
+/// with `Interrupted`. Call it when the program is about to exit, from an ordinary thread (not a signal handler).
 pub fn remove_all() {
     REGISTRY.remove_all();
 }
 
-/// Whether [`remove_all`] was called: long work ends early then.
+/// Whether [`remove_all`] was called. Long operations then end early.
 pub fn is_stopping() -> bool {
     REGISTRY.stopping.load(Ordering::Relaxed)
 }
 
-/// Does `finish`, which makes a result visible under its final name, unless [`remove_all`] was called. Both exclude
-/// each other.
+/// Runs `finish`, which makes a result visible under its final name, unless [`remove_all`] was called. The two never
+/// run at the same time.
 pub(crate) fn finish<T>(finish: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let _live = REGISTRY.lock()?;
     finish()
 }
 
-/// A file or directory under a temporary name. Dropping it removes the file, or the directory with all that is in it.
+/// A file or directory under a temporary name. Dropping it removes the file, or the directory with its contents.
 #[derive(Debug)]
 pub(crate) struct Temporary {
     registry: &'static Registry,
@@ -52,8 +52,8 @@ struct Place {
 }
 
 impl Temporary {
-    /// Lets `make` make something under a fresh name in `dir` that is derived from the name `final_name`. `make` must
-    /// fail with `AlreadyExists` when the name is taken.
+    /// Calls `make` with a fresh name in `dir`, derived from `final_name`. `make` must fail with `AlreadyExists` if
+    /// the name is taken.
     pub(crate) fn create<T>(
         dir: &Arc<OwnedFd>,
         final_name: &[u8],
@@ -87,7 +87,7 @@ impl Temporary {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Lets `rename` give the result its final name; on success the temporary name is forgotten, on failure removed.
+    /// Calls `rename` to give the result its final name. On failure, the temporary file is removed.
     pub(crate) fn finish<T>(self, rename: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let mut live = self.registry.lock()?;
         let renamed = rename(&self.place.name)?;
@@ -97,7 +97,7 @@ impl Temporary {
 }
 
 impl Temporary {
-    /// Lets `exchange` give the result its final name and what had that the temporary one, which is then removed.
+    /// Calls `exchange` to swap the result with what has its final name, which is then removed.
     pub(crate) fn exchange(self, exchange: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let live = self.registry.lock()?;
         exchange(&self.place.name)?;
@@ -108,7 +108,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // When the list is closed, whoever closed it has removed this. When it was finished, it is not in the list.
+        // If the list is closed, whoever closed it has removed this. If this was finished, it is not in the list.
         let Ok(mut live) = self.registry.lock() else {
             return;
         };
@@ -116,7 +116,7 @@ impl Drop for Temporary {
         live.retain(|place| !Arc::ptr_eq(place, &self.place));
         if live.len() < before {
             drop(live);
-            // There is nobody to tell: the error that led here is already on its way.
+            // This error cannot be reported: the error that led here is already on its way.
             let _ = linux::remove_tree_at(&*self.place.dir, &self.place.name);
         }
     }
@@ -165,7 +165,7 @@ impl Registry {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         std::thread::yield_now(); // someone is still writing into it
                     }
-                    // Not found at the top means gone; deeper it means that someone else removed a part.
+                    // Not found at the top means that it is gone; below the top, someone else removed a part.
                     _ if linux::stat_at(&*place.dir, &place.name).is_err() => break,
                     _ => {}
                 }

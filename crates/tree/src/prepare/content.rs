@@ -1,23 +1,23 @@
-//! The content of files on its way into a container.
+//! Reads file content for the containers.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::{Error, Extent, FileId, FileSystem, Inventory, Result};
 
-/// Where the workers of a container read the content of files. One policy for all containers: a file that cannot be read
-/// ends the work with an error that names it, or is left out.
+/// Where the workers of all containers read file content. It holds their common policy for a file that cannot be read:
+/// fail with an error that names it, or leave it out.
 pub struct ContentReader<'a> {
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
     skip_unreadable: bool,
-    /// Buffers that wait to be used again.
+    /// Buffers to be reused.
     free: Mutex<Vec<Vec<u8>>>,
     buffer_bytes: usize,
 }
 
 impl<'a> ContentReader<'a> {
-    /// The content of the files in `inventory`, which is of `fs`, for results of at most `buffer_bytes` bytes each. With
-    /// `skip_unreadable` files that cannot be read are left out.
+    /// Reads the files of `inventory`, which was made from `fs`, into results of at most `buffer_bytes` bytes each.
+    /// With `skip_unreadable`, files that cannot be read are left out.
     pub fn new(
         fs: &'a dyn FileSystem,
         inventory: &'a Inventory,
@@ -33,7 +33,8 @@ impl<'a> ContentReader<'a> {
         }
     }
 
-    /// A buffer of the full size, with any content: from a worker with a result to the writer, which gives it back.
+    /// A buffer of full size with arbitrary content. A worker passes its result to the writer in it, and the writer
+    /// returns it with [`ContentReader::recycle`].
     pub fn buffer(&self) -> Vec<u8> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let recycled = free.pop();
@@ -41,7 +42,7 @@ impl<'a> ContentReader<'a> {
         recycled.unwrap_or_else(|| vec![0; self.buffer_bytes])
     }
 
-    /// Gives a buffer of the full size back.
+    /// Returns a buffer of full size.
     pub fn recycle(&self, buffer: Vec<u8>) {
         debug_assert_eq!(buffer.len(), self.buffer_bytes);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,10 +59,10 @@ impl<'a> ContentReader<'a> {
         self.inventory
     }
 
-    /// Fills `buf` with what a file holds from `offset` on.
+    /// Fills `buf` with a file's content at `offset`.
     ///
     /// # Errors
-    /// As for [`FileSystem::read_at`]; [`Error::Changed`] when there are fewer bytes.
+    /// As for [`FileSystem::read_at`]; [`Error::Changed`] if there are fewer bytes.
     pub fn read(&self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
         let ino = self.inventory.ino(file);
         if self.fs.read_at(ino, offset, buf)? < buf.len() {
@@ -70,11 +71,11 @@ impl<'a> ContentReader<'a> {
         Ok(())
     }
 
-    /// Puts the stored bytes of an encoded extent into a buffer, and returns how many they are. What lies behind them is
-    /// zero.
+    /// Reads the stored bytes of an encoded extent into a buffer and returns their number. The rest of the buffer is
+    /// zeroed.
     ///
     /// # Errors
-    /// As for [`FileSystem::read_encoded`]; [`Error::Changed`] when they are more than the buffer holds.
+    /// As for [`FileSystem::read_encoded`]; [`Error::Changed`] if the buffer is too small for them.
     pub fn read_encoded(
         &self,
         file: FileId,
@@ -95,10 +96,11 @@ impl<'a> ContentReader<'a> {
         Ok(len)
     }
 
-    /// Separates what ends the work from what costs only this file: the inner error is the reason to leave it out.
+    /// Separates errors that end the work from those that affect only this file: the inner error is why the file is
+    /// left out.
     ///
     /// # Errors
-    /// The error, with the file's path, unless files that cannot be read are left out.
+    /// The error, with the file's path, unless unreadable files are left out.
     pub fn forgive<T>(&self, file: FileId, result: Result<T>) -> Result<Result<T>> {
         match result {
             Err(error) if !self.skip_unreadable => Err(self.in_file(file, error)),
@@ -106,7 +108,7 @@ impl<'a> ContentReader<'a> {
         }
     }
 
-    /// An error of reading that file, with its path.
+    /// A read error of this file, with its path.
     pub fn in_file(&self, file: FileId, error: Error) -> Error {
         let path = self.inventory.path(self.inventory.first_name(file));
         error.in_file("read", &path)

@@ -1,19 +1,19 @@
-//! Extended attributes and link targets, read ahead of everything else.
+//! Reads extended attributes and link targets, before anything else.
 
 use super::Lost;
 use crate::{
     FileId, FileKind, FileSystem, ImageSummary, Inventory, Parallel, Result, Xattr, ordered,
 };
 
-/// Files that one job describes.
+/// Number of files that one job describes.
 const BATCH_FILES: usize = 256;
 
-/// What an inventory does not hold of a file.
+/// A file's description, beyond what an inventory holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// The extended attributes.
     pub xattrs: Vec<Xattr>,
-    /// Where a symbolic link points to.
+    /// The target of a symbolic link.
     pub target: Option<Box<[u8]>>,
 }
 
@@ -26,18 +26,20 @@ pub struct Describe<'a> {
     pub inventory: &'a Inventory,
     /// Whether to read extended attributes.
     pub xattrs: bool,
-    /// Whether to go on when a file cannot be described. That of the root is always an error: it is in every container.
+    /// Whether to continue if a file cannot be described. For the root this is always an error: every container has
+    /// one.
     pub skip_unreadable: bool,
 }
 
 impl Describe<'_> {
-    /// Reads what the files of the inventory have, on all threads, and hands it to `sink` in their order, unless they have
-    /// nothing. `check` refuses files that the container cannot hold, `fits` drops extended attributes that it cannot
-    /// hold; `summary` lists what was dropped. Returns the files that are left out: a directory that cannot be described
-    /// only loses its extended attributes, for what is in it may be readable.
+    /// Reads the descriptions of all files in the inventory, on all threads, and passes them to `sink` in file order,
+    /// skipping empty ones. `check` rejects files that the container cannot hold; `fits` drops extended attributes
+    /// that it cannot hold, and `summary` lists those. Returns the files that are left out. A directory that cannot be
+    /// described loses only its extended attributes, since its contents may still be readable.
     ///
     /// # Errors
-    /// [`crate::Error::File`] with the path of what cannot be described, unless such files are skipped; or what `sink` returns.
+    /// [`crate::Error::File`] with the path of a file that cannot be described, unless such files are skipped; or what
+    /// `sink` returns.
     pub fn read(
         &self,
         parallel: Parallel,

@@ -1,4 +1,4 @@
-//! Equal files, found before anything is written, so that a container stores their content once.
+//! Finds identical files before anything is written, so that a container stores their content once.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,50 +7,50 @@ use xxhash::Xxh64;
 
 use crate::{Error, Extent, FileId, FileKind, FileSystem, Inventory, Parallel, Result, ordered};
 
-/// What is read of each file of a common size first; most files that differ do so here.
+/// How much of each file of a common size is read first; most files that differ do so here.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// Content that a thread holds at once of one file; it holds that of two when it compares.
+/// How much content of one file a thread holds at once; when comparing, it holds that of two.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Content that one job reads, if its files are small enough to be several.
+/// How much content one job reads, if its files are small enough to be combined.
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// What opening a file costs, in bytes that could be read meanwhile.
+/// The cost of opening a file, as the number of bytes that could be read in that time.
 const FILE_COST_BYTES: u64 = 16 << 10;
 
-/// Files that one job compares with another one.
+/// Maximum number of files that one job compares with another file.
 const OTHERS_MAX: usize = 16;
 
-/// Extents of a file whose identities are compared; files with more are compared by content.
+/// Maximum number of extents whose identities are compared; files with more are compared by content.
 const EXTENTS_MAX: usize = 1024;
 
 /// Which regular files have the same content as an earlier one.
 ///
-/// Earlier means in the order of [`Inventory::steps`], by the files' first names: the order in which writers meet
-/// them. Hard links are one file here, and empty files have nothing to share.
+/// Earlier in the order of [`Inventory::steps`], by the files' first names: the order in which writers process them.
+/// Hard links are one file here, and empty files are never duplicates.
 #[derive(Clone, Debug, Default)]
 pub struct Duplicates {
     originals: HashMap<FileId, FileId>,
 }
 
-/// A file among those of its size.
+/// One of several files of the same size.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    /// First the size, later also a hash of the content.
+    /// The size, and later also a hash of the content.
     key: (u64, u64),
-    /// The place of its first name in the order of the tree.
+    /// The position of its first name in tree order.
     place: u32,
     file: FileId,
 }
 
 impl Duplicates {
-    /// Finds the files of equal content: those of equal size are hashed, those of equal hash compared byte by byte.
-    /// Files of a size that no other has are not read, nor are those that show the same stored data as another one. The
+    /// Finds files of equal content: files of equal size are hashed, and those of equal hash are compared byte by
+    /// byte. A file is not read if no other has its size, or if it shows the same stored data as another one. The
     /// result does not depend on the number of threads.
     ///
     /// # Errors
-    /// [`Error::File`] with the path of what cannot be read.
+    /// [`Error::File`] with the path of a file that cannot be read.
     pub fn find(
         source: &dyn FileSystem,
         inventory: &Inventory,
@@ -77,7 +77,7 @@ impl Duplicates {
         };
         shared.find_shared(&mut candidates, &mut duplicates)?;
         keep_groups(&mut candidates);
-        // The heads settle most, and all of them for small files; only for big files is the rest worth a second look.
+        // The heads decide most cases, and all small files; only big files are worth a second pass.
         shared.hash(&mut candidates, 0..HEAD_BYTES)?;
         let mut small: Vec<Candidate> = Vec::new();
         let mut big: Vec<Candidate> = Vec::new();
@@ -92,8 +92,8 @@ impl Duplicates {
         Ok(duplicates)
     }
 
-    /// Makes the original of each file one that has none: those that share stored data may have been found equal to
-    /// others later.
+    /// Replaces originals that are duplicates themselves: files that share stored data can later turn out equal to
+    /// another file.
     fn resolve(&mut self) {
         let known = self.originals.clone();
         for original in self.originals.values_mut() {
@@ -103,23 +103,23 @@ impl Duplicates {
         }
     }
 
-    /// The first file with the same content; `None` for a file that is the first itself.
+    /// The first file with the same content; `None` if this is the first.
     pub fn original(&self, file: FileId) -> Option<FileId> {
         self.originals.get(&file).copied()
     }
 
-    /// How many files have an original.
+    /// The number of files that have an original.
     pub fn len(&self) -> usize {
         self.originals.len()
     }
 
-    /// Whether all files differ.
+    /// Whether there are no duplicates.
     pub fn is_empty(&self) -> bool {
         self.originals.is_empty()
     }
 }
 
-/// Sorts, and leaves only candidates whose key another one shares.
+/// Sorts the candidates and keeps only those that share their key with another one.
 fn keep_groups(candidates: &mut Vec<Candidate>) {
     candidates.sort_unstable_by_key(|candidate| (candidate.key, candidate.place));
     let all = std::mem::take(candidates);
@@ -141,7 +141,7 @@ struct Group {
 }
 
 impl Source<'_> {
-    /// Finds files that show the same stored data, by its identity alone, as long as the source says identities.
+    /// Finds files that show the same stored data, by its identity alone, if the source provides identities.
     fn find_shared(
         &self,
         candidates: &mut Vec<Candidate>,
@@ -177,9 +177,9 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Adds a hash of a range of the content to each key, and leaves those that still have company.
+    /// Adds a hash of a range of the content to each key, and keeps candidates that still share their key.
     fn hash(&self, candidates: &mut Vec<Candidate>, range: Range<u64>) -> Result<()> {
-        // Neighbours in the tree are read together: their directories are open already.
+        // Read neighbours in the tree together: their directories are open already.
         candidates.sort_unstable_by_key(|candidate| candidate.place);
         let part = |candidate: &Candidate| candidate.key.0.min(range.end) - range.start;
         let mut hashed = Vec::with_capacity(candidates.len());
@@ -211,7 +211,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Compares each candidate with the first of its group. A hash that was made to collide only hides a duplicate.
+    /// Compares each candidate with the first of its group. A deliberate hash collision can only hide a duplicate.
     fn confirm(&self, candidates: &[Candidate], duplicates: &mut Duplicates) -> Result<()> {
         let mut groups = Vec::new();
         for group in candidates.chunk_by(|a, b| a.key == b.key) {
@@ -258,7 +258,7 @@ impl Source<'_> {
         )
     }
 
-    /// Fills as much of `buf` as there is before `end`.
+    /// Fills `buf` with the content from `at` to at most `end`.
     fn read(&self, file: FileId, at: u64, end: u64, buf: &mut [u8]) -> Result<usize> {
         let len = (end - at).min(buf.len() as u64) as usize;
         let read = self

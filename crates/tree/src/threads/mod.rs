@@ -1,4 +1,4 @@
-//! Work on several threads whose results come in order, and how its progress is reported.
+//! Work on several threads with results in order, and progress reports.
 
 mod ordered;
 mod progress;

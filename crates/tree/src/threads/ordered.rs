@@ -1,7 +1,7 @@
-//! The ordered parallel map: many threads work, the calling thread takes the results in the order of the jobs.
+//! The ordered parallel map: many threads work, and the calling thread takes the results in job order.
 //!
-//! This is the only place that starts threads. Its result does not depend on how many there are: the sink sees the same
-//! results in the same order, and the error that is returned is that of the first job, in order, that failed.
+//! Threads are started nowhere else. The outcome does not depend on the number of threads: the sink sees the same
+//! results in the same order, and the error returned is that of the first job in order that failed.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// How many threads work, and how many jobs are on their way at once.
+/// The number of threads, and the number of jobs in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parallel {
     threads: NonZeroUsize,
@@ -18,7 +18,7 @@ pub struct Parallel {
 }
 
 impl Parallel {
-    /// `threads` workers, and per worker one job in work and three waiting or done. 0 means 1.
+    /// `threads` workers; each has one job running and three that wait or are done. 0 means 1.
     pub fn new(threads: usize) -> Parallel {
         let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
         Parallel {
@@ -27,7 +27,7 @@ impl Parallel {
         }
     }
 
-    /// At most `in_flight` jobs are taken from the iterator and not yet done by the sink. 0 means 1.
+    /// Limits the jobs taken from the iterator whose results the sink has not processed yet. 0 means 1.
     pub fn in_flight(self, in_flight: usize) -> Parallel {
         Parallel {
             in_flight: NonZeroUsize::new(in_flight).unwrap_or(NonZeroUsize::MIN),
@@ -35,35 +35,35 @@ impl Parallel {
         }
     }
 
-    /// As many threads as the machine has for this process.
+    /// As many threads as are available to this process.
     pub fn available() -> Parallel {
         Parallel::new(thread::available_parallelism().map_or(1, NonZeroUsize::get))
     }
 
-    /// How many threads work.
+    /// The number of threads.
     pub fn threads(&self) -> usize {
         self.threads.get()
     }
 
-    /// How many jobs are on their way at once.
+    /// The maximum number of jobs in flight.
     pub fn jobs_max(&self) -> usize {
         self.in_flight.get()
     }
 }
 
-/// Does `work` on every job, on several threads, and hands the results to `sink` on this thread in the order of
+/// Runs `work` on every job, on several threads, and passes the results to `sink` on this thread in the order of
 /// `jobs`.
 ///
-/// `workspace` makes the state that each thread keeps from job to job, such as a compressor's memory. Jobs are pulled
-/// on this thread, and never more than the in-flight limit beyond what the sink has done: that bounds the memory. With
-/// one thread everything runs on this one.
+/// `workspace` creates the state that each thread keeps between jobs, such as a compressor's memory. Jobs are taken
+/// from the iterator on this thread, never more than the in-flight limit ahead of the sink; this bounds memory use.
+/// With one thread, everything runs on this one.
 ///
 /// # Errors
-/// The first error in the order of the jobs, of `work` or of `sink`; no later result reaches the sink. A job source
-/// that can fail yields its error as a job.
+/// The first error of `work` or `sink`, in job order; no later result reaches the sink. A job source that can fail
+/// yields its error as a job.
 ///
 /// # Panics
-/// With the payload of the first job, in order, whose work panicked. All threads have ended by then.
+/// With the payload of the first job in order whose work panicked. All threads have ended by then.
 pub fn ordered<J, W, D, E>(
     parallel: Parallel,
     jobs: impl Iterator<Item = J>,
@@ -82,7 +82,7 @@ where
     let room = Room::new(parallel);
     let mut jobs = jobs.fuse();
     thread::scope(|scope| {
-        // Whatever ends this closure, an error or a panic of the sink, the workers stop and the scope can end.
+        // However this closure ends, even by a panic in the sink, the workers stop and the scope can end.
         let _closing = Closing(&room);
         let mut spawned = 0;
         for _ in 0..parallel.threads.get() {
@@ -106,7 +106,7 @@ where
                 return Ok(());
             }
             for (seq, outcome) in room.receive() {
-                // The place of a job that is in flight is always there.
+                // A job in flight always has a place here.
                 early[(seq - done) as usize] = Some(outcome);
             }
             while let Some(Some(_)) = early.front() {
@@ -134,34 +134,34 @@ fn in_line<J, W, D, E>(
     Ok(())
 }
 
-/// What became of a job.
+/// The outcome of a job.
 enum Outcome<D, E> {
     Done(Result<D, E>),
     Panicked(Box<dyn Any + Send>),
 }
 
-/// The room between the calling thread and the workers.
+/// The state shared between the calling thread and the workers.
 struct Room<J, D, E> {
     inside: Mutex<Inside<J, D, E>>,
-    /// Waiting jobs down to which the calling thread sleeps: it takes some results at once, and does not push a worker
-    /// aside for each of them.
+    /// The calling thread sleeps until no more than this many jobs are waiting. It then takes several results at once,
+    /// and does not displace a worker for each of them.
     low: usize,
-    /// Signalled when a job is there and a worker waits for it, and at the end.
+    /// Signalled when there is a job and a worker waits for one, and at the end.
     to_do: Condvar,
-    /// Signalled when results are there and jobs are needed.
+    /// Signalled when there are results and more jobs are needed.
     done: Condvar,
 }
 
 struct Inside<J, D, E> {
     jobs: VecDeque<(u64, J)>,
     results: Vec<(u64, Outcome<D, E>)>,
-    /// Workers that wait for a job.
+    /// Workers that are waiting for a job.
     idle: usize,
     closed: bool,
 }
 
 impl<J, D, E> Inside<J, D, E> {
-    /// Whether the calling thread is needed: there are results, and hardly any jobs are left.
+    /// Whether the calling thread is needed: there are results, and few jobs are left.
     fn runs_low(&self, low: usize) -> bool {
         !self.results.is_empty() && self.jobs.len() <= low
     }
@@ -182,7 +182,7 @@ impl<J, D, E> Room<J, D, E> {
         }
     }
 
-    /// No code of a caller runs under the lock, so a poisoned one is whole.
+    /// No caller's code runs under the lock, so even a poisoned one guards consistent data.
     fn lock(&self) -> MutexGuard<'_, Inside<J, D, E>> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -197,7 +197,7 @@ impl<J, D, E> Room<J, D, E> {
         }
     }
 
-    /// Waits for results, until jobs are needed, and takes all there are.
+    /// Waits until jobs are needed and there are results, then takes all results.
     fn receive(&self) -> Vec<(u64, Outcome<D, E>)> {
         let mut inside = self.lock();
         while !inside.runs_low(self.low) {
@@ -209,7 +209,7 @@ impl<J, D, E> Room<J, D, E> {
         std::mem::take(&mut inside.results)
     }
 
-    /// The life of a worker: take a job, do it, hand in the result, until the room is closed.
+    /// The worker loop: takes a job, runs it and hands in the result, until the room is closed.
     fn work<W>(&self, workspace: impl Fn() -> W, work: impl Fn(&mut W, J) -> Result<D, E>) {
         let mut state = None;
         while let Some((seq, job)) = self.next_job() {
@@ -252,7 +252,7 @@ impl<J, D, E> Room<J, D, E> {
     }
 }
 
-/// Closes the room when it goes: workers finish their job and end.
+/// Closes the room on drop: workers finish their current job and end.
 struct Closing<'a, J, D, E>(&'a Room<J, D, E>);
 
 impl<J, D, E> Drop for Closing<'_, J, D, E> {
@@ -269,7 +269,7 @@ mod tests {
 
     const THREADS: [usize; 4] = [1, 2, 3, 8];
 
-    /// Work of uneven length, so that results come out of order.
+    /// Work of uneven length, so that results arrive out of order.
     fn uneven(job: u64) -> u64 {
         let rounds = if job.is_multiple_of(7) { 20_000 } else { 10 };
         (0..rounds).fold(job, |x, _| {

@@ -1,20 +1,21 @@
-//! How far a long operation is. The command line shows it; everyone else ignores it.
+//! Progress of a long operation. The command line shows it; other callers can ignore it.
 
-/// Told how far an operation is, from any of its threads, often: implementations return at once and do not fail.
+/// Receives the progress of an operation, often and from any of its threads: implementations return at once and do not
+/// fail.
 pub trait Progress: Send + Sync {
-    /// Says how much there will be, where that is known beforehand: files of any kind, and bytes of content.
+    /// Reports the expected total, if known beforehand: files of any type, and bytes of content.
     fn expect(&self, files: Option<u64>, bytes: Option<u64>);
 
-    /// Says how much has been done since the last call.
+    /// Reports the work done since the last call.
     fn advance(&self, files: u64, bytes: u64);
 
-    /// Says how many bytes of the result were written since the last call, where content becomes smaller.
+    /// Reports the bytes of the result written since the last call, for operations that compress content.
     fn wrote(&self, bytes: u64) {
         let _ = bytes;
     }
 }
 
-/// Progress that nobody looks at.
+/// Discards all progress reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 

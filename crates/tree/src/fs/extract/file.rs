@@ -1,4 +1,4 @@
-//! Making one file, and giving it all that its description says.
+//! Creates one file and sets all of its metadata.
 
 use std::fs::File;
 use std::io;
@@ -15,21 +15,21 @@ use super::super::{
 use super::{Aspect, Unrestored};
 use crate::{Error, Result};
 
-/// Content that a thread holds at once. Reads end at multiples of it, so that blocks of any size are read whole.
+/// How much content a thread holds at once. Reads end at multiples of this, so blocks of any size are read whole.
 const BUFFER_BYTES: u64 = 1 << 20;
 
-/// As [`BUFFER_BYTES`], for a source whose blocks are known to be no larger: what was decoded is written while it is
+/// Like [`BUFFER_BYTES`], for sources whose blocks are known to be no larger: decoded data is written while it is
 /// still in the processor's cache.
 const BUFFER_BYTES_MIN: u64 = 128 << 10;
 
-/// Files below this size are written without a look at their holes, which would save nothing.
+/// Smaller files are written without looking for holes, which would save nothing.
 const HOLE_BYTES_MIN: u64 = 4096;
 
-/// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL` of linux/fs.h: attributes that do not
-/// stand in the way of finishing or removing a file, as immutable would.
+/// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL` of linux/fs.h: attributes that,
+/// unlike immutable, do not prevent finishing or removing a file.
 const ATTRIBUTES_SETTABLE: u32 = 0x04 | 0x08 | 0x40 | 0x80 | 0x0080_0000;
 
-/// Makes files from their descriptions. One for an extraction, used by all threads.
+/// Creates files from their descriptions. All threads of an extraction share one.
 pub(super) struct Maker<'a> {
     source: &'a dyn FileSystem,
     inventory: &'a Inventory,
@@ -39,12 +39,12 @@ pub(super) struct Maker<'a> {
     buffer_bytes: u64,
 }
 
-/// What a thread keeps from file to file.
+/// What a thread keeps between files.
 pub(super) struct Workspace {
     buf: Vec<u8>,
     unrestored: Unrestored,
     missing: Vec<FileId>,
-    /// The owner that could not be given last, and why: it is not tried again.
+    /// The last owner that could not be set, and why: it is not tried again.
     denied: Option<(u32, u32, String)>,
 }
 
@@ -53,7 +53,7 @@ impl Workspace {
         std::mem::take(&mut self.unrestored)
     }
 
-    /// Files that could not be made at all.
+    /// Files that could not be created.
     pub(super) fn take_missing(&mut self) -> Vec<FileId> {
         std::mem::take(&mut self.missing)
     }
@@ -77,14 +77,14 @@ impl Big {
         self.parts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether it was the last one.
+    /// Whether this was the last part.
     pub(super) fn part_done(&self) -> bool {
         self.parts.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
 impl<'a> Maker<'a> {
-    /// `umask` is that of this process, where it is known to decide the modes of new files alone.
+    /// `umask` is the umask of this process, if it alone is known to determine the modes of new files.
     pub(super) fn new(
         source: &'a dyn FileSystem,
         inventory: &'a Inventory,
@@ -116,7 +116,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Whether two regular files end in the same stored data, as far as that is known at little cost.
+    /// Whether two regular files end in the same stored data, as far as this is cheap to know.
     pub(super) fn share_storage(&self, one: FileId, other: FileId) -> bool {
         let place = |file: FileId| {
             let from = self.inventory.size(file).checked_sub(1)?;
@@ -124,14 +124,14 @@ impl<'a> Maker<'a> {
             extents.last()?.id
         };
         let is_regular = |file| self.inventory.kind(file) == FileKind::Regular;
-        // Others share whole extents of files, if at all.
+        // Other file systems share whole extents, if anything.
         self.source.storage().block_encoding.is_some()
             && is_regular(one)
             && is_regular(other)
             && place(one).is_some_and(|shared| place(other) == Some(shared))
     }
 
-    /// Makes a file that is no directory.
+    /// Creates a file other than a directory.
     pub(super) fn make(&self, dir: &OwnedFd, entry: EntryId, ws: &mut Workspace) -> Result<()> {
         let file = self.inventory.file(entry);
         let metadata = self.inventory.metadata(file);
@@ -162,7 +162,7 @@ impl<'a> Maker<'a> {
         ws: &mut Workspace,
     ) -> Result<()> {
         let xattrs = self.xattrs(entry)?;
-        // Attributes cannot be set on a file that denies its owner to write.
+        // Attributes can only be set on a file that its owner may write.
         let writable = if xattrs.is_empty() { 0 } else { 0o600 };
         let mode = u32::from(metadata.permissions) & 0o777 | writable;
         let out = self.create(dir, entry, mode)?;
@@ -182,7 +182,7 @@ impl<'a> Maker<'a> {
         Ok(out.map_err(self.failed("create", entry))?.into())
     }
 
-    /// Makes a regular file with all its size and without content.
+    /// Creates a regular file of full size without content.
     pub(super) fn make_big(&self, dir: &OwnedFd, entry: EntryId) -> Result<Big> {
         let file = self.inventory.file(entry);
         let out = self.create(dir, entry, 0o600)?;
@@ -197,7 +197,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Where the first data at or after `at` is; the file's size when only holes are left.
+    /// The position of the first data at or after `at`; the file's size if only holes are left.
     pub(super) fn next_data(&self, big: &Big, mut at: u64) -> Result<u64> {
         let mut extents = Extents::new(self.source, big.ino, big.size);
         while at < big.size {
@@ -216,7 +216,7 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Finishes a big file of which all parts are written.
+    /// Finishes a big file after all its parts are written.
     pub(super) fn finish_big(&self, big: &Big, ws: &mut Workspace) -> Result<()> {
         let file = self.inventory.file(big.entry);
         let metadata = self.inventory.metadata(file);
@@ -224,7 +224,7 @@ impl<'a> Maker<'a> {
         self.finish(&big.file, big.entry, &metadata, &xattrs, None, ws)
     }
 
-    /// Copies the data in a range of a file and leaves its holes. Returns where the last data ended.
+    /// Copies the data in a range of a file and skips its holes. Returns where the last data ended.
     fn copy(
         &self,
         out: &File,
@@ -281,9 +281,9 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Gives an open file or directory its owner, attributes, mode and times, in the order in which none undoes
-    /// another: a change of owner clears capabilities and set-id bits, an access control list changes the mode.
-    /// `made` is the mode that it has, where that is known.
+    /// Sets owner, attributes, mode and times of an open file or directory, in an order in which none undoes another:
+    /// changing the owner clears capabilities and set-ID bits, and an access control list changes the mode. `made` is
+    /// its current mode, if known.
     fn finish(
         &self,
         file: &impl std::os::fd::AsFd,
@@ -326,7 +326,7 @@ impl<'a> Maker<'a> {
         self.check_time(entry, mtime, ws, || linux::stat(file))
     }
 
-    /// Finishes a directory when all that is in it is there.
+    /// Finishes a directory after everything in it exists.
     pub(super) fn finish_dir(
         &self,
         dir: &OwnedFd,
@@ -393,8 +393,8 @@ impl<'a> Maker<'a> {
         self.check_time(entry, mtime, ws, || linux::stat_at(dir, name))
     }
 
-    /// Gives a file its owner, and returns the permissions that it may have then: set-id bits only with the owner for
-    /// whom they were meant.
+    /// Sets a file's owner, and returns the permissions that it may have then: set-ID bits only if the owner could be
+    /// set.
     fn restore_owner(
         &self,
         entry: EntryId,
@@ -417,7 +417,7 @@ impl<'a> Maker<'a> {
                 }
                 _ => match set_owner(uid, gid) {
                     Ok(()) => Ok(()),
-                    // The second is an owner who does not exist in this user namespace.
+                    // `EINVAL` means that the owner does not exist in this user namespace.
                     Err(error)
                         if matches!(
                             error.kind(),
@@ -445,7 +445,7 @@ impl<'a> Maker<'a> {
         Ok(permissions)
     }
 
-    /// File systems cut times that they cannot hold without a word; no common one cuts those of 1970 to 2038.
+    /// File systems silently truncate times that they cannot hold; no common one truncates those of 1970 to 2038.
     fn check_time(
         &self,
         entry: EntryId,
@@ -466,7 +466,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Access time and time of change.
+/// Access and modification time.
 fn times(metadata: &Metadata) -> (Option<Timestamp>, Timestamp) {
     let timestamp = |time: Time| Timestamp {
         seconds: time.seconds,

@@ -1,11 +1,11 @@
-//! Writing a tree into a directory of this machine.
+//! Writes a tree into a host directory.
 //!
-//! Everything is made relative to open directories that this module made itself, under names that the inventory has
-//! checked; no path is ever resolved by its text, so nothing can land outside, whatever the tree says. The target
-//! appears under its name when it is whole: see `target.rs`.
+//! Every file is created relative to an open directory that this module created itself, under a name that the
+//! inventory has checked. No path is ever resolved as text, so nothing can be written outside the target, whatever the
+//! tree contains. The target appears under its name once it is complete: see `target.rs`.
 //!
-//! Files are written by the ordered map: small ones in batches, big ones in parts. Then come hard
-//! links, and last, deepest first, the directories' own owners, modes and times.
+//! The ordered map writes the files: small ones in batches, big ones in parts. Hard links follow, and finally the
+//! owners, modes and times of directories, deepest first.
 
 mod file;
 mod target;
@@ -24,51 +24,51 @@ use self::target::Target;
 use super::{EntryId, FileId, FileKind, FileSystem, Inventory, Step, Steps};
 use crate::{Error, Parallel, Progress, Result, ordered, temporary};
 
-/// Files above this size are written in parts of this size by several threads.
+/// Larger files are written in parts of this size by several threads.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Files and bytes at which a batch is full: enough work to pay for handing it over.
+/// A batch is full at this many files or bytes: enough work to pay for handing it over.
 const BATCH_FILES: u32 = 32;
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// Directories at which a batch is full.
+/// A batch is full at this many directories.
 const BATCH_DIRS_MAX: usize = 16;
-/// Directories of all batches that are on their way, unless each has but one: they are open, and 1,024 files are all that
-/// a process may usually have open.
+/// Maximum number of directories in all batches in flight, unless each batch has only one. They are kept open, and a
+/// process can usually have only 1,024 open files.
 const BATCHED_DIRS_MAX: usize = 256;
 
-/// Files of one batch at most. Beyond [`BATCH_FILES`], files are added whose stored data is the last one's too: who would
-/// decode that at the same time would have to wait.
+/// Maximum number of files in a batch. Beyond [`BATCH_FILES`], only files that share stored data with the last one are
+/// added: a thread that decoded the same data at the same time would have to wait.
 const BATCH_FILES_MAX: u32 = 256;
 
-/// Directories on the way to the current one that are kept open.
+/// Maximum number of open directories on the path to the current one.
 const OPEN_LEVELS_MAX: usize = 32;
 
-/// Files that are named for each [`Aspect`].
+/// Number of example files for each [`Aspect`].
 const EXAMPLES_MAX: u64 = 5;
 
 /// How to extract.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtractOptions {
-    /// Replace what is there. Otherwise the target must not exist or be an empty directory.
+    /// Replace an existing target. Otherwise the target must not exist or must be an empty directory.
     pub overwrite: bool,
-    /// Give files their owners and groups, where this process may.
+    /// Set the owners and groups of files, if this process may.
     pub owners: bool,
-    /// Wait until everything is on the medium before the target gets its name, so that not even a power cut shows a
-    /// target that is not whole.
+    /// Sync everything to the medium before the target gets its name, so that even a power cut never shows an
+    /// incomplete target.
     pub sync: bool,
-    /// How many threads write.
+    /// Number of threads that write.
     pub parallel: Parallel,
 }
 
-/// Something that a file of the tree has and its copy may lack.
+/// Something that could not be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aspect {
-    /// The file itself: a device, which only root can make.
+    /// The file itself: a device, which only root can create.
     Device,
     /// Owner and group.
     Owner,
-    /// Set-id bits, which are not given to a file whose owner is another than meant, and other mode bits.
+    /// Mode bits, such as the set-ID bits, which are not set if the owner could not be.
     Mode,
     /// An extended attribute, access control lists included.
     Xattr,
@@ -87,14 +87,14 @@ const ASPECTS: [(Aspect, &str); 6] = [
     (Aspect::Time, "times"),
 ];
 
-/// What an extraction could not restore: how often, and the first few cases of each.
+/// What an extraction could not restore: the number of cases, and the first few of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unrestored {
     counts: [u64; ASPECTS.len()],
     examples: Vec<Example>,
 }
 
-/// A case of what could not be restored.
+/// An example of what could not be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
     /// What is missing.
@@ -111,12 +111,12 @@ impl Unrestored {
         self.counts == [0; ASPECTS.len()]
     }
 
-    /// How many cases there are.
+    /// The number of cases.
     pub fn count(&self, aspect: Aspect) -> u64 {
         self.counts[aspect as usize]
     }
 
-    /// Each aspect with cases, its name in the plural, and how many.
+    /// Each aspect that has cases, with its name in the plural and the number of cases.
     pub fn counts(&self) -> impl Iterator<Item = (Aspect, &'static str, u64)> {
         let counts = self.counts;
         ASPECTS
@@ -125,7 +125,7 @@ impl Unrestored {
             .filter(|&(_, _, count)| count > 0)
     }
 
-    /// The first cases of an aspect, in the order of the tree.
+    /// The first cases of an aspect, in tree order.
     pub fn examples(&self, aspect: Aspect) -> impl Iterator<Item = &Example> {
         self.examples.iter().filter(move |e| e.aspect == aspect)
     }
@@ -153,18 +153,19 @@ impl Unrestored {
     }
 }
 
-/// Writes the tree that `inventory` was made of into the directory `to`, which must not exist, or be an empty
-/// directory, unless `options.overwrite`: then it replaces what is there.
+/// Writes the tree described by `inventory` into the directory `to`, which must not exist or must be an empty
+/// directory. With `options.overwrite`, it replaces what exists.
 ///
-/// It is written under a temporary name beside `to` and renamed when it is whole. Where `to` is a mount point or the
-/// working directory, which cannot be replaced, it is written under a temporary name in `to` and moved up at the end,
-/// one top-level name after the other. After an error nothing of it is left.
+/// The tree is written under a temporary name next to `to` and renamed once it is complete. A mount point or the
+/// working directory cannot be replaced: then the tree is written under a temporary name inside `to`, and its
+/// top-level entries are moved up one by one at the end. After an error nothing of it is left behind.
 ///
-/// Returns what could not be restored; modes, times, holes and hard links always are, or it is an error.
+/// Returns what could not be restored. Failing to restore modes, times, holes or hard links is an error.
 ///
 /// # Errors
-/// [`Error::File`] with verb and path for what cannot be read or written; `AlreadyExists`; [`Error::InvalidInput`] for
-/// a tree that cannot be (see [`Inventory::of`]); `Interrupted` after [`temporary::remove_all`].
+/// [`Error::File`] with operation and path for a file that cannot be read or written; `AlreadyExists`;
+/// [`Error::InvalidInput`] for an impossible tree (see [`Inventory::of`]); `Interrupted` after
+/// [`temporary::remove_all`].
 pub fn extract(
     source: &dyn FileSystem,
     inventory: &Inventory,
@@ -221,7 +222,7 @@ fn open_made_dir(inventory: &Inventory, root: &OwnedFd, dir: FileId) -> Result<O
         .map_err(|error| Error::from(error).in_file("open", &path))
 }
 
-/// Makes all names but the first of files that have several.
+/// Creates all names of files with several names, except the first.
 fn link(
     inventory: &Inventory,
     root: &OwnedFd,
@@ -248,7 +249,7 @@ fn link(
     Ok(())
 }
 
-/// The directories that were used last, open.
+/// The most recently used directories, open.
 #[derive(Default)]
 struct OpenDirs(Vec<(FileId, Arc<OwnedFd>)>);
 
@@ -265,11 +266,11 @@ impl OpenDirs {
     }
 }
 
-/// A piece of work for one thread.
+/// A unit of work for one thread.
 enum Job {
-    /// Neighbours that are no directories.
+    /// Adjacent files other than directories.
     Batch(Vec<Piece>),
-    /// A part of a big file that exists already, and the hole of so many bytes before it.
+    /// A part of a big file that exists already, and the length of the hole before it.
     Part {
         big: Arc<Big>,
         hole_bytes: u64,
@@ -277,14 +278,14 @@ enum Job {
     },
 }
 
-/// Some neighbours in a directory.
+/// Some adjacent files of one directory.
 struct Piece {
     dir: Arc<OwnedFd>,
     entries: Range<u32>,
 }
 
 impl Job {
-    /// Returns how many files were finished, and how many bytes of content were dealt with.
+    /// Returns the number of files finished and the number of content bytes processed.
     fn run(self, maker: &Maker<'_>, workspace: &mut file::Workspace) -> Result<(u64, u64)> {
         match self {
             Job::Batch(pieces) => {
@@ -337,34 +338,34 @@ fn is_made_in_batch(inventory: &Inventory, entry: EntryId) -> bool {
         && !is_big(inventory, file)
 }
 
-/// The jobs, in the order of the tree. Makes the directories, and the big files empty, as it comes to them.
+/// The jobs, in tree order. Creates directories and empty big files along the way.
 struct Plan<'a> {
     maker: &'a Maker<'a>,
     root: &'a OwnedFd,
     steps: Steps<'a>,
-    /// The way to the current directory; those far up are closed.
+    /// The path to the current directory; directories far up are closed.
     way: Vec<(EntryId, Option<Arc<OwnedFd>>)>,
-    /// The directory whose files are being handed out, and which of them are left.
+    /// The directory whose files are being handed out, and which files are left.
     files: Option<(Arc<OwnedFd>, Range<u32>)>,
     batch: Batch,
-    /// Directories at which a batch is full.
+    /// A batch is full at this many directories.
     batch_dirs: usize,
     /// The big file whose parts are being handed out, and where the next one begins.
     big: Option<(Arc<Big>, u64)>,
 }
 
-/// What is gathered for the next batch.
+/// What has been collected for the next batch.
 #[derive(Default)]
 struct Batch {
     pieces: Vec<Piece>,
     files: u32,
     bytes: u64,
-    /// The file that was added last.
+    /// The last file added.
     last: Option<FileId>,
 }
 
 impl Batch {
-    /// Adds a piece of so many files, unless there are none.
+    /// Adds a piece of `files` files, unless it is empty.
     fn add(&mut self, dir: &Arc<OwnedFd>, entries: Range<u32>, files: u32) {
         if files > 0 {
             let dir = Arc::clone(dir);
@@ -373,14 +374,14 @@ impl Batch {
         }
     }
 
-    /// Whether it is full with so many files more than were added, whose bytes are counted already.
+    /// Whether the batch is full with `more` additional files, whose bytes are counted already.
     fn is_full(&self, more: u32, dirs_max: usize) -> bool {
         self.files + more >= BATCH_FILES
             || self.bytes >= BATCH_BYTES
             || self.pieces.len() >= dirs_max
     }
 
-    /// What was gathered, unless that is nothing.
+    /// The batch, unless it is empty.
     fn take(&mut self) -> Option<Job> {
         let batch = std::mem::take(self);
         (batch.files > 0).then_some(Job::Batch(batch.pieces))
@@ -450,7 +451,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Gathers files of the current directory; gives the batch when it is full.
+    /// Collects files of the current directory; returns the batch when it is full.
     fn next_batch(&mut self) -> Result<Option<Job>> {
         let (maker, inventory) = (self.maker, self.maker.inventory());
         let Some((dir, left)) = &mut self.files else {
@@ -491,7 +492,7 @@ impl<'a> Plan<'a> {
         Ok(None)
     }
 
-    /// Parts begin at data and skip holes. The last one is empty: with it the number of parts is known.
+    /// Parts begin at data and skip holes. The last part is empty: only then is the number of parts known.
     fn next_part(&mut self) -> Result<Option<Job>> {
         let Some((big, at)) = &mut self.big else {
             return Ok(None);
@@ -522,7 +523,7 @@ impl Iterator for Plan<'_> {
     }
 }
 
-/// Makes a directory that only its owner can enter until it is finished, and opens it.
+/// Creates and opens a directory that only its owner can enter until it is finished.
 fn make_dir(above: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
     linux::make_dir_at(above, name, 0o700)?;
     let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;

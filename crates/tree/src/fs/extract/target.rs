@@ -1,4 +1,4 @@
-//! The directory that appears whole or not at all.
+//! The target directory, which appears complete or not at all.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,20 +22,20 @@ pub(super) struct Target {
     umask: Option<u32>,
 }
 
-/// Where the directory goes when it is whole.
+/// Where the directory goes once it is complete.
 #[derive(Debug)]
 enum Place {
-    /// It gets a name in the same directory.
+    /// It gets a name in the same parent directory.
     Beside {
         parent: Arc<OwnedFd>,
         name: Box<[u8]>,
         there: There,
     },
-    /// What is in it moves up into the directory that it is in.
+    /// Its contents move up into the directory that holds it.
     Inside(Arc<OwnedFd>),
 }
 
-/// What has the final name when the work begins.
+/// What has the final name at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum There {
     Nothing,
@@ -44,14 +44,14 @@ enum There {
 }
 
 impl Target {
-    /// Makes an empty directory under a temporary name that only this user can enter.
+    /// Creates an empty directory under a temporary name, which only this user can enter.
     pub(super) fn begin(to: &Path, overwrite: bool) -> Result<Target> {
         let already = || Error::Io(io::ErrorKind::AlreadyExists.into());
         let mut there = There::Nothing;
         let mut to = to.to_owned();
         match std::fs::metadata(&to) {
             Ok(metadata) if metadata.is_dir() => {
-                // A link to a directory stands for it, and `.` has a name too.
+                // A link to a directory counts as that directory, and `.` has a name too.
                 to = std::fs::canonicalize(&to)?;
                 let dir = linux::open_dir(&to)?;
                 there = if is_empty(&dir)? {
@@ -102,8 +102,8 @@ impl Target {
             }
             opened
         })?;
-        // What the new directory inherits must not reach what is made in it: a default access control list, and the
-        // set-group-id bit.
+        // The new directory can inherit a default access control list and the set-group-ID bit; they must not affect
+        // the files created in it.
         let mode = linux::stat(&dir)?.mode;
         let (uid, gid) = linux::process_owner();
         linux::set_owner(&dir, uid, gid)?;
@@ -123,13 +123,13 @@ impl Target {
         &self.dir
     }
 
-    /// The umask of this process; `None` when it could not be found out.
+    /// The umask of this process; `None` if it is unknown.
     pub(super) fn umask(&self) -> Option<u32> {
         self.umask
     }
 
-    /// Gives the directory its place. Returns the directory that its content moved into, if it was to be there before:
-    /// that has not yet got the owner, mode and times of this one.
+    /// Moves the directory to its place. Returns the existing directory that received the contents, if any: its owner,
+    /// mode and times are still to be set.
     pub(super) fn commit(self, sync: bool) -> Result<Option<OwnedFd>> {
         if sync {
             linux::sync_file_system(&self.dir)?;
@@ -185,7 +185,7 @@ impl Target {
 
 fn rename_new(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
     match linux::rename_new_at(parent, from, parent, to) {
-        // A file system without RENAME_NOREPLACE. A plain rename of a directory replaces at worst an empty one.
+        // The file system lacks RENAME_NOREPLACE. At worst, a plain rename of a directory replaces an empty one.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             linux::rename_at(parent, from, parent, to)
         }
@@ -202,8 +202,8 @@ fn is_empty(dir: &OwnedFd) -> Result<bool> {
     Ok(empty)
 }
 
-/// Whether a directory cannot be renamed over: a mount point, or the directory that this process, and most likely the
-/// shell that started it, works in.
+/// Whether a directory cannot be replaced by a rename: a mount point, or the working directory of this process, which
+/// most likely is also that of the shell that started it.
 fn is_in_use(dir: &OwnedFd, path: &Path) -> Result<bool> {
     let stat = linux::stat(dir)?;
     let Some((parent, _)) = linux::split_path(path) else {
