@@ -1,8 +1,8 @@
-//! A directory of this machine as a tree.
+//! A host directory as a tree.
 //!
-//! Every file is reached from the open root by names, never through a symbolic link, so nothing outside the root is
-//! read even if the tree changes meanwhile. A file is known by device and inode number: what was renamed away or
-//! replaced since it was listed is an error, and so is content that changed since.
+//! Every file is reached by name from the open root, never through a symbolic link, so nothing outside the root is
+//! read even if the tree changes meanwhile. Files are identified by device and inode number. A file that was moved or
+//! replaced after it was listed is an error, and so is content that changed since.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -21,30 +21,30 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Open directories, and open files, that are kept for the next call; together they bound the descriptors.
+/// Open directories, and open files, that are kept for later calls; together these bound the number of descriptors.
 const HANDLES_MAX: usize = 48;
 
-/// Files up to this size that take as much space as they have bytes are not searched for holes.
+/// Files up to this size that occupy at least as much space as they have bytes are not searched for holes.
 const DENSE_BYTES_MAX: u64 = 64 << 10;
 
-/// Extents that one call of `extents` gives at most.
+/// Maximum number of extents that one call of `extents` returns.
 const EXTENTS_MAX: usize = 256;
 
-/// The `STATX_ATTR_*` bits that are attributes a container can store. Their values equal `FS_COMPR_FL`,
+/// The `STATX_ATTR_*` bits for attributes that a container can store. Their values equal `FS_COMPR_FL`,
 /// `FS_IMMUTABLE_FL`, `FS_APPEND_FL` and `FS_NODUMP_FL`.
 const ATTRIBUTES: u64 = 0x04 | 0x10 | 0x20 | 0x40;
 
-/// Why a copy of what is in /proc or the like is refused.
+/// Why files of /proc and similar file systems are not copied.
 const KERNEL_VIEW: &str =
     "copying what the kernel shows of itself, whose files do not tell how long they are";
 
 const ROOT: Ino = Ino(0);
 
-/// A directory of this machine, with all that is below it, mounts included.
+/// A host directory with everything below it, including mounts.
 ///
-/// Sizes and times are as the last [`FileSystem::metadata`] or listing gave them: reading a file whose size or time of
-/// change differs from that by then fails, so that a copy is never a mix of two states. Attributes are those that
-/// `statx` knows. Memory grows with the number of files that were listed, by some 50 bytes each.
+/// Sizes and times are those of the last [`FileSystem::metadata`] call or listing. Reading a file whose size or change
+/// time differs from that fails, so a copy never mixes two states. Attributes are those that `statx` reports. Memory
+/// use grows with the number of listed files, by about 50 bytes each.
 #[derive(Debug)]
 pub struct HostDir {
     root: OwnedFd,
@@ -54,16 +54,16 @@ pub struct HostDir {
     files: Mutex<Handles<OpenFile>>,
 }
 
-/// A regular file, open to be read.
+/// A regular file, open for reading.
 #[derive(Debug)]
 struct OpenFile {
     file: File,
-    /// Its size when it was opened, if it had no holes, and the stamp that goes with it.
+    /// If it had no holes when it was opened, its size and the stamp of that time.
     dense: Option<(u64, u32)>,
 }
 
 impl HostDir {
-    /// Opens a directory, also through symbolic links in `path`.
+    /// Opens a directory; symbolic links in `path` are followed.
     ///
     /// # Errors
     /// What the kernel reports.
@@ -93,7 +93,7 @@ impl HostDir {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open directory that holds the file, and the file's name there; the root directory and `.` for the root.
+    /// The open directory that holds the file, and the file's name in it; the root directory and `.` for the root.
     fn place(&self, ino: Ino) -> Result<(Arc<OwnedFd>, Box<[u8]>)> {
         let (parent, name) = {
             let table = self.table();
@@ -122,13 +122,13 @@ impl HostDir {
         Ok(dir)
     }
 
-    /// A regular file, open to be read.
+    /// A regular file, open for reading.
     fn file(&self, ino: Ino) -> Result<Arc<OpenFile>> {
         if let Some(file) = lock(&self.files).find(ino) {
             return Ok(file);
         }
         let (dir, name) = self.place(ino)?;
-        // Should the name have become a fifo's, the open must not wait for its other end.
+        // If the name is now that of a fifo, the open must not block.
         let flags = OpenFlags::RDONLY | OpenFlags::NONBLOCK;
         let file = open_to_read(&dir, &name, flags).map_err(moved)?;
         let stat = linux::stat(&file)?;
@@ -157,7 +157,7 @@ impl HostDir {
         Ok(())
     }
 
-    /// Checks that the content is what the last description spoke of, and returns its size.
+    /// Checks that the content has not changed since the metadata was read, and returns its size.
     fn check_unchanged(&self, ino: Ino, file: &File) -> Result<u64> {
         let stat = linux::stat(file)?;
         let table = self.table();
@@ -167,7 +167,7 @@ impl HostDir {
         Ok(stat.size)
     }
 
-    /// The names in a directory with what `statx` says of each, ascending, and the directory for calls relative to it.
+    /// The names in a directory, sorted, with their `statx` results; and the directory, for calls relative to it.
     fn list(&self, dir: Ino) -> Result<Vec<(Box<[u8]>, Stat)>> {
         let (parent, name) = self.place(dir)?;
         let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
@@ -183,7 +183,7 @@ impl HostDir {
             let name = name.to_bytes();
             match linux::stat_at(&open, name) {
                 Ok(stat) => listed.push((Box::from(name), stat)),
-                // It was removed since the directory was read, so it is no longer one of its names.
+                // It was removed after the directory was read, so it is no longer in it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(Error::from(error).in_file("read", name)),
             }
@@ -195,7 +195,7 @@ impl HostDir {
     }
 }
 
-/// Opens without leaving a trace in the time of the last access, where the kernel lets us: it asks for the owner.
+/// Opens a file without updating its access time, if the kernel permits it: only the owner may.
 fn open_to_read(dir: &OwnedFd, name: &[u8], flags: OpenFlags) -> io::Result<OwnedFd> {
     match linux::open_at(dir, name, flags | OpenFlags::NOATIME, 0) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -236,7 +236,7 @@ impl FileSystem for HostDir {
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
         let listed = self.list(dir)?;
-        // Whoever asks for descriptions at once is about to copy, and would take these files for empty ones.
+        // A caller that asks for all metadata at once is about to copy, and would take these files for empty.
         let looks_empty = |stat: &Stat| {
             FileKind::from_mode(stat.mode) == Some(FileKind::Regular) && stat.size == 0
         };
@@ -306,7 +306,7 @@ impl FileSystem for HostDir {
         if let Some((size, stamp)) = open.dense
             && self.table().inode(file)?.stamp == stamp
         {
-            // Whoever reads it finds out whether it has changed since.
+            // Readers find out whether it has changed since.
             let stored_offset = from;
             let all = || Extent {
                 offset: from,
@@ -326,10 +326,10 @@ impl FileSystem for HostDir {
         };
         let mut at = from;
         let mut rest_is_hole = false;
-        // The kernel refuses places that no file reaches.
+        // The kernel rejects offsets beyond the maximum file size.
         while at <= i64::MAX as u64 && extents.len() < EXTENTS_MAX {
             let data = match linux::seek_data(open, at) {
-                // A file system that does not know holes, and does not even say that all is data.
+                // The file system does not support holes, and does not even report everything as data.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     let size = self.check_unchanged(file, open)?;
                     let stored_offset = at;
@@ -342,7 +342,7 @@ impl FileSystem for HostDir {
                 }
                 data => data?.unwrap_or(at),
             };
-            // Where there is data a hole follows it, at the file's end at the latest.
+            // Data is always followed by a hole, at the end of the file at the latest.
             let end = linux::seek_hole(open, data)?.unwrap_or(data);
             if data < at || end <= data {
                 return Err(Error::Changed);
@@ -354,7 +354,7 @@ impl FileSystem for HostDir {
             extents.push(extent(data, end, ExtentKind::Plain { stored_offset }));
             at = end;
         }
-        // Asked last, so that all of the above is of the file that was listed.
+        // Checked last, so that everything above is about the file that was listed.
         let size = self.check_unchanged(file, open)?;
         if rest_is_hole && at < size {
             extents.push(extent(at, size, ExtentKind::Hole));
@@ -366,7 +366,7 @@ impl FileSystem for HostDir {
         let open = self.file(file)?;
         let open = &open.file;
         let mut len = 0;
-        // The kernel refuses places that no file reaches.
+        // The kernel rejects offsets beyond the maximum file size.
         let is_reachable = offset <= i64::MAX as u64 - buf.len() as u64;
         while is_reachable && len < buf.len() {
             match open.read_at(&mut buf[len..], offset + len as u64) {
@@ -388,8 +388,7 @@ impl FileSystem for HostDir {
     }
 }
 
-/// An error of reaching a file that was listed: that it is gone, or is now another kind of file, means that the tree
-/// changed.
+/// The error of reaching a listed file. If the file is gone, or is now of another type, the tree has changed.
 fn moved(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::Changed,
@@ -432,11 +431,11 @@ fn full() -> Error {
     Error::Limit("more files than a host directory can number")
 }
 
-/// Every file that was listed, by number: an `Ino` is an index here. 24 bytes each, and the name.
+/// Every listed file, by number: an `Ino` is an index into this. 24 bytes per file, plus the name.
 #[derive(Debug, Default)]
 struct Table {
     inodes: Vec<Inode>,
-    /// For each inode, a length byte and its name.
+    /// For each inode, a length byte and the name.
     names: Vec<u8>,
     devices: Vec<(u32, u32)>,
     by_identity: HashTable<u32>,
@@ -449,12 +448,12 @@ struct Inode {
     device: u32,
     parent: u32,
     name_at: u32,
-    /// A hash of size and time of change.
+    /// A hash of size and change time.
     stamp: u32,
 }
 
 impl Table {
-    /// The number of the file that `stat` describes: a new one, or the one that the same inode has already.
+    /// The number of the file that `stat` describes: a new one, unless the inode has one already.
     fn add(&mut self, parent: u32, name: &[u8], stat: &Stat) -> Result<Ino> {
         let device = match self.devices.iter().position(|&dev| dev == stat.dev) {
             Some(device) => device as u32,
@@ -471,8 +470,8 @@ impl Table {
         if let Some(&known) = self.by_identity.find(hash, is_same) {
             let inode = self.inodes[known as usize];
             let is_elsewhere = inode.parent != parent || self.name(inode) != name;
-            // A file with one name was renamed, or is a new one with the number of one removed. A directory keeps the
-            // path by which it was met, so that no renaming makes the way up a circle.
+            // A file with only one name was renamed, or reuses the number of a removed file. A directory keeps the
+            // path under which it was found first, so that renaming cannot turn the path to the root into a loop.
             if is_elsewhere && stat.nlink <= 1 && !stat.is_dir() {
                 let name_at = self.add_name(name)?;
                 self.inodes[known as usize] = Inode {
@@ -537,7 +536,7 @@ impl Table {
         &self.names[at + 1..at + 1 + len]
     }
 
-    /// The path from the root, by which the file was first met.
+    /// The path from the root under which the file was found first.
     fn path(&self, mut ino: Ino) -> Result<Vec<u8>> {
         let mut names = Vec::new();
         while ino != ROOT {
@@ -550,7 +549,7 @@ impl Table {
     }
 }
 
-/// The files that were used last, open; the last one first.
+/// The most recently used open files, the last one first.
 #[derive(Debug)]
 struct Handles<T>(Vec<(Ino, Arc<T>)>);
 

@@ -1,7 +1,7 @@
-//! A tree as text, one line per name, so that trees in any two containers can be compared, kept and looked at.
+//! A tree as text, one line per name: for comparing trees in any two containers, for keeping and for reading.
 //!
-//! The text is an mtree(5) specification, which other programs read as well, in one canonical form: the same tree gives
-//! the same bytes. A line is a path and `key=value` words, with one space between, in this order:
+//! The text is an mtree(5) specification, which other programs can read, in one canonical form: equal trees give equal
+//! bytes. A line is a path followed by `key=value` words, separated by single spaces, in this order:
 //!
 //! | word | on | value |
 //! |---|---|---|
@@ -18,8 +18,8 @@
 //! | `xattr.NAME` | what has them | the value as hexadecimal digits, or `sha256:` and its hash when longer than 64 bytes |
 //! | `sha256digest` | files | SHA-256 of the content |
 //!
-//! Every byte of a name, target or attribute name that is not visible ASCII, and each `\`, `#`, `=` and `,`, is `\` and
-//! three octal digits. Therefore lines and words are unambiguous, and the text is ASCII.
+//! In names, targets and attribute names, every byte other than visible ASCII, and each `\`, `#`, `=` and `,`, is
+//! written as `\` and three octal digits. So the text is ASCII, and lines and words are unambiguous.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,23 +30,23 @@ use sha2::{Digest, Sha256};
 use super::{Aspects, EntryId, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata};
 use crate::{Error, Limits, NoProgress, Parallel, Progress, Result, ordered};
 
-/// Bytes that are hashed at once.
+/// How many bytes are hashed at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Longer values of extended attributes are hashed.
+/// Extended attributes with longer values are shown as a hash.
 const XATTR_SHOWN_BYTES_MAX: usize = 64;
 
 /// The first line.
 const SIGNATURE: &str = "#mtree\n";
 
-/// A manifest in memory, for comparing two trees in one line. Programs write it to a file with [`write()`].
+/// A manifest in memory, for an easy comparison of two trees. Programs write it to a file with [`write()`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Manifest {
     text: String,
 }
 
 impl Manifest {
-    /// The manifest of a whole tree, made with as many threads as the machine has.
+    /// Creates the manifest of a whole tree with all available threads.
     ///
     /// # Errors
     /// As for [`write()`].
@@ -65,7 +65,7 @@ impl Manifest {
         Ok(Manifest { text })
     }
 
-    /// The text, with its first line.
+    /// The text, including the first line.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -75,7 +75,8 @@ impl Manifest {
         self.text.lines().skip(1)
     }
 
-    /// The lines that only this or only the other manifest has, marked with `-` and `+`; empty when both are equal.
+    /// The lines that are in only one of the manifests, marked with `-` for this and `+` for the other; empty if both
+    /// are equal.
     pub fn difference(&self, other: &Manifest) -> String {
         let mut theirs: HashMap<&str, &str> = HashMap::new();
         let path = |line: &'_ str| line.split(' ').next().unwrap_or_default().len();
@@ -111,11 +112,11 @@ impl fmt::Debug for Manifest {
     }
 }
 
-/// Writes the manifest of the tree `fs`, whose inventory this is. Files are hashed on several threads; the text does not
-/// depend on how many.
+/// Writes the manifest of the tree `fs`, whose inventory is `inventory`. Files are hashed on several threads; the text
+/// does not depend on their number.
 ///
 /// # Errors
-/// [`Error::File`] when a file cannot be read; [`Error::Io`] when `out` cannot be written.
+/// [`Error::File`] if a file cannot be read; [`Error::Io`] if `out` cannot be written.
 pub fn write(
     fs: &dyn FileSystem,
     inventory: &Inventory,
@@ -131,7 +132,7 @@ pub fn write(
     };
     let mut out = io::BufWriter::with_capacity(64 << 10, out);
     out.write_all(SIGNATURE.as_bytes())?;
-    // Of files with several names: what their first line says after the path, for the others.
+    // For files with several names: what their first line has after the path, to repeat it for the other names.
     let mut said: HashMap<FileId, String> = HashMap::new();
     ordered(
         parallel,
@@ -150,7 +151,7 @@ pub fn write(
             let is_first = words.is_some();
             let words = match &words {
                 Some(words) => words,
-                // Its first name came earlier: the order of the names is that of the lines.
+                // Its first name came earlier, since lines are in the order of the names.
                 None => &said[&file],
             };
             let mut line = String::new();
@@ -181,7 +182,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// What a line says after the path.
+    /// The part of a line after the path.
     fn words(&self, file: FileId, buffer: &mut Vec<u8>) -> Result<String> {
         let ino = self.inventory.ino(file);
         let metadata = self.inventory.metadata(file);
@@ -206,7 +207,7 @@ impl Lines<'_> {
             FileKind::Socket => "socket",
         };
         let mut words = format!(" type={kind_word}");
-        // The mode of a symbolic link means nothing, and Linux cannot set it.
+        // The mode of a symbolic link has no meaning, and Linux cannot set it.
         if aspects.permissions && kind != FileKind::Symlink {
             words += &format!(" mode={permissions:04o}");
         }
@@ -249,7 +250,7 @@ impl Lines<'_> {
         Ok(words)
     }
 
-    /// Neighbouring extents count as one part. A file without holes has no such word.
+    /// Merges adjacent data extents. A file without holes has no such word.
     fn add_data(&self, words: &mut String, ino: Ino, size: u64) -> Result<()> {
         let mut parts: Vec<(u64, u64)> = Vec::new();
         let mut has_hole = false;

@@ -1,7 +1,8 @@
-//! A tree of files in memory, alone or over another tree.
+//! A file tree in memory, alone or on top of another tree.
 //!
-//! An archive that is read once, a tree with edits and a tree that a test makes up are all nodes with names. [`Overlay`]
-//! holds them; what stands behind a regular file, and how it is read, is its user's, who implements [`FileSystem`] on top.
+//! A tar archive that has been read, an edited tree and a tree made up by a test all consist of nodes with names.
+//! [`Overlay`] holds those. Its user stores and reads the content of regular files, and implements [`FileSystem`] on
+//! top.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,35 +13,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Device, DirEntry, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time, Xattr};
 use crate::{Error, Result};
 
-/// Numbers that one overlay may give to files of its own.
+/// How many numbers one overlay can give to its own files.
 const NUMBERS: u64 = 1 << 32;
 
-/// Files with names, and the changes to a base tree that together make another tree.
+/// Files with names, and the changes that turn a base tree into another tree.
 ///
-/// A file of the base keeps its number, and costs memory only once something of it changes: then it is *copied up*, which
-/// means that its metadata is from then on that of its node. Its content, link target, extended attributes and names stay
-/// those of the base as far as nothing else is said. A file that is copied up has no [`FileIdentity`](super::FileIdentity),
-/// because it is no longer what the store holds.
+/// A file of the base keeps its number, and costs no memory until it is changed. Then it is *copied up*: its metadata
+/// moves to a node. Its content, link target, extended attributes and names stay those of the base unless they are
+/// changed too. A file that is copied up has no [`FileIdentity`](super::FileIdentity), because it differs from what
+/// the store holds.
 ///
-/// Each node has a `C`: what its user knows of it beyond its metadata. That of a file that is copied up is the default.
+/// Each node has a `C`: what the user of the overlay stores for it in addition to metadata. A file that is copied up
+/// gets the default.
 ///
-/// Names are taken as they are: who adds one makes sure that it [is valid](super::is_valid_name), and that a directory has
-/// one name and is not moved into itself. An operation that fails changes nothing but that it may copy files up.
+/// Names are not checked. The caller ensures that a name [is valid](super::is_valid_name), that a directory has only
+/// one name, and that it is not moved into itself. A failed operation changes nothing, except that it can copy files
+/// up.
 #[derive(Clone)]
 pub struct Overlay<C> {
     base: Option<Arc<dyn FileSystem>>,
-    /// The number of the first node; the others follow.
+    /// The number of the first node; the others follow in order.
     first: u64,
     nodes: Vec<Node<C>>,
-    /// The files of the base that are copied up.
+    /// The files of the base that have been copied up.
     copied_up: HashMap<Ino, NodeId>,
 }
 
-/// The index of a node, plus 1: a name without a node costs nothing.
+/// The index of a node plus 1, so that a name without a node takes no extra space.
 #[derive(Clone, Copy)]
 struct NodeId(NonZeroU32);
 
-/// The names that a directory has of its own, or of which it hides those of the base.
+/// The names that a directory adds to those of the base, or hides from it.
 type Names = BTreeMap<Box<[u8]>, Option<NodeId>>;
 
 static NO_NAMES: Names = BTreeMap::new();
@@ -62,37 +65,37 @@ struct Node<C> {
 
 const _: () = assert!(size_of::<Node<()>>() == 80);
 
-/// What most files do not have.
+/// What few files have.
 #[derive(Clone, Default)]
 struct Rare {
     atime: Option<Time>,
     ctime: Option<Time>,
     btime: Option<Time>,
     attributes: FileAttributes,
-    /// Those of the base, if there are none here.
+    /// If `None`, those of the base apply.
     xattrs: Option<Vec<Xattr>>,
 }
 
 #[derive(Clone)]
 enum Body {
-    /// Its metadata says all.
+    /// Its metadata is all there is.
     Plain,
     Symlink(Box<[u8]>),
     Directory(Box<Directory>),
-    /// A file of the base that is not a directory.
+    /// A file of the base other than a directory.
     Base(Ino),
 }
 
 #[derive(Clone, Default)]
 struct Directory {
-    /// The directory of the base whose names it has, too.
+    /// The directory of the base whose names it also has.
     base: Option<Ino>,
     names: Names,
 }
 
 impl<C> Overlay<C> {
-    /// A tree with an empty root directory and without a base. Files are numbered in the order in which they are added, the
-    /// root with 0.
+    /// A tree with an empty root directory and no base. Files are numbered in the order in which they are added,
+    /// starting with 0 for the root.
     pub fn new(root: &Metadata, content: C) -> Overlay<C> {
         let mut root = Node::new(root, Body::Directory(Box::default()), content);
         root.nlink = 1;
@@ -104,9 +107,10 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// A tree as the base is.
+    /// A tree that equals the base until it is changed.
     pub fn over(base: Arc<dyn FileSystem>) -> Overlay<C> {
-        // Containers number their files from below. An overlay may be the base of another, so no two have the same numbers.
+        // Containers count their file numbers up from a low start. An overlay can be the base of another, so no two
+        // use the same numbers.
         static GIVEN: AtomicU64 = AtomicU64::new(1);
         let range = GIVEN.fetch_add(1, Ordering::Relaxed) % (1 << 31);
         Overlay {
@@ -117,25 +121,25 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// How many files it holds: those that were added and those that are copied up. A file without names counts.
+    /// The number of files that it holds: added ones and those copied up, including files without names.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// As [`FileSystem::root`].
+    /// Like [`FileSystem::root`].
     pub fn root(&self) -> Ino {
         self.base.as_ref().map_or(Ino(0), |base| base.root())
     }
 
-    /// What its user knows of a file that was added or copied up; `None` for a file that is as in the base.
+    /// The user's data of a file that was added or copied up; `None` for an unchanged file of the base.
     pub fn content(&self, ino: Ino) -> Option<&C> {
         self.node(ino).map(|node| &node.content)
     }
 
-    /// The base, if the file is one of it, copied up or not.
+    /// The base, if the file is from it, copied up or not.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a file that was added.
+    /// [`Error::NotFound`] for an added file.
     pub fn base(&self, ino: Ino) -> Result<&dyn FileSystem> {
         match &self.base {
             Some(base) if !self.is_own(ino) => Ok(&**base),
@@ -143,10 +147,10 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// As [`FileSystem::metadata`].
+    /// Like [`FileSystem::metadata`].
     ///
     /// # Errors
-    /// Likewise.
+    /// As there.
     pub fn metadata(&self, ino: Ino) -> Result<Metadata> {
         match self.node(ino) {
             Some(node) => Ok(node.shown_metadata()),
@@ -154,19 +158,19 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// As [`FileSystem::read_dir`].
+    /// Like [`FileSystem::read_dir`].
     ///
     /// # Errors
-    /// Likewise. [`Error::Limit`] when a file of the base has a number that this overlay gives to its own.
+    /// As there. [`Error::Limit`] if a file of the base has a number that this overlay uses for its own files.
     pub fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
         let list = |base: &dyn FileSystem| base.read_dir(dir);
         self.listing(dir, list, |entry| entry, |entry, _| entry)
     }
 
-    /// As [`FileSystem::read_dir_with_metadata`].
+    /// Like [`FileSystem::read_dir_with_metadata`].
     ///
     /// # Errors
-    /// Likewise, and as for [`Overlay::read_dir`].
+    /// As there, and as for [`Overlay::read_dir`].
     pub fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
         let list = |base: &dyn FileSystem| {
             let mut listing = base.read_dir_with_metadata(dir)?;
@@ -181,7 +185,7 @@ impl<C> Overlay<C> {
         self.listing(dir, list, |(entry, _)| entry, make)
     }
 
-    /// The listing of the base with the names of its own, both ascending.
+    /// Merges the listing of the base with the directory's own names, both sorted.
     fn listing<T>(
         &self,
         dir: Ino,
@@ -212,17 +216,17 @@ impl<C> Overlay<C> {
         Ok(listing)
     }
 
-    /// As [`FileSystem::lookup`].
+    /// Like [`FileSystem::lookup`].
     ///
     /// # Errors
-    /// Likewise, and as for [`Overlay::read_dir`].
+    /// As there, and as for [`Overlay::read_dir`].
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
         let (ino, kind) = self.find(dir, name)?.ok_or(Error::NotFound)?;
         let name = name.into();
         Ok(DirEntry { name, ino, kind })
     }
 
-    /// The file of that name in a directory, if there is one.
+    /// The file with this name in a directory, if any.
     ///
     /// # Errors
     /// As for [`Overlay::read_dir`].
@@ -241,7 +245,7 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// The file at the end of a path from the root. Nothing is made of links, of empty names, `.` and `..`.
+    /// The file at this path from the root. Links are not followed, and empty names, `.` and `..` are not special.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], or as for [`Overlay::read_dir`].
@@ -259,7 +263,7 @@ impl<C> Overlay<C> {
         Ok(found)
     }
 
-    /// Whether a directory has no names.
+    /// Whether a directory is empty.
     ///
     /// # Errors
     /// As for [`Overlay::read_dir`].
@@ -270,10 +274,10 @@ impl<C> Overlay<C> {
         })
     }
 
-    /// As [`FileSystem::read_link`].
+    /// Like [`FileSystem::read_link`].
     ///
     /// # Errors
-    /// Likewise.
+    /// As there.
     pub fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
         match self.node(link).map(|node| &node.body) {
             Some(Body::Symlink(target)) => Ok(target.to_vec()),
@@ -282,10 +286,10 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// As [`FileSystem::xattrs`].
+    /// Like [`FileSystem::xattrs`].
     ///
     /// # Errors
-    /// Likewise.
+    /// As there.
     pub fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
         let node = self.node(ino);
         if let Some(xattrs) = node.and_then(|node| node.rare.as_ref()?.xattrs.as_ref()) {
@@ -297,11 +301,11 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// Adds a file that has no name yet: [`Overlay::link`] gives it one, and counts them. The metadata of one that is a
-    /// symbolic link goes to [`Overlay::add_symlink`].
+    /// Adds a file without a name. [`Overlay::link`] gives it names and counts them. To add a symbolic link, use
+    /// [`Overlay::add_symlink`].
     ///
     /// # Errors
-    /// [`Error::Limit`] when it holds 2^32 - 1 files.
+    /// [`Error::Limit`] if the overlay already holds 2^32 - 1 files.
     pub fn add(&mut self, metadata: &Metadata, content: C) -> Result<Ino> {
         let body = match metadata.kind {
             FileKind::Directory => Body::Directory(Box::default()),
@@ -311,7 +315,7 @@ impl<C> Overlay<C> {
             .map(|id| self.ino(id))
     }
 
-    /// Adds a symbolic link that has no name yet. Its size is that of its target.
+    /// Adds a symbolic link without a name. Its size is the length of its target.
     ///
     /// # Errors
     /// As for [`Overlay::add`].
@@ -339,7 +343,7 @@ impl<C> Overlay<C> {
             .is_some_and(|index| index < NUMBERS)
     }
 
-    /// A file of the base must not have the number of one of ours.
+    /// Checks that a file of the base does not have the number of one of our own.
     fn check(&self, entry: &DirEntry) -> Result<()> {
         if self.is_own(entry.ino) {
             let what = "a file's number is one of those that are given to added files";
@@ -381,7 +385,7 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// The names that a directory has of its own, and the base if it has names there, too.
+    /// A directory's own names, and the base if the directory also has names there.
     fn names(&self, dir: Ino) -> Result<(&Names, Option<&dyn FileSystem>)> {
         match self.node(dir).map(|node| &node.body) {
             None => Ok((&NO_NAMES, Some(self.base(dir)?))),
@@ -395,11 +399,11 @@ impl<C> Overlay<C> {
 }
 
 impl<C: Default> Overlay<C> {
-    /// Gives a file a name in a directory. What had that name before loses it, and is given back: whether it may be replaced
-    /// is the caller's to decide.
+    /// Gives a file a name in a directory. A file that had this name loses it, and is returned. The caller decides
+    /// whether it may be replaced.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`], [`Error::Limit`] as for [`Overlay::add`], or the base cannot be read.
+    /// [`Error::NotADirectory`]; [`Error::Limit`] as for [`Overlay::add`]; or the base cannot be read.
     pub fn link(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<Option<Ino>> {
         let file = self.copy_up(ino)?;
         let parent = self.copy_up(dir)?;
@@ -426,8 +430,8 @@ impl<C: Default> Overlay<C> {
         )
     }
 
-    /// Takes a name away, and gives the file that had it. Whether a directory is [empty](Overlay::is_empty) is the caller's
-    /// to ask.
+    /// Removes a name and returns the file that had it. The caller checks that a directory is
+    /// [empty](Overlay::is_empty).
     ///
     /// # Errors
     /// [`Error::NotFound`], or as for [`Overlay::link`].
@@ -439,8 +443,8 @@ impl<C: Default> Overlay<C> {
         Ok(ino)
     }
 
-    /// Gives a file another name in place of one that it has; a directory moves with all that is in it. What had the new name
-    /// is given back, as by [`Overlay::link`].
+    /// Replaces one name of a file by another; a directory moves with everything in it. A file that had the new name
+    /// is returned, as by [`Overlay::link`].
     ///
     /// # Errors
     /// [`Error::NotFound`], or as for [`Overlay::link`].
@@ -456,10 +460,10 @@ impl<C: Default> Overlay<C> {
         Ok(replaced)
     }
 
-    /// Changes the metadata of a file, but for its kind and its identity.
+    /// Changes the metadata of a file, except its type and identity.
     ///
     /// # Errors
-    /// [`Error::Limit`] as for [`Overlay::add`], or the base cannot be read.
+    /// [`Error::Limit`] as for [`Overlay::add`]; or the base cannot be read.
     pub fn change(&mut self, ino: Ino, change: impl FnOnce(&mut Metadata)) -> Result<()> {
         let id = self.copy_up(ino)?;
         let node = self.at_mut(id);
@@ -469,7 +473,7 @@ impl<C: Default> Overlay<C> {
         Ok(())
     }
 
-    /// What its user knows of a file, to be changed.
+    /// The user's data of a file, mutably.
     ///
     /// # Errors
     /// As for [`Overlay::change`].
@@ -478,7 +482,7 @@ impl<C: Default> Overlay<C> {
         Ok(&mut self.at_mut(id).content)
     }
 
-    /// Gives a file an extended attribute, in place of one of that name.
+    /// Sets an extended attribute of a file, replacing one with the same name.
     ///
     /// # Errors
     /// As for [`Overlay::change`].
@@ -491,10 +495,10 @@ impl<C: Default> Overlay<C> {
         Ok(())
     }
 
-    /// Takes an extended attribute away.
+    /// Removes an extended attribute.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none of that name, or as for [`Overlay::change`].
+    /// [`Error::NotFound`] if the file has no attribute with this name, or as for [`Overlay::change`].
     pub fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<()> {
         let xattrs = self.xattrs_mut(ino)?;
         let at = xattrs.binary_search_by(|known| (*known.name).cmp(name));
@@ -509,7 +513,7 @@ impl<C: Default> Overlay<C> {
         Ok(rare.xattrs.get_or_insert(xattrs))
     }
 
-    /// The node of a file; one of the base gets one, if it has none yet.
+    /// The node of a file; a file of the base gets one if it has none yet.
     fn copy_up(&mut self, ino: Ino) -> Result<NodeId> {
         if self.is_own(ino) {
             let index = self.index(ino).ok_or(Error::NotFound)?;
@@ -536,7 +540,7 @@ impl<C: Default> Overlay<C> {
         Ok(id)
     }
 
-    /// A file has a name less. One of the base that has no other name is not copied up for that.
+    /// Removes one name from a file's count. A file of the base that has no other name is not copied up for this.
     fn lose_name(&mut self, ino: Ino, kind: FileKind) -> Result<()> {
         let id = match self.index(ino).and_then(NodeId::new) {
             Some(id) => id,
@@ -611,7 +615,7 @@ impl<C> Node<C> {
         node
     }
 
-    /// The file of the base that it is.
+    /// The corresponding file of the base.
     fn base(&self) -> Option<Ino> {
         match &self.body {
             Body::Base(ino) => Some(*ino),
@@ -643,7 +647,7 @@ impl<C> Node<C> {
         self.nlink = self.nlink.saturating_sub(1);
     }
 
-    /// As others see it, who cannot see a file without names.
+    /// The metadata as seen by others, to whom files without names are invisible.
     fn shown_metadata(&self) -> Metadata {
         let mut metadata = self.metadata();
         metadata.nlink = metadata.nlink.max(1);

@@ -2,8 +2,8 @@
 //!
 //! An unfinished result that needs a name gets `.NAME.restow-PID-N.tmp`, next to its destination, and an entry in the
 //! process's list. Both end when it is renamed to its final name, dropped, or removed by [`remove_all`], which a
-//! program calls when it is asked to stop. Only `kill -9` and a power cut leave such a name behind, and never under
-//! the final name.
+//! program calls when it is asked to stop. Only `kill -9` and a power cut leave a temporary name behind; the final
+//! name never shows an unfinished result.
 
 use std::fmt::Write as _;
 use std::io;

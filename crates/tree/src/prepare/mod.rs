@@ -1,5 +1,5 @@
-//! What every container needs of a tree before and while it is written: which files are equal, what else is known of
-//! them, their content, and which of them are left out.
+//! What every container needs to know about a tree before and while it is written: identical files, extended
+//! attributes and link targets, content, and which files are left out.
 
 mod content;
 mod describe;

@@ -1,4 +1,4 @@
-//! A tree without what is left out of it, and with what applies to all of its files.
+//! The source tree without excluded files, and with the edits that apply to all files.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use super::{Edits, IdMap};
 use crate::fs::{Checksum, DirEntry, Extent, FileKind, FileSystem, Ino, Metadata, Storage, Xattr};
 use crate::{Error, Result};
 
-/// The source of an edited tree, with all edits but the additions.
+/// The source of an edited tree, with all edits except the additions.
 pub(super) struct Filtered {
     source: Arc<dyn FileSystem>,
     pub(super) edits: Edits,
-    /// The paths of the source's directories, as far as they were met; none when no pattern asks for them.
+    /// The paths of the source's directories seen so far; empty if no pattern needs them.
     paths: Mutex<HashMap<Ino, Box<[u8]>>>,
 }
 
@@ -33,7 +33,7 @@ impl Filtered {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The path of a directory that was met, with room for a name behind it.
+    /// The path of a known directory, with spare capacity for appending a name.
     fn path_of(&self, dir: Ino) -> Result<Vec<u8>> {
         let paths = self.paths();
         let path = paths.get(&dir).ok_or(Error::NotFound)?;
@@ -44,7 +44,7 @@ impl Filtered {
         Ok(path)
     }
 
-    /// Whether a file of the source is in the tree: `path` is that of its directory, and gets its name.
+    /// Whether a file of the source is in the tree. `path` is that of its directory; the name is appended to it.
     fn keeps(&self, path: &mut Vec<u8>, entry: &DirEntry) -> bool {
         let len = path.len();
         path.extend_from_slice(&entry.name);
@@ -58,7 +58,7 @@ impl Filtered {
         keeps
     }
 
-    /// Leaves out of a listing what is not in the tree.
+    /// Removes excluded files from a listing.
     fn retain<T>(
         &self,
         dir: Ino,
@@ -72,7 +72,7 @@ impl Filtered {
         Ok(())
     }
 
-    /// What is to be known of a file of the source.
+    /// Applies the edits to the metadata of a file of the source.
     fn edit_metadata(&self, metadata: &mut Metadata) {
         let edits = &self.edits;
         metadata.uid = edits.uid.unwrap_or(mapped(metadata.uid, &edits.uid_maps));
@@ -89,7 +89,7 @@ impl Filtered {
         self.edit_times(metadata);
     }
 
-    /// Gives a file the one time that all have, if there is one.
+    /// Sets the time of a file, if all files get the same one.
     pub(super) fn edit_times(&self, metadata: &mut Metadata) {
         if let Some(time) = self.edits.time {
             metadata.mtime = time;

@@ -1,4 +1,4 @@
-//! Lists in text: of files that are added to a tree, and of the order in which files are stored.
+//! Parsers for two text lists: files to add to a tree, and the order in which files are stored.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,10 +8,10 @@ use super::pattern::Patterns;
 use crate::fs::is_valid_name;
 use crate::{Device, FileId, FileKind, Inventory, Step, Time, Xattr, base64};
 
-/// What is wrong with a list, and in which line.
+/// What is wrong with a list, and on which line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListError {
-    /// The line, from 1 on.
+    /// The line number, starting at 1.
     pub line: usize,
     /// What is wrong.
     pub what: &'static str,
@@ -25,52 +25,52 @@ impl std::fmt::Display for ListError {
 
 impl std::error::Error for ListError {}
 
-/// Something that is added to a tree, or changed in it.
+/// A file to add to a tree, or a change to an existing one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addition {
-    /// Its path from the root, names joined by `/`; empty for the root.
+    /// The path from the root, names joined by `/`; empty for the root.
     pub path: Box<[u8]>,
-    /// What it is.
+    /// The addition or change.
     pub what: Added,
 }
 
-/// What is added or changed.
+/// What to add or change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// A file without content: everything but a regular file.
+    /// A file without content: any type except a regular file.
     File {
-        /// What kind of file.
+        /// The file type.
         kind: FileKind,
-        /// Whose it is, and who may do what.
+        /// Owner, permissions and time.
         stats: Stats,
-        /// A device's number.
+        /// The device number of a device.
         rdev: Device,
-        /// A symbolic link's target.
+        /// The target of a symbolic link.
         target: Box<[u8]>,
     },
-    /// A regular file of this machine, with all that is known of it.
+    /// A regular file of the host, with its metadata.
     HostFile(PathBuf),
-    /// Other permissions and owners for what is there.
+    /// New permissions and owner for an existing file.
     Change(Stats),
-    /// An extended attribute for what is there, instead of one of that name.
+    /// An extended attribute for an existing file; replaces one with the same name.
     Xattr(Xattr),
 }
 
-/// What a line says of a file.
+/// The metadata on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Permissions, 12 bits.
+    /// The permissions, 12 bits.
     pub permissions: u16,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Time of the last change of content, if the line says one.
+    /// Time of the last change of content, if the line has one.
     pub mtime: Option<Time>,
 }
 
 impl Addition {
-    /// Reads a list in the form of mksquashfs' pseudo files, as far as it runs no programs:
+    /// Parses a list in the format of mksquashfs pseudo files, without the ones that run programs:
     ///
     /// ```text
     /// PATH d MODE UID GID               a directory, or other permissions of one
@@ -82,11 +82,12 @@ impl Addition {
     /// PATH x NAME=VALUE                 an extended attribute; 0x begins hexadecimal, 0s base64, 0t text
     /// ```
     ///
-    /// A capital `D M S B C I` has a time, in seconds since 1970, before the mode. Modes are octal, owners numbers. A path may
-    /// stand in quotes, and a backslash takes the next character for what it is. Lines that begin with `#` are comments.
+    /// The capitals `D M S B C I` take a time, in seconds since 1970, before the mode. Modes are octal, owners are
+    /// numbers. A path can be quoted, and a backslash escapes the next character. Lines that begin with `#` are
+    /// comments.
     ///
     /// # Errors
-    /// A line that is none of these.
+    /// A line does not have this format.
     pub fn parse_list(text: &[u8]) -> Result<Vec<Addition>, ListError> {
         let lines = text.split(|&byte| byte == b'\n').enumerate();
         let mut all = Vec::new();
@@ -190,7 +191,7 @@ fn end(rest: &[u8], addition: Addition) -> Result<Addition, &'static str> {
     }
 }
 
-/// The first word, and what is behind it.
+/// Splits off the first word.
 fn word(line: &[u8]) -> (&[u8], &[u8]) {
     let end = line
         .iter()
@@ -200,7 +201,7 @@ fn word(line: &[u8]) -> (&[u8], &[u8]) {
     (word, rest.trim_ascii_start())
 }
 
-/// A word that may stand in quotes and have backslashes.
+/// Splits off a word that can be quoted and contain backslash escapes.
 fn quoted_word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), &'static str> {
     let is_quoted = line.first() == Some(&b'"');
     let mut word = Vec::new();
@@ -295,20 +296,20 @@ fn hexadecimal(digits: &[u8]) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// How early files are stored: higher priorities first.
+/// How early files are stored: higher priorities come first.
 #[derive(Debug, Default)]
 pub struct Priorities {
     patterns: Patterns,
-    /// One for each pattern.
+    /// One priority per pattern.
     numbers: Vec<i16>,
 }
 
 impl Priorities {
-    /// Reads a list in the form of mksquashfs' sort files: on each line a path, which may be a [pattern](Patterns), and a number
-    /// from -32,768 to 32,767. What is not in the list has 0.
+    /// Parses a list in the format of mksquashfs sort files: each line is a path, which can be a [pattern](Patterns),
+    /// and a number from -32,768 to 32,767. Files that are not listed have priority 0.
     ///
     /// # Errors
-    /// A line that is none.
+    /// A line does not have this format.
     pub fn parse_list(text: &[u8]) -> Result<Priorities, ListError> {
         let (mut patterns, mut numbers) = (Vec::new(), Vec::new());
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
@@ -333,8 +334,8 @@ impl Priorities {
         })
     }
 
-    /// The priority of each file of an inventory. A directory's goes to all that is below it and has none of its own; of several
-    /// patterns the last counts, and of a file's names the highest.
+    /// The priority of each file of an inventory. Files below a directory inherit its priority unless they have their
+    /// own. If several patterns match, the last one counts; if a file has several names, the highest priority counts.
     pub fn of(&self, inventory: &Inventory) -> Vec<i16> {
         let mut priorities = vec![None; inventory.file_count() as usize];
         let mut above = vec![0];
@@ -362,7 +363,7 @@ impl Priorities {
             .collect()
     }
 
-    /// The patterns that matched nothing so far.
+    /// The patterns that have matched nothing so far.
     pub fn unmatched(&self) -> impl Iterator<Item = &[u8]> {
         self.patterns.unmatched()
     }

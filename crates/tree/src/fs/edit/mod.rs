@@ -1,6 +1,6 @@
-//! A tree as it shall be copied: with less in it, with more, and with other owners, permissions and times.
+//! Edits a tree while it is copied: leaves files out, adds files, and changes owners, permissions and times.
 //!
-//! Whatever holds the tree and whatever it becomes, editing is one thing: [`Edited`] is a [`FileSystem`] before another one.
+//! Edits work for every source and every destination, because [`Edited`] is a [`FileSystem`] on top of another one.
 
 mod filter;
 mod list;
@@ -21,62 +21,63 @@ use super::{
 use crate::{Error, Result};
 use filter::Filtered;
 
-/// Other numbers for a range of owners or groups.
+/// Maps a range of user or group IDs to another range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdMap {
-    /// The first number in the source.
+    /// The first ID in the source.
     pub from: u32,
-    /// What it becomes; the next ones follow.
+    /// The ID that it becomes; the following IDs map in order.
     pub to: u32,
-    /// How many there are.
+    /// The number of IDs.
     pub count: u32,
 }
 
-/// What is to be different.
+/// The edits to make.
 #[derive(Debug, Default)]
 pub struct Edits {
-    /// Only what matches, with all that is below it and the directories above it; everything when empty.
+    /// Include only matching files, with everything below them and the directories above them; empty includes
+    /// everything.
     pub only: Patterns,
-    /// What is left out, with all that is below it.
+    /// Leave out matching files, with everything below them.
     pub exclude: Patterns,
-    /// Ranges of owners; the first that holds an owner counts, and an owner in none stays.
+    /// Ranges of user IDs to map. The first range that contains an ID applies; an ID outside all ranges stays.
     pub uid_maps: Vec<IdMap>,
-    /// Ranges of groups, likewise.
+    /// Ranges of group IDs to map, likewise.
     pub gid_maps: Vec<IdMap>,
-    /// An owner for all.
+    /// The owner of all files.
     pub uid: Option<u32>,
-    /// A group for all.
+    /// The group of all files.
     pub gid: Option<u32>,
-    /// Permissions of all but directories and symbolic links.
+    /// Change the permissions of all files except directories and symbolic links.
     pub file_mode: Option<ModeChange>,
-    /// Permissions of directories.
+    /// Change the permissions of directories.
     pub dir_mode: Option<ModeChange>,
-    /// A time for all, in the place of every time that a file has.
+    /// Set all times of all files to this.
     pub time: Option<Time>,
-    /// Whether extended attributes are left out, but for those that are added.
+    /// Leave out all extended attributes, except added ones.
     pub no_xattrs: bool,
-    /// Names of extended attributes that are kept; all when empty.
+    /// Names of extended attributes to keep; empty keeps all.
     pub xattrs_only: Patterns,
-    /// Names of extended attributes that are left out.
+    /// Names of extended attributes to leave out.
     pub xattrs_exclude: Patterns,
-    /// What is added and changed, one after the other. What it says of a file, nothing above changes but the time.
+    /// Additions and changes, in order. Of the edits above, only the time affects what they set.
     pub additions: Vec<Addition>,
 }
 
 /// A tree with edits.
 ///
-/// An added file takes the place of one that is there, unless either is a directory. One whose line says no time has that of the
-/// source's root. A directory has to be listed, or looked up, before what is in it.
+/// An added file replaces an existing one, unless either is a directory. If its line has no time, it gets that of the
+/// source's root. A directory must be listed or looked up before its contents.
 pub struct Edited {
-    /// The source without what is left out, with what applies to all of its files.
+    /// The source, without excluded files and with the edits that apply to all files.
     filtered: Arc<Filtered>,
-    /// What is added to it and changed in it.
+    /// The additions and changes.
     tree: Overlay<Option<HostFile>>,
-    /// Directories of this machine that files are added from.
+    /// Host directories from which files are added.
     hosts: Vec<(PathBuf, HostDir)>,
 }
 
-/// A file in one of the directories of this machine.
+/// A file in one of the host directories.
 #[derive(Clone, Copy)]
 struct HostFile {
     host: usize,
@@ -84,11 +85,12 @@ struct HostFile {
 }
 
 impl Edited {
-    /// A tree as in `source`, with these edits.
+    /// The tree `source` with these edits.
     ///
     /// # Errors
-    /// [`Error::File`] for an addition whose directory is not there, whose place is taken by a directory or that replaces one,
-    /// or which changes what is not there; for a file of this machine that is none or cannot be read.
+    /// [`Error::File`] for an addition whose directory does not exist, that replaces a directory or would replace a
+    /// file by one, or that changes a file that does not exist; or for a host file that is not a regular file or
+    /// cannot be read.
     pub fn new(source: Arc<dyn FileSystem>, mut edits: Edits) -> Result<Edited> {
         let additions = std::mem::take(&mut edits.additions);
         let filtered = Arc::new(Filtered::new(source, edits));
@@ -105,12 +107,12 @@ impl Edited {
         Ok(edited)
     }
 
-    /// The patterns of what to take that matched nothing so far.
+    /// The patterns of files to include that have matched nothing so far.
     pub fn unmatched_only(&self) -> impl Iterator<Item = &[u8]> {
         self.filtered.edits.only.unmatched()
     }
 
-    /// The patterns of what to leave out that matched nothing so far.
+    /// The patterns of files to leave out that have matched nothing so far.
     pub fn unmatched_exclude(&self) -> impl Iterator<Item = &[u8]> {
         self.filtered.edits.exclude.unmatched()
     }
@@ -182,7 +184,7 @@ impl Edited {
         }
     }
 
-    /// Adds a file of this machine, which has no name yet.
+    /// Adds a host file, which has no name yet.
     fn add_host_file(&mut self, file: &Path) -> Result<Ino> {
         let (parent, name) = linux::split_path(file).ok_or(Error::IsADirectory)?;
         let host = match self.hosts.iter().position(|(known, _)| known == parent) {
@@ -240,7 +242,7 @@ impl FileSystem for Edited {
     }
 
     fn storage(&self) -> Storage {
-        // Added files are plain and have no identities, wherever they are asked for.
+        // Added files are stored uncompressed and have no identities, whatever the source has.
         self.filtered.storage()
     }
 

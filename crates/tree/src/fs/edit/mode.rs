@@ -1,4 +1,4 @@
-//! Changes of permissions, as `chmod` writes them.
+//! Changes of permissions, in the syntax of `chmod`.
 
 use crate::{Error, Result};
 
@@ -8,12 +8,12 @@ pub struct ModeChange(Vec<Clause>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Clause {
-    /// The bits that it may touch.
+    /// The bits that it can change.
     who: u16,
     operator: Operator,
-    /// Permissions for each of user, group and others, and set-id and sticky bits.
+    /// The permissions, for user, group and others alike, and the set-ID and sticky bits.
     bits: u16,
-    /// `X`: execution, for directories and what somebody may execute already.
+    /// `X`: execute permission for directories and for files that someone can execute already.
     execute_if_any: bool,
 }
 
@@ -27,10 +27,10 @@ enum Operator {
 const NOT_A_MODE: Error = Error::InvalidInput("it is no mode such as 755 or u=rwX,go-w");
 
 impl ModeChange {
-    /// Reads a change.
+    /// Parses a change.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for what is none.
+    /// [`Error::InvalidInput`] if `words` is not a valid change.
     pub fn parse(words: &str) -> Result<ModeChange> {
         if words.starts_with(|c: char| c.is_ascii_digit()) {
             let bits = u16::from_str_radix(words, 8)
@@ -50,7 +50,7 @@ impl ModeChange {
         Ok(ModeChange(clauses))
     }
 
-    /// The permissions that a file or directory has after it.
+    /// The permissions of a file or directory after the change.
     pub fn apply(&self, permissions: u16, is_directory: bool) -> u16 {
         self.0.iter().fold(permissions, |mode, clause| {
             let mut bits = clause.bits;
@@ -102,7 +102,7 @@ impl Clause {
                 _ => return Err(NOT_A_MODE),
             };
         }
-        // The sticky bit is nobody's in particular.
+        // The sticky bit belongs to no class of users.
         let who = if who == 0 {
             0o7777
         } else {

@@ -1,22 +1,22 @@
-//! Patterns of paths, as shells know them.
+//! Path patterns, as in shells.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fast_glob::glob_match;
 
-/// Patterns of paths in a tree.
+/// Patterns for paths in a tree.
 ///
-/// A pattern is anchored at the tree's root, and a match is one of a whole path: `*.o` means files in the root, `**/*.o` and
-/// `... *.o` those in any directory. `*` and `?` do not match `/`; `[a-z]`, `[!a-z]` and `{a,b}` are known, and `\` takes a
-/// character for what it is. A leading `/` or `./` and a trailing `/` mean nothing.
+/// A pattern is anchored at the tree's root and must match the whole path: `*.o` matches files in the root, `**/*.o`
+/// and `... *.o` those in any directory. `*` and `?` do not match `/`. `[a-z]`, `[!a-z]` and `{a,b}` are supported,
+/// and `\` escapes a character. A leading `/` or `./` and a trailing `/` are ignored.
 #[derive(Debug, Default)]
 pub struct Patterns(Vec<Pattern>);
 
 #[derive(Debug)]
 struct Pattern {
-    /// As it was given.
+    /// The pattern as given.
     given: Box<[u8]>,
-    /// As it is matched.
+    /// The pattern as matched.
     glob: Box<[u8]>,
     /// The pattern of each directory level.
     levels: Vec<Box<[u8]>>,
@@ -24,7 +24,7 @@ struct Pattern {
 }
 
 impl Patterns {
-    /// Reads patterns. An empty one matches the root alone.
+    /// Parses patterns. An empty pattern matches only the root.
     pub fn new<T: AsRef<[u8]>>(patterns: impl IntoIterator<Item = T>) -> Patterns {
         Patterns(
             patterns
@@ -34,17 +34,17 @@ impl Patterns {
         )
     }
 
-    /// Whether there is none.
+    /// Whether there are no patterns.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether one matches the whole path; all that do are noted as having matched.
+    /// Whether a pattern matches the whole path. All matching patterns are marked as used.
     pub fn matches(&self, path: &[u8]) -> bool {
         self.last_match(path).is_some()
     }
 
-    /// The index of the last pattern that matches the whole path; all that do are noted as having matched.
+    /// The index of the last pattern that matches the whole path. All matching patterns are marked as used.
     pub(super) fn last_match(&self, path: &[u8]) -> Option<usize> {
         let mut last = None;
         for (index, pattern) in self.0.iter().enumerate() {
@@ -56,7 +56,7 @@ impl Patterns {
         last
     }
 
-    /// Whether one matches the path, a directory above it, or what may be below it.
+    /// Whether a pattern matches the path or a directory above it, or could match a path below it.
     pub(super) fn concerns(&self, path: &[u8]) -> bool {
         let names: Vec<&[u8]> = path
             .split(|&byte| byte == b'/')
@@ -78,7 +78,7 @@ impl Patterns {
         concerned
     }
 
-    /// The patterns that have matched nothing so far, as they were given.
+    /// The patterns that have matched nothing so far, as given.
     pub fn unmatched(&self) -> impl Iterator<Item = &[u8]> {
         let unmatched = self
             .0
@@ -99,7 +99,7 @@ impl Pattern {
             .filter(|level| !matches!(*level, b"" | b"."));
         let levels: Vec<Box<[u8]>> = levels.map(Box::from).collect();
         let mut glob = prefix.to_vec();
-        // What would negate the pattern is a name's first character here.
+        // A character that would negate the pattern is part of a name here.
         if levels
             .first()
             .is_some_and(|level| level.first() == Some(&b'!'))
