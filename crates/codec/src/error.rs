@@ -1,31 +1,31 @@
-//! What can be wrong with a block or with settings.
+//! The errors of codecs.
 
 use std::fmt;
 
-/// Why a block could not be decoded, or an encoder not be made.
+/// Why a block could not be decoded, or an encoder could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
-    /// A level or size is out of its range; which one.
+    /// A level or size is out of range; the text says which.
     Settings(&'static str),
-    /// The block breaks its format; the words name the codec.
+    /// The block breaks its format; the text names the codec.
     Corrupt(&'static str),
     /// The frame around the blocks of an extent is broken.
     Framing {
         /// What is wrong.
         what: &'static str,
-        /// Where, in the stored bytes.
+        /// The offset in the stored bytes.
         at: usize,
-        /// What was found there.
+        /// The value found there.
         got: u64,
     },
     /// The block holds more than the destination.
     DstSizeTooSmall,
-    /// The block asks for more memory than its size can justify.
+    /// The block requires more memory than its size can justify.
     MemoryLimit,
-    /// LZO's own judgement.
+    /// An error of the LZO decoder.
     Lzo(lzo::Error),
-    /// zstd's own judgement.
+    /// An error of zstd.
     Zstd(zstd::Error),
 }
 

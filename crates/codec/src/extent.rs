@@ -1,17 +1,17 @@
-//! Extents as btrfs stores and sends them: the frame around what a codec made, encoded beside decoded.
+//! Extents in the form that btrfs stores and sends: a codec's output with its frame.
 //!
-//! zlib and zstd have a frame of their own, LZO gets [segments](crate::segments). Extents in whole sectors are padded with
-//! zeros. The content may be shorter than its extent: the rest reads as zeros.
+//! zlib and zstd have their own frames; LZO needs [segments](crate::segments). Extents in whole sectors are padded
+//! with zeros. The content can be shorter than its extent; the rest reads as zeros.
 
 use crate::segments::Segments;
 use crate::{Algorithm, Decoder, Encoder, EncoderKind, Error, ZstdFrame, zlib};
 
-/// The largest window of a zstd frame in an extent: 2^17 bytes. Linux reads no larger one.
+/// The largest window of a zstd frame in an extent, 2^17 bytes: Linux accepts no larger one.
 const WINDOW_MAX: u64 = 1 << 17;
 
 impl Algorithm {
-    /// Whether `stored` can be an extent of btrfs, as far as its header shows: a zstd frame must be whole, need no dictionary
-    /// and have no larger window than Linux reads. Only decoding shows whether the rest is sound.
+    /// Whether `stored` can be a btrfs extent, judging by its header: a zstd frame must be complete, need no
+    /// dictionary and have a window that Linux accepts. Only decoding verifies the rest.
     pub fn is_extent(self, stored: &[u8]) -> bool {
         match self {
             Algorithm::Zlib | Algorithm::LzoBtrfs { .. } => true,
@@ -22,11 +22,11 @@ impl Algorithm {
 }
 
 impl Encoder {
-    /// Encodes `src` as an extent, without padding, into the beginning of `dst`: LZO in segments, one for each sector, the
-    /// others as [`Encoder::compress`] does. Returns how many bytes it became, or `None` if `dst` is too short.
+    /// Encodes `src` as an extent, without padding, into the beginning of `dst`: LZO in segments of one sector each,
+    /// the others like [`Encoder::compress`]. Returns the encoded length, or `None` if `dst` is too short.
     ///
     /// # Panics
-    /// The settings are those of LZO, and `sector_bytes` is not a power of two from 4 KiB to 64 KiB.
+    /// If the settings are for LZO and `sector_bytes` is not a power of two from 4 KiB to 64 KiB.
     pub fn compress_extent(
         &mut self,
         sector_bytes: u32,
@@ -43,14 +43,14 @@ impl Encoder {
 }
 
 impl Decoder {
-    /// Decodes an extent, padded or not, and fills all of `dst`: with zeros behind the content. Returns how long the content
-    /// is.
+    /// Decodes an extent, padded or not, and fills all of `dst`, with zeros after the content. Returns the length of
+    /// the content.
     ///
-    /// Longer content is cut where the framing allows it: zstd and LZO segments stop when `dst` is full.
+    /// Content longer than `dst` is truncated if the framing allows it: zstd and LZO segments stop when `dst` is full.
     ///
     /// # Errors
-    /// The stored bytes break their format, a zstd frame has a larger window than Linux reads, or a zlib stream or one segment
-    /// holds more than `dst`.
+    /// The stored bytes break their format, a zstd frame has a larger window than Linux accepts, or a zlib stream or
+    /// one segment holds more than `dst`.
     pub fn decompress_extent(
         &mut self,
         algorithm: Algorithm,
@@ -74,12 +74,12 @@ impl Decoder {
         Ok(len)
     }
 
-    /// Decodes one zlib stream, padded or not, into the beginning of `dst`. Returns how many bytes it holds, and how many the
-    /// stream takes.
+    /// Decodes one zlib stream, padded or not, into the beginning of `dst`. Returns the length of the content and the
+    /// length of the stream.
     ///
     /// # Errors
-    /// The stream breaks its format, holds more than `dst`, is followed by anything but zeros, or has a checksum of zero: then its
-    /// end cannot be found.
+    /// The stream breaks its format, holds more than `dst`, is followed by anything but zeros, or has a checksum of
+    /// zero, which makes it impossible to find its end.
     pub fn decompress_zlib_extent(
         &mut self,
         dst: &mut [u8],

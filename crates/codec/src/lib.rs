@@ -1,8 +1,9 @@
-//! Every codec that stores blocks of at most a few MiB, behind one enum.
+//! All codecs for blocks of at most a few MiB, behind one enum.
 //!
-//! [`Encoder`] and [`Decoder`] are the workspaces: one of each per thread, used for any number of blocks. A block is
-//! whole or not at all; only [`Wrapper`] reads streams, of files compressed as a whole. zstd and LZO are this project's own; zlib is libdeflate, LZ4 and xz are
-//! their reference libraries.
+//! [`Encoder`] and [`Decoder`] are workspaces: create one of each per thread and use it for any number of blocks.
+//! Blocks are encoded and decoded whole; only [`Wrapper`] reads streams, for files that are compressed as a whole.
+//! zstd and LZO are this project's own implementations; zlib is libdeflate, and LZ4 and xz are their reference
+//! libraries.
 //!
 //! ```
 //! use codec::{Decoder, Encoder, Settings};
@@ -34,10 +35,10 @@ pub use zstandard::ZstdFrame;
 
 use segments::Segments;
 
-/// What decodes stored bytes.
+/// The algorithm that decodes stored bytes.
 ///
-/// [`Decoder::decompress`] takes one block and nothing else. Containers that store whole sectors, as btrfs does, put zeros
-/// behind it: [`Decoder::decompress_extent`] takes both.
+/// [`Decoder::decompress`] accepts exactly one block. Containers that store whole sectors, such as btrfs, pad it with
+/// zeros: [`Decoder::decompress_extent`] accepts both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// One zlib stream (RFC 1950).
@@ -46,7 +47,7 @@ pub enum Algorithm {
     Zstd,
     /// One raw LZO1X stream.
     Lzo,
-    /// btrfs' framing of LZO1X segments, each for at most this many bytes of content.
+    /// LZO1X segments in btrfs framing, each with at most this many bytes of content.
     LzoBtrfs {
         /// The file system's sector size in bytes.
         sector_bytes: u32,
@@ -55,7 +56,7 @@ pub enum Algorithm {
     Lz4,
     /// One .xz stream.
     Xz,
-    /// One .lzma stream (the older container of xz's algorithm).
+    /// One .lzma stream (the older container format of xz's algorithm).
     Lzma,
 }
 
@@ -73,11 +74,11 @@ impl Algorithm {
     }
 }
 
-/// How blocks are made. Levels out of range are an error of [`Encoder::new`].
+/// How to encode blocks. [`Encoder::new`] rejects levels that are out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Settings {
-    /// zlib: level 1 to 12. Up to 9 it gives at least the ratio that the zlib library's level of that number gives; 10 to
-    /// 12 search further.
+    /// zlib: level 1 to 12. Up to 9, the ratio is at least that of the zlib library at the same level; 10 to 12 search
+    /// harder.
     Zlib {
         /// The level.
         level: u8,
@@ -87,7 +88,7 @@ pub enum Settings {
         /// The level: -131,072 to 22, not 0.
         level: i32,
     },
-    /// LZO1X-1; there is one level.
+    /// LZO1X-1, which has only one level.
     Lzo,
     /// LZ4's fast encoder.
     Lz4,
@@ -102,15 +103,15 @@ pub enum Settings {
         level: u8,
         /// The preset's slower variant (`xz -e`).
         extreme: bool,
-        /// How far back matches reach, in bytes: at least 4 KiB. Blocks that are shorter get by with less.
+        /// Maximum distance of matches in bytes, at least 4 KiB. Shorter blocks use less.
         dictionary_bytes: u32,
-        /// Each filter here is tried on every block, beside none; the smallest result is taken.
+        /// Each of these filters is tried on every block, as well as none; the smallest result is used.
         filters: Filters,
     },
 }
 
 impl Settings {
-    /// What decodes the blocks made with these settings.
+    /// The algorithm that decodes the blocks made with these settings.
     pub const fn algorithm(&self) -> Algorithm {
         match self {
             Settings::Zlib { .. } => Algorithm::Zlib,
@@ -122,7 +123,7 @@ impl Settings {
     }
 }
 
-/// An encoder with the memory that it needs.
+/// An encoder and its memory.
 pub struct Encoder(EncoderKind);
 
 enum EncoderKind {
@@ -134,10 +135,10 @@ enum EncoderKind {
 }
 
 impl Encoder {
-    /// An encoder for blocks with these settings.
+    /// Creates an encoder with these settings.
     ///
     /// # Errors
-    /// [`Error::Settings`] when a level or size is out of its range.
+    /// [`Error::Settings`] if a level or size is out of range.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         Ok(Encoder(match *settings {
             Settings::Zlib { level } => EncoderKind::Zlib(zlib::Encoder::new(level)?),
@@ -154,11 +155,10 @@ impl Encoder {
         }))
     }
 
-    /// Encodes `src` into the beginning of `dst`, and returns how many bytes it became, or `None` when `dst` does not
-    /// hold them.
+    /// Encodes `src` into the beginning of `dst`. Returns the encoded length, or `None` if it does not fit.
     ///
-    /// A destination that is one byte shorter than the source is how a caller asks for "smaller or not at all". The same
-    /// input, room and settings give the same bytes. Bytes of `dst` behind the result may be overwritten.
+    /// To get only results that are smaller than the source, pass a destination one byte shorter than it. The same
+    /// input, destination length and settings give the same bytes. Bytes of `dst` after the result can be overwritten.
     pub fn compress(&mut self, dst: &mut [u8], src: &[u8]) -> Option<usize> {
         match &mut self.0 {
             EncoderKind::Zlib(encoder) => encoder.compress(dst, src),
@@ -171,8 +171,8 @@ impl Encoder {
 }
 
 impl Encoder {
-    /// As [`Encoder::compress`], but of xz with this one filter, or none, in the place of those of the settings: for who knows
-    /// what the content is. At most one bit of `filter` is set. The other codecs have no filters.
+    /// Like [`Encoder::compress`], but xz uses this one filter (or none) instead of those in the settings: for callers
+    /// that know the kind of content. At most one bit of `filter` is set. The other codecs have no filters.
     pub fn compress_filtered(
         &mut self,
         filter: Filters,
@@ -186,7 +186,7 @@ impl Encoder {
     }
 }
 
-/// A decoder for every codec, with the memory that it needs.
+/// A decoder for all codecs, and its memory.
 #[derive(Default)]
 pub struct Decoder {
     zlib: Option<zlib::Decoder>,
@@ -194,15 +194,16 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder; it takes its memory when it first needs it.
+    /// Creates a decoder; it allocates memory when it first needs it.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Decodes one block into the beginning of `dst`, and returns how many bytes it holds.
+    /// Decodes one block into the beginning of `dst` and returns the length of the content.
     ///
-    /// `src` is the whole block. Whether bytes behind a stream's end are an error is the codec's matter: LZO, LZ4 and
-    /// zstd allow none, zlib, xz and btrfs' segments of LZO pass over them. Bytes of `dst` behind the result may be overwritten.
+    /// `src` is the whole block. The codec decides whether bytes after the end of a stream are an error: LZO, LZ4 and
+    /// zstd reject them; zlib, xz and btrfs' LZO segments ignore them. Bytes of `dst` after the result can be
+    /// overwritten.
     ///
     /// # Errors
     /// The block breaks its format, or holds more than `dst`.

@@ -1,4 +1,4 @@
-//! LZ4 blocks, by the reference library.
+//! LZ4 blocks, with the reference library.
 
 use crate::Error;
 use lz4::block::{CompressionMode, compress_to_buffer, decompress_to_buffer};
@@ -22,7 +22,7 @@ impl Encoder {
     }
 }
 
-/// The library does not say whether a block is corrupt or too long; nor do we.
+/// The library does not report whether a block is corrupt or too long, so neither do we.
 pub(crate) fn decompress(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
     let room = i32::try_from(dst.len()).map_err(|_| Error::DstSizeTooSmall)?;
     decompress_to_buffer(src, Some(room), dst)

@@ -1,15 +1,16 @@
-//! LZO1X segments: how btrfs frames an extent for an algorithm that has no frame of its own.
+//! LZO1X segments: the btrfs framing of extents for an algorithm without a frame of its own.
 //!
-//! An extent begins with its length, in which these four bytes count. Segments follow, each with the length of its encoded
-//! bytes before them; each holds one sector of content, the last one perhaps less. Lengths are little-endian and never cross the border
-//! of a sector: if fewer than four bytes of the sector remain behind a segment, zeros fill it. These count in the
-//! extent's length, behind the last segment, too; what this project wrote before did without the last ones.
+//! An extent begins with its length, which includes these four bytes. Segments follow, each preceded by the length of
+//! its encoded bytes. Each holds one sector of content; the last one can hold less. Lengths are little-endian and
+//! never cross a sector boundary: if fewer than four bytes of the sector remain after a segment, they are filled with
+//! zeros. The extent's length includes these zeros, even after the last segment; earlier versions of this project left
+//! out the last ones.
 
 use crate::Error;
 
-/// Bytes of a length.
+/// The size of a length field.
 const LENGTH_BYTES: usize = 4;
-/// The sector sizes that btrfs has.
+/// The sector sizes of btrfs.
 const SECTOR_BYTES: std::ops::RangeInclusive<u32> = 4 << 10..=64 << 10;
 
 /// The framing for one sector size.
@@ -18,12 +19,12 @@ pub(crate) struct Segments {
     sector_bytes: usize,
 }
 
-/// What decoding gave.
+/// The outcome of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
-    /// Bytes of the destination that are filled.
+    /// The number of bytes written to the destination.
     pub(crate) written: usize,
-    /// Whether segments are left that the destination had no room for.
+    /// Whether there are more segments, for which the destination had no room.
     pub(crate) more: bool,
 }
 
@@ -41,7 +42,7 @@ impl Segments {
         })
     }
 
-    /// Encodes `src` into the beginning of `dst`; `None` if `dst` is too short.
+    /// Encodes `src` into the beginning of `dst`; `None` if it does not fit.
     pub(crate) fn compress(
         self,
         dst: &mut [u8],
@@ -66,7 +67,8 @@ impl Segments {
     /// Decodes segments into the beginning of `dst` until it is full.
     ///
     /// # Errors
-    /// A length is impossible, or a segment breaks its format, holds more than a sector, or less without being the last one.
+    /// A length is impossible, or a segment breaks its format, holds more than a sector, or holds less and is not the
+    /// last one.
     pub(crate) fn decompress(self, dst: &mut [u8], src: &[u8]) -> Result<Decoded, Error> {
         let broken = |what, at, got: usize| Error::Framing {
             what,
@@ -105,14 +107,14 @@ impl Segments {
         })
     }
 
-    /// How many zeros fill the sector behind a segment that ends at `at`.
+    /// How many zeros fill the sector after a segment that ends at `at`.
     fn padding(self, at: usize) -> usize {
         let left = at.wrapping_neg() & (self.sector_bytes - 1);
         if left < LENGTH_BYTES { left } else { 0 }
     }
 }
 
-/// The length that stands at `at`.
+/// The length stored at `at`.
 fn length(src: &[u8], at: usize) -> Option<usize> {
     let bytes = src.get(at..)?.first_chunk()?;
     Some(u32::from_le_bytes(*bytes) as usize)
@@ -130,7 +132,7 @@ mod tests {
         Segments::new(SECTOR as u32).unwrap()
     }
 
-    /// Bytes without a repetition that LZO finds.
+    /// Bytes in which LZO finds no repetition.
     fn noise(len: usize) -> Vec<u8> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {
@@ -160,8 +162,8 @@ mod tests {
         (all, end)
     }
 
-    /// Every tail, and every place in a sector where the last segment can end: what is written is what Linux writes, and
-    /// reads back padded or not, into just the room, less and more.
+    /// Every tail length, and every position in a sector where the last segment can end: the output is what Linux
+    /// writes, and it reads back with and without padding, into a destination that is exact, too short or too long.
     #[test]
     fn every_tail_and_end_reads_back() {
         let mut workspace = Box::default();
@@ -185,7 +187,7 @@ mod tests {
                     .is_none()
             );
 
-            // Without the padding behind the last segment, as this project wrote it before.
+            // Without the padding after the last segment, as earlier versions of this project wrote it.
             let mut unpadded = expected[..end].to_vec();
             unpadded[..4].copy_from_slice(&(end as u32).to_le_bytes());
             for stored in [&stored, &expected, &unpadded] {

@@ -1,31 +1,31 @@
-//! Files that were compressed as a whole, such as `.tar.gz`: streams of any length, in bounded memory.
+//! Files compressed as a whole, such as `.tar.gz`: streams of any length, in bounded memory.
 
 use std::io::{self, BufReader, Read, Write};
 
 use liblzma::read::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 
-/// The largest window of a zstd frame and memory of an xz stream, in bytes: what the `zstd` command takes without being
-/// asked, and four times what `xz -9` needs.
+/// Maximum window of a zstd frame and memory of an xz stream, in bytes: what the `zstd` command accepts by default,
+/// and four times what `xz -9` needs.
 const ZSTD_WINDOW_MAX: u64 = 128 << 20;
 const XZ_MEMORY_MAX: u64 = 256 << 20;
 
-/// Bytes read and written at once.
+/// How many bytes are read and written at once.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// What a file was compressed with.
+/// The compression format of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wrapper {
-    /// gzip members (RFC 1952), one after the other.
+    /// Concatenated gzip members (RFC 1952).
     Gzip,
-    /// .xz streams, one after the other.
+    /// Concatenated .xz streams.
     Xz,
-    /// Zstandard frames (RFC 8878), one after the other.
+    /// Concatenated Zstandard frames (RFC 8878).
     Zstd,
 }
 
 impl Wrapper {
-    /// What a file that begins with these bytes was compressed with.
+    /// The compression format of a file that begins with these bytes.
     pub fn of(start: &[u8]) -> Option<Wrapper> {
         match start {
             [0x1f, 0x8b, 8, ..] => Some(Wrapper::Gzip),
@@ -47,11 +47,11 @@ impl Wrapper {
         }
     }
 
-    /// Decompresses `input` from where it stands to its end into `out`; gives the bytes written.
+    /// Decompresses `input`, from its current position to its end, into `out`. Returns the number of bytes written.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the input is cut off; `InvalidData` or `InvalidInput` when it breaks the format, differs from
-    /// its checksum, or asks for too much memory; otherwise what `input` and `out` report.
+    /// `UnexpectedEof` if the input is truncated; `InvalidData` or `InvalidInput` if it breaks the format, does not
+    /// match its checksum, or requires too much memory; otherwise what `input` and `out` report.
     pub fn decompress(self, input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
         match self {
             Wrapper::Gzip => {
@@ -93,7 +93,7 @@ fn read(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
 fn zstd_frames(input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
     let bad = |error| io::Error::new(io::ErrorKind::InvalidData, crate::Error::Zstd(error));
     let size = zstd::Decoder::workspace_size(ZSTD_WINDOW_MAX).expect("a constant");
-    // Zeroed memory that no frame needs is never touched.
+    // Zeroed memory is never touched if no frame needs it.
     let mut workspace = vec![0; size];
     let options = zstd::DecodeOptions::new().window_max(ZSTD_WINDOW_MAX);
     let mut decoder = zstd::Decoder::new(options, &mut workspace).map_err(bad)?;

@@ -1,16 +1,16 @@
-//! .xz and .lzma streams, by liblzma.
+//! .xz and .lzma streams, with liblzma.
 
 use crate::Error;
 use liblzma::stream::{self, Action, Check, LzmaOptions, Status, Stream};
 
-/// What a decoder may take: the largest block's dictionary and liblzma's own tables, with room to spare. A header can
-/// ask for 4 GiB.
+/// A decoder's memory limit: the dictionary of the largest block and liblzma's own tables, with room to spare. A
+/// header can ask for 4 GiB.
 const DECODER_MEMORY_MAX: u64 = 16 << 20;
 
-/// The shortest dictionary of the format.
+/// The smallest dictionary of the format.
 const DICTIONARY_MIN: u32 = 4096;
 
-/// A set of the filters that make machine code easier to compress, in SquashFS' bits.
+/// A set of filters that make machine code easier to compress, as a bit mask in SquashFS encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Filters(pub u32);
 
@@ -31,10 +31,10 @@ impl Filters {
     pub const ARM64: Filters = Filters(0x40);
     /// RISC-V.
     pub const RISCV: Filters = Filters(0x80);
-    /// Every one.
+    /// All filters.
     pub const ALL: Filters = Filters(0xff);
 
-    /// Names, as on `mksquashfs`' command line, in the order of their bits.
+    /// The names as in the options of `mksquashfs`, in bit order.
     pub const NAMES: [&'static str; 8] = [
         "x86", "powerpc", "ia64", "arm", "armthumb", "sparc", "arm64", "riscv",
     ];
@@ -44,7 +44,7 @@ pub(crate) struct Encoder {
     preset: u32,
     dictionary_bytes: u32,
     filters: Filters,
-    /// Holds a candidate while another is tried.
+    /// Holds a candidate while another one is tried.
     other: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ impl Encoder {
         best
     }
 
-    /// Encodes with one filter, or none, and no other.
+    /// Encodes with exactly one filter, or none.
     pub(crate) fn compress_with(
         &self,
         filter: Filters,
@@ -142,7 +142,7 @@ fn run(stream: Result<Stream, stream::Error>, dst: &mut [u8], src: &[u8]) -> Res
     match stream.process(src, dst, Action::Finish) {
         Ok(Status::StreamEnd) => usize::try_from(stream.total_out()).map_err(|_| CORRUPT),
         Err(stream::Error::MemLimit | stream::Error::Mem) => Err(Error::MemoryLimit),
-        // Out of input or out of room: whoever has used up the whole input has met the former.
+        // Out of input or out of room: if all input has been used up, it is the former.
         _ if stream.total_out() == dst.len() as u64 => Err(Error::DstSizeTooSmall),
         _ => Err(CORRUPT),
     }

@@ -1,9 +1,10 @@
-//! zlib streams, by libdeflate.
+//! zlib streams, with libdeflate.
 
 use crate::Error;
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
-/// libdeflate's level for each of zlib's levels 1 to 9, so that the result is no larger than zlib's; beyond, its own.
+/// libdeflate's level for each of zlib's levels 1 to 9, chosen so that the result is no larger than zlib's; above 9,
+/// libdeflate's own levels.
 const LEVELS: [i32; 12] = [1, 2, 3, 4, 5, 6, 6, 7, 7, 10, 11, 12];
 
 pub(crate) struct Encoder(Compressor);
@@ -43,10 +44,11 @@ impl Decoder {
     }
 }
 
-/// Where a stream ends that decoded to `content`, if all behind it is zero and it can be told.
+/// The end of a stream that decoded to `content`, if everything after it is zero and the end can be determined.
 ///
-/// Its last four bytes are the content's checksum. The last byte of `src` that is not zero is the last such one of the checksum,
-/// unless all four are zero: then it is somewhere before them, and nobody knows how many zeros belong to the stream.
+/// The last four bytes of a stream are the content's checksum. So the last nonzero byte of `src` is the last nonzero
+/// byte of the checksum, unless the checksum is zero: then it is somewhere before it, and the number of zeros that
+/// belong to the stream is unknown.
 pub(crate) fn end(content: &[u8], src: &[u8]) -> Option<usize> {
     let sum = libdeflater::adler32(content).to_be_bytes();
     if sum == [0; 4] {

@@ -1,10 +1,10 @@
-//! Zstandard frames, by this project's own encoder.
+//! Zstandard frames, with this project's own encoder.
 
 use crate::Error;
 
 pub(crate) struct Encoder {
     level: i32,
-    /// With a workspace for the largest block so far, of this many bytes. Its tables stay from block to block.
+    /// The workspace fits the largest block so far, of this many bytes. Its tables are kept between blocks.
     compressor: zstd::Compressor<Vec<u8>>,
     workspace_size: usize,
 }
@@ -34,18 +34,18 @@ impl Encoder {
     }
 }
 
-/// What one zstd frame says of itself, without decoding it.
+/// The header of a zstd frame and its length, found without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZstdFrame {
-    /// Bytes of the frame; what was read may go on behind them.
+    /// The length of the frame in bytes; the source can continue after it.
     pub bytes: usize,
-    /// Bytes that it decodes to, if it says so.
+    /// The length of the decoded content in bytes, if the frame states it.
     pub content_bytes: Option<u64>,
 }
 
 impl ZstdFrame {
-    /// The frame that `src` begins with; `None` if there is none that is whole, needs no dictionary and has a window of at
-    /// most `window_max` bytes.
+    /// Parses the frame at the beginning of `src`; `None` unless it is complete, needs no dictionary and has a window
+    /// of at most `window_max` bytes.
     pub fn parse(src: &[u8], window_max: u64) -> Option<ZstdFrame> {
         let zstd::Frame::Zstd(header) = zstd::Frame::parse(src).ok()? else {
             return None;

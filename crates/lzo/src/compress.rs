@@ -1,11 +1,11 @@
-//! The encoder: greedy, one candidate per place, found by the hash of four bytes.
+//! The encoder: greedy, with one candidate per position, found by a hash of four bytes.
 
 use crate::{END, FAR_MAX, MIDDLE_MAX, NEAR_MAX};
 
-/// Log2 of the number of places that are remembered.
+/// Log2 of the number of positions in the table.
 const TABLE_LOG2: u32 = 14;
 
-/// Matches begin only where this many bytes are left, so that they can be loaded at once.
+/// Matches begin only where at least this many bytes are left, so that they can be loaded at once.
 const TAIL: usize = 16;
 
 /// The encoder's memory: where each hash of four bytes was last seen, modulo 64 KiB.
@@ -28,16 +28,16 @@ impl Default for Workspace {
     }
 }
 
-/// The longest stream that [`compress`] makes of `len` bytes.
+/// The maximum length of the stream that [`compress`] makes of `len` bytes.
 pub const fn compressed_len_max(len: usize) -> usize {
     len + len / 255 + 16
 }
 
-/// Encodes `src` into the beginning of `dst`, and returns the length of the stream, or `None` when it does not fit.
+/// Encodes `src` into the beginning of `dst` and returns the length of the stream, or `None` if it does not fit.
 ///
-/// A destination of [`compressed_len_max`] bytes always suffices; a shorter one is how a caller asks for "smaller or not
-/// at all". The same input gives the same stream, whatever the workspace held. Bytes of `dst` behind the stream may be
-/// overwritten.
+/// A destination of [`compressed_len_max`] bytes always suffices. To get only results that are smaller than the
+/// source, pass a destination one byte shorter than it. The same input gives the same stream, whatever the workspace
+/// held before. Bytes of `dst` after the stream can be overwritten.
 pub fn compress(dst: &mut [u8], src: &[u8], workspace: &mut Workspace) -> Option<usize> {
     let seen = &mut workspace.seen;
     seen.fill(0);
@@ -46,13 +46,13 @@ pub fn compress(dst: &mut [u8], src: &[u8], workspace: &mut Workspace) -> Option
     let last = src.len().saturating_sub(TAIL);
     let mut at = 1;
     'matches: while at < last {
-        // Find four equal bytes; the longer none are found, the larger the steps.
+        // Find four equal bytes. The longer the search fails, the larger the steps.
         let mut four = load4(src, at);
         let mut from = loop {
             let slot = &mut seen[hash(four)];
             let distance = usize::from((at as u16).wrapping_sub(*slot));
             *slot = at as u16;
-            // One branch for both questions: that the place can be meant, and that it holds the same bytes.
+            // One branch for two checks: the position is reachable, and it holds the same bytes.
             let possible = (distance.wrapping_sub(1) < FAR_MAX) & (distance <= at);
             let from = at.saturating_sub(distance);
             if possible & (load4(src, from) == four) {
@@ -95,7 +95,7 @@ fn hash(four: u32) -> usize {
     (four.wrapping_mul(0x9E37_79B1) >> (32 - TABLE_LOG2)) as usize
 }
 
-/// How many bytes from `from` on equal those from `at` on; `at` is the later one.
+/// How many bytes starting at `from` equal those starting at `at`; `at` is the later position.
 #[inline(always)]
 fn equal_len(src: &[u8], from: usize, at: usize) -> usize {
     let later = &src[at..];
@@ -121,8 +121,9 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Emits up to 16 literals and a match of usual length without a branch on what they are; `false`, and nothing
-    /// emitted, when they are more or longer, come first, or the end of `dst` is near.
+    /// Emits up to 16 literals and a match of common length, without branching on either. Returns `false` and emits
+    /// nothing if there are more literals, the match is longer, the literals start the stream, or the end of `dst` is
+    /// near.
     #[inline(always)]
     fn usual(&mut self, src: &[u8], from: usize, end: usize, distance: usize, len: usize) -> bool {
         let count = end - from;
@@ -164,7 +165,7 @@ impl Output<'_> {
             return Some(());
         }
         if len <= 3 && self.at != 0 {
-            // The spare bits of the match before; in all its forms they lie two bytes back.
+            // The spare bits of the previous match, which in all of its forms are two bytes back.
             self.dst[self.at - 2] |= len as u8;
         } else if self.at == 0 && len <= 238 {
             *self.dst.get_mut(self.at)? = 17 + len as u8;

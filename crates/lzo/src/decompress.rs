@@ -2,22 +2,23 @@
 
 use crate::{Error, MIDDLE_MAX};
 
-/// Bytes that a copy may write past its end when there is room: copies go in chunks of this size.
+/// Copies run in chunks of this size, and can write up to this many bytes past their end if there is room.
 const CHUNK: usize = 16;
 
-/// Literals came before as a run; see the table in the crate's documentation.
+/// A run of literals came before; see the table in the crate's documentation.
 const AFTER_RUN: usize = 4;
 
-/// Decodes one whole stream into the beginning of `dst`, and returns how many bytes it gave.
+/// Decodes one whole stream into the beginning of `dst` and returns the length of the content.
 ///
-/// The stream must fill `src` exactly. Bytes of `dst` behind the content may be overwritten.
+/// The stream must fill `src` exactly. Bytes of `dst` after the content can be overwritten.
 ///
 /// # Errors
-/// The stream breaks the format, is not all of `src`, or holds more than `dst`; then `dst` holds any bytes.
+/// The stream breaks the format, does not fill `src`, or holds more than `dst`; the content of `dst` is then
+/// unspecified.
 pub fn decompress(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
     let mut at = 0; // in src
     let mut to = 0; // in dst
-    // How many literals came directly before the instruction: 0 to 3, or AFTER_RUN.
+    // How many literals directly preceded the instruction: 0 to 3, or AFTER_RUN.
     let mut literals = 0;
 
     match *src.first().ok_or(Error::Truncated)? {
@@ -101,7 +102,7 @@ pub fn decompress(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
     }
 }
 
-/// The rest of a length that did not fit in its instruction: 255 for each zero byte, plus the byte that ends them.
+/// The rest of a length that does not fit in its instruction: 255 for each zero byte, plus the byte that ends them.
 #[inline(never)]
 #[cold]
 fn length_bytes(src: &[u8], at: &mut usize) -> Result<usize, Error> {
@@ -111,7 +112,7 @@ fn length_bytes(src: &[u8], at: &mut usize) -> Result<usize, Error> {
         .position(|&byte| byte != 0)
         .ok_or(Error::Truncated)?;
     *at += zeros + 1;
-    // A slice is at most isize::MAX bytes long, but 255 times that would not fit.
+    // A slice has at most isize::MAX bytes, but 255 times that would overflow.
     zeros
         .checked_mul(255)
         .and_then(|len| len.checked_add(usize::from(rest[zeros])))
@@ -119,7 +120,7 @@ fn length_bytes(src: &[u8], at: &mut usize) -> Result<usize, Error> {
         .ok_or(Error::DstSizeTooSmall)
 }
 
-/// Copies the 0 to 3 literals behind a match.
+/// Copies the 0 to 3 literals after a match.
 #[inline(always)]
 fn copy_few(dst: &mut [u8], to: usize, src: &[u8], at: usize, len: usize) -> Result<(), Error> {
     if let (Some(to), Some(from)) = (dst.get_mut(to..to + 4), src.get(at..at + 4)) {
@@ -160,7 +161,7 @@ fn copy_literals(
     Ok(())
 }
 
-/// Copies `len` bytes from `distance` before `to`; each byte may be one that this copy has just written.
+/// Copies `len` bytes from `distance` before `to`; the source can include bytes that this copy has just written.
 #[inline(always)]
 fn copy_match(dst: &mut [u8], to: usize, distance: usize, len: usize) -> Result<(), Error> {
     let from = to.checked_sub(distance).ok_or(Error::DistanceTooLong)?;
@@ -184,7 +185,7 @@ fn copy_match(dst: &mut [u8], to: usize, distance: usize, len: usize) -> Result<
     Ok(())
 }
 
-/// [`copy_match`] near the end of `dst` or from nearby. Both places are inside `dst`.
+/// [`copy_match`] near the end of `dst` or with a short distance. Both ranges are inside `dst`.
 #[inline(never)]
 fn copy_overlapping(dst: &mut [u8], to: usize, distance: usize, len: usize) {
     let window = &mut dst[to - distance..to + len];
@@ -193,7 +194,7 @@ fn copy_overlapping(dst: &mut [u8], to: usize, distance: usize, len: usize) {
         window[1..].fill(byte);
         return;
     }
-    // What is repeated doubles with each round.
+    // The repeated part doubles with each round.
     let mut filled = distance;
     while filled < window.len() {
         let more = filled.min(window.len() - filled);

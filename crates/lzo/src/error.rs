@@ -1,4 +1,4 @@
-//! What can be wrong with a stream.
+//! The errors of the decoder.
 
 use core::fmt;
 

@@ -1,9 +1,9 @@
 //! LZO1X: a decoder, and a fast encoder of the kind known as LZO1X-1.
 //!
-//! The stream format is the one that SquashFS and btrfs store: version 0 of what the Linux kernel's
-//! `Documentation/staging/lzo.rst` describes. The zero-run extension of zram (version 1, "lzo-rle") is no part of it
-//! and is refused. No standard library, no allocator: the caller brings the [`Workspace`] (32 KiB) of the encoder, and
-//! the decoder needs none.
+//! The stream format is the one in SquashFS and btrfs: version 0 of the Linux kernel's
+//! `Documentation/staging/lzo.rst`. The zero-run extension of zram (version 1, "lzo-rle") is not part of it and is
+//! rejected. This crate uses neither the standard library nor an allocator: the caller provides the encoder's
+//! [`Workspace`] (32 KiB), and the decoder needs none.
 //!
 //! ```
 //! let text = b"to be, or not to be, or not to be".repeat(20);
@@ -16,9 +16,9 @@
 //!
 //! # The stream
 //!
-//! A stream is a sequence of instructions. A *match* copies earlier output and says in two spare bits how many literals
-//! (0 to 3) follow it; a *run* brings more literals than fit there. An instruction's first byte decides its form, and
-//! small values mean a run or a match depending on how many literals came before:
+//! A stream is a sequence of instructions. A *match* copies earlier output, and its two spare bits give the number of
+//! literals (0 to 3) that follow it; a *run* holds more literals than that. An instruction's first byte determines its
+//! form. A small value means a run or a match, depending on how many literals came before:
 //!
 //! | first byte | meaning |
 //! |---|---|
@@ -51,5 +51,5 @@ const END: [u8; 3] = [0b0001_0001, 0, 0];
 const NEAR_MAX: usize = 1 << 11;
 /// Longest distance of the three-byte match whose length has five bits.
 const MIDDLE_MAX: usize = 1 << 14;
-/// Longest distance of all.
+/// Longest distance of any match.
 const FAR_MAX: usize = MIDDLE_MAX + (1 << 15) - 1;

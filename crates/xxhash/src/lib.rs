@@ -1,6 +1,6 @@
-//! XXH32 and XXH64: fast non-cryptographic hashes, without a standard library, an allocator or unsafe code.
+//! XXH32 and XXH64: fast non-cryptographic hashes, without the standard library, an allocator or unsafe code.
 //!
-//! Two ways to the same number:
+//! There are two ways to compute the same hash:
 //!
 //! ```
 //! use xxhash::{Xxh64, xxh64};
@@ -12,11 +12,11 @@
 //! assert_eq!(state.digest(), at_once);
 //! ```
 //!
-//! Input is read as little-endian words, so the result is the same on every machine. Everything is a
-//! `const fn`. A state is `Copy`; [`Xxh32::digest`] and [`Xxh64::digest`] leave it as it was, so hashing can go on.
+//! Input is read as little-endian words, so the result is the same on every machine. All functions are `const fn`.
+//! States are `Copy`, and [`Xxh32::digest`] and [`Xxh64::digest`] do not change them, so hashing can continue.
 //!
-//! zstd frames carry the low 32 bits of XXH64 with seed 0 as their checksum (RFC 8878, section 3.1.1);
-//! btrfs can use XXH64 for its checksum tree. Neither hash resists an attacker who chooses the input.
+//! The checksum of a zstd frame is the low 32 bits of XXH64 with seed 0 (RFC 8878, section 3.1.1); btrfs can use XXH64
+//! in its checksum tree. Neither hash resists attackers who choose the input.
 //!
 //! The algorithm is that of the xxHash specification, version 0.1.1 (`doc/xxhash_spec.md` of xxHash).
 #![no_std]

@@ -6,7 +6,7 @@ const PRIME_3: u32 = 0xC2B2_AE3D;
 const PRIME_4: u32 = 0x27D4_EB2F;
 const PRIME_5: u32 = 0x1656_67B1;
 
-/// Bytes that one step of the four lanes takes.
+/// How many bytes one step of the four lanes consumes.
 const STRIPE: usize = 16;
 
 /// The XXH32 of `data` with `seed`.
@@ -15,17 +15,16 @@ pub const fn xxh32(data: &[u8], seed: u32) -> u32 {
     finish(lanes, data.len() as u32, data.len() >= STRIPE, tail)
 }
 
-/// An XXH32 that takes its input in pieces.
+/// An XXH32 state for input in pieces.
 ///
-/// The size and the alignment allow it to live in the `struct xxh32_state` (44 bytes) of `linux/xxhash.h`.
-/// No value of the fields makes a method panic, so memory that was never reset gives a meaningless
-/// hash and nothing worse.
+/// Its size and alignment let it be stored in the `struct xxh32_state` (44 bytes) of `linux/xxhash.h`. No field values
+/// make a method panic: uninitialized state gives a meaningless hash, but nothing worse.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Xxh32 {
-    /// Bytes taken so far, modulo 2^32. The remainder by 16 is how much of `pending` is in use.
+    /// Number of input bytes so far, modulo 2^32. Modulo 16, it is the used length of `pending`.
     total_len: u32,
-    /// Not 0 once a full stripe was taken; until then the third lane holds the seed.
+    /// Nonzero once a full stripe has been consumed; until then the third lane holds the seed.
     large: u32,
     lanes: [u32; 4],
     /// The bytes after the last full stripe.
@@ -45,7 +44,7 @@ impl Xxh32 {
         }
     }
 
-    /// Forgets all input; the same as a new state.
+    /// Resets to the state of [`Xxh32::new`].
     pub const fn reset(&mut self, seed: u32) {
         *self = Self::new(seed);
     }
@@ -114,7 +113,7 @@ const fn word(bytes: &[u8; STRIPE], index: usize) -> u32 {
     }
 }
 
-/// Takes every full stripe of `data` into the lanes; gives back the bytes that are left.
+/// Consumes every full stripe of `data`; returns the remaining bytes.
 const fn stripes(lanes: [u32; 4], data: &[u8]) -> ([u32; 4], &[u8]) {
     let [mut a, mut b, mut c, mut d] = lanes;
     let mut rest = data;
@@ -128,7 +127,7 @@ const fn stripes(lanes: [u32; 4], data: &[u8]) -> ([u32; 4], &[u8]) {
     ([a, b, c, d], rest)
 }
 
-/// Joins the lanes, takes the last bytes (fewer than a stripe) and mixes the bits.
+/// Merges the lanes, consumes the last bytes (less than a stripe) and mixes the bits.
 const fn finish(lanes: [u32; 4], total_len: u32, large: bool, tail: &[u8]) -> u32 {
     let [a, b, c, d] = lanes;
     let mut hash = if large {
@@ -177,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_length_beyond_32_bits_keeps_the_lanes() {
-        // The counter wraps to less than a stripe after 4 GiB; the lanes must still count.
+        // After 4 GiB the counter wraps to less than a stripe; the lanes must still be used.
         let mut state = Xxh32::new(0);
         state.update(&[1; 16]);
         state.total_len = !15;

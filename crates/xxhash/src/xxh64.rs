@@ -6,7 +6,7 @@ const PRIME_3: u64 = 0x1656_67B1_9E37_79F9;
 const PRIME_4: u64 = 0x85EB_CA77_C2B2_AE63;
 const PRIME_5: u64 = 0x27D4_EB2F_1656_67C5;
 
-/// Bytes that one step of the four lanes takes.
+/// How many bytes one step of the four lanes consumes.
 const STRIPE: usize = 32;
 
 /// The XXH64 of `data` with `seed`.
@@ -15,15 +15,14 @@ pub const fn xxh64(data: &[u8], seed: u64) -> u64 {
     finish(lanes, data.len() as u64, tail)
 }
 
-/// An XXH64 that takes its input in pieces.
+/// An XXH64 state for input in pieces.
 ///
-/// The size and the alignment allow it to live in the `struct xxh64_state` (80 bytes) of `linux/xxhash.h`.
-/// No value of the fields makes a method panic, so memory that was never reset gives a meaningless
-/// hash and nothing worse.
+/// Its size and alignment let it be stored in the `struct xxh64_state` (80 bytes) of `linux/xxhash.h`. No field values
+/// make a method panic: uninitialized state gives a meaningless hash, but nothing worse.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Xxh64 {
-    /// Bytes taken so far, modulo 2^64. The remainder by 32 is how much of `pending` is in use.
+    /// Number of input bytes so far, modulo 2^64. Modulo 32, it is the used length of `pending`.
     total_len: u64,
     /// Before the first full stripe the third lane still holds the seed.
     lanes: [u64; 4],
@@ -43,7 +42,7 @@ impl Xxh64 {
         }
     }
 
-    /// Forgets all input; the same as a new state.
+    /// Resets to the state of [`Xxh64::new`].
     pub const fn reset(&mut self, seed: u64) {
         *self = Self::new(seed);
     }
@@ -114,7 +113,7 @@ const fn word(bytes: &[u8; STRIPE], index: usize) -> u64 {
     }
 }
 
-/// Takes every full stripe of `data` into the lanes; gives back the bytes that are left.
+/// Consumes every full stripe of `data`; returns the remaining bytes.
 const fn stripes(lanes: [u64; 4], data: &[u8]) -> ([u64; 4], &[u8]) {
     let [mut a, mut b, mut c, mut d] = lanes;
     let mut rest = data;
@@ -134,7 +133,7 @@ const fn merge(hash: u64, lane: u64) -> u64 {
         .wrapping_add(PRIME_4)
 }
 
-/// Joins the lanes, takes the last bytes (fewer than a stripe) and mixes the bits.
+/// Merges the lanes, consumes the last bytes (less than a stripe) and mixes the bits.
 const fn finish(lanes: [u64; 4], total_len: u64, tail: &[u8]) -> u64 {
     let [a, b, c, d] = lanes;
     let mut hash = if total_len >= STRIPE as u64 {
@@ -196,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_length_beyond_32_bits_is_counted() {
-        // No input of 4 GiB: the counter is set as if one had been taken.
+        // Instead of hashing 4 GiB of input, set the counter as if that had been done.
         let mut state = Xxh64::new(0);
         state.total_len = u64::from(u32::MAX) & !31;
         state.update(&[0; 64]);

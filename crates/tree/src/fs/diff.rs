@@ -1,4 +1,4 @@
-//! Two trees compared, entry by entry.
+//! Compares two trees entry by entry.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{Error, Parallel, Progress, Result, ordered};
 
-/// Bytes of each file that are read and compared at once.
+/// How many bytes of each file are read and compared at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Files up to this size are read without asking for their extents first.
+/// Files up to this size are read without first asking for their extents.
 const SMALL_BYTES: u64 = 64 << 10;
 
 /// One difference between two trees.
@@ -32,33 +32,33 @@ impl fmt::Debug for Difference {
     }
 }
 
-/// What differs, first tree before second.
+/// What differs; the first tree's value comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The second tree has nothing of that name. All that is below a directory is not told again.
+    /// Only the first tree has this name. The contents of a directory are not reported separately.
     OnlyInFirst(FileKind),
-    /// The first tree has nothing of that name.
+    /// Only the second tree has this name.
     OnlyInSecond(FileKind),
-    /// What kind of file it is; nothing else of it is compared then.
+    /// The file type; nothing else is compared then.
     Kind(FileKind, FileKind),
     /// The low twelve bits of the mode.
     Permissions(u16, u16),
     /// Owner and group.
     Owner((u32, u32), (u32, u32)),
-    /// Last change of content.
+    /// Time of the last change of content.
     Mtime(Time, Time),
-    /// Size of a regular file in bytes; its content is not compared then.
+    /// Size of a regular file in bytes; the content is not compared then.
     Size(u64, u64),
-    /// Content, from this byte on.
+    /// Content, starting at this byte.
     Content {
         /// The first byte that differs.
         at: u64,
     },
-    /// Target of a symbolic link.
+    /// The target of a symbolic link.
     LinkTarget(Box<[u8]>, Box<[u8]>),
-    /// Number of a device.
+    /// The device number.
     Rdev(Device, Device),
-    /// An extended attribute of this name, and its values where it is there.
+    /// An extended attribute, with its value in each tree that has it.
     Xattr {
         /// Its full name.
         name: Box<[u8]>,
@@ -67,25 +67,25 @@ pub enum Change {
         /// Its value in the second tree.
         second: Option<Box<[u8]>>,
     },
-    /// Of which earlier path this is a hard link; none where it is not one.
+    /// The earlier path that this is a hard link to; `None` if it is not a hard link.
     HardLink(Option<Box<[u8]>>, Option<Box<[u8]>>),
-    /// One has a hole where the other has data, from this byte on.
+    /// One file has a hole where the other has data, starting at this byte.
     Holes {
-        /// The first byte of it.
+        /// The first byte of the hole.
         at: u64,
     },
 }
 
-/// In an [`crate::Error::File`]: reading the first tree failed.
+/// The verb of an [`crate::Error::File`] if reading the first tree failed.
 pub const READ_FIRST: &str = "read in the first tree";
-/// In an [`crate::Error::File`]: reading the second tree failed.
+/// The verb of an [`crate::Error::File`] if reading the second tree failed.
 pub const READ_SECOND: &str = "read in the second tree";
 
-/// Compares two trees and tells the differences in the order of the paths, directory by directory.
+/// Compares two trees and reports the differences in path order, directory by directory.
 ///
-/// Content is read only where it may differ: not of files of different size, not where both have holes or show the same
-/// stored data, and once for all names of a file. Memory is that of the directories from the root to where it is, and of
-/// the files with several names. Times are compared to the second if one tree holds no finer ones.
+/// Content is read only where it can differ: not in files of different sizes, not where both have holes or show the
+/// same stored data, and only once for all names of a file. Memory use is bounded by the directories on the current
+/// path and the files with several names. If one tree has only whole seconds, times are compared to the second.
 ///
 /// # Errors
 /// A tree cannot be read, or `report` fails. The error names the file, and its verb is [`READ_FIRST`] or
@@ -136,11 +136,11 @@ pub fn diff(
     )
 }
 
-/// The files of one path in both trees, as far as the walk has compared them.
+/// The files at one path in both trees, as far as the walk has compared them.
 struct Job {
     path: Box<[u8]>,
     changes: Vec<Change>,
-    /// What is left to compare.
+    /// What remains to be compared.
     pair: Option<(Ino, Ino, Metadata, Metadata)>,
 }
 
@@ -150,7 +150,7 @@ struct Done {
     bytes: u64,
 }
 
-/// Walks both trees at once, names ascending.
+/// Walks both trees in lockstep, in name order.
 struct Lockstep<'a> {
     compare: &'a Compare<'a>,
     above: Vec<Level>,
@@ -162,7 +162,7 @@ struct Lockstep<'a> {
 struct Level {
     first: Peekable<vec::IntoIter<DirEntry>>,
     second: Peekable<vec::IntoIter<DirEntry>>,
-    /// How long the path of this directory is.
+    /// The length of this directory's path.
     path_len: usize,
 }
 
@@ -269,7 +269,7 @@ impl Lockstep<'_> {
     }
 }
 
-/// The files with several names that were seen, with the first path of each.
+/// The files with several names that have been seen, with the first path of each.
 #[derive(Default)]
 struct Links {
     first: HashMap<Ino, (Ino, Box<[u8]>)>,
@@ -277,11 +277,11 @@ struct Links {
 }
 
 enum LinkedBefore {
-    /// Both are seen for the first time.
+    /// Neither has been seen before.
     Neither,
-    /// Both were seen, as one pair.
+    /// Both have been seen, as a pair.
     AsPair,
-    /// The first paths of each, where it was seen.
+    /// The first path of each that has been seen.
     Differently(Option<Box<[u8]>>, Option<Box<[u8]>>),
 }
 
@@ -305,7 +305,7 @@ impl Links {
     }
 }
 
-/// What each thread reads into.
+/// The read buffers of a thread.
 #[derive(Default)]
 struct Buffers {
     first: Vec<u8>,
@@ -316,16 +316,16 @@ struct Compare<'a> {
     first: &'a dyn FileSystem,
     second: &'a dyn FileSystem,
     aspects: &'a Aspects,
-    /// Both are one tree, so equal numbers are equal files.
+    /// Both are the same tree, so equal numbers are equal files.
     same_tree: bool,
-    /// Both show data of one store, so equal identities are equal data.
+    /// Both show data of the same store, so equal identities are equal data.
     same_store: bool,
-    /// Times are compared to the second.
+    /// Whether times are compared to the second.
     whole_seconds: bool,
 }
 
 impl Compare<'_> {
-    /// Compares what the walk left. Runs on any thread.
+    /// Compares what the walk left open. Runs on any thread.
     fn finish(&self, job: Job, buffers: &mut Buffers) -> Result<Done> {
         let Job {
             path,
@@ -337,7 +337,7 @@ impl Compare<'_> {
             let in_first = |error: Error| error.in_file(READ_FIRST, &path);
             let in_second = |error: Error| error.in_file(READ_SECOND, &path);
             let aspects = self.aspects;
-            // The mode of a symbolic link means nothing, and Linux cannot set it.
+            // The mode of a symbolic link has no meaning, and Linux cannot set it.
             if aspects.permissions && a.kind != FileKind::Symlink && a.permissions != b.permissions
             {
                 changes.push(Change::Permissions(a.permissions, b.permissions));
@@ -393,7 +393,7 @@ impl Compare<'_> {
     }
 }
 
-/// Both lists ascend by name.
+/// Compares two lists, both sorted by name.
 fn compare_xattrs(a: &[super::Xattr], b: &[super::Xattr], changes: &mut Vec<Change>) {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     while let Some(name) = match (a.peek(), b.peek()) {
@@ -417,7 +417,7 @@ fn compare_xattrs(a: &[super::Xattr], b: &[super::Xattr], changes: &mut Vec<Chan
     }
 }
 
-/// Two regular files of one size.
+/// Two regular files of the same size.
 struct Pair<'a> {
     compare: &'a Compare<'a>,
     first: Ino,
@@ -427,7 +427,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The first byte in which they differ.
+    /// The first byte that differs.
     fn first_difference(&self, buffers: &mut Buffers) -> Result<Option<u64>> {
         if self.size <= SMALL_BYTES && !self.compare.same_store {
             return self.read_and_compare(0, self.size, buffers);
@@ -448,7 +448,7 @@ impl Pair<'_> {
         Ok(None)
     }
 
-    /// Whether two extents are the same from `position` on without decoding them.
+    /// Whether two extents are known to be equal from `position`, without decoding them.
     fn known_same(
         &self,
         a: &Extent,
@@ -476,7 +476,7 @@ impl Pair<'_> {
                 if self.compare.same_store && a.id.is_some() && a.id == b.id {
                     return Ok(true);
                 }
-                // The same stored bytes decode to the same content; different ones may, too.
+                // Equal stored bytes decode to equal content; different ones can, too.
                 let Compare { first, second, .. } = self.compare;
                 let Buffers {
                     first: a_bytes,
@@ -521,7 +521,7 @@ impl Pair<'_> {
         Ok(None)
     }
 
-    /// The first byte that lies in a hole of one file only.
+    /// The first byte that is in a hole of only one file.
     fn first_hole_difference(&self) -> Result<Option<u64>> {
         let mut position = 0;
         let (mut a, mut b) = self.extents();
@@ -553,7 +553,7 @@ impl Pair<'_> {
     }
 }
 
-/// The extents of one of the files, whose errors name it.
+/// The extents of one of the files, with errors that name it.
 struct Named<'a> {
     extents: Extents<'a>,
     verb: &'static str,

@@ -1,4 +1,4 @@
-//! A tree as text, one line per name: for comparing trees in any two containers, for keeping and for reading.
+//! A tree as text, one line per name, so that trees in any two containers can be compared, kept and read.
 //!
 //! The text is an mtree(5) specification, which other programs can read, in one canonical form: equal trees give equal
 //! bytes. A line is a path followed by `key=value` words, separated by single spaces, in this order:

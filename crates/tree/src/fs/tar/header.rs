@@ -1,20 +1,21 @@
-//! The words of a tar header: numbers, checksums, PAX records and sparse maps, as bytes become values.
+//! Parses the contents of a tar header: numbers, checksums, PAX records and sparse maps.
 //!
-//! The layout of the 512-byte block is in `ustar`. What its fields hold is here: negative and large numbers, PAX records that
-//! override any field, PAX sparse maps, and errors that say at which byte they were found.
+//! Module `ustar` has the layout of the 512-byte block. This module interprets its fields: negative and large numbers,
+//! PAX records that override any field, and PAX sparse maps. Errors carry the byte offset.
 
 use super::Fragment;
 use crate::{Corrupt, Error, Result, Time, Xattr, base64};
 
-/// Bytes in a tar block; headers are one, and data is padded to whole ones.
+/// The size of a tar block. A header is one block, and data is padded to whole blocks.
 pub(super) const BLOCK: u64 = 512;
 
-/// Fragments of sparse files in one archive: 256 MiB of memory, far above any archive of real files.
+/// Maximum number of fragments of sparse files in one archive: 256 MiB of memory, far above any archive of real files.
 pub(super) const FRAGMENTS_MAX: usize = 1 << 24;
 
-/// A number in a header: octal digits within spaces and NULs, or base 256 when the first byte's high bit is set.
+/// Parses a number in a header: octal digits surrounded by spaces and NULs, or base 256 if the first byte's high bit
+/// is set.
 ///
-/// An empty field is 0. Base 256 is two's complement, so that times before 1970 can be stored.
+/// An empty field is 0. Base 256 is two's complement, which allows times before 1970.
 pub(super) fn number(field: &[u8], at: u64) -> Result<i64, Corrupt> {
     let wrong = |got: u8| Corrupt {
         what: "tar header field is not a number",
@@ -55,13 +56,13 @@ pub(super) fn number(field: &[u8], at: u64) -> Result<i64, Corrupt> {
         }
     }
     match digits.find(|&byte| byte != b' ' && byte != 0) {
-        // Some writers leave old bytes behind the NUL that ends the number; digits there would be ambiguous.
+        // Some writers leave stale bytes after the NUL that ends the number; digits there would be ambiguous.
         Some(byte) if byte.is_ascii_digit() => Err(wrong(byte)),
         _ => Ok(value),
     }
 }
 
-/// As [`number`], and not negative.
+/// Like [`number`], for numbers that must not be negative.
 pub(super) fn unsigned(field: &[u8], at: u64) -> Result<u64, Corrupt> {
     let value = number(field, at)?;
     u64::try_from(value).map_err(|_| Corrupt {
@@ -71,7 +72,7 @@ pub(super) fn unsigned(field: &[u8], at: u64) -> Result<u64, Corrupt> {
     })
 }
 
-/// As [`number`], and a 32-bit number.
+/// Like [`number`], for 32-bit numbers.
 pub(super) fn unsigned32(field: &[u8], at: u64) -> Result<u32, Corrupt> {
     let value = number(field, at)?;
     u32::try_from(value).map_err(|_| Corrupt {
@@ -86,8 +87,8 @@ pub(super) fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or(field)
 }
 
-/// Whether the checksum of a header block is right: the sum of its bytes, those of the checksum itself taken as
-/// spaces. Old writers summed signed bytes, which is accepted as well.
+/// Whether the checksum of a header block is right: the sum of its bytes, with the checksum itself counted as spaces.
+/// Old writers summed signed bytes, which is accepted too.
 pub(super) fn checksum_is_right(block: &[u8; BLOCK as usize]) -> bool {
     const FIELD: std::ops::Range<usize> = 148..156;
     let Ok(stated) = number(&block[FIELD], 0) else {
@@ -102,7 +103,7 @@ pub(super) fn checksum_is_right(block: &[u8; BLOCK as usize]) -> bool {
     stated == sum || stated == signed_sum
 }
 
-/// What PAX records (POSIX.1-2001) and GNU's long names say in place of the header's fields.
+/// The values of PAX records (POSIX.1-2001) and GNU long names that override header fields.
 #[derive(Clone, Default)]
 pub(super) struct Overrides {
     pub(super) path: Option<Box<[u8]>>,
@@ -128,14 +129,14 @@ pub(super) struct PaxSparse {
     pub(super) minor: Option<u64>,
     pub(super) name: Option<Box<[u8]>>,
     pub(super) real_size: Option<u64>,
-    /// Whether a map is in the records (0.0 and 0.1).
+    /// Whether the records contain a map (0.0 and 0.1).
     pub(super) has_map: bool,
-    /// That map: offsets and lengths in turn.
+    /// This map: alternating offsets and lengths.
     pub(super) map: Vec<u64>,
 }
 
 impl Overrides {
-    /// Takes in the records of one PAX header, whose text begins at byte `at` of the archive.
+    /// Adds the records of a PAX header, whose text begins at byte `at` of the archive.
     pub(super) fn take_in(&mut self, records: &[u8], at: u64) -> Result<()> {
         for record in Records::new(records, at) {
             let Record { key, value, at } = record?;
@@ -181,7 +182,7 @@ impl Overrides {
         Ok(())
     }
 
-    /// Whether there is something in it that only one file can mean.
+    /// Whether it contains anything that only makes sense for a single file.
     pub(super) fn is_for_one_file(&self) -> bool {
         let has_name = self.path.is_some() || self.link_target.is_some();
         has_name || self.has_xattrs || self.sparse != PaxSparse::default()
@@ -207,7 +208,7 @@ impl PaxSparse {
     }
 }
 
-/// The extended attributes in the records of a PAX header, ascending by name; of equal names the last counts.
+/// The extended attributes in the records of a PAX header, sorted by name. If a name repeats, the last one counts.
 pub(super) fn xattrs(records: &[u8], at: u64, value_bytes_max: u32) -> Result<Vec<Xattr>> {
     let mut found: Vec<Xattr> = Vec::new();
     for record in Records::new(records, at) {
@@ -272,7 +273,7 @@ fn xattr_name(key: &[u8]) -> Option<(&[u8], XattrStyle)> {
     ))
 }
 
-/// One PAX record: `"<length> <key>=<value>\n"`, the length counting all of it.
+/// One PAX record: `"<length> <key>=<value>\n"`, where the length includes everything.
 struct Record<'a> {
     key: &'a [u8],
     value: &'a [u8],
@@ -341,7 +342,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// A path or link target: none when empty, as POSIX defines.
+/// A path or link target; `None` if empty, as POSIX defines.
 fn some_text(value: &[u8], at: u64) -> Result<Option<Box<[u8]>>, Corrupt> {
     if value.contains(&0) {
         let what = "pax record has a NUL in a path";
@@ -378,7 +379,8 @@ fn decimal32(text: &[u8], at: u64) -> Result<u32, Corrupt> {
     })
 }
 
-/// Seconds since 1970 as a decimal number with a sign and a fraction; digits beyond nanoseconds are cut off.
+/// Parses seconds since 1970: a decimal number with an optional sign and fraction. Digits beyond nanoseconds are
+/// dropped.
 fn time(text: &[u8], at: u64) -> Result<Time, Corrupt> {
     let bad = Corrupt {
         what: "time in pax record is not a number",
@@ -418,7 +420,7 @@ fn time(text: &[u8], at: u64) -> Result<Time, Corrupt> {
     })
 }
 
-/// `%3D` is `=`, which a record's key cannot hold; so GNU tar and libarchive write it.
+/// GNU tar and libarchive write `=` as `%3D`, because a record's key cannot contain it.
 fn percent_decoded(name: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(name.len());
     let mut rest = name;
@@ -434,8 +436,8 @@ fn percent_decoded(name: &[u8]) -> Vec<u8> {
 
 /// Checks a sparse map and drops its empty fragments.
 ///
-/// Fragments must ascend, not overlap, lie in the file, and hold as many bytes as are stored. `at` is the header's
-/// place.
+/// Fragments must be sorted, must not overlap, must lie within the file, and must add up to the stored bytes. `at` is
+/// the offset of the header.
 pub(super) fn fragments(
     map: impl Iterator<Item = (u64, u64)>,
     real_size: u64,

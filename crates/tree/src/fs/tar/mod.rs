@@ -1,11 +1,11 @@
-//! Tar archives: as a tree to read ([`Tar`]) and as what a tree is written to ([`write`](fn@write)).
+//! Tar archives: reading one as a tree ([`Tar`]), and writing a tree as an archive ([`write`](fn@write)).
 //!
-//! Read are v7, ustar (POSIX.1-1988), PAX (POSIX.1-2001) and GNU archives, with long names, extended attributes (the
-//! records `SCHILY.xattr.*` and `LIBARCHIVE.xattr.*`), sparse files (old GNU, PAX 0.0, 0.1 and 1.0), devices, hard links,
-//! and times with nanoseconds and before 1970. Written is PAX, with records only where the plain header does not suffice,
-//! and sparse files as GNU's PAX 1.0.
+//! The reader accepts v7, ustar (POSIX.1-1988), PAX (POSIX.1-2001) and GNU archives, with long names, extended
+//! attributes (the records `SCHILY.xattr.*` and `LIBARCHIVE.xattr.*`), sparse files (old GNU, PAX 0.0, 0.1 and 1.0),
+//! devices, hard links, and times with nanoseconds and before 1970. The writer creates PAX archives, with records only
+//! where the plain header does not suffice, and with sparse files in GNU's PAX 1.0 format.
 //!
-//! What a tar does not say is decided so:
+//! Where tar leaves a choice, these rules apply:
 //! - Directories that are not in the archive but in the path of a file are *implied*: mode 0755, owner 0:0, time 0. So is
 //!   the root.
 //! - Of several entries of one path the last counts. A directory that comes again keeps its files. A file cannot
@@ -39,9 +39,9 @@ pub use write::{Summary, write};
 /// Extents that one call of [`FileSystem::extents`] gives.
 const EXTENTS_AT_ONCE: usize = 4096;
 
-/// A tar archive as a tree. Opening reads its headers once; file data stays in the archive.
+/// A tar archive as a tree. Opening it reads all headers once; file data stays in the archive.
 ///
-/// Memory is proportional to the number of entries and of fragments of sparse files, not to their sizes.
+/// Memory use is proportional to the number of entries and of fragments of sparse files, not to file sizes.
 pub struct Tar {
     archive: Box<dyn ReadAt>,
     tree: Overlay<InArchive>,
@@ -50,28 +50,28 @@ pub struct Tar {
     storage: Storage,
 }
 
-/// What reading a tar had to decide that its user may want to know.
+/// Decisions made while reading a tar archive that its user may want to know about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Entries whose path began with `/`, which was dropped.
+    /// Entries whose path began with `/`, which was removed.
     pub absolute_paths: u64,
-    /// Directories, other than the root, that the archive does not have but needs.
+    /// Directories other than the root that are missing from the archive but required by a path.
     pub implied_directories: u64,
-    /// Entries that a later entry of the same path replaced.
+    /// Entries replaced by a later entry with the same path.
     pub replaced: u64,
-    /// Entries with access control lists as text (`SCHILY.acl.*`), which are not read.
+    /// Entries with access control lists in text form (`SCHILY.acl.*`), which are ignored.
     pub acls_not_read: u64,
 }
 
-/// What is known of a file beside its metadata.
+/// What is known about a file in addition to its metadata.
 #[derive(Default)]
 struct InArchive {
     content: Content,
-    /// The PAX records that have extended attributes, read again when these are asked for: place and length, which is 0
-    /// where there are none.
+    /// Offset and length of the PAX records with extended attributes, which are parsed again on demand; the length is
+    /// 0 if there are none.
     xattrs_at: u64,
     xattrs_len: u32,
-    /// Not in the archive, but in the path of something that is.
+    /// Not in the archive itself, but in the path of an entry.
     implied: bool,
 }
 
@@ -81,27 +81,27 @@ const _: () = assert!(size_of::<InArchive>() == 32);
 enum Content {
     #[default]
     Nothing,
-    /// All bytes, from this place of the archive on.
+    /// All bytes, starting at this offset of the archive.
     Data {
         at: u64,
     },
     Sparse(Box<Sparse>),
 }
 
-/// Fragments, whose stored bytes follow each other from a place of the archive on.
+/// Fragments, whose stored bytes follow each other in the archive, starting at an offset.
 struct Sparse {
     at: u64,
     fragments: Box<[Fragment]>,
 }
 
-/// A part of a sparse file that is stored.
+/// A stored part of a sparse file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fragment {
-    /// Where in the file.
+    /// The offset in the file.
     offset: u64,
-    /// How many bytes; not 0.
+    /// The length in bytes; not 0.
     len: u64,
-    /// Where in the stored bytes of the file.
+    /// The offset in the stored bytes of the file.
     stored: u64,
 }
 
@@ -109,7 +109,7 @@ impl Tar {
     /// Reads the headers of an archive.
     ///
     /// # Errors
-    /// The archive cannot be read, is cut off, breaks the format or the rules above, or `limits` are reached.
+    /// The archive cannot be read, is truncated, breaks the format or the rules above, or exceeds `limits`.
     pub fn open(archive: Box<dyn ReadAt>, limits: Limits) -> Result<Tar> {
         let (tree, notes) = read::index(&*archive, &limits)?;
         let mut whole_seconds = true;
@@ -129,16 +129,16 @@ impl Tar {
         })
     }
 
-    /// Reads an archive that cannot be read twice, such as a pipe: all of it goes first into a file without a name in
-    /// the directory `spool`.
+    /// Reads an archive from a source that can only be read once, such as a pipe: it is first copied to an unnamed
+    /// file in the directory `spool`.
     ///
     /// # Errors
-    /// As for [`Tar::open`], and when the file cannot be made or written.
+    /// As for [`Tar::open`], and if the file cannot be created or written.
     pub fn from_stream(input: &mut dyn Read, spool: &Path, limits: Limits) -> Result<Tar> {
         Self::spooled(|mut file| io::copy(input, &mut file), spool, limits)
     }
 
-    /// As [`Tar::from_stream`], of what `fill` writes: an archive that is packed as a whole.
+    /// Like [`Tar::from_stream`], for an archive that `fill` writes, such as a decompressor.
     ///
     /// # Errors
     /// As for [`Tar::from_stream`], and those of `fill`.
@@ -152,8 +152,8 @@ impl Tar {
         Tar::open(Box::new(file), limits)
     }
 
-    /// Whether a file that begins with these bytes, or consists of them, is a tar archive: its first header has the right
-    /// checksum, or it is the end marker of an empty archive, padded as tars are, and nothing else.
+    /// Whether a file that begins with `start` is a tar archive: its first header has the right checksum, or the whole
+    /// file is the end marker of an empty archive, with the usual padding.
     pub fn recognises(start: &[u8]) -> bool {
         const EMPTY_BYTES: std::ops::RangeInclusive<usize> = 1024..=20 * 512;
         let Some(block) = start.first_chunk::<512>() else {
@@ -163,7 +163,7 @@ impl Tar {
         is_empty || header::checksum_is_right(block)
     }
 
-    /// What had to be decided while reading.
+    /// The decisions made while reading.
     pub fn notes(&self) -> Notes {
         self.notes
     }
@@ -180,13 +180,13 @@ impl Tar {
     }
 }
 
-/// A new file that goes when it is closed.
+/// A new file without a name, removed when it is closed.
 fn unnamed_file(dir: &Path) -> Result<File> {
     let dir = Arc::new(linux::open_dir(dir)?);
     if let Ok(file) = linux::open_unnamed(&*dir, 0o600) {
         return Ok(file.into());
     }
-    // A file system that knows no files without a name.
+    // The file system does not support unnamed files.
     let (temporary, file) = Temporary::create(&dir, b"spool", |dir, name| {
         let flags = OpenFlags::RDWR | OpenFlags::CREATE | OpenFlags::EXCL;
         linux::open_at(dir, name, flags, 0o600)
@@ -251,7 +251,7 @@ impl FileSystem for Tar {
             return Ok(vec![extent(0, size, kind)]);
         };
         let fragments = &sparse.fragments;
-        // From the fragment that ends after `from` on, each with the hole before it.
+        // Starts with the fragment that ends after `from`; each comes with the hole before it.
         let first = fragments.partition_point(|fragment| fragment.offset + fragment.len <= from);
         let last_end = |at: usize| match at.checked_sub(1) {
             Some(before) => fragments[before].offset + fragments[before].len,

@@ -1,4 +1,4 @@
-//! One pass over an archive's headers, which builds the index that [`super::Tar`] is.
+//! Reads all headers of an archive in one pass and builds the index for [`super::Tar`].
 
 use super::header::{self, BLOCK, FRAGMENTS_MAX, Overrides};
 use super::ustar::{self, Dialect};
@@ -7,24 +7,24 @@ use crate::{
     Corrupt, Device, Error, FileKind, Ino, Limits, Metadata, Overlay, ReadAt, Result, Time,
 };
 
-/// Bytes of the PAX records or the long name before one entry. Real ones are as long as a path and some attributes;
-/// maps of sparse files (PAX 0.1) have about 20 bytes per fragment.
+/// Maximum size of the PAX records or the long name before an entry. Real ones hold a path and some attributes; maps
+/// of sparse files (PAX 0.1) have about 20 bytes per fragment.
 const EXTENSION_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of one name in a path (`NAME_MAX` in Linux).
+/// Maximum length of one name in a path (`NAME_MAX` in Linux).
 const NAME_BYTES_MAX: usize = 255;
 
-/// Bytes of a path: more than every path of [`Limits::depth_max`] names of usual length, and little memory.
+/// Maximum length of a path: enough for [`Limits::depth_max`] names of usual length, and little memory.
 const PATH_BYTES_MAX: usize = 1 << 20;
 
-/// Directories that one entry may imply on average, so that an archive of long paths cannot need more memory than a
-/// few hundred times its size.
+/// Maximum number of directories that an entry may imply on average, so that an archive of long paths never needs more
+/// memory than a few hundred times its size.
 const IMPLIED_PER_ENTRY_MAX: u64 = 64;
 
-/// A directory that the archive does not have, or not yet.
+/// A directory that is not in the archive, or not yet.
 const IMPLIED_DIRECTORY: Metadata = Metadata::new(FileKind::Directory, 0o755);
 
-/// Bytes read at once when looking for headers.
+/// How much is read at once when looking for headers.
 const WINDOW_BYTES: usize = 64 << 10;
 
 /// Reads all headers of an archive.
@@ -58,14 +58,14 @@ struct Scan<'a> {
     notes: Notes,
     entries: u64,
     fragments: usize,
-    /// What PAX global headers said so far.
+    /// The values of PAX global headers so far.
     global: Overrides,
 }
 
 type Block = [u8; BLOCK as usize];
 
 impl Scan<'_> {
-    /// Reads one entry with the extension headers before it; gives the place of the next one, none at the end.
+    /// Reads one entry and the extension headers before it. Returns the offset of the next one; `None` at the end.
     fn entry(&mut self, mut at: u64) -> Result<Option<u64>> {
         let first_at = at;
         let mut overrides = self.global.clone();
@@ -102,7 +102,7 @@ impl Scan<'_> {
                     if kind == b'g' {
                         self.global.take_in(&text, text_at)?;
                         overrides.take_in(&text, text_at)?;
-                        // What is large is not kept for all that follows, entry after entry.
+                        // Large values must not be kept and applied to all following entries.
                         if self.global.is_for_one_file() {
                             return Err(Error::Unsupported(
                                 "a tar global header that gives all files one name, attributes or holes",
@@ -147,7 +147,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The data of an extension header, its place, and the place of the header that follows.
+    /// The data of an extension header, its offset, and the offset of the header that follows.
     fn extension(&mut self, block: &Block, at: u64) -> Result<(Vec<u8>, u64, u64)> {
         let next = self.data_end(block, at + BLOCK, &Overrides::default())?;
         let len = header::unsigned(&block[124..136], at)?;
@@ -159,7 +159,7 @@ impl Scan<'_> {
         Ok((text, at + BLOCK, next))
     }
 
-    /// The place after the data of an entry whose data begins at `data_at`.
+    /// The offset after the data of an entry whose data begins at `data_at`.
     fn data_end(&self, block: &Block, data_at: u64, overrides: &Overrides) -> Result<u64> {
         let len = size(block, data_at - BLOCK, overrides)?;
         let end = len
@@ -176,7 +176,7 @@ impl Scan<'_> {
         })
     }
 
-    /// Takes in the entry whose own header is at `at`; gives the place of the next header.
+    /// Adds the entry whose own header is at `at`. Returns the offset of the next header.
     fn file(
         &mut self,
         block: &Block,
@@ -224,7 +224,7 @@ impl Scan<'_> {
             FileKind::Regular => {
                 (content, size, next) = self.content(block, at, &mut overrides)?;
             }
-            // Only in GNU's incremental archives has a directory data, a list of names.
+            // Only in GNU's incremental archives does a directory have data, a list of names.
             FileKind::Directory if block[156] == b'D' => {
                 next = self.data_end(block, data_at, &overrides)?;
             }
@@ -270,7 +270,7 @@ impl Scan<'_> {
         Ok(next)
     }
 
-    /// The content of a regular file, its size, and the place of the next header.
+    /// The content and size of a regular file, and the offset of the next header.
     fn content(
         &mut self,
         block: &Block,
@@ -338,8 +338,8 @@ impl Scan<'_> {
         }
     }
 
-    /// The map of PAX sparse format 1.0, which stands before the data: the number of fragments, then offset and
-    /// length of each, a decimal number per line, padded to whole blocks. Gives it and its length with the padding.
+    /// The map of PAX sparse format 1.0, which is stored before the data: the number of fragments, then offset and
+    /// length of each, one decimal number per line, padded to whole blocks. Returns it with its padded length.
     fn map_in_data(&mut self, data_at: u64, stored_len: u64) -> Result<(Vec<(u64, u64)>, u64)> {
         let mut read = 0;
         let mut block = [0; BLOCK as usize];
@@ -374,7 +374,7 @@ impl Scan<'_> {
             }
         };
         let count = line()?;
-        // The shortest fragment takes four bytes, so `count` alone allocates nothing.
+        // The shortest fragment takes four bytes, so nothing is allocated from `count` alone.
         let mut map = Vec::new();
         for _ in 0..count {
             if map.len() > FRAGMENTS_MAX {
@@ -408,7 +408,7 @@ impl Scan<'_> {
         Ok(Content::Sparse(Box::new(Sparse { at, fragments })))
     }
 
-    /// Gives a file that came before another name.
+    /// Adds a name to a file that came earlier.
     fn hard_link(&mut self, path: &[u8], target: &[u8], at: u64) -> Result<()> {
         let (found, kind) = self.tree.resolve(names(target, at)?).map_err(|_| {
             let what = "hard link in tar is to a file that does not come before it";
@@ -459,7 +459,7 @@ impl Scan<'_> {
         self.set(parent, name, ino, at)
     }
 
-    /// Gives a directory that is there already the metadata of a later entry. It keeps its files.
+    /// Gives an existing directory the metadata of a later entry. It keeps its files.
     fn update_directory(
         &mut self,
         dir: Ino,
@@ -475,7 +475,7 @@ impl Scan<'_> {
         self.tree.change(dir, |known| known.clone_from(metadata))
     }
 
-    /// Makes `name` in `parent` a name of a file; what had that name before loses it.
+    /// Makes `name` in `parent` a name of a file. A file that had this name loses it.
     fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, at: u64) -> Result<()> {
         let Some(old) = self.tree.link(parent, name, ino)? else {
             return Ok(());
@@ -493,7 +493,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The directory in which a path lies, made if need be, and its name there; none for the root.
+    /// The parent directory of a path, created if necessary, and its last name; `None` for the root.
     fn parent<'p>(&mut self, path: &'p [u8], at: u64) -> Result<Option<(Ino, &'p [u8])>> {
         if path.first() == Some(&b'/') {
             self.notes.absolute_paths += 1;
@@ -537,7 +537,7 @@ impl Scan<'_> {
         Ok(Some((dir, name)))
     }
 
-    /// Whether there is room for one more.
+    /// Checks that there is room for one more.
     fn check_node_count(&self) -> Result<()> {
         if self.tree.node_count() as u64 >= self.limits.inodes_max.min(u32::MAX.into()) {
             return Err(Error::Limit("files in a tar archive"));
@@ -555,7 +555,7 @@ impl InArchive {
     }
 }
 
-/// The blocks of the archive, read in larger pieces.
+/// The blocks of the archive, read in larger chunks.
 struct Window<'a> {
     archive: &'a dyn ReadAt,
     size: u64,
@@ -594,7 +594,7 @@ impl Window<'_> {
     }
 }
 
-/// The names in a path. Empty ones and `.` mean nothing.
+/// The names in a path. Empty names and `.` are skipped.
 fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
     let mut names = Vec::new();
     if path.len() > PATH_BYTES_MAX {
@@ -627,11 +627,11 @@ fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
     Ok(names)
 }
 
-/// The path in the header itself: in ustar, a prefix may stand before the name.
+/// The path in the header itself: in ustar, a prefix can precede the name.
 fn header_path(block: &Block) -> Vec<u8> {
     let name = header::text(&block[ustar::NAME]);
     let prefix = match Dialect::of(block) {
-        // star, whose mark is at the block's end, keeps times in the last part of the prefix.
+        // star, whose magic is at the end of the block, stores times in the last part of the prefix.
         Dialect::Ustar if &block[508..] == b"tar\0" => header::text(&block[ustar::PREFIX][..131]),
         Dialect::Ustar => header::text(&block[ustar::PREFIX]),
         Dialect::Gnu | Dialect::V7 => &[],
@@ -642,7 +642,7 @@ fn header_path(block: &Block) -> Vec<u8> {
     [prefix, b"/", name].concat()
 }
 
-/// Bytes of data that an entry has in the archive.
+/// The size of an entry's data in the archive.
 fn size(block: &Block, at: u64, overrides: &Overrides) -> Result<u64, Corrupt> {
     match overrides.size {
         Some(size) => Ok(size),
@@ -666,7 +666,7 @@ fn device(block: &Block, overrides: &Overrides, at: u64) -> Result<Device, Corru
     })
 }
 
-/// Fragments of GNU's old sparse format. Those behind the last one are empty.
+/// The fragments of GNU's old sparse format. Those after the last one are empty.
 fn add_gnu_fragments(entries: &[u8], at: u64, map: &mut Vec<(u64, u64)>) -> Result<(), Corrupt> {
     for entry in entries.chunks_exact(ustar::GNU_FRAGMENT) {
         let (offset, len) = entry.split_at(ustar::GNU_FRAGMENT / 2);

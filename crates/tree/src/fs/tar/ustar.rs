@@ -1,5 +1,5 @@
-//! The layout of the 512-byte header block: POSIX.1-1988 `ustar` (also POSIX.1-2017, "ustar Interchange Format"), and GNU's
-//! variant as its manual describes it ("Basic Tar Format").
+//! The layout of the 512-byte header block: POSIX.1-1988 `ustar` (also POSIX.1-2017, "ustar Interchange Format"), and
+//! GNU's variant, described in its manual ("Basic Tar Format").
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const DEVMAJOR: Range<usize> = 329..337;
 const DEVMINOR: Range<usize> = 337..345;
 pub(super) const PREFIX: Range<usize> = 345..500;
 
-/// `sp`: the fragments of a sparse file in GNU's old format that stand in the header itself.
+/// `sp`: the fragments of a sparse file in GNU's old format that are in the header itself.
 pub(super) const GNU_SPARSE: Range<usize> = 386..482;
 /// Whether a block with more fragments follows the header.
 pub(super) const GNU_IS_EXTENDED: usize = 482;
@@ -37,7 +37,7 @@ pub(super) const OCTAL_7_MAX: u32 = 0o7_777_777;
 /// The largest number in the 11 octal digits of a long field.
 pub(super) const OCTAL_11_MAX: u64 = 0o77_777_777_777;
 
-/// What kind of entry a header is for.
+/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum TypeFlag {
@@ -51,7 +51,7 @@ pub(super) enum TypeFlag {
     PaxHeader = b'x',
 }
 
-/// Who defined the fields behind the link target.
+/// Which standard defines the fields after the link target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// None: the header ends there.
@@ -78,13 +78,13 @@ pub(super) fn device(block: &[u8; BLOCK as usize]) -> [&[u8]; 2] {
     }
 }
 
-/// A `ustar` header to be written.
+/// A `ustar` header under construction.
 pub(super) struct Header {
     block: [u8; BLOCK as usize],
 }
 
 impl Header {
-    /// A header with no name, which belongs to root and was changed in 1970.
+    /// A header without a name, owned by root, with time 0.
     pub(super) fn new(type_flag: TypeFlag, mode: u16, size: u64) -> Header {
         let mut block = [0; BLOCK as usize];
         block[MAGIC].copy_from_slice(b"ustar\x0000");
@@ -139,7 +139,7 @@ impl Header {
         super::header::text(&self.block[NAME])
     }
 
-    /// The time of `other` as it stands there.
+    /// Copies the time of `other` unchanged.
     pub(super) fn take_mtime(&mut self, other: &Header) {
         self.block[MTIME].copy_from_slice(&other.block[MTIME]);
     }
@@ -153,7 +153,7 @@ impl Header {
     }
 }
 
-/// Fills a field with octal digits and a NUL behind them.
+/// Fills a field with octal digits and a final NUL.
 fn put_octal(field: &mut [u8], mut number: u64) {
     let Some((last, digits)) = field.split_last_mut() else {
         return;

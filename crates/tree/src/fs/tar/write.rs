@@ -1,4 +1,4 @@
-//! A tree written as a tar archive, in one pass from front to back, so that it can go into a pipe.
+//! Writes a tree as a tar archive, sequentially in one pass, so that the output can be a pipe.
 
 use std::io::{self, Write};
 use std::iter::Peekable;
@@ -13,42 +13,41 @@ use crate::{
     Result, Time, Xattr, ordered,
 };
 
-/// Content bytes in one piece of work. Larger files take several.
+/// Content bytes per job. Larger files take several jobs.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Small files are worked on together, until there are this many or they have this many bytes: handing one over costs
-/// as much as reading it.
+/// Small files are processed together, up to this many entries or bytes: handing a file over costs as much as reading
+/// it.
 const BATCH_ENTRIES_MAX: usize = 64;
 const BATCH_BYTES_MIN: u64 = 128 << 10;
 
-/// Fragments that are kept of one file; what follows the last one is stored whole, holes as zeros.
+/// Maximum number of fragments per file. What follows the last one is stored in full, with holes as zeros.
 const FRAGMENTS_KEPT_MAX: usize = 1 << 20;
 
-/// Bytes collected before they are written.
+/// How many bytes are collected before they are written.
 const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
 
-/// What was written.
+/// A summary of what was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Entries in the archive: files of all kinds, and hard links.
+    /// Entries in the archive: files of all types, and hard links.
     pub entries: u64,
     /// Bytes of file content, without holes.
     pub content_bytes: u64,
     /// Bytes of the archive.
     pub archive_bytes: u64,
-    /// Paths of sockets, which tar cannot hold and which are therefore not in the archive.
+    /// Paths of sockets, which tar cannot hold and which were left out.
     pub sockets: Vec<Vec<u8>>,
 }
 
-/// Writes the tree `fs`, whose inventory this is, as a PAX archive. The same tree gives the same bytes.
+/// Writes the tree `fs`, whose inventory is `inventory`, as a PAX archive. The same tree gives the same bytes.
 ///
-/// Stored are content with holes, permissions, owners as numbers, the time of the last change of content in
-/// nanoseconds, link targets, device numbers, extended attributes and hard links. Other times and file attributes are
-/// not.
+/// The archive stores content with holes, permissions, numeric owners, modification times in nanoseconds, link
+/// targets, device numbers, extended attributes and hard links. It does not store other times or file attributes.
 ///
 /// # Errors
-/// [`Error::File`] when a file cannot be read or became shorter while it was read; [`Error::Io`] when `out` cannot be
-/// written. What `out` got until then is not an archive.
+/// [`Error::File`] if a file cannot be read or became shorter while it was read; [`Error::Io`] if `out` cannot be
+/// written. What was written to `out` before an error is not a valid archive.
 pub fn write(
     fs: &dyn FileSystem,
     inventory: &Inventory,
@@ -94,9 +93,9 @@ pub fn write(
     Ok(summary)
 }
 
-/// A piece of work.
+/// A unit of work.
 enum Job {
-    /// The headers of some entries with their content.
+    /// The headers of some entries, with their content.
     Entries(Vec<EntryId>),
     /// The header of a large file.
     Large(EntryId, Arc<Plan>),
@@ -186,7 +185,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Bytes of content that stand behind the header of this entry.
+    /// Bytes of content after the header of this entry.
     fn content_bytes(&self, entry: EntryId) -> u64 {
         let file = self.inventory.file(entry);
         let has_content =
@@ -230,7 +229,7 @@ impl Reader<'_> {
         Ok(piece)
     }
 
-    /// Appends the header of an entry, and its content unless the plan is given, whose parts follow.
+    /// Appends the header of an entry, and its content unless `plan` is given: then its parts follow separately.
     fn entry(&self, entry: EntryId, plan: Option<&Plan>, piece: &mut Piece) -> Result<()> {
         let inventory = self.inventory;
         let file = inventory.file(entry);
@@ -260,7 +259,7 @@ impl Reader<'_> {
             header.emit(&mut piece.bytes);
             return Ok(());
         }
-        // Opens the file: what else is asked of a host's file is then cheaper.
+        // Opens the file, which makes later queries about a host file cheaper.
         let own_plan = match (metadata.kind, plan) {
             (FileKind::Regular, None) => Some(self.plan(ino, metadata.size)?),
             _ => None,
@@ -280,7 +279,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Which parts of a regular file are not holes.
+    /// Finds the parts of a regular file that are not holes.
     fn plan(&self, ino: Ino, size: u64) -> Result<Plan> {
         let mut plan = Plan {
             fragments: Vec::new(),
@@ -338,7 +337,7 @@ impl Reader<'_> {
 }
 
 impl Plan {
-    /// Appends a fragment; neighbours become one.
+    /// Appends a fragment, merging it with an adjacent one.
     fn add(&mut self, offset: u64, end: u64) {
         let len = end - offset;
         match self.fragments.last_mut() {
@@ -352,9 +351,9 @@ impl Plan {
         self.stored_len += len;
     }
 
-    /// The map of GNU's sparse format 1.0, padded to whole blocks; none for a file without holes.
+    /// The map of GNU's sparse format 1.0, padded to whole blocks; `None` for a file without holes.
     ///
-    /// A file that ends with a hole has an empty fragment at its end, as GNU tar writes it.
+    /// If the file ends with a hole, the last fragment is empty, as in GNU tar.
     fn map(&self) -> Option<Vec<u8>> {
         if self.stored_len == self.size {
             return None;
@@ -392,13 +391,13 @@ fn type_flag(kind: FileKind) -> TypeFlag {
     }
 }
 
-/// All that stands before the data of an entry.
+/// Everything that precedes the data of an entry.
 struct Header<'a> {
     path: &'a [u8],
     link_target: Vec<u8>,
     metadata: &'a Metadata,
     type_flag: TypeFlag,
-    /// Content bytes that are stored; the map of a sparse file comes on top.
+    /// The stored content bytes, without the map of a sparse file.
     stored_len: u64,
     xattrs: Vec<Xattr>,
     sparse: Option<Vec<u8>>,
@@ -410,7 +409,7 @@ impl Header<'_> {
         self.sparse = plan.map();
     }
 
-    /// Appends the PAX header, if one is needed, the header, and the map of a sparse file.
+    /// Appends the PAX header (if needed), the header, and the map of a sparse file.
     fn emit(&self, out: &mut Vec<u8>) {
         let Metadata {
             uid,
@@ -420,7 +419,7 @@ impl Header<'_> {
             ..
         } = *self.metadata;
         let stored_len = self.stored_len + self.sparse.as_ref().map_or(0, |map| map.len() as u64);
-        // In base 256 when it is too large, beside the record.
+        // A size too large for octal is stored in base 256, in addition to the record.
         let mut header = ustar::Header::new(self.type_flag, self.metadata.permissions, stored_len);
         header.set_owner(uid.min(OCTAL_7_MAX), gid.min(OCTAL_7_MAX));
         header.set_mtime(
@@ -432,7 +431,8 @@ impl Header<'_> {
 
         let mut records = Records::default();
         let split = split_path(self.path).filter(|_| self.sparse.is_none());
-        // Records are UTF-8 unless the first says otherwise. GNU tar warns of this one, libarchive warns without it.
+        // Records are UTF-8 unless the first one says otherwise. GNU tar warns about that one; libarchive warns
+        // without it.
         let is_text = |name: &[u8], fits: bool| fits || str::from_utf8(name).is_ok();
         if !is_text(self.path, split.is_some())
             || !is_text(&self.link_target, self.link_target.len() <= 100)
@@ -440,7 +440,7 @@ impl Header<'_> {
             records.add("hdrcharset", b"BINARY");
         }
         if self.sparse.is_some() {
-            // Programs that do not know the format give the stored bytes this name.
+            // Programs that do not support the format extract the stored bytes under this name.
             let name = self.path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
             header.set_name(&[b"GNUSparseFile.0/", &name[..name.len().min(84)]].concat());
         } else if let Some((prefix, name)) = split {
@@ -486,12 +486,12 @@ impl Header<'_> {
     }
 }
 
-/// A path as ustar's prefix and name, which a reader joins with a `/`; none when it does not fit.
+/// Splits a path into ustar's prefix and name, which readers join with a `/`; `None` if it does not fit.
 fn split_path(path: &[u8]) -> Option<(&[u8], &[u8])> {
     if path.len() <= 100 {
         return Some((b"", path));
     }
-    // The name has at most 100 bytes and is not empty, nor only the slash that ends a directory.
+    // The name has at most 100 bytes, and is neither empty nor just the slash that ends a directory.
     let from = path.len().checked_sub(101)?;
     let slash = path[from..path.len() - 2]
         .iter()
@@ -544,7 +544,7 @@ impl Records {
         }
     }
 
-    /// Appends the header of the records and the records, named after the header that follows.
+    /// Appends the records with their header, which is named after the header that follows.
     fn emit(mut self, of: &ustar::Header, out: &mut Vec<u8>) {
         let mut header = ustar::Header::new(TypeFlag::PaxHeader, 0o644, self.text.len() as u64);
         let name = of.name();
