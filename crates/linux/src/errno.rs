@@ -1,4 +1,4 @@
-//! Error numbers, for whoever answers system calls (errno(3)).
+//! Error numbers (errno(3)), for programs that implement system calls.
 
 use rustix::io::Errno;
 

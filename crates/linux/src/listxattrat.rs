@@ -1,7 +1,7 @@
 //! `listxattrat`, a system call of Linux 6.13 that neither the standard library nor rustix has yet.
 //!
-//! It reaches a name in an open directory directly. The path through `/proc`, which older kernels need, resolves five more
-//! names: three quarters of the cost of a file without attributes.
+//! It accesses a name in an open directory directly. The path through `/proc`, which older kernels need, resolves five
+//! more names, three quarters of the cost for a file without attributes.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::io;
@@ -27,10 +27,10 @@ const NUMBER: Option<c_long> = None;
 /// `AT_SYMLINK_NOFOLLOW` of linux/fcntl.h.
 const AT_SYMLINK_NOFOLLOW: c_int = 0x100;
 
-/// Bytes of the longest name, including its NUL.
+/// The longest name in bytes, including its NUL.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Set when the kernel lacks the call, or a sandbox refuses it.
+/// Set if the kernel lacks the call or a sandbox refuses it.
 static IS_MISSING: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -38,8 +38,8 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// Bytes of the list of extended attributes of `name` in `dir`; of a symbolic link itself, not its target. `None` if the
-/// call cannot answer, for whatever reason.
+/// The length in bytes of the list of extended attributes of `name` in `dir`; of a symbolic link itself, not its
+/// target. `None` if the call fails for whatever reason.
 pub(crate) fn list_len(dir: BorrowedFd<'_>, name: &[u8]) -> Option<usize> {
     let number = NUMBER.filter(|_| !IS_MISSING.load(Ordering::Relaxed))?;
     let mut path = [0u8; NAME_BYTES_MAX];
@@ -69,7 +69,7 @@ pub(crate) fn list_len(dir: BorrowedFd<'_>, name: &[u8]) -> Option<usize> {
         return Some(len);
     }
     match Errno::from_io_error(&io::Error::last_os_error()) {
-        // This file system has no attributes.
+        // The file system does not support attributes.
         Some(Errno::OPNOTSUPP) => return Some(0),
         Some(Errno::NOSYS | Errno::PERM) => IS_MISSING.store(true, Ordering::Relaxed),
         _ => {}

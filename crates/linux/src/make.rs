@@ -1,4 +1,4 @@
-//! Making directories, symbolic links and devices, and giving files further names.
+//! Creates directories, symbolic links, devices and hard links.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, StatxFlags};
 
 use crate::path::proc_path;
 
-/// Makes a directory; `mode` is subject to the umask.
+/// Creates a directory; `mode` is subject to the umask.
 ///
 /// # Errors
 /// What the kernel reports; `AlreadyExists` when the name is taken.
@@ -15,7 +15,7 @@ pub fn make_dir_at(dir: impl AsFd, name: &[u8], mode: u32) -> io::Result<()> {
     Ok(fs::mkdirat(dir, name, Mode::from_raw_mode(mode))?)
 }
 
-/// Makes a symbolic link to `target`.
+/// Creates a symbolic link to `target`.
 ///
 /// # Errors
 /// What the kernel reports; `AlreadyExists` when the name is taken.
@@ -23,7 +23,7 @@ pub fn make_symlink_at(target: &[u8], dir: impl AsFd, name: &[u8]) -> io::Result
     Ok(fs::symlinkat(target, dir, name)?)
 }
 
-/// Makes a fifo, socket or device. `mode` has the type bits, and its permissions are subject to the umask.
+/// Creates a fifo, socket or device. `mode` includes the type bits; its permissions are subject to the umask.
 ///
 /// # Errors
 /// What the kernel reports; `PermissionDenied` for devices without privilege.

@@ -12,8 +12,8 @@ use crate::path::PATH_BYTES_MAX;
 
 pub use rustix::fs::OFlags as OpenFlags;
 
-/// Opens the directory that a user named, following symbolic links as the user expects. Its entries can be read, and
-/// names in it can be opened.
+/// Opens the directory that a user named, following symbolic links as the user expects. Its entries can be listed and
+/// opened.
 ///
 /// # Errors
 /// What the kernel reports; `NotADirectory` for another kind of file.
@@ -35,8 +35,8 @@ pub fn open_at(dir: impl AsFd, name: &[u8], flags: OpenFlags, mode: u32) -> io::
     )?)
 }
 
-/// Opens `path`, names joined by `/`, beneath `dir`: no symbolic link is followed anywhere in it, and it cannot leave
-/// `dir`, even while others rename directories. The path may have any length; an empty one opens `dir` again.
+/// Opens `path`, names joined by `/`, beneath `dir`. No symbolic link is followed anywhere in it, and it cannot leave
+/// `dir`, even while others rename directories. The path can have any length; an empty one opens `dir` again.
 ///
 /// # Errors
 /// What the kernel reports; where a symbolic link is in the way, `NotADirectory` or an error that [`is_symlink_error`]
@@ -85,7 +85,7 @@ pub fn is_symlink_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// Set once `openat2` has proved to be missing or forbidden (before Linux 5.6, or in old sandboxes).
+/// Set once `openat2` turns out to be missing or forbidden (before Linux 5.6, or in old sandboxes).
 static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
 
 fn open_short(
@@ -106,7 +106,7 @@ fn open_short(
                 Ok(file) => return Ok(file),
                 Err(Errno::AGAIN) => {}
                 Err(Errno::NOSYS | Errno::PERM) => {
-                    // Old sandboxes refuse unknown calls with PERM as well. The walk below gives the true answer.
+                    // Old sandboxes refuse unknown calls with PERM too. The walk below gives the true answer.
                     break;
                 }
                 Err(error) => return Err(error.into()),
@@ -142,7 +142,7 @@ fn open_by_names(
     open_at(from, rest, flags, mode)
 }
 
-/// Adds the flags that every open here has. `openat2` refuses flags that have no meaning together with `PATH`.
+/// Adds the flags common to all opens here. `openat2` rejects flags that have no meaning together with `PATH`.
 fn guarded(flags: OpenFlags) -> OpenFlags {
     let flags = flags | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC;
     if flags.contains(OpenFlags::PATH) {

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The most bytes of a path that one system call takes, without its NUL (`PATH_MAX` - 1).
+/// The longest path that a system call accepts, in bytes without the NUL (`PATH_MAX` - 1).
 pub const PATH_BYTES_MAX: usize = 4095;
 
 /// Splits a path into a directory and a name in it; `None` if the path does not end with a name (`/`, `..`, empty).

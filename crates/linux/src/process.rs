@@ -1,10 +1,10 @@
-//! This process: the owner of the files that it makes, and the CPU of its threads.
+//! This process: the owner of new files, and the CPU of its threads.
 
 use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The user and group that own the files this process makes.
+/// The user and group that own new files of this process.
 pub fn process_owner() -> (u32, u32) {
     (
         rustix::process::geteuid().as_raw(),

@@ -1,4 +1,4 @@
-//! Reading what is not content: the names in a directory, a link's target, where a file has holes, a device's size.
+//! Reads everything but content: names in a directory, link targets, positions of holes, sizes of devices.
 
 use std::ffi::CStr;
 use std::io;
@@ -34,7 +34,7 @@ pub fn for_each_name<E: From<io::Error>>(
     Ok(())
 }
 
-/// The target of the symbolic link with that name.
+/// The target of the symbolic link with this name.
 ///
 /// # Errors
 /// What the kernel reports; `InvalidInput` when it is not a symbolic link.
@@ -42,8 +42,8 @@ pub fn read_link_at(dir: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(fs::readlinkat(dir, name, Vec::new())?.into_bytes())
 }
 
-/// Where the next data at or after `from` begins (`SEEK_DATA`); `None` when only a hole is left. Moves the descriptor's
-/// position.
+/// The position of the next data at or after `from` (`SEEK_DATA`); `None` if only a hole is left. Changes the
+/// descriptor's position.
 ///
 /// # Errors
 /// What the kernel reports.
@@ -55,8 +55,8 @@ pub fn seek_data(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// Where the next hole at or after `from` begins (`SEEK_HOLE`); the end of the file counts as one. `None` when `from`
-/// is at or past the end. Moves the descriptor's position.
+/// The position of the next hole at or after `from` (`SEEK_HOLE`); the end of the file counts as one. `None` if `from`
+/// is at or past the end. Changes the descriptor's position.
 ///
 /// # Errors
 /// What the kernel reports.

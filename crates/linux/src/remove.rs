@@ -12,7 +12,7 @@ use crate::read::for_each_name;
 use crate::rename::rename_new_at;
 use crate::set::{set_mode, set_mode_at};
 
-/// Directories that [`remove_tree_at`] holds open at once.
+/// Maximum number of directories that [`remove_tree_at`] holds open at once.
 const REMOVE_LEVELS_MAX: u32 = 32;
 
 /// Removes a name of anything but a directory.
@@ -23,11 +23,11 @@ pub fn unlink_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     Ok(fs::unlinkat(dir, name, AtFlags::empty())?)
 }
 
-/// Removes a name and, if it is a directory, everything beneath it, without following symbolic links. Directories that
-/// deny access to their owner are made accessible first. The tree may have any depth: few descriptors are open at once.
-///
+/// Removes a name and, if it is a directory, everything below it, without following symbolic links. Directories that
+/// deny access to their owner are made accessible first. The tree can have any depth: only a few descriptors are open
+/// at once.
 /// # Errors
-/// The first that the kernel reports; what was removed before it stays removed.
+/// The first error that the kernel reports; what was removed before it stays removed.
 pub fn remove_tree_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     let dir = dir.as_fd();
     if remove_flat(dir, name)? {

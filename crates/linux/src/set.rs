@@ -42,7 +42,7 @@ pub fn set_owner(file: impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
     Ok(fs::fchown(file, Some(uid), Some(gid))?)
 }
 
-/// Sets the owner and group of the file with that name; of a symbolic link itself, not its target.
+/// Sets the owner and group of the file with this name; of a symbolic link itself, not its target.
 ///
 /// # Errors
 /// What the kernel reports; `PermissionDenied` without privilege.
@@ -52,7 +52,7 @@ pub fn set_owner_at(dir: impl AsFd, name: &[u8], uid: u32, gid: u32) -> io::Resu
     Ok(fs::chownat(dir, name, Some(uid), Some(gid), flags)?)
 }
 
-/// Sets the times of an open file; `None` leaves the access time as it is.
+/// Sets the times of an open file; `None` does not change the access time.
 ///
 /// # Errors
 /// What the kernel reports.
@@ -60,8 +60,8 @@ pub fn set_times(file: impl AsFd, atime: Option<Timestamp>, mtime: Timestamp) ->
     Ok(fs::futimens(file, &timestamps(atime, mtime))?)
 }
 
-/// Sets the times of the file with that name; of a symbolic link itself, not its target. `None` leaves the access time
-/// as it is.
+/// Sets the times of the file with this name; of a symbolic link itself, not its target. `None` does not change the
+/// access time.
 ///
 /// # Errors
 /// What the kernel reports.

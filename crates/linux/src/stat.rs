@@ -1,4 +1,4 @@
-//! What a file is: its kind, owner, size and times, without reading it.
+//! File metadata: type, owner, size and times.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,7 +31,7 @@ pub struct Stat {
     pub gid: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Space that it takes on the medium, in units of 512 bytes.
+    /// Space on the medium, in units of 512 bytes.
     pub blocks: u64,
     /// Number of a device file: major and minor.
     pub rdev: (u32, u32),
@@ -41,7 +41,7 @@ pub struct Stat {
     pub mtime: Timestamp,
     /// Last change of metadata.
     pub ctime: Timestamp,
-    /// Birth, where the file system keeps it.
+    /// Time of creation, if the file system stores it.
     pub btime: Option<Timestamp>,
     /// `STATX_ATTR_*` bits that the file system knows and that are set. The low byte's values equal `FS_*_FL`.
     pub attributes: u64,
@@ -59,7 +59,7 @@ impl Stat {
     }
 }
 
-/// Describes the file with that name; a symbolic link itself, not its target.
+/// Describes the file with this name; a symbolic link itself, not its target.
 ///
 /// # Errors
 /// What the kernel reports.

@@ -1,8 +1,8 @@
 //! Extended attributes of any kind of file, by directory and name.
 //!
-//! Linux has calls relative to a directory (`getxattrat` and the like) only since 6.13. `/proc/self/fd/N/name` does the
-//! same on older kernels: the first part names the open directory itself, and the last name is not followed. Only the
-//! question whether a file has any attributes, which is asked of every file, uses the new call where it exists.
+//! Linux has calls relative to a directory (`getxattrat` and the like) only since 6.13. `/proc/self/fd/N/name` does
+//! the same on older kernels: the first part names the open directory itself, and the last name is not followed. Only
+//! the check whether a file has any attributes, which runs for every file, uses the new call where it exists.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -60,7 +60,7 @@ pub fn for_each_xattr(
     }
 }
 
-/// As [`for_each_xattr`], of an open file or directory.
+/// Like [`for_each_xattr`], for an open file or directory.
 ///
 /// # Errors
 /// What the kernel reports.
@@ -71,8 +71,8 @@ pub fn for_each_xattr_of(file: impl AsFd, each: impl FnMut(&[u8], &[u8])) -> io:
     Ok(for_each(fs::flistxattr_query(file), list, value, each)?)
 }
 
-/// Calls `each` with what `list` and `value` put into their buffers. Nothing is asked for if `names_len` is 0: most files
-/// have no attributes, and the call for the length is then the only one.
+/// Calls `each` with what `list` and `value` put into their buffers. If `names_len` is 0, neither is called: most
+/// files have no attributes, and then asking for the length is the only system call.
 fn for_each(
     names_len: Result<usize, Errno>,
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
@@ -121,7 +121,7 @@ pub fn set_xattr(file: impl AsFd, attribute: &[u8], value: &[u8]) -> io::Result<
 /// # Errors
 /// What the kernel reports.
 pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
-    // tmpfs reports success for removing access control lists that do not exist, so it is asked first.
+    // tmpfs reports success for removing access control lists that do not exist, so check first whether there is one.
     let size = fs::fgetxattr(&file, attribute, &mut [] as &mut [u8]);
     match size.and_then(|_| fs::fremovexattr(&file, attribute)) {
         Ok(()) => Ok(true),

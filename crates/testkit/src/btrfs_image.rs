@@ -1,8 +1,7 @@
-//! A btrfs image in memory, to be damaged: any byte, item or pointer can be changed, and the checksums are made right
-//! again, so that whatever reads it has to notice the damage itself.
+//! A btrfs image in memory, for tests with damaged images. Any byte, item or pointer can be changed, and checksums are
+//! recomputed, so readers must detect the damage itself.
 //!
-//! It reads the format by itself and believes what it finds: it is meant for images that were good before. It knows one
-//! device and CRC-32C.
+//! It has its own parser, which trusts the image: start with a valid one. It supports a single device and CRC-32C.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,10 +12,10 @@ use std::sync::Arc;
 
 use tree::ReadAt;
 
-/// Bytes of a sector, the unit in which the image is held.
+/// The sector size, the unit in which the image is held.
 pub const SECTOR: usize = 4096;
 
-/// Where the copies of the superblock lie.
+/// The offsets of the copies of the superblock.
 const SUPERBLOCKS: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 const SUPERBLOCK_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 101;
@@ -30,7 +29,8 @@ const ROOT_ITEM: u8 = 132;
 /// Object id, type and offset.
 pub type BtrfsKey = (u64, u8, u64);
 
-/// An image of which only the sectors are held that are not all zeros. A clone is cheap: it shares them until they differ.
+/// A sparse image: only sectors that are not all zeros are held. Clones are cheap, because they share sectors until
+/// these are changed.
 #[derive(Clone, Debug)]
 pub struct BtrfsImage {
     size: u64,
@@ -38,7 +38,7 @@ pub struct BtrfsImage {
     changed: BTreeMap<u64, [u8; SECTOR]>,
 }
 
-/// An item as [`BtrfsImage::items`] gives it.
+/// An item returned by [`BtrfsImage::items`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BtrfsItem {
     /// Its key.
@@ -49,7 +49,7 @@ pub struct BtrfsItem {
     pub leaf: u64,
 }
 
-/// CRC-32C, bit by bit: written for itself, so that it can be wrong only together with what it judges.
+/// CRC-32C, bit by bit: an implementation independent of the one under test.
 fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = !0_u32;
     for &byte in bytes {
@@ -61,14 +61,14 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Makes the checksum right that a superblock or tree block begins with.
+/// Recomputes the checksum at the beginning of a superblock or tree block.
 fn seal(block: &mut [u8]) {
     let sum = crc32c(&block[32..]);
     block[..32].fill(0);
     block[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The number of `len` bytes at `at`.
+/// The little-endian number of `len` bytes at `at`.
 fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     let mut word = [0; 8];
     word[..len].copy_from_slice(&bytes[at..at + len]);
@@ -89,7 +89,7 @@ fn key_bytes((objectid, kind, offset): BtrfsKey) -> [u8; 17] {
 }
 
 impl BtrfsImage {
-    /// An image of `size` bytes that has these sectors, by their place, and zeros elsewhere.
+    /// An image of `size` bytes with these sectors, keyed by offset, and zeros elsewhere.
     pub fn new(size: u64, sectors: BTreeMap<u64, [u8; SECTOR]>) -> BtrfsImage {
         BtrfsImage {
             size,
@@ -98,10 +98,10 @@ impl BtrfsImage {
         }
     }
 
-    /// The image in a file.
+    /// Reads an image from a file.
     ///
     /// # Panics
-    /// It cannot be read, or is not made of sectors.
+    /// If it cannot be read or its size is not a multiple of the sector size.
     pub fn read_file(path: &Path) -> BtrfsImage {
         let mut file = File::open(path).expect("open the image");
         let size = file.metadata().expect("ask for its size").len();
@@ -117,10 +117,10 @@ impl BtrfsImage {
         BtrfsImage::new(size, sectors)
     }
 
-    /// Makes a file of the image, with holes for what is zeros.
+    /// Writes the image to a new file, with holes for zeros.
     ///
     /// # Panics
-    /// It cannot be written.
+    /// If it cannot be written.
     pub fn write_file(&self, path: &Path) {
         let file = File::create(path).expect("create the image");
         file.set_len(self.size).expect("set its size");
@@ -129,11 +129,10 @@ impl BtrfsImage {
         }
     }
 
-    /// Writes the sectors that are not as they were to a file that is as the image was; with the image as it was, takes
-    /// that back.
+    /// Writes the changed sectors to a file that holds the unchanged image. With `back`, restores them instead.
     ///
     /// # Panics
-    /// It cannot be written.
+    /// If it cannot be written.
     pub fn write_changes(&self, file: &File, back: bool) {
         for (at, sector) in &self.changed {
             let sector = if back {
@@ -145,20 +144,20 @@ impl BtrfsImage {
         }
     }
 
-    /// The checksum of a sector of data.
+    /// The checksum of a data sector.
     pub fn checksum(sector: &[u8]) -> u32 {
         crc32c(sector)
     }
 
-    /// The places of the sectors that are not all zeros.
+    /// The offsets of the sectors that are not all zeros.
     pub fn sectors(&self) -> impl Iterator<Item = u64> {
         self.good.keys().copied()
     }
 
-    /// The bytes at a place of the device.
+    /// The bytes at a device offset.
     ///
     /// # Panics
-    /// It is behind the end.
+    /// If they are beyond the end.
     pub fn bytes(&self, at: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.read_exact_at(&mut bytes, at)
@@ -166,10 +165,10 @@ impl BtrfsImage {
         bytes
     }
 
-    /// Overwrites the bytes at a place of the device, and no checksum.
+    /// Overwrites the bytes at a device offset, without updating checksums.
     ///
     /// # Panics
-    /// It is behind the end.
+    /// If they are beyond the end.
     pub fn patch(&mut self, at: u64, bytes: &[u8]) {
         assert!(at + bytes.len() as u64 <= self.size, "behind the end");
         for (index, &byte) in bytes.iter().enumerate() {
@@ -199,20 +198,20 @@ impl BtrfsImage {
         self.patch(at, &block);
     }
 
-    /// The number of `len` bytes at that place in the superblock.
+    /// The number of `len` bytes at `at` in the superblock.
     pub fn superblock(&self, at: usize, len: usize) -> u64 {
         number(&self.bytes(SUPERBLOCKS[0], SUPERBLOCK_BYTES), at, len)
     }
 
-    /// Blocks are as long as they were, whatever was done to the superblock.
+    /// The block size of the original image, even if the superblock was changed.
     fn nodesize(&self) -> usize {
         number(&self.good[&SUPERBLOCKS[0]], 148, 4) as usize
     }
 
-    /// Where an address lies on the device: in each copy.
+    /// The device offsets of an address, one for each copy.
     ///
     /// # Panics
-    /// It lies nowhere, or its chunk is striped.
+    /// If it is not mapped, or its chunk is striped.
     pub fn places(&self, logical: u64) -> Vec<u64> {
         let system = self.bytes(SUPERBLOCKS[0] + 811, self.superblock(160, 4) as usize);
         let mut chunks = Vec::new();
@@ -239,12 +238,12 @@ impl BtrfsImage {
             .collect()
     }
 
-    /// The tree block at an address: its first copy.
+    /// The first copy of the tree block at an address.
     pub fn block(&self, logical: u64) -> Vec<u8> {
         self.bytes(self.places(logical)[0], self.nodesize())
     }
 
-    /// Changes a tree block, every copy alike.
+    /// Changes all copies of a tree block.
     pub fn edit_block(&mut self, logical: u64, edit: impl FnOnce(&mut [u8])) {
         let mut block = self.block(logical);
         edit(&mut block);
@@ -254,7 +253,7 @@ impl BtrfsImage {
         }
     }
 
-    /// Makes the checksum of the tree block or superblock at a place of the device right.
+    /// Recomputes the checksum of the tree block or superblock at a device offset.
     pub fn seal(&mut self, at: u64) {
         let len = if SUPERBLOCKS.contains(&at) {
             SUPERBLOCK_BYTES
@@ -269,7 +268,7 @@ impl BtrfsImage {
     /// The address of a tree's root block.
     ///
     /// # Panics
-    /// There is no such tree.
+    /// If there is no such tree.
     pub fn root(&self, tree: u64) -> u64 {
         match tree {
             ROOT_TREE => self.superblock(80, 8),
@@ -283,7 +282,7 @@ impl BtrfsImage {
         }
     }
 
-    /// The addresses of all blocks of a tree, each before those below it.
+    /// The addresses of all blocks of a tree, parents before children.
     pub fn blocks(&self, tree: u64) -> Vec<u64> {
         let mut waiting = vec![self.root(tree)];
         let mut blocks = Vec::new();
@@ -297,7 +296,7 @@ impl BtrfsImage {
         blocks
     }
 
-    /// All items of a tree, ascending.
+    /// All items of a tree, in key order.
     pub fn items(&self, tree: u64) -> Vec<BtrfsItem> {
         let mut list = Vec::new();
         for leaf in self.blocks(tree) {
@@ -310,20 +309,20 @@ impl BtrfsImage {
         list
     }
 
-    /// The item of that key.
+    /// The item with this key.
     ///
     /// # Panics
-    /// There is none.
+    /// If there is none.
     pub fn item(&self, tree: u64, key: BtrfsKey) -> BtrfsItem {
         let items = self.items(tree);
         let found = items.into_iter().find(|item| item.key == key);
         found.unwrap_or_else(|| panic!("tree {tree} has no item {key:?}"))
     }
 
-    /// The first item of that object id and type.
+    /// The first item with this object ID and type.
     ///
     /// # Panics
-    /// There is none.
+    /// If there is none.
     pub fn item_of(&self, tree: u64, objectid: u64, kind: u8) -> BtrfsItem {
         let items = self.items(tree);
         let is_it = |item: &BtrfsItem| (item.key.0, item.key.1) == (objectid, kind);
@@ -331,7 +330,7 @@ impl BtrfsImage {
         found.unwrap_or_else(|| panic!("tree {tree} has no item of {objectid} of type {kind}"))
     }
 
-    /// Changes the data of an item, whose length stays.
+    /// Changes the data of an item, keeping its length.
     pub fn edit_item(&mut self, tree: u64, key: BtrfsKey, edit: impl FnOnce(&mut [u8])) {
         let item = self.item(tree, key);
         self.edit_block(item.leaf, |block| {
@@ -342,14 +341,14 @@ impl BtrfsImage {
         });
     }
 
-    /// Overwrites `bytes` of an item's data from `at` on.
+    /// Overwrites an item's data with `bytes`, starting at `at`.
     pub fn set(&mut self, tree: u64, key: BtrfsKey, at: usize, bytes: &[u8]) {
         self.edit_item(tree, key, |data| {
             data[at..at + bytes.len()].copy_from_slice(bytes);
         });
     }
 
-    /// Gives an item other data, of any length that its leaf has room for.
+    /// Replaces the data of an item, with any length that fits in its leaf.
     pub fn replace(&mut self, tree: u64, key: BtrfsKey, data: Vec<u8>) {
         self.edit_items(tree, self.item(tree, key).leaf, |items| {
             let item = items.iter_mut().find(|item| item.0 == key);
@@ -357,7 +356,7 @@ impl BtrfsImage {
         });
     }
 
-    /// Gives an item another key. The leaf's order is as before, whatever the key says.
+    /// Changes the key of an item. The order of the leaf stays, whatever the key.
     pub fn rekey(&mut self, tree: u64, key: BtrfsKey, to: BtrfsKey) {
         self.edit_items(tree, self.item(tree, key).leaf, |items| {
             let item = items.iter_mut().find(|item| item.0 == key);
@@ -365,17 +364,17 @@ impl BtrfsImage {
         });
     }
 
-    /// Takes an item out. The leaf must have another one.
+    /// Removes an item. The leaf must have another one.
     pub fn remove(&mut self, tree: u64, key: BtrfsKey) {
         self.edit_items(tree, self.item(tree, key).leaf, |items| {
             items.retain(|item| item.0 != key);
         });
     }
 
-    /// Puts an item where it belongs.
+    /// Inserts an item at its position in key order.
     ///
     /// # Panics
-    /// There is no room in that leaf.
+    /// If the leaf has no room.
     pub fn insert(&mut self, tree: u64, key: BtrfsKey, data: Vec<u8>) {
         let items = self.items(tree);
         let before = items.partition_point(|item| item.key < key);
@@ -386,7 +385,7 @@ impl BtrfsImage {
         });
     }
 
-    /// Changes the items of a leaf, and the pointers' keys above it if its first one changes.
+    /// Changes the items of a leaf, and the keys in the nodes above it if the first item changes.
     fn edit_items(
         &mut self,
         tree: u64,

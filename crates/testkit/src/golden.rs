@@ -1,11 +1,11 @@
-//! Golden files: what the program said once, read by a person, and must say again.
+//! Golden files: reviewed output of the program, which it must reproduce.
 
 use std::path::Path;
 use std::{env, fs, io};
 
 /// Compares `got` with the committed file `expected`.
 ///
-/// With `RESTOW_UPDATE=1` the file is written instead, and `git diff` is the review.
+/// With `RESTOW_UPDATE=1` the file is written instead; review it with `git diff`.
 ///
 /// # Panics
 ///
@@ -16,7 +16,7 @@ pub fn golden(expected: impl AsRef<Path>, got: impl AsRef<[u8]>) {
     }
 }
 
-/// Whether committed files are to be made anew: `RESTOW_UPDATE=1`.
+/// Whether to rewrite committed files: `RESTOW_UPDATE=1`.
 pub fn updates() -> bool {
     env::var_os("RESTOW_UPDATE").is_some_and(|value| value == "1")
 }
@@ -38,7 +38,7 @@ fn compare(path: &Path, got: &[u8], update: bool) -> Result<(), String> {
         return Err(format!("{name} does not exist; RESTOW_UPDATE=1 writes it"));
     };
     let mut lines = (expected.split(|b| *b == b'\n')).zip(got.split(|b| *b == b'\n'));
-    // Where one is the beginning of the other, the difference is the line that only one has.
+    // If one is the beginning of the other, the difference is the line that only one of them has.
     let common = lines.position(|(old, new)| old != new).unwrap_or_else(|| {
         let newlines = |bytes: &[u8]| bytes.iter().filter(|b| **b == b'\n').count();
         newlines(&expected).min(newlines(got)) + 1

@@ -1,18 +1,19 @@
-//! A file system that something befalls while it is read.
+//! A file system with a hook before each read.
 
 use tree::{Checksum, DirEntry, Extent, FileSystem, Ino, Metadata, Result, Storage, Xattr};
 
-/// Called before each read of a file's content, with the file and the offset. An error is what the read gives.
+/// Called before each read of a file's content, with the file and the offset. If it returns an error, so does the
+/// read.
 type Hook = Box<dyn Fn(Ino, u64) -> Result<()> + Send + Sync>;
 
-/// Another file system, and what happens before each read of a file's content: the file is changed, or the read fails.
+/// Wraps a file system with a hook before each read of content, which can change the file or make the read fail.
 pub struct HookedFs<F> {
     inner: F,
     before_read: Hook,
 }
 
 impl<F: FileSystem> HookedFs<F> {
-    /// `inner`, with `before_read` called before each read.
+    /// Wraps `inner`; `before_read` is called before each read.
     pub fn new(
         inner: F,
         before_read: impl Fn(Ino, u64) -> Result<()> + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! What the kernel thinks of an image: its warnings.
+//! The kernel's warnings about an image.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -12,18 +12,18 @@ const WARNING: u64 = 4;
 /// `O_NONBLOCK` of asm-generic/fcntl.h, which x86, Arm, RISC-V, POWER and s390 share.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// The kernel's log from now on.
+/// The kernel's log, starting now.
 #[derive(Debug)]
 pub struct KernelLog {
     kmsg: File,
 }
 
 impl KernelLog {
-    /// Starts to watch; what was logged before does not count.
+    /// Starts watching; earlier messages are ignored.
     ///
     /// # Panics
     ///
-    /// If the log cannot be read, as without root's rights.
+    /// If the log cannot be read, for example without root privileges.
     pub fn watch() -> KernelLog {
         let kmsg = (OpenOptions::new().read(true))
             .custom_flags(O_NONBLOCK)
@@ -34,8 +34,8 @@ impl KernelLog {
         KernelLog { kmsg }
     }
 
-    /// The warnings and errors about `mount` since the last call: those that name its device, and those of its file
-    /// system that name no device at all.
+    /// The warnings and errors about `mount` since the last call: messages that name its device, and those of its file
+    /// system type that name no device.
     pub fn warnings(&mut self, mount: &Mount) -> Vec<String> {
         let device = mount.device().file_name().unwrap_or_default();
         let device = device.to_str().expect("loop devices have plain names");
@@ -48,7 +48,7 @@ impl KernelLog {
 
     /// # Panics
     ///
-    /// If the kernel has warned about `mount`; the message holds its words.
+    /// If the kernel has warned about `mount`; the message includes the warnings.
     pub fn assert_quiet(&mut self, mount: &Mount) {
         let warnings = self.warnings(mount);
         assert!(
@@ -74,8 +74,8 @@ impl KernelLog {
     }
 }
 
-/// The text of `record` (`priority,sequence,time,flags;text`) if it warns about `device`, or about none from this file
-/// system.
+/// The text of `record` (`priority,sequence,time,flags;text`) if it is a warning about `device`, or one of this file
+/// system type that names no device.
 fn warning<'a>(record: &'a str, fs_type: FsType, device: &str) -> Option<&'a str> {
     let (prefix, text) = record.split_once(';')?;
     let text = text.lines().next().unwrap_or_default();

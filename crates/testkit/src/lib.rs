@@ -1,8 +1,8 @@
-//! What the tests share: outside programs, loop mounts, golden files, random bytes, temporary directories,
-//! and trees, good and bad.
+//! What the tests share: external programs, loop mounts, golden files, random bytes, temporary directories, and trees,
+//! valid and invalid.
 //!
-//! A development dependency only. Everything here panics with a reason when it cannot do its work, because a test has
-//! nothing better to do with an error.
+//! This is only a development dependency. Everything here panics with a reason if it fails, because tests cannot do
+//! anything better with an error.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "tree")]

@@ -1,4 +1,4 @@
-//! A tree in memory, as good or as bad as a test wants it.
+//! A tree in memory, valid or not, as the test requires.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,15 +9,15 @@ use tree::{
 
 /// A [`FileSystem`] in memory.
 ///
-/// What is added by the named methods is a sound tree. [`MemoryFs::metadata_mut`], [`MemoryFs::push_entry`] and
-/// [`MemoryFs::lie_about_extents`] make it as unsound as a hostile image can claim to be.
+/// The `add_…` methods build a valid tree. [`MemoryFs::metadata_mut`], [`MemoryFs::push_entry`] and
+/// [`MemoryFs::lie_about_extents`] make it as invalid as a hostile image can be.
 #[derive(Debug)]
 pub struct MemoryFs {
     tree: Overlay<Content>,
     store: StoreId,
-    /// What is said of files instead of what is known of them.
+    /// Metadata to report instead of the actual one.
     stated: HashMap<Ino, Metadata>,
-    /// Entries at the ends of directories, in no order.
+    /// Entries appended to directories, unsorted.
     pushed: HashMap<Ino, Vec<DirEntry>>,
 }
 
@@ -35,7 +35,7 @@ impl Clone for MemoryFs {
 
 #[derive(Clone, Debug, Default)]
 struct Content {
-    /// Pieces by offset; holes between them.
+    /// Pieces by offset, with holes between them.
     pieces: BTreeMap<u64, Vec<u8>>,
     extents: Option<Vec<Extent>>,
     /// The stored bytes of encoded extents, by the extents' offset.
@@ -48,7 +48,7 @@ impl Default for MemoryFs {
     }
 }
 
-/// What a file is, before a test changes it.
+/// The default metadata of a file.
 fn metadata(kind: FileKind, permissions: u16) -> Metadata {
     Metadata {
         mtime: Time {
@@ -98,7 +98,7 @@ impl MemoryFs {
         self.add(dir, name, &metadata(FileKind::Directory, 0o755))
     }
 
-    /// Adds a directory with mode 0755 that no name leads to, for [`MemoryFs::push_entry`].
+    /// Adds a directory with mode 0755 and without a name, for [`MemoryFs::push_entry`].
     pub fn add_unnamed_dir(&mut self) -> Ino {
         let metadata = metadata(FileKind::Directory, 0o755);
         self.tree.add(&metadata, Content::default()).unwrap()
@@ -109,7 +109,7 @@ impl MemoryFs {
         self.add_sparse(dir, name, content.len() as u64, &[(0, content)])
     }
 
-    /// Adds a regular file of `size` bytes with holes between the pieces of content, which must not overlap.
+    /// Adds a regular file of `size` bytes, with holes between the pieces of content. The pieces must not overlap.
     pub fn add_sparse(
         &mut self,
         dir: Ino,
@@ -156,29 +156,29 @@ impl MemoryFs {
         self.tree.set_xattr(ino, xattr).unwrap();
     }
 
-    /// The description of a file, to be changed at will.
+    /// The metadata of a file, mutably.
     pub fn metadata_mut(&mut self, ino: Ino) -> &mut Metadata {
         let tree = &self.tree;
         let known = || tree.metadata(ino).unwrap();
         self.stated.entry(ino).or_insert_with(known)
     }
 
-    /// Adds an entry at the end of a directory, unchecked and unsorted.
+    /// Appends an entry to a directory, unchecked and unsorted.
     pub fn push_entry(&mut self, dir: Ino, name: impl AsRef<[u8]>, ino: Ino, kind: FileKind) {
         let name = name.as_ref().into();
         let entry = DirEntry { name, ino, kind };
         self.pushed.entry(dir).or_default().push(entry);
     }
 
-    /// Says that an extent of a file is encoded, and stored as these bytes. The content stays what it is. Extents of a file
-    /// are added in their order, and together they are all that it has.
+    /// Declares an extent of a file as encoded, and stored as these bytes. The content is unchanged. The extents of a
+    /// file must be added in order and cover all of it.
     pub fn add_encoded(&mut self, file: Ino, extent: Extent, stored: &[u8]) {
         let content = self.content_mut(file);
         content.extents.get_or_insert_default().push(extent);
         content.encoded.insert(extent.offset, stored.to_vec());
     }
 
-    /// Makes the file system answer every question for the extents of a file with these.
+    /// Makes the file system return these extents for every query about a file.
     pub fn lie_about_extents(&mut self, file: Ino, extents: Vec<Extent>) {
         self.content_mut(file).extents = Some(extents);
     }

@@ -1,9 +1,9 @@
-//! The running kernel as a witness: loop devices and mounts that go away by themselves.
+//! Loop devices and mounts of the running kernel, with automatic cleanup.
 //!
-//! [`BackingFile`] → [`LoopDevice`] → [`Mount`]: each owns the one before it and gives it back when undone by name; when
-//! dropped (a panic), everything is undone in order. `cargo xtask kernel` runs the tests as root in a private mount
-//! namespace, and a mounted loop device is marked to be cleared with its last user; so even a killed test leaves neither
-//! mount nor device.
+//! [`BackingFile`] → [`LoopDevice`] → [`Mount`]: each owns the previous one and returns it when undone explicitly. On
+//! drop (a panic), everything is undone in order. `cargo xtask kernel` runs the tests as root in a private mount
+//! namespace, and a mounted loop device is marked for automatic detaching. So even a killed test leaves neither mount
+//! nor device behind.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,13 +24,13 @@ pub enum FsType {
 /// Whether the kernel may write to the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It may not; for btrfs also no log is replayed.
+    /// It must not; for btrfs, this also prevents log replay.
     ReadOnly,
     /// It may.
     ReadWrite,
 }
 
-/// A file that holds an image: one of the test's own, or a temporary one that goes with this value.
+/// A file that holds an image: an existing one, or a temporary one that is removed on drop.
 #[derive(Debug)]
 pub struct BackingFile {
     path: PathBuf,
@@ -38,7 +38,7 @@ pub struct BackingFile {
 }
 
 impl BackingFile {
-    /// A temporary file of `bytes` zero bytes that take no space yet.
+    /// Creates a temporary file of `bytes` zero bytes, which take no space yet.
     pub fn create(bytes: u64) -> BackingFile {
         let dir = TempDir::new();
         let path = dir.join("image");
@@ -50,7 +50,7 @@ impl BackingFile {
         }
     }
 
-    /// The image at `path`, which stays when this value goes.
+    /// The image at `path`, which is kept on drop.
     pub fn existing(path: impl AsRef<Path>) -> BackingFile {
         let path = path.as_ref();
         let path =
@@ -61,7 +61,7 @@ impl BackingFile {
         }
     }
 
-    /// Where the file lies.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -72,7 +72,7 @@ impl BackingFile {
 pub struct LoopDevice {
     device: PathBuf,
     access: Access,
-    /// `None` once it is given back, and then there is nothing left to detach.
+    /// `None` once it has been returned, when there is nothing left to detach.
     backing: Option<BackingFile>,
 }
 
@@ -81,7 +81,7 @@ impl LoopDevice {
     ///
     /// # Panics
     ///
-    /// If the kernel refuses, as it does without root's rights.
+    /// If the kernel refuses, for example without root privileges.
     pub fn attach(backing: BackingFile, access: Access) -> LoopDevice {
         let mut losetup = Command::new("losetup");
         losetup.args(["--find", "--show"]);
@@ -102,7 +102,7 @@ impl LoopDevice {
         &self.device
     }
 
-    /// Detaches the device and gives its file back.
+    /// Detaches the device and returns its file.
     pub fn detach(mut self) -> BackingFile {
         let backing = self.backing.take().expect("owned until given back");
         run(Command::new("losetup").arg("--detach").arg(&self.device));
@@ -125,16 +125,17 @@ pub struct Mount {
     point: Option<TempDir>,
     fs_type: FsType,
     device: PathBuf,
-    // The device clears itself with the mount, so only its file is left to own.
+    // The device detaches itself with the mount, so only its file is still owned.
     backing: Option<BackingFile>,
 }
 
 impl Mount {
-    /// Mounts the image at `path` so that nothing can write to it.
+    /// Mounts the image at `path` read-only, without any writes to it.
     ///
     /// # Panics
     ///
-    /// If the kernel refuses to: an image that it cannot mount is a failure, and so is a kernel without the file system.
+    /// If the kernel refuses: an image that it cannot mount is a failure, and so is missing support for the file
+    /// system.
     pub fn read_only(path: impl AsRef<Path>, fs_type: FsType) -> Mount {
         let device = LoopDevice::attach(BackingFile::existing(path), Access::ReadOnly);
         Mount::new(device, fs_type, "")
@@ -148,7 +149,7 @@ impl Mount {
     pub fn new(mut device: LoopDevice, fs_type: FsType, options: &str) -> Mount {
         let point = TempDir::new();
         let (name, read_only_options) = match fs_type {
-            // Without a log replay the kernel leaves the image as it is.
+            // Without log replay, the kernel does not change the image.
             FsType::Btrfs => ("btrfs", "ro,rescue=nologreplay"),
             FsType::Squashfs => ("squashfs", "ro"),
         };
@@ -166,27 +167,27 @@ impl Mount {
             device: device.path().to_owned(),
             backing: device.backing.take(),
         };
-        // Of a device in use this marks it to be cleared when its last user goes.
+        // For a device in use, this marks it for detaching by its last user.
         run(Command::new("losetup").arg("--detach").arg(&mount.device));
         mount
     }
 
-    /// The directory where the file system is seen.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         self.point.as_ref().expect("mounted until undone").path()
     }
 
-    /// The file system that it is.
+    /// The file system type.
     pub fn fs_type(&self) -> FsType {
         self.fs_type
     }
 
-    /// The loop device that is mounted, such as `/dev/loop3`; the kernel's messages name it.
+    /// The mounted loop device, such as `/dev/loop3`, as in the kernel's messages.
     pub fn device(&self) -> &Path {
         &self.device
     }
 
-    /// Unmounts, which writes everything to the file, and gives the file back.
+    /// Unmounts, which writes everything to the file, and returns the file.
     ///
     /// # Panics
     ///
@@ -206,7 +207,7 @@ impl Drop for Mount {
         let unmounted = attempt(Command::new("umount").arg(point.path()))
             || attempt(Command::new("umount").arg("--lazy").arg(point.path()));
         if !unmounted {
-            // What is still mounted there must not be removed with the directory.
+            // Do not remove what is still mounted there along with the directory.
             std::mem::forget(point);
         }
     }

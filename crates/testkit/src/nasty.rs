@@ -1,4 +1,4 @@
-//! A directory that holds what file trees seldom hold.
+//! A directory with everything that file trees rarely contain.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -10,15 +10,15 @@ use linux::{OpenFlags, Timestamp};
 
 use crate::Rng;
 
-/// The size of the biggest sparse file in [`nasty_tree`]: more than 32 bits hold.
+/// The size of the largest sparse file in [`nasty_tree`]: more than fits in 32 bits.
 pub const NASTY_SPARSE_BYTES: u64 = 5 << 30;
 
-/// Fills the directory `at` with every kind of file, name, time, mode, link, hole and attribute that Linux allows on
-/// common file systems. As root it also has devices, foreign owners and attributes that only root may set.
+/// Fills the directory `at` with every type of file, name, time, mode, link, hole and attribute that Linux allows on
+/// common file systems. As root, this includes devices, foreign owners and attributes that only root can set.
 ///
 /// # Panics
 ///
-/// If anything cannot be made.
+/// If anything cannot be created.
 pub fn nasty_tree(at: &Path) {
     let is_root = linux::process_owner().0 == 0;
     let root = linux::open_dir(at).expect("the directory opens");
@@ -47,7 +47,7 @@ fn contents(at: &Path) {
     for size in [1, 511, 4096, 4097, 131_072, 1_048_577, 9_000_001] {
         write(&at.join(format!("bytes-{size}")), &rng.bytes(size));
     }
-    // Zeros that are stored are not a hole.
+    // Stored zeros are not a hole.
     write(&at.join("zeros"), &[0; 70_000]);
 }
 
@@ -107,7 +107,7 @@ fn names(root: &OwnedFd, at: &Path) {
     create(&all);
 }
 
-/// 45 levels of names of 110 bytes: no single path reaches the end of it.
+/// 45 levels of names of 110 bytes, too deep for any single path.
 fn deep_path(root: &OwnedFd) {
     let mut dir = root.try_clone().expect("a descriptor");
     for level in 0..45u8 {
@@ -143,7 +143,7 @@ fn links(at: &Path) {
 fn times(root: &OwnedFd) {
     linux::make_dir_at(root, b"times", 0o755).expect("create");
     let dir = linux::open_at(root, b"times", OpenFlags::DIRECTORY, 0).expect("open");
-    // The last two are the ends of what ext4 holds with 256-byte inodes.
+    // The last two are the limits of ext4 with 256-byte inodes.
     for seconds in [
         -1,
         0,
@@ -218,7 +218,7 @@ fn attributes(at: &Path, is_root: bool) {
     set(b"access-list.d", b"system.posix_acl_default", &acl);
     write(&at.join("access-list.d/inherits"), b"content");
     if is_root {
-        // GNU tar cannot restore it for anyone else.
+        // GNU tar cannot restore it unless it runs as root.
         write(&at.join("attributes-read-only"), b"content");
         set(b"attributes-read-only", b"user.a", b"1");
         let read_only = fs::Permissions::from_mode(0o444);

@@ -1,4 +1,4 @@
-//! Random numbers that are the same in every run, and how many cases a sampled test runs.
+//! Reproducible random numbers, and the number of cases of a sampled test.
 
 use std::str::FromStr;
 use std::{env, fmt};
@@ -10,7 +10,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A generator whose numbers follow from `seed`; every seed is good.
+    /// Creates a generator; every seed is good.
     pub fn new(seed: u64) -> Rng {
         Rng { state: seed }
     }
@@ -24,7 +24,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which must not be 0. Each is as likely as the next to within `end` / 2^64.
+    /// A number below `end`, which must not be 0, uniform to within `end` / 2^64.
     pub fn below(&mut self, end: u64) -> u64 {
         assert_ne!(end, 0, "no number lies below 0");
         let wide = u128::from(self.next_u64()) * u128::from(end);
@@ -36,12 +36,12 @@ impl Rng {
         self.below(len as u64) as usize
     }
 
-    /// True once in `one_in` times on average.
+    /// True with a probability of 1 / `one_in`.
     pub fn chance(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0
     }
 
-    /// Fills `bytes` with random ones.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let random = self.next_u64().to_le_bytes();
@@ -57,13 +57,14 @@ impl Rng {
     }
 }
 
-/// How many cases a sampled test runs: `RESTOW_CASES` if it is set, else `default`, its sample in the full test command.
+/// The number of cases of a sampled test: `RESTOW_CASES` if set, otherwise `default`, which is what the full test
+/// command runs.
 ///
-/// A test of several kinds (codecs, dictionaries) runs that many cases of each kind.
+/// A test of several kinds (codecs, dictionaries) runs this many cases of each kind.
 ///
 /// # Panics
 ///
-/// If `RESTOW_CASES` is not such a number.
+/// If `RESTOW_CASES` is not a valid number.
 pub fn cases<N: FromStr<Err: fmt::Debug>>(default: N) -> N {
     match env::var("RESTOW_CASES") {
         Ok(count) => count.parse().expect("RESTOW_CASES is a number of cases"),
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_splitmix64() {
-        // From the reference implementation of Vigna, seed 1234567.
+        // From the reference implementation by Vigna, seed 1234567.
         let mut rng = Rng::new(1_234_567);
         let numbers = [rng.next_u64(), rng.next_u64(), rng.next_u64()];
         let expected = [

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, io, process};
 
-/// A directory of its own, removed with all that is in it when dropped.
+/// A temporary directory, removed with its contents on drop.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
 }
 
 impl TempDir {
-    /// Makes an empty directory below the system's temporary directory (`TMPDIR`).
+    /// Creates an empty directory in the system's temporary directory (`TMPDIR`).
     ///
     /// # Panics
     ///
-    /// If it cannot be made.
+    /// If it cannot be created.
     #[expect(clippy::new_without_default, reason = "it touches the disk")]
     pub fn new() -> TempDir {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -25,14 +25,14 @@ impl TempDir {
             let path = env::temp_dir().join(name);
             match fs::create_dir(&path) {
                 Ok(()) => return TempDir { path },
-                // Left behind by a killed process that had our process number.
+                // Left behind by a killed process with the same process ID.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("create {}: {error}", path.display()),
             }
         }
     }
 
-    /// Where it lies: an absolute path.
+    /// Its absolute path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -45,7 +45,8 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // Directories that deny their owner access are opened up. What others own stays for the system to clean.
+        // Directories that deny access to their owner are opened up. Files owned by others are left for the system to
+        // clean up.
         let Some((parent, name)) = linux::split_path(&self.path) else {
             return;
         };

@@ -1,7 +1,8 @@
-//! Outside programs, and the tests that cannot run without them.
+//! External programs, and skipping tests that cannot run without them.
 //!
-//! A test never skips unseen: a skip is written past the test harness's capture to standard error, and to the file that
-//! `cargo xtask test` names in `RESTOW_SKIPPED`, which it counts at the end. With `CI=true` a missing program fails.
+//! A skip never goes unnoticed: it is written to standard error, bypassing the test harness's capture, and to the file
+//! named by `RESTOW_SKIPPED`, whose entries `cargo xtask test` counts at the end. With `CI=true`, a missing program is
+//! a failure.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,17 +14,17 @@ use std::process::{Command, Output};
 /// Program and Debian package, one pair per line; `cargo xtask` reads the same file.
 const TOOLS: &str = include_str!("../tools.txt");
 
-/// Where administrators' programs lie when an ordinary user's `PATH` leaves them out.
+/// Where administration programs are if an ordinary user's `PATH` does not include them.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// An outside program that is there.
+/// An installed external program.
 #[derive(Clone, Debug)]
 pub struct Tool {
     path: PathBuf,
 }
 
 impl Tool {
-    /// A command that runs the program, without arguments yet and in the C locale.
+    /// A command that runs the program in the C locale, without arguments yet.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.env("LC_ALL", "C");
@@ -35,13 +36,13 @@ impl Tool {
         run(self.command().args(args))
     }
 
-    /// Where the program lies.
+    /// The path of the program.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Finds an outside program, or (by its absolute path) a file of a library, or reports that the running test is skipped.
+/// Finds an external program or (by its absolute path) a library file, or reports that the running test is skipped.
 ///
 /// ```no_run
 /// let Some(mksquashfs) = testkit::tool("mksquashfs") else { return };
@@ -50,7 +51,7 @@ impl Tool {
 ///
 /// # Panics
 ///
-/// With `CI=true` when the program is missing, and always when it is not listed in `tools.txt` beside this crate.
+/// With `CI=true` if the program is missing, and always if it is not listed in this crate's `tools.txt`.
 #[must_use = "without the program the test must return"]
 pub fn tool(name: &str) -> Option<Tool> {
     let package = package(TOOLS, name)
@@ -64,12 +65,12 @@ pub fn tool(name: &str) -> Option<Tool> {
     found.map(|path| Tool { path })
 }
 
-/// Reports that the running test is skipped because this machine cannot run it; the test then returns.
+/// Reports that the running test is skipped because this machine cannot run it; the test must then return.
 ///
-/// Meant for what no installation can cure (such as rights that the user lacks); it does not fail with `CI=true`.
+/// Use this for what no installation can fix, such as missing privileges; it does not fail with `CI=true`.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
-    // Set by cargo for the tests of a crate, whose names are unique only in it.
+    // Set by cargo for the tests of a crate. Test names are unique only within it.
     let package = env::var("CARGO_PKG_NAME").unwrap_or_default();
     let test = thread.name().unwrap_or("?");
     let line = format!("SKIPPED {package}::{test}: {reason}\n");
@@ -85,11 +86,11 @@ pub fn skip(reason: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Runs a command to its end and gives what it wrote.
+/// Runs a command to completion and returns its output.
 ///
 /// # Panics
 ///
-/// If it cannot be started or exits with a status other than 0; the message holds its standard error.
+/// If it cannot be started or exits with a nonzero status; the message includes its standard error.
 pub fn run(command: &mut Command) -> Output {
     let output = command
         .output()
@@ -103,7 +104,7 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Whether nothing that can be installed may be missing.
+/// Whether everything that can be installed must be present.
 pub(crate) fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }

@@ -1,14 +1,15 @@
-//! The smallest container there can be: what a new one costs, both ways.
+//! The smallest possible container: shows what it takes to add a new one, both reading and writing.
 //!
-//! A toy is a list of texts, each with its length in 8 bytes before it. For each path there are the path, that of the file's
-//! first name and, where these are equal, numbers, the content or link target, and names and values of extended attributes.
+//! A toy is a list of texts, each preceded by its length in 8 bytes. Each path has a record: the path, the path of the
+//! file's first name and, if these are equal, numbers, the content or link target, and the names and values of
+//! extended attributes.
 
 use tree::{
     Checksum, Corrupt, Device, DirEntry, Error, Extent, ExtentKind, FileKind, FileSystem, Ino,
     Inventory, Limits, Metadata, Overlay, Result, Storage, StoreId, Xattr, is_valid_name,
 };
 
-/// A tree as a toy.
+/// Writes a tree as a toy.
 pub fn write_toy(fs: &dyn FileSystem) -> Result<Vec<u8>> {
     let inventory = Inventory::of(fs, &Limits::default())?;
     let mut toy = Vec::new();
@@ -61,7 +62,7 @@ impl Toy {
         Ok(toy)
     }
 
-    /// Takes in one record.
+    /// Adds one record.
     fn add(&mut self, rest: &mut &[u8]) -> Option<()> {
         let Toy(tree, _) = self;
         let (path, first) = (text(rest)?, text(rest)?);

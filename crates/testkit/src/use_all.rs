@@ -1,17 +1,17 @@
-//! Everything that can be asked of a tree.
+//! Calls everything that a tree offers.
 
 use tree::{ExtentKind, FileKind, FileSystem, Inventory, Limits, Result};
 
-/// Bytes that are read at once.
+/// How much is read at once.
 const PIECE_BYTES: usize = 100_000;
 
-/// Asks a tree everything that can be asked, and compares what is said twice: names listed and looked up, content read in
-/// pieces and at once. Gives how many bytes of content were read.
+/// Calls every method of a tree and compares redundant answers: names listed and looked up, content read in pieces and
+/// at once. Returns the number of content bytes read.
 ///
-/// Of each file the first and the last bytes are read, since hostile sizes reach 2^63.
+/// Only the first and last bytes of each file are read, since hostile sizes reach 2^63.
 ///
 /// # Errors
-/// The first that any of the calls gives.
+/// The first error of any call.
 ///
 /// # Panics
 /// If two answers differ.

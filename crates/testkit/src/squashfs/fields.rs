@@ -1,11 +1,11 @@
-//! Fields of the superblock and of inodes that get a value which they must not have.
+//! Invalid values for fields of the superblock and of inodes.
 
-/// In the tables of cases: it does no harm.
+/// In the tables of cases: the image is still readable.
 pub(super) const READ: &str = "(is read)";
-/// In the tables of cases: which words is a matter of chance.
+/// In the tables of cases: any error will do.
 pub(super) const ANY: &str = "";
 
-/// The word or place of a field, a value, and what the superblock is then refused with.
+/// The name and offset of a field, a value, and the error with which the superblock is then rejected.
 pub(super) const SUPERBLOCK: &[(&str, usize, &[u8], &str)] = &[
     (
         "another magic number",
@@ -154,7 +154,7 @@ pub(super) const SUPERBLOCK: &[(&str, usize, &[u8], &str)] = &[
     ),
 ];
 
-/// A path, a place in its inode, what to put there, and the words; none where it does no harm.
+/// A path, an offset in its inode, the bytes to put there, and the error; [`READ`] if it does no harm.
 pub(super) const INODES: &[(&str, &str, usize, &[u8], &str)] = &[
     ("inode type 0", "empty", 0, &[0, 0], "inode type is unknown"),
     (

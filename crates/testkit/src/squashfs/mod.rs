@@ -1,8 +1,9 @@
-//! SquashFS images as good or as bad as a test wants them.
+//! SquashFS images, valid or not, as the test requires.
 //!
-//! [`RawSquashfs`] lays out a tree as the format's description says, with no code of the library under test. Every record
-//! passes through a closure before it is stored, which may change it at will; sizes and references that follow from it are
-//! then those of the changed image, and metadata is encoded after the change. [`squashfs_vectors`] are the named cases.
+//! [`RawSquashfs`] lays out a tree according to the format's description, without code of the library under test.
+//! Every record passes through a closure before it is stored, which can change it in any way. Sizes and references
+//! that depend on it are those of the changed image, and metadata is encoded after the change. [`squashfs_vectors`]
+//! are the named cases.
 
 mod fields;
 mod sample;
@@ -13,12 +14,12 @@ use std::collections::BTreeMap;
 pub use sample::{sample_tree, small_tree};
 pub use vectors::{Vector, squashfs_vectors};
 
-/// Encodes a block; `None` stores it as it is.
+/// Encodes a block; `None` stores it uncompressed.
 pub type Encode<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
 
-/// Content of a full metadata block.
+/// The content size of a full metadata block.
 const METADATA_BYTES: usize = 8192;
-/// "Not there", in 32 bits.
+/// The 32-bit value for "none".
 const NONE: u32 = u32::MAX;
 
 /// A file of the tree, with its name in its directory.
@@ -26,34 +27,34 @@ const NONE: u32 = u32::MAX;
 pub struct RawNode {
     /// The name.
     pub name: String,
-    /// What it is.
+    /// The type of file.
     pub kind: RawKind,
-    /// Whether the inode has its long form.
+    /// Whether the inode has the extended form.
     pub extended: bool,
-    /// Index of its set of attributes, in the long form.
+    /// Index of its attribute set; only in the extended form.
     pub xattrs: Option<u32>,
 }
 
-/// What a file is.
+/// A type of file, with its content.
 #[derive(Clone, Debug)]
 pub enum RawKind {
-    /// A directory, entries ascending by name.
+    /// A directory, with entries sorted by name.
     Directory(Vec<RawNode>),
-    /// A regular file; whether what fills no block goes to a fragment.
+    /// A regular file, and whether its tail goes to a fragment.
     File(Vec<u8>, bool),
     /// A symbolic link.
     Symlink(String),
-    /// A device: whether of blocks, and its packed number.
+    /// A device: whether it is a block device, and its packed number.
     Device(bool, u32),
     /// A fifo.
     Fifo,
     /// A socket.
     Socket,
-    /// Another name of the file at that path, which has to come before it.
+    /// A hard link to the file at this path, which must come before it.
     Link(String),
 }
 
-/// An attribute of a set.
+/// An attribute in a set.
 #[derive(Clone, Debug)]
 pub struct RawXattr {
     /// 0 user, 1 trusted, 2 security.
@@ -62,30 +63,30 @@ pub struct RawXattr {
     pub name: String,
     /// The value.
     pub value: Vec<u8>,
-    /// Whether the set refers to the value, which an earlier one has.
+    /// Whether the set only refers to the value, which is stored in an earlier set.
     pub elsewhere: bool,
 }
 
-/// What of an image a closure is asked to change. Paths have no leading `/`; the root's is empty.
+/// The part of an image that a closure can change. Paths have no leading `/`; the root's is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// The 96 bytes of the superblock, last of all.
+    /// The 96 bytes of the superblock, which comes last.
     Superblock,
-    /// The codec's options with their header; empty for none.
+    /// The codec's options with their header; empty if there are none.
     Options,
     /// A stored block of a file: path and index.
     Block(&'a str, usize),
     /// A stored fragment block, by index.
     Fragment(usize),
-    /// The inode of a file, with all that follows it.
+    /// The inode of a file, with everything that follows it.
     Inode(&'a str),
     /// The listing of a directory.
     Listing(&'a str),
     /// All records of a table: `fragments`, `exports`, `ids`, `xattrs` (names and values), `xattr ids`.
     Table(&'static str),
-    /// A metadata block as it is stored, header included: its table (also `inodes` or `listings`) and its index.
+    /// A stored metadata block, header included: its table (also `inodes` or `listings`) and its index.
     Metadata(&'static str, usize),
-    /// The list of places of a table; that of `xattr ids` with its header.
+    /// The list of block offsets of a table; for `xattr ids`, including its header.
     List(&'static str),
 }
 
@@ -95,7 +96,7 @@ pub type Edit<'a> = &'a mut dyn FnMut(Part<'_>, &mut Vec<u8>);
 /// How to lay out an image.
 #[derive(Clone)]
 pub struct RawSquashfs<'a> {
-    /// The codec's number.
+    /// The codec ID.
     pub codec: u16,
     /// Encodes blocks and metadata.
     pub encode: Encode<'a>,
@@ -103,19 +104,19 @@ pub struct RawSquashfs<'a> {
     pub block_log: u16,
     /// The tree.
     pub root: RawNode,
-    /// Owners and groups; all files belong to the first.
+    /// User and group IDs; all files belong to the first.
     pub ids: Vec<u32>,
-    /// Sets of attributes.
+    /// Attribute sets.
     pub xattrs: Vec<Vec<RawXattr>>,
 }
 
-/// An image, and where its inodes are.
+/// An image, and the positions of its inodes and listings.
 pub struct RawImage {
     /// All of it.
     pub bytes: Vec<u8>,
-    /// References of the inodes, by path.
+    /// Inode references by path.
     pub inodes: BTreeMap<String, u64>,
-    /// Block and offset of the listings, by path.
+    /// Block and offset of listings by path.
     pub listings: BTreeMap<String, (u32, u16)>,
 }
 
@@ -139,7 +140,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Where the next byte will be: the block's place and the offset in its content.
+    /// The position of the next byte: the offset of its block and the offset in the block's content.
     fn place(&self) -> (u64, u16) {
         (self.stored.len() as u64, self.open.len() as u16)
     }
@@ -172,7 +173,7 @@ impl<'a> Stream<'a> {
         self.open.clear();
     }
 
-    /// Appends the table to the image; gives where it begins.
+    /// Appends the table to the image; returns where it begins.
     fn finish(mut self, image: &mut Vec<u8>, edit: Edit) -> (u64, Vec<u64>) {
         if !self.open.is_empty() {
             self.store(edit);
@@ -183,7 +184,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Where a file's data is.
+/// Where the data of a file is.
 #[derive(Clone, Default)]
 struct Placed {
     start: u64,
@@ -207,7 +208,7 @@ struct Layout<'a, 'e> {
 }
 
 impl RawSquashfs<'_> {
-    /// Lays the image out. `edit` is shown every part before it is stored.
+    /// Lays out the image. `edit` is called for every part before it is stored.
     pub fn build(&self, edit: Edit) -> RawImage {
         let mut layout = Layout {
             image: self,
@@ -233,7 +234,7 @@ impl RawSquashfs<'_> {
         layout.finish(count, !options.is_empty())
     }
 
-    /// The image without any change.
+    /// The unchanged image.
     pub fn sound(&self) -> RawImage {
         self.build(&mut |_, _| ())
     }
@@ -247,7 +248,7 @@ fn join(path: &str, name: &str) -> String {
 }
 
 impl Layout<'_, '_> {
-    /// Gives every file its number, a directory before what is in it.
+    /// Numbers every file, directories before their contents.
     fn number(&mut self, path: &str, node: &RawNode) {
         if matches!(node.kind, RawKind::Link(_)) {
             return;
@@ -315,7 +316,8 @@ impl Layout<'_, '_> {
         }
     }
 
-    /// Writes the inode of a file, and before it those of what is in it. A basic type, and with 7 more the extended one.
+    /// Writes the inode of a file, after those of its contents. `kind` is a basic type; adding 7 gives the extended
+    /// one.
     fn node(&mut self, path: &str, node: &RawNode, parent: u32) {
         if matches!(node.kind, RawKind::Link(_)) {
             return; // the listing of its directory is all of it
@@ -417,8 +419,8 @@ impl Layout<'_, '_> {
         self.inodes.write(&inode, self.edit);
     }
 
-    /// Writes a listing; gives its length, and for each metadata block that it goes on in, the offset of the first run
-    /// there, that block, and the run's first name.
+    /// Writes a listing. Returns its length and, for each further metadata block, the offset of the first run there,
+    /// that block, and the run's first name.
     fn listing(&mut self, path: &str, nodes: &[RawNode]) -> (usize, Vec<(u32, u32, String)>) {
         let mut bytes = Vec::new();
         // Where each run begins, its first name, and its block, first number and count so far.
@@ -481,7 +483,7 @@ impl Layout<'_, '_> {
         (bytes.len(), index)
     }
 
-    /// Writes a table and its list; gives where its first block and its list begin.
+    /// Writes a table and its list; returns where its first block and its list begin.
     fn table(&mut self, name: &'static str, mut records: Vec<u8>, header: &[u8]) -> (u64, u64) {
         (self.edit)(Part::Table(name), &mut records);
         let mut stream = Stream::new(name, self.image.encode);
@@ -571,13 +573,13 @@ impl Layout<'_, '_> {
         }
     }
 
-    /// Writes the attributes; gives where their header is.
+    /// Writes the attributes; returns the position of their header.
     fn xattrs(&mut self) -> u64 {
         let sets = &self.image.xattrs;
         if sets.is_empty() {
             return u64::MAX;
         }
-        // The references in it need the places of blocks, so its content is made as it is written.
+        // The references in it need block positions, so its content is generated while it is written.
         let mut stream = Stream::new("xattrs", self.image.encode);
         let mut ids = Vec::new();
         let mut values: BTreeMap<&[u8], u64> = BTreeMap::new();
@@ -623,7 +625,7 @@ impl Layout<'_, '_> {
     }
 }
 
-/// How many other names the file at `path` has below `node`.
+/// The number of additional hard links below `node` to the file at `path`.
 fn count_links(node: &RawNode, path: &str) -> u32 {
     match &node.kind {
         RawKind::Link(target) if target == path => 1,

@@ -1,4 +1,4 @@
-//! A small tree with one of everything that the format has.
+//! A small tree with one of everything in the format.
 
 use super::{RawKind, RawNode, RawSquashfs, RawXattr};
 use crate::Rng;
@@ -32,8 +32,8 @@ fn extended(node: RawNode, xattrs: Option<u32>) -> RawNode {
     }
 }
 
-/// The sample: blocks of 4 KiB, files with and without tails, blocks and holes, a directory whose listing is longer than
-/// a metadata block and has an index, links of both kinds, devices, and attributes in both forms.
+/// The sample: 4 KiB blocks, files with and without tails, blocks and holes, a directory whose listing is longer than
+/// a metadata block and has an index, hard and symbolic links, devices, and attributes in both forms.
 pub fn sample_tree(codec: u16, encode: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> RawSquashfs<'_> {
     let file = |name: &str, content: Vec<u8>, tail: bool| node(name, RawKind::File(content, tail));
     let many = (0..300).map(|n| file(&format!("{n:03}-{}", "x".repeat(24)), Vec::new(), true));
@@ -80,7 +80,7 @@ pub fn sample_tree(codec: u16, encode: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Raw
     };
     let long = [b'v'; 5000];
     let mut root = node("", root);
-    // A file with two names says so in the long form only.
+    // Only the extended form can state that a file has two names.
     if let RawKind::Directory(nodes) = &mut root.kind {
         nodes[1].extended = true;
     }
@@ -101,7 +101,7 @@ pub fn sample_tree(codec: u16, encode: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Raw
     }
 }
 
-/// Little of the sample, so that its image is small: what a fuzzer begins with.
+/// A small part of the sample, so that its image is small: a seed for fuzzing.
 pub fn small_tree(codec: u16, encode: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> RawSquashfs<'_> {
     let mut tree = sample_tree(codec, encode);
     if let RawKind::Directory(nodes) = &mut tree.root.kind {

@@ -1,4 +1,5 @@
-//! Named SquashFS images: hostile ones with the words that they must be refused with, and odd ones that must be read.
+//! Named SquashFS images: hostile ones with the errors that they must be rejected with, and odd ones that must be
+//! readable.
 
 use super::fields::{ANY, INODES, READ, SUPERBLOCK};
 use super::{Edit, Encode, Part, sample_tree};
@@ -9,11 +10,11 @@ pub struct Vector {
     pub name: &'static str,
     /// All of it.
     pub image: Vec<u8>,
-    /// Words of the error that reading all of it must give; `None` when it must be read.
+    /// The error that reading all of it must give; `None` if it must be readable.
     pub refused: Option<&'static str>,
 }
 
-/// Every case, laid out with that codec. Reading all of an image means every inode, listing, attribute and byte of
+/// All cases, laid out with this codec. Reading all of an image means every inode, listing, attribute and byte of
 /// content.
 pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
     let sample = sample_tree(codec, encode);
@@ -857,7 +858,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// Where the entry of that name begins in a listing.
+/// The position of the entry with this name in a listing.
 fn entry(listing: &[u8], name: &str) -> usize {
     let found = listing
         .windows(name.len())

@@ -1,4 +1,4 @@
-//! The guards around the kernel's mounts do what they promise, asked of the kernel itself.
+//! The guards around kernel mounts keep their promises, as seen by the kernel itself.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
