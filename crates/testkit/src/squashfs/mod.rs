@@ -316,8 +316,7 @@ impl Layout<'_, '_> {
         }
     }
 
-    /// Writes the inode of a file, after those of its contents. `kind` is a basic type; adding 7 gives the extended
-    /// one.
+    /// Writes the inode of a file, after those of its contents. The extended type is the basic type plus 7.
     fn node(&mut self, path: &str, node: &RawNode, parent: u32) {
         if matches!(node.kind, RawKind::Link(_)) {
             return; // the listing of its directory is all of it

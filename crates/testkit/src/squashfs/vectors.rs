@@ -330,7 +330,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "file",
             2,
             sub,
-            "a file is not of the kind listed",
+            "a file's type differs from its directory entry",
         ),
         (
             "a file said to be a directory",
@@ -338,7 +338,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "loot",
             1,
             sound.inodes["link-b/loot"],
-            "a file is not of the kind listed",
+            "a file's type differs from its directory entry",
         ),
         (
             "an entry of no kind",

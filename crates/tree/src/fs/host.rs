@@ -36,7 +36,7 @@ const ATTRIBUTES: u64 = 0x04 | 0x10 | 0x20 | 0x40;
 
 /// Why files of /proc and similar file systems are not copied.
 const KERNEL_VIEW: &str =
-    "copying what the kernel shows of itself, whose files do not tell how long they are";
+    "copying files of proc, sysfs and the like, which do not report their true size";
 
 const ROOT: Ino = Ino(0);
 
@@ -276,7 +276,7 @@ impl FileSystem for HostDir {
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
         let (dir, name) = self.place(link)?;
         linux::read_link_at(&dir, &name).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput => Error::InvalidInput("the file is no symbolic link"),
+            io::ErrorKind::InvalidInput => Error::InvalidInput("the file is not a symbolic link"),
             _ => moved(error),
         })
     }

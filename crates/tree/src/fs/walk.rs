@@ -426,7 +426,9 @@ impl<'a> Walk<'a> {
             return Err(Error::Inconsistent("a directory is not sorted"));
         }
         if child.kind != metadata.kind {
-            return Err(Error::Inconsistent("a file is not of the kind listed"));
+            return Err(Error::Inconsistent(
+                "a file's type differs from its directory entry",
+            ));
         }
         let hash = self.hasher.hash_one(child.ino.0);
         let files = &self.inventory.files;
@@ -447,7 +449,7 @@ impl<'a> Walk<'a> {
             Some(&file) => {
                 let record = &mut self.inventory.files[file as usize];
                 if record.kind != child.kind {
-                    return Err(Error::Inconsistent("a file is of two kinds"));
+                    return Err(Error::Inconsistent("a file has two types"));
                 }
                 record.names += 1;
                 file

@@ -1,4 +1,5 @@
-//! `diff` and `manifest`: every change of a tree is seen, alone and as what it is, and equal trees are equal whatever holds them.
+//! `diff` and `manifest`: every change of a tree is detected and classified, and equal trees compare equal in any
+//! container.
 
 use testkit::MemoryFs;
 use tree::Aspects;
@@ -6,7 +7,7 @@ use tree::diff::{Change, diff};
 use tree::manifest::Manifest;
 use tree::{Device, FileKind, FileSystem, Ino, NoProgress, Parallel, Time};
 
-/// Bytes in which content is read: differences must be found on both sides of their borders.
+/// The chunk size for reading content: differences must be found on both sides of chunk boundaries.
 const CHUNK: usize = 256 << 10;
 
 fn content() -> Vec<u8> {
@@ -63,7 +64,7 @@ fn manifest(fs: &MemoryFs, holes: bool) -> Manifest {
     Manifest::of(fs, &options).unwrap()
 }
 
-/// Changes a sample and demands that this is told, and that both manifests differ in one line on each side.
+/// Changes a sample and checks that the change is reported, and that the manifests differ in one line each.
 fn seen(path: &str, expected: Change, change: impl FnOnce(&mut MemoryFs, Ino)) {
     let (before, mut after) = (sample(), sample());
     let at = ino(&after, path);
@@ -153,7 +154,7 @@ fn zeros_and_holes_are_equal_unless_holes_count() {
     assert!(manifest(&sparse, true) != manifest(&full, true));
 }
 
-/// The text that other programs read: kinds, escapes, a hard link, holes, and hashes that coreutils' sha256sum gave.
+/// The text for other programs: file types, escapes, a hard link, holes, and hashes from coreutils' sha256sum.
 #[test]
 fn a_manifest_is_this_text() {
     let mut fs = MemoryFs::new();

@@ -1,11 +1,11 @@
-//! Equal files are found, all of them, and no others.
+//! All identical files are found, and no others.
 
 use std::collections::HashMap;
 
 use testkit::{MemoryFs, Rng};
 use tree::{Duplicates, FileKind, FileSystem, Inventory, Limits, Parallel};
 
-/// The obviously right way: all contents in a map.
+/// The obviously correct way: all contents in a map.
 fn expected(fs: &MemoryFs, inventory: &Inventory) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut first: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut pairs = Vec::new();
@@ -48,9 +48,9 @@ fn random_trees_against_the_map_of_contents() {
         let mut files = Vec::new();
         for n in 0..rng.below(80) {
             let dir = dirs[rng.index(dirs.len())];
-            // Names that sort otherwise than they were made.
+            // Names whose order differs from the order of creation.
             let name = format!("{}-{n}", rng.below(10));
-            // Few lengths and few contents, at the edges of what is read at once.
+            // Few lengths and few contents, at the limits of read sizes.
             let len = [0, 1, 4096, 65_536, 65_537, 262_145, 600_000][rng.index(7)];
             let mut content = vec![rng.below(2) as u8; len];
             if let Some(last) = content.last_mut() {

@@ -1,4 +1,4 @@
-//! Trees that are edited on the way, compared line by line with what was asked for.
+//! Edited trees, compared line by line with the requested result.
 
 use std::fs;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn what_is_left_out_is_left_out_with_all_below_it() {
         paths(&edited(edits).unwrap()),
         ["", "link", "usr", "usr/lib", "usr/lib/x.o"]
     );
-    // What is left out cannot be looked up either.
+    // Excluded files cannot be looked up either.
     let edits = Edits {
         exclude: Patterns::new(["usr/bin"]),
         ..Edits::default()

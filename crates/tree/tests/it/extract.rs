@@ -1,4 +1,4 @@
-//! What is extracted is what was there, by the word of the GNU tools and of the kernel.
+//! Extracted trees equal their sources, according to the GNU tools and the kernel.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -25,8 +25,8 @@ fn write(fs: &dyn FileSystem, to: &Path, options: &ExtractOptions) -> Result<Unr
     extract(fs, &inventory, to, options, &NoProgress)
 }
 
-/// Everything that `find` knows but what a copy cannot have (inode, times of birth and of change), and the attributes
-/// that `getfattr` dumps; sorted.
+/// Everything that `find` reports, except what a copy cannot preserve (inode, birth and change time), and the
+/// attributes that `getfattr` dumps; sorted.
 fn description(at: &Path) -> Option<(Vec<u8>, Vec<u8>)> {
     let (find, getfattr) = (tool("find")?, tool("getfattr")?);
     let mut command = find.command();
@@ -40,7 +40,7 @@ fn description(at: &Path) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut command = getfattr.command();
     command.current_dir(at);
     command.args(["-R", "-P", "-h", "-d", "-m", "-", "-e", "hex", "."]);
-    // It cannot go down the deep path, says so, and goes on.
+    // It cannot enter the deep path, reports this, and continues.
     let dumped = command.output().unwrap().stdout;
     let mut files: Vec<&[u8]> = dumped.split(|&b| b == b'#').collect();
     files.sort_unstable();
@@ -62,7 +62,7 @@ fn same_content(a: &dyn FileSystem, b: &dyn FileSystem) {
         }
         let size = inventory_a.size(file_a);
         assert_eq!(size, inventory_b.size(file_b));
-        // Holes of the 5 GiB are compared by a look at a few places.
+        // In the 5 GiB, compare holes by sampling a few positions.
         let step = if size > 1 << 30 { 257 << 20 } else { 1 << 20 };
         let mut at = 0;
         while at < size {
@@ -109,7 +109,7 @@ fn a_nasty_tree_comes_back_whole() {
             String::from_utf8_lossy(&expected.1)
         );
         same_content(&source, &HostDir::open(&to).unwrap());
-        // What was a hole takes no space.
+        // Former holes take no space.
         for hole in ["all", "small", "head", "tail", "huge", "comb"] {
             let [a, b] = [from.path(), &to].map(|at| fs::metadata(at.join("holes").join(hole)));
             let (a, b) = (a.unwrap(), b.unwrap());
@@ -195,7 +195,7 @@ fn what_is_there_is_refused_unless_it_is_an_empty_directory() {
         assert!(!at(there).join("old").exists());
     }
     assert_eq!(names(), before, "no temporary name is left");
-    // The link stays a link, and what it leads to is replaced.
+    // The link stays a link, and its target is replaced.
     fs::write(at("full/old"), "old").unwrap();
     write(&tree, &at("to-full"), &overwrite).unwrap();
     assert!(at("to-full").is_symlink() && !at("full/old").exists());
@@ -209,7 +209,7 @@ fn what_the_place_would_pass_on_does_not_reach_the_copy() {
     let Some(expected) = description(from.path()) else {
         return;
     };
-    // The directory above has a group of its own, passes it on, and has a list of access rights for what is made in it.
+    // The parent directory has its own group, passes it on, and has a default access control list.
     let place = to.join("place");
     fs::create_dir(&place).unwrap();
     let mut list = 2u32.to_le_bytes().to_vec();
@@ -394,7 +394,7 @@ fn deep_trees_are_written_and_removed() {
     let bottom = (0..3000).map(|level| format!("level {level}"));
     let bottom = bottom.collect::<Vec<_>>().join("/");
     assert!(inventory.find(bottom.as_bytes()).is_some());
-    // With an error at the bottom everything goes away again.
+    // An error at the bottom removes everything again.
     let bad = tree.add_file(at, "bad", b"content");
     let tree = broken(tree, bad);
     let error = write(&tree, &dir.join("again"), &options(2)).unwrap_err();
@@ -405,7 +405,7 @@ fn deep_trees_are_written_and_removed() {
     linux::remove_tree_at(parent, b"out").unwrap();
 }
 
-/// Batches of files go on over directories, with and without files of their own, and over big files.
+/// Batches span directories, with and without their own files, and big files.
 #[test]
 fn files_of_many_directories_come_back() {
     let mut tree = MemoryFs::new();
@@ -429,7 +429,7 @@ fn files_of_many_directories_come_back() {
     }
 }
 
-/// Random small trees, through every number of threads.
+/// Random small trees, with several thread counts.
 #[test]
 fn random_trees_come_back() {
     for case in 0..testkit::cases(20) {

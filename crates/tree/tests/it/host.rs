@@ -1,4 +1,4 @@
-//! A host directory is what the kernel and the GNU tools say it is.
+//! A host directory looks as the kernel and the GNU tools report it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ fn inventory(host: &HostDir) -> Inventory {
     Inventory::of(host, &Limits::default()).unwrap()
 }
 
-/// The file of a path.
+/// The file at a path.
 fn ino(host: &HostDir, path: &str) -> Ino {
     let mut ino = host.root();
     for name in path.split('/') {
@@ -37,7 +37,8 @@ fn kind_letter(kind: FileKind) -> char {
     }
 }
 
-/// What `find` prints of each file, by path. Directories' sizes and link counts are the container's business.
+/// Compares with the output of `find` for each file, by path. Sizes and link counts of directories depend on the
+/// container.
 #[test]
 fn names_and_metadata_are_those_that_find_prints() {
     let Some(find) = tool("find") else { return };
@@ -86,7 +87,7 @@ fn names_and_metadata_are_those_that_find_prints() {
     assert!(expected.is_empty());
 }
 
-/// What std says, for the fields that `find` rounds or does not know.
+/// Compares with std, for the fields that `find` rounds or does not support.
 #[test]
 fn times_and_devices_are_those_of_lstat() {
     let dir = TempDir::new();
@@ -314,14 +315,14 @@ fn nothing_is_read_through_a_link_that_appears_later() {
     fs::create_dir_all(outside.join("b")).unwrap();
     fs::write(outside.join("b/file"), "secret").unwrap();
     let mut buf = [0; 6];
-    // A directory on the way, the directory itself and the file become links to the outside.
+    // A parent directory, the directory itself and the file become links to the outside.
     for name in ["a", "a/b", "a/b/file"] {
         let host = HostDir::open(dir.path()).unwrap();
         let listed = inventory(&host);
         let number = |path: &[u8]| listed.ino(listed.file(listed.find(path).unwrap()));
         let (file, b) = (number(b"a/b/file"), number(b"a/b"));
         for n in 0..100 {
-            // Enough other directories that those on the way are closed again.
+            // Enough other directories to evict those on the path.
             let other = dir.join(format!("other{n}"));
             let _ = fs::create_dir(other);
             host.read_dir(ino(&host, &format!("other{n}"))).unwrap();
@@ -462,7 +463,7 @@ fn many_threads_read_at_once() {
     });
 }
 
-/// Files of /proc say that they are empty, and are not.
+/// Files of /proc claim to be empty, but are not.
 #[test]
 fn what_the_kernel_shows_of_itself_is_listed_but_not_copied() {
     let host = HostDir::open(Path::new("/proc/sys/kernel")).unwrap();

@@ -1,4 +1,4 @@
-//! Trees that no honest container holds are refused, or written where they cannot harm.
+//! Trees that no honest container holds are rejected, or written where they can do no harm.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,7 +21,7 @@ fn write(fs: &dyn FileSystem, to: &Path) -> Result<(), Error> {
     extract(fs, &inventory, to, &options, &NoProgress).map(drop)
 }
 
-/// Extracts into `jail/out` and demands an error in these words and that nothing at all is there afterwards.
+/// Extracts into `jail/out` and checks that this error is returned and that nothing is left afterwards.
 fn assert_refused(fs: &dyn FileSystem, words: &str) {
     let dir = TempDir::new();
     fs::create_dir(dir.join("jail")).unwrap();
@@ -94,7 +94,7 @@ fn circles_of_directories() {
     tree.push_entry(root, "root", root, FileKind::Directory);
     assert_refused(&tree, "a directory is in two places");
 
-    // Two ways to one directory: with n levels, 2^n paths.
+    // Two paths to one directory: with n levels, 2^n paths.
     let mut tree = MemoryFs::new();
     let root = tree.root();
     let mut at = root;
@@ -113,7 +113,7 @@ fn kinds_that_contradict() {
     let spare = tree.add_dir(root, "a");
     let file = tree.add_file(spare, "x", b"");
     tree.push_entry(root, "b", file, FileKind::Directory);
-    assert_refused(&tree, "a file is not of the kind listed");
+    assert_refused(&tree, "a file's type differs from its directory entry");
 
     let mut tree = MemoryFs::new();
     let root = tree.root();
@@ -150,7 +150,7 @@ fn content_beyond_the_limit() {
     let mut tree = MemoryFs::new();
     let root = tree.root();
     let first = tree.add_file(root, "a", b"content");
-    // A name more is no content more, and holes are content.
+    // Another name adds no content, and holes count as content.
     tree.link(root, "b", first);
     tree.add_sparse(root, "c", 1 << 40, &[]);
     let of = |content_bytes_max| {
@@ -170,7 +170,7 @@ fn content_beyond_the_limit() {
 
 #[test]
 fn links_inside_the_tree_are_not_followed() {
-    // Every link leads out; what is beside it must not go through it.
+    // Every link leads outside; its neighbours must not be written through it.
     let dir = TempDir::new();
     fs::create_dir(dir.join("outside")).unwrap();
     let outside = dir.join("outside");
@@ -254,7 +254,7 @@ fn extents_that_lie() {
 
 #[test]
 fn sizes_that_lie() {
-    // More than is there, in the bytes and in the holes.
+    // More than there is, in data and in holes.
     let mut tree = MemoryFs::new();
     let root = tree.root();
     let file = tree.add_file(root, "file", b"content");
@@ -263,7 +263,7 @@ fn sizes_that_lie() {
     let error = write(&tree, &dir.join("out")).unwrap_err();
     assert!(matches!(error, Error::File { .. }), "{error}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    // A hole of nearly everything is fine where the file system can hold it, and takes no time.
+    // A huge hole is fine if the file system supports it, and takes no time.
     let mut tree = MemoryFs::new();
     let root = tree.root();
     tree.add_sparse(root, "file", 1 << 43, &[((1 << 43) - 5, b"end")]);

@@ -1,4 +1,4 @@
-//! Nothing has the final name before commit, whatever ends the program.
+//! Nothing has its final name before commit, however the program ends.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -123,7 +123,7 @@ fn streams_take_bytes_in_order() {
     null.commit().unwrap();
 }
 
-/// A tree of many small files and one big, which takes a moment to write.
+/// A tree of many small files and a big one, which takes a moment to write.
 fn big_tree() -> MemoryFs {
     let mut tree = MemoryFs::new();
     let root = tree.root();
@@ -148,7 +148,7 @@ fn write_tree(to: &Path, progress: &dyn Progress) -> Result<(), Error> {
     extract(&tree, &inventory, to, &options, progress).map(drop)
 }
 
-/// Starts this program again, for one test that is only run this way.
+/// Runs this program again for a single test that only works this way.
 fn child(test: &str, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let test = format!("output::{test}");
@@ -162,7 +162,7 @@ fn child_dir() -> Option<PathBuf> {
     std::env::var_os(DIR).map(PathBuf::from)
 }
 
-/// Lets a child come to the moment when it makes `ready`, and kills it there.
+/// Waits until a child creates `ready`, and kills it then.
 fn kill_when_ready(mut child: Child, dir: &Path) {
     while !dir.join("ready").exists() {
         assert_eq!(child.try_wait().unwrap(), None, "the child ended by itself");
@@ -205,7 +205,7 @@ fn killed_programs_leave_no_final_name() {
     let dir = TempDir::new();
     let writer = child("child_writes_a_file_and_waits", dir.path()).spawn();
     kill_when_ready(writer.unwrap(), dir.path());
-    // Where the file system knows files without a name, nothing at all.
+    // If the file system supports unnamed files, nothing is left.
     for name in names(dir.path()) {
         assert!(name.starts_with(".out.restow-") && name.ends_with(".tmp"));
         fs::remove_file(dir.join(&name)).unwrap();
@@ -217,7 +217,7 @@ fn killed_programs_leave_no_final_name() {
     assert!(left[0].starts_with(".out.restow-") && left[0].ends_with(".tmp"));
 }
 
-/// What a program does when it is told to stop, in the middle of an extraction and with a file not yet committed.
+/// What a program does when asked to stop during an extraction with an uncommitted file.
 #[test]
 // Only does something when run by told_to_stop_everything_unfinished_goes.
 fn child_is_told_to_stop() {
@@ -236,7 +236,7 @@ fn child_is_told_to_stop() {
         let extraction = scope.spawn(|| write_tree(&dir.join("out"), &Tell(tell)));
         told.recv().unwrap();
         temporary::remove_all();
-        // It may have met its stop or, just before, the loss of its directory. It never succeeds.
+        // It notices either the stop or, just before, the loss of its directory. It never succeeds.
         assert!(extraction.join().unwrap().is_err());
     });
     assert!(temporary::is_stopping());
@@ -295,7 +295,7 @@ fn child_extracts_what_only_root_may() {
         (Aspect::Xattr, 1),
     ];
     assert_eq!(counts, expected);
-    // A directory that its owner may not change is replaced, and goes, nevertheless.
+    // A directory that its owner cannot write to is still replaced and removed.
     let overwrite = ExtractOptions {
         overwrite: true,
         ..options
@@ -309,7 +309,7 @@ fn child_extracts_what_only_root_may() {
 fn an_ordinary_user_is_told_what_could_not_be_restored() {
     let dir = TempDir::new();
     std::os::unix::fs::chown(dir.path(), Some(65_534), Some(65_534)).unwrap();
-    // The program itself may lie where that user cannot go.
+    // The program itself can be where that user has no access.
     let program = dir.join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     fs::create_dir(dir.join("work")).unwrap();

@@ -1,4 +1,4 @@
-//! A tree over another one: each operation of a replayed stream, compared with a tree that was made so at once.
+//! A tree on top of another one: each operation of a replayed stream, compared with a tree created directly.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tree::{
     FileKind, FileSystem, Ino, Metadata, Overlay, Result, Storage, StoreId, Time, Xattr,
 };
 
-/// An overlay whose files have all of their content anew, or that of the base.
+/// An overlay whose files have either new content or that of the base.
 struct Replayed {
     tree: Overlay<Option<Vec<u8>>>,
     store: StoreId,
@@ -24,7 +24,7 @@ impl Replayed {
         }
     }
 
-    /// The file of that path, names joined by `/`.
+    /// The file at this path, names joined by `/`.
     fn at(&self, path: &str) -> Ino {
         let names = path.split('/').filter(|name| !name.is_empty());
         self.tree.resolve(names.map(str::as_bytes)).unwrap().0
@@ -132,7 +132,7 @@ impl FileSystem for Replayed {
     }
 }
 
-/// What a file is that nobody changed, in both trees.
+/// The metadata of an unchanged file, in both trees.
 fn new(kind: FileKind, permissions: u16) -> Metadata {
     Metadata {
         mtime: Time {
@@ -169,7 +169,7 @@ fn manifest(fs: &dyn FileSystem) -> Manifest {
     Manifest::of(fs, &Aspects::ALL).unwrap()
 }
 
-/// All directories of a tree give the same, whichever way they are asked; gives the numbers of all files.
+/// Checks that all directories of a tree give consistent answers; returns the numbers of all files.
 fn numbers(fs: &dyn FileSystem) -> HashSet<Ino> {
     let (mut all, mut dirs) = (HashSet::from([fs.root()]), vec![fs.root()]);
     while let Some(dir) = dirs.pop() {
@@ -211,7 +211,7 @@ fn a_replayed_stream_is_the_tree_that_was_sent() {
     let numbers_before = numbers(&fs);
     let file = fs.at("dir/inner/file");
 
-    // New files of all kinds come under other names first, as in a stream of btrfs.
+    // New files of all types are created under temporary names first, as in a btrfs stream.
     fs.make("o257-1", FileKind::Regular, 0o600);
     fs.make("o258-1", FileKind::Directory, 0o700);
     let device = fs.make("o259-1", FileKind::CharDevice, 0o644);
@@ -227,10 +227,10 @@ fn a_replayed_stream_is_the_tree_that_was_sent() {
     fs.rename("o259-1", "new/null");
     fs.rename("o260-1", "new/link");
     fs.write("new/file", b"written by the stream");
-    // A directory moves with all below it, into a new one; and gets a name of its own beside those of the base.
+    // A directory with contents moves into a new one, and gets a name of its own in addition to those of the base.
     assert_eq!(fs.rename("dir", "new/moved"), None);
     fs.make("new/moved/inner/beside", FileKind::Fifo, 0o600);
-    // A file gets another name, loses its first, and its third comes back.
+    // A file is renamed, loses its first name, and its third comes back.
     let linked = fs.at("linked");
     fs.name("new/third", linked);
     assert_eq!(fs.metadata(linked).unwrap().nlink, 3);
@@ -238,7 +238,7 @@ fn a_replayed_stream_is_the_tree_that_was_sent() {
     fs.unlink("new/third");
     assert_eq!(fs.metadata(linked).unwrap().nlink, 1);
     fs.name("new/third", linked);
-    // Another file takes the place of one.
+    // A file replaces another one.
     fs.unlink("new/moved/other");
     fs.make("new/moved/other", FileKind::Socket, 0o755);
     let empty = fs.at("empty");
@@ -299,7 +299,7 @@ fn a_replayed_stream_is_the_tree_that_was_sent() {
     let (is, must) = (manifest(&fs), manifest(&must));
     assert!(is == must, "{}", is.difference(&must));
 
-    // Files of the base keep their numbers, and it stays as it is.
+    // Files of the base keep their numbers, and the base is unchanged.
     let known: Vec<Ino> = numbers_before
         .intersection(&numbers(&fs))
         .copied()
@@ -313,7 +313,7 @@ fn names_are_replaced_and_links_counted() {
     let base = base();
     let mut fs = Replayed::over(base);
     let (other, linked) = (fs.at("dir/other"), fs.at("linked"));
-    // What had the name is given back, of the base or not, and has one name less.
+    // The file that had the name is returned, whether from the base or not, and has one name less.
     assert_eq!(fs.rename("dir/other", "linked"), Some(linked));
     assert_eq!(fs.metadata(linked).unwrap().nlink, 1);
     assert_eq!(fs.at("linked"), other);
@@ -360,7 +360,7 @@ fn what_cannot_be_is_an_error_and_changes_nothing() {
     assert!(matches!(tree.resolve(path), Err(Error::NotADirectory)));
     assert!(matches!(tree.resolve([&b"x"[..]]), Err(Error::NotFound)));
     assert_eq!(manifest(&fs), before);
-    // Hidden is gone.
+    // Hidden files are gone.
     fs.unlink("linked");
     let (tree, root) = (&mut fs.tree, root);
     assert!(matches!(tree.unlink(root, b"linked"), Err(Error::NotFound)));
@@ -382,7 +382,7 @@ fn numbers_of_overlays_over_each_other_differ() {
     let text = manifest(&second).to_string();
     assert!(text.contains("./dir/mine ") && text.contains("./mine\\040too "));
 
-    // A base that claims numbers that an overlay gives.
+    // A base that uses numbers of the overlay.
     let mut hostile = MemoryFs::new();
     let root = hostile.root();
     for below in 0..1000 {

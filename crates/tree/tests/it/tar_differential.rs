@@ -1,4 +1,4 @@
-//! Tar archives between us and other programs that read and write them, and the kernel's view of what comes out.
+//! Tar archives exchanged with other programs, and the kernel's view of the result.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -56,14 +56,14 @@ fn differences(a: &dyn FileSystem, b: &dyn FileSystem, options: &Aspects) -> Vec
     found
 }
 
-/// Without the sockets, which no tar can hold.
+/// Compares without sockets, which tar cannot hold.
 fn assert_same(a: &dyn FileSystem, b: &dyn FileSystem, options: &Aspects) {
     let mut found = differences(a, b, options);
     found.retain(|difference| difference.change != Change::OnlyInFirst(FileKind::Socket));
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// What the kernel says of a directory, by programs that are not ours.
+/// The kernel's view of a directory, through external programs.
 fn kernel_view(find: &Tool, getfattr: &Tool, dir: &Path) -> String {
     let format = "%P|%y|%#m|%U|%G|%T@|%s|%l\\0";
     let find = find
@@ -91,7 +91,7 @@ fn kernel_view(find: &Tool, getfattr: &Tool, dir: &Path) -> String {
     files.join("\n")
 }
 
-/// Runs a program to its end; gives what it wrote to standard error.
+/// Runs a program to completion; returns its standard error.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
@@ -309,7 +309,7 @@ fn a_pipe_is_as_good_as_a_file() {
     let dir = TempDir::new();
     let source = source(&dir);
     let host = HostDir::open(&source).unwrap();
-    // Into a pipe.
+    // Write into a pipe.
     let inventory = Inventory::of(&host, &Limits::default()).unwrap();
     let to = dir.join("extracted");
     fs::create_dir(&to).unwrap();
@@ -333,7 +333,7 @@ fn a_pipe_is_as_good_as_a_file() {
     drop(pipe);
     assert!(reader.wait().unwrap().success());
     assert_same(&host, &HostDir::open(&to).unwrap(), &Aspects::ALL);
-    // And out of a pipe.
+    // And read from a pipe.
     let archive = dir.join("ours.tar");
     write_tar(&host, 1, &archive);
     let mut cat = Command::new("cat")

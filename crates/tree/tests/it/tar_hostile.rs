@@ -1,4 +1,4 @@
-//! Archives made to do harm, or just damaged: each gives an error that says where, or a tree that is safe.
+//! Hostile and damaged archives: each gives an error with a position, or a safe tree.
 
 use std::io::Cursor;
 
@@ -9,13 +9,13 @@ use tree::{
     ReadAt,
 };
 
-/// An entry's header and its data, padded.
+/// The header of an entry and its padded data.
 struct Entry {
     header: [u8; 512],
     data: Vec<u8>,
 }
 
-/// An entry of that type, in ustar, mode 0644, owner 0:0, time 0.
+/// An entry of this type, in ustar, mode 0644, owner 0:0, time 0.
 fn entry(kind: u8, path: &str, link_target: &str, data: &[u8]) -> Entry {
     let mut header = [0; 512];
     header[..path.len()].copy_from_slice(path.as_bytes());
@@ -39,7 +39,7 @@ fn file(path: &str, data: &[u8]) -> Entry {
 }
 
 impl Entry {
-    /// Other bytes in the header, with the right checksum.
+    /// Overwrites header bytes and fixes the checksum.
     fn with(mut self, at: usize, bytes: &[u8]) -> Entry {
         self.header[at..at + bytes.len()].copy_from_slice(bytes);
         seal(&mut self.header);
@@ -47,7 +47,7 @@ impl Entry {
     }
 }
 
-/// Puts the right checksum into a header.
+/// Fixes the checksum of a header.
 fn seal(header: &mut [u8]) {
     header[148..156].fill(b' ');
     let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
@@ -65,7 +65,7 @@ fn archive(entries: impl IntoIterator<Item = Entry>) -> Vec<u8> {
     bytes
 }
 
-/// A PAX header with these records, whose lengths are put before them.
+/// A PAX header with these records, each preceded by its length.
 fn pax(records: &[(&str, &[u8])]) -> Entry {
     let mut text = Vec::new();
     for (key, value) in records {
@@ -149,7 +149,7 @@ fn every_cut_is_noticed_and_its_place_told() {
         let cut = corrupt(whole[..len].to_vec());
         assert!(cut.at <= len as u64, "{len}: {cut}");
     }
-    // Half an end marker says that nothing is missing.
+    // Half an end marker is enough: nothing is missing.
     assert!(open(whole[..end + 512].to_vec()).is_ok());
 }
 
@@ -190,12 +190,12 @@ fn paths_cannot_leave_the_tree() {
             "{path}"
         );
     }
-    // An absolute path is one from the root of the tree; dots and doubled slashes mean nothing.
+    // An absolute path starts at the root of the tree; dots and double slashes are ignored.
     let tar = opened([file("/etc/passwd", b"harmless"), file("//x/.//y", b"z")]);
     assert_eq!(content(&tar, "etc/passwd"), b"harmless");
     assert_eq!(content(&tar, "x/y"), b"z");
     assert_eq!(tar.notes().absolute_paths, 2);
-    // Where a link leads is the business of whoever follows it.
+    // Where a link leads is up to whoever follows it.
     let tar = opened([entry(b'2', "l", "../../etc/passwd", b"")]);
     assert_eq!(content(&tar, "l"), b"../../etc/passwd");
 }
@@ -251,7 +251,7 @@ fn hard_links_are_to_files_that_came_before() {
     ]);
     let ino = tar.lookup(tar.root(), b"z").unwrap().ino;
     assert_eq!(tar.metadata(ino).unwrap().nlink, 3);
-    // The size of a hard link says nothing: no data follows.
+    // The size of a hard link is ignored: it has no data.
     let tar = opened([
         file("x", b"1"),
         entry(b'1', "y", "x", b"").with(124, b"00000001000"),
@@ -309,7 +309,7 @@ fn what_is_missing_is_implied() {
     let b = tar.lookup(a.ino, b"b").unwrap();
     assert_eq!(tar.metadata(a.ino).unwrap().permissions, 0o700);
     assert_eq!(tar.metadata(b.ino).unwrap().permissions, 0o755);
-    // A root that is in the archive is the root.
+    // A root in the archive becomes the root.
     let tar = opened([entry(b'5', "./", "", b"").with(100, b"0001777")]);
     assert_eq!(tar.metadata(tar.root()).unwrap().permissions, 0o1777);
     corrupt(archive([file("./", b"").with(156, b"2").with(157, b"x")]));
@@ -364,7 +364,7 @@ fn extension_headers_belong_to_an_entry() {
         entry(b'L', "././@LongLink", "", b""),
         file("x", b""),
     ]));
-    // A name of GNU's holds for one entry only; a global record until the end.
+    // A GNU long name applies to one entry only; a global record applies until the end.
     let tar = opened([
         entry(b'L', "././@LongLink", "", b"long name\0"),
         file("short", b"1"),
@@ -394,7 +394,7 @@ fn extension_headers_belong_to_an_entry() {
     );
 }
 
-/// What one header says of all entries, or of a path, is not copied or cut up without bound.
+/// Values of a header that apply to all entries, or to a path, are not copied or split without limit.
 #[test]
 fn headers_cost_no_more_than_they_are_long() {
     for record in [
@@ -417,7 +417,7 @@ fn headers_cost_no_more_than_they_are_long() {
     assert_eq!(found.what, "path in tar is longer than a mebibyte");
 }
 
-/// A sparse file as PAX 1.0 with this map in the data.
+/// A PAX 1.0 sparse file with this map in its data.
 fn sparse(map: &str, real_size: &str, stored: &[u8]) -> Vec<u8> {
     let mut data = map.as_bytes().to_vec();
     data.resize(data.len().next_multiple_of(512), 0);
@@ -437,7 +437,7 @@ fn sparse(map: &str, real_size: &str, stored: &[u8]) -> Vec<u8> {
 fn sparse_maps_that_lie_are_refused() {
     let tar = open(sparse("2\n2\n3\n8\n1\n", "10", b"abcd")).unwrap();
     assert_eq!(content(&tar, "sparse"), b"\0\0abc\0\0\0d\0");
-    // Millions of fragments that are not there cost nothing.
+    // Millions of missing fragments cost nothing.
     for (map, real_size, stored) in [
         ("16000000\n", "10", &b""[..]),
         ("99999999999999999999\n", "10", b""),
@@ -456,7 +456,7 @@ fn sparse_maps_that_lie_are_refused() {
         let found = corrupt(sparse(map, real_size, stored));
         assert!(found.at <= 2048, "{map:?}: {found}");
     }
-    // A file of holes near the limit of numbers takes no memory.
+    // A file of holes near the maximum size takes no memory.
     let huge = i64::MAX.to_string();
     let tar = open(sparse("1\n0\n1\n", &huge, b"a")).unwrap();
     assert_eq!(content(&tar, "sparse").len(), 1 << 20);
@@ -489,7 +489,7 @@ fn sparse_maps_that_lie_are_refused() {
     }
 }
 
-/// A million fragments in old GNU's chained blocks are read, and are not slow.
+/// A million fragments in old GNU's chained blocks can be read, and quickly.
 #[test]
 fn many_fragments_are_fine() {
     const BLOCKS: usize = 5000;
@@ -595,7 +595,7 @@ fn old_archives_and_odd_entries() {
     assert!(
         !Tar::recognises(b"") && !Tar::recognises(&[0; 512]) && !Tar::recognises(&[b'x'; 4096])
     );
-    // Whatever number is asked for is an error or a file.
+    // Any file number gives an error or a file.
     let tar = opened([file("x", b"")]);
     for ino in [2, 3, u64::from(u32::MAX), u64::MAX] {
         assert!(matches!(tar.metadata(tree::Ino(ino)), Err(Error::NotFound)));
@@ -676,7 +676,7 @@ fn damage_with_right_checksums() {
     );
 }
 
-/// An archive that shrinks after it was opened.
+/// An archive that is truncated after it was opened.
 #[test]
 fn an_archive_that_is_cut_while_it_is_open_gives_an_error() {
     let dir = TempDir::new();

@@ -1,4 +1,4 @@
-//! A container that was never there before: what is copied through it is as it was.
+//! A brand-new container: a tree copied through it is unchanged.
 
 use testkit::{MemoryFs, Rng, Toy, write_toy};
 use tree::manifest::Manifest;

@@ -111,13 +111,13 @@ fn parse(line: &[u8]) -> Result<Addition, &'static str> {
         .filter(|name| !matches!(*name, b"" | b"."))
         .collect();
     if !names.iter().all(|name| is_valid_name(name)) {
-        return Err("a name in the path is not possible");
+        return Err("invalid name in the path");
     }
     let path = names.join(&b'/').into();
     let (letter, mut rest) = word(rest);
     let what = match letter {
         b"l" => match rest {
-            b"" => return Err("the file of this machine is missing"),
+            b"" => return Err("missing host file"),
             file => Added::HostFile(OsStr::from_bytes(file).into()),
         },
         b"x" => Added::Xattr(xattr(rest)?),
@@ -141,7 +141,7 @@ fn parse(line: &[u8]) -> Result<Addition, &'static str> {
                 b'i' => match std::mem::take(&mut rest) {
                     b"" | b"f" => FileKind::Fifo,
                     b"s" => FileKind::Socket,
-                    _ => return Err("it is neither f, a fifo, nor s, a socket"),
+                    _ => return Err("expected f (fifo) or s (socket)"),
                 },
                 b'm' => {
                     return end(
@@ -178,7 +178,7 @@ fn parse(line: &[u8]) -> Result<Addition, &'static str> {
             };
             return end(rest, Addition { path, what });
         }
-        _ => return Err("what it adds is not one of d, m, s, b, c, i, l and x"),
+        _ => return Err("unknown type; expected d, m, s, b, c, i, l or x"),
     };
     Ok(Addition { path, what })
 }
@@ -187,7 +187,7 @@ fn end(rest: &[u8], addition: Addition) -> Result<Addition, &'static str> {
     if rest.is_empty() {
         Ok(addition)
     } else {
-        Err("more words than it needs")
+        Err("too many words")
     }
 }
 
@@ -221,7 +221,7 @@ fn quoted_word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), &'static str> {
         }
     }
     if is_quoted {
-        Err("the quote does not end")
+        Err("unterminated quote")
     } else {
         Ok((word, b""))
     }
@@ -266,7 +266,7 @@ fn xattr(words: &[u8]) -> Result<Xattr, &'static str> {
         .ok_or("it is not NAME=VALUE")?;
     let (name, value) = (&words[..equals], &words[equals + 1..]);
     if name.is_empty() || name.contains(&0) {
-        return Err("an attribute without a name");
+        return Err("attribute without a name");
     }
     let value = match value {
         [b'0', b'x' | b'X', digits @ ..] => {
@@ -322,7 +322,7 @@ impl Priorities {
                 what,
             };
             let at = line.iter().rposition(u8::is_ascii_whitespace);
-            let (path, digits) = line.split_at(at.ok_or(error("it is not a path and a number"))?);
+            let (path, digits) = line.split_at(at.ok_or(error("expected a path and a number"))?);
             let digits = std::str::from_utf8(digits.trim_ascii()).ok();
             let number = digits.and_then(|digits| digits.parse().ok());
             numbers.push(number.ok_or(error("its number is not from -32768 to 32767"))?);

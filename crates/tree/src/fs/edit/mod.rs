@@ -198,7 +198,7 @@ impl Edited {
         let entry = dir.lookup(dir.root(), name)?;
         let mut metadata = dir.metadata(entry.ino)?;
         if metadata.kind != FileKind::Regular {
-            return Err(Error::InvalidInput("it is no regular file of this machine"));
+            return Err(Error::InvalidInput("not a regular file on this host"));
         }
         self.filtered.edit_times(&mut metadata);
         let content = HostFile {

@@ -237,7 +237,7 @@ fn link(
         let file = inventory.file(entry);
         if missing.contains(&file) {
             let path = || inventory.path(entry);
-            unrestored.add(Aspect::Device, path, &"its first name could not be made");
+            unrestored.add(Aspect::Device, path, &"its first name could not be created");
             continue;
         }
         let first = inventory.first_name(file);

@@ -65,7 +65,7 @@ impl Target {
                 if is_in_use(&dir, &to)? {
                     if there == There::Other {
                         return Err(Error::InvalidInput(
-                            "a mount point or the working directory must be empty, for it cannot be replaced",
+                            "a mount point or the working directory must be empty, because it cannot be replaced",
                         ));
                     }
                     let dir = Arc::new(dir);

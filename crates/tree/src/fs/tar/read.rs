@@ -105,7 +105,7 @@ impl Scan<'_> {
                         // Large values must not be kept and applied to all following entries.
                         if self.global.is_for_one_file() {
                             return Err(Error::Unsupported(
-                                "a tar global header that gives all files one name, attributes or holes",
+                                "tar global headers that set a name, attributes or holes",
                             ));
                         }
                     } else if records.replace((text_at, text.len() as u32)).is_some() {
@@ -207,9 +207,9 @@ impl Scan<'_> {
             b'4' => FileKind::BlockDevice,
             b'5' | b'D' => FileKind::Directory,
             b'6' => FileKind::Fifo,
-            b'M' => return Err(Error::Unsupported("a tar archive of several volumes")),
+            b'M' => return Err(Error::Unsupported("multi-volume tar archives")),
             got => {
-                let what = "tar entry is of an unknown type";
+                let what = "tar entry has an unknown type";
                 return Err(Corrupt {
                     what,
                     at,
@@ -411,7 +411,7 @@ impl Scan<'_> {
     /// Adds a name to a file that came earlier.
     fn hard_link(&mut self, path: &[u8], target: &[u8], at: u64) -> Result<()> {
         let (found, kind) = self.tree.resolve(names(target, at)?).map_err(|_| {
-            let what = "hard link in tar is to a file that does not come before it";
+            let what = "hard link in tar has no earlier target";
             Corrupt {
                 what,
                 at,
@@ -503,7 +503,7 @@ impl Scan<'_> {
             return Ok(None);
         };
         if above.len() >= self.limits.depth_max as usize {
-            return Err(Error::Limit("depth of the directories in a tar archive"));
+            return Err(Error::Limit("directory depth of a tar archive"));
         }
         let mut dir = self.tree.root();
         for &name in above {
@@ -532,7 +532,7 @@ impl Scan<'_> {
             .saturating_mul(IMPLIED_PER_ENTRY_MAX)
             .max(1 << 16);
         if self.notes.implied_directories > implied_max {
-            return Err(Error::Limit("directories that a tar archive only implies"));
+            return Err(Error::Limit("implied directories in a tar archive"));
         }
         Ok(Some((dir, name)))
     }
