@@ -85,7 +85,7 @@ mod tests {
 
     /// The safe twin is the path through `/proc`.
     #[test]
-    fn it_says_what_the_way_through_proc_says() {
+    fn it_agrees_with_the_path_through_proc() {
         let dir = testkit::TempDir::new();
         for name in ["plain", "with"] {
             fs::write(dir.join(name), b"content").unwrap();

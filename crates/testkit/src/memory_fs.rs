@@ -23,7 +23,7 @@ pub struct MemoryFs {
 
 impl Clone for MemoryFs {
     fn clone(&self) -> Self {
-        // Either may change from now on.
+        // Tests can change either of them later.
         MemoryFs {
             tree: self.tree.clone(),
             store: StoreId::new(),

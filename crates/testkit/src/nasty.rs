@@ -183,7 +183,7 @@ fn modes(at: &Path, is_root: bool) {
         0, 0o001, 0o400, 0o644, 0o777, 0o4755, 0o2755, 0o1644, 0o7777,
     ] {
         if mode & 0o400 == 0 && !is_root {
-            continue; // nobody but root could read it again
+            continue; // only root could read it again
         }
         let path = at.join(format!("file-{mode:04o}"));
         write(&path, b"content");

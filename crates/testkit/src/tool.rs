@@ -82,7 +82,7 @@ pub fn skip(reason: &str) {
             .and_then(|mut file| file.write_all(line.as_bytes()))
             .unwrap_or_else(|error| panic!("write {}: {error}", list.display()));
     }
-    // The handle, unlike `eprintln!`, is not captured by the harness. A closed standard error is no reason to fail.
+    // The handle, unlike `eprintln!`, is not captured by the harness. Ignore a closed standard error.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 

@@ -43,7 +43,7 @@ impl<V> Cache<V> {
         }
     }
 
-    /// The value of this key, made by `make` if it is not cached. `make` is given the evicted value if nobody else
+    /// The value of this key, made by `make` if it is not cached. `make` is given the evicted value if no one else
     /// holds it, so that its memory can be reused.
     pub fn find_or_make<E>(
         &self,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_else_has_can_be_used_again() {
+    fn values_without_other_users_are_reused() {
         let cache = Cache::new(1, 1);
         let mut gone = Vec::new();
         let mut kept = Vec::new();

@@ -79,7 +79,7 @@ impl<'a> Findings<'a> {
     /// Adds a finding.
     ///
     /// # Errors
-    /// [`Error::Io`], which is no finding about the image but ends the check.
+    /// [`Error::Io`], which is not a finding about the image, and ends the check.
     pub fn add(&mut self, finding: Finding) -> Result<()> {
         if matches!(finding.error, Error::Io(_)) {
             return Err(match finding.file {

@@ -219,8 +219,8 @@ fn killed_programs_leave_no_final_name() {
 
 /// What a program does when asked to stop during an extraction with an uncommitted file.
 #[test]
-// Only does something when run by told_to_stop_everything_unfinished_goes.
-fn child_is_told_to_stop() {
+// Only does something when run by stopping_removes_everything_unfinished.
+fn child_is_asked_to_stop() {
     struct Tell(std::sync::mpsc::SyncSender<()>);
     impl Progress for Tell {
         fn expect(&self, _: Option<u64>, _: Option<u64>) {}
@@ -246,17 +246,19 @@ fn child_is_told_to_stop() {
 }
 
 #[test]
-fn told_to_stop_everything_unfinished_goes() {
+fn stopping_removes_everything_unfinished() {
     for _ in 0..10 {
         let dir = TempDir::new();
-        let status = child("child_is_told_to_stop", dir.path()).status().unwrap();
+        let status = child("child_is_asked_to_stop", dir.path())
+            .status()
+            .unwrap();
         assert!(status.success());
         assert_eq!(names(dir.path()), [] as [&str; 0]);
     }
 }
 
 #[test]
-// Only does something when run by an_ordinary_user_is_told_what_could_not_be_restored.
+// Only does something when run by an_ordinary_user_learns_what_could_not_be_restored.
 fn child_extracts_what_only_root_may() {
     let Some(dir) = child_dir() else { return };
     let mut tree = MemoryFs::new();
@@ -306,7 +308,7 @@ fn child_extracts_what_only_root_may() {
 
 #[test]
 #[ignore = "needs root"]
-fn an_ordinary_user_is_told_what_could_not_be_restored() {
+fn an_ordinary_user_learns_what_could_not_be_restored() {
     let dir = TempDir::new();
     std::os::unix::fs::chown(dir.path(), Some(65_534), Some(65_534)).unwrap();
     // The program itself can be where that user has no access.

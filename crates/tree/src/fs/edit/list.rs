@@ -73,12 +73,12 @@ impl Addition {
     /// Parses a list in the format of mksquashfs pseudo files, without the ones that run programs:
     ///
     /// ```text
-    /// PATH d MODE UID GID               a directory, or other permissions of one
-    /// PATH m MODE UID GID               other permissions of what is there
+    /// PATH d MODE UID GID               a directory, or new permissions for one
+    /// PATH m MODE UID GID               new permissions for an existing file
     /// PATH s MODE UID GID TARGET        a symbolic link
     /// PATH b|c MODE UID GID MAJOR MINOR a device
     /// PATH i MODE UID GID [f|s]         a fifo or socket
-    /// PATH l HOSTFILE                   a regular file of this machine
+    /// PATH l HOSTFILE                   a regular file of the host
     /// PATH x NAME=VALUE                 an extended attribute; 0x begins hexadecimal, 0s base64, 0t text
     /// ```
     ///

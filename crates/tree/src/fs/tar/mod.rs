@@ -6,14 +6,14 @@
 //! where the plain header does not suffice, and with sparse files in GNU's PAX 1.0 format.
 //!
 //! Where tar leaves a choice, these rules apply:
-//! - Directories that are not in the archive but in the path of a file are *implied*: mode 0755, owner 0:0, time 0. So is
-//!   the root.
-//! - Of several entries of one path the last counts. A directory that comes again keeps its files. A file cannot
+//! - Directories that are in the path of a file but not in the archive are *implied*, with mode 0755, owner 0:0 and time 0.
+//!   The same holds for the root.
+//! - If several entries have the same path, the last one counts. A repeated directory keeps its files. A file cannot
 //!   replace a directory that has files.
-//! - A leading `/` is dropped. A `..` in a path is an error, and so is a file below something that is not a directory:
-//!   no link in an archive can lead an entry to another place.
-//! - A hard link must name a file that came before it.
-//! - An archive must have its end marker; otherwise one that was cut between two files would look whole.
+//! - A leading `/` is removed. A `..` in a path is an error, and so is a file below something that is not a directory:
+//!   links in an archive cannot redirect other entries.
+//! - A hard link must name an earlier file.
+//! - An archive must have its end marker; otherwise one that was truncated between two files would look complete.
 
 mod header;
 mod read;
