@@ -4,7 +4,7 @@
 //! position of the data leads to depends on the loop: those methods are `unsafe`, and each call in `search` says why it is
 //! right. The safe twin is `encode/finder/access.rs`.
 
-use super::find::{equal_bytes, first_difference, prefetch};
+use super::compare::{equal_bytes, first_difference, prefetch};
 use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::params::LazyDivided;
 use crate::encode::store::{OVERRUN, SequenceStore};

@@ -17,6 +17,8 @@ pub(crate) mod sequences;
 #[cfg(feature = "compress")]
 mod access;
 #[cfg(feature = "compress")]
+pub(crate) mod compare;
+#[cfg(feature = "compress")]
 pub(crate) mod entropy;
 #[cfg(feature = "compress")]
 pub(crate) mod find;

@@ -5,8 +5,7 @@
 //! The loop holds all its state in registers and checks, once a sequence, that everything the sequence may touch lies
 //! within its buffers with a chunk to spare; then it copies in whole chunks. What is not easy goes back to the caller.
 
-use crate::decode::execute::{CHUNK, Literals};
-use crate::decode::output::{Older, Output};
+use crate::decode::output::{CHUNK, Literals, Older, Output};
 use crate::sequences::{DecodedSequence, Kind, Reader};
 
 /// Reads and executes up to `count` sequences, as long as they are easy. Gives one that was read but is not easy.

@@ -1,7 +1,7 @@
 //! A compressed block: literals and sequences become content (RFC 8878, section 3.1.1.3).
 
-use super::execute::{Literals, execute, push_literals};
-use super::output::{Extent, Output};
+use super::execute::{execute, push_literals};
+use super::output::{Extent, Literals, Output};
 use crate::Error;
 use crate::dictionary::Loaded;
 use crate::huffman::{self, Table, WeightScratch};

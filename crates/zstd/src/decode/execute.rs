@@ -4,28 +4,9 @@
 //! runs while there is room for that. The exact one does what the fast one leaves over. Of the fast loop there are twins:
 //! one in safe code, here, which is the definition, and one in [`arch`](crate::arch).
 
-use super::output::{Extent, Full, Output};
+use super::output::{CHUNK, Extent, Full, Literals, Output};
 use crate::Error;
 use crate::sequences::{DecodedSequence, Reader};
-
-/// The fast loop writes and reads no farther than this many bytes behind what it copies.
-pub(crate) const CHUNK: usize = 32;
-
-/// Sequences at the end of a block that make up for a whole chunk, as each gives at least 3 bytes.
-pub(crate) const TAIL: usize = CHUNK.div_ceil(3);
-
-/// The literals of a block that are left.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Literals<'s> {
-    /// `bytes[at..end]`.
-    Slice {
-        bytes: &'s [u8],
-        at: usize,
-        end: usize,
-    },
-    /// `at..end` of the output's bytes.
-    InPlace { at: usize, end: usize },
-}
 
 /// Executes sequences until none are left or the output is full.
 #[inline(never)]

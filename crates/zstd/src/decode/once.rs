@@ -3,8 +3,7 @@
 use xxhash::Xxh64;
 
 use super::block::{self, Keep, State};
-use super::execute::TAIL;
-use super::output::{Extent, Full, Older, Output};
+use super::output::{Extent, Full, Older, Output, TAIL};
 use super::{DecodeOptions, LITERALS_SIZE};
 use crate::frame::{BlockHeader, BlockKind, le32};
 use crate::workspace::Tables;

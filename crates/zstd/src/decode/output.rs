@@ -1,6 +1,25 @@
-//! Where content goes, and the history that matches copy from.
+//! Where content goes, the literals that go there, and the history that matches copy from.
 
 use crate::Error;
+
+/// The fast loop writes and reads no farther than this many bytes behind what it copies.
+pub(crate) const CHUNK: usize = 32;
+
+/// Sequences at the end of a block that make up for a whole chunk, as each gives at least 3 bytes.
+pub(crate) const TAIL: usize = CHUNK.div_ceil(3);
+
+/// The literals of a block that are left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Literals<'s> {
+    /// `bytes[at..end]`.
+    Slice {
+        bytes: &'s [u8],
+        at: usize,
+        end: usize,
+    },
+    /// `at..end` of the output's bytes.
+    InPlace { at: usize, end: usize },
+}
 
 /// History before the first byte at hand.
 #[derive(Clone, Copy, Debug)]

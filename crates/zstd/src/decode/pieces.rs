@@ -3,8 +3,7 @@
 use xxhash::Xxh64;
 
 use super::block::{self, Keep, State};
-use super::execute::TAIL;
-use super::output::{Full, Older, Output};
+use super::output::{Full, Older, Output, TAIL};
 use super::{DecodeOptions, LITERALS_SIZE};
 use crate::dictionary::Loaded;
 use crate::frame::{BLOCK_HEADER_SIZE, BLOCK_SIZE_MAX, BlockHeader, BlockKind, HEADER_SIZE_MAX};

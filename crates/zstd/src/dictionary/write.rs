@@ -5,8 +5,8 @@ use crate::Error;
 use crate::encode::block::Entropy;
 use crate::encode::finder::Finder;
 use crate::encode::params::Params;
+use crate::encode::params::history_max;
 use crate::encode::parts::{Kept, Parts};
-use crate::encode::stream::history_max;
 use crate::fse::read_distribution;
 use crate::huffman::{WeightScratch, read_weights};
 use crate::sequences::{

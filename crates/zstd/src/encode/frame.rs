@@ -2,9 +2,8 @@
 
 use super::finder::index::index_log;
 use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN};
-use super::params::{Params, Strategy};
+use super::params::{Params, Strategy, history_max, window_bytes};
 use super::parts::{Kept, Parts, Piece, store_bytes};
-use super::stream::{history_max, window_bytes};
 use crate::frame::HeaderFields;
 use crate::workspace::Carver;
 use crate::workspace::held::Held;

@@ -16,6 +16,10 @@ const SUFFICIENT_LENGTH_MAX: u16 = 1 << 12;
 const LOOKAHEAD_MAX: u8 = 2;
 const PASSES_RANGE: core::ops::RangeInclusive<u8> = 1..=2;
 
+/// History beyond the window is kept so that the window need not be moved too often: as much as the window, but of large
+/// windows only a quarter.
+const BEYOND_MAX: usize = 4 << 20;
+
 /// Everything that decides which bytes a frame has, besides its content and dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
@@ -214,4 +218,18 @@ impl Strategy {
             }
         }
     }
+}
+
+/// How much of a dictionary's content has room before a block.
+pub(crate) fn history_max(params: &Params) -> usize {
+    window_bytes(params) - params.block_size()
+}
+
+/// Bytes for the window of a stream: history and a block.
+pub(crate) fn window_bytes(params: &Params) -> usize {
+    let window = 1_usize << params.window_log;
+    window
+        + window
+            .min(BEYOND_MAX.max(window / 4))
+            .max(params.block_size())
 }

@@ -1,7 +1,7 @@
 //! Frames from input in pieces of any size, to output in pieces of any size; dictionaries; bare blocks.
 
 use super::frame::workspace_size;
-use super::params::Params;
+use super::params::{Params, history_max, window_bytes};
 use super::parts::{Kept, Parts, Piece, store_bytes};
 use crate::frame::{BLOCK_HEADER_SIZE, FRAME_HEADER_SIZE_MAX, HeaderFields};
 use crate::workspace::Carver;
@@ -12,27 +12,9 @@ use xxhash::Xxh64;
 /// Output that may wait besides a block: a frame header, a checksum.
 const STAGED_BESIDES: usize = FRAME_HEADER_SIZE_MAX + 4 + BLOCK_HEADER_SIZE + 16;
 
-/// History beyond the window is kept so that the window need not be moved too often: as much as the window, but of large
-/// windows only a quarter.
-const BEYOND_MAX: usize = 4 << 20;
-
 /// Bytes of workspace that an [`Encoder`] needs for frames with these parameters, or with any that are no larger.
 pub fn stream_workspace_size(params: &Params) -> usize {
     workspace_size(params) + window_bytes(params) + staged_bytes(params)
-}
-
-/// How much of a dictionary's content has room before a block.
-pub(crate) fn history_max(params: &Params) -> usize {
-    window_bytes(params) - params.block_size()
-}
-
-/// Bytes for the window of a stream: history and a block.
-pub(crate) fn window_bytes(params: &Params) -> usize {
-    let window = 1_usize << params.window_log;
-    window
-        + window
-            .min(BEYOND_MAX.max(window / 4))
-            .max(params.block_size())
 }
 
 fn staged_bytes(params: &Params) -> usize {

@@ -4,7 +4,7 @@ use super::candidates::Candidates;
 use super::match_length;
 use super::parse::TAIL;
 #[cfg(not(feature = "portable"))]
-use crate::arch::find::prefetch;
+use crate::arch::compare::prefetch;
 use crate::encode::finder::index::{Block, PRIME, read32, read64};
 use crate::encode::params::Optimal;
 use crate::sequences::{offset_code, offset_value};
