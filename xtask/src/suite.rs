@@ -238,6 +238,9 @@ impl Suite<'_> {
     fn run_one(&self, binary: &Binary, name: &str, skips: &Path) -> (Verdict, Vec<String>) {
         let mut command = self.command(binary, skips);
         command.args(["--exact", name]);
+        if self.ignored {
+            command.arg("--ignored");
+        }
         if self.shows_output {
             command.arg("--nocapture");
         }
