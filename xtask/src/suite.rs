@@ -349,9 +349,10 @@ mod tests {
         let executable = folder.join("tests");
         let script = "#!/bin/sh\n\
             case \"$*\" in\n\
-            *--ignored*) echo 'mounts: test' ;;\n\
+            *--list*--ignored*) echo 'mounts: test' ;;\n\
             *--list*) printf 'passes: test\\nhangs: test\\nskips: test\\nmounts: test\\n' ;;\n\
-            *passes*|*mounts*) echo campaign: $RESTOW_CASES cases; echo '1 passed; 0 failed' ;;\n\
+            *passes*|*mounts*--ignored*) echo campaign: $RESTOW_CASES cases; echo '1 passed; 0 failed' ;;\n\
+            *mounts*) echo '0 passed; 1 ignored' ;;\n\
             *skips*) echo 'SKIPPED x::skips: no luck' >> \"$RESTOW_SKIPPED\"; echo '1 passed' ;;\n\
             *hangs*) exec tail -f /dev/null ;;\n\
             esac\n";
