@@ -98,7 +98,7 @@ pub(crate) fn encode(options: &Options) -> Result<Table, String> {
     })
 }
 
-/// Bytes of the first so many blocks.
+/// Bytes of the first blocks, by their number.
 fn bytes_of(blocks: &[&[u8]]) -> impl Fn(usize) -> usize {
     |units| blocks.iter().take(units).map(|block| block.len()).sum()
 }

@@ -32,7 +32,7 @@ pub(crate) fn nightly<const N: usize>(arguments: [&str; N]) -> Command {
     command
 }
 
-/// The same command, ended after so many seconds with all that it has started.
+/// The same command with a time limit in seconds, which also ends everything that it started.
 pub(crate) fn limited(command: &Command, seconds: u64) -> Command {
     let mut limited = Command::new("timeout");
     limited

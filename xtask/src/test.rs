@@ -215,7 +215,7 @@ pub(crate) fn fuzz_targets() -> Result<Vec<String>, String> {
     Ok(targets.lines().map(str::to_owned).collect())
 }
 
-/// A command that runs a fuzz target under AddressSanitizer for so many seconds.
+/// A command that runs a fuzz target under AddressSanitizer for this many seconds.
 pub(crate) fn fuzz(target: &str, seconds: u64) -> Command {
     let mut command = nightly(["fuzz", "run", target]);
     // New inputs go to the first directory; the seeds stay as they are.

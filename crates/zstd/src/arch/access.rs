@@ -170,7 +170,7 @@ impl<'a> Memory<'a> {
 
     /// How many bytes at `at` and at `before` are equal, up to the end.
     ///
-    /// Sixteen at a time: that so many are equal is rare enough to be predicted.
+    /// Sixteen at a time: it is rare enough that all are equal to be predicted.
     ///
     /// # Safety
     ///
@@ -674,7 +674,7 @@ impl<'s, 'a> Store<'s, 'a> {
 ///
 /// # Safety
 ///
-/// `from` must be readable for so many bytes, `to` writable, and neither may reach into the other.
+/// `from` must be readable for that many bytes, `to` writable, and neither may reach into the other.
 #[cold]
 #[inline(never)]
 unsafe fn copy_bytes(to: *mut u8, from: *const u8, length: usize) {

@@ -68,7 +68,7 @@ pub struct PieceDecoder<'w, 'd> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// So many bytes of the frame header are needed in all.
+    /// The frame header needs this many bytes in total.
     FrameHeader {
         needed: usize,
     },

@@ -437,7 +437,7 @@ impl Optimal {
 
     /// Most places of a match whose chains are asked for the candidate that lies farthest back.
     pub(crate) const PLACES_MAX: u32 = 64;
-    /// Hash tables of more than 2^18 entries are prefetched, so many positions ahead, and what they point to at half of that.
+    /// Hash tables of more than 2^18 entries are prefetched this many positions ahead, and what they point to at half of that.
     pub(crate) const LARGE_LOG: u32 = 18;
     pub(crate) const AHEAD: usize = 16;
 

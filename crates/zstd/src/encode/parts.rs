@@ -95,7 +95,7 @@ impl<'m> Regions<'m> {
 }
 
 impl<'a> Parts<'a> {
-    /// Bytes of workspace, with so many of them for sequences and literals.
+    /// Bytes of workspace, including these for sequences and literals.
     pub(crate) fn bytes(params: &Params, store_bytes: usize) -> usize {
         Entropy::BYTES
             + Division::bytes(params.division_chunks())

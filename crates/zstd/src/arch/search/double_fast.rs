@@ -100,7 +100,7 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
-    // None of them leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
+    // No repeat offset leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
     // that has been found, from behind that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let mut anchor = start;

@@ -104,7 +104,7 @@ impl Best {
     }
 }
 
-// Each on a stack of its own where there is nothing that wants them in one kernel.
+// Each has a stack frame of its own where no kernel needs them inlined.
 #[cfg_attr(feature = "portable", inline(never))]
 #[cfg_attr(not(feature = "portable"), inline(always))]
 fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: bool>(
@@ -124,7 +124,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
     let (first, end) = (data.first(), data.end());
     let mut store = Store::new(store, end - start);
     let begin = start.max(first + 1);
-    // None of them leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
+    // No repeat offset leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
     // that has been found, from behind that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     // Nothing that lies before the data can enter any more.

@@ -16,7 +16,7 @@ const KEY_BYTES: usize = KEY_BITS as usize / 8;
 const BUCKETS_LOG: u32 = 16;
 /// Shortest length of a node.
 const LENGTH_MIN: usize = 4;
-/// Below this, lengths are exact; from here on candidates have at least so many bytes in common.
+/// Below this, lengths are exact; from this length, candidates have at least that many bytes in common.
 pub(super) const EXACT_MAX: usize = 37;
 /// Lengths of the nodes beyond.
 const DEEP: [usize; 3] = [53, 85, 149];
