@@ -167,7 +167,7 @@ fuzz_target!(|edits: &[u8]| {
         return;
     };
     let mut findings = 0;
-    let options = CheckOptions { data: true };
+    let options = CheckOptions::EVERYTHING;
     let summary = btrfs.check(options, Parallel::new(1), &NoProgress, &mut |_| {
         findings += 1
     });

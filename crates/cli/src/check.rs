@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use tree::CheckOptions;
+use tree::{CheckOptions, DataCheck};
 
 use crate::address::Address;
 use crate::bar::Bar;
@@ -18,7 +18,7 @@ use crate::{message, text};
 ///
 /// Reads the whole image, decompresses all data, and cross-checks redundant information. Never writes.
 ///
-/// btrfs: checksums of all data and metadata, in every copy; references to blocks and extents against the extent tree; names
+/// btrfs: checksums of all data and metadata, in every copy; that compressed data decompresses; references to blocks and extents against the extent tree; names
 /// against inodes; allocated space against its use. SquashFS, which has no checksums: names against inodes; inode numbers
 /// against the export table; blocks against each other and against the inodes.
 #[derive(Debug, Args)]
@@ -38,11 +38,28 @@ pub(crate) struct Check {
     #[arg(long)]
     no_data: bool,
 
+    /// Verify the checksums of file contents, but do not decompress them (btrfs only)
+    #[arg(long, conflicts_with = "no_data")]
+    no_decode: bool,
+
     #[command(flatten)]
     file: ImageFileArgs,
 
     #[command(flatten)]
     threads: ThreadArgs,
+}
+
+impl Check {
+    fn options(&self) -> CheckOptions {
+        let data = if self.no_data {
+            DataCheck::Skip
+        } else if self.no_decode {
+            DataCheck::Checksums
+        } else {
+            DataCheck::Decode
+        };
+        CheckOptions { data }
+    }
 }
 
 /// Returns whether the image has no errors.
@@ -68,9 +85,7 @@ fn check_btrfs(file: File, name: &str, args: &Check) -> Result<bool> {
     let btrfs = open::open_btrfs(file, &args.file).with_context(|| format!("open {name}"))?;
     let mut out = io::stdout().lock();
     let mut result = Ok(());
-    let options = CheckOptions {
-        data: !args.no_data,
-    };
+    let options = args.options();
     let bar = Bar::new("checked", false);
     let parallel = args.threads.parallel();
     let summary = btrfs.check(options, parallel, &bar, &mut |finding| {
@@ -83,12 +98,13 @@ fn check_btrfs(file: File, name: &str, args: &Check) -> Result<bool> {
     result?;
     writeln!(
         out,
-        "{} in {}, {}, {}, {} of data verified",
+        "{} in {}, {}, {}, {} of data verified, {} decoded",
         text::count(summary.findings, "error"),
         text::count(summary.tree_blocks, "tree block"),
         text::count(summary.extents, "extent"),
         text::count(summary.inodes, "inode"),
-        text::count(summary.data_bytes, "byte")
+        text::count(summary.data_bytes, "byte"),
+        text::count(summary.decoded_bytes, "byte")
     )?;
     if btrfs.has_log() {
         writeln!(
@@ -102,14 +118,15 @@ fn check_btrfs(file: File, name: &str, args: &Check) -> Result<bool> {
 fn check_squashfs(file: File, at: u64, name: &str, args: &Check) -> Result<bool> {
     let open = || {
         args.file.refuse_device()?;
+        if args.no_decode {
+            bail!("--no-decode: a SquashFS image has no checksums; use --no-data");
+        }
         open::open_squashfs(file, at)
     };
     let image = open().with_context(|| format!("open {name}"))?;
     let mut out = io::stdout().lock();
     let mut result = Ok(());
-    let options = CheckOptions {
-        data: !args.no_data,
-    };
+    let options = args.options();
     let bar = Bar::new("checked", false);
     let parallel = args.threads.parallel();
     let summary = image.check(options, parallel, &bar, &mut |finding| {

@@ -135,7 +135,7 @@ impl Check<'_> {
                 self.findings.add(in_file(inventory, pair[1].file, error))?;
             }
         }
-        if options.data {
+        if options.data.decodes() {
             self.decode(inventory, &stored, parallel, progress)?;
         }
         Ok(())

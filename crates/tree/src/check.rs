@@ -10,8 +10,33 @@ const FINDINGS_MAX: u64 = 1000;
 /// What to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Read all data, in every copy, and decode it or verify its checksums.
-    pub data: bool,
+    /// What of the data, beside all metadata.
+    pub data: DataCheck,
+}
+
+impl CheckOptions {
+    /// Everything that can be checked.
+    pub const EVERYTHING: CheckOptions = CheckOptions {
+        data: DataCheck::Decode,
+    };
+}
+
+/// How data is checked. Each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DataCheck {
+    /// Data is not read.
+    Skip,
+    /// Where there are checksums, the data in every copy must match them.
+    Checksums,
+    /// Encoded data must decode.
+    Decode,
+}
+
+impl DataCheck {
+    /// Whether encoded data is decoded.
+    pub fn decodes(self) -> bool {
+        self == DataCheck::Decode
+    }
 }
 
 /// Something that is wrong with an image.

@@ -19,7 +19,7 @@ mod summary;
 mod threads;
 
 pub use cache::Cache;
-pub use check::{CheckOptions, Finding, Findings};
+pub use check::{CheckOptions, DataCheck, Finding, Findings};
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent, ExtentId,

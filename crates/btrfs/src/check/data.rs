@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tree::{Error, Result, ordered};
+use tree::{DataCheck, Error, Result, ordered};
 
 use super::extents::{Extents, Found};
 use super::state::{Check, finding, wrong};
@@ -66,9 +66,10 @@ impl Damage {
 }
 
 impl Check<'_> {
-    /// Checks that checksums belong to data extents and, with `data`, that every copy of the data matches them.
-    pub(super) fn checksums(&mut self, tree: &Tree, data: bool) -> Result<()> {
+    /// Checks that checksums belong to data extents and, if data is checked, that every copy of the data matches them.
+    pub(super) fn checksums(&mut self, tree: &Tree) -> Result<()> {
         let (btrfs, extents, progress) = (self.btrfs, &self.extents, self.progress);
+        let data = self.options.data >= DataCheck::Checksums;
         let (findings, summary) = (&mut self.findings, &mut self.summary);
         ordered(
             self.parallel,
@@ -100,7 +101,7 @@ impl Check<'_> {
 }
 
 /// The path of a file that uses the extent at this address, if one can be found.
-fn path(btrfs: &Btrfs, extents: &Extents, at: u64) -> Option<Box<[u8]>> {
+pub(super) fn path(btrfs: &Btrfs, extents: &Extents, at: u64) -> Option<Box<[u8]>> {
     let index = extents.list.partition_point(|extent| extent.at <= at);
     let extent = &extents.list[index.checked_sub(1)?];
     let (root, inode) = extents.file(extent.at)?;

@@ -221,9 +221,16 @@ impl Check<'_> {
         current.extents_end = extent.offset + extent.len;
         match extent.body {
             Body::Hole => {}
-            Body::Inline { .. } => {
+            Body::Inline {
+                compression,
+                stored,
+                at,
+            } => {
                 current.extent_bytes += extent.len;
                 current.extents_end = current.extents_end.next_multiple_of(sector);
+                if let Some(compression) = compression {
+                    self.decode_inline(compression, stored, extent.len, at)?;
+                }
             }
             Body::Stored {
                 extent: stored,
@@ -232,6 +239,9 @@ impl Check<'_> {
             } => {
                 current.extent_bytes += extent.len;
                 let has_checksums = current.inode.has_checksums();
+                if !is_preallocated {
+                    self.encoded(&stored, has_checksums);
+                }
                 if !has_checksums && stored.compression.is_some() {
                     return Err(
                         item.corrupt("file without checksums is compressed", current.number)

@@ -5,6 +5,7 @@
 //! their content, checksums with data. Its verdict should equal that of `btrfs check --check-data-csum`.
 
 mod data;
+mod decode;
 mod extents;
 mod files;
 mod log;
@@ -13,8 +14,11 @@ mod space;
 mod state;
 mod walk;
 
-use tree::{CheckOptions, Corrupt, Finding, Findings, Parallel, Progress, Result};
+use std::collections::HashSet;
 
+use tree::{CheckOptions, Corrupt, DataCheck, Finding, Findings, Parallel, Progress, Result};
+
+use self::decode::Encoded;
 use self::extents::{Extents, References};
 use self::state::{Check, wrong};
 use crate::chunk::Stripe;
@@ -42,21 +46,23 @@ impl Btrfs {
     ) -> Result<CheckSummary> {
         let mut check = Check {
             btrfs: self,
+            options,
             parallel,
             progress,
             findings: Findings::new(report),
             summary: CheckSummary::default(),
             references: References::default(),
             extents: Extents::default(),
+            encoded: HashSet::new(),
         };
-        check.run(options)?;
+        check.run()?;
         check.summary.findings = check.findings.count();
         Ok(check.summary)
     }
 }
 
 impl Check<'_> {
-    fn run(&mut self, options: CheckOptions) -> Result<()> {
+    fn run(&mut self) -> Result<()> {
         self.superblocks()?;
         self.devices()?;
         let result = self.log();
@@ -92,7 +98,9 @@ impl Check<'_> {
             self.tolerate(tree.id, result)?;
         }
         self.extents.finish();
-        self.expect(options);
+        let data = self.extents.list.iter().filter(|extent| !extent.is_tree_block);
+        self.summary.extents = data.count() as u64;
+        self.expect();
         // Visit each block of each tree once.
         let (chunk_tree, root_tree) = (self.btrfs.chunk_tree, self.btrfs.roots);
         for tree in [chunk_tree, root_tree] {
@@ -113,21 +121,22 @@ impl Check<'_> {
                 self.subvolume(&root.tree)?;
             }
         }
+        self.expect();
         let result = self.subvolume_references(&roots);
         self.tolerate(object::ROOT_TREE, result)?;
         if let Some(tree) = find(object::CSUM_TREE) {
-            let result = self.checksums(&tree, options.data);
+            let result = self.checksums(&tree);
             self.tolerate(tree.id, result)?;
         }
-        Ok(())
+        self.decode()
     }
 
-    /// Counts the extents and returns how many bytes will be read.
-    fn expect(&mut self, options: CheckOptions) {
-        let mut bytes = 0u64;
+    /// Says how many bytes will be read, as far as that is known.
+    fn expect(&self) {
+        let decoded = self.encoded.iter().map(Encoded::len);
+        let mut bytes = decoded.fold(0u64, u64::saturating_add);
         for extent in &self.extents.list {
-            self.summary.extents += u64::from(!extent.is_tree_block);
-            if extent.is_tree_block || options.data {
+            if extent.is_tree_block || self.options.data >= DataCheck::Checksums {
                 bytes = bytes.saturating_add(extent.len);
             }
         }

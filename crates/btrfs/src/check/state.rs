@@ -1,7 +1,10 @@
 //! The state of a check: what it has learned so far, and where it sends findings.
 
-use tree::{Corrupt, Error, Finding, Findings, Parallel, Progress, Result};
+use std::collections::HashSet;
 
+use tree::{CheckOptions, Corrupt, Error, Finding, Findings, Parallel, Progress, Result};
+
+use super::decode::Encoded;
 use super::extents::{Extents, References};
 use crate::key::Logical;
 use crate::read::Btrfs;
@@ -19,17 +22,22 @@ pub struct CheckSummary {
     pub inodes: u64,
     /// Bytes of data compared with their checksums.
     pub data_bytes: u64,
+    /// Bytes of content that encoded extents decoded to, each counted once.
+    pub decoded_bytes: u64,
 }
 
 /// A check in progress.
 pub(super) struct Check<'b> {
     pub(super) btrfs: &'b Btrfs,
+    pub(super) options: CheckOptions,
     pub(super) parallel: Parallel,
     pub(super) progress: &'b dyn Progress,
     pub(super) findings: Findings<'b>,
     pub(super) summary: CheckSummary,
     pub(super) references: References,
     pub(super) extents: Extents,
+    /// The encoded extents that files refer to.
+    pub(super) encoded: HashSet<Encoded>,
 }
 
 impl Check<'_> {

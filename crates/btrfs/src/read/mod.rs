@@ -31,7 +31,7 @@ pub struct Btrfs {
     pub(crate) volume: Volume,
     pub(crate) chunk_tree: Tree,
     pub(crate) roots: Tree,
-    checksums: Option<Tree>,
+    pub(crate) checksums: Option<Tree>,
     devices: Vec<Device>,
     limits: Limits,
     store: StoreId,

@@ -4,15 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use btrfs::{Btrfs, CheckSummary};
 use testkit::{MemoryFs, Rng, TempDir};
-use tree::{CheckOptions, FileSystem, NoProgress, Parallel, Progress};
+use tree::{CheckOptions, DataCheck, FileSystem, NoProgress, Parallel, Progress};
 
+use crate::damage::damaged;
+use crate::hostile;
 use crate::images::{make, open, with};
 
 /// The findings of the check, with all data and any number of threads.
 pub(crate) fn findings(btrfs: &Btrfs) -> (CheckSummary, Vec<String>) {
     let found = |threads| {
         let mut lines = Vec::new();
-        let options = CheckOptions { data: true };
+        let options = CheckOptions::EVERYTHING;
         let parallel = Parallel::new(threads);
         let summary = btrfs.check(options, parallel, &NoProgress, &mut |finding| {
             lines.push(finding.to_string());
@@ -92,13 +94,27 @@ fn progress_reaches_what_was_expected() {
     let dir = TempDir::new();
     let image = dir.join("image");
     make(&source(), &image, &with(None, false), 2);
-    for data in [false, true] {
+    for data in [DataCheck::Skip, DataCheck::Checksums, DataCheck::Decode] {
         let progress = Bytes::default();
         let options = CheckOptions { data };
         let parallel = Parallel::new(2);
         let summary = (open(&image).check(options, parallel, &progress, &mut |_| {})).unwrap();
         let done = progress.done.into_inner();
-        assert_eq!(done, progress.expected.into_inner(), "data: {data}");
-        assert_eq!(done > 7 << 20, data, "{summary:?}");
+        assert_eq!(done, progress.expected.into_inner(), "{data:?}");
+        assert_eq!(done > 7 << 20, data != DataCheck::Skip, "{summary:?}");
+    }
+}
+
+#[test]
+fn data_that_does_not_decode_is_found_if_it_is_decoded() {
+    for damage in ["data: does not decode", "inline: does not decode"] {
+        let image = hostile::open(&damaged(damage)).unwrap();
+        let count = |data| {
+            let options = CheckOptions { data };
+            let check = image.check(options, Parallel::new(2), &NoProgress, &mut |_| {});
+            check.unwrap().findings
+        };
+        assert_eq!(count(DataCheck::Decode), 1, "{damage}");
+        assert_eq!(count(DataCheck::Checksums), 0, "{damage}");
     }
 }

@@ -292,7 +292,7 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
             assert_eq!(summary.image.kept, kept.len() as u64, "{what}");
             assert_same(&source, &ours, &no_seconds, &what);
             let mut tell = |finding| panic!("{what}: {finding}");
-            let options = CheckOptions { data: true };
+            let options = CheckOptions::EVERYTHING;
             ours.check(options, Parallel::new(2), &NoProgress, &mut tell)
                 .unwrap();
             if let Some(mount) = read(&image) {
@@ -424,7 +424,7 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
         assert_eq!(summary.image.kept, kept.len() as u64);
         assert_same(&source, &ours, &no_seconds, "ours");
         let mut tell = |finding| panic!("{finding}");
-        let check = CheckOptions { data: true };
+        let check = CheckOptions::EVERYTHING;
         ours.check(check, Parallel::new(2), &NoProgress, &mut tell)
             .unwrap();
         if let Some(unsquashfs) = testkit::tool("unsquashfs") {

@@ -169,7 +169,7 @@ fn open(image: &Path, offset: u64) -> Squashfs {
 /// The findings of our check.
 fn findings(image: &Squashfs) -> Vec<String> {
     let mut found = Vec::new();
-    let options = CheckOptions { data: true };
+    let options = CheckOptions::EVERYTHING;
     let mut tell = |finding: tree::Finding| found.push(finding.to_string());
     let checked = image.check(options, Parallel::new(2), &NoProgress, &mut tell);
     assert_eq!(checked.unwrap().findings, found.len() as u64);

@@ -74,7 +74,7 @@ fn assert_holds(image: &[u8], must: &dyn FileSystem, what: &str) {
     assert!(is == must, "{what}:\n{}", is.difference(&must));
     // Consecutive inode numbers, each where the export table says.
     let mut tell = |finding| panic!("{what}: {finding}");
-    let options = CheckOptions { data: true };
+    let options = CheckOptions::EVERYTHING;
     ours.check(options, Parallel::new(2), &NoProgress, &mut tell)
         .unwrap();
     for number in 1..=ours.superblock().inode_count {

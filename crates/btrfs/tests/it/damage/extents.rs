@@ -285,8 +285,9 @@ pub(super) const EXTENTS: &[Damage] = &[
             let sum = BtrfsImage::checksum(&[0xff; 4096]);
             image.set(CSUM_TREE, sums(image), 0, &sum.to_le_bytes());
         },
-        "",
-    ),
+        "not a zstd frame",
+    )
+    .but(LINUX),
 ];
 
 /// The address of the checksums.

@@ -353,8 +353,9 @@ pub(super) const INODES: &[Damage] = &[
                 data[21..].fill(0xff);
             });
         },
-        "",
-    ),
+        "not a zstd frame",
+    )
+    .but(LINUX),
     damage(
         "holes: without an item where each must have one",
         |image| {

@@ -172,6 +172,14 @@ fn all() -> impl Iterator<Item = &'static Damage> {
     lists.into_iter().flatten()
 }
 
+/// The image with this damage.
+pub(crate) fn damaged(name: &str) -> BtrfsImage {
+    let damage = all().find(|damage| damage.name == name);
+    let mut image = small();
+    (damage.expect("it is in the list").apply)(&mut image);
+    image
+}
+
 /// The findings of the check, one per line; or the error on opening the image.
 pub(crate) fn verdict(image: &BtrfsImage) -> Vec<String> {
     let btrfs = match open(image) {

@@ -1,0 +1,146 @@
+//! Decodes every encoded extent, each once: data with a right checksum may still be nothing that a codec wrote.
+
+use tree::{Error, Result, ordered};
+
+use super::state::{Check};
+use crate::compression::Compression;
+use crate::csum_tree;
+use crate::key::Logical;
+use crate::read::Btrfs;
+use crate::volume::Worker;
+
+/// Stored bytes that one job decodes.
+const JOB_BYTES: u64 = 512 << 10;
+
+/// An encoded extent, as a file refers to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Encoded {
+    at: Logical,
+    /// Stored length in bytes.
+    len: u64,
+    /// Decoded length in bytes.
+    ram_bytes: u64,
+    compression: Compression,
+    has_checksums: bool,
+}
+
+impl Encoded {
+    /// Stored length in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// What became of an extent's stored bytes.
+enum Decoded {
+    Whole,
+    /// The stored bytes cannot be read, or do not match their checksums: that is another finding.
+    Unread,
+    Wrong(Error),
+}
+
+impl Check<'_> {
+    /// Remembers an encoded extent of a file.
+    pub(super) fn encoded(&mut self, extent: &crate::extent::DataExtent, has_checksums: bool) {
+        if let Some(compression) = extent.compression
+            && self.options.data.decodes()
+        {
+            self.encoded.insert(Encoded {
+                at: extent.at,
+                len: extent.len,
+                ram_bytes: extent.ram_bytes,
+                compression,
+                has_checksums,
+            });
+        }
+    }
+
+    /// Decodes the only part of a file, which is stored inline.
+    pub(super) fn decode_inline(
+        &mut self,
+        compression: Compression,
+        stored: &[u8],
+        ram_bytes: u64,
+        at: u64,
+    ) -> Result<()> {
+        if !self.options.data.decodes() {
+            return Ok(());
+        }
+        let volume = &self.btrfs.volume;
+        let sectorsize = volume.superblock.sectorsize;
+        let mut content = vec![0; (ram_bytes as usize).next_multiple_of(sectorsize as usize)];
+        volume.with_worker(|worker| {
+            compression.decode(&mut worker.decoder, sectorsize, stored, &mut content, at)
+        })?;
+        self.summary.decoded_bytes += ram_bytes;
+        Ok(())
+    }
+
+    /// Decodes all extents that files refer to.
+    pub(super) fn decode(&mut self) -> Result<()> {
+        let mut all: Vec<Encoded> = std::mem::take(&mut self.encoded).into_iter().collect();
+        all.sort_unstable();
+        let mut jobs = Vec::new();
+        let (mut from, mut bytes) = (0, 0);
+        for (index, extent) in all.iter().enumerate() {
+            if bytes + extent.len > JOB_BYTES && from < index {
+                jobs.push(&all[from..index]);
+                (from, bytes) = (index, 0);
+            }
+            bytes += extent.len;
+        }
+        jobs.push(&all[from..]);
+        let (btrfs, extents, progress) = (self.btrfs, &self.extents, self.progress);
+        let (findings, summary) = (&mut self.findings, &mut self.summary);
+        ordered(
+            self.parallel,
+            jobs.into_iter(),
+            Vec::new,
+            |content, job| {
+                let decode = |extent: &Encoded| decode(btrfs, extent, content).map(|is| (*extent, is));
+                job.iter().map(decode).collect::<Result<Vec<_>>>()
+            },
+            |decoded| {
+                for (extent, decoded) in decoded {
+                    progress.advance(0, extent.len);
+                    match decoded {
+                        Decoded::Whole => summary.decoded_bytes += extent.ram_bytes,
+                        Decoded::Unread => {}
+                        Decoded::Wrong(error) => {
+                            let mut finding = super::state::finding(0, error);
+                            if findings.reports_next() {
+                                finding.file = super::data::path(btrfs, extents, extent.at.0);
+                            }
+                            findings.add(finding)?;
+                        }
+                    }
+                }
+                Ok(())
+            },
+        )
+    }
+}
+
+fn decode(btrfs: &Btrfs, extent: &Encoded, content: &mut Vec<u8>) -> Result<Decoded> {
+    let volume = &btrfs.volume;
+    let checksums = match &btrfs.checksums {
+        Some(tree) if extent.has_checksums => Some(tree),
+        None if extent.has_checksums => return Ok(Decoded::Unread),
+        _ => None,
+    };
+    content.resize(extent.ram_bytes as usize, 0);
+    volume.with_worker(|Worker { decoder, stored, checksums: sums }| {
+        stored.resize(extent.len as usize, 0);
+        match csum_tree::read_data(volume, checksums, extent.at, stored, sums) {
+            Err(Error::Io(error)) => return Err(Error::Io(error)),
+            Err(_) => return Ok(Decoded::Unread),
+            Ok(()) => {}
+        }
+        let sectorsize = volume.superblock.sectorsize;
+        let (compression, at) = (extent.compression, extent.at.0);
+        Ok(match compression.decode(decoder, sectorsize, stored, content, at) {
+            Ok(()) => Decoded::Whole,
+            Err(error) => Decoded::Wrong(error),
+        })
+    })
+}
