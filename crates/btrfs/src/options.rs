@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use codec::{Encoder, Settings};
 use tree::edit::Patterns;
-use tree::{Error, ImageSummary, Result, Time};
+use tree::{Error, ImageSummary, Result, Time, Verify};
 
 use crate::checksum::ChecksumType;
 use crate::chunk::Profile;
@@ -52,8 +52,8 @@ pub struct Options {
     pub duplicates: bool,
     /// Whether to skip and list files that cannot be read; otherwise they are errors.
     pub skip_unreadable: bool,
-    /// Whether to decode and compare every extent before the file system counts as finished.
-    pub verify: bool,
+    /// What is decoded again before the file system counts as finished.
+    pub verify: Verify,
 }
 
 /// How to compress the files that match a pattern.
@@ -141,7 +141,7 @@ impl Default for Options {
             epoch: None,
             duplicates: true,
             skip_unreadable: false,
-            verify: true,
+            verify: Verify::Encoded,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Data and fragment blocks: encoded on all threads, written in the order of the plan.
 
-use tree::{ContentReader, Error, FileId, Progress, Result, ordered};
+use tree::{ContentReader, Error, FileId, Kept, Progress, Result, ordered};
 use zerocopy::FromZeros;
 
 use crate::encode::{Done, EncodedBlock, Work};
@@ -17,7 +17,7 @@ struct Mark {
     written: SumsMark,
     words: usize,
     plain_blocks: u64,
-    kept: u64,
+    kept: Kept,
 }
 
 /// The places of all data.
@@ -141,7 +141,7 @@ impl Writer<'_> {
         progress: &dyn Progress,
     ) -> Result<()> {
         self.summary.plain_blocks += u64::from(stored.plain);
-        self.summary.image.kept += u64::from(stored.kept);
+        self.summary.image.kept += stored.kept;
         self.put(&stored.buffer[..stored.len])?;
         progress.wrote(stored.len as u64);
         work.content.recycle(stored.buffer);

@@ -1,7 +1,7 @@
 //! The workers' job: read, compress, and prove that the result decodes to the original.
 
 use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
-use tree::{ContentReader, Corrupt, Error, Extent, FileId, Result};
+use tree::{ContentReader, Corrupt, Error, Extent, FileId, Kept, Result};
 
 use crate::machine;
 use crate::options::Options;
@@ -64,7 +64,7 @@ pub(crate) struct EncodedBlock {
     pub(crate) len: usize,
     pub(crate) plain: bool,
     /// It is a block of the source.
-    pub(crate) kept: bool,
+    pub(crate) kept: Kept,
 }
 
 /// Whether an encoder takes longer than [`Probe`] to find that data does not compress.
@@ -96,7 +96,9 @@ impl Work<'_> {
             decoder: Decoder::new(),
             algorithm: settings.map_or(Algorithm::Zlib, |settings| settings.algorithm()),
             content: vec![0; self.block_bytes()],
-            decoded: if self.options.verify || self.content.fs().storage().stored_extents {
+            decoded: if self.options.verify.decodes_encoded()
+                || self.content.fs().storage().stored_extents
+            {
                 vec![0; self.block_bytes()]
             } else {
                 Vec::new()
@@ -221,14 +223,16 @@ impl Work<'_> {
         extent: &Extent,
     ) -> Result<Option<EncodedBlock>> {
         let mut buffer = self.content.buffer();
-        let read = self.content.read_encoded(file, extent, &mut buffer)?;
+        let (read, checksum) = self.content.read_encoded(file, extent, &mut buffer)?;
         let len = extent.len as usize;
         let mut stored_len = read;
-        let mut decode = self.options.verify;
+        let mut decode = self.options.verify.decodes_kept(checksum);
+        let mut is_decoded = false;
         let is_block = match worker.algorithm {
             // Only decoding tells where it ends, which takes less time than re-encoding.
             Algorithm::Zlib if self.content.fs().storage().block_encoding.is_none() => {
                 decode = false;
+                is_decoded = true;
                 let decoded = worker
                     .decoder
                     .decompress_zlib_extent(&mut worker.decoded, &buffer[..read]);
@@ -243,7 +247,10 @@ impl Work<'_> {
                 match frame.and_then(|frame| frame.content_bytes) {
                     Some(bytes) => bytes == extent.len,
                     // Only decoding tells.
-                    None => frame.is_some() && self.options.verify,
+                    None => {
+                        decode = true;
+                        frame.is_some() && self.options.verify.decodes_encoded()
+                    }
                 }
             }
             _ => true,
@@ -255,6 +262,7 @@ impl Work<'_> {
                 .decoder
                 .decompress(worker.algorithm, &mut worker.decoded, stored);
             is_block = decoded == Ok(len);
+            is_decoded = true;
         }
         if !is_block {
             self.content.recycle(buffer);
@@ -264,7 +272,7 @@ impl Work<'_> {
             buffer,
             len: stored_len,
             plain: false,
-            kept: true,
+            kept: Kept::one(checksum, is_decoded),
         }))
     }
 
@@ -277,8 +285,9 @@ impl Work<'_> {
         len: usize,
     ) -> Result<EncodedBlock> {
         let mut buffer = self.content.buffer();
-        let stored_len = self.content.read_encoded(file, extent, &mut buffer)?;
-        if self.options.verify {
+        let (stored_len, checksum) = self.content.read_encoded(file, extent, &mut buffer)?;
+        let decode = self.options.verify.decodes_kept(checksum);
+        if decode {
             let stored = &buffer[..stored_len];
             let decoded = worker
                 .decoder
@@ -295,7 +304,7 @@ impl Work<'_> {
             buffer,
             len: stored_len,
             plain: false,
-            kept: true,
+            kept: Kept::one(checksum, decode),
         })
     }
 
@@ -340,10 +349,10 @@ impl Work<'_> {
                 buffer,
                 len,
                 plain: true,
-                kept: false,
+                kept: Kept::default(),
             });
         };
-        if self.options.verify {
+        if self.options.verify.decodes_encoded() {
             let decoded = &mut worker.decoded[..len];
             let result =
                 worker
@@ -359,7 +368,7 @@ impl Work<'_> {
             buffer,
             len: stored_len,
             plain: false,
-            kept: false,
+            kept: Kept::default(),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Options for creating an image, and the summary of the result.
 
 use codec::{Encoder, Settings};
-use tree::{Error, ImageSummary, Result};
+use tree::{Error, ImageSummary, Result, Verify};
 
 use crate::superblock::{BLOCK_LOG2_MAX, BLOCK_LOG2_MIN};
 
@@ -48,8 +48,8 @@ pub struct Options {
     pub filter_code: bool,
     /// Whether to skip and list files that cannot be read. Otherwise the first one is an error.
     pub skip_unreadable: bool,
-    /// Whether to decode and compare every block, and read the image back, before it counts as finished.
-    pub verify: bool,
+    /// What is decoded again before the image counts as finished. Unless it is nothing, the image is also read back.
+    pub verify: Verify,
 }
 
 impl Default for Options {
@@ -69,7 +69,7 @@ impl Default for Options {
             keep_blocks: true,
             filter_code: false,
             skip_unreadable: false,
-            verify: true,
+            verify: Verify::Encoded,
         }
     }
 }

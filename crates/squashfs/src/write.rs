@@ -53,7 +53,7 @@ pub fn create(
     let data = writer.write_data(&plan, progress)?;
     let numbers = Numbers::new(inventory, &writer.lost);
     let sets = writer.write_tables(&plan, described, &data, &numbers)?;
-    if options.verify {
+    if options.verify.decodes_encoded() {
         let behind_superblock = options.offset + SUPERBLOCK_BYTES as u64;
         let written = writer.output.reader()?;
         writer

@@ -83,7 +83,7 @@ impl<'a> Writer<'a> {
         self.output
             .write_all_at(bytes, self.options.offset + self.at)?;
         self.at += bytes.len() as u64;
-        if self.options.verify {
+        if self.options.verify.decodes_encoded() {
             self.written.add(bytes);
         }
         Ok(())

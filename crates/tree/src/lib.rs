@@ -17,6 +17,7 @@ mod read_at;
 mod sha256;
 mod summary;
 mod threads;
+mod verify;
 
 pub use cache::Cache;
 pub use check::{CheckOptions, DataCheck, Finding, Findings};
@@ -33,3 +34,4 @@ pub use read_at::ReadAt;
 pub use sha256::sha256;
 pub use summary::ImageSummary;
 pub use threads::{NoProgress, Parallel, Progress, ordered};
+pub use verify::{Kept, Verify};

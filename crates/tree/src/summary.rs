@@ -1,6 +1,6 @@
 //! A summary of a new image, in any format.
 
-use crate::Error;
+use crate::{Error, Kept};
 
 /// What every format reports about an image that it created.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub struct ImageSummary {
     /// Bytes of the image that hold data, in blocks or extents.
     pub data_bytes: u64,
     /// Blocks or extents copied from the source as stored.
-    pub kept: u64,
+    pub kept: Kept,
     /// Paths of files that could not be read and were left out of the image, with the errors.
     pub unreadable: Vec<(Vec<u8>, Error)>,
     /// Paths and names of extended attributes that the format cannot hold and that were left out of the image. `*`

@@ -2,7 +2,7 @@
 
 use tree::{Error, Result, ordered};
 
-use super::state::{Check};
+use super::state::Check;
 use crate::compression::Compression;
 use crate::csum_tree;
 use crate::key::Logical;
@@ -97,7 +97,8 @@ impl Check<'_> {
             jobs.into_iter(),
             Vec::new,
             |content, job| {
-                let decode = |extent: &Encoded| decode(btrfs, extent, content).map(|is| (*extent, is));
+                let decode =
+                    |extent: &Encoded| decode(btrfs, extent, content).map(|is| (*extent, is));
                 job.iter().map(decode).collect::<Result<Vec<_>>>()
             },
             |decoded| {
@@ -129,18 +130,26 @@ fn decode(btrfs: &Btrfs, extent: &Encoded, content: &mut Vec<u8>) -> Result<Deco
         _ => None,
     };
     content.resize(extent.ram_bytes as usize, 0);
-    volume.with_worker(|Worker { decoder, stored, checksums: sums }| {
-        stored.resize(extent.len as usize, 0);
-        match csum_tree::read_data(volume, checksums, extent.at, stored, sums) {
-            Err(Error::Io(error)) => return Err(Error::Io(error)),
-            Err(_) => return Ok(Decoded::Unread),
-            Ok(()) => {}
-        }
-        let sectorsize = volume.superblock.sectorsize;
-        let (compression, at) = (extent.compression, extent.at.0);
-        Ok(match compression.decode(decoder, sectorsize, stored, content, at) {
-            Ok(()) => Decoded::Whole,
-            Err(error) => Decoded::Wrong(error),
-        })
-    })
+    volume.with_worker(
+        |Worker {
+             decoder,
+             stored,
+             checksums: sums,
+         }| {
+            stored.resize(extent.len as usize, 0);
+            match csum_tree::read_data(volume, checksums, extent.at, stored, sums) {
+                Err(Error::Io(error)) => return Err(Error::Io(error)),
+                Err(_) => return Ok(Decoded::Unread),
+                Ok(()) => {}
+            }
+            let sectorsize = volume.superblock.sectorsize;
+            let (compression, at) = (extent.compression, extent.at.0);
+            Ok(
+                match compression.decode(decoder, sectorsize, stored, content, at) {
+                    Ok(()) => Decoded::Whole,
+                    Err(error) => Decoded::Wrong(error),
+                },
+            )
+        },
+    )
 }

@@ -98,7 +98,11 @@ impl Check<'_> {
             self.tolerate(tree.id, result)?;
         }
         self.extents.finish();
-        let data = self.extents.list.iter().filter(|extent| !extent.is_tree_block);
+        let data = self
+            .extents
+            .list
+            .iter()
+            .filter(|extent| !extent.is_tree_block);
         self.summary.extents = data.count() as u64;
         self.expect();
         // Visit each block of each tree once.

@@ -1,6 +1,6 @@
 //! The data area of an image: block groups that grow one after another, the extents in them, and their checksums.
 
-use tree::{Error, FileId, Lost, Output, Result};
+use tree::{Error, FileId, Kept, Lost, Output, Result};
 
 use super::encode::Piece;
 use crate::checksum::ChecksumType;
@@ -78,7 +78,7 @@ pub(crate) struct Area<'a> {
     /// Number of compressed extents and inline files, indexed by algorithm ID.
     pub(crate) compressed: [u64; 4],
     /// Number of extents copied from the source without re-encoding.
-    pub(crate) kept: u64,
+    pub(crate) kept: Kept,
     /// Files that could not be read.
     pub(crate) lost: Lost,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Mark {
     sectors: u64,
     sums: u64,
     compressed: [u64; 4],
-    kept: u64,
+    kept: Kept,
 }
 
 impl<'a> Area<'a> {
@@ -116,7 +116,7 @@ impl<'a> Area<'a> {
             sums: Spill::new(output.scratch()?),
             contents: vec![Content::Hole; files as usize],
             compressed: [0; 4],
-            kept: 0,
+            kept: Kept::default(),
             lost,
         })
     }
@@ -174,7 +174,7 @@ impl<'a> Area<'a> {
         if piece.compression != 0 {
             self.compressed[usize::from(piece.compression)] += 1;
         }
-        self.kept += u64::from(piece.is_kept);
+        self.kept += piece.kept;
         Ok(index)
     }
 

@@ -2,8 +2,8 @@
 
 use codec::{Decoder, Encoder, Settings};
 use tree::{
-    ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, FileSystem, Inventory,
-    Result,
+    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, FileSystem,
+    Inventory, Kept, Result,
 };
 
 use super::share::is_nocow;
@@ -99,7 +99,7 @@ pub(super) struct Piece {
     /// Empty for a file without checksums.
     pub(super) sums: Vec<u8>,
     /// It is stored exactly as in the source.
-    pub(super) is_kept: bool,
+    pub(super) kept: Kept,
 }
 
 /// State that a worker keeps between jobs.
@@ -306,7 +306,7 @@ impl<'a> Work<'a> {
             skip: 0,
             compression,
             sums,
-            is_kept: false,
+            kept: Kept::default(),
         })
     }
 
@@ -329,13 +329,19 @@ impl<'a> Work<'a> {
         stored: &Encoding,
     ) -> Result<Piece> {
         let mut buffer = self.content.buffer();
-        let len = self.content.read_encoded(file, extent, &mut buffer)?;
+        let (len, checksum) = self.content.read_encoded(file, extent, &mut buffer)?;
         let ram = stored.unencoded_len.next_multiple_of(SECTOR_BYTES as u64);
         let padded = len.next_multiple_of(SECTOR_BYTES);
         let compression = Compression::of(stored.algorithm, SECTOR_BYTES as u32);
         let compression = compression.filter(|&compression| {
             padded < ram as usize
-                && self.is_readable(worker, compression, &buffer[..padded], ram as usize)
+                && self.is_readable(
+                    worker,
+                    compression,
+                    checksum,
+                    &buffer[..padded],
+                    ram as usize,
+                )
         });
         let Some(compression) = compression else {
             self.content.recycle(buffer);
@@ -358,7 +364,7 @@ impl<'a> Work<'a> {
             ram,
             skip: stored.unencoded_offset as u32,
             compression: compression.number(),
-            is_kept: true,
+            kept: Kept::one(checksum, self.options.verify.decodes_kept(checksum)),
         })
     }
 
@@ -384,26 +390,27 @@ impl<'a> Work<'a> {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        self.content.fs().read_encoded(ino, extent, &mut bytes)?;
+        let checksum = self.content.fs().read_encoded(ino, extent, &mut bytes)?;
         Ok(self
-            .is_readable(worker, compression, &bytes, len)
+            .is_readable(worker, compression, checksum, &bytes, len)
             .then(|| Small::Inline {
                 bytes,
                 compression: compression.number(),
             }))
     }
 
-    /// Whether every btrfs reader can decode this data; the decoded content is known only if everything is verified.
+    /// Whether every btrfs reader can decode this data. Where its checksum matched, its frame is looked at and not decoded.
     fn is_readable(
         &self,
         worker: &mut Worker,
         compression: Compression,
+        checksum: Option<Checksum>,
         stored: &[u8],
         len: usize,
     ) -> bool {
         let dst = &mut worker.scratch[..len];
         let algorithm = compression.algorithm(SECTOR_BYTES as u32);
-        if self.options.verify {
+        if self.options.verify.decodes_kept(checksum) {
             let decoded = worker.decoder.decompress_extent(algorithm, dst, stored);
             decoded.is_ok()
         } else {
@@ -419,7 +426,7 @@ impl<'a> Work<'a> {
         stored: &[u8],
         len: usize,
     ) -> Result<()> {
-        if !self.options.verify {
+        if !self.options.verify.decodes_encoded() {
             return Ok(());
         }
         let Worker {

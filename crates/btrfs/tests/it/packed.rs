@@ -8,8 +8,8 @@ use btrfs::{Options, Subvolume, Summary};
 use codec::{Encoder, Settings};
 use testkit::{HookedFs, MemoryFs, Rng, TempDir};
 use tree::{
-    Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino, Inventory, Limits, NoProgress,
-    Output, Parallel,
+    Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino, Inventory, Kept, Limits,
+    NoProgress, Output, Parallel, Verify,
 };
 
 use crate::images::{algorithms, check, make, manifest_of, memory_tree, open, with};
@@ -71,7 +71,11 @@ fn encoded_extents_are_taken_as_they_are() {
             ..with(None, false)
         };
         let mut bytes = Vec::new();
-        for (threads, verify) in [(1, true), (3, true), (2, false)] {
+        for (threads, verify) in [
+            (1, Verify::Encoded),
+            (3, Verify::Everything),
+            (2, Verify::Nothing),
+        ] {
             let options = Options {
                 verify,
                 ..options.clone()
@@ -89,7 +93,7 @@ fn encoded_extents_are_taken_as_they_are() {
             ..with(None, false)
         };
         let anew = make(&top(&first), &second, &anew, 2);
-        assert_eq!((anew.image.kept, anew.compressed), (0, 0), "{name}");
+        assert_eq!((anew.image.kept.count, anew.compressed), (0, 0), "{name}");
         assert_eq!(manifest_of(&top(&second)), expected, "{name}");
         check(&second);
     }
@@ -118,16 +122,74 @@ fn blocks_of_a_squashfs_image_would_be_kept_but_for_what_btrfs_cannot_hold() {
         id: Some(ExtentId(1)),
     };
     source.add_encoded(file, extent, &frame);
-    for verify in [true, false] {
+    for verify in [Verify::Encoded, Verify::Nothing] {
         let options = Options {
             verify,
             ..Options::default()
         };
         let summary = make(&source, &image, &options, 1);
-        assert_eq!((summary.image.kept, summary.compressed), (0, 1));
+        assert_eq!((summary.image.kept.count, summary.compressed), (0, 1));
         assert_eq!(manifest_of(&top(&image)), manifest_of(&source));
         check(&image);
     }
+}
+
+#[test]
+fn extents_whose_checksum_matches_are_kept_without_decoding_them() {
+    let dir = TempDir::new();
+    let (first, second) = (dir.join("first"), dir.join("second"));
+    let mut source = MemoryFs::new();
+    let root = source.root();
+    let content = b"what LZO makes smaller ".repeat(2000);
+    let file = source.add_file(root, "file", &content[..40_000]);
+    let extent = Extent {
+        offset: 0,
+        len: 40_000,
+        kind: ExtentKind::Encoded(tree::Encoding {
+            algorithm: codec::Algorithm::LzoBtrfs { sector_bytes: 4096 },
+            stored_len: 4096,
+            unencoded_len: 40_960,
+            unencoded_offset: 0,
+        }),
+        id: Some(ExtentId(1)),
+    };
+    // No LZO: nothing decodes it.
+    let garbage = [0xa5; 4096];
+    source.add_encoded(file, extent, &garbage);
+    let options = |verify| Options {
+        verify,
+        ..Options::default()
+    };
+    let made = make(&source, &first, &options(Verify::Nothing), 1);
+    let kept = |decoded, by_checksum| Kept {
+        count: 1,
+        decoded,
+        by_checksum,
+    };
+    assert_eq!(made.image.kept, kept(0, 0));
+    for threads in [1, 2] {
+        let made = make(&top(&first), &second, &options(Verify::Encoded), threads);
+        assert_eq!(made.image.kept, kept(0, 1));
+        let copied = encoded(&top(&second));
+        assert!(copied == encoded(&top(&first)) && copied.len() == 1);
+    }
+    // Only a check that decodes finds it.
+    let check = |data| {
+        let options = tree::CheckOptions { data };
+        let check = open(&second).check(options, Parallel::new(1), &NoProgress, &mut |_| {});
+        check.unwrap().findings
+    };
+    assert_eq!(check(tree::DataCheck::Checksums), 0);
+    assert_eq!(check(tree::DataCheck::Decode), 1);
+    // What is asked to be decoded must decode, and so must what has no checksum.
+    let output = || Output::create(&dir.join("third"), true).unwrap();
+    let fails = |fs: &dyn FileSystem, verify| {
+        let inventory = Inventory::of(fs, &Limits::default()).unwrap();
+        let (options, parallel) = (options(verify), Parallel::new(2));
+        btrfs::create(fs, &inventory, &options, parallel, &NoProgress, &output()).is_err()
+    };
+    assert!(fails(&top(&first), Verify::Everything));
+    assert!(!fails(&top(&first), Verify::Encoded));
 }
 
 #[test]
@@ -241,11 +303,11 @@ fn stored_bytes_that_cannot_be_read_end_all_or_are_left_out() {
     };
     let (good, _) = encoded_tree(false);
     let expected = manifest_of(&good);
-    assert_eq!(make(&good, &image, &options(false), 2).image.kept, 5);
+    assert_eq!(make(&good, &image, &options(false), 2).image.kept.count, 5);
     let (whole, bad) = encoded_tree(true);
     // All extents are copied as they are stored: nothing else of these files is read.
     assert_eq!(
-        make(&whole, &image, &options(false), 2).image.kept,
+        make(&whole, &image, &options(false), 2).image.kept.count,
         5 + 2 + 3
     );
     std::fs::remove_file(&image).unwrap();
@@ -285,7 +347,7 @@ fn stored_bytes_that_cannot_be_read_end_all_or_are_left_out() {
             lost,
             words.map(|name| format!("{name}: the medium is broken"))
         );
-        assert_eq!(summary.image.kept, 5);
+        assert_eq!(summary.image.kept.count, 5);
         assert_eq!(manifest_of(&top(&image)), expected);
         assert!(encoded(&top(&image)).len() == 4);
         check(&image);

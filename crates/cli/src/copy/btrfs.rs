@@ -44,6 +44,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         files: inventory.entry_count().into(),
         read: summary.image.content_bytes,
         written: summary.image.image_bytes,
+        kept: summary.image.kept,
         lost,
     })
 }

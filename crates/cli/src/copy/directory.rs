@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result};
-use tree::Error;
 use tree::extract::{Aspect, ExtractOptions, extract};
+use tree::{Error, Kept};
 
 use super::job::{Done, Job};
 use crate::bar::Bar;
@@ -60,6 +60,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         files: inventory.entry_count().into(),
         read: inventory.content_bytes(),
         written: inventory.content_bytes(),
+        kept: Kept::default(),
         lost,
     })
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use tree::edit::Edited;
-use tree::{FileSystem, Inventory, Limits, Parallel, Progress};
+use tree::{FileSystem, Inventory, Kept, Limits, Parallel, Progress};
 
 use super::args::Copy;
 use super::readable::Readable;
@@ -28,6 +28,8 @@ pub(crate) struct Done {
     pub(crate) read: u64,
     /// Bytes of the output.
     pub(crate) written: u64,
+    /// Blocks or extents that were copied in compressed form.
+    pub(crate) kept: Kept,
     /// What could not be preserved, a line each.
     pub(crate) lost: Vec<String>,
 }

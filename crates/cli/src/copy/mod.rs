@@ -15,6 +15,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::ArgMatches;
 
+use tree::Kept;
+
 use crate::address::Address;
 use crate::message::tell;
 use crate::options::BtrfsArgs;
@@ -90,6 +92,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
             files,
             read,
             written,
+            kept,
             ..
         } = done;
         // Directories and tar archives store files uncompressed.
@@ -99,16 +102,46 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
             }
             _ => String::new(),
         };
+        let kept = kept_in_words(kept);
         let (read, written) = (text::of_bytes(read), text::of_bytes(written));
         let memory = peak_memory().map_or(String::new(), |bytes| {
             format!(", peak memory {}", text::of_bytes(bytes))
         });
         let files = text::count(files, "file");
         tell(&format!(
-            "{files}, {read} read, {written} written{ratio}, {seconds:.2} s{memory}"
+            "{files}, {read} read, {written} written{ratio}{kept}, {seconds:.2} s{memory}"
         ));
     }
     Ok(done.lost.is_empty())
+}
+
+/// How much was copied in compressed form, and how it was verified; empty if nothing was.
+fn kept_in_words(kept: Kept) -> String {
+    let Kept {
+        count,
+        decoded,
+        by_checksum,
+    } = kept;
+    let neither = count - decoded - by_checksum;
+    let ways = [
+        (by_checksum, "verified by checksum"),
+        (decoded, "decompressed to verify"),
+        (neither, "not verified"),
+    ];
+    let ways: Vec<String> = (ways.iter())
+        .filter(|(some, _)| *some > 0)
+        .map(|(some, way)| {
+            if *some == count {
+                (*way).to_owned()
+            } else {
+                format!("{some} {way}")
+            }
+        })
+        .collect();
+    if count == 0 {
+        return String::new();
+    }
+    format!(", {count} kept compressed ({})", ways.join(", "))
 }
 
 /// The peak memory use of this process, as the kernel reports it.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use tree::{Error, Output};
+use tree::{Error, Kept, Output};
 
 use super::job::{Done, Job};
 use crate::bar::Bar;
@@ -44,6 +44,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         files: summary.entries,
         read: summary.content_bytes,
         written: summary.archive_bytes,
+        kept: Kept::default(),
         lost: lost.collect(),
     })
 }

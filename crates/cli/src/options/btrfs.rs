@@ -209,7 +209,7 @@ impl BtrfsArgs {
             epoch: epoch()?,
             duplicates: !image.no_duplicates,
             skip_unreadable: image.skip_unreadable,
-            verify: !image.no_verify,
+            verify: image.verify(),
         })
     }
 }

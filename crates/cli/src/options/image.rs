@@ -1,6 +1,7 @@
 //! How images of either format are written.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use tree::Verify;
 
 /// How images of either format are written.
 #[derive(Clone, Debug, Args)]
@@ -28,7 +29,33 @@ pub(crate) struct ImageArgs {
     #[arg(long)]
     pub(crate) skip_unreadable: bool,
 
-    /// Skip verification (by default, every compressed block is decompressed and compared)
+    /// How to verify data that is copied in compressed form [default: checksum]
+    ///
+    /// Data that restow compresses is always decompressed and compared.
+    #[arg(long, value_name = "HOW", conflicts_with = "no_verify")]
+    verify: Option<VerifyKept>,
+
+    /// Skip verification
     #[arg(long)]
-    pub(crate) no_verify: bool,
+    no_verify: bool,
+}
+
+/// How data that is copied in compressed form is verified.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum VerifyKept {
+    /// By the checksum of its source; decompress it if there is none
+    Checksum,
+    /// Decompress it, which also finds what was damaged before the checksum was made
+    Decode,
+}
+
+impl ImageArgs {
+    /// What is decoded again before the image counts as finished.
+    pub(crate) fn verify(&self) -> Verify {
+        match self.verify {
+            _ if self.no_verify => Verify::Nothing,
+            None | Some(VerifyKept::Checksum) => Verify::Encoded,
+            Some(VerifyKept::Decode) => Verify::Everything,
+        }
+    }
 }

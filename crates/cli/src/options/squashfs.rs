@@ -165,7 +165,7 @@ impl SquashfsArgs {
                 .compress
                 .as_deref()
                 .is_some_and(|words| words.split(':').any(|word| word == CODE)),
-            verify: !image.no_verify,
+            verify: image.verify(),
         })
     }
 

@@ -8,7 +8,7 @@ use codec::{Filters, Settings};
 use squashfs::{Fragments, Options, Squashfs};
 use testkit::TempDir;
 use tree::manifest::Manifest;
-use tree::{HostDir, Inventory, Limits};
+use tree::{HostDir, Inventory, Limits, Verify};
 
 use crate::sources::{make, nasty};
 
@@ -98,7 +98,7 @@ pub(crate) fn layouts(block_bytes: u32) -> Vec<(String, Options)> {
     all.push((
         "not verified",
         Options {
-            verify: false,
+            verify: Verify::Nothing,
             ..fast
         },
     ));

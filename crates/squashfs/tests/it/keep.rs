@@ -10,7 +10,7 @@ use testkit::{FsType, MemoryFs, Mount, Rng, TempDir};
 use tree::manifest::Manifest;
 use tree::{
     Aspects, CheckOptions, Encoding, Extent, ExtentId, ExtentKind, FileSystem, HostDir, NoProgress,
-    Parallel,
+    Parallel, Verify,
 };
 
 use crate::create::image_of;
@@ -60,7 +60,7 @@ fn stored_blocks_are_kept() {
             let what = format!("{compression:?}, {fragments:?}");
             // Everything except noise is copied: rebuilt blocks were stored uncompressed and remain so.
             let kept = copy(&source, &second, &options);
-            assert!(kept.image.kept > 10, "{what}: {kept:?}");
+            assert!(kept.image.kept.count > 10, "{what}: {kept:?}");
             let larger = kept
                 .image
                 .image_bytes
@@ -89,7 +89,7 @@ fn stored_blocks_are_kept() {
                 ..options.clone()
             };
             let larger = copy(&source, &second, &other);
-            assert_eq!(larger.image.kept, 0, "{what}");
+            assert_eq!(larger.image.kept.count, 0, "{what}");
         }
     }
 }
@@ -275,7 +275,7 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
         mtime: false,
         ..Aspects::default()
     };
-    for (verify, kept) in [true, false].into_iter().zip(&kept) {
+    for (verify, kept) in [Verify::Encoded, Verify::Nothing].into_iter().zip(&kept) {
         for level in [1, 15] {
             let options = Options {
                 compression: Some(Settings::Zstd { level }),
@@ -283,13 +283,13 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
                 ..Options::default()
             };
             let summary = copy(&source, &image, &options);
-            let what = format!("zstd {level}, verified: {verify}");
+            let what = format!("zstd {level}, {verify:?}");
             let ours = open(&image);
             let stored = blocks(&ours, &image);
             for (number, kept) in kept.iter().enumerate() {
                 assert!(stored.contains(kept), "{what}, {number}");
             }
-            assert_eq!(summary.image.kept, kept.len() as u64, "{what}");
+            assert_eq!(summary.image.kept.count, kept.len() as u64, "{what}");
             assert_same(&source, &ours, &no_seconds, &what);
             let mut tell = |finding| panic!("{what}: {finding}");
             let options = CheckOptions::EVERYTHING;
@@ -316,7 +316,7 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
         for (options, count) in [(larger, 1), (other, 0), (asked, 0)] {
             let options = Options { verify, ..options };
             let summary = copy(&source, &image, &options);
-            assert_eq!(summary.image.kept, count, "{options:?}");
+            assert_eq!(summary.image.kept.count, count, "{options:?}");
             assert_same(&source, &open(&image), &no_seconds, "hardly kept");
         }
     }
@@ -409,7 +409,7 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
         mtime: false,
         ..Aspects::default()
     };
-    for verify in [true, false] {
+    for verify in [Verify::Encoded, Verify::Nothing] {
         let options = Options {
             compression: Some(Settings::Zlib { level: 9 }),
             verify,
@@ -419,9 +419,9 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
         let ours = open(&image);
         let stored = blocks(&ours, &image);
         for (number, kept) in kept.iter().enumerate() {
-            assert!(stored.contains(kept), "verified: {verify}, {number}");
+            assert!(stored.contains(kept), "{verify:?}, {number}");
         }
-        assert_eq!(summary.image.kept, kept.len() as u64);
+        assert_eq!(summary.image.kept.count, kept.len() as u64);
         assert_same(&source, &ours, &no_seconds, "ours");
         let mut tell = |finding| panic!("{finding}");
         let check = CheckOptions::EVERYTHING;
@@ -448,7 +448,7 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
             keep_blocks: false,
             ..options
         };
-        assert_eq!(copy(&source, &image, &asked).image.kept, 0);
+        assert_eq!(copy(&source, &image, &asked).image.kept.count, 0);
     }
 }
 

@@ -243,11 +243,11 @@ fn stored_blocks_that_cannot_be_read_leave_no_trace() {
     };
     let (without, _) = encoded_tree(&[]);
     let (must, summary) = image_of(&without, &options(false), 1);
-    assert_eq!(summary.image.kept, 7);
+    assert_eq!(summary.image.kept.count, 7);
     // All blocks are copied as they are stored: nothing else of these files is read.
     let (whole, _) = encoded_tree(&bad);
     let (_, summary) = image_of(&whole, &options(false), 1);
-    assert_eq!(summary.image.kept, 7 + 2 + 8);
+    assert_eq!(summary.image.kept.count, 7 + 2 + 8);
     for threads in [1, 3] {
         let (fs, files) = encoded_tree(&bad);
         let source = failing(fs, files);
@@ -270,7 +270,7 @@ fn stored_blocks_that_cannot_be_read_leave_no_trace() {
             .collect();
         let words = "the medium is broken";
         assert_eq!(lost, bad.map(|(name, ..)| format!("{name}: {words}")));
-        assert_eq!(summary.image.kept, 7);
+        assert_eq!(summary.image.kept.count, 7);
         assert!(is == must, "{threads} threads");
     }
     assert_holds(&must, &without, "without");

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Error, Extent, FileId, FileSystem, Inventory, Result};
+use crate::{Checksum, Error, Extent, FileId, FileSystem, Inventory, Result};
 
 /// Where the workers of all containers read file content. It holds their common policy for a file that cannot be read:
 /// fail with an error that names it, or leave it out.
@@ -71,8 +71,8 @@ impl<'a> ContentReader<'a> {
         Ok(())
     }
 
-    /// Reads the stored bytes of an encoded extent into a buffer and returns their number. The rest of the buffer is
-    /// zeroed.
+    /// Reads the stored bytes of an encoded extent into a buffer and returns their number, and the checksum that they
+    /// match, if the container has one. The rest of the buffer is zeroed.
     ///
     /// # Errors
     /// As for [`FileSystem::read_encoded`]; [`Error::Changed`] if the buffer is too small for them.
@@ -81,19 +81,19 @@ impl<'a> ContentReader<'a> {
         file: FileId,
         extent: &Extent,
         buffer: &mut Vec<u8>,
-    ) -> Result<usize> {
+    ) -> Result<(usize, Option<Checksum>)> {
         let bytes = buffer.len();
         let read = self
             .fs
             .read_encoded(self.inventory.ino(file), extent, buffer);
         let len = buffer.len();
         buffer.resize(bytes, 0);
-        read?;
+        let checksum = read?;
         if len > bytes {
             return Err(Error::Changed);
         }
         buffer[len..].fill(0);
-        Ok(len)
+        Ok((len, checksum))
     }
 
     /// Separates errors that end the work from those that affect only this file: the inner error is why the file is

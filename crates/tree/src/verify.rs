@@ -1,0 +1,63 @@
+//! How much of an image is decoded again before it counts as finished.
+
+use std::ops::AddAssign;
+
+use crate::Checksum;
+
+/// What a sink decodes again of the data that it stores. Each includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verify {
+    /// Nothing.
+    Nothing,
+    /// What it encoded, and compares it with the content; and what it kept, if the source has no checksum for it.
+    #[default]
+    Encoded,
+    /// What it kept, too, although the checksum of the source matched.
+    Everything,
+}
+
+impl Verify {
+    /// Whether data that was encoded is decoded and compared.
+    pub fn decodes_encoded(self) -> bool {
+        self >= Verify::Encoded
+    }
+
+    /// Whether kept data is decoded that was verified with this checksum.
+    pub fn decodes_kept(self, checksum: Option<Checksum>) -> bool {
+        match self {
+            Verify::Nothing => false,
+            Verify::Encoded => checksum.is_none(),
+            Verify::Everything => true,
+        }
+    }
+}
+
+/// Blocks or extents that were copied as stored, and how they were verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// All of them.
+    pub count: u64,
+    /// Those that were decoded.
+    pub decoded: u64,
+    /// Those that matched a checksum of the source, and were not decoded.
+    pub by_checksum: u64,
+}
+
+impl Kept {
+    /// One that was read with this checksum, and decoded or not.
+    pub fn one(checksum: Option<Checksum>, is_decoded: bool) -> Kept {
+        Kept {
+            count: 1,
+            decoded: is_decoded.into(),
+            by_checksum: (checksum.is_some() && !is_decoded).into(),
+        }
+    }
+}
+
+impl AddAssign for Kept {
+    fn add_assign(&mut self, other: Kept) {
+        self.count += other.count;
+        self.decoded += other.decoded;
+        self.by_checksum += other.by_checksum;
+    }
+}
