@@ -143,6 +143,11 @@ const CAMPAIGNS: &[Campaign] = &[
         kernel_tests("btrfs", "linux::linux_mounts_scrubs", 120),
         "images of all algorithms, checksums and profiles, mounted, scrubbed, changed and balanced by Linux",
     ),
+    campaign_of(
+        "btrfs-small-files",
+        kernel_tests("btrfs", "many::", 200_000),
+        "small files that Linux wrote with lzo, zlib and zstd are read by us, and ours by Linux",
+    ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
     campaign_of("fuzz-squashfs-read", fuzz("squashfs_read"), "no finding"),
     campaign_of(

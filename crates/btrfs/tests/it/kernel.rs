@@ -29,8 +29,13 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Created with these arguments of `mkfs.btrfs`, mounted with these options.
     pub(crate) fn create(arguments: &[&str], options: &str) -> Option<Kernel> {
+        Kernel::of_bytes(IMAGE_BYTES, arguments, options)
+    }
+
+    /// Of this size.
+    pub(crate) fn of_bytes(bytes: u64, arguments: &[&str], options: &str) -> Option<Kernel> {
         let (mkfs, btrfs) = (tool("mkfs.btrfs")?, tool("btrfs")?);
-        let backing = BackingFile::create(IMAGE_BYTES);
+        let backing = BackingFile::create(bytes);
         run(mkfs
             .command()
             .arg("--quiet")

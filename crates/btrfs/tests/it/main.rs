@@ -10,6 +10,7 @@ mod hostile;
 mod images;
 mod kernel;
 mod linux;
+mod many;
 mod packed;
 mod small;
 mod subvolumes;
