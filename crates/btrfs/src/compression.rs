@@ -85,13 +85,32 @@ impl Compression {
     ) -> Result<()> {
         let decoded = decoder.decompress_extent(self.algorithm(sectorsize), dst, stored);
         decoded.map_err(|error| {
-            let (at, got) = match error {
-                codec::Error::Framing { at: from, got, .. } => (at + from as u64, got),
-                _ => (at, stored.len() as u64),
-            };
-            let what = error.as_str();
-            Error::Corrupt(Corrupt { what, at, got })
+            let (from, got) = error.found(stored);
+            Error::Corrupt(Corrupt {
+                what: error.as_str(),
+                at: at + from as u64,
+                got,
+            })
         })?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_codecs_show_the_bytes_that_were_found() {
+        let mut stored = [0; 4096];
+        stored[..8].copy_from_slice(&[0xde, 0xad, 0xbe, 0xef, 1, 2, 3, 4]);
+        for compression in [Compression::Zlib, Compression::Zstd] {
+            let mut decoder = Decoder::new();
+            let decoded = compression.decode(&mut decoder, 4096, &stored, &mut [0; 8192], 0x5000);
+            let Err(Error::Corrupt(corrupt)) = decoded else {
+                panic!("{decoded:?}");
+            };
+            assert_eq!((corrupt.at, corrupt.got), (0x5000, 0xdead_beef_0102_0304));
+        }
     }
 }

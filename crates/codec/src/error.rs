@@ -30,6 +30,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// What was found in the stored bytes of the block, and at which offset: the value that is wrong if it is known,
+    /// otherwise the first eight bytes as a number, in the order in which a hex dump shows them.
+    pub fn found(self, stored: &[u8]) -> (usize, u64) {
+        match self {
+            Error::Framing { at, got, .. } => (at, got),
+            _ => (0, first_bytes(stored)),
+        }
+    }
+
     /// The error in a few lower-case words.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,6 +51,12 @@ impl Error {
     }
 }
 
+/// The first eight bytes, or fewer, as a number in the order in which a hex dump shows them.
+pub fn first_bytes(stored: &[u8]) -> u64 {
+    let bytes = stored.iter().take(8);
+    bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -49,3 +64,25 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_the_wrong_value_or_the_first_bytes() {
+        let framing = Error::Framing {
+            what: "length",
+            at: 4,
+            got: 7,
+        };
+        assert_eq!(framing.found(b"stored"), (4, 7));
+        let stored = [0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3, 4, 5];
+        assert_eq!(
+            Error::MemoryLimit.found(&stored),
+            (0, 0x28b5_2ffd_0102_0304)
+        );
+        assert_eq!(Error::MemoryLimit.found(&stored[..2]), (0, 0x28b5));
+        assert_eq!(Error::MemoryLimit.found(b""), (0, 0));
+    }
+}

@@ -28,7 +28,7 @@ mod xz;
 mod zlib;
 mod zstandard;
 
-pub use error::Error;
+pub use error::{Error, first_bytes};
 pub use wrapper::Wrapper;
 pub use xz::Filters;
 pub use zstandard::ZstdFrame;

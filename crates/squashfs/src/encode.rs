@@ -296,7 +296,7 @@ impl Work<'_> {
                 return Err(Error::Corrupt(Corrupt {
                     what: "a stored block does not decode",
                     at: extent.id.map_or(0, |id| id.0),
-                    got: extent.len,
+                    got: codec::first_bytes(stored),
                 }));
             }
         }

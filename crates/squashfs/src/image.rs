@@ -155,10 +155,11 @@ impl Image {
             let algorithm = self.superblock.algorithm;
             let decoded = worker.decoder.decompress(algorithm, dst, stored_block);
             decoded.map_err(|error| {
+                let (from, got) = error.found(stored_block);
                 Error::Corrupt(Corrupt {
                     what: error.as_str(),
-                    at,
-                    got: stored.into(),
+                    at: at + from as u64,
+                    got,
                 })
             })
         })
@@ -207,7 +208,14 @@ impl Image {
                     content: content[..len].into(),
                     next,
                 }),
-                Err(error) => Err(corrupt(error.as_str(), header.into())),
+                Err(error) => {
+                    let (from, got) = error.found(stored);
+                    Err(Error::Corrupt(Corrupt {
+                        what: error.as_str(),
+                        at: at + 2 + from as u64,
+                        got,
+                    }))
+                }
             }
         })
     }

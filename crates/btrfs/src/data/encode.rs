@@ -344,6 +344,7 @@ impl<'a> Work<'a> {
                 )
         });
         let Some(compression) = compression else {
+            let found = codec::first_bytes(&buffer[..len]);
             self.content.recycle(buffer);
             let len = extent.len as usize;
             self.content
@@ -352,7 +353,7 @@ impl<'a> Work<'a> {
                 return Err(Error::Corrupt(Corrupt {
                     what: "a stored extent does not decode",
                     at: extent.id.map_or(0, |id| id.0),
-                    got: stored.stored_len,
+                    got: found,
                 }));
             }
             return self.piece(worker, file, len);

@@ -229,3 +229,38 @@ fn mutated_images_do_no_harm() {
         "{read} read, {refused} refused"
     );
 }
+
+#[test]
+fn errors_of_codecs_show_the_bytes_that_were_found() {
+    let found = [0xde, 0xad, 0xbe, 0xef, 1, 2, 3, 4];
+    for &(codec, settings) in &CODECS[1..] {
+        let encode = encoder(settings);
+        let mut image = sample_tree(codec, &encode);
+        image.block_log = 12;
+        let mut block = Vec::new();
+        let mut bytes = image
+            .build(&mut |part, bytes| {
+                if matches!(part, Part::Block(..)) && block.is_empty() && bytes.len() < 4096 {
+                    block = bytes.clone();
+                }
+            })
+            .bytes;
+        let at = bytes.windows(block.len()).position(|part| part == block);
+        let at = at.unwrap();
+        bytes[at..at + 8].copy_from_slice(&found);
+        let fs = Squashfs::open(bytes).unwrap();
+        let mut findings = Vec::new();
+        let mut report = |finding: tree::Finding| findings.push(finding.error.to_string());
+        let options = tree::CheckOptions::EVERYTHING;
+        fs.check(
+            options,
+            tree::Parallel::new(1),
+            &tree::NoProgress,
+            &mut report,
+        )
+        .unwrap();
+        let words = format!("(found 0xdeadbeef01020304 at byte {at:#x})");
+        let is_shown = findings.iter().any(|finding| finding.contains(&words));
+        assert!(is_shown, "codec {codec}: {findings:?}");
+    }
+}
