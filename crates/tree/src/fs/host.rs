@@ -27,6 +27,10 @@ const HANDLES_MAX: usize = 48;
 /// Files up to this size that occupy at least as much space as they have bytes are not searched for holes.
 const DENSE_BYTES_MAX: u64 = 64 << 10;
 
+/// Linux does not find data in the last page that a file can have if the file is in a tmpfs, since the end of that page
+/// is not a valid offset. So this page counts as data.
+const LAST_PAGE: u64 = (i64::MAX as u64) & !4095;
+
 /// Maximum number of extents that one call of `extents` returns.
 const EXTENTS_MAX: usize = 256;
 
@@ -40,6 +44,18 @@ const KERNEL_VIEW: &str =
 
 const ROOT: Ino = Ino(0);
 
+/// Which times of the files a [`HostDir`] states, in addition to the modification time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostTimes {
+    /// No others: then two copies of a directory are the same tree. Reading or copying a file changes the others.
+    Modification,
+    /// The access time, which can be restored.
+    #[default]
+    Access,
+    /// The times of access, change and birth. A copy always has other ones.
+    All,
+}
+
 /// A host directory with everything below it, including mounts.
 ///
 /// Sizes and times are those of the last [`FileSystem::metadata`] call or listing. Reading a file whose size or change
@@ -48,6 +64,7 @@ const ROOT: Ino = Ino(0);
 #[derive(Debug)]
 pub struct HostDir {
     root: OwnedFd,
+    times: HostTimes,
     storage: Storage,
     table: RwLock<Table>,
     dirs: Mutex<Handles<OwnedFd>>,
@@ -63,11 +80,19 @@ struct OpenFile {
 }
 
 impl HostDir {
-    /// Opens a directory; symbolic links in `path` are followed.
+    /// Opens a directory; symbolic links in `path` are followed. Files have the [`HostTimes::Access`] times.
     ///
     /// # Errors
     /// What the kernel reports.
     pub fn open(path: &Path) -> Result<HostDir> {
+        HostDir::open_with(path, HostTimes::default())
+    }
+
+    /// Like [`HostDir::open`], with these times of the files.
+    ///
+    /// # Errors
+    /// As for [`HostDir::open`].
+    pub fn open_with(path: &Path, times: HostTimes) -> Result<HostDir> {
         let root = match linux::open_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 return Err(Error::NotADirectory);
@@ -79,6 +104,7 @@ impl HostDir {
         Ok(HostDir {
             storage: Storage::plain(StoreId::new()),
             root,
+            times,
             table: RwLock::new(table),
             dirs: Mutex::new(Handles::default()),
             files: Mutex::new(Handles::default()),
@@ -219,7 +245,7 @@ impl FileSystem for HostDir {
         let stat = linux::stat_at(&dir, &name).map_err(moved)?;
         self.check_identity(ino, &stat)?;
         self.table_mut().refresh(ino, &stat);
-        metadata(&stat)
+        metadata(&stat, self.times)
     }
 
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
@@ -228,7 +254,7 @@ impl FileSystem for HostDir {
         let mut entries = Vec::with_capacity(listed.len());
         for (name, stat) in listed {
             let ino = table.add(dir.0 as u32, &name, &stat)?;
-            let kind = metadata(&stat)?.kind;
+            let kind = metadata(&stat, self.times)?.kind;
             entries.push(DirEntry { name, ino, kind });
         }
         Ok(entries)
@@ -249,7 +275,7 @@ impl FileSystem for HostDir {
         let mut entries = Vec::with_capacity(listed.len());
         for (name, stat) in listed {
             let ino = table.add(dir.0 as u32, &name, &stat)?;
-            let metadata = metadata(&stat)?;
+            let metadata = metadata(&stat, self.times)?;
             let kind = metadata.kind;
             entries.push((DirEntry { name, ino, kind }, metadata));
         }
@@ -269,7 +295,7 @@ impl FileSystem for HostDir {
         Ok(DirEntry {
             name: name.into(),
             ino: self.table_mut().add(dir.0 as u32, name, &stat)?,
-            kind: metadata(&stat)?.kind,
+            kind: metadata(&stat, self.times)?.kind,
         })
     }
 
@@ -357,7 +383,14 @@ impl FileSystem for HostDir {
         // Checked last, so that everything above is about the file that was listed.
         let size = self.check_unchanged(file, open)?;
         if rest_is_hole && at < size {
-            extents.push(extent(at, size, ExtentKind::Hole));
+            let hole_end = size.min(LAST_PAGE).max(at);
+            if at < hole_end {
+                extents.push(extent(at, hole_end, ExtentKind::Hole));
+            }
+            if hole_end < size {
+                let stored_offset = hole_end;
+                extents.push(extent(hole_end, size, ExtentKind::Plain { stored_offset }));
+            }
         }
         Ok(extents)
     }
@@ -397,7 +430,7 @@ fn moved(error: io::Error) -> Error {
     }
 }
 
-fn metadata(stat: &Stat) -> Result<Metadata> {
+fn metadata(stat: &Stat, times: HostTimes) -> Result<Metadata> {
     let unknown = Error::Unsupported("a file of a kind that Linux does not define");
     let kind = FileKind::from_mode(stat.mode).ok_or(unknown)?;
     let time = |time: Timestamp| Time {
@@ -415,9 +448,9 @@ fn metadata(stat: &Stat) -> Result<Metadata> {
         size: if has_size { stat.size } else { 0 },
         rdev: Device { major, minor },
         mtime: time(stat.mtime),
-        atime: Some(time(stat.atime)),
-        ctime: Some(time(stat.ctime)),
-        btime: stat.btime.map(time),
+        atime: (times != HostTimes::Modification).then(|| time(stat.atime)),
+        ctime: (times == HostTimes::All).then(|| time(stat.ctime)),
+        btime: (stat.btime).filter(|_| times == HostTimes::All).map(time),
         attributes: FileAttributes((stat.attributes & ATTRIBUTES) as u32),
         identity: None,
     })

@@ -13,7 +13,7 @@ mod walk;
 
 pub use aspects::Aspects;
 pub use extents::Extents;
-pub use host::HostDir;
+pub use host::{HostDir, HostTimes};
 pub use overlay::Overlay;
 pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
 

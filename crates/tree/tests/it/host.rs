@@ -9,7 +9,8 @@ use std::path::Path;
 
 use testkit::{NASTY_SPARSE_BYTES, TempDir, nasty_tree, tool};
 use tree::{
-    EntryId, Error, ExtentKind, FileKind, FileSystem, HostDir, Ino, Inventory, Limits, Step,
+    EntryId, Error, ExtentKind, FileKind, FileSystem, HostDir, HostTimes, Ino, Inventory, Limits,
+    Step,
 };
 
 fn inventory(host: &HostDir) -> Inventory {
@@ -92,7 +93,7 @@ fn names_and_metadata_are_those_that_find_prints() {
 fn times_and_devices_are_those_of_lstat() {
     let dir = TempDir::new();
     nasty_tree(dir.path());
-    let host = HostDir::open(dir.path()).unwrap();
+    let host = HostDir::open_with(dir.path(), HostTimes::All).unwrap();
     let inventory = inventory(&host);
     for entry in inventory.names() {
         let path = inventory.path(entry);

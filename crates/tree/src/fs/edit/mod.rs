@@ -15,8 +15,8 @@ pub use mode::ModeChange;
 pub use pattern::Patterns;
 
 use super::{
-    Checksum, DirEntry, Extent, FileKind, FileSystem, HostDir, Ino, Metadata, NOTHING_ENCODED,
-    Overlay, Storage, Time, Xattr,
+    Checksum, DirEntry, Extent, FileKind, FileSystem, HostDir, HostTimes, Ino, Metadata,
+    NOTHING_ENCODED, Overlay, Storage, Time, Xattr,
 };
 use crate::{Error, Result};
 use filter::Filtered;
@@ -190,7 +190,8 @@ impl Edited {
         let host = match self.hosts.iter().position(|(known, _)| known == parent) {
             Some(host) => host,
             None => {
-                self.hosts.push((parent.to_owned(), HostDir::open(parent)?));
+                let dir = HostDir::open_with(parent, HostTimes::Modification)?;
+                self.hosts.push((parent.to_owned(), dir));
                 self.hosts.len() - 1
             }
         };
