@@ -18,16 +18,36 @@ impl TempDir {
     /// If it cannot be created.
     #[expect(clippy::new_without_default, reason = "it touches the disk")]
     pub fn new() -> TempDir {
+        TempDir::new_in(&env::temp_dir())
+            .unwrap_or_else(|error| panic!("create a temporary directory: {error}"))
+    }
+
+    /// Creates an empty directory in a file system that holds files of 8 EB, the largest of Linux; `None`, with a note,
+    /// if there is none.
+    pub fn for_huge_files() -> Option<TempDir> {
+        let dir = TempDir::new_in(Path::new("/dev/shm")).ok();
+        let fits = dir.filter(|dir| {
+            let probe = dir.join("probe");
+            let made = fs::File::create(&probe).and_then(|file| file.set_len(i64::MAX as u64));
+            fs::remove_file(probe).is_ok() && made.is_ok()
+        });
+        if fits.is_none() {
+            crate::skip("/dev/shm holds no files of 8 EB");
+        }
+        fits
+    }
+
+    fn new_in(parent: &Path) -> io::Result<TempDir> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         loop {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let name = format!("restow-test-{}-{count}", process::id());
-            let path = env::temp_dir().join(name);
+            let path = parent.join(name);
             match fs::create_dir(&path) {
-                Ok(()) => return TempDir { path },
+                Ok(()) => return Ok(TempDir { path }),
                 // Left behind by a killed process with the same process ID.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => panic!("create {}: {error}", path.display()),
+                Err(error) => return Err(error),
             }
         }
     }

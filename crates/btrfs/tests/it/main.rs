@@ -6,6 +6,7 @@ mod copied;
 mod create;
 mod damage;
 mod devices;
+mod holes; // nothing costs what holes claim
 mod hostile;
 mod images;
 mod kernel;

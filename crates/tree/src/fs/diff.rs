@@ -5,6 +5,7 @@ use std::fmt;
 use std::iter::Peekable;
 use std::vec;
 
+use super::data::is_zero;
 use super::{
     Aspects, Device, DirEntry, Extent, ExtentKind, Extents, FileKind, FileSystem, Ino, Metadata,
     Time,
@@ -438,7 +439,18 @@ impl Pair<'_> {
             let (a, b) = (a.covering(position)?, b.covering(position)?);
             let end = a.end().min(b.end());
             if !self.known_same(&a, &b, position, buffers)? {
-                let differs = self.read_and_compare(position, end, buffers)?;
+                let Compare { first, second, .. } = self.compare;
+                let differs = match (a.kind.has_data(), b.kind.has_data()) {
+                    (true, false) => {
+                        let data = (*first, self.first, READ_FIRST);
+                        self.first_nonzero(data, position, end, buffers)?
+                    }
+                    (false, true) => {
+                        let data = (*second, self.second, READ_SECOND);
+                        self.first_nonzero(data, position, end, buffers)?
+                    }
+                    _ => self.read_and_compare(position, end, buffers)?,
+                };
                 if differs.is_some() {
                     return Ok(differs);
                 }
@@ -490,6 +502,34 @@ impl Pair<'_> {
             }
             _ => Ok(false),
         }
+    }
+
+    /// The first byte of one of the files that is not zero, where the other one has a hole.
+    fn first_nonzero(
+        &self,
+        (tree, file, verb): (&dyn FileSystem, Ino, &'static str),
+        from: u64,
+        to: u64,
+        buffers: &mut Buffers,
+    ) -> Result<Option<u64>> {
+        let buffer = &mut buffers.first;
+        buffer.resize(CHUNK_BYTES, 0);
+        let mut position = from;
+        while position < to {
+            let len = (to - position).min(CHUNK_BYTES as u64) as usize;
+            let read = tree.read_at(file, position, &mut buffer[..len]);
+            let read = read.map_err(|error| error.in_file(verb, self.path))?;
+            if read == 0 {
+                return Err(Error::Changed.in_file(verb, self.path));
+            }
+            let bytes = &buffer[..read];
+            if !is_zero(bytes) {
+                let at = bytes.iter().position(|&byte| byte != 0).unwrap_or(0);
+                return Ok(Some(position + at as u64));
+            }
+            position += read as u64;
+        }
+        Ok(None)
     }
 
     fn read_and_compare(&self, from: u64, to: u64, buffers: &mut Buffers) -> Result<Option<u64>> {

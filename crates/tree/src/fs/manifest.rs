@@ -16,7 +16,15 @@
 //! | `hardlink` | all but the first name of a file | the path of its first name |
 //! | `data` | files with holes, when asked for | `OFFSET+LENGTH` of the parts between the holes, comma between |
 //! | `xattr.NAME` | what has them | the value as hexadecimal digits, or `sha256:` and its hash when longer than 64 bytes |
-//! | `sha256digest` | files | SHA-256 of the content |
+//! | `sha256digest` | files, except mostly empty ones | SHA-256 of the content |
+//! | `sha256data` | mostly empty files | SHA-256 of the blocks that are not zero, with their offsets |
+//!
+//! A file is *mostly empty* if it has more than 2^30 bytes, and fewer than one in 1,024 of its blocks of 4,096 bytes has
+//! a byte other than zero: N * 1024 < B, where N counts such blocks and B all of them, including a shorter one at the
+//! end. Hashing all of it would take as long as its size, not as long as what it stores: 8 EB would take centuries. Its
+//! `sha256data` is the SHA-256 of the concatenation, for each of the N blocks, of the block's offset in the file as
+//! eight bytes, least significant first, and the block's bytes. The last block is not padded. So the value depends on
+//! the content only, whatever holes the container knows; together with `size` it determines the content.
 //!
 //! In names, targets and attribute names, every byte other than visible ASCII, and each `\`, `#`, `=` and `,`, is
 //! written as `\` and three octal digits. So the text is ASCII, and lines and words are unambiguous.
@@ -27,6 +35,7 @@ use std::io::{self, Write as _};
 
 use sha2::{Digest, Sha256};
 
+use super::data::{BLOCK_BYTES, DataRuns, for_each_nonzero};
 use super::{Aspects, EntryId, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata};
 use crate::{Error, Limits, NoProgress, Parallel, Progress, Result, ordered};
 
@@ -35,6 +44,12 @@ const CHUNK_BYTES: usize = 256 << 10;
 
 /// Extended attributes with longer values are shown as a hash.
 const XATTR_SHOWN_BYTES_MAX: usize = 64;
+
+/// Files up to this size have a hash of all of their content.
+const FULL_BYTES_MAX: u64 = 1 << 30;
+
+/// Of a larger file, all content is hashed if one in this many blocks is not zero.
+const BLOCKS_PER_NONZERO: u64 = 1024;
 
 /// The first line.
 const SIGNATURE: &str = "#mtree\n";
@@ -244,8 +259,12 @@ impl Lines<'_> {
             }
         }
         if aspects.content && kind == FileKind::Regular {
-            words += " sha256digest=";
-            add_hex(&mut words, &self.hash(ino, size, buffer)?);
+            let (word, digest) = match self.data_digest(ino, size, buffer)? {
+                Some(digest) => ("sha256data", digest),
+                None => ("sha256digest", self.digest(ino, size, buffer)?),
+            };
+            words += &format!(" {word}=");
+            add_hex(&mut words, &digest);
         }
         Ok(words)
     }
@@ -274,18 +293,52 @@ impl Lines<'_> {
         Ok(())
     }
 
-    fn hash(&self, ino: Ino, size: u64, buffer: &mut Vec<u8>) -> Result<[u8; 32]> {
+    /// The hash of a mostly empty file; `None` for another one.
+    fn data_digest(&self, ino: Ino, size: u64, buffer: &mut Vec<u8>) -> Result<Option<[u8; 32]>> {
+        if size <= FULL_BYTES_MAX {
+            return Ok(None);
+        }
+        buffer.resize(CHUNK_BYTES, 0);
+        let blocks = size.div_ceil(BLOCK_BYTES);
+        let (mut hash, mut nonzero) = (Sha256::new(), 0);
+        let mut is_mostly_empty = true;
+        for_each_nonzero(self.fs, ino, size, 0..size, buffer, |mut offset, bytes| {
+            for block in bytes.chunks(BLOCK_BYTES as usize) {
+                hash.update(offset.to_le_bytes());
+                hash.update(block);
+                offset += BLOCK_BYTES;
+                nonzero += 1;
+            }
+            // Stops early for an ordinary file, which is then read from its beginning.
+            is_mostly_empty = nonzero * BLOCKS_PER_NONZERO < blocks;
+            is_mostly_empty
+        })?;
+        Ok(is_mostly_empty.then(|| hash.finalize().into()))
+    }
+
+    /// The hash of all content. Holes are not read.
+    fn digest(&self, ino: Ino, size: u64, buffer: &mut Vec<u8>) -> Result<[u8; 32]> {
         buffer.resize(CHUNK_BYTES, 0);
         let mut hash = Sha256::new();
-        let mut position = 0;
-        while position < size {
-            let len = (size - position).min(CHUNK_BYTES as u64) as usize;
-            match self.fs.read_at(ino, position, &mut buffer[..len])? {
-                0 => return Err(Error::Changed),
-                count => {
-                    hash.update(&buffer[..count]);
-                    position += count as u64;
+        let mut runs = DataRuns::new(self.fs, ino, size);
+        let mut at = 0;
+        while at < size {
+            let run = runs.after(at)?;
+            if at < run.start {
+                buffer.fill(0);
+            }
+            while at < run.start {
+                let len = (run.start - at).min(CHUNK_BYTES as u64) as usize;
+                hash.update(&buffer[..len]);
+                at += len as u64;
+            }
+            while at < run.end {
+                let len = (run.end - at).min(CHUNK_BYTES as u64) as usize;
+                if self.fs.read_at(ino, at, &mut buffer[..len])? != len {
+                    return Err(Error::Changed);
                 }
+                hash.update(&buffer[..len]);
+                at += len as u64;
             }
         }
         Ok(hash.finalize().into())

@@ -1,6 +1,7 @@
 //! The neutral file tree: every container is a view of it.
 
 mod aspects;
+pub(crate) mod data;
 pub mod diff;
 pub mod edit;
 mod extents;

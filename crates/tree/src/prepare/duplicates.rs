@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use xxhash::Xxh64;
 
+use crate::fs::data::{DataRuns, SMALL_BYTES, for_each_nonzero, is_zero};
 use crate::{Error, Extent, FileId, FileKind, FileSystem, Inventory, Parallel, Result, ordered};
 
 /// How much of each file of a common size is read first; most files that differ do so here.
-const HEAD_BYTES: u64 = 64 << 10;
+const HEAD_BYTES: u64 = SMALL_BYTES;
 
 /// How much content of one file a thread holds at once; when comparing, it holds that of two.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -46,8 +47,8 @@ struct Candidate {
 
 impl Duplicates {
     /// Finds files of equal content: files of equal size are hashed, and those of equal hash are compared byte by
-    /// byte. A file is not read if no other has its size, or if it shows the same stored data as another one. The
-    /// result does not depend on the number of threads.
+    /// byte. A file is not read if no other has its size, or if it shows the same stored data as another one, and holes
+    /// are never read. The result does not depend on the number of threads.
     ///
     /// # Errors
     /// [`Error::File`] with the path of a file that cannot be read.
@@ -189,15 +190,7 @@ impl Source<'_> {
             || vec![0; BUFFER_BYTES],
             |buf, mut batch: Vec<Candidate>| {
                 for candidate in &mut batch {
-                    let (size, seed) = candidate.key;
-                    let mut hash = Xxh64::new(seed);
-                    let (mut at, end) = (range.start, size.min(range.end));
-                    while at < end {
-                        let len = self.read(candidate.file, at, end, buf)?;
-                        hash.update(&buf[..len]);
-                        at += len as u64;
-                    }
-                    candidate.key.1 = hash.digest();
+                    candidate.key.1 = self.hash_of(candidate, range.clone(), buf)?;
                 }
                 Ok(batch)
             },
@@ -209,6 +202,24 @@ impl Source<'_> {
         *candidates = hashed;
         keep_groups(candidates);
         Ok(())
+    }
+
+    /// Adds the blocks in a range that are not all zeros to a file's hash, each run of them with its offset.
+    fn hash_of(&self, candidate: &Candidate, range: Range<u64>, buf: &mut [u8]) -> Result<u64> {
+        let (size, seed) = candidate.key;
+        let ino = self.inventory.ino(candidate.file);
+        let mut hash = Xxh64::new(seed);
+        let mut hashed_to = range.start;
+        for_each_nonzero(self.source, ino, size, range, buf, |offset, bytes| {
+            if offset != hashed_to {
+                hash.update(&offset.to_le_bytes());
+            }
+            hash.update(bytes);
+            hashed_to = offset + bytes.len() as u64;
+            true
+        })
+        .map_err(|error| self.in_file(candidate.file, error))?;
+        Ok(hash.digest())
     }
 
     /// Compares each candidate with the first of its group. A deliberate hash collision can only hide a duplicate.
@@ -223,28 +234,15 @@ impl Source<'_> {
             }
         }
         groups.sort_unstable_by_key(|group| group.first.place);
-        let bytes = |group: &Group| group.first.key.0 * (1 + group.others.len() as u64);
+        let files = |group: &Group| 1 + group.others.len() as u64;
+        let bytes = |group: &Group| group.first.key.0.saturating_mul(files(group));
         ordered(
             self.parallel,
             batches(groups, bytes).into_iter(),
             || (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]),
             |(buf, other_buf), mut batch: Vec<Group>| {
-                for Group { first, others } in &mut batch {
-                    let size = first.key.0;
-                    let mut at = 0;
-                    while at < size && !others.is_empty() {
-                        let len = self.read(first.file, at, size, buf)?;
-                        let mut failed = Ok(());
-                        others.retain(|other| match self.read(other.file, at, size, other_buf) {
-                            Ok(other_len) => buf[..len] == other_buf[..other_len],
-                            Err(error) => {
-                                failed = Err(error);
-                                false
-                            }
-                        });
-                        failed?;
-                        at += len as u64;
-                    }
+                for group in &mut batch {
+                    self.keep_equal(group, buf, other_buf)?;
                 }
                 Ok(batch)
             },
@@ -258,16 +256,48 @@ impl Source<'_> {
         )
     }
 
-    /// Fills `buf` with the content from `at` to at most `end`.
-    fn read(&self, file: FileId, at: u64, end: u64, buf: &mut [u8]) -> Result<usize> {
-        let len = (end - at).min(buf.len() as u64) as usize;
-        let read = self
-            .source
-            .read_at(self.inventory.ino(file), at, &mut buf[..len]);
-        if read.map_err(|error| self.in_file(file, error))? != len {
-            return Err(self.in_file(file, Error::Changed));
+    /// Removes the files from a group that differ from its first. What is a hole in all of them is skipped.
+    fn keep_equal(&self, group: &mut Group, buf: &mut [u8], other_buf: &mut [u8]) -> Result<()> {
+        let size = group.first.key.0;
+        let reader = |candidate: Candidate| Reader {
+            source: self,
+            candidate,
+            runs: DataRuns::new(self.source, self.inventory.ino(candidate.file), size),
+            run: 0..0,
+        };
+        let mut first = reader(group.first);
+        let mut others: Vec<Reader<'_>> = group.others.drain(..).map(reader).collect();
+        let mut at = 0;
+        while at < size && !others.is_empty() {
+            let mut data_at = first.find(at)?;
+            for other in &mut others {
+                data_at = data_at.min(other.find(at)?);
+            }
+            at = at.max(data_at);
+            let mut end = size.min(at.saturating_add(buf.len() as u64));
+            for reader in others.iter().chain([&first]) {
+                end = end.min(reader.same_until(at));
+            }
+            let len = end.saturating_sub(at) as usize;
+            let is_data = first.read(at, &mut buf[..len])?;
+            let mut failed = Ok(());
+            others.retain(|other| match other.read(at, &mut other_buf[..len]) {
+                Ok(other_is_data) => match (is_data, other_is_data) {
+                    (true, true) => buf[..len] == other_buf[..len],
+                    (true, false) => is_zero(&buf[..len]),
+                    (false, true) => is_zero(&other_buf[..len]),
+                    (false, false) => true,
+                },
+                Err(error) => {
+                    failed = Err(error);
+                    false
+                }
+            });
+            failed?;
+            at = end;
         }
-        Ok(len)
+        group.others = others.into_iter().map(|other| other.candidate).collect();
+        Ok(())
     }
 
     fn in_file(&self, file: FileId, error: Error) -> Error {
@@ -275,6 +305,49 @@ impl Source<'_> {
             "read",
             &self.inventory.path(self.inventory.first_name(file)),
         )
+    }
+}
+
+/// One of the files that are compared.
+struct Reader<'a> {
+    source: &'a Source<'a>,
+    candidate: Candidate,
+    runs: DataRuns<'a>,
+    /// The run of data that was found last.
+    run: Range<u64>,
+}
+
+impl Reader<'_> {
+    /// Where the next data begins; `at` or before if it is in data.
+    fn find(&mut self, at: u64) -> Result<u64> {
+        let run = self.runs.after(at);
+        self.run = run.map_err(|error| self.source.in_file(self.candidate.file, error))?;
+        Ok(self.run.start)
+    }
+
+    /// Where the data or the hole at `at` ends.
+    fn same_until(&self, at: u64) -> u64 {
+        if at < self.run.start {
+            self.run.start
+        } else {
+            self.run.end
+        }
+    }
+
+    /// Fills `buf` with the content at `at`; returns `false` if that is a hole, and nothing was read.
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<bool> {
+        if at < self.run.start {
+            return Ok(false);
+        }
+        let Source {
+            source, inventory, ..
+        } = self.source;
+        let file = self.candidate.file;
+        match source.read_at(inventory.ino(file), at, buf) {
+            Ok(len) if len == buf.len() => Ok(true),
+            Ok(_) => Err(self.source.in_file(file, Error::Changed)),
+            Err(error) => Err(self.source.in_file(file, error)),
+        }
     }
 }
 

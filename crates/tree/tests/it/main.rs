@@ -4,6 +4,7 @@ mod compare;
 mod dedup;
 mod edit; // trees that are edited on the way
 mod extract;
+mod holes; // nothing costs what holes claim
 mod host;
 mod hostile;
 mod kernel;

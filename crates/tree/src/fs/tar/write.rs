@@ -21,8 +21,11 @@ const CHUNK_BYTES: u64 = 1 << 20;
 const BATCH_ENTRIES_MAX: usize = 64;
 const BATCH_BYTES_MIN: u64 = 128 << 10;
 
-/// Maximum number of fragments per file. What follows the last one is stored in full, with holes as zeros.
-const FRAGMENTS_KEPT_MAX: usize = 1 << 20;
+/// Maximum number of fragments per file. If there are more, the smallest holes between them are stored as zeros.
+const FRAGMENTS_MAX: usize = 1 << 20;
+
+/// The largest holes that are stored as zeros. Larger ones would make an archive much larger than its source.
+const FILLED_BYTES_MAX: u64 = 64 << 10;
 
 /// How many bytes are collected before they are written.
 const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
@@ -286,16 +289,21 @@ impl Reader<'_> {
             size,
             stored_len: 0,
         };
+        // Smaller holes than this are stored.
+        let mut hole_bytes_min = 0;
         let mut extents = Extents::new(self.fs, ino, size);
         while let Some(extent) = extents.next()? {
             if extent.kind.has_data() {
-                plan.add(extent.offset, extent.end());
+                plan.add(extent.offset, extent.end(), hole_bytes_min);
             }
-            if plan.fragments.len() > FRAGMENTS_KEPT_MAX {
-                if extent.end() < size {
-                    plan.add(extent.end(), size);
+            while plan.fragments.len() > FRAGMENTS_MAX {
+                hole_bytes_min = (hole_bytes_min * 2).max(BLOCK);
+                if hole_bytes_min > FILLED_BYTES_MAX {
+                    return Err(Error::Limit(
+                        "a sparse file with more than 2^20 parts far from each other, for a tar archive",
+                    ));
                 }
-                break;
+                plan.fill(hole_bytes_min);
             }
         }
         Ok(plan)
@@ -337,18 +345,35 @@ impl Reader<'_> {
 }
 
 impl Plan {
-    /// Appends a fragment, merging it with an adjacent one.
-    fn add(&mut self, offset: u64, end: u64) {
-        let len = end - offset;
-        match self.fragments.last_mut() {
-            Some(last) if last.offset + last.len == offset => last.len += len,
-            _ => self.fragments.push(Fragment {
-                offset,
-                len,
-                stored: self.stored_len,
-            }),
+    /// Appends a fragment. It is joined with the previous one if it is adjacent, or if the hole between them is smaller
+    /// than `hole_bytes_min`.
+    fn add(&mut self, offset: u64, end: u64, hole_bytes_min: u64) {
+        if let Some(last) = self.fragments.last_mut() {
+            let hole = offset - (last.offset + last.len);
+            if hole == 0 || hole < hole_bytes_min {
+                self.stored_len += end - offset + hole;
+                last.len = end - last.offset;
+                return;
+            }
         }
-        self.stored_len += len;
+        self.fragments.push(Fragment {
+            offset,
+            len: end - offset,
+            stored: self.stored_len,
+        });
+        self.stored_len += end - offset;
+    }
+
+    /// Stores all holes between fragments that are smaller than this.
+    fn fill(&mut self, hole_bytes_min: u64) {
+        self.stored_len = 0;
+        for fragment in std::mem::take(&mut self.fragments) {
+            self.add(
+                fragment.offset,
+                fragment.offset + fragment.len,
+                hole_bytes_min,
+            );
+        }
     }
 
     /// The map of GNU's sparse format 1.0, padded to whole blocks; `None` for a file without holes.
@@ -656,9 +681,9 @@ mod tests {
             size: 100,
             stored_len: 0,
         };
-        plan.add(10, 20);
-        plan.add(20, 30);
-        plan.add(50, 60);
+        plan.add(10, 20, 0);
+        plan.add(20, 30, 0);
+        plan.add(50, 60, 0);
         let map = plan.map().unwrap();
         assert_eq!(map.len(), 512);
         assert!(
@@ -667,5 +692,9 @@ mod tests {
             map.escape_ascii()
         );
         assert_eq!(plan.fragments[1].stored, 20);
+        plan.fill(20);
+        assert_eq!((plan.fragments.len(), plan.stored_len), (2, 30));
+        plan.fill(21);
+        assert_eq!((plan.fragments.len(), plan.stored_len), (1, 50));
     }
 }
