@@ -12,8 +12,10 @@ use crate::image::StoredSize;
 use crate::raw;
 use crate::read::Squashfs;
 
-/// Number of blocks read at once from a file's block list.
-const LIST_BLOCKS: u64 = 1024;
+/// Number of entries read at once from a file's block list.
+const LIST_ENTRIES: usize = 1024;
+/// Number of blocks that are collected before shared ones are joined.
+const STORED_MIN: usize = 1 << 20;
 /// Number of blocks that one job decodes.
 const BATCH_BLOCKS: usize = 16;
 
@@ -42,6 +44,12 @@ struct DataBlock {
     is_fragment: bool,
     /// A file that uses it.
     file: FileId,
+}
+
+/// Sorts the blocks and keeps one of those that are the same.
+fn join_shared(stored: &mut Vec<DataBlock>) {
+    stored.sort_unstable();
+    stored.dedup_by_key(|stored| (stored.at, stored.word, stored.len, stored.is_fragment));
 }
 
 struct Check<'a> {
@@ -106,10 +114,16 @@ impl Check<'_> {
         let mut tails = HashMap::new();
         // Sized by what was found: the count in the image may be wrong.
         let mut has_number = vec![false; inventory.file_count() as usize + 1];
+        let mut stored_max = STORED_MIN;
         for file in inventory.files() {
             let mut result = self.inode(inventory, file, &mut has_number);
             if result.is_ok() && inventory.kind(file) == FileKind::Regular {
                 result = self.content(inventory, file, &mut stored, &mut tails);
+                // Any number of files may share blocks, so memory must not grow with the lists.
+                if stored.len() > stored_max {
+                    join_shared(&mut stored);
+                    stored_max = STORED_MIN.max(2 * stored.len());
+                }
             }
             if let Err(error) = result {
                 self.findings.add(in_file(inventory, file, error))?;
@@ -124,8 +138,7 @@ impl Check<'_> {
             self.findings.add(corrupt(what, 0, got.into()).into())?;
         }
         self.fragments(&tails, &mut stored)?;
-        stored.sort_unstable();
-        stored.dedup_by_key(|stored| (stored.at, stored.word, stored.len, stored.is_fragment));
+        join_shared(&mut stored);
         self.summary.blocks = stored.len() as u64 - self.summary.fragments;
         for pair in stored.windows(2) {
             let same = (pair[0].at, pair[0].word) == (pair[1].at, pair[1].word);
@@ -200,9 +213,9 @@ impl Check<'_> {
         let block_bytes = u64::from(image.superblock().block_bytes);
         let mut index = 0;
         while index < content.block_count() {
-            let blocks = content.blocks(image.image(), index, LIST_BLOCKS)?;
-            for (index, block) in (index..).zip(&blocks) {
-                if let Block::Stored { at, size } = *block {
+            let rest = index..content.block_count();
+            for block in content.blocks(image.image(), rest, LIST_ENTRIES)? {
+                if let Block::Stored { at, size } = block {
                     let len = block_bytes.min(content.size() - index * block_bytes) as u32;
                     let word = size.word();
                     stored.push(DataBlock {
@@ -213,8 +226,8 @@ impl Check<'_> {
                         file,
                     });
                 }
+                index += block.count();
             }
-            index += blocks.len() as u64;
         }
         if let Some(tail) = image.tail(&content)? {
             let placed = content.placed_tail().map_or(0, |tail| tail.fragment);

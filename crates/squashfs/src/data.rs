@@ -1,6 +1,8 @@
 //! A regular file's data: a list of block sizes, and a tail in a fragment.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tree::{Corrupt, Error, Result};
 
@@ -8,38 +10,96 @@ use crate::image::{Image, StoredSize};
 use crate::inode::{File, Tail};
 use crate::lookup_table::Table;
 use crate::metadata::{MetadataReader, Place};
-use crate::raw;
+use crate::raw::{self, METADATA_BYTES};
 
-/// Size words between two checkpoints: as many as fit in a metadata block.
+/// Size words between two checkpoints: as many as fit in a metadata block. Twice as many whenever there are too many
+/// checkpoints.
 const STRIDE: u64 = 2048;
-/// Number of checkpoints kept for a file: enough for 8 TiB of blocks of the usual size. Reads beyond that search from
-/// the last one.
-const CHECKPOINTS_MAX: u64 = 1 << 15;
+/// Number of checkpoints kept for a file: enough for 8 TiB of blocks of the usual size at the smallest distance.
+const CHECKPOINTS_MAX: usize = 1 << 15;
+
+/// The lists of size words that have been seen, as far as they fill a metadata block. Lists of a sound image do not
+/// overlap; those of a hostile one could, and show a small table as petabytes of holes again and again.
+#[derive(Default)]
+pub(crate) struct BlockLists(Mutex<(HashSet<u64>, u64)>);
+
+impl BlockLists {
+    /// Notes the number of blocks of a file.
+    pub(crate) fn note(&self, image: &Image, inode: u64, blocks: u64) -> Result<()> {
+        if blocks < STRIDE {
+            return Ok(());
+        }
+        let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (seen, words) = &mut *lists;
+        if !seen.contains(&inode) {
+            if *words + blocks > words_max(image) {
+                return Err(Corrupt {
+                    what: "files have more blocks together than the inode table can hold",
+                    at: image.superblock.inode_table,
+                    got: blocks,
+                }
+                .into());
+            }
+            *words += blocks;
+            seen.insert(inode);
+        }
+        Ok(())
+    }
+}
+
+/// The most size words that the inode table can hold: each metadata block takes at least three stored bytes.
+fn words_max(image: &Image) -> u64 {
+    let superblock = &image.superblock;
+    let stored = superblock.directory_table - superblock.inode_table;
+    (stored / 3 + 1) * (METADATA_BYTES as u64 / 4)
+}
 
 /// The data of one file.
 pub(crate) struct Content {
     file: File,
     /// Number of size words.
     blocks: u64,
-    /// The positions of every [`STRIDE`]th size word, as far as they are known.
-    checkpoints: Mutex<Vec<Checkpoint>>,
+    known: Mutex<Known>,
 }
 
+/// Positions in the list of size words.
+struct Known {
+    /// The number of words from each checkpoint to the next.
+    stride: u64,
+    /// The first one is the beginning of the list.
+    checkpoints: Vec<Position>,
+    /// Where the last walk ended: the next one usually goes on there.
+    last: Position,
+}
+
+/// A position in the list of size words.
 #[derive(Clone, Copy)]
-struct Checkpoint {
-    /// Position of the size word in the inode table.
+struct Position {
+    /// Index of the block.
+    index: u64,
+    /// Position of its size word in the inode table.
     list: Place,
-    /// Position of the block's data in the image.
+    /// Position of its data in the image.
     at: u64,
 }
 
-/// A block of a file.
+/// Blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// A hole: nothing is stored.
-    Hole,
+    /// This many blocks of holes: nothing is stored.
+    Holes(u64),
     /// Data stored in the image.
     Stored { at: u64, size: StoredSize },
+}
+
+impl Block {
+    /// The number of blocks.
+    pub(crate) fn count(&self) -> u64 {
+        match self {
+            Block::Holes(count) => *count,
+            Block::Stored { .. } => 1,
+        }
+    }
 }
 
 /// A tail in a fragment block.
@@ -59,10 +119,7 @@ impl Content {
     pub(crate) fn new(image: &Image, file: File, list: Place) -> Result<Content> {
         let superblock = &image.superblock;
         let blocks = file.block_count(superblock.block_bytes);
-        // Each metadata block takes at least three stored bytes, so a list that cannot fit in the table is rejected at
-        // once.
-        let stored = superblock.directory_table - superblock.inode_table;
-        if blocks / STRIDE > stored / 3 + 1 {
+        if blocks > words_max(image) {
             return Err(Corrupt {
                 what: "file has more blocks than the inode table can hold",
                 at: superblock.inode_table,
@@ -70,14 +127,19 @@ impl Content {
             }
             .into());
         }
-        let first = Checkpoint {
+        let first = Position {
+            index: 0,
             list,
             at: file.start,
         };
         Ok(Content {
             file,
             blocks,
-            checkpoints: Mutex::new(vec![first]),
+            known: Mutex::new(Known {
+                stride: STRIDE,
+                checkpoints: vec![first],
+                last: first,
+            }),
         })
     }
 
@@ -96,58 +158,46 @@ impl Content {
         self.blocks
     }
 
-    /// Up to `count` blocks, starting at index `from`.
-    pub(crate) fn blocks(&self, image: &Image, from: u64, count: u64) -> Result<Vec<Block>> {
-        let count = count.min(self.blocks.saturating_sub(from));
-        if count == 0 {
-            return Ok(Vec::new());
+    /// The blocks in a range of indices, holes together, starting with the first one, until there are `entries_max`.
+    pub(crate) fn blocks(
+        &self,
+        image: &Image,
+        range: Range<u64>,
+        entries_max: usize,
+    ) -> Result<Vec<Block>> {
+        let Range { start: from, end } = range;
+        let end = end.min(self.blocks);
+        let mut blocks: Vec<Block> = Vec::new();
+        if from >= end {
+            return Ok(blocks);
         }
-        let (mut index, mut reader, mut at) = self.checkpoint_before(image, from)?;
-        let mut blocks = Vec::with_capacity(count as usize);
-        while index < from + count {
-            let block = next_block(image, &mut reader, &mut at)?;
-            if index >= from {
-                blocks.push(block);
+        let (start, stride) = self.known().before(from);
+        let mut walk = Walk {
+            image,
+            reader: MetadataReader::resume(image, image.superblock.directory_table, start.list)?,
+            index: start.index,
+            at: start.at,
+        };
+        while walk.index < end && blocks.len() < entries_max {
+            // Stops at `from`, at the end, and wherever there may be a checkpoint.
+            let limit = if walk.index < from { from } else { end };
+            let stop = limit.min((walk.index / stride + 1) * stride);
+            while walk.index < stop && blocks.len() < entries_max {
+                let is_wanted = walk.index >= from;
+                let block = walk.next(stop)?;
+                match (block, blocks.last_mut()) {
+                    _ if !is_wanted => {}
+                    (Block::Holes(more), Some(Block::Holes(count))) => *count += more,
+                    _ => blocks.push(block),
+                }
             }
-            index += 1;
+            self.known().note(walk.position());
         }
         Ok(blocks)
     }
 
-    /// The nearest known position at or before the size word of index `from`, in steps of [`STRIDE`].
-    fn checkpoint_before<'a>(
-        &self,
-        image: &'a Image,
-        from: u64,
-    ) -> Result<(u64, MetadataReader<'a>, u64)> {
-        let known = || {
-            self.checkpoints
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        let wanted = (from / STRIDE).min(CHECKPOINTS_MAX - 1);
-        let (mut number, checkpoint) = {
-            let known = known();
-            let number = wanted.min(known.len() as u64 - 1);
-            (number, known[number as usize])
-        };
-        let end = image.superblock.directory_table;
-        let mut reader = MetadataReader::resume(image, end, checkpoint.list)?;
-        let mut at = checkpoint.at;
-        while number < wanted {
-            for _ in 0..STRIDE {
-                next_block(image, &mut reader, &mut at)?;
-            }
-            number += 1;
-            let mut known = known();
-            if known.len() as u64 == number {
-                known.push(Checkpoint {
-                    list: reader.place(),
-                    at,
-                });
-            }
-        }
-        Ok((number * STRIDE, reader, at))
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file's tail, if it is in a fragment.
@@ -195,24 +245,80 @@ impl Content {
     }
 }
 
-/// The block whose size word `reader` is at. Advances `at` past its data.
-fn next_block(image: &Image, reader: &mut MetadataReader, at: &mut u64) -> Result<Block> {
-    let word: zerocopy::little_endian::U32 = reader.record()?;
-    if word == 0 {
-        return Ok(Block::Hole);
+impl Known {
+    /// The nearest known position at or before the block of this index, and the number of blocks between checkpoints.
+    fn before(&self, index: u64) -> (Position, u64) {
+        let wanted = (index / self.stride).min(self.checkpoints.len() as u64 - 1);
+        let checkpoint = self.checkpoints[wanted as usize];
+        let is_last_nearer = (checkpoint.index..=index).contains(&self.last.index);
+        let position = if is_last_nearer {
+            self.last
+        } else {
+            checkpoint
+        };
+        (position, self.stride)
     }
-    let size = StoredSize::parse(word.get(), image.superblock.block_bytes, reader.at())?;
-    let begin = *at;
-    if !image.holds_data(begin, size) {
-        return Err(Corrupt {
-            what: "file's block lies where no data can be",
-            at: reader.at(),
-            got: begin,
+
+    /// Remembers where a walk is.
+    fn note(&mut self, position: Position) {
+        self.last = position;
+        if self.checkpoints.len() == CHECKPOINTS_MAX {
+            let mut number = 0;
+            self.checkpoints.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+            self.stride *= 2;
         }
-        .into());
+        if position.index == self.checkpoints.len() as u64 * self.stride {
+            self.checkpoints.push(position);
+        }
     }
-    *at = begin + u64::from(size.bytes);
-    Ok(Block::Stored { at: begin, size })
+}
+
+/// A walk along a list of size words.
+struct Walk<'a> {
+    image: &'a Image,
+    reader: MetadataReader<'a>,
+    index: u64,
+    at: u64,
+}
+
+impl Walk<'_> {
+    fn position(&self) -> Position {
+        Position {
+            index: self.index,
+            list: self.reader.place(),
+            at: self.at,
+        }
+    }
+
+    /// The next block, or holes that end before the block of index `stop`.
+    fn next(&mut self, stop: u64) -> Result<Block> {
+        let holes = self.reader.skip_zeros(stop - self.index);
+        if holes > 0 {
+            self.index += holes;
+            return Ok(Block::Holes(holes));
+        }
+        let (image, reader) = (self.image, &mut self.reader);
+        let word: zerocopy::little_endian::U32 = reader.record()?;
+        self.index += 1;
+        if word == 0 {
+            return Ok(Block::Holes(1));
+        }
+        let size = StoredSize::parse(word.get(), image.superblock.block_bytes, reader.at())?;
+        let begin = self.at;
+        if !image.holds_data(begin, size) {
+            return Err(Corrupt {
+                what: "file's block lies where no data can be",
+                at: reader.at(),
+                got: begin,
+            }
+            .into());
+        }
+        self.at = begin + u64::from(size.bytes);
+        Ok(Block::Stored { at: begin, size })
+    }
 }
 
 impl TailPart {

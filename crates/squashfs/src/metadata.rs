@@ -153,6 +153,18 @@ impl<'a> MetadataReader<'a> {
         Ok(record)
     }
 
+    /// Skips zero words of 32 bits in the current block, at most `count`; returns how many.
+    pub(crate) fn skip_zeros(&mut self, count: u64) -> u64 {
+        let rest = self.block.content.get(self.offset..).unwrap_or(&[]);
+        let is_zero = |part: &&[u8]| part.iter().fold(0, |any, byte| any | byte) == 0;
+        // Most of a long list at once, then the rest of it word by word.
+        let parts = rest.chunks_exact(64).take_while(is_zero).count() as u64 * 16;
+        let words = rest.chunks_exact(4).skip(parts as usize);
+        let zeros = (parts + words.take_while(is_zero).count() as u64).min(count);
+        self.offset += zeros as usize * 4;
+        zeros
+    }
+
     /// Reads `len` bytes. The caller must have bounded `len`.
     pub(crate) fn bytes(&mut self, len: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len];

@@ -10,7 +10,7 @@ use tree::{
 };
 
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
-use crate::data::{Block, Content, TailPart};
+use crate::data::{Block, BlockLists, Content, TailPart};
 use crate::dir::{self, Entry, Listed, ListingReader};
 use crate::image::{Image, StoredSize};
 use crate::inode::{Body, Inode, decode_device};
@@ -22,14 +22,14 @@ use crate::xattr::XattrTable;
 
 /// Number of files whose block lists are cached.
 const CONTENT_SLOTS: (usize, usize) = (8, 8);
-/// Number of blocks that one call of [`FileSystem::extents`] looks at.
-const EXTENT_BLOCKS: u64 = 1024;
+/// Maximum number of extents that one call of [`FileSystem::extents`] returns, without a tail.
+const EXTENTS_MAX: usize = 1024;
 
 /// A SquashFS image, open for reading.
 ///
 /// An [`Ino`] is the inode's reference: its position in the inode table. Any number of threads may read. Decoded blocks
-/// go through small caches whose memory does not grow with the image, except for about 60 bytes for each directory that
-/// is read.
+/// go through small caches whose memory does not grow with the image, except for about 60 bytes for each directory and
+/// each file of more than 2,048 blocks that is read.
 pub struct Squashfs {
     image: Image,
     compressor: Compressor,
@@ -40,6 +40,7 @@ pub struct Squashfs {
     /// Where the directory table ends.
     directories_end: u64,
     contents: Cache<Content>,
+    lists: BlockLists,
     listed: Listed,
     store: StoreId,
 }
@@ -102,6 +103,7 @@ impl Squashfs {
             xattrs,
             directories_end: end,
             contents: Cache::new(CONTENT_SLOTS.0, CONTENT_SLOTS.1),
+            lists: BlockLists::default(),
             listed: Listed::default(),
             store: StoreId::new(),
         })
@@ -189,7 +191,11 @@ impl Squashfs {
         self.contents.find_or_make(file.0, |_| {
             let (inode, list) = self.inode(file)?;
             match inode.body {
-                Body::File(file) => Content::new(&self.image, file, list),
+                Body::File(body) => {
+                    let content = Content::new(&self.image, body, list)?;
+                    (self.lists).note(&self.image, file.0, content.block_count())?;
+                    Ok(content)
+                }
                 Body::Directory { .. } => Err(Error::IsADirectory),
                 _ => Err(Error::InvalidInput("not a regular file")),
             }
@@ -376,35 +382,30 @@ impl FileSystem for Squashfs {
         if from >= content.size() {
             return Ok(extents);
         }
-        let first = from / block_bytes;
-        let blocks = content.blocks(&self.image, first, EXTENT_BLOCKS)?;
-        let mut offset = first * block_bytes;
-        for block in &blocks {
-            let len = block_bytes.min(content.size() - offset);
-            match (block, extents.last_mut()) {
-                (Block::Hole, Some(last)) if last.kind == ExtentKind::Hole => last.len += len,
-                (Block::Hole, _) => {
-                    extents.push(Extent {
-                        offset,
-                        len,
-                        kind: ExtentKind::Hole,
-                        id: None,
-                    });
-                }
-                (Block::Stored { at, size }, _) => {
-                    extents.push(self.extent(offset, len, *at, *size, 0, len));
-                }
-            }
-            offset += len;
+        let mut index = from / block_bytes;
+        let rest = index..content.block_count();
+        for block in content.blocks(&self.image, rest, EXTENTS_MAX)? {
+            let offset = index * block_bytes;
+            index += block.count();
+            let len = content.size().min(index * block_bytes) - offset;
+            extents.push(match block {
+                Block::Holes(_) => Extent {
+                    offset,
+                    len,
+                    kind: ExtentKind::Hole,
+                    id: None,
+                },
+                Block::Stored { at, size } => self.extent(offset, len, at, size, 0, len),
+            });
         }
-        if first + blocks.len() as u64 == content.block_count()
+        if index == content.block_count()
             && let Some(tail) = content.tail(&self.image, self.fragments.as_ref())?
             && tail.len > 0
         {
             let begin = tail.offset.into();
             // The length of the fragment's content is not recorded; it is at most a block.
             extents.push(self.extent(
-                offset,
+                index * block_bytes,
                 tail.len.into(),
                 tail.at,
                 tail.size,
@@ -428,15 +429,17 @@ impl FileSystem for Squashfs {
         let first = offset / block_bytes;
         let last = (offset + wanted as u64 - 1) / block_bytes;
         let mut done = 0;
-        for (index, block) in (first..).zip(content.blocks(image, first, last - first + 1)?) {
+        let mut index = first;
+        for block in content.blocks(image, first..last + 1, usize::MAX)? {
             let begin = index * block_bytes;
-            let len = block_bytes.min(content.size() - begin) as usize;
+            index += block.count();
+            let len = (content.size().min(index * block_bytes) - begin) as usize;
             let skip = (offset + done as u64 - begin) as usize;
             let part = &mut buf[done..];
             let part_len = part.len().min(len - skip);
             let part = &mut part[..part_len];
             match block {
-                Block::Hole => part.fill(0),
+                Block::Holes(_) => part.fill(0),
                 Block::Stored { at, size } if part_len == len => {
                     image.block_into(at, size, part)?;
                 }
@@ -489,7 +492,7 @@ impl FileSystem for Squashfs {
         let block_bytes = u64::from(self.image.superblock.block_bytes);
         let index = extent.offset / block_bytes;
         let (place, size) = if index < content.block_count() {
-            match content.blocks(&self.image, index, 1)?.first() {
+            match content.blocks(&self.image, index..index + 1, 1)?.first() {
                 Some(&Block::Stored { at, size }) => (at, size),
                 _ => return Err(NOT_OURS),
             }

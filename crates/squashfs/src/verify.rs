@@ -18,6 +18,8 @@ use crate::numbers::Numbers;
 use crate::plan::Plan;
 use crate::read::Squashfs;
 
+/// Number of entries read at once from a file's block list.
+const LIST_ENTRIES: usize = 1024;
 /// Number of files that one job compares.
 const BATCH_FILES: usize = 256;
 
@@ -149,16 +151,24 @@ fn file(
             let (start, words, tail) = expected.data(file);
             let content = image.content(ino)?;
             let mut at = start;
-            let blocks = content.blocks(image.image(), 0, content.block_count())?;
-            let same = blocks.len() == words.len()
-                && blocks.iter().zip(words).all(|(block, &word)| match *block {
-                    Block::Hole => word == 0,
-                    Block::Stored { at: here, size } => {
-                        let same = here == at && size.word() == word;
-                        at = here + u64::from(size.bytes);
-                        same
-                    }
-                });
+            let mut index = 0;
+            let mut same = content.block_count() == words.len() as u64;
+            while same && index < words.len() as u64 {
+                let rest = index..content.block_count();
+                for block in content.blocks(image.image(), rest, LIST_ENTRIES)? {
+                    let from = index as usize;
+                    index += block.count();
+                    let words = &words[from..index as usize];
+                    same &= match block {
+                        Block::Holes(_) => words.iter().all(|&word| word == 0),
+                        Block::Stored { at: here, size } => {
+                            let same = here == at && size.word() == words[0];
+                            at = here + u64::from(size.bytes);
+                            same
+                        }
+                    };
+                }
+            }
             if !same || content.placed_tail() != tail {
                 return Err(differs("the image has the file's data elsewhere"));
             }
