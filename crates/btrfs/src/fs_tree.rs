@@ -31,6 +31,8 @@ const ATTRIBUTES: [(u32, u64); 9] = [
 
 /// The type of an entry that is an attribute.
 const TYPE_XATTR: u8 = 8;
+/// The largest tree blocks of the format.
+const NODE_BYTES_MAX: u32 = 64 << 10;
 
 /// File metadata that the inventory does not hold.
 #[derive(Debug, Default)]
@@ -136,9 +138,25 @@ fn push_hashed(
 ) -> Result<()> {
     for same in entries.chunk_by(|a, b| a.0 == b.0) {
         let parts: Vec<&[u8]> = same.iter().map(|(_, bytes)| bytes.as_slice()).collect();
-        builder.push(Key::new(objectid, kind, same[0].0), &parts)?;
+        push_same_hash(builder, Key::new(objectid, kind, same[0].0), &parts)?;
     }
     Ok(())
+}
+
+/// Pushes entries with one hash, which share an item.
+fn push_same_hash(builder: &mut TreeBuilder<'_, '_>, key: Key, parts: &[&[u8]]) -> Result<()> {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    if len > item_bytes_max(NODE_BYTES_MAX) {
+        return Err(Error::Limit(
+            "names with one hash together do not fit in a tree block of any size",
+        ));
+    }
+    if len > item_bytes_max(builder.nodesize()) {
+        return Err(Error::Limit(
+            "names with one hash together do not fit in a tree block; a larger node size, of up to 64 KiB, holds them",
+        ));
+    }
+    builder.push(key, parts)
 }
 
 impl<'a> Trees<'a> {
@@ -431,7 +449,7 @@ impl<'a> Trees<'a> {
             let items: Vec<Vec<u8>> = same.iter().map(|&(_, entry)| item_of(entry)).collect();
             let parts: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
             let key = Key::new(number, item::DIR_ITEM, same[0].0.into());
-            builder.push(key, &parts)?;
+            push_same_hash(builder, key, &parts)?;
         }
         for (index, entry) in self.entries(dir) {
             let key = Key::new(number, item::DIR_INDEX, index);

@@ -373,3 +373,56 @@ fn a_file_that_changes_while_it_is_read_is_named() {
         }
     }
 }
+
+#[test]
+fn names_of_one_hash_say_that_a_larger_node_size_holds_them() {
+    // Adding the generator polynomial of CRC-32C at any places does not change the CRC.
+    const GENERATOR: [u8; 5] = [0xf1, 0x76, 0xec, 0x05, 0x01];
+    let names = (0u32..).filter_map(|places| {
+        let mut name = *b"a name with hash collisions";
+        for place in (0..12).filter(|place| places & 1 << place != 0) {
+            for (byte, flip) in name[place..].iter_mut().zip(GENERATOR) {
+                *byte ^= flip;
+            }
+        }
+        (!name.contains(&0) && !name.contains(&b'/')).then_some(name)
+    });
+    let names: Vec<_> = names.take(1200).collect();
+    let tree = |count: usize| {
+        let mut fs = MemoryFs::new();
+        let dir = fs.add_dir(fs.root(), "dir");
+        for name in &names[..count] {
+            fs.add_file(dir, name, b"");
+        }
+        fs
+    };
+    let dir = TempDir::new();
+    let failed = |count, nodesize| {
+        let fs = tree(count);
+        let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
+        let options = Options {
+            nodesize,
+            ..Options::default()
+        };
+        let output = Output::create(&dir.join("failed"), true).unwrap();
+        let parallel = Parallel::new(1);
+        let made = btrfs::create(&fs, &inventory, &options, parallel, &NoProgress, &output);
+        made.unwrap_err().to_string()
+    };
+    let words = "store dir: limit reached: names with one hash together do not fit in a tree block; a larger node size, of up to 64 KiB, holds them";
+    assert_eq!(failed(812, 16 << 10), words);
+    assert_eq!(failed(812, 32 << 10), words);
+    let options = Options {
+        nodesize: 64 << 10,
+        ..Options::default()
+    };
+    let (image, source) = (dir.join("image"), tree(812));
+    make(&source, &image, &options, 1);
+    let copy = open(&image).subvolume(5).unwrap();
+    assert_eq!(manifest_of(&copy), manifest_of(&source));
+    check(&image);
+    let words = "store dir: limit reached: names with one hash together do not fit in a tree block of any size";
+    for nodesize in [16 << 10, 64 << 10] {
+        assert_eq!(failed(1200, nodesize), words);
+    }
+}
