@@ -308,10 +308,7 @@ impl<'a> Trees<'a> {
     /// `names` is the number of names the file has in its subvolume.
     fn inode(&self, file: FileId, metadata: &Metadata, names: u32) -> raw::InodeItem {
         let mtime = self.clamped(metadata.mtime);
-        let other = |time: Option<Time>| match self.options.epoch {
-            Some(_) => mtime,
-            None => time.unwrap_or(mtime),
-        };
+        let other = |time: Option<Time>| time.map_or(mtime, |time| self.clamped(time));
         let mut inode = bare_inode(timespec(mtime));
         inode.atime = timespec(other(metadata.atime));
         inode.ctime = timespec(other(metadata.ctime));

@@ -45,8 +45,7 @@ pub struct Options {
     pub label: Vec<u8>,
     /// The file system's UUID; `None` derives it from the content.
     pub uuid: Option<[u8; 16]>,
-    /// Upper limit for all times, in seconds since 1970. Access, change and birth times then equal the modification
-    /// time. `None` keeps all times.
+    /// Upper limit for all times of files, in seconds since 1970; `None` for no limit.
     pub epoch: Option<i64>,
     /// Whether to deduplicate files with equal content.
     pub duplicates: bool,

@@ -13,7 +13,7 @@ use testkit::{HookedFs, MemoryFs, Rng, TempDir};
 use tree::edit::Patterns;
 use tree::{
     ExtentKind, FileAttributes, FileSystem, HostDir, Ino, Inventory, Limits, NoProgress, Output,
-    Parallel,
+    Parallel, Time,
 };
 
 use crate::images::{
@@ -425,4 +425,54 @@ fn names_of_one_hash_say_that_a_larger_node_size_holds_them() {
     for nodesize in [16 << 10, 64 << 10] {
         assert_eq!(failed(1200, nodesize), words);
     }
+}
+
+#[test]
+fn an_epoch_bounds_all_times_and_keeps_earlier_ones() {
+    let time = |seconds| Time {
+        seconds,
+        nanoseconds: 5,
+    };
+    let epoch = Time {
+        seconds: 1000,
+        nanoseconds: 0,
+    };
+    let mut source = MemoryFs::new();
+    let root = source.root();
+    let (old, new) = (time(999), time(1000));
+    for (name, times) in [
+        ("early", [old; 4]),
+        ("mixed", [old, new, new, old]),
+        ("late", [new; 4]),
+    ] {
+        let file = source.add_file(root, name, b"");
+        let metadata = source.metadata_mut(file);
+        metadata.mtime = times[0];
+        metadata.atime = Some(times[1]);
+        metadata.ctime = Some(times[2]);
+        metadata.btime = Some(times[3]);
+    }
+    let dir = TempDir::new();
+    let options = Options {
+        epoch: Some(1000),
+        ..Options::default()
+    };
+    make(&source, &dir.join("image"), &options, 1);
+    let tree = open(&dir.join("image")).subvolume(5).unwrap();
+    let times = |name: &[u8]| {
+        let file = tree.lookup(tree.root(), name).unwrap().ino;
+        let metadata = tree.metadata(file).unwrap();
+        let [atime, ctime, btime] = [metadata.atime, metadata.ctime, metadata.btime];
+        [
+            metadata.mtime,
+            atime.unwrap(),
+            ctime.unwrap(),
+            btime.unwrap(),
+        ]
+    };
+    assert_eq!(times(b"early"), [old; 4]);
+    assert_eq!(times(b"mixed"), [old, epoch, epoch, old]);
+    assert_eq!(times(b"late"), [epoch; 4]);
+    let root = tree.metadata(tree.root()).unwrap();
+    assert_eq!(root.mtime, epoch);
 }
