@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use btrfs::{Btrfs, Subvolume, object};
 use tree::tar::Tar;
-use tree::{DirEntry, Error, FileKind, FileSystem};
+use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, HostTimes};
 
 use crate::address::Address;
 use crate::open::{self, Container};
@@ -146,6 +146,18 @@ impl Source {
             subvolume: Some(tree),
             notes,
         })
+    }
+
+    /// Makes the files have these times, if this is a directory of the host.
+    ///
+    /// # Errors
+    /// It cannot be opened again.
+    pub(crate) fn take_times(&mut self, times: HostTimes) -> Result<()> {
+        if let Some(dir) = &self.dir {
+            let tree = HostDir::open_with(dir, times);
+            self.tree = Arc::new(tree.with_context(|| format!("open {}", self.name))?);
+        }
+        Ok(())
     }
 
     /// Names the place of an error in this source as the user knows it.

@@ -1,7 +1,7 @@
 //! Options for creating an image, and the summary of the result.
 
 use codec::{Encoder, Settings};
-use tree::{Error, ImageSummary, Result, Verify};
+use tree::{Error, ImageSummary, Result, Time, Verify};
 
 use crate::superblock::{BLOCK_LOG2_MAX, BLOCK_LOG2_MIN};
 
@@ -33,6 +33,11 @@ pub struct Options {
     pub xattrs: bool,
     /// The image's creation time, in seconds since 1970.
     pub mkfs_time: u32,
+    /// Files with later modification times get this one, in seconds since 1970.
+    pub epoch: Option<i64>,
+    /// Maximum size of the holes of all files together, in bytes. The format stores four bytes for each block, in holes,
+    /// too, so that a file of 8 EB without any data would take terabytes.
+    pub sparse_max: u64,
     /// For each file of the inventory, its sort priority: data with higher numbers is stored first, equal numbers in
     /// the order of names. Empty to store everything in the order of names.
     pub priorities: Vec<i16>,
@@ -63,6 +68,8 @@ impl Default for Options {
             exportable: true,
             xattrs: true,
             mkfs_time: 0,
+            epoch: None,
+            sparse_max: 1 << 40,
             priorities: Vec::new(),
             padding: true,
             offset: 0,
@@ -70,6 +77,19 @@ impl Default for Options {
             filter_code: false,
             skip_unreadable: false,
             verify: Verify::Encoded,
+        }
+    }
+}
+
+impl Options {
+    /// A modification time as far as the epoch allows it.
+    pub(crate) fn clamped(&self, time: Time) -> Time {
+        match self.epoch {
+            Some(epoch) if time.seconds >= epoch => Time {
+                seconds: epoch,
+                nanoseconds: 0,
+            },
+            _ => time,
         }
     }
 }
@@ -106,6 +126,11 @@ pub(crate) fn check(options: &Options) -> Result<()> {
                     "the xz dictionary is not a power of two, or one and a half times that, of at least 8 KiB",
                 ));
             }
+        }
+        if matches!(settings, Settings::Zstd { level } if !(1..=22).contains(level)) {
+            return Err(Error::InvalidInput(
+                "zstd in SquashFS has levels 1 to 22: squashfs-tools 4.5 cannot read the options of an image with a negative one",
+            ));
         }
         Encoder::new(settings).map_err(|error| Error::InvalidInput(error.as_str()))?;
     }

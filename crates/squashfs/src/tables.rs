@@ -204,6 +204,7 @@ impl Writer<'_> {
 
     /// The time stored for a file; lists the file if its own time does not fit.
     fn seconds(&mut self, file: FileId, time: Time) -> u32 {
+        let time = self.options.clamped(time);
         let seconds = nearest_seconds(time);
         if i64::from(seconds) != time.seconds {
             let path = self.path(file);

@@ -15,6 +15,7 @@ use crate::blocks::Data;
 use crate::data::Block;
 use crate::inode::{Tail, nearest_seconds};
 use crate::numbers::Numbers;
+use crate::options::Options;
 use crate::plan::Plan;
 use crate::read::Squashfs;
 
@@ -28,8 +29,7 @@ pub(crate) struct Expected<'a> {
     /// The tree that was the input.
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) inventory: &'a Inventory,
-    /// Size of a block in bytes.
-    pub(crate) block_bytes: u32,
+    pub(crate) options: &'a Options,
     pub(crate) plan: &'a Plan,
     /// Where the data was put.
     pub(crate) data: &'a Data,
@@ -44,7 +44,7 @@ impl Expected<'_> {
     fn metadata(&self, file: FileId) -> Metadata {
         let mut metadata = self.inventory.metadata(file);
         metadata.mtime = Time {
-            seconds: nearest_seconds(metadata.mtime).into(),
+            seconds: nearest_seconds(self.options.clamped(metadata.mtime)).into(),
             nanoseconds: 0,
         };
         metadata.nlink = self.inventory.name_count(file);
@@ -57,7 +57,7 @@ impl Expected<'_> {
         let placed = self.data.files[shown.0 as usize];
         let tail = self.plan.places[shown.0 as usize];
         let bytes = self.plan.blocks_len(self.inventory.size(file), shown);
-        let count = bytes.div_ceil(self.block_bytes.into()) as usize;
+        let count = bytes.div_ceil(self.options.block_bytes.into()) as usize;
         let words = &self.data.words[placed.words..placed.words + count];
         (placed.start, words, tail)
     }

@@ -4,8 +4,9 @@
 //! the metadata, child before parent, so that every reference points to something already placed. The superblock comes
 //! last.
 
-use tree::{Duplicates, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result};
+use tree::{Duplicates, Error, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result};
 
+use crate::holes::excess_holes;
 use crate::numbers::Numbers;
 use crate::options::{Options, Summary, check};
 use crate::plan::Plan;
@@ -21,7 +22,8 @@ use crate::writer::Writer;
 ///
 /// # Errors
 /// [`tree::Error::InvalidInput`] for options that are impossible; [`tree::Error::File`] if a file cannot be read,
-/// changes while it is read, or exceeds the limits of the format; [`tree::Error::Limit`] for more than 65,535 different
+/// changes while it is read, or exceeds the limits of the format, or with the largest holes of files that have
+/// [more of them](crate::excess_holes) than the options allow; [`tree::Error::Limit`] for more than 65,535 different
 /// owners and groups; [`tree::Error::Io`] if the output cannot be written, or does not hold what was written.
 pub fn create(
     fs: &dyn FileSystem,
@@ -32,6 +34,11 @@ pub fn create(
     output: &mut Output,
 ) -> Result<Summary> {
     check(options)?;
+    if let Some(excess) = excess_holes(fs, inventory, options)? {
+        let path = inventory.path(inventory.first_name(excess.file));
+        let error = Error::Limit("larger holes than the options allow in an image");
+        return Err(error.in_file("store", &path));
+    }
     progress.expect(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),
@@ -63,7 +70,7 @@ pub fn create(
         let expected = Expected {
             fs,
             inventory,
-            block_bytes: options.block_bytes,
+            options,
             plan: &plan,
             data: &data,
             numbers: &numbers,

@@ -35,6 +35,9 @@ Examples:
   restow copy --exclude '... *.o' --all-root src src.tar
                                                  without object files, owned by root
 
+Environment:
+  SOURCE_DATE_EPOCH  Seconds since 1970: no file in a SquashFS or btrfs image gets a later time
+
 Exit codes: 0 success; 1 success, but something could not be preserved; 2 failure.")]
 pub(crate) struct Copy {
     #[arg(help = SOURCE_HELP, long_help = SOURCE_LONG_HELP)]

@@ -60,7 +60,10 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     } else {
         Unnamed::Default
     };
-    let source = Source::open(&address, &args.source, unnamed)?;
+    let mut source = Source::open(&address, &args.source, unnamed)?;
+    if kind == Kind::Btrfs {
+        source.take_times(args.btrfs.host_times())?;
+    }
     for note in &source.notes {
         tell(&format!("{}: {note}", source.name()));
     }

@@ -1,7 +1,8 @@
 //! Copies to SquashFS images.
 
-use anyhow::{Context, Result};
-use tree::{Error, Output};
+use anyhow::{Context, Result, bail};
+use squashfs::Options;
+use tree::{Error, FileSystem, Inventory, Output};
 
 use super::job::{Done, Job};
 use super::readable::{self, Readable};
@@ -18,6 +19,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let tree = job.readable_tree(&readable);
     let inventory = job.inventory_of(tree, &bar)?;
     let options = job.args.squashfs.options(&job.args.image, &inventory)?;
+    refuse_excess_holes(job, tree, &inventory, &options)?;
     let mut output =
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
     let made = squashfs::create(tree, &inventory, &options, job.parallel, &bar, &mut output);
@@ -50,4 +52,33 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         kept: summary.image.kept,
         lost,
     })
+}
+
+/// Refuses files whose holes would make the image large, and says how large.
+fn refuse_excess_holes(
+    job: &Job<'_>,
+    tree: &dyn FileSystem,
+    inventory: &Inventory,
+    options: &Options,
+) -> Result<()> {
+    let excess = squashfs::excess_holes(tree, inventory, options);
+    let Some(excess) = excess.map_err(|error| job.source.name_error(error))? else {
+        return Ok(());
+    };
+    let largest = inventory.path(inventory.first_name(excess.file));
+    let largest = format!(
+        "{} has {} of holes",
+        job.source.path_name(&largest),
+        text::of_bytes(excess.file_bytes)
+    );
+    let all = if excess.bytes > excess.file_bytes {
+        format!(", all files together {}", text::of_bytes(excess.bytes))
+    } else {
+        String::new()
+    };
+    bail!(
+        "{largest}{all}; SquashFS stores 4 bytes for each block of a hole, {} in all; --sparse-max raises the limit of {}",
+        text::of_bytes(excess.list_bytes),
+        text::of_bytes(options.sparse_max)
+    )
 }

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use btrfs::{ChecksumType, NewSubvolume, Options, Profile, Rule, Subvolume, object};
 use clap::Args;
 use codec::Settings;
-use tree::Inventory;
 use tree::edit::Patterns;
+use tree::{HostTimes, Inventory};
 
 use super::bytes::bytes;
-use super::image::ImageArgs;
+use super::image::{ImageArgs, epoch};
 
 /// How btrfs images are written.
 #[derive(Debug, Args)]
@@ -65,6 +65,11 @@ pub(crate) struct BtrfsArgs {
     /// Set the default subvolume, which is mounted if none is named: a path given to --as-subvolume, or `/`
     #[arg(long, value_name = "PATH")]
     default_subvolume: Option<OsString>,
+
+    /// Keep the access, change and birth times of files from a directory, which differ between copies of it; from images and
+    /// archives they are always kept
+    #[arg(long)]
+    keep_ctime: bool,
 
     /// Use a block group tree: large file systems mount faster, but only Linux 6.1 and later can write to them
     #[arg(long)]
@@ -143,6 +148,15 @@ fn uuid(words: &str) -> Result<Uuid> {
 }
 
 impl BtrfsArgs {
+    /// Which times of files in a directory of this machine become part of the image.
+    pub(crate) fn host_times(&self) -> HostTimes {
+        if self.keep_ctime {
+            HostTimes::All
+        } else {
+            HostTimes::Modification
+        }
+    }
+
     /// How data is compressed.
     pub(crate) fn compression(image: &ImageArgs) -> Result<Option<Settings>> {
         let words = image.compress.as_deref().unwrap_or("zstd:3");
@@ -219,16 +233,6 @@ fn joined(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
     names.join(&b'/')
-}
-
-/// `SOURCE_DATE_EPOCH`: no time in the image is later.
-fn epoch() -> Result<Option<i64>> {
-    let Some(epoch) = std::env::var_os("SOURCE_DATE_EPOCH") else {
-        return Ok(None);
-    };
-    let number = epoch.to_str().and_then(|epoch| epoch.parse().ok());
-    let number = number.context("SOURCE_DATE_EPOCH is not a number of seconds since 1970")?;
-    Ok(Some(number))
 }
 
 #[cfg(test)]

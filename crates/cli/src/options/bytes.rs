@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
-/// Parses a number of bytes, with an optional suffix K, M, G or T for powers of 1024.
+/// Parses a number of bytes, with an optional suffix K, M, G, T, P or E for powers of 1024.
 ///
 /// # Errors
 /// It is not such a number, or exceeds 64 bits.
@@ -14,11 +14,13 @@ pub(crate) fn bytes(words: &str) -> Result<u64> {
         "M" => 20,
         "G" => 30,
         "T" => 40,
-        _ => bail!("the suffix must be K, M, G or T"),
+        "P" => 50,
+        "E" => 60,
+        _ => bail!("the suffix must be K, M, G, T, P or E"),
     };
     let number: u64 = digits
         .parse()
-        .context("must be a number of bytes, optionally with K, M, G or T")?;
+        .context("must be a number of bytes, optionally with K, M, G, T, P or E")?;
     number.checked_mul(1 << shift).context("too large")
 }
 
@@ -30,6 +32,7 @@ mod tests {
     fn sizes_have_suffixes() {
         assert_eq!(bytes("16K").unwrap(), 16384);
         assert_eq!(bytes("3g").unwrap(), 3 << 30);
+        assert_eq!(bytes("8E").unwrap(), 8 << 60);
         for wrong in ["", "K", "1KB", "-1", "99999999999999T"] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }

@@ -1,5 +1,6 @@
 //! How images of either format are written.
 
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use tree::Verify;
 
@@ -58,4 +59,17 @@ impl ImageArgs {
             Some(VerifyKept::Decode) => Verify::Everything,
         }
     }
+}
+
+/// `SOURCE_DATE_EPOCH`: no time of a file in the image is later.
+///
+/// # Errors
+/// It is not a number.
+pub(crate) fn epoch() -> Result<Option<i64>> {
+    let Some(epoch) = std::env::var_os("SOURCE_DATE_EPOCH") else {
+        return Ok(None);
+    };
+    let number = epoch.to_str().and_then(|epoch| epoch.parse().ok());
+    let number = number.context("SOURCE_DATE_EPOCH is not a number of seconds since 1970")?;
+    Ok(Some(number))
 }

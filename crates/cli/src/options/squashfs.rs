@@ -1,9 +1,10 @@
 //! How SquashFS images are written.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use codec::{Filters, Settings};
 use squashfs::{Fragments, Options};
@@ -11,7 +12,7 @@ use tree::Inventory;
 use tree::edit::Priorities;
 
 use super::bytes::bytes;
-use super::image::ImageArgs;
+use super::image::{ImageArgs, epoch};
 use crate::message::tell;
 use crate::text;
 
@@ -47,6 +48,10 @@ pub(crate) struct SquashfsArgs {
     #[arg(long, value_name = "LIST")]
     sort: Option<PathBuf>,
 
+    /// Fail if the holes of all files together exceed BYTES: SquashFS stores 4 bytes per block even for holes
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "1T")]
+    sparse_max: u64,
+
     /// Begin the image at this byte of the output; the bytes before it are zero
     #[arg(long, value_name = "BYTES", default_value = "0")]
     offset: u64,
@@ -60,27 +65,18 @@ fn settings(words: &str) -> Result<Option<Settings>> {
     let mut parts = words.split(':');
     let name = parts.next().unwrap_or_default();
     let rest: Vec<&str> = parts.collect();
-    fn level<T: std::str::FromStr>(rest: &[&str], usual: T) -> Result<T> {
-        match rest {
-            [] => Ok(usual),
-            [level] => level
-                .parse()
-                .map_err(|_| anyhow!("`{level}` is not a level")),
-            _ => bail!("a codec has only one level"),
-        }
-    }
     let settings = match name {
         "none" if rest.is_empty() => return Ok(None),
         "zstd" => Settings::Zstd {
-            level: level(&rest, 15)?,
+            level: level(name, &rest, 15, 1..=22)?.into(),
         },
         "gzip" | "zlib" => Settings::Zlib {
-            level: level(&rest, 9)?,
+            level: level(name, &rest, 9, 1..=12)? as u8,
         },
         "lzo" if rest.is_empty() => Settings::Lzo,
         "lz4" if rest.is_empty() => Settings::Lz4,
         "lz4" if rest[0] == "hc" => Settings::Lz4Hc {
-            level: level(&rest[1..], 12)?,
+            level: level("lz4:hc", &rest[1..], 12, 2..=12)? as u8,
         },
         "xz" if rest.contains(&CODE) => xz(&rest
             .into_iter()
@@ -94,11 +90,33 @@ fn settings(words: &str) -> Result<Option<Settings>> {
     Ok(Some(settings))
 }
 
+/// The level among the settings of a codec, within the range that it has in SquashFS.
+fn level(codec: &str, words: &[&str], usual: i16, range: RangeInclusive<i16>) -> Result<i16> {
+    let word = match words {
+        [] => return Ok(usual),
+        [word] => word,
+        _ => bail!("a codec has only one level"),
+    };
+    let is_negative = word.starts_with('-');
+    let digits = word.strip_prefix('-').unwrap_or(word);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        bail!("`{word}` is not a level");
+    }
+    let (first, last) = (range.start(), range.end());
+    match word.parse() {
+        Ok(level) if range.contains(&level) => Ok(level),
+        _ if is_negative && codec == "zstd" => bail!(
+            "zstd in SquashFS has levels {first} to {last}: squashfs-tools 4.5 cannot read the options of an image with a negative one"
+        ),
+        _ => bail!("{codec} in SquashFS has levels {first} to {last}"),
+    }
+}
+
 fn xz(words: &[&str]) -> Result<Settings> {
-    let (mut level, mut extreme, mut filters) = (6, false, Filters(0));
+    let (mut preset, mut extreme, mut filters) = (6, false, Filters(0));
     for word in words {
-        if let Ok(number) = word.parse() {
-            level = number;
+        if word.parse::<i64>().is_ok() {
+            preset = level("xz", &[word], 6, 0..=9)? as u8;
         } else if *word == "e" {
             extreme = true;
         } else if let Some(bit) = Filters::NAMES.iter().position(|name| name == word) {
@@ -110,7 +128,7 @@ fn xz(words: &[&str]) -> Result<Settings> {
     }
     let dictionary_bytes = 1 << 20;
     Ok(Settings::Xz {
-        level,
+        level: preset,
         extreme,
         dictionary_bytes,
         filters,
@@ -156,6 +174,8 @@ impl SquashfsArgs {
             exportable: !self.no_exports,
             xattrs: true,
             mkfs_time: self.mkfs_time(inventory)?,
+            epoch: epoch()?,
+            sparse_max: self.sparse_max,
             priorities: self.priorities(inventory)?,
             padding: !self.no_padding,
             offset: self.offset,
@@ -190,13 +210,45 @@ impl SquashfsArgs {
         if let Some(time) = self.mkfs_time {
             return Ok(time);
         }
-        if let Some(epoch) = std::env::var_os("SOURCE_DATE_EPOCH") {
-            let number = epoch.to_str().and_then(|epoch| epoch.parse().ok());
-            return number.context("SOURCE_DATE_EPOCH is not a number of seconds since 1970");
+        if let Some(epoch) = epoch()? {
+            return u32::try_from(epoch)
+                .context("SOURCE_DATE_EPOCH does not fit in a SquashFS image");
         }
         let times = inventory
             .files()
             .map(|file| inventory.metadata(file).mtime.seconds);
         Ok(times.max().unwrap_or(0).clamp(0, u32::MAX.into()) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_ranges_are_those_of_squashfs() {
+        assert_eq!(
+            settings("zstd:22").unwrap(),
+            Some(Settings::Zstd { level: 22 })
+        );
+        assert_eq!(settings("gzip").unwrap(), Some(Settings::Zlib { level: 9 }));
+        for (wrong, why) in [
+            ("zstd:23", "zstd in SquashFS has levels 1 to 22"),
+            ("zstd:0", "zstd in SquashFS has levels 1 to 22"),
+            ("zstd:99999999999", "zstd in SquashFS has levels 1 to 22"),
+            (
+                "zstd:-1",
+                "zstd in SquashFS has levels 1 to 22: squashfs-tools 4.5 cannot read the options of an image with a negative one",
+            ),
+            ("zstd:x", "`x` is not a level"),
+            ("zstd:", "`` is not a level"),
+            ("zstd:1:2", "a codec has only one level"),
+            ("gzip:13", "gzip in SquashFS has levels 1 to 12"),
+            ("lz4:hc:1", "lz4:hc in SquashFS has levels 2 to 12"),
+            ("xz:10", "xz in SquashFS has levels 0 to 9"),
+            ("xz:-1", "xz in SquashFS has levels 0 to 9"),
+        ] {
+            assert_eq!(settings(wrong).unwrap_err().to_string(), why, "{wrong}");
+        }
     }
 }

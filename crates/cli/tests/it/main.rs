@@ -6,10 +6,12 @@ mod btrfs_source; // btrfs images, read, checked and described
 mod copy; // directories and tar archives in all directions, compared by programs that are not ours
 mod examples; // every command in README.md and in the help texts
 mod failures; // full disks, files that may not be read
+mod holes; // files of 8 EB
 mod interrupt; // signals in the midst of a copy
 mod pass_through; // encoded data that goes from one format into another
 mod squash; // SquashFS images
 mod squash_hostile; // SquashFS images that mean harm
+mod times; // which times of files an image gets
 mod words; // help, messages and exit codes
 
 use std::ffi::OsStr;

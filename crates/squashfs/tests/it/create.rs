@@ -218,3 +218,44 @@ fn data_is_stored_in_the_order_of_priorities() {
     let [a, b, c, d] = starts([-9, 3, -1, 4]);
     assert!(a < b && b < c && a == d);
 }
+
+#[test]
+fn negative_levels_of_zstd_are_read_and_not_written() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/file"), "content").unwrap();
+    let with = |level| Options {
+        compression: Some(Settings::Zstd { level }),
+        ..Options::default()
+    };
+    let host = HostDir::open(&dir.join("src")).unwrap();
+    for level in [-5, 0, 23] {
+        let error = make(&host, &dir.join("image"), &with(level), 1).unwrap_err();
+        let words = "zstd in SquashFS has levels 1 to 22: squashfs-tools 4.5 cannot";
+        assert!(error.to_string().starts_with(words), "{error}");
+    }
+    let image = dir.join("image");
+    image_of(&dir.join("src"), &image, &with(1), 1);
+    // The record follows the superblock and its own header.
+    let mut bytes = fs::read(&image).unwrap();
+    assert_eq!(bytes[98..102], 1i32.to_le_bytes());
+    bytes[98..102].copy_from_slice(&(-5i32).to_le_bytes());
+    fs::write(&image, &bytes).unwrap();
+    let opened = Squashfs::open(bytes).unwrap();
+    assert_eq!(
+        opened.compressor(),
+        squashfs::Compressor::Zstd { level: -5 }
+    );
+    let Some(unsquashfs) = testkit::tool("unsquashfs") else {
+        return;
+    };
+    let version = unsquashfs.command().arg("-version").output().unwrap();
+    if String::from_utf8_lossy(&version.stdout).contains("version 4.5") {
+        let shown = unsquashfs.command().arg("-s").arg(&image).output().unwrap();
+        let words = String::from_utf8_lossy(&shown.stderr);
+        assert!(
+            words.contains("error reading stored compressor options"),
+            "{words}"
+        );
+    }
+}

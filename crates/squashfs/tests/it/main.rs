@@ -3,6 +3,7 @@
 mod create;
 mod differential;
 mod failures;
+mod holes; // nothing costs what holes claim
 mod hostile;
 mod keep;
 mod kernel;
