@@ -37,6 +37,8 @@ pub struct Squashfs {
     fragments: Option<Table<raw::FragmentEntry>>,
     exports: Option<Table<zerocopy::little_endian::U64>>,
     xattrs: Option<XattrTable>,
+    /// Where the id table starts.
+    ids_start: u64,
     /// Where the directory table ends.
     directories_end: u64,
     contents: Cache<Content>,
@@ -78,7 +80,8 @@ impl Squashfs {
             let at = superblock.id_table;
             Table::read(&image, at, end, (from, at), superblock.id_count)?
         };
-        end = id_table.start();
+        let ids_start = id_table.start();
+        end = ids_start;
         let mut exports = None;
         if let Some(at) = superblock.export_table {
             let table: Table<_> = Table::read(&image, at, end, (from, at), superblock.inode_count)?;
@@ -100,6 +103,7 @@ impl Squashfs {
             fragments,
             exports,
             xattrs,
+            ids_start,
             directories_end: end,
             contents: Cache::new(CONTENT_SLOTS.0, CONTENT_SLOTS.1),
             listed: Listed::default(),
@@ -143,7 +147,8 @@ impl Squashfs {
         Ok(self.inode(ino)?.0.number)
     }
 
-    fn inode(&self, ino: Ino) -> Result<(Inode, Place)> {
+    /// An inode, and the position of what follows it.
+    pub(crate) fn inode(&self, ino: Ino) -> Result<(Inode, Place)> {
         let superblock = &self.image.superblock;
         let (table, end) = (superblock.inode_table, superblock.directory_table);
         let mut reader = MetadataReader::new(&self.image, table, end, Reference(ino.0))?;
@@ -160,6 +165,26 @@ impl Squashfs {
         Ok((inode, place))
     }
 
+    /// Checks the tables that reading ignores and mounting does not: an export table without its flag, and a table of
+    /// extended attributes without sets.
+    pub(crate) fn check_unused_tables(&self) -> Result<()> {
+        let superblock = &self.image.superblock;
+        if let (None, Some(at)) = (superblock.export_table, superblock.export_position) {
+            let place = (superblock.directory_table, at);
+            let (end, count) = (self.ids_start, superblock.inode_count);
+            Table::<zerocopy::little_endian::U64>::read(&self.image, at, end, place, count)?;
+        }
+        match superblock.xattr_table {
+            Some(at) if self.xattrs.is_none() => Err(Corrupt {
+                what: "table of extended attributes has no sets",
+                at,
+                got: 0,
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
     fn id(&self, index: u16) -> Result<u32> {
         self.ids.get(usize::from(index)).copied().ok_or_else(|| {
             Error::Corrupt(Corrupt {
@@ -168,6 +193,11 @@ impl Squashfs {
                 got: index.into(),
             })
         })
+    }
+
+    /// Where the directory table ends.
+    pub(crate) fn directories_end(&self) -> u64 {
+        self.directories_end
     }
 
     pub(crate) fn image(&self) -> &Image {
@@ -289,7 +319,7 @@ impl FileSystem for Squashfs {
         };
         Ok(Metadata {
             kind: inode.kind(),
-            permissions: inode.permissions,
+            permissions: inode.mode & 0o7777,
             uid: self.id(inode.uid)?,
             gid: self.id(inode.gid)?,
             nlink: inode.nlink.max(1),

@@ -49,6 +49,15 @@ impl XattrTable {
         let count = header.xattr_ids.get();
         // The last block of sets ends where the header starts, not where the list does.
         let sets = Table::read(image, list_at, list_end, (start, at), count)?;
+        if start == sets.start() {
+            let what = "extended attributes have neither names nor values";
+            return Err(Corrupt {
+                what,
+                at,
+                got: start,
+            }
+            .into());
+        }
         Ok(Some(XattrTable {
             sets,
             start,

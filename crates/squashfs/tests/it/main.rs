@@ -7,6 +7,7 @@ mod hostile;
 mod keep;
 mod kernel;
 mod matrix;
+mod mutants;
 mod reproducible;
 mod sources;
 mod unreadable;
