@@ -145,7 +145,7 @@ impl Check<'_> {
             );
             self.findings.add(corrupt(what, 0, got.into()).into())?;
         }
-        if let Err(error) = self.image.check_unused_tables() {
+        if let Err(error) = self.image.check_for_mounting() {
             self.findings.add(error.into())?;
         }
         self.fragments(&tails, &mut stored)?;

@@ -165,10 +165,18 @@ impl Squashfs {
         Ok((inode, place))
     }
 
-    /// Checks the tables that reading ignores and mounting does not: an export table without its flag, and a table of
-    /// extended attributes without sets.
-    pub(crate) fn check_unused_tables(&self) -> Result<()> {
+    /// Checks what Linux needs to mount the image and reading does not: the options of LZ4, an export table even without
+    /// its flag, and sets in the table of extended attributes.
+    pub(crate) fn check_for_mounting(&self) -> Result<()> {
         let superblock = &self.image.superblock;
+        if superblock.algorithm == Algorithm::Lz4 && superblock.flags & flags::OPTIONS == 0 {
+            return Err(Corrupt {
+                what: "lz4 image has no record of its options",
+                at: SUPERBLOCK_BYTES as u64,
+                got: superblock.flags.into(),
+            }
+            .into());
+        }
         if let (None, Some(at)) = (superblock.export_table, superblock.export_position) {
             let place = (superblock.directory_table, at);
             let (end, count) = (self.ids_start, superblock.inode_count);
