@@ -410,7 +410,7 @@ fn passes(image: &[u8]) -> bool {
     if image.superblock().algorithm == codec::Algorithm::Lzma {
         return false; // Linux does not know this codec.
     }
-    let everything = CheckOptions { data: true };
+    let everything = CheckOptions::EVERYTHING;
     let summary = image.check(everything, Parallel::new(1), &NoProgress, &mut |_| {});
     summary.unwrap().findings == 0
 }
