@@ -114,6 +114,16 @@ const CAMPAIGNS: &[Campaign] = &[
         "damaged images of each codec are read or refused within 256 MiB of address space",
     ),
     campaign_of(
+        "squashfs-rescue",
+        tests("squashfs", "rescue::", 1700),
+        "of damaged images of each codec, every file is read none of whose stored parts was hit",
+    ),
+    campaign_of(
+        "squashfs-mutants",
+        kernel_tests("squashfs", "mutants::", 20_000),
+        "what the check passes of images with changed fields, Linux mounts and shows as we do",
+    ),
+    campaign_of(
         "squashfs-matrix-ours",
         kernel_tests("squashfs", "matrix::what_we_write", 1680),
         "our images of all codecs, levels, block sizes and layouts, read by Linux, unsquashfs, rdsquashfs and us",
@@ -155,6 +165,9 @@ const CAMPAIGNS: &[Campaign] = &[
         fuzz("squashfs_records"),
         "no finding",
     ),
+    campaign_of("fuzz-tar", fuzz("tar"), "no finding"),
+    campaign_of("fuzz-lzo", fuzz("lzo"), "no finding"),
+    campaign_of("fuzz-wrapper", fuzz("wrapper"), "no finding"),
     campaign_of("fuzz-xxhash", fuzz("xxhash"), "no finding"),
     campaign_of("fuzz-zstd-decode", fuzz("zstd_decode"), "no finding"),
     campaign_of("fuzz-zstd-encode", fuzz("zstd_encode"), "no finding"),

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use tree::{
     CheckOptions, Corrupt, Error, FileId, FileKind, FileSystem, Finding, Findings, Inventory,
-    Limits, Parallel, Progress, Result, ordered,
+    Limits, Parallel, Progress, Result, Xattr, ordered,
 };
 
 use crate::data::Block;
+use crate::dir::{self, ListingReader};
 use crate::image::StoredSize;
+use crate::inode::Body;
 use crate::raw;
 use crate::read::Squashfs;
 
@@ -18,6 +20,14 @@ const LIST_ENTRIES: usize = 1024;
 const STORED_MIN: usize = 1 << 20;
 /// Number of blocks that one job decodes.
 const BATCH_BLOCKS: usize = 16;
+/// The user or group that Linux takes for none (`INVALID_UID`).
+const NO_OWNER: u32 = u32::MAX;
+/// The smallest page of Linux; it reads no longer targets of symbolic links, and of those one byte less.
+const PAGE_BYTES: u64 = 4096;
+/// `XATTR_NAME_MAX` of linux/limits.h.
+const XATTR_NAME_BYTES_MAX: usize = 255;
+/// `XATTR_LIST_MAX` of linux/limits.h.
+const XATTR_LIST_BYTES_MAX: usize = 65_536;
 
 /// Summary of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,12 +66,15 @@ struct Check<'a> {
     image: &'a Squashfs,
     findings: Findings<'a>,
     summary: CheckSummary,
+    /// The inode number of each file; 0 if its inode cannot be read.
+    numbers: Vec<u32>,
 }
 
 impl Squashfs {
     /// Checks the whole image and calls `report` with each finding, with the path of the file it concerns, if any: all
-    /// names, inodes, attributes, link targets and lists must be readable; inode numbers must be unique and the export
-    /// table must locate them; link counts must match the names; blocks must not overlap; and every block must decode
+    /// names, inodes, attributes, link targets and lists must be readable; inode numbers must be unique, those of the
+    /// directory entries, and the export table must locate them; an index must lead to its names; link counts must
+    /// match the names; blocks must not overlap; and every block must decode
     /// to the length that its files expect.
     ///
     /// A directory that cannot be read ends the check of files. Memory grows by 24 bytes for each block.
@@ -79,6 +92,7 @@ impl Squashfs {
             image: self,
             findings: Findings::new(report),
             summary: CheckSummary::default(),
+            numbers: Vec::new(),
         };
         match Inventory::of(self, &Limits::default()) {
             Err(error) => check.findings.add(error.into())?,
@@ -115,6 +129,7 @@ impl Check<'_> {
         // Sized by what was found: the count in the image may be wrong.
         let mut has_number = vec![false; inventory.file_count() as usize + 1];
         let mut stored_max = STORED_MIN;
+        self.numbers = vec![0; inventory.file_count() as usize];
         for file in inventory.files() {
             let mut result = self.inode(inventory, file, &mut has_number);
             if result.is_ok() && inventory.kind(file) == FileKind::Regular {
@@ -129,6 +144,13 @@ impl Check<'_> {
                 self.findings.add(in_file(inventory, file, error))?;
             }
         }
+        for dir in inventory.files() {
+            if inventory.kind(dir) == FileKind::Directory
+                && let Err(error) = self.directory(inventory, dir)
+            {
+                self.findings.add(in_file(inventory, dir, error))?;
+            }
+        }
         self.summary.inodes = inventory.file_count().into();
         if superblock.inode_count != inventory.file_count() {
             let (what, got) = (
@@ -136,6 +158,9 @@ impl Check<'_> {
                 inventory.file_count(),
             );
             self.findings.add(corrupt(what, 0, got.into()).into())?;
+        }
+        if let Err(error) = self.image.check_for_mounting() {
+            self.findings.add(error.into())?;
         }
         self.fragments(&tails, &mut stored)?;
         join_shared(&mut stored);
@@ -163,7 +188,9 @@ impl Check<'_> {
     ) -> Result<()> {
         let (image, ino) = (self.image, inventory.ino(file));
         let at = image.superblock().inode_table;
-        let number = image.number(ino)?;
+        let (inode, _) = image.inode(ino)?;
+        let number = inode.number;
+        self.numbers[file.0 as usize] = number;
         if let Some(has_number) = has_number.get_mut(number as usize) {
             if *has_number {
                 return Err(corrupt(
@@ -174,20 +201,29 @@ impl Check<'_> {
             }
             *has_number = true;
         }
-        match image.by_number(number)? {
-            Some(exported) if exported != ino => {
-                return Err(corrupt(
-                    "export table has the inode elsewhere",
-                    at,
-                    exported.0,
-                ));
-            }
-            _ => {}
+        if !image.has_lost_exports()
+            && let Some(exported) = image.by_number(number)?
+            && exported != ino
+        {
+            let what = "export table has the inode elsewhere";
+            return Err(corrupt(what, at, exported.0));
         }
-        image.xattrs(ino)?;
+        if inode.nlink == 0 {
+            return Err(corrupt("inode says that it has no names", at, number.into()));
+        }
+        if inode.mode & !0o7777 != 0 {
+            let (what, got) = ("inode's mode has bits of a file type", inode.mode.into());
+            return Err(corrupt(what, at, got));
+        }
+        check_xattrs(&image.xattrs(ino)?, at)?;
         let metadata = inventory.metadata(file);
-        if metadata.kind == FileKind::Symlink {
-            image.read_link(ino)?;
+        if metadata.uid == NO_OWNER || metadata.gid == NO_OWNER {
+            let what = "file's owner is the number that stands for none";
+            return Err(corrupt(what, at, NO_OWNER.into()));
+        }
+        if metadata.kind == FileKind::Symlink && metadata.size >= PAGE_BYTES {
+            let what = "symbolic link's target is longer than Linux follows";
+            return Err(corrupt(what, at, metadata.size));
         }
         if metadata.kind != FileKind::Directory && metadata.nlink != inventory.name_count(file) {
             let nlink = metadata.nlink.into();
@@ -198,6 +234,42 @@ impl Check<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// Compares a directory's listing with the inodes that it names, and with its index.
+    fn directory(&mut self, inventory: &Inventory, dir: FileId) -> Result<()> {
+        let image = self.image;
+        let at = image.superblock().inode_table;
+        let (inode, index) = image.inode(inventory.ino(dir))?;
+        let Body::Directory {
+            listing,
+            parent,
+            index_count,
+        } = inode.body
+        else {
+            return Ok(());
+        };
+        let above = inventory.parent(inventory.first_name(dir));
+        // The root has no parent, and tools store various numbers for it.
+        if dir != above && parent != self.numbers[above.0 as usize] {
+            let what = "directory has another parent than its inode says";
+            return Err(corrupt(what, at, parent.into()));
+        }
+        let end = image.directories_end();
+        if let Some(mut entries) = ListingReader::new(image.image(), end, &listing)? {
+            for entry in inventory.entries(dir) {
+                let Some(stored) = entries.next()? else { break };
+                let number = self.numbers[inventory.file(entry).0 as usize];
+                // Linux finds the file by this number if it has read another one that has it.
+                if number != 0 && stored.number != number {
+                    let what = "directory entry has another number than its inode";
+                    let error = corrupt(what, at, stored.number.into());
+                    let error = error.in_file("check", &inventory.path(entry));
+                    self.findings.add(error.into())?;
+                }
+            }
+        }
+        dir::check_index(image.image(), end, &listing, (index, index_count))
     }
 
     /// Collects the places of a file's content.
@@ -230,6 +302,14 @@ impl Check<'_> {
             }
         }
         if let Some(tail) = image.tail(&content)? {
+            if tail.len == 0 {
+                let what = "file without a tail has a fragment";
+                return Err(corrupt(
+                    what,
+                    image.superblock().inode_table,
+                    content.size(),
+                ));
+            }
             let placed = content.placed_tail().map_or(0, |tail| tail.fragment);
             let end = tail.offset + tail.len;
             let known = tails.entry(placed).or_insert((end, file));
@@ -246,7 +326,11 @@ impl Check<'_> {
         tails: &HashMap<u32, (u32, FileId)>,
         stored: &mut Vec<DataBlock>,
     ) -> Result<()> {
-        for (number, entry) in (0u32..).zip(self.image.fragment_entries()?) {
+        let entries = match self.image.fragment_entries() {
+            Ok(entries) => entries,
+            Err(error) => return self.findings.add(error.into()),
+        };
+        for (number, entry) in (0u32..).zip(entries) {
             let at = entry.start_block.get();
             let block_bytes = self.image.superblock().block_bytes;
             self.summary.fragments += 1;
@@ -333,6 +417,21 @@ fn decode(image: &Squashfs, stored: &DataBlock, buf: &mut [u8]) -> Result<usize>
         return Err(corrupt(what, stored.at, decoded as u64));
     }
     Ok(decoded)
+}
+
+/// What Linux lists and returns of attributes: names of at most 255 bytes, at most 64 KiB of them.
+fn check_xattrs(xattrs: &[Xattr], at: u64) -> Result<()> {
+    let longest = xattrs.iter().map(|xattr| xattr.name.len()).max();
+    if longest.is_some_and(|len| len > XATTR_NAME_BYTES_MAX) {
+        let what = "extended attribute's name is longer than Linux reads";
+        return Err(corrupt(what, at, longest.unwrap_or(0) as u64));
+    }
+    let names: usize = xattrs.iter().map(|xattr| xattr.name.len() + 1).sum();
+    if names > XATTR_LIST_BYTES_MAX {
+        let what = "file has more names of extended attributes than Linux lists";
+        return Err(corrupt(what, at, names as u64));
+    }
+    Ok(())
 }
 
 fn in_file(inventory: &Inventory, file: FileId, error: Error) -> Finding {

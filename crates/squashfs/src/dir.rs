@@ -191,18 +191,7 @@ pub(crate) fn find(
     if index_count > 0 {
         let mut reader = MetadataReader::resume(image, image.superblock.directory_table, index)?;
         for _ in 0..index_count {
-            let at = reader.at();
-            let record: raw::DirectoryIndex = reader.record()?;
-            let len = record.size.get().saturating_add(1);
-            if len > raw::NAME_BYTES_MAX as u32 || record.index.get() > listing.len {
-                return Err(Corrupt {
-                    what: "directory index is impossible",
-                    at,
-                    got: record.index.get().into(),
-                }
-                .into());
-            }
-            let named = reader.bytes(len as usize)?;
+            let (record, named) = index_record(&mut reader, listing)?;
             if *named > *name {
                 break;
             }
@@ -233,6 +222,66 @@ pub(crate) fn find(
         }
     }
     Ok(None)
+}
+
+/// The next record of a directory's index, and its name.
+fn index_record(
+    reader: &mut MetadataReader,
+    listing: &Listing,
+) -> Result<(raw::DirectoryIndex, Vec<u8>)> {
+    let at = reader.at();
+    let record: raw::DirectoryIndex = reader.record()?;
+    let len = record.size.get().saturating_add(1);
+    if len > raw::NAME_BYTES_MAX as u32 || record.index.get() > listing.len {
+        return Err(Corrupt {
+            what: "directory index is impossible",
+            at,
+            got: record.index.get().into(),
+        }
+        .into());
+    }
+    let name = reader.bytes(len as usize)?;
+    Ok((record, name))
+}
+
+/// Compares a directory's index, which has `index_count` records starting at `index`, with its listing: each record
+/// must lead to a run behind that of the record before, and have the run's first name.
+pub(crate) fn check_index(
+    image: &Image,
+    end: u64,
+    listing: &Listing,
+    (index, index_count): (Place, u16),
+) -> Result<()> {
+    if index_count == 0 {
+        return Ok(());
+    }
+    let table = image.superblock.directory_table;
+    let mut reader = MetadataReader::resume(image, table, index)?;
+    let mut entries = ListingReader::new(image, end, listing)?;
+    for _ in 0..index_count {
+        let at = reader.at();
+        let (record, named) = index_record(&mut reader, listing)?;
+        let wanted = record.index.get();
+        let mut leads_to_run = false;
+        if let Some(entries) = &mut entries {
+            while listing.len - entries.left < wanted && entries.next()?.is_some() {}
+            let offset = (u32::from(listing.offset) + wanted) % raw::METADATA_BYTES as u32;
+            let place = Reference::new(record.start_block.get().into(), offset as u16);
+            leads_to_run = listing.len - entries.left == wanted
+                && entries.run_left == 0
+                && entries.reader.reference(table) == place
+                && entries.next()?.is_some_and(|entry| *entry.name == *named);
+        }
+        if !leads_to_run {
+            return Err(Corrupt {
+                what: "directory index leads to no run of its listing",
+                at,
+                got: wanted.into(),
+            }
+            .into());
+        }
+    }
+    Ok(())
 }
 
 /// Builds listings, one directory at a time.

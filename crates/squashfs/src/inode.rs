@@ -12,8 +12,8 @@ const TARGET_BYTES_MAX: u32 = 65_535;
 /// An inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
-    /// The low twelve bits of the mode.
-    pub(crate) permissions: u16,
+    /// The permissions. The type bits must be 0: the inode's type says what it is.
+    pub(crate) mode: u16,
     /// Index into the id table.
     pub(crate) uid: u16,
     /// Index into the id table.
@@ -244,7 +244,7 @@ impl Inode {
             xattrs = raw.get();
         }
         let inode = Inode {
-            permissions: header.mode.get() & 0o7777,
+            mode: header.mode.get(),
             uid: header.uid.get(),
             gid: header.guid.get(),
             mtime: header.mtime.get(),
@@ -281,7 +281,7 @@ impl Inode {
         let xattrs = self.xattrs.unwrap_or(raw::NO_XATTRS).into();
         let header = raw::InodeHeader {
             inode_type: (basic_type(self.kind()) + if extended { 7 } else { 0 }).into(),
-            mode: self.permissions.into(),
+            mode: self.mode.into(),
             uid: self.uid.into(),
             guid: self.gid.into(),
             mtime: self.mtime.into(),

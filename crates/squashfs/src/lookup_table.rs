@@ -20,11 +20,11 @@ pub(crate) struct Table<T> {
 impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
     const PER_BLOCK: u32 = (METADATA_BYTES / size_of::<T>()) as u32;
 
-    /// Reads the list at `list_at`, which ends at `list_end`; the blocks lie between `from` and `end`.
+    /// Reads the list at `list_at`, which ends at `list_end` if that is known; the blocks lie between `from` and `end`.
     pub(crate) fn read(
         image: &Image,
         list_at: u64,
-        list_end: u64,
+        list_end: Option<u64>,
         (from, end): (u64, u64),
         count: u32,
     ) -> Result<Self> {
@@ -35,10 +35,9 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
         };
         let block_count = u64::from(count.div_ceil(Self::PER_BLOCK));
         // Linux, too, rejects an image with more or fewer.
-        if list_at.checked_add(block_count * 8) != Some(list_end) {
-            return Err(
-                corrupt("table's list does not end where the next begins", list_end).into(),
-            );
+        let is_end = |end| list_at.checked_add(block_count * 8) == Some(end);
+        if let Some(end) = list_end.filter(|&end| !is_end(end)) {
+            return Err(corrupt("table's list does not end where the next begins", end).into());
         }
         let mut blocks = vec![0u64; block_count as usize];
         image.read(zerocopy::IntoBytes::as_mut_bytes(&mut blocks[..]), list_at)?;
@@ -66,6 +65,31 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
         self.blocks.first().copied().unwrap_or(self.end)
     }
 
+    /// Where the blocks start and end: the list follows.
+    pub(crate) fn stored(&self) -> (u64, u64) {
+        (self.start(), self.end)
+    }
+
+    /// Number of blocks.
+    pub(crate) fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Number of records in a block.
+    pub(crate) fn records_in(&self, block: usize) -> usize {
+        let before = block as u32 * Self::PER_BLOCK; // not more than there are records
+        (self.count - before).min(Self::PER_BLOCK) as usize
+    }
+
+    /// The records in a block.
+    pub(crate) fn block(&self, image: &Image, block: usize) -> Result<Vec<T>> {
+        let at = self.blocks[block];
+        let mut reader = MetadataReader::new(image, at, self.end, Reference(0))?;
+        (0..self.records_in(block))
+            .map(|_| reader.record())
+            .collect()
+    }
+
     /// Number of records.
     pub(crate) fn len(&self) -> u32 {
         self.count
@@ -86,12 +110,8 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
     /// All records in order.
     pub(crate) fn all(&self, image: &Image) -> Result<Vec<T>> {
         let mut records = Vec::new();
-        for (n, &block) in self.blocks.iter().enumerate() {
-            let mut reader = MetadataReader::new(image, block, self.end, Reference(0))?;
-            let left = self.count - n as u32 * Self::PER_BLOCK;
-            for _ in 0..left.min(Self::PER_BLOCK) {
-                records.push(reader.record()?);
-            }
+        for block in 0..self.blocks.len() {
+            records.extend(self.block(image, block)?);
         }
         Ok(records)
     }

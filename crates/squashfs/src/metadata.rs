@@ -57,7 +57,17 @@ impl<'a> MetadataReader<'a> {
             block_at,
             offset: from.offset().into(),
         };
-        Self::resume(image, end, place)
+        let reader = Self::resume(image, end, place)?;
+        // Only a reader that went on from a record stands at a block's end; Linux refuses references there.
+        if place.offset == reader.block.content.len() {
+            return Err(Corrupt {
+                what: "reference leads to the end of its metadata block",
+                at: block_at,
+                got: place.offset as u64,
+            }
+            .into());
+        }
+        Ok(reader)
     }
 
     /// Continues at a position in the table that ends at `end`.
@@ -95,6 +105,16 @@ impl<'a> MetadataReader<'a> {
             block_at: self.block_at,
             offset: self.offset,
         }
+    }
+
+    /// The reference of the next byte into the table that starts at `table`: behind the last byte of a full block, the
+    /// start of the next one.
+    pub(crate) fn reference(&self, table: u64) -> Reference {
+        let (block_at, offset) = match self.offset {
+            METADATA_BYTES => (self.block.next, 0),
+            offset => (self.block_at, offset as u16), // less than 8,192
+        };
+        Reference::new(block_at - table, offset)
     }
 
     /// Position in the image of the block that holds the next byte: the position that errors name.

@@ -33,16 +33,96 @@ const EXTENTS_MAX: usize = 1024;
 pub struct Squashfs {
     image: Image,
     compressor: Compressor,
-    ids: Vec<u32>,
-    fragments: Option<Table<raw::FragmentEntry>>,
-    exports: Option<Table<zerocopy::little_endian::U64>>,
-    xattrs: Option<XattrTable>,
-    /// Where the directory table ends.
+    ids: Ids,
+    fragments: Option<MaybeDamaged<Table<raw::FragmentEntry>>>,
+    exports: Option<MaybeDamaged<Table<zerocopy::little_endian::U64>>>,
+    xattrs: Option<MaybeDamaged<XattrTable>>,
+    /// Where the id table starts, if that can be told.
+    ids_start: Option<u64>,
+    /// No directory lies behind this.
     directories_end: u64,
     contents: Cache<Content>,
     lists: BlockLists,
     listed: Listed,
     store: StoreId,
+}
+
+/// A table, or what is wrong with its list.
+type MaybeDamaged<T> = std::result::Result<T, Corrupt>;
+
+/// Separates damage, which may be of no consequence, from a medium that cannot be read.
+fn damaged_or<T>(read: Result<T>) -> Result<MaybeDamaged<T>> {
+    match read {
+        Ok(table) => Ok(Ok(table)),
+        Err(Error::Corrupt(corrupt)) => Ok(Err(corrupt)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the list at `at` of a table behind which another one is stored from its start to its end, if that can be told.
+fn read_table<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
+    image: &Image,
+    at: u64,
+    behind: Option<(u64, u64)>,
+    count: u32,
+) -> Result<MaybeDamaged<Table<T>>> {
+    let place = (image.superblock.directory_table, at);
+    let read = |end| damaged_or(Table::read(image, at, end, place, count));
+    let table = read(behind.map(|(start, _)| start))?;
+    match (table, behind) {
+        // Where the other one starts may be what is damaged.
+        (Err(_), Some((start, end))) if !is_chain(image, start, end) => read(None),
+        (table, _) => Ok(table),
+    }
+}
+
+/// Whether readable metadata blocks fill this part of the image.
+fn is_chain(image: &Image, mut at: u64, end: u64) -> bool {
+    while at < end {
+        let Ok(block) = image.metadata(at, end) else {
+            return false;
+        };
+        at = block.next;
+    }
+    at == end
+}
+
+/// User and group IDs.
+struct Ids {
+    /// By index; `None` in a block that cannot be read.
+    numbers: Vec<Option<u32>>,
+    /// Why the first such block cannot be read.
+    damage: Option<Corrupt>,
+}
+
+impl Ids {
+    fn read(
+        image: &Image,
+        table: &MaybeDamaged<Table<zerocopy::little_endian::U32>>,
+        count: u32,
+    ) -> Result<Ids> {
+        let mut ids = Ids {
+            numbers: Vec::with_capacity(count as usize),
+            damage: None,
+        };
+        match table {
+            Err(corrupt) => ids.damage = Some(*corrupt),
+            Ok(table) => {
+                for block in 0..table.block_count() {
+                    match damaged_or(table.block(image, block))? {
+                        Ok(block) => ids.numbers.extend(block.iter().map(|id| Some(id.get()))),
+                        Err(corrupt) => {
+                            let end = ids.numbers.len() + table.records_in(block);
+                            ids.numbers.resize(end, None);
+                            ids.damage = ids.damage.or(Some(corrupt));
+                        }
+                    }
+                }
+            }
+        }
+        ids.numbers.resize(count as usize, None);
+        Ok(ids)
+    }
 }
 
 impl Squashfs {
@@ -67,33 +147,37 @@ impl Squashfs {
         let superblock = image.superblock;
         let compressor = read_compressor(&image)?;
 
-        // The tables are contiguous: each list ends where the next table starts. Go from the last to the first.
+        // The tables are contiguous: each list ends where the next table starts. Go from the last to the first. A damaged
+        // table costs what is in it, so its error waits until it is needed.
         let xattrs = match superblock.xattr_table {
-            Some(at) => XattrTable::read(&image, at, limits)?,
+            Some(at) => damaged_or(XattrTable::read(&image, at, limits))?.transpose(),
             None => None,
         };
-        let no_xattrs = superblock.xattr_table.unwrap_or(superblock.bytes_used);
-        let mut end = xattrs.as_ref().map_or(no_xattrs, XattrTable::start);
-        let from = superblock.directory_table;
-        let id_table: Table<zerocopy::little_endian::U32> = {
-            let at = superblock.id_table;
-            Table::read(&image, at, end, (from, at), superblock.id_count)?
+        let mut behind = match &xattrs {
+            Some(Err(_)) => None,
+            Some(Ok(table)) => Some(table.stored()),
+            None => {
+                let at = superblock.xattr_table.unwrap_or(superblock.bytes_used);
+                Some((at, at))
+            }
         };
-        end = id_table.start();
+        let id_table = read_table(&image, superblock.id_table, behind, superblock.id_count)?;
+        let ids = Ids::read(&image, &id_table, superblock.id_count)?;
+        behind = id_table.as_ref().ok().map(Table::stored);
+        let ids_start = behind.map(|(start, _)| start);
         let mut exports = None;
         if let Some(at) = superblock.export_table {
-            let table: Table<_> = Table::read(&image, at, end, (from, at), superblock.inode_count)?;
-            end = table.start();
+            let table = read_table(&image, at, behind, superblock.inode_count)?;
+            behind = table.as_ref().ok().map(Table::stored);
             exports = Some(table);
         }
         let mut fragments = None;
         if let Some(at) = superblock.fragment_table {
-            let table: Table<_> =
-                Table::read(&image, at, end, (from, at), superblock.fragment_count)?;
-            end = table.start();
-            fragments = Some(table);
+            fragments = Some(read_table(&image, at, behind, superblock.fragment_count)?);
         }
-        let ids = id_table.all(&image)?.iter().map(|id| id.get()).collect();
+        let tables = [superblock.fragment_table, superblock.export_table];
+        let behind = tables.into_iter().flatten().next();
+        let directories_end = behind.unwrap_or(superblock.id_table);
         Ok(Squashfs {
             image,
             compressor,
@@ -101,7 +185,8 @@ impl Squashfs {
             fragments,
             exports,
             xattrs,
-            directories_end: end,
+            ids_start,
+            directories_end,
             contents: Cache::new(CONTENT_SLOTS.0, CONTENT_SLOTS.1),
             lists: BlockLists::default(),
             listed: Listed::default(),
@@ -121,17 +206,19 @@ impl Squashfs {
 
     /// The number of different sets of extended attributes.
     pub fn xattr_set_count(&self) -> u32 {
-        self.xattrs.as_ref().map_or(0, XattrTable::len)
+        let xattrs = self.xattrs.as_ref().and_then(|table| table.as_ref().ok());
+        xattrs.map_or(0, XattrTable::len)
     }
 
     /// The file with this inode number, from the export table; `None` without a table, and for numbers it lacks.
     ///
     /// # Errors
-    /// Fails if the table cannot be read.
+    /// Fails if the table, or the part of it that has this number, cannot be read.
     pub fn by_number(&self, number: u32) -> Result<Option<Ino>> {
         let (Some(exports), Some(index)) = (&self.exports, number.checked_sub(1)) else {
             return Ok(None);
         };
+        let exports = exports.as_ref().map_err(|&corrupt| corrupt)?;
         Ok(exports
             .find(&self.image, index)?
             .map(|reference| Ino(reference.get())))
@@ -145,7 +232,8 @@ impl Squashfs {
         Ok(self.inode(ino)?.0.number)
     }
 
-    fn inode(&self, ino: Ino) -> Result<(Inode, Place)> {
+    /// An inode, and the position of what follows it.
+    pub(crate) fn inode(&self, ino: Ino) -> Result<(Inode, Place)> {
         let superblock = &self.image.superblock;
         let (table, end) = (superblock.inode_table, superblock.directory_table);
         let mut reader = MetadataReader::new(&self.image, table, end, Reference(ino.0))?;
@@ -162,14 +250,64 @@ impl Squashfs {
         Ok((inode, place))
     }
 
+    /// Checks what Linux needs to mount the image and reading does not: the options of LZ4, the lists of all tables, an
+    /// export table even without its flag, and sets in the table of extended attributes.
+    pub(crate) fn check_for_mounting(&self) -> Result<()> {
+        let superblock = &self.image.superblock;
+        if superblock.algorithm == Algorithm::Lz4 && superblock.flags & flags::OPTIONS == 0 {
+            return Err(Corrupt {
+                what: "lz4 image has no record of its options",
+                at: SUPERBLOCK_BYTES as u64,
+                got: superblock.flags.into(),
+            }
+            .into());
+        }
+        if let (None, Some(at)) = (superblock.export_table, superblock.export_position) {
+            let place = (superblock.directory_table, at);
+            let (end, count) = (self.ids_start, superblock.inode_count);
+            Table::<zerocopy::little_endian::U64>::read(&self.image, at, end, place, count)?;
+        }
+        if superblock.xattr_table.is_some() && self.xattrs.is_none() {
+            return Err(Corrupt {
+                what: "table of extended attributes has no sets",
+                at: superblock.xattr_table.unwrap_or(0),
+                got: 0,
+            }
+            .into());
+        }
+        let lists = [
+            self.fragments.as_ref().and_then(|table| table.as_ref().err()),
+            self.exports.as_ref().and_then(|table| table.as_ref().err()),
+            self.xattrs.as_ref().and_then(|table| table.as_ref().err()),
+            self.ids.damage.as_ref(),
+        ];
+        match lists.into_iter().flatten().next() {
+            Some(&damage) => Err(damage.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the export table's list is damaged, so that it has no inode.
+    pub(crate) fn has_lost_exports(&self) -> bool {
+        matches!(self.exports, Some(Err(_)))
+    }
+
     fn id(&self, index: u16) -> Result<u32> {
-        self.ids.get(usize::from(index)).copied().ok_or_else(|| {
-            Error::Corrupt(Corrupt {
+        let corrupt = match (self.ids.numbers.get(usize::from(index)), self.ids.damage) {
+            (Some(&Some(id)), _) => return Ok(id),
+            (Some(None), Some(damage)) => damage,
+            _ => Corrupt {
                 what: "owner's index is too large",
                 at: self.image.superblock.id_table,
                 got: index.into(),
-            })
-        })
+            },
+        };
+        Err(corrupt.into())
+    }
+
+    /// Where the directory table ends.
+    pub(crate) fn directories_end(&self) -> u64 {
+        self.directories_end
     }
 
     pub(crate) fn image(&self) -> &Image {
@@ -178,12 +316,23 @@ impl Squashfs {
 
     /// Where the file's tail is, if it is in a fragment.
     pub(crate) fn tail(&self, content: &Content) -> Result<Option<TailPart>> {
-        content.tail(&self.image, self.fragments.as_ref())
+        if content.placed_tail().is_none() {
+            return Ok(None);
+        }
+        content.tail(&self.image, self.fragment_table()?)
+    }
+
+    fn fragment_table(&self) -> Result<Option<&Table<raw::FragmentEntry>>> {
+        match &self.fragments {
+            None => Ok(None),
+            Some(Ok(table)) => Ok(Some(table)),
+            Some(Err(damage)) => Err((*damage).into()),
+        }
     }
 
     /// The places of all fragment blocks.
     pub(crate) fn fragment_entries(&self) -> Result<Vec<raw::FragmentEntry>> {
-        let table = self.fragments.as_ref();
+        let table = self.fragment_table()?;
         table.map_or(Ok(Vec::new()), |table| table.all(&self.image))
     }
 
@@ -295,7 +444,7 @@ impl FileSystem for Squashfs {
         };
         Ok(Metadata {
             kind: inode.kind(),
-            permissions: inode.permissions,
+            permissions: inode.mode & 0o7777,
             uid: self.id(inode.uid)?,
             gid: self.id(inode.gid)?,
             nlink: inode.nlink.max(1),
@@ -370,7 +519,10 @@ impl FileSystem for Squashfs {
             return Ok(Vec::new());
         };
         match self.inode(ino)?.0.xattrs {
-            Some(index) => table.set(&self.image, index),
+            Some(index) => {
+                let table = table.as_ref().map_err(|&damage| damage)?;
+                table.set(&self.image, index)
+            }
             None => Ok(Vec::new()),
         }
     }
@@ -399,7 +551,7 @@ impl FileSystem for Squashfs {
             });
         }
         if index == content.block_count()
-            && let Some(tail) = content.tail(&self.image, self.fragments.as_ref())?
+            && let Some(tail) = self.tail(&content)?
             && tail.len > 0
         {
             let begin = tail.offset.into();
@@ -460,7 +612,7 @@ impl FileSystem for Squashfs {
         }
         if done < wanted {
             let begin = content.block_count() * block_bytes;
-            let Some(tail) = content.tail(image, self.fragments.as_ref())? else {
+            let Some(tail) = self.tail(&content)? else {
                 return Err(Corrupt {
                     what: "file's blocks end before its size",
                     at: image.superblock.inode_table,
@@ -497,7 +649,7 @@ impl FileSystem for Squashfs {
                 _ => return Err(NOT_OURS),
             }
         } else {
-            match content.tail(&self.image, self.fragments.as_ref())? {
+            match self.tail(&content)? {
                 Some(tail) => (tail.at, tail.size),
                 None => return Err(NOT_OURS),
             }

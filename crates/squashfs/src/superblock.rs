@@ -45,6 +45,8 @@ pub struct Superblock {
     pub fragment_table: Option<u64>,
     /// Position of the export table's list, if there is one.
     pub export_table: Option<u64>,
+    /// The position that Linux takes for that of the export table, whatever the flag says.
+    pub export_position: Option<u64>,
     /// Position of the id table's list.
     pub id_table: u64,
     /// Position of the xattr table's header, if there is one.
@@ -120,6 +122,7 @@ impl Superblock {
         // The export table is used only if the flag is set; old tools left its position uninitialized.
         let exportable = raw.flags.get() & flags::EXPORTABLE != 0;
         let export_table = optional(exportable, raw.lookup_table_start.get());
+        let export_position = optional(true, raw.lookup_table_start.get());
         let xattr_table = optional(true, raw.xattr_id_table_start.get());
         let id_table = raw.id_table_start.get();
         let inode_table = raw.inode_table_start.get();
@@ -179,6 +182,7 @@ impl Superblock {
             directory_table,
             fragment_table,
             export_table,
+            export_position,
             id_table,
             xattr_table,
         })
@@ -210,7 +214,7 @@ impl Superblock {
             inode_table_start: self.inode_table.into(),
             directory_table_start: self.directory_table.into(),
             fragment_table_start: self.fragment_table.unwrap_or(raw::NO_TABLE).into(),
-            lookup_table_start: self.export_table.unwrap_or(raw::NO_TABLE).into(),
+            lookup_table_start: self.export_position.unwrap_or(raw::NO_TABLE).into(),
         };
         let mut bytes = [0; SUPERBLOCK_BYTES];
         bytes.copy_from_slice(raw.as_bytes());
@@ -238,6 +242,7 @@ mod tests {
             directory_table: 2000,
             fragment_table: None,
             export_table: Some(2500),
+            export_position: Some(2500),
             id_table: 2600,
             xattr_table: None,
         };

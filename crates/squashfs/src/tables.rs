@@ -117,6 +117,7 @@ impl Writer<'_> {
             directory_table: 0,
             fragment_table: None,
             export_table: None,
+            export_position: None,
             id_table: 0,
             xattr_table: None,
         };
@@ -141,6 +142,7 @@ impl Writer<'_> {
                 }
             }
             superblock.export_table = Some(emit_table(writer, self.at, &mut table));
+            superblock.export_position = superblock.export_table;
             self.put(&std::mem::take(&mut table))?;
         }
         let mut writer = self.metadata_writer();
@@ -189,7 +191,7 @@ impl Writer<'_> {
         let metadata = self.inventory.metadata(file);
         let mtime = self.seconds(file, metadata.mtime);
         Ok(Inode {
-            permissions: metadata.permissions,
+            mode: metadata.permissions,
             uid: ids.index(metadata.uid)?,
             gid: ids.index(metadata.gid)?,
             mtime,

@@ -48,7 +48,16 @@ impl XattrTable {
         let list_end = image.superblock.bytes_used;
         let count = header.xattr_ids.get();
         // The last block of sets ends where the header starts, not where the list does.
-        let sets = Table::read(image, list_at, list_end, (start, at), count)?;
+        let sets = Table::read(image, list_at, Some(list_end), (start, at), count)?;
+        if start == sets.start() {
+            let what = "extended attributes have neither names nor values";
+            return Err(Corrupt {
+                what,
+                at,
+                got: start,
+            }
+            .into());
+        }
         Ok(Some(XattrTable {
             sets,
             start,
@@ -56,9 +65,9 @@ impl XattrTable {
         }))
     }
 
-    /// The start of the table, which is also the end of whatever precedes it.
-    pub(crate) fn start(&self) -> u64 {
-        self.start
+    /// Where the names and values start and end; the start is also the end of whatever precedes the table.
+    pub(crate) fn stored(&self) -> (u64, u64) {
+        (self.start, self.sets.start())
     }
 
     /// Number of sets.

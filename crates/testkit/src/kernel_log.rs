@@ -58,6 +58,15 @@ impl KernelLog {
         );
     }
 
+    /// The messages since the last call that say that the kernel itself failed: nothing that it does from now on can be
+    /// trusted.
+    pub fn crashes(&mut self) -> Vec<String> {
+        let failures = ["BUG: ", "Oops: ", "general protection", "kernel BUG at", "WARNING: "];
+        let mut records = self.records();
+        records.retain(|record| failures.iter().any(|failure| record.contains(failure)));
+        records
+    }
+
     fn records(&mut self) -> Vec<String> {
         let mut records = Vec::new();
         // One read gives one record, at most CONSOLE_EXT_LOG_MAX long.

@@ -1,6 +1,6 @@
 //! The list of jobs, in the order of file IDs: small files in batches, other files part by part.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use tree::{
     Duplicates, Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem,
@@ -8,7 +8,7 @@ use tree::{
 };
 
 use super::encode::{Job, PIECE_BYTES};
-use super::share::{Class, Found, Known, is_nocow, original, shared_extents};
+use super::share::{Class, Found, Known, Shown, is_nocow, is_on_sectors, original};
 use crate::compression::{Compression, EXTENT_BYTES_MAX};
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
@@ -32,10 +32,10 @@ pub(super) fn jobs<'a>(
         duplicates,
         lost,
         keep: options.keep_extents && stored_extents,
-        shared: if stored_extents {
-            shared_extents(fs, inventory, duplicates)
+        shown: if stored_extents {
+            Shown::of(fs, inventory, duplicates)
         } else {
-            HashSet::new()
+            Shown::default()
         },
         next: 0,
         small: Vec::new(),
@@ -52,8 +52,7 @@ struct Jobs<'a> {
     lost: &'a BTreeSet<FileId>,
     /// Whether compressed extents are copied as they are.
     keep: bool,
-    /// Extents that are referenced from more than one place.
-    shared: HashSet<ExtentId>,
+    shown: Shown,
     /// The next file.
     next: u32,
     small: Vec<FileId>,
@@ -146,20 +145,20 @@ impl Iterator for Jobs<'_> {
 impl Jobs<'_> {
     /// Whether other files refer to some of this file's stored bytes.
     fn is_shared(&self, file: FileId) -> bool {
-        if self.shared.is_empty() {
+        if self.shown.shared.is_empty() {
             return false;
         }
         // The error comes up again when the file is read.
         let extents = self.fs.extents(self.inventory.ino(file), 0);
         extents.is_ok_and(|extents| {
             let mut ids = extents.iter().filter_map(|extent| extent.id);
-            ids.any(|id| self.shared.contains(&id))
+            ids.any(|id| self.shown.shared.contains(&id))
         })
     }
 
     /// The small file that refers to the same stored bytes.
     fn same_small(&mut self, file: FileId, size: u64) -> Option<FileId> {
-        if self.shared.is_empty() {
+        if self.shown.shared.is_empty() {
             return None;
         }
         // The error comes up again when the file is read.
@@ -176,7 +175,7 @@ impl Jobs<'_> {
             is_nocow: is_nocow(self.inventory, file),
             is_encoded,
         };
-        let id = extent.id.filter(|id| self.shared.contains(id))?;
+        let id = extent.id.filter(|id| self.shown.shared.contains(id))?;
         self.known.small(id, class, at, size, file)
     }
 }
@@ -283,7 +282,7 @@ impl Parts<'_> {
             && self.is_to_sector(extent);
         let id = extent
             .id
-            .filter(|id| is_whole && jobs.shared.contains(id))?;
+            .filter(|id| is_whole && jobs.shown.shared.contains(id))?;
         let class = Class {
             is_nocow: self.is_nocow,
             is_encoded,
@@ -312,10 +311,9 @@ impl Parts<'_> {
         } = stored;
         if !jobs.keep
             || self.is_nocow
-            || !extent.offset.is_multiple_of(SECTOR)
-            || !unencoded_offset.is_multiple_of(SECTOR)
-            || !self.is_to_sector(extent)
+            || !is_on_sectors(extent, &stored, self.size)
             || extent.offset < self.run.offset
+            || (extent.id).is_some_and(|id| jobs.shown.mostly_hidden.contains(&id))
         {
             return None;
         }
@@ -329,7 +327,7 @@ impl Parts<'_> {
 
     fn keep(&self, jobs: &mut Jobs<'_>, extent: Extent, stored: Encoding) -> Job {
         let file = self.file;
-        let id = extent.id.filter(|id| jobs.shared.contains(id));
+        let id = extent.id.filter(|id| jobs.shown.shared.contains(id));
         let known = id.map(|id| jobs.known.encoded(id, &stored));
         match known {
             Some(Ok(number)) => Job::Shared {

@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tree::{Duplicates, Encoding, ExtentId, Extents, FileId, FileKind, FileSystem, Inventory};
+use tree::{
+    Duplicates, Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem,
+    Inventory,
+};
 
 use crate::flags::attribute;
 use crate::layout::SECTOR_BYTES;
@@ -24,30 +27,75 @@ pub(super) fn is_nocow(inventory: &Inventory, file: FileId) -> bool {
     inventory.metadata(file).attributes.0 & attribute::NOCOW != 0
 }
 
-/// The stored bytes that are referenced from more than one place.
-pub(super) fn shared_extents(
-    fs: &dyn FileSystem,
-    inventory: &Inventory,
-    duplicates: &Duplicates,
-) -> HashSet<ExtentId> {
-    let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
-    for file in inventory.files() {
-        if inventory.kind(file) != FileKind::Regular
-            || original(inventory, duplicates, file).is_some()
-        {
-            continue;
-        }
-        let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
-        // The error comes up again when the file is read.
-        while let Ok(Some(extent)) = extents.next() {
-            if let Some(id) = extent.id
-                && !seen.insert(id)
+/// What the extents of all files tell about stored bytes.
+#[derive(Default)]
+pub(super) struct Shown {
+    /// Those that are referenced from more than one place.
+    pub(super) shared: HashSet<ExtentId>,
+    /// Encoded ones that hold the ends of several files, and of which the files that could refer to them as they are
+    /// stored show less than half.
+    pub(super) mostly_hidden: HashSet<ExtentId>,
+}
+
+impl Shown {
+    /// Looks at the extents of all files.
+    pub(super) fn of(fs: &dyn FileSystem, inventory: &Inventory, duplicates: &Duplicates) -> Shown {
+        let has_shared_ends = fs.storage().block_encoding.is_some();
+        let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
+        let mut parts = Vec::new();
+        for file in inventory.files() {
+            if inventory.kind(file) != FileKind::Regular
+                || original(inventory, duplicates, file).is_some()
             {
-                shared.insert(id);
+                continue;
+            }
+            let size = inventory.size(file);
+            let mut extents = Extents::new(fs, inventory.ino(file), size);
+            // The error comes up again when the file is read.
+            while let Ok(Some(extent)) = extents.next() {
+                let Some(id) = extent.id else { continue };
+                if !seen.insert(id) {
+                    shared.insert(id);
+                }
+                if has_shared_ends
+                    && let ExtentKind::Encoded(stored) = extent.kind
+                    && extent.len < stored.unencoded_len
+                    && is_on_sectors(&extent, &stored, size)
+                {
+                    let from = stored.unencoded_offset;
+                    let to = from.saturating_add(extent.len);
+                    parts.push((id, from, to, stored.unencoded_len));
+                }
             }
         }
+        parts.sort_unstable();
+        let mostly_hidden = parts
+            .chunk_by(|part, next| part.0 == next.0)
+            .filter(|parts| {
+                let (mut shown, mut end) = (0, 0);
+                for &(_, from, to, _) in *parts {
+                    shown += to.saturating_sub(from.max(end));
+                    end = end.max(to);
+                }
+                shown < parts[0].3.div_ceil(2)
+            })
+            .map(|parts| parts[0].0)
+            .collect();
+        Shown {
+            shared,
+            mostly_hidden,
+        }
     }
-    shared
+}
+
+/// Whether a file of `size` bytes can refer to an encoded extent as it is stored: the part that it shows begins at sector
+/// boundaries, and ends at one or with the file.
+pub(super) fn is_on_sectors(extent: &Extent, stored: &Encoding, size: u64) -> bool {
+    let sector = SECTOR_BYTES as u64;
+    let end = extent.end();
+    extent.offset.is_multiple_of(sector)
+        && stored.unencoded_offset.is_multiple_of(sector)
+        && (end.is_multiple_of(sector) || end == size)
 }
 
 /// Numbers for the parts that several files may refer to, assigned in the order of the jobs.

@@ -117,6 +117,64 @@ fn assert_same(a: &dyn FileSystem, b: &dyn FileSystem) {
     assert!(a == b, "{}", a.difference(&b));
 }
 
+/// A fragment block holds the ends of many files, and a btrfs extent is stored whole for each file that refers to it.
+#[test]
+fn fragment_blocks_are_kept_only_where_most_of_them_is_shown() {
+    let Some(mksquashfs) = tool("mksquashfs") else {
+        return;
+    };
+    let dir = TempDir::new();
+    let src = dir.join("src");
+    fs::create_dir(&src).unwrap();
+    fill(&src);
+    let text = fs::read(src.join("large")).unwrap();
+    // Two ends that each fill most of a fragment block, and many that do not.
+    for (n, tail) in [(0, 90_000), (1, 80_000)]
+        .into_iter()
+        .chain((2..60).map(|n| (n, 4000 + 300 * n)))
+    {
+        let len = BLOCK as usize + tail;
+        fs::write(src.join(format!("end {n}")), &text[n * 5000..][..len]).unwrap();
+    }
+    let args = "-noappend -quiet -no-progress -always-use-fragments -comp zstd";
+    let level = ["-Xcompression-level", "1"];
+    mksquashfs.run(
+        ["src", "x.sqfs"]
+            .map(|name| dir.join(name).into_os_string())
+            .into_iter()
+            .chain(args.split(' ').chain(level).map(Into::into)),
+    );
+    let args = ["copy", "-q", "x.sqfs", "x.btrfs"];
+    let (code, _, words) = run_in(dir.path(), args);
+    assert_eq!((code, words.as_str()), (0, ""));
+    let source = Squashfs::open(File::open(dir.join("x.sqfs")).unwrap()).unwrap();
+    let image = File::open(dir.join("x.btrfs")).unwrap();
+    let copy = Arc::new(Btrfs::open(vec![Box::new(image)]).unwrap());
+    let copy = copy.subvolume(5).unwrap();
+    assert_same(&source, &copy);
+    let inventory = Inventory::of(&copy, &Limits::default()).unwrap();
+    let (mut blocks, mut fragments) = (0, 0);
+    for file in inventory.files() {
+        let (ino, mut at) = (inventory.ino(file), 0);
+        while inventory.kind(file) == FileKind::Regular && at < inventory.size(file) {
+            for extent in copy.extents(ino, at).unwrap() {
+                at = extent.end();
+                let ExtentKind::Encoded(stored) = extent.kind else {
+                    continue;
+                };
+                let path = inventory.path(inventory.first_name(file));
+                let sectors = extent.len.next_multiple_of(4096);
+                let what = format!("{}: {extent:?}", path.escape_ascii());
+                assert!(2 * sectors >= stored.unencoded_len, "{what}");
+                blocks += u32::from(extent.len == BLOCK);
+                fragments += u32::from(stored.unencoded_len == BLOCK && sectors < BLOCK);
+            }
+        }
+    }
+    assert!(blocks > 80, "{blocks}");
+    assert!(fragments > 0, "the rule must not refuse all");
+}
+
 #[test]
 fn extents_of_our_btrfs_images_are_kept_in_squashfs_images() {
     let dir = TempDir::new();

@@ -43,6 +43,7 @@ pub(crate) fn use_all(image: &[u8]) -> tree::Result<u64> {
         ..Limits::default()
     };
     let fs = Squashfs::open_at(image.to_vec(), 0, &limits)?;
+    fs.by_number(1)?;
     testkit::use_all(&fs, &limits)
 }
 

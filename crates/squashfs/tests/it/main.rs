@@ -1,5 +1,6 @@
 //! Tests of SquashFS images.
 
+mod check;
 mod create;
 mod differential;
 mod failures;
@@ -8,7 +9,9 @@ mod hostile;
 mod keep;
 mod kernel;
 mod matrix;
+mod mutants;
 mod reproducible;
+mod rescue;
 mod sources;
 mod unreadable;
 mod vectors;
