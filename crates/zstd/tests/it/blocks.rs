@@ -111,7 +111,9 @@ fn a_copy_goes_on_as_the_original_does() {
         let size = stream_workspace_size(&params);
         let mut memory = vec![0x11; size];
         let mut first = Encoder::new(&params, &mut memory).unwrap();
-        first.set_dictionary(Some(Dictionary::raw(&before)));
+        first
+            .set_dictionary(Some(Dictionary::raw(&before)))
+            .unwrap();
         first.reset(None);
         let mut begun = vec![0; compress_bound(content.len())];
         let done = first
@@ -157,7 +159,7 @@ fn a_dictionary_in_one_call() {
                 let mut compressor = Compressor::new(&mut workspace);
                 let mut stream = vec![0x55; stream_workspace_size(&params)];
                 let mut encoder = Encoder::new(&params, &mut stream).unwrap();
-                encoder.set_dictionary(Some(dictionary));
+                encoder.set_dictionary(Some(dictionary)).unwrap();
                 encoder.reset(Some(size as u64));
                 let mut expected = vec![0; compress_bound(size)];
                 let n = encoder

@@ -51,6 +51,9 @@ mod reference;
 /// How deep decoding goes down the stack.
 #[cfg(all(feature = "decompress", target_os = "linux", not(miri)))]
 mod stack;
+/// Changes within a frame.
+#[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
+mod stages;
 /// Known bytes, known answers.
 #[cfg(all(feature = "decompress", not(miri)))]
 mod vectors;
