@@ -512,7 +512,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
             tail: 0,
             start: 0,
             older: self.older,
-            window: self.header.window_size as usize,
+            window: usize::try_from(self.header.window_size).unwrap_or(usize::MAX),
             full: Full::Fails(Error::Corruption),
         };
         write(&mut output, &mut self.state, &mut self.tables)?;
