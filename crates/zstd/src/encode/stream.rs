@@ -401,6 +401,7 @@ impl<'d> State<'d> {
     }
 
     /// Takes input that fits in a block with what is there.
+    #[inline(never)]
     fn take(&mut self, workspace: &mut [u8], input: &[u8]) -> Result<(), Error> {
         self.taken += input.len() as u64;
         if self.pledged.is_some_and(|size| self.taken > size) {

@@ -205,9 +205,9 @@ impl<'a> HuffmanEncoder<'a> {
 
     /// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
     pub(crate) fn write_stream(&self, out: &mut [u8], literals: &[u8]) -> Option<usize> {
-        #[cfg(not(feature = "portable"))]
+        #[cfg(feature = "arch")]
         return crate::arch::entropy::write_stream(out, literals, self.codes);
-        #[cfg(feature = "portable")]
+        #[cfg(not(feature = "arch"))]
         write_stream(out, literals, self.codes)
     }
 }

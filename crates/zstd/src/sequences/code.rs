@@ -133,7 +133,7 @@ impl Sequence {
     }
 
     /// The same, of lengths that are known to be in their range.
-    #[cfg(not(feature = "portable"))]
+    #[cfg(feature = "arch")]
     #[inline(always)]
     pub(crate) fn pack(literals: usize, offset_value: u32, matched: usize) -> Self {
         let lengths = (literals as u64) << 28 | ((matched - MATCH_MIN) as u64) << 46;

@@ -1,7 +1,7 @@
 //! The section with the tables that take least.
 
 use super::code::{Sequence, literal_length_code, match_length_code, offset_code};
-#[cfg(feature = "portable")]
+#[cfg(not(feature = "arch"))]
 use super::slots::write_bits;
 use super::slots::{CODES, Run, literal_length_slots, match_length_slots, offset_slots};
 use super::{
@@ -175,9 +175,9 @@ pub(crate) fn write_sequences(
             match_length_code(last.match_length_less_min()),
         ),
     ];
-    #[cfg(not(feature = "portable"))]
+    #[cfg(feature = "arch")]
     let bytes = crate::arch::entropy::write_bits(out, reversed, run, starts)?;
-    #[cfg(feature = "portable")]
+    #[cfg(not(feature = "arch"))]
     let bytes = write_bits(out, reversed, &*run, starts)?;
     written.bytes = at + bytes;
     Some(written)

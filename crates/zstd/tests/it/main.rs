@@ -39,6 +39,9 @@ mod generator;
 /// Frames that ask for too much.
 #[cfg(all(feature = "decompress", not(miri)))]
 mod limits;
+/// A dictionary with codes that are too long for a frame.
+#[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
+mod long_codes;
 /// What Miri runs instead of the modules that ask C or take it too long.
 #[cfg(all(feature = "compress", feature = "decompress", miri))]
 mod miri;
@@ -57,3 +60,6 @@ mod stages;
 /// Known bytes, known answers.
 #[cfg(all(feature = "decompress", not(miri)))]
 mod vectors;
+/// Memory of exactly the size that is asked for.
+#[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
+mod workspaces;
