@@ -52,7 +52,8 @@ impl<'d> DecoderDictionary<'d> {
             weights,
             cells: weight_cells,
         };
-        let loaded = dictionary.load_into_tables(sequences, DictionaryCells::Own(huffman), scratch)?;
+        let loaded =
+            dictionary.load_into_tables(sequences, DictionaryCells::Own(huffman), scratch)?;
         Ok(DecoderDictionary {
             dictionary,
             loaded,

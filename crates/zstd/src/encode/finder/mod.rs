@@ -24,22 +24,6 @@ mod lazy;
 mod optimal;
 mod row;
 
-/// Nothing: the safe twin of the search loops has no unsafe code, see `arch/search`.
-#[cfg(not(feature = "arch"))]
-macro_rules! proven {
-    ($read:expr) => {
-        $read
-    };
-}
-
-/// A function like any other.
-#[cfg(not(feature = "arch"))]
-macro_rules! proven_fn {
-    ($($function:tt)*) => {
-        $($function)*
-    };
-}
-
 #[cfg(not(feature = "arch"))]
 #[path = "../../arch/search/mod.rs"]
 mod search;
