@@ -72,6 +72,13 @@ mod read {
         + huffman::SYMBOLS_MAX;
 
     impl<'w> Tables<'w> {
+        /// Copies all tables.
+        pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
+            self.sequences.copy_from_slice(other.sequences);
+            self.huffman.copy_from_slice(other.huffman);
+            self.huffman_pairs.copy_from_slice(other.huffman_pairs);
+        }
+
         /// Takes the tables from the start of `bytes`; gives them and the rest, `None` if there are too few bytes.
         pub(crate) fn carve(bytes: &'w mut [u8]) -> Option<(Tables<'w>, &'w mut [u8])> {
             let (sequences, bytes) = cells(bytes)?;
