@@ -94,7 +94,9 @@ fn stream(content: &[u8], params: Params, how: u8) {
     };
     let mut workspace = vec![0x5A; stream_workspace_size(&params)];
     let mut encoder = Encoder::new(&params, &mut workspace).expect("the size is right");
-    encoder.set_dictionary((!dictionary.is_empty()).then(|| Dictionary::raw(dictionary)));
+    encoder
+        .set_dictionary((!dictionary.is_empty()).then(|| Dictionary::raw(dictionary)))
+        .expect("no frame has begun");
     let pledged = (how & 2 == 0).then_some(content.len() as u64);
     let mut whole = Vec::new();
     pieces(

@@ -148,52 +148,21 @@ impl<'s> ReverseBitReader<'s> {
 
 // ---- writing (feature `compress`) ----
 
-/// Where bits are written, with checks or (in `arch/`) without.
-#[cfg(feature = "compress")]
-pub(crate) trait Sink {
-    /// Its size in bytes.
-    fn len(&self) -> usize;
-    /// Writes eight bytes at `at`.
-    fn put64(&mut self, at: usize, value: u64);
-    /// Writes a byte at `at`.
-    fn put8(&mut self, at: usize, value: u8);
-}
-
-#[cfg(feature = "compress")]
-impl Sink for &mut [u8] {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        <[u8]>::len(self)
-    }
-
-    #[inline(always)]
-    fn put64(&mut self, at: usize, value: u64) {
-        self[at..][..8].copy_from_slice(&value.to_le_bytes());
-    }
-
-    #[inline(always)]
-    fn put8(&mut self, at: usize, value: u8) {
-        self[at] = value;
-    }
-}
-
 /// Writes `bytes` low bytes of `value` at `at`, as far as there is room. If there is room for eight, eight are written.
 #[cfg(feature = "compress")]
 #[inline(always)]
-pub(crate) fn put_bytes<S: Sink>(out: &mut S, at: usize, value: u64, bytes: usize) {
+pub(crate) fn put_bytes(out: &mut [u8], at: usize, value: u64, bytes: usize) {
     #[cold]
     #[inline(never)]
-    fn at_the_end<S: Sink>(out: &mut S, at: usize, value: u64, bytes: usize) {
-        for (i, byte) in value.to_le_bytes().iter().take(bytes).enumerate() {
-            if at + i < out.len() {
-                out.put8(at + i, *byte);
-            }
+    fn at_the_end(out: &mut [u8], at: usize, value: u64, bytes: usize) {
+        let room = out.get_mut(at..).unwrap_or_default();
+        for (place, byte) in room.iter_mut().zip(value.to_le_bytes()).take(bytes) {
+            *place = byte;
         }
     }
-    if at + 8 <= out.len() {
-        out.put64(at, value);
-    } else {
-        at_the_end(out, at, value, bytes);
+    match out.get_mut(at..).and_then(|room| room.first_chunk_mut()) {
+        Some(place) => *place = value.to_le_bytes(),
+        None => at_the_end(out, at, value, bytes),
     }
 }
 
@@ -221,35 +190,23 @@ impl BitWriter {
 
     /// Writes out the whole bytes among the bits added.
     #[inline(always)]
-    pub(crate) fn flush<S: Sink>(&mut self, out: &mut S) {
+    pub(crate) fn flush(&mut self, out: &mut [u8]) {
         put_bytes(out, self.at, self.bits, (self.count / 8) as usize);
-        self.flushed();
-    }
-
-    /// The same where there is room for eight bytes.
-    #[inline(always)]
-    pub(crate) fn flush_unasked<S: Sink>(&mut self, out: &mut S) {
-        out.put64(self.at, self.bits);
-        self.flushed();
-    }
-
-    #[inline(always)]
-    fn flushed(&mut self) {
         self.at += (self.count / 8) as usize;
         self.bits >>= self.count & 56;
         self.count &= 7;
     }
 
-    /// How many bytes have been written.
+    /// One that goes on behind `at` bytes, with `count` bits that wait.
     #[inline(always)]
-    pub(crate) fn at(&self) -> usize {
-        self.at
+    pub(crate) fn resume(at: usize, bits: u64, count: u32) -> Self {
+        BitWriter { at, bits, count }
     }
 
     /// Closes a stream that is read backwards: a last set bit, then zeros up to a whole byte. The number of bytes, or
     /// `None` if they did not fit.
     #[inline(always)]
-    pub(crate) fn finish_with_mark<S: Sink>(mut self, out: &mut S) -> Option<usize> {
+    pub(crate) fn finish_with_mark(mut self, out: &mut [u8]) -> Option<usize> {
         self.flush(out);
         self.add(1, 1);
         self.finish(out)
@@ -257,7 +214,7 @@ impl BitWriter {
 
     /// Fills the last byte with zeros. The number of bytes, or `None` if they did not fit.
     #[inline(always)]
-    pub(crate) fn finish<S: Sink>(mut self, out: &mut S) -> Option<usize> {
+    pub(crate) fn finish(mut self, out: &mut [u8]) -> Option<usize> {
         self.flush(out);
         self.count = self.count.next_multiple_of(8);
         self.flush(out);

@@ -101,7 +101,7 @@
 //!
 //! This decoder refuses what the format forbids. `libzstd` 1.5.7 lets some of it pass:
 //!
-//! - Huffman streams with bits left over (its fast loop does not look), and codes of 12 bits.
+//! - Huffman streams with bits left over (its fast loop does not look), and codes of 12 bits that are not a dictionary's.
 //! - Matches from farther back than the window, where the bytes happen to be there; likewise matches into a dictionary
 //!   once the content is longer than the window.
 //! - In one-shot calls, blocks larger than the frame's largest block, stored or regenerated.
@@ -114,30 +114,46 @@
 //! ## Speed
 //!
 //! The loops that matter exist twice: in safe code, and in `arch` with raw pointers, compiled once for any processor and
-//! once for x86-64 with BMI2, chosen when run (feature `std`) or when built. The feature `portable` leaves `arch` out:
-//! the whole crate is then `forbid(unsafe_code)`, at less than half of the speed.
+//! once for x86-64 with BMI2, chosen when run (feature `std`) or when built. Without the feature `arch` the whole crate is
+//! `forbid(unsafe_code)`, at less than half of the speed.
 #![no_std]
-#![cfg_attr(feature = "portable", forbid(unsafe_code))]
-#![cfg_attr(not(feature = "portable"), deny(unsafe_code))]
+// The documentation speaks of both.
+#![cfg_attr(
+    not(all(feature = "compress", feature = "decompress")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
+#![cfg_attr(not(feature = "arch"), forbid(unsafe_code))]
+#![cfg_attr(feature = "arch", deny(unsafe_code))]
 
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
-#[cfg(not(feature = "portable"))]
-mod arch;
-mod bits;
-mod dictionary;
 mod error;
-mod frame;
-mod fse;
-mod huffman;
-mod literals;
-mod sequences;
 mod workspace;
 
-pub use dictionary::Dictionary;
 pub use error::Error;
 pub use workspace::Workspace;
+
+// ---- both ----
+#[cfg(all(feature = "arch", any(feature = "compress", feature = "decompress")))]
+mod arch;
+#[cfg(any(feature = "compress", feature = "decompress"))]
+mod bits;
+#[cfg(any(feature = "compress", feature = "decompress"))]
+mod dictionary;
+#[cfg(any(feature = "compress", feature = "decompress"))]
+mod frame;
+#[cfg(any(feature = "compress", feature = "decompress"))]
+mod fse;
+#[cfg(any(feature = "compress", feature = "decompress"))]
+mod huffman;
+#[cfg(any(feature = "compress", feature = "decompress"))]
+mod literals;
+#[cfg(any(feature = "compress", feature = "decompress"))]
+mod sequences;
+
+#[cfg(any(feature = "compress", feature = "decompress"))]
+pub use dictionary::Dictionary;
 
 // ---- decoder ----
 #[cfg(feature = "decompress")]

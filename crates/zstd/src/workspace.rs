@@ -72,6 +72,13 @@ mod read {
         + huffman::SYMBOLS_MAX;
 
     impl<'w> Tables<'w> {
+        /// Copies all tables.
+        pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
+            self.sequences.copy_from_slice(other.sequences);
+            self.huffman.copy_from_slice(other.huffman);
+            self.huffman_pairs.copy_from_slice(other.huffman_pairs);
+        }
+
         /// Takes the tables from the start of `bytes`; gives them and the rest, `None` if there are too few bytes.
         pub(crate) fn carve(bytes: &'w mut [u8]) -> Option<(Tables<'w>, &'w mut [u8])> {
             let (sequences, bytes) = cells(bytes)?;
@@ -92,6 +99,30 @@ mod read {
         }
     }
 
+    /// Memory for the Huffman table of a dictionary.
+    pub(crate) enum DictionaryCells<'t> {
+        /// That of a decoder's tables.
+        Tables(
+            &'t mut [huffman::Cell; huffman::TABLE_CELLS],
+            &'t mut [huffman::PairCell; huffman::TABLE_CELLS],
+        ),
+        /// For any table.
+        Own(&'t mut [huffman::Cell; huffman::DICTIONARY_TABLE_CELLS]),
+    }
+
+    impl<'t> DictionaryCells<'t> {
+        /// The cells of a table whose longest code has `log` bits.
+        pub(crate) fn of(self, log: u32) -> &'t mut [huffman::Cell] {
+            match self {
+                DictionaryCells::Tables(_, pairs) if log > huffman::CODE_BITS_MAX => {
+                    huffman::long_cells(pairs)
+                }
+                DictionaryCells::Tables(cells, _) => cells,
+                DictionaryCells::Own(cells) => cells,
+            }
+        }
+    }
+
     /// Splits `N` cells of `SIZE` bytes off.
     pub(crate) fn cells<const N: usize, const SIZE: usize>(
         bytes: &mut [u8],
@@ -101,7 +132,7 @@ mod read {
     }
 }
 #[cfg(feature = "decompress")]
-pub(crate) use read::{TABLES_SIZE, Tables, cells};
+pub(crate) use read::{DictionaryCells, TABLES_SIZE, Tables, cells};
 
 // ---- writing (feature `compress`) ----
 
@@ -213,11 +244,13 @@ impl<'a> Carver<'a> {
     /// Bytes that [`Carver::new`] may skip.
     pub(crate) const SLACK: usize = 63;
 
-    /// Starts at the first cache line of `workspace`, from where on there must be `bytes`: all that will be taken. The cache
-    /// line is for speed alone: nothing relies on it.
+    /// Starts at the first cache line of `workspace`, from where on there are `bytes`: all that will be taken. There must be
+    /// [`SLACK`](Self::SLACK) bytes more, wherever the workspace begins, so that its size alone decides. The cache line is for
+    /// speed: nothing relies on it.
     pub(crate) fn new(workspace: &'a mut [u8], bytes: usize) -> Result<Self, crate::Error> {
+        let is_large = workspace.len().checked_sub(Self::SLACK) >= Some(bytes);
         match workspace.get_mut(Self::skip(workspace)..) {
-            Some(rest) if rest.len() >= bytes => Ok(Carver { rest }),
+            Some(rest) if is_large => Ok(Carver { rest }),
             _ => Err(crate::Error::WorkspaceTooSmall),
         }
     }

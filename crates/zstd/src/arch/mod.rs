@@ -1,7 +1,7 @@
 //! Kernels with raw pointers, the only unsafe code of the crate.
 //!
-//! Each has a safe twin beside its caller, which is the definition and is always compiled. The crate feature `portable`
-//! leaves this module out.
+//! Each has a safe twin beside its caller, which is the definition and is always compiled. Without the crate
+//! feature `arch` this module is left out.
 
 #![allow(unsafe_code, reason = "this is where it may be")]
 
@@ -22,6 +22,8 @@ pub(crate) mod compare;
 pub(crate) mod entropy;
 #[cfg(feature = "compress")]
 pub(crate) mod find;
+#[cfg(feature = "compress")]
+mod out;
 
 /// What the comment before it proves: see `search`.
 #[cfg(feature = "compress")]
@@ -43,6 +45,8 @@ macro_rules! proven_fn {
 
 #[cfg(feature = "compress")]
 pub(crate) mod search;
+#[cfg(feature = "compress")]
+pub(crate) mod streams;
 
 /// Whether the processor has the instructions that the fast versions of the kernels are built with. Without
 /// the standard library, whether every processor that the crate is built for has them.

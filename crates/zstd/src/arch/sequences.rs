@@ -184,7 +184,7 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
     let mut literal_length_state = reader.literal_length;
     let mut offset_state = reader.offset;
     let mut match_length_state = reader.match_length;
-    let [mut first, mut second, mut third] = reader.repeat;
+    let [mut first, mut second, mut third] = reader.repeat.map(u64::from);
     let mut to = out.wrapping_add(output.at);
     let mut from = literals_base.wrapping_add(literals_at);
     let mut left = count;
@@ -219,9 +219,10 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         let mut literal_count = literal_length.base() as usize;
         let mut length = match_length.base() as usize;
         let offset_extra = offset_cell.extra();
+        // Of 64 bits: what is corrupt is larger than any offset and any window.
         let offset;
         if offset_extra > 1 {
-            offset = offset_cell.base().wrapping_add(read!(offset_extra) as u32);
+            offset = u64::from(offset_cell.base()) + read!(offset_extra);
             third = second;
             second = first;
             first = offset;
@@ -236,15 +237,15 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
                     first = offset;
                 }
             } else {
-                let which = offset_cell.base() + u32::from(no_literals) + read!(1) as u32;
+                let which = u64::from(offset_cell.base()) + u64::from(no_literals) + read!(1);
                 if which == 2 {
                     offset = second;
                 } else {
-                    // An offset of 0 is corrupt; the largest one is no less.
                     offset = if which == 3 {
                         third
                     } else {
-                        first.wrapping_sub(1).wrapping_sub(u32::from(first == 1))
+                        // An offset of 0 is corrupt: it wraps.
+                        first.wrapping_sub(1).wrapping_sub(u64::from(first == 1))
                     };
                     third = second;
                 }
@@ -294,7 +295,7 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
             hard = Some(DecodedSequence {
                 literals: literal_count as u32,
                 length: length as u32,
-                offset,
+                offset: u32::try_from(offset).unwrap_or(0),
             });
             break;
         }
@@ -321,7 +322,7 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
     reader.literal_length = literal_length_state;
     reader.offset = offset_state;
     reader.match_length = match_length_state;
-    reader.repeat = [first, second, third];
+    reader.repeat = [first, second, third].map(|offset| offset as u32);
     reader.left -= count - left;
     output.at = to.addr() - out.addr();
     match literals {

@@ -14,7 +14,7 @@ use crate::workspace::Tables;
 pub(crate) struct State {
     /// The longest code of the Huffman table; `None` if there is none.
     huffman: Option<u32>,
-    /// Whether there is a table of pairs for it.
+    /// Whether there is a table of pairs for it, or long codes lie in its place.
     has_pairs: bool,
     sequences: Logs,
     repeat: [u32; 3],
@@ -24,7 +24,7 @@ impl State {
     pub(crate) const fn new(loaded: &Loaded<'_>) -> State {
         State {
             huffman: loaded.huffman,
-            has_pairs: false,
+            has_pairs: matches!(loaded.huffman, Some(log) if log > huffman::CODE_BITS_MAX),
             sequences: loaded.sequences,
             repeat: loaded.repeat,
         }

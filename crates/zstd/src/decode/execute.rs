@@ -43,11 +43,11 @@ fn run_fast(
     output: &mut Output<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
-    #[cfg(all(test, not(feature = "portable")))]
+    #[cfg(all(test, feature = "arch"))]
     if crate::arch::twin() == crate::arch::Twin::Safe {
         return run_portable(reader, literals, output, count);
     }
-    #[cfg(all(not(feature = "portable"), target_pointer_width = "64"))]
+    #[cfg(all(feature = "arch", target_pointer_width = "64"))]
     return crate::arch::sequences::run(reader, literals, output, count);
     #[allow(unreachable_code, reason = "unless there is no kernel")]
     run_portable(reader, literals, output, count)

@@ -120,5 +120,5 @@ pub fn decompress(dst: &mut [u8], src: &[u8], workspace: &mut [u8]) -> Result<us
     DecodeOptions::new().decompress(dst, src, workspace)
 }
 
-#[cfg(all(test, feature = "compress", not(feature = "portable")))]
+#[cfg(all(test, feature = "compress", feature = "arch"))]
 mod tests;

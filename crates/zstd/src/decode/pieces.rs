@@ -122,6 +122,21 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         };
     }
 
+    /// Becomes a copy of `other`, wherever that is in its frame: tables are copied, the dictionary is shared. What follows
+    /// goes on behind the same content.
+    pub fn copy_from(&mut self, other: &PieceDecoder<'_, 'd>) {
+        self.tables.copy_from(&other.tables);
+        self.options = other.options;
+        self.header = other.header;
+        self.state.clone_from(&other.state);
+        self.dictionary = other.dictionary;
+        self.hash.clone_from(&other.hash);
+        self.stage = other.stage;
+        self.small = other.small;
+        self.have = other.have;
+        self.produced = other.produced;
+    }
+
     /// Bytes that the next call of [`decode`](Self::decode) takes; 0 when the frame is complete.
     pub fn wanted(&self) -> usize {
         match self.stage {

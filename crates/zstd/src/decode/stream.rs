@@ -180,6 +180,46 @@ impl<'w, 'd> Decoder<'w, 'd> {
         Ok(())
     }
 
+    /// Becomes a copy of `other`, wherever that is in its frame: tables and window are copied, the dictionary is shared.
+    ///
+    /// [`Error::WorkspaceTooSmall`] if the other's frame does not fit in this workspace, which is never so if this is no
+    /// smaller than the other's; nothing has changed then.
+    pub fn copy_from(&mut self, other: &Decoder<'_, 'd>) -> Result<(), Error> {
+        let (window, block) = match other.stage {
+            Stage::FrameHeader | Stage::Skippable { .. } => (0, 0),
+            Stage::Checksum | Stage::End => (other.at, 0),
+            _ => (other.capacity, other.header.block_size_max as usize),
+        };
+        let have = match other.stage {
+            Stage::Compressed { .. } => other.have,
+            _ => 0,
+        };
+        if block > self.input.len() {
+            return Err(Error::WorkspaceTooSmall);
+        }
+        match (self.window.get_mut(..window), other.window.get(..window)) {
+            (Some(to), Some(from)) => to.copy_from_slice(from),
+            _ => return Err(Error::WorkspaceTooSmall),
+        }
+        match (self.input.get_mut(..have), other.input.get(..have)) {
+            (Some(to), Some(from)) => to.copy_from_slice(from),
+            _ => return Err(Error::WorkspaceTooSmall),
+        }
+        self.tables.copy_from(&other.tables);
+        self.options = other.options;
+        self.header = other.header;
+        self.state.clone_from(&other.state);
+        self.hash.clone_from(&other.hash);
+        self.stage = other.stage;
+        self.small = other.small;
+        (self.have, self.capacity) = (other.have, other.capacity);
+        (self.at, self.given, self.older) = (other.at, other.given, other.older);
+        self.produced = other.produced;
+        self.byte_held = other.byte_held;
+        self.error = other.error;
+        Ok(())
+    }
+
     /// Reads input and writes output until one of them is used up or a frame is complete.
     ///
     /// Either may be empty. No byte of `output` is touched beyond those reported as written. The last byte of a frame
@@ -512,7 +552,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
             tail: 0,
             start: 0,
             older: self.older,
-            window: self.header.window_size as usize,
+            window: usize::try_from(self.header.window_size).unwrap_or(usize::MAX),
             full: Full::Fails(Error::Corruption),
         };
         write(&mut output, &mut self.state, &mut self.tables)?;

@@ -270,3 +270,80 @@ fn levels_agree_on_codes_in_pairs() {
         }
     }
 }
+
+/// A compressed block without header: these raw literals, and `count` sequences of one code for all (which say no more bits
+/// than an offset's), with these bits behind the codes.
+fn block_of(
+    literals: &[u8],
+    count: usize,
+    codes: [u8; 3],
+    mut next: impl FnMut() -> u8,
+) -> Vec<u8> {
+    let size = literals.len() as u32;
+    let mut block = (size << 4 | 3 << 2).to_le_bytes()[..3].to_vec();
+    block.extend(literals);
+    block.extend([128 + (count >> 8) as u8, count as u8, 0b0101_0100]);
+    block.extend(codes);
+    let bits = count * usize::from(codes[1]);
+    block.extend((0..bits / 8).map(|_| next()));
+    let mark = 1 << (bits % 8);
+    block.push(next() & (mark - 1) | mark);
+    block
+}
+
+/// Offsets have 32 bits, content has more: what is corrupt is refused however much lies before it, and the rest is copied
+/// from where it lies. Few of the zeros before it are touched.
+#[cfg(target_pointer_width = "64")]
+#[test]
+fn levels_agree_behind_four_gib() {
+    let far: usize = if cfg!(miri) { 1 << 16 } else { 1 << 32 };
+    let mut output = vec![0; far + (1 << 18)];
+    let mut next = random(5);
+    let mut workspace = vec![0; DECOMPRESS_WORKSPACE_SIZE];
+    let (mut good, mut bad) = (0, 0);
+    for case in 0..if cfg!(miri) { 8 } else { 600 } {
+        let at = [far - 3, far - 2, far - 1, far, far + 1, far + 70_000][case % 6];
+        // So many that the fast loop reads most of them.
+        let count = 200 + next(1000) as usize;
+        let codes = match case % 4 {
+            // Repeat offsets without literals: the latest one less, sooner or later 0.
+            0 | 1 => [0, 1, next(32) as u8],
+            // Far ones.
+            2 => [0, 31, next(32) as u8],
+            _ => [next(16) as u8, next(32) as u8, next(32) as u8],
+        };
+        let literals = mixture(case as u64, 20 + usize::from(codes[0]) * count);
+        let ones = case % 3 == 0;
+        let bits = || {
+            if ones && codes[1] > 1 {
+                0xff
+            } else {
+                next(256) as u8
+            }
+        };
+        let block = block_of(&literals, count, codes, bits);
+        let mut decode = |twin: Twin| {
+            let mut decoder = PieceDecoder::new(DecodeOptions::new(), &mut workspace).unwrap();
+            decoder.insert_block(at).unwrap();
+            output[at - 40..].fill(0);
+            output[at - 40..at].copy_from_slice(&[7; 40]);
+            TWIN.set(twin);
+            let result = decoder.decode_block(&block, &mut output, at);
+            TWIN.set(Twin::Fastest);
+            let content = &output[at..at + result.unwrap_or(0)];
+            (result, xxhash::xxh64(content, 0))
+        };
+        let expected = decode(Twin::Safe);
+        for twin in [Twin::Plain, Twin::Fastest] {
+            assert_eq!(decode(twin), expected, "case {case}, {codes:?}, {twin:?}");
+        }
+        match expected.0 {
+            Ok(_) => good += 1,
+            Err(_) => bad += 1,
+        }
+    }
+    assert!(
+        cfg!(miri) || good >= 100 && bad >= 100,
+        "{good} good, {bad} bad"
+    );
+}

@@ -63,9 +63,14 @@ impl<'d> Dictionary<'d> {
 
 #[cfg(feature = "compress")]
 impl Dictionary<'_> {
-    /// No fewer bytes than the content has.
+    /// Bytes that it was made from; the content has no more.
     pub(crate) fn size(&self) -> usize {
-        self.entropy.len() + self.content.len()
+        if self.entropy.is_empty() {
+            self.content.len()
+        } else {
+            // Behind the magic number and the identifier.
+            8 + self.entropy.len()
+        }
     }
 }
 

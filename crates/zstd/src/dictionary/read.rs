@@ -3,7 +3,7 @@
 use super::Dictionary;
 use crate::huffman::{self, WeightScratch};
 use crate::sequences::{self, Kind, Logs, REPEAT_OFFSETS, read_entropy_table};
-use crate::workspace::{Tables, cells};
+use crate::workspace::{DictionaryCells, Tables, cells};
 use crate::{Error, fse};
 
 /// A dictionary whose tables are built once, for any number of frames to decode.
@@ -25,13 +25,14 @@ pub struct DecoderDictionary<'d> {
     dictionary: Dictionary<'d>,
     loaded: Loaded<'d>,
     sequences: &'d [fse::Cell; sequences::CELLS],
-    huffman: &'d [huffman::Cell; huffman::TABLE_CELLS],
+    /// Only the first half of it, unless there are long codes.
+    huffman: &'d [huffman::Cell; huffman::DICTIONARY_TABLE_CELLS],
 }
 
 impl<'d> DecoderDictionary<'d> {
     /// Bytes of memory.
     pub const SIZE: usize = size_of::<[fse::Cell; sequences::CELLS]>()
-        + size_of::<[huffman::Cell; huffman::TABLE_CELLS]>()
+        + size_of::<[huffman::Cell; huffman::DICTIONARY_TABLE_CELLS]>()
         + size_of::<[fse::Cell; fse::WEIGHT_CELLS]>()
         + huffman::SYMBOLS_MAX;
 
@@ -43,14 +44,16 @@ impl<'d> DecoderDictionary<'d> {
     /// [`SIZE`](Self::SIZE) bytes.
     pub fn new(dictionary: Dictionary<'d>, memory: &'d mut [u8]) -> Result<Self, Error> {
         let (sequences, memory) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
-        let (huffman, memory) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
+        let (huffman, memory) = cells::<{ huffman::DICTIONARY_TABLE_CELLS }, _>(memory)
+            .ok_or(Error::WorkspaceTooSmall)?;
         let (weight_cells, memory) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
         let weights = memory.first_chunk_mut().ok_or(Error::WorkspaceTooSmall)?;
         let scratch = WeightScratch {
             weights,
             cells: weight_cells,
         };
-        let loaded = dictionary.load_into_tables(sequences, huffman, scratch)?;
+        let loaded =
+            dictionary.load_into_tables(sequences, DictionaryCells::Own(huffman), scratch)?;
         Ok(DecoderDictionary {
             dictionary,
             loaded,
@@ -76,9 +79,12 @@ impl<'d> DecoderDictionary<'d> {
 
     /// Puts the tables in force.
     pub(crate) fn load(&self, tables: &mut Tables<'_>) -> Loaded<'d> {
-        if self.loaded.huffman.is_some() {
+        if let Some(log) = self.loaded.huffman {
             tables.sequences.copy_from_slice(self.sequences);
-            tables.huffman.copy_from_slice(self.huffman);
+            let cells = DictionaryCells::Tables(tables.huffman, tables.huffman_pairs).of(log);
+            for (cell, made) in cells.iter_mut().zip(self.huffman) {
+                *cell = *made;
+            }
         }
         self.loaded
     }
@@ -110,13 +116,14 @@ impl<'d> Dictionary<'d> {
             weights: tables.weights,
             cells: tables.weight_cells,
         };
-        self.load_into_tables(tables.sequences, tables.huffman, scratch)
+        let huffman = DictionaryCells::Tables(tables.huffman, tables.huffman_pairs);
+        self.load_into_tables(tables.sequences, huffman, scratch)
     }
 
     fn load_into_tables(
         &self,
         sequences: &mut [fse::Cell; sequences::CELLS],
-        huffman: &mut [huffman::Cell; huffman::TABLE_CELLS],
+        huffman: DictionaryCells<'_>,
         scratch: WeightScratch<'_>,
     ) -> Result<Loaded<'d>, Error> {
         if self.entropy.is_empty() {
@@ -132,11 +139,11 @@ impl<'d> Dictionary<'d> {
     fn load_formatted(
         &self,
         sequences: &mut [fse::Cell; sequences::CELLS],
-        huffman: &mut [huffman::Cell; huffman::TABLE_CELLS],
+        huffman: DictionaryCells<'_>,
         mut scratch: WeightScratch<'_>,
     ) -> Result<Loaded<'d>, Error> {
         let mut rest = self.entropy;
-        let (huffman, bytes) = huffman::read_table(rest, &mut scratch, huffman)?;
+        let (huffman, bytes) = huffman::read_dictionary_table(rest, &mut scratch, huffman)?;
         rest = &rest[bytes..];
         let (offsets, bytes) = read_entropy_table(Kind::OFFSETS, rest, sequences)?;
         rest = &rest[bytes..];

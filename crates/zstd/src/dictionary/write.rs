@@ -8,7 +8,7 @@ use crate::encode::params::Params;
 use crate::encode::params::history_max;
 use crate::encode::parts::{Kept, Parts};
 use crate::fse::read_distribution;
-use crate::huffman::{WeightScratch, read_weights};
+use crate::huffman::{CODE_BITS_MAX, DICTIONARY_CODE_BITS_MAX, WeightScratch, read_weights};
 use crate::sequences::{
     LITERAL_LENGTH_LOG_MAX, LITERAL_LENGTH_SYMBOL_MAX, MATCH_LENGTH_LOG_MAX,
     MATCH_LENGTH_SYMBOL_MAX, OFFSET_LOG_MAX, OFFSET_SYMBOL_MAX, REPEAT_OFFSETS,
@@ -79,6 +79,11 @@ impl<'d> EncoderDictionary<'d> {
         })
     }
 
+    /// Whether it has tables for a frame's first block, and offsets: whether it is a formatted dictionary.
+    pub const fn has_entropy(&self) -> bool {
+        self.dictionary.has_entropy()
+    }
+
     /// The dictionary that was made ready.
     pub const fn dictionary(&self) -> Dictionary<'d> {
         self.dictionary
@@ -145,8 +150,11 @@ fn load_formatted<'d>(
         .split_first_chunk_mut()
         .ok_or(Error::Corruption)?;
     let mut scratch = WeightScratch { weights, cells };
-    let (log, number, bytes) = read_weights(rest, &mut scratch)?;
-    entropy.huffman.set_weights(&scratch.weights[..number], log);
+    let (log, number, bytes) = read_weights(rest, DICTIONARY_CODE_BITS_MAX, &mut scratch)?;
+    // Longer codes than those of a frame are not used: its first literals come with a table.
+    if log <= CODE_BITS_MAX {
+        entropy.huffman.set_weights(&scratch.weights[..number], log);
+    }
     rest = &rest[bytes..];
 
     let (_, cells) = entropy.counts.as_flattened_mut().split_at_mut(1 << 10);

@@ -21,7 +21,8 @@ pub fn workspace_size(params: &Params) -> usize {
 }
 
 /// Bytes of workspace that a [`Compressor`] needs for a frame of `source_size` bytes that follows a dictionary of
-/// `dictionary_size` bytes. More of either never needs less, and [`stream_workspace_size`](crate::stream_workspace_size)
+/// `dictionary_size` bytes: all that [`Dictionary::new`] was given, or the
+/// [`content_size`](EncoderDictionary::content_size) of one that was made ready. More of either never needs less, and [`stream_workspace_size`](crate::stream_workspace_size)
 /// is enough for all.
 pub fn dictionary_workspace_size(
     params: &Params,
@@ -238,7 +239,8 @@ impl<W: Held> Compressor<W> {
     ///
     /// # Errors
     ///
-    /// [`Error::DstSizeTooSmall`] and [`Error::WorkspaceTooSmall`], as above.
+    /// [`Error::DstSizeTooSmall`]; [`Error::WorkspaceTooSmall`] if the workspace is smaller than
+    /// [`dictionary_workspace_size`] says for [`EncoderDictionary::content_size`].
     pub fn compress_with_prepared(
         &mut self,
         dst: &mut [u8],

@@ -139,7 +139,7 @@ impl<'a> SequenceStore<'a> {
 
     /// What a writer without checks starts from: the memory, the end of the literals, the start of the sequences, and how
     /// much room there is beyond what all the `rest` of the block could need.
-    #[cfg(not(feature = "portable"))]
+    #[cfg(feature = "arch")]
     pub(crate) fn raw_parts(&mut self, rest: usize) -> (&mut [u8], usize, usize, isize) {
         let room = self.sequences - self.literals;
         let room = room as isize - (rest + 8 + OVERRUN) as isize;
@@ -147,7 +147,7 @@ impl<'a> SequenceStore<'a> {
     }
 
     /// What such a writer left behind.
-    #[cfg(not(feature = "portable"))]
+    #[cfg(feature = "arch")]
     pub(crate) fn set_ends(&mut self, literals: usize, sequences: usize) {
         assert!(literals <= sequences && sequences <= self.buffer.len());
         (self.literals, self.sequences) = (literals, sequences);

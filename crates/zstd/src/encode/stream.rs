@@ -49,7 +49,9 @@ pub struct EncodeProgress {
 /// Where an encoder stands in its frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nothing has been written.
+    /// No frame has begun.
+    Ready,
+    /// The frame follows what dictionary it will follow; nothing has been written.
     Start,
     /// The header has been written.
     Content,
@@ -169,26 +171,28 @@ impl<'d, W: Held> Encoder<'d, W> {
         Ok(())
     }
 
-    /// From the next [`reset`](Self::reset) on, frames follow this dictionary.
-    pub fn set_dictionary(&mut self, dictionary: Option<Dictionary<'d>>) {
-        self.state.dictionary = dictionary;
-        self.state.prepared = None;
-        self.state.window_has_content = false;
+    /// The frames that begin from now on follow this dictionary.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StageWrong`] within a frame, which the first [`step`](Self::step) begins, whatever it is given, and
+    /// within a series of bare blocks. The dictionary before then stays in force. Another one can be set when the frame is
+    /// complete, and after [`reset`](Self::reset).
+    pub fn set_dictionary(&mut self, dictionary: Option<Dictionary<'d>>) -> Result<(), Error> {
+        self.state.set_dictionary(dictionary, None)
     }
 
     /// As [`set_dictionary`](Self::set_dictionary), with a dictionary that was made ready.
     ///
     /// # Errors
     ///
-    /// [`Error::ParameterOutOfBound`] if that was for other parameters than this encoder has.
+    /// [`Error::ParameterOutOfBound`] if that was for other parameters than this encoder has; [`Error::StageWrong`].
     pub fn set_prepared(&mut self, dictionary: &'d EncoderDictionary<'d>) -> Result<(), Error> {
         if dictionary.params != self.state.params {
             return Err(Error::ParameterOutOfBound);
         }
-        self.state.dictionary = Some(dictionary.dictionary);
-        self.state.prepared = Some(dictionary);
-        self.state.window_has_content = false;
-        Ok(())
+        self.state
+            .set_dictionary(Some(dictionary.dictionary), Some(dictionary))
     }
 
     /// Begins another frame, whatever became of this one. `pledged` is the size of its content, if that is known: the
@@ -252,9 +256,24 @@ impl<'d> State<'d> {
             pledged: None,
             taken: 0,
             checksum: Xxh64::new(0),
-            stage: Stage::Start,
+            stage: Stage::Ready,
             first: true,
         }
+    }
+
+    /// The header names a dictionary that blocks refer to from the first on: within a frame it stays what it is.
+    fn set_dictionary(
+        &mut self,
+        dictionary: Option<Dictionary<'d>>,
+        prepared: Option<&'d EncoderDictionary<'d>>,
+    ) -> Result<(), Error> {
+        if self.stage != Stage::Ready && self.stage != Stage::End {
+            return Err(Error::StageWrong);
+        }
+        self.dictionary = dictionary;
+        self.prepared = prepared;
+        self.window_has_content = false;
+        Ok(())
     }
 
     fn reset(&mut self, pledged: Option<u64>) {
@@ -262,7 +281,7 @@ impl<'d> State<'d> {
         (self.staged_from, self.staged_to) = (0, 0);
         (self.pledged, self.taken) = (pledged, 0);
         self.checksum = Xxh64::new(0);
-        self.stage = Stage::Start;
+        self.stage = Stage::Ready;
         self.first = true;
     }
 
@@ -292,8 +311,9 @@ impl<'d> State<'d> {
         }
         let given = input.len();
         let mut written = 0;
-        if self.start == 0 && self.filled == 0 && self.taken == 0 && self.stage == Stage::Start {
+        if self.stage == Stage::Ready {
             self.begin(workspace)?;
+            self.stage = Stage::Start;
         }
         let block_size = self.params.block_size();
         loop {
@@ -381,6 +401,7 @@ impl<'d> State<'d> {
     }
 
     /// Takes input that fits in a block with what is there.
+    #[inline(never)]
     fn take(&mut self, workspace: &mut [u8], input: &[u8]) -> Result<(), Error> {
         self.taken += input.len() as u64;
         if self.pledged.is_some_and(|size| self.taken > size) {
@@ -476,7 +497,7 @@ impl<'d> State<'d> {
         src: &[u8],
     ) -> Result<Option<usize>, Error> {
         match self.stage {
-            Stage::Start if self.filled == 0 => self.begin(workspace)?,
+            Stage::Ready => self.begin(workspace)?,
             Stage::Bare => {}
             _ => return Err(Error::StageWrong),
         }

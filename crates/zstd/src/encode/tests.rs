@@ -140,7 +140,7 @@ fn small_streams_of_every_strategy() {
             if made_ready == 1 {
                 encoder.set_prepared(&prepared).unwrap();
             } else {
-                encoder.set_dictionary(Some(raw));
+                encoder.set_dictionary(Some(raw)).unwrap();
             }
             let mut output = vec![0; compress_bound(content.len())];
             let pieces = content.chunks(700);

@@ -286,7 +286,6 @@ pub(crate) fn normalise(
 
 /// Writes the description of a table. The number of bytes, or `None` if they do not fit.
 pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32) -> Option<usize> {
-    let mut out = out;
     let mut writer = BitWriter::default();
     writer.add(u64::from(log - 5), 4);
     let mut left = (1_i32 << log) + 1;
@@ -314,14 +313,14 @@ pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32)
             symbol += zeros;
             while zeros >= 3 {
                 writer.add(3, 2);
-                writer.flush(&mut out);
+                writer.flush(out);
                 zeros -= 3;
             }
             writer.add(zeros as u64, 2);
         }
-        writer.flush(&mut out);
+        writer.flush(out);
     }
-    writer.finish(&mut out)
+    writer.finish(out)
 }
 
 /// What `counts` cost in whole bits under probabilities out of 2^`log`.

@@ -1,7 +1,9 @@
 //! Huffman codes of literals (RFC 8878, section 4.2).
 
-/// No code is longer, in bits.
+/// No code of a frame is longer, in bits.
 pub(crate) const CODE_BITS_MAX: u32 = 11;
+/// No code of a dictionary is longer: the C library takes such tables, in both directions.
+pub(crate) const DICTIONARY_CODE_BITS_MAX: u32 = 12;
 /// Literals are bytes.
 pub(crate) const SYMBOLS_MAX: usize = 256;
 
@@ -16,11 +18,13 @@ pub(crate) use read::WeightScratch;
 #[cfg(feature = "compress")]
 pub(crate) use read::read_weights;
 #[cfg(feature = "decompress")]
-pub(crate) use read::{Cell, TABLE_CELLS, Table, read_table};
+pub(crate) use read::{Cell, DICTIONARY_TABLE_CELLS, TABLE_CELLS, Table};
 #[cfg(feature = "decompress")]
-pub(crate) use read::{PairCell, fill_pairs, pairs_are_worth_it};
+pub(crate) use read::{PairCell, fill_pairs, long_cells, pairs_are_worth_it};
 #[cfg(feature = "decompress")]
 pub(crate) use read::{decode_first, decode_four, decode_one};
+#[cfg(feature = "decompress")]
+pub(crate) use read::{read_dictionary_table, read_table};
 
 // ---- writing (feature `compress`) ----
 

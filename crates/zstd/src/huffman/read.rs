@@ -1,21 +1,26 @@
 //! Reading a table and decoding the streams of a literals section.
 
-use super::{CODE_BITS_MAX, SYMBOLS_MAX};
+use super::{CODE_BITS_MAX, DICTIONARY_CODE_BITS_MAX, SYMBOLS_MAX};
 use crate::Error;
 #[cfg(all(
-    not(feature = "portable"),
+    feature = "arch",
     feature = "decompress",
     any(test, target_pointer_width = "64")
 ))]
 use crate::arch;
 use crate::bits::ReverseBitReader;
 use crate::fse;
+#[cfg(feature = "decompress")]
+use crate::workspace::DictionaryCells;
 
 /// One cell of the decoding table: the length of the code in bits, and its symbol.
 pub(crate) type Cell = [u8; 2];
 
 /// Cells of the largest decoding table.
 pub(crate) const TABLE_CELLS: usize = 1 << CODE_BITS_MAX;
+
+/// Cells of a dictionary's largest decoding table.
+pub(crate) const DICTIONARY_TABLE_CELLS: usize = 1 << DICTIONARY_CODE_BITS_MAX;
 
 /// One cell of the table of pairs, for a string of [`CODE_BITS_MAX`] bits: how many bits its first code takes, or its
 /// first two if both are in it; how many codes that are; and their symbols.
@@ -26,7 +31,8 @@ pub(crate) type PairCell = [u8; 4];
 pub(crate) struct Table<'t> {
     pub(crate) cells: &'t [Cell; TABLE_CELLS],
     pub(crate) log: u32,
-    /// The same codes in pairs, if that table was made.
+    /// The same codes in pairs, if that table was made. If there are longer codes than [`CODE_BITS_MAX`], the cells of all
+    /// strings of `log` bits, see [`long_cells`].
     pub(crate) pairs: Option<&'t [PairCell; TABLE_CELLS]>,
 }
 
@@ -44,18 +50,37 @@ pub(crate) fn read_table(
     scratch: &mut WeightScratch<'_>,
     cells: &mut [Cell; TABLE_CELLS],
 ) -> Result<(u32, usize), Error> {
-    let (log, symbols, bytes) = read_weights(src, scratch)?;
+    let (log, symbols, bytes) = read_weights(src, CODE_BITS_MAX, scratch)?;
     let sorted = scratch.cells.as_flattened_mut();
     fill_cells(&scratch.weights[..symbols], log, sorted, cells);
     Ok((log, bytes))
 }
 
+/// The same of a dictionary, which may have longer codes.
+#[cfg(feature = "decompress")]
+pub(crate) fn read_dictionary_table(
+    src: &[u8],
+    scratch: &mut WeightScratch<'_>,
+    cells: DictionaryCells<'_>,
+) -> Result<(u32, usize), Error> {
+    let (log, symbols, bytes) = read_weights(src, DICTIONARY_CODE_BITS_MAX, scratch)?;
+    let sorted = scratch.cells.as_flattened_mut();
+    fill_cells(&scratch.weights[..symbols], log, sorted, cells.of(log));
+    Ok((log, bytes))
+}
+
+/// The memory of the table of pairs, as a table of the long codes that only a dictionary has: those come without pairs.
+pub(crate) fn long_cells(pairs: &mut [PairCell; TABLE_CELLS]) -> &mut [Cell] {
+    pairs.as_flattened_mut().as_chunks_mut().0
+}
+
 /// Reads a table description into weights.
 ///
-/// Gives the longest code's bits, the number of symbols and the bytes of the description. [`Error::Corruption`] if it is
-/// not valid.
+/// Gives the longest code's bits, `log_max` at most, the number of symbols and the bytes of the description.
+/// [`Error::Corruption`] if it is not valid.
 pub(crate) fn read_weights(
     src: &[u8],
+    log_max: u32,
     scratch: &mut WeightScratch<'_>,
 ) -> Result<(u32, usize, usize), Error> {
     let (&header, rest) = src.split_first().ok_or(Error::Corruption)?;
@@ -76,15 +101,19 @@ pub(crate) fn read_weights(
         // The last symbol's weight is not described, hence one fewer.
         given = fse::decode_weights(packed, scratch.cells, &mut weights[..SYMBOLS_MAX - 1])?;
     }
-    let log = complete_weights(weights, given)?;
+    let log = complete_weights(weights, given, log_max)?;
     Ok((log, given + 1, 1 + bytes))
 }
 
 /// Adds the weight of the last symbol, which makes the sum a power of two. Gives the longest code's bits.
-fn complete_weights(weights: &mut [u8; SYMBOLS_MAX], given: usize) -> Result<u32, Error> {
+fn complete_weights(
+    weights: &mut [u8; SYMBOLS_MAX],
+    given: usize,
+    log_max: u32,
+) -> Result<u32, Error> {
     let mut sum = 0u32;
     for &weight in &weights[..given] {
-        if u32::from(weight) > CODE_BITS_MAX {
+        if u32::from(weight) > log_max {
             return Err(Error::Corruption);
         }
         sum += (1 << weight) >> 1;
@@ -93,7 +122,7 @@ fn complete_weights(weights: &mut [u8; SYMBOLS_MAX], given: usize) -> Result<u32
         return Err(Error::Corruption);
     }
     let log = sum.ilog2() + 1;
-    if log > CODE_BITS_MAX {
+    if log > log_max {
         return Err(Error::Corruption);
     }
     let rest = (1 << log) - sum;
@@ -112,7 +141,7 @@ fn complete_weights(weights: &mut [u8; SYMBOLS_MAX], given: usize) -> Result<u32
 }
 
 /// Gives each symbol its cells: those of small weight first, and by symbol among equals. `sorted` is memory for symbols.
-fn fill_cells(weights: &[u8], log: u32, sorted: &mut [u8], cells: &mut [Cell; TABLE_CELLS]) {
+fn fill_cells(weights: &[u8], log: u32, sorted: &mut [u8], cells: &mut [Cell]) {
     // Sorted first, so that symbols with as many cells are neighbours: then no branch depends on the next symbol.
     let mut ends = [0u16; 16];
     for &weight in weights {
@@ -131,7 +160,7 @@ fn fill_cells(weights: &[u8], log: u32, sorted: &mut [u8], cells: &mut [Cell; TA
         }
         *end += 1;
     }
-    let mut rest = &mut cells[..];
+    let mut rest = cells;
     for weight in 1..=log as usize {
         let symbols = usize::from(ends[weight - 1])..usize::from(ends[weight]);
         let symbols = sorted.get(symbols).unwrap_or_default();
@@ -197,7 +226,37 @@ pub(crate) fn fill_pairs(
 /// Decodes one stream; `dst` is filled exactly and the stream is used up exactly, else [`Error::Corruption`].
 pub(crate) fn decode_one(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     let mut bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
+    if table.log > CODE_BITS_MAX {
+        return finish_long(table, &mut bits, dst);
+    }
     finish_stream(table, &mut bits, dst)
+}
+
+/// [`finish_stream`] with a dictionary's long codes.
+#[cold]
+#[inline(never)]
+fn finish_long(
+    table: Table<'_>,
+    bits: &mut ReverseBitReader<'_>,
+    dst: &mut [u8],
+) -> Result<(), Error> {
+    decode_long(table, bits, dst);
+    bits.is_finished().then_some(()).ok_or(Error::Corruption)
+}
+
+/// Decodes symbols with a dictionary's long codes.
+fn decode_long(table: Table<'_>, bits: &mut ReverseBitReader<'_>, dst: &mut [u8]) {
+    let cells: &[Cell] = match table.pairs {
+        Some(pairs) => pairs.as_flattened().as_chunks().0,
+        None => &[],
+    };
+    for byte in dst {
+        let cell = cells.get(bits.peek(table.log) as usize);
+        let [len, symbol] = cell.copied().unwrap_or_default();
+        *byte = symbol;
+        bits.skip(u32::from(len));
+        bits.refill();
+    }
 }
 
 /// Decodes what is left of a stream.
@@ -259,12 +318,19 @@ fn begin_four<'s>(
 pub(crate) fn decode_four(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     let mut readers = [const { ReverseBitReader::empty() }; 4];
     let each = begin_four(src, dst.len(), &mut readers)?;
-    let done = run_four(table, src, &mut readers, dst, each);
+    let is_long = table.log > CODE_BITS_MAX;
+    let done = match is_long {
+        true => [0; 4],
+        false => run_four(table, src, &mut readers, dst, each),
+    };
     let mut rest = dst;
     for ((turn, reader), done) in readers.iter_mut().enumerate().zip(done) {
         let len = if turn < 3 { each } else { rest.len() };
         let (part, others) = rest.split_at_mut(len);
-        finish_stream(table, reader, part.get_mut(done..).unwrap_or_default())?;
+        match is_long {
+            true => finish_long(table, reader, part)?,
+            false => finish_stream(table, reader, part.get_mut(done..).unwrap_or_default())?,
+        }
         rest = others;
     }
     Ok(())
@@ -286,15 +352,11 @@ fn run_four(
     dst: &mut [u8],
     each: usize,
 ) -> [usize; 4] {
-    #[cfg(all(test, feature = "decompress", not(feature = "portable")))]
+    #[cfg(all(test, feature = "decompress", feature = "arch"))]
     if arch::twin() == arch::Twin::Safe {
         return [run_four_portable(table, readers, dst, each); 4];
     }
-    #[cfg(all(
-        not(feature = "portable"),
-        feature = "decompress",
-        target_pointer_width = "64"
-    ))]
+    #[cfg(all(feature = "arch", feature = "decompress", target_pointer_width = "64"))]
     return arch::huffman::run_four(table, src, readers, dst, each);
     #[allow(unreachable_code, reason = "unless there is no kernel")]
     {
@@ -353,9 +415,13 @@ pub(crate) fn decode_first(
         }
     };
     for (bits, part) in readers.iter_mut().zip(dst.chunks_mut(each)) {
-        for byte in part {
-            *byte = decode_symbol(table, bits);
-            bits.refill();
+        if table.log > CODE_BITS_MAX {
+            decode_long(table, bits, part);
+        } else {
+            for byte in part {
+                *byte = decode_symbol(table, bits);
+                bits.refill();
+            }
         }
         if bits.is_overrun() {
             return Err(Error::Corruption);

@@ -1,6 +1,6 @@
 //! Codes for encoding, and how they are told.
 
-use crate::bits::{BitWriter, Sink, put_bytes};
+use crate::bits::BitWriter;
 use crate::fse::{FseEncoder, accuracy, end, normalise, start, step, write_description};
 use crate::workspace::{Carver, Cells};
 
@@ -205,142 +205,10 @@ impl<'a> HuffmanEncoder<'a> {
 
     /// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
     pub(crate) fn write_stream(&self, out: &mut [u8], literals: &[u8]) -> Option<usize> {
-        #[cfg(not(feature = "portable"))]
+        #[cfg(feature = "arch")]
         return crate::arch::entropy::write_stream(out, literals, self.codes);
-        #[cfg(feature = "portable")]
-        write_stream(out, literals, self.codes)
-    }
-}
-
-/// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
-///
-/// Codes enter a word from above, five at a time that were joined before: only the whole waits for what was there. The
-/// length in an entry's low four bits may linger there; the last of five comes without, or it would be reached.
-#[inline(always)]
-pub(crate) fn write_stream<S: Sink>(
-    mut out: S,
-    literals: &[u8],
-    codes: &[[u8; 8]; SYMBOLS],
-) -> Option<usize> {
-    let out = &mut out;
-    let code = |byte: u8| Codes::of(u64::from_ne_bytes(codes[usize::from(byte)]));
-    let five = |[a, b, c, d, e]: [u8; 5]| {
-        let first = code(e).and(code(d)).and(code(c).and(code(b)));
-        let last = code(a);
-        first.and(Codes {
-            bits: last.bits & !0xff,
-            ..last
-        })
-    };
-    let (rest, fives) = literals.as_rchunks::<5>();
-    let mut writer = TopWriter {
-        at: 0,
-        word: 0,
-        count: 0,
-    };
-    // As long as there is room for all that so many codes may take, nobody asks.
-    let sure = out.len().saturating_sub(8) / FIVE_BYTES_MAX;
-    let (later, now) = fives.split_at(fives.len() - sure.min(fives.len()));
-    for codes in now.iter().rev() {
-        writer.add(five(*codes));
-        writer.flush_unasked(out);
-    }
-    for codes in later.iter().rev() {
-        writer.add(five(*codes));
-        writer.flush(out);
-    }
-    for byte in rest.iter().rev() {
-        writer.add(code(*byte));
-    }
-    writer.flush(out);
-    writer.add(Codes::of(1 << 63 | 1));
-    writer.finish(out)
-}
-
-/// Bytes that five codes take at most.
-const FIVE_BYTES_MAX: usize = 7;
-
-/// Codes in the highest bits.
-#[derive(Clone, Copy)]
-struct Codes {
-    bits: u64,
-    /// In the low 8 bits, the number of bits.
-    count: u64,
-}
-
-impl Codes {
-    /// The code of an entry.
-    #[inline(always)]
-    fn of(entry: u64) -> Self {
-        Codes {
-            bits: entry,
-            count: entry,
-        }
-    }
-
-    /// These codes, then others.
-    #[inline(always)]
-    fn and(self, next: Codes) -> Codes {
-        Codes {
-            bits: self.bits >> (next.count & 63) | next.bits,
-            count: self.count.wrapping_add(next.count),
-        }
-    }
-}
-
-/// A bit writer whose bits wait at the top of a word.
-struct TopWriter {
-    at: usize,
-    word: u64,
-    /// In the low 8 bits, the number of bits that wait.
-    count: u64,
-}
-
-impl TopWriter {
-    #[inline(always)]
-    fn add(&mut self, codes: Codes) {
-        self.word = self.word >> (codes.count & 63) | codes.bits;
-        self.count = self.count.wrapping_add(codes.count);
-    }
-
-    #[inline(always)]
-    fn flush<S: Sink>(&mut self, out: &mut S) {
-        let (low, bytes) = self.waiting();
-        put_bytes(out, self.at, low, bytes);
-        self.flushed(bytes);
-    }
-
-    /// The same where there is room for eight bytes.
-    #[inline(always)]
-    fn flush_unasked<S: Sink>(&mut self, out: &mut S) {
-        let (low, bytes) = self.waiting();
-        out.put64(self.at, low);
-        self.flushed(bytes);
-    }
-
-    /// The bits that wait, and how many whole bytes they are.
-    #[inline(always)]
-    fn waiting(&self) -> (u64, usize) {
-        let count = self.count & 0xff;
-        let low = self.word >> (64_u64.wrapping_sub(count) & 63);
-        (low, (count / 8) as usize)
-    }
-
-    #[inline(always)]
-    fn flushed(&mut self, bytes: usize) {
-        self.at += bytes;
-        self.count &= 7;
-    }
-
-    #[inline(always)]
-    fn finish<S: Sink>(mut self, out: &mut S) -> Option<usize> {
-        self.flush(out);
-        if self.count != 0 {
-            let low = self.word >> (64 - self.count);
-            put_bytes(out, self.at, low & ((1 << self.count) - 1), 1);
-            self.at += 1;
-        }
-        (self.at <= out.len()).then_some(self.at)
+        #[cfg(not(feature = "arch"))]
+        crate::encode::streams::literals::write_stream(out, literals, self.codes)
     }
 }
 
@@ -534,7 +402,7 @@ fn compress_weights(
     table.build(probabilities, log, cells);
     let (table, _) = table.table();
 
-    let mut out = out.get_mut(head..)?;
+    let out = out.get_mut(head..)?;
     let mut writer = BitWriter::default();
     let mut back = weights.iter().map(|w| u32::from(*w)).rev();
     // The state that ends first in time is the one that holds the symbol of even place.
@@ -556,9 +424,9 @@ fn compress_weights(
         let (next, value, bits) = step(table, one, back.next()?);
         one = next;
         writer.add(value, bits);
-        writer.flush(&mut out);
+        writer.flush(out);
     }
     writer.add(end(two, log), log);
     writer.add(end(one, log), log);
-    Some(head + writer.finish_with_mark(&mut out)?)
+    Some(head + writer.finish_with_mark(out)?)
 }

@@ -31,7 +31,7 @@ const fn extra_bits(first: usize, rest: &[u8]) -> [u8; 64] {
 }
 
 /// Extra bits that follow each offset code.
-pub(super) static OFFSET_BITS: [u8; 64] = {
+pub(crate) static OFFSET_BITS: [u8; 64] = {
     let mut bits = [0; 64];
     let mut code = 0;
     while code < 32 {
@@ -56,8 +56,8 @@ const fn codes<const N: usize>(bits: &[u8; 64]) -> [u8; N] {
     table
 }
 
-pub(super) static LITERAL_LENGTH_CODES: [u8; 64] = codes(&LITERAL_LENGTH_BITS);
-pub(super) static MATCH_LENGTH_CODES: [u8; 128] = codes(&MATCH_LENGTH_BITS);
+pub(crate) static LITERAL_LENGTH_CODES: [u8; 64] = codes(&LITERAL_LENGTH_BITS);
+pub(crate) static MATCH_LENGTH_CODES: [u8; 128] = codes(&MATCH_LENGTH_BITS);
 
 /// The code of a literal length.
 #[inline(always)]
@@ -133,7 +133,7 @@ impl Sequence {
     }
 
     /// The same, of lengths that are known to be in their range.
-    #[cfg(not(feature = "portable"))]
+    #[cfg(feature = "arch")]
     #[inline(always)]
     pub(crate) fn pack(literals: usize, offset_value: u32, matched: usize) -> Self {
         let lengths = (literals as u64) << 28 | ((matched - MATCH_MIN) as u64) << 46;

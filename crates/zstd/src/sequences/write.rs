@@ -1,13 +1,12 @@
 //! The section with the tables that take least.
 
 use super::code::{Sequence, literal_length_code, match_length_code, offset_code};
-#[cfg(feature = "portable")]
-use super::slots::write_bits;
-use super::slots::{CODES, Run, literal_length_slots, match_length_slots, offset_slots};
+use super::slots::CODES;
 use super::{
     LITERAL_LENGTH_COUNTS, LITERAL_LENGTH_LOG_MAX, MATCH_LENGTH_COUNTS, MATCH_LENGTH_LOG_MAX,
     OFFSET_COUNTS, OFFSET_LOG_MAX,
 };
+use crate::encode::streams::sequences::RunTables;
 use crate::fse::{
     COST_ONE, FseEncoder, FseTable, accuracy, cost_of_probabilities, normalise, write_description,
 };
@@ -143,7 +142,7 @@ pub(crate) fn write_sequences(
     }
     let out = out.get_mut(at..)?;
     let last = Sequence::from_bits(u64::from_ne_bytes(*reversed.first()?));
-    let run = scratch.as_flattened_mut().first_chunk_mut()?;
+    let memory = scratch.as_flattened_mut().first_chunk_mut()?;
     let lengths = pick(
         written.new_literal_lengths,
         &next.literal_lengths,
@@ -155,30 +154,26 @@ pub(crate) fn write_sequences(
         &next.match_lengths,
         &previous.match_lengths,
     );
-    let starts = [
-        Run::LITERAL_LENGTHS.fill(
-            run,
-            lengths,
-            literal_length_slots(),
-            literal_length_code(last.literal_length()),
-        ),
-        Run::OFFSETS.fill(
-            run,
-            offsets,
-            offset_slots(),
-            offset_code(last.offset_value()),
-        ),
-        Run::MATCH_LENGTHS.fill(
-            run,
-            matches,
-            match_length_slots(),
-            match_length_code(last.match_length_less_min()),
-        ),
-    ];
-    #[cfg(not(feature = "portable"))]
+    let (run, starts) = RunTables::new(
+        memory,
+        [
+            (
+                lengths.0,
+                lengths.1,
+                literal_length_code(last.literal_length()),
+            ),
+            (offsets.0, offsets.1, offset_code(last.offset_value())),
+            (
+                matches.0,
+                matches.1,
+                match_length_code(last.match_length_less_min()),
+            ),
+        ],
+    );
+    #[cfg(feature = "arch")]
     let bytes = crate::arch::entropy::write_bits(out, reversed, run, starts)?;
-    #[cfg(feature = "portable")]
-    let bytes = write_bits(out, reversed, &*run, starts)?;
+    #[cfg(not(feature = "arch"))]
+    let bytes = crate::encode::streams::sequences::write_bits(out, reversed, run, starts)?;
     written.bytes = at + bytes;
     Some(written)
 }

@@ -2,9 +2,9 @@
 
 use crate::encode::{Random, mixture};
 use zstd::{
-    Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Dictionary, Encoder, EncoderDictionary,
-    Error, Finish, Params, Piece, PieceDecoder, compress_bound, dictionary_workspace_size,
-    stream_workspace_size,
+    Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Dictionary, Encoder,
+    EncoderDictionary, Error, Finish, Params, Piece, PieceDecoder, compress_bound,
+    compress_with_dictionary, dictionary_workspace_size, stream_workspace_size,
 };
 
 /// Our blocks, decoded by us, and with a frame put around them by the C library; what is not worth compressing is stored.
@@ -111,7 +111,9 @@ fn a_copy_goes_on_as_the_original_does() {
         let size = stream_workspace_size(&params);
         let mut memory = vec![0x11; size];
         let mut first = Encoder::new(&params, &mut memory).unwrap();
-        first.set_dictionary(Some(Dictionary::raw(&before)));
+        first
+            .set_dictionary(Some(Dictionary::raw(&before)))
+            .unwrap();
         first.reset(None);
         let mut begun = vec![0; compress_bound(content.len())];
         let done = first
@@ -140,6 +142,70 @@ fn a_copy_goes_on_as_the_original_does() {
     }
 }
 
+/// At every place of frames with every kind of block, in a workspace of another size.
+#[test]
+fn a_copy_of_a_decoder_goes_on_as_the_original_does() {
+    let before = mixture(4, 5000);
+    let mut content = mixture(2, 60_000);
+    content.extend([7; 5000]);
+    content.extend(testkit::Rng::new(1).bytes(3000));
+    let mut params = Params::for_level(3, None).with_window_log_max(13);
+    params.checksum = true;
+    let mut workspace = vec![0; stream_workspace_size(&params)];
+    let mut frame = vec![0; compress_bound(content.len())];
+    let dictionary = Dictionary::raw(&before);
+    let n = compress_with_dictionary(&mut frame, &content, &params, &dictionary, &mut workspace);
+    frame.truncate(n.unwrap());
+    // And a skippable frame.
+    frame.splice(0..0, [0x50, 0x2A, 0x4D, 0x18, 3, 0, 0, 0, 1, 2, 3]);
+    let options = DecodeOptions::new().dictionary(dictionary);
+    let size = Decoder::workspace_size(1 << 13).unwrap();
+    let mut rooms = [vec![0; size], vec![0xee; size + 1000]];
+    let [room, other] = &mut rooms;
+    let mut first = Decoder::new(options, room).unwrap();
+    let mut second = Decoder::new(DecodeOptions::new(), other).unwrap();
+    let mut small = vec![0; Decoder::workspace_size(1 << 10).unwrap()];
+    let mut small = Decoder::new(options, &mut small).unwrap();
+    let mut whole = Vec::new();
+    let (mut at, mut refused) = (0, 0);
+    while at < frame.len() {
+        let mut out = [0; 777];
+        let end = frame.len().min(at + 333);
+        let progress = first.step(&frame[at..end], &mut out).unwrap();
+        at += progress.read;
+        whole.extend_from_slice(&out[..progress.written]);
+        second.copy_from(&first).unwrap();
+        refused += usize::from(small.copy_from(&first).is_err());
+        let (mut rest, mut ending) = (at, whole.clone());
+        while rest < frame.len() {
+            let mut out = [0; 10_000];
+            let progress = second.step(&frame[rest..], &mut out).unwrap();
+            rest += progress.read;
+            ending.extend_from_slice(&out[..progress.written]);
+        }
+        assert!(ending == content, "at {at}");
+    }
+    assert!(whole == content && refused > 0);
+
+    let mut rooms = [(); 2].map(|()| vec![0x3d; DECOMPRESS_WORKSPACE_SIZE]);
+    let [room, other] = &mut rooms;
+    let mut first = PieceDecoder::new(options, room).unwrap();
+    let mut second = PieceDecoder::new(DecodeOptions::new(), other).unwrap();
+    let (mut rest, mut out, mut at) = (&frame[11..], vec![0; content.len()], 0);
+    while first.wanted() > 0 {
+        let (piece, after) = rest.split_at(first.wanted());
+        at += first.decode(piece, &mut out, at).unwrap();
+        rest = after;
+        second.copy_from(&first);
+        assert_eq!(
+            (second.wanted(), second.next()),
+            (first.wanted(), first.next())
+        );
+        core::mem::swap(&mut first, &mut second);
+    }
+    assert!(out == content);
+}
+
 /// The same frames as those of an encoder, in exactly the memory that is asked for.
 #[test]
 fn a_dictionary_in_one_call() {
@@ -157,7 +223,7 @@ fn a_dictionary_in_one_call() {
                 let mut compressor = Compressor::new(&mut workspace);
                 let mut stream = vec![0x55; stream_workspace_size(&params)];
                 let mut encoder = Encoder::new(&params, &mut stream).unwrap();
-                encoder.set_dictionary(Some(dictionary));
+                encoder.set_dictionary(Some(dictionary)).unwrap();
                 encoder.reset(Some(size as u64));
                 let mut expected = vec![0; compress_bound(size)];
                 let n = encoder

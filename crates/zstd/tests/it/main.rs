@@ -39,6 +39,9 @@ mod generator;
 /// Frames that ask for too much.
 #[cfg(all(feature = "decompress", not(miri)))]
 mod limits;
+/// A dictionary with codes that are too long for a frame.
+#[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
+mod long_codes;
 /// What Miri runs instead of the modules that ask C or take it too long.
 #[cfg(all(feature = "compress", feature = "decompress", miri))]
 mod miri;
@@ -51,6 +54,12 @@ mod reference;
 /// How deep decoding goes down the stack.
 #[cfg(all(feature = "decompress", target_os = "linux", not(miri)))]
 mod stack;
+/// Changes within a frame.
+#[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
+mod stages;
 /// Known bytes, known answers.
 #[cfg(all(feature = "decompress", not(miri)))]
 mod vectors;
+/// Memory of exactly the size that is asked for.
+#[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
+mod workspaces;

@@ -61,7 +61,7 @@ fn frames_are_those_of_the_dictionary_itself() {
             assert!(frame[..done.written] == expected[..n], "{name}");
             check(&name, &frame[..done.written], &content, bytes);
         }
-        encoder.set_dictionary(None);
+        encoder.set_dictionary(None).unwrap();
         encoder.reset(Some(size as u64));
         let content = mixture(1, size);
         let done = encoder.step(&content, &mut frame, Finish::Frame).unwrap();

@@ -28,7 +28,7 @@ impl Task {
     ///
     /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
     /// more registers.
-    #[cfg(not(feature = "portable"))]
+    #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
         Memory::fits(data, self.base, self.start) && self.window >= 2 * DoubleFast::PATIENCE
     }

@@ -29,7 +29,7 @@ impl Task {
     ///
     /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
     /// more registers (2 % more instructions at level 1).
-    #[cfg(not(feature = "portable"))]
+    #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
         Memory::fits(data, self.base, self.start)
             && self.step >= 1

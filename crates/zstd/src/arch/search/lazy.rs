@@ -32,7 +32,7 @@ impl Task {
     ///
     /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
     /// more registers.
-    #[cfg(not(feature = "portable"))]
+    #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
         Memory::fits(data, self.base, self.start) && self.attempts >= 1 && self.window >= 1
     }
@@ -105,8 +105,8 @@ impl Best {
 }
 
 // Each has a stack frame of its own where no kernel needs them inlined.
-#[cfg_attr(feature = "portable", inline(never))]
-#[cfg_attr(not(feature = "portable"), inline(always))]
+#[cfg_attr(not(feature = "arch"), inline(never))]
+#[cfg_attr(feature = "arch", inline(always))]
 fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: bool>(
     data: Memory<'_>,
     rows: RowCells<'_>,

@@ -1,5 +1,5 @@
 //! The search loops of the finders, compiled twice from one source: here without checks, and as a safe twin in
-//! `encode/finder` with the feature `portable`, which forbids unsafe code.
+//! `encode/finder` without the feature `arch`, where unsafe code is forbidden.
 //!
 //! Both have a module `access` with the same names. Here some of its functions are unsafe, and `proven!` is an unsafe block;
 //! there they are safe, and `proven!` is nothing. In both the comment before it proves that what is read exists.

@@ -110,8 +110,8 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
         /// # Safety
         ///
         /// `first <= low < at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
-        #[cfg_attr(feature = "portable", inline(never))]
-        #[cfg_attr(not(feature = "portable"), inline(always))]
+        #[cfg_attr(not(feature = "arch"), inline(never))]
+        #[cfg_attr(feature = "arch", inline(always))]
         pub(super) fn search<const MIN: u32>(
             &mut self,
             data: Memory<'_>,

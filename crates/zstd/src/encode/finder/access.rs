@@ -1,4 +1,4 @@
-//! What the search loops read and write, with checks: the safe twin of `arch/access.rs`.
+//! What the search loops read and write, with checks: the safe twin of `arch/access`.
 //!
 //! A method has the same name and meaning there. Where it is `unsafe` there, it panics here.
 

@@ -2,7 +2,7 @@
 //! position has no long one. Cells have tags, see [`tagged`].
 
 use super::index::{Block, read64, reduce_tagged, take_back};
-#[cfg(feature = "portable")]
+#[cfg(not(feature = "arch"))]
 use super::search;
 use super::search::{double_fast::Task, tagged};
 use crate::encode::params::DoubleFast;
@@ -87,10 +87,10 @@ impl<'a> Tables<'a> {
             min_match,
         };
         let data = &block.data[..block.end];
-        #[cfg(not(feature = "portable"))]
+        #[cfg(feature = "arch")]
         let (anchor, kept) =
             crate::arch::find::double_fast(data, self.long, self.short, &task, *repeat, store);
-        #[cfg(feature = "portable")]
+        #[cfg(not(feature = "arch"))]
         let (anchor, kept) =
             search::double_fast::find(data, self.long, self.short, &task, *repeat, store);
         *repeat = take_back(*repeat, kept, store);

@@ -3,7 +3,7 @@
 //! Cells have tags, see [`tagged`].
 
 use super::index::{Block, read64, reduce_tagged, take_back};
-#[cfg(feature = "portable")]
+#[cfg(not(feature = "arch"))]
 use super::search;
 use super::search::{fast::Task, tagged};
 use crate::encode::params::Fast;
@@ -86,9 +86,9 @@ impl<'a> Tables<'a> {
             min_match,
         };
         let data = &block.data[..block.end];
-        #[cfg(not(feature = "portable"))]
+        #[cfg(feature = "arch")]
         let (anchor, kept) = crate::arch::find::fast(data, positions, &task, *repeat, store);
-        #[cfg(feature = "portable")]
+        #[cfg(not(feature = "arch"))]
         let (anchor, kept) = search::fast::find(data, positions, &task, *repeat, store);
         *repeat = take_back(*repeat, kept, store);
         anchor - block.base as usize

@@ -2,7 +2,7 @@
 
 use super::index::{Block, take_back};
 use super::row::Tables;
-#[cfg(feature = "portable")]
+#[cfg(not(feature = "arch"))]
 use super::search;
 use super::search::lazy::Task;
 use crate::encode::store::SequenceStore;
@@ -29,9 +29,9 @@ pub(crate) fn find_block(
     };
     let data = &block.data[..block.end];
     let (cells, chains) = tables.rows.parts();
-    #[cfg(not(feature = "portable"))]
+    #[cfg(feature = "arch")]
     let find = crate::arch::find::lazy;
-    #[cfg(feature = "portable")]
+    #[cfg(not(feature = "arch"))]
     let find = search::lazy::find;
     let (anchor, kept, next) = find(data, cells, chains, &task, *repeat, store);
     *tables.rows.next = next;

@@ -15,7 +15,7 @@
 //! - `insert(&mut self, &Block, min_match)`: makes `data[start..end]` known without looking for matches (dictionaries);
 //! - `find(&mut self, &Block, min_match, &mut [u32; 3], &mut SequenceStore) -> usize`.
 
-#[cfg(feature = "portable")]
+#[cfg(not(feature = "arch"))]
 mod access;
 mod double_fast;
 mod fast;
@@ -24,26 +24,10 @@ mod lazy;
 mod optimal;
 mod row;
 
-/// Nothing: the safe twin of the search loops has no unsafe code, see `arch/search`.
-#[cfg(feature = "portable")]
-macro_rules! proven {
-    ($read:expr) => {
-        $read
-    };
-}
-
-/// A function like any other.
-#[cfg(feature = "portable")]
-macro_rules! proven_fn {
-    ($($function:tt)*) => {
-        $($function)*
-    };
-}
-
-#[cfg(feature = "portable")]
+#[cfg(not(feature = "arch"))]
 #[path = "../../arch/search/mod.rs"]
 mod search;
-#[cfg(not(feature = "portable"))]
+#[cfg(feature = "arch")]
 use crate::arch::search;
 
 use self::index::{Block, index_log};

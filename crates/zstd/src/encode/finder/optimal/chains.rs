@@ -3,7 +3,7 @@
 use super::candidates::Candidates;
 use super::match_length;
 use super::parse::TAIL;
-#[cfg(not(feature = "portable"))]
+#[cfg(feature = "arch")]
 use crate::arch::compare::prefetch;
 use crate::encode::finder::index::{Block, PRIME, read32, read64};
 use crate::encode::params::Optimal;
@@ -312,5 +312,5 @@ impl Chains {
     }
 }
 
-#[cfg(feature = "portable")]
+#[cfg(not(feature = "arch"))]
 fn prefetch(_place: *const u8) {}

@@ -1,0 +1,337 @@
+//! The bit stream of sequences.
+
+use super::{Out, below_32, read};
+use crate::bits::{BitWriter, put_bytes};
+use crate::fse::{FseTable, end, start, states, symbol};
+use crate::sequences::{
+    LITERAL_LENGTH_BITS, LITERAL_LENGTH_CODE_LONG, LITERAL_LENGTH_LOG_MAX, MATCH_LENGTH_BITS,
+    MATCH_LENGTH_CODE_LONG, MATCH_LENGTH_LOG_MAX, OFFSET_BITS, OFFSET_LOG_MAX, Sequence,
+    literal_length_code, literal_length_slots, match_length_code, match_length_slots, offset_slots,
+};
+
+/// The three tables that are used, side by side: for each slot eight bytes, then for each state two. Slots are numbered by
+/// what they stand for, so that no code need be looked up.
+///
+/// What a slot holds: 32 bits by which a state must be raised so that its upper 16 bits are the number of bits to write; 16
+/// bits, where the code's states begin; 16 bits, the number of extra bits. Both numbers of bits are below 32, whatever the
+/// tables are that this was made from: [`Run::fill`] sees to it.
+#[derive(Clone, Copy)]
+pub(crate) struct RunTables<'a>(&'a [u8; RUN_BYTES]);
+
+/// Bytes of [`RunTables`], and of all their slots.
+pub(crate) const RUN_BYTES: usize = 4608;
+const SLOT_BYTES: usize = 2048;
+
+impl<'a> RunTables<'a> {
+    /// The tables of literal lengths, offsets, match lengths, each with its accuracy and the code of the last sequence; and
+    /// the states that yield these codes.
+    pub(crate) fn new(
+        memory: &'a mut [u8; RUN_BYTES],
+        [ll, of, ml]: [(&FseTable, u32, u32); 3],
+    ) -> (Self, [Start; 3]) {
+        // Slots that no code has are read, if at all, as those of no bits.
+        memory[..SLOT_BYTES].fill(0);
+        let starts = [
+            Run::LITERAL_LENGTHS.fill(memory, ll, literal_length_slots()),
+            Run::OFFSETS.fill(memory, of, offset_slots()),
+            Run::MATCH_LENGTHS.fill(memory, ml, match_length_slots()),
+        ];
+        (RunTables(memory), starts)
+    }
+}
+
+/// Where the table of one kind of code lies in [`RunTables`].
+struct Run {
+    slots: usize,
+    states: usize,
+    log_max: u32,
+    extra_bits: &'static [u8; 64],
+}
+
+/// A state to begin with, and the accuracy of its table.
+#[derive(Clone, Copy)]
+pub(crate) struct Start {
+    state: u32,
+    log: u32,
+}
+
+impl Run {
+    /// Lengths of 64 and more have a slot for each code.
+    const LITERAL_LENGTHS: Run = Run {
+        slots: 0,
+        states: 2048,
+        log_max: LITERAL_LENGTH_LOG_MAX,
+        extra_bits: &LITERAL_LENGTH_BITS,
+    };
+    /// Lengths less `MATCH_MIN`; those of 128 and more have a slot for each code.
+    const MATCH_LENGTHS: Run = Run {
+        slots: 640,
+        states: 3072,
+        log_max: MATCH_LENGTH_LOG_MAX,
+        extra_bits: &MATCH_LENGTH_BITS,
+    };
+    /// By the leading zeros of a value of 28 bits.
+    const OFFSETS: Run = Run {
+        slots: 1792,
+        states: 4096,
+        log_max: OFFSET_LOG_MAX,
+        extra_bits: &OFFSET_BITS,
+    };
+
+    /// Takes a table over, whose slots have these codes. The state that yields `last`.
+    fn fill(
+        &self,
+        tables: &mut [u8; RUN_BYTES],
+        (table, log, last): (&FseTable, u32, u32),
+        codes: impl Iterator<Item = u32>,
+    ) -> Start {
+        let state = start(table, last) & 0xffff;
+        let places = tables[self.slots..SLOT_BYTES].as_chunks_mut::<8>().0;
+        for (code, place) in codes.zip(places) {
+            let (raise, first) = symbol(table, code);
+            // At most 31 behind the shift, for every state of 16 bits. A state from which this subtracts gives 0 bits, and
+            // does so as well unchanged.
+            let raise = raise.cast_signed().clamp(0, 31 << 16);
+            let extra = u16::from(self.extra_bits[code as usize & 63] & 31);
+            let [a, b, c, d] = raise.to_ne_bytes();
+            let [e, f] = (first as u16).to_ne_bytes();
+            let [g, h] = extra.to_ne_bytes();
+            *place = [a, b, c, d, e, f, g, h];
+        }
+        tables[self.states..][..2 << self.log_max]
+            .copy_from_slice(&states(table)[..2 << self.log_max]);
+        Start { state, log }
+    }
+
+    /// The state that leads on to this slot's symbol, and the bits to write with their number. For a state of 16 bits, and a
+    /// slot of this kind.
+    #[inline(always)]
+    fn step(&self, tables: RunTables<'_>, state: u32, slot: usize) -> (u32, u64, u32) {
+        let at = self.slots + 8 * slot;
+        // SAFETY: no slot is above 144: all of them, 1,792 bytes of others included, end before byte 4,608.
+        let raise = u32::from_ne_bytes(proven!(read(tables.0, at)));
+        // SAFETY: `fill` leaves at most 31 << 16, and the state has 16 bits: from a start, or read below.
+        let bits = proven!(below_32(state.wrapping_add(raise) >> 16));
+        // SAFETY: as above.
+        let first = u16::from_ne_bytes(proven!(read(tables.0, at + 4)));
+        let mask = (1 << self.log_max) - 1;
+        let place = (state >> bits).wrapping_add(first.into()) as usize & mask;
+        // SAFETY: two bytes for each number up to `mask`: those of offsets end the tables, at 4096 + 2 * 256.
+        let next = u16::from_ne_bytes(proven!(read(tables.0, self.states + 2 * place)));
+        (next.into(), low_bits(state.into(), bits), bits)
+    }
+
+    /// The number of extra bits of a slot of this kind.
+    #[inline(always)]
+    fn extra_bits(&self, tables: RunTables<'_>, slot: usize) -> u32 {
+        // SAFETY: as in `step`.
+        let bits = u16::from_ne_bytes(proven!(read(tables.0, self.slots + 8 * slot + 6)));
+        // SAFETY: `fill` leaves at most 31.
+        proven!(below_32(bits.into()))
+    }
+}
+
+/// The lowest `bits`, fewer than 64.
+#[inline(always)]
+fn low_bits(value: u64, bits: u32) -> u64 {
+    value & ((1 << (bits & 63)) - 1)
+}
+
+/// Writes the bit stream. The number of bytes, or `None` if they do not fit.
+///
+/// `starts` are of literal lengths, offsets, match lengths.
+#[inline(always)]
+pub(crate) fn write_bits(
+    out: &mut [u8],
+    reversed: &[[u8; 8]],
+    tables: RunTables<'_>,
+    starts: [Start; 3],
+) -> Option<usize> {
+    let mut out = Out::new(out);
+    let out = &mut out;
+    let (last, mut rest) = reversed.split_first()?;
+    let word = u64::from_ne_bytes(*last);
+    let extra = Extra::of(word, tables, &Slots::of(word));
+    let mut stream = Stream {
+        states: starts.map(|start| start.state),
+        at: 0,
+        bits: 0,
+        count: 0,
+    };
+    stream.add(extra.bits, extra.lengths + extra.offset);
+    stream.flush(out.bytes());
+    // As long as there is room for all that so many sequences may take, nobody asks at each.
+    while !rest.is_empty() {
+        let room = out.bytes().len().saturating_sub(stream.at + 8);
+        let sure = room / (2 * FLUSHED_MAX);
+        if sure == 0 {
+            break;
+        }
+        let (now, later) = rest.split_at(sure.min(rest.len()));
+        for sequence in now {
+            stream.put(tables, *sequence, |stream| {
+                // SAFETY: there are two flushes for a sequence, each of which `at` grows by at most `FLUSHED_MAX` in: before the
+                // last one it is at least `FLUSHED_MAX + 8` bytes before the end.
+                proven!(out.put64(stream.at, stream.bits));
+                stream.flushed();
+            });
+        }
+        rest = later;
+    }
+    for sequence in rest {
+        stream.put(tables, *sequence, |stream| stream.flush(out.bytes()));
+    }
+    let Stream { states, .. } = stream;
+    let mut writer = BitWriter::resume(stream.at, stream.bits, stream.count);
+    let [ll, of, ml] = [0, 1, 2].map(|i| (states[i], starts[i].log));
+    for (state, log) in [ml, of, ll] {
+        writer.add(end(state, log), log);
+    }
+    writer.finish_with_mark(out.bytes())
+}
+
+/// Most bytes that a flush is done with, whatever was added.
+const FLUSHED_MAX: usize = 8;
+
+/// The bit stream as it grows.
+struct Stream {
+    /// Of literal lengths, offsets, match lengths: 16 bits each.
+    states: [u32; 3],
+    at: usize,
+    bits: u64,
+    /// How many bits wait: fewer than 8 after a flush.
+    count: u32,
+}
+
+impl Stream {
+    /// Adds the `count` low bits of `value`, which has no others: at most 56, for all to stay.
+    #[inline(always)]
+    fn add(&mut self, value: u64, count: u32) {
+        self.bits |= value << (self.count & 63);
+        self.count += count;
+    }
+
+    #[inline(always)]
+    fn flush(&mut self, out: &mut [u8]) {
+        put_bytes(out, self.at, self.bits, (self.count / 8) as usize);
+        self.flushed();
+    }
+
+    /// Not more than 7 bits and 63 were added, at most [`FLUSHED_MAX`] bytes.
+    #[inline(always)]
+    fn flushed(&mut self) {
+        self.at += (self.count / 8) as usize;
+        self.bits >>= self.count & 56;
+        self.count &= 7;
+    }
+
+    #[inline(always)]
+    fn put(
+        &mut self,
+        tables: RunTables<'_>,
+        sequence: [u8; 8],
+        mut flush: impl FnMut(&mut Stream),
+    ) {
+        let word = u64::from_ne_bytes(sequence);
+        let slots = Slots::of(word);
+        let [ll, of, ml] = self.states;
+        let (of, of_low, of_bits) = Run::OFFSETS.step(tables, of, slots.offset);
+        let (ml, ml_low, ml_bits) = Run::MATCH_LENGTHS.step(tables, ml, slots.match_length);
+        let (ll, ll_low, ll_bits) = Run::LITERAL_LENGTHS.step(tables, ll, slots.literal_length);
+        self.states = [ll, of, ml];
+        let two = of_bits + ml_bits;
+        let all = two + ll_bits;
+        let low = of_low | ml_low << (of_bits & 63) | ll_low << (two & 63);
+        let extra = Extra::of(word, tables, &slots);
+        if all + extra.lengths + extra.offset <= 56 {
+            let bits = low | extra.bits << (all & 63);
+            self.add(bits, all + extra.lengths + extra.offset);
+        } else {
+            let lengths = low_bits(extra.bits, extra.lengths);
+            self.add(low | lengths << (all & 63), (all + extra.lengths) & 63);
+            flush(self);
+            self.add(extra.bits >> (extra.lengths & 63), extra.offset);
+        }
+        flush(self);
+    }
+}
+
+/// Which slots of the tables a sequence uses: below 80 of literal lengths, below 144 of match lengths, at most 64 of offsets.
+pub(crate) struct Slots {
+    literal_length: usize,
+    offset: usize,
+    match_length: usize,
+}
+
+impl Slots {
+    #[inline(always)]
+    pub(crate) fn of(word: u64) -> Slots {
+        /// All bits of lengths that have no slot of their own.
+        const LONG: u64 = 0x3_ffc0 << 28 | 0x3_ff80 << 46;
+        let (literal_length, match_length) = if word & LONG == 0 {
+            ((word >> 28) as usize & 63, (word >> 46) as usize & 127)
+        } else {
+            let sequence = Sequence::from_bits(word);
+            (
+                literal_length_slot(sequence.literal_length()),
+                match_length_slot(sequence.match_length_less_min()),
+            )
+        };
+        Slots {
+            literal_length,
+            offset: (word << 36).leading_zeros() as usize,
+            match_length,
+        }
+    }
+
+    /// Those of literal length, match length, offset.
+    #[inline(always)]
+    pub(crate) fn numbers(&self) -> [usize; 3] {
+        [self.literal_length, self.match_length, self.offset]
+    }
+}
+
+#[inline(always)]
+fn literal_length_slot(length: u32) -> usize {
+    if length < 64 {
+        length as usize
+    } else {
+        (literal_length_code(length) - LITERAL_LENGTH_CODE_LONG) as usize % 16 + 64
+    }
+}
+
+#[inline(always)]
+fn match_length_slot(length_less_min: u32) -> usize {
+    if length_less_min < 128 {
+        length_less_min as usize
+    } else {
+        (match_length_code(length_less_min) - MATCH_LENGTH_CODE_LONG) as usize % 16 + 128
+    }
+}
+
+/// The bits that follow the codes: those of the literal length, of the match length, of the offset.
+struct Extra {
+    bits: u64,
+    /// How many are those of both lengths: at most 30.
+    lengths: u32,
+    /// How many are those of the offset: at most 27.
+    offset: u32,
+}
+
+impl Extra {
+    #[inline(always)]
+    fn of(word: u64, tables: RunTables<'_>, slots: &Slots) -> Extra {
+        let ll_bits = Run::LITERAL_LENGTHS.extra_bits(tables, slots.literal_length);
+        let ml_bits = Run::MATCH_LENGTHS.extra_bits(tables, slots.match_length);
+        let offset = Run::OFFSETS.extra_bits(tables, slots.offset);
+        let lengths = ll_bits + ml_bits;
+        let bits = low_bits(word >> 28, ll_bits)
+            | low_bits(word >> 46, ml_bits) << (ll_bits & 63)
+            | low_bits(word, offset) << (lengths & 63);
+        Extra {
+            bits,
+            lengths,
+            offset,
+        }
+    }
+}
