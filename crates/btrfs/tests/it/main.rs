@@ -13,5 +13,6 @@ mod linux;
 mod many;
 mod packed;
 mod small;
+mod states;
 mod subvolumes;
 mod verdicts;
