@@ -128,7 +128,7 @@ impl AddressSpace {
     /// Reads bytes from the first copy that `verify` accepts.
     ///
     /// # Errors
-    /// If every copy fails, the error of the first one.
+    /// If every copy fails, the error of the first one whose device is present, or else of the first one.
     pub(crate) fn read_verified<T>(
         &self,
         logical: Logical,
@@ -136,14 +136,15 @@ impl AddressSpace {
         mut verify: impl FnMut(&[u8]) -> Result<T>,
     ) -> Result<T> {
         let chunk = self.chunk(logical, buf.len() as u64)?;
-        let mut first = None;
+        let mut first: Option<Error> = None;
         for copy in 0..AddressSpace::copies(chunk) {
             let read = self.read_copy(chunk, logical, buf, copy);
             match read.and_then(|()| verify(buf)) {
                 Ok(value) => return Ok(value),
-                Err(error) => {
-                    first.get_or_insert(error);
-                }
+                Err(error) => match first {
+                    None | Some(Error::InvalidInput(_)) => first = Some(error),
+                    Some(_) => {}
+                },
             }
         }
         Err(first.expect("a chunk has at least one copy"))

@@ -79,16 +79,6 @@ impl Inode {
             return Err(item.corrupt("inode's size is impossible", size));
         }
         let rdev = raw.rdev.get();
-        let time = |raw: &raw::Timespec| {
-            let nanoseconds = raw.nsec.get();
-            if nanoseconds >= 1_000_000_000 {
-                return Err(item.corrupt("inode's nanoseconds make a second", nanoseconds.into()));
-            }
-            Ok(Time {
-                seconds: raw.sec.get().cast_signed(),
-                nanoseconds,
-            })
-        };
         Ok(Inode {
             generation: Generation(raw.generation.get()),
             transid: Generation(raw.transid.get()),
@@ -104,10 +94,10 @@ impl Inode {
                 minor: (rdev & 0xf_ffff) as u32,
             },
             flags,
-            atime: time(&raw.atime)?,
-            ctime: time(&raw.ctime)?,
-            mtime: time(&raw.mtime)?,
-            otime: time(&raw.otime)?,
+            atime: time(&raw.atime),
+            ctime: time(&raw.ctime),
+            mtime: time(&raw.mtime),
+            otime: time(&raw.otime),
         })
     }
 
@@ -142,6 +132,18 @@ impl Inode {
     /// Whether its content has checksums.
     pub(crate) fn has_checksums(&self) -> bool {
         self.flags & inode_flags::NODATASUM == 0
+    }
+}
+
+/// Linux does not check nanoseconds, and some old file systems have a second or more of them. Whole seconds of them
+/// count as seconds.
+fn time(raw: &raw::Timespec) -> Time {
+    const SECOND: u32 = 1_000_000_000;
+    let (seconds, nanoseconds) = (raw.sec.get().cast_signed(), raw.nsec.get());
+    let carry = nanoseconds / SECOND;
+    Time {
+        seconds: seconds.saturating_add(carry.into()),
+        nanoseconds: nanoseconds % SECOND,
     }
 }
 

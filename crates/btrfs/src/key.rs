@@ -148,6 +148,14 @@ pub mod item {
     pub const DEV_ITEM: u8 = 216;
     /// A chunk.
     pub const CHUNK_ITEM: u8 = 228;
+    /// The state of quotas.
+    pub const QGROUP_STATUS: u8 = 240;
+    /// What a quota group counts.
+    pub const QGROUP_INFO: u8 = 242;
+    /// The limits of a quota group.
+    pub const QGROUP_LIMIT: u8 = 244;
+    /// A quota group that is part of another one; stored in both directions.
+    pub const QGROUP_RELATION: u8 = 246;
     /// A temporary item; the object ID says what it is about (for example, balance).
     pub const TEMPORARY_ITEM: u8 = 248;
     /// A persistent item; the object ID says what it is about (for example, device statistics).
@@ -192,6 +200,8 @@ pub mod object {
     pub const TREE_RELOC: u64 = -8_i64 as u64;
     /// The tree used to relocate data.
     pub const DATA_RELOC_TREE: u64 = -9_i64 as u64;
+    /// In the root tree: the free space cache, version 1.
+    pub const FREE_SPACE: u64 = -11_i64 as u64;
     /// Data checksums.
     pub const EXTENT_CSUM: u64 = -10_i64 as u64;
     /// The first free inode and subvolume number; in a subvolume, its root directory.

@@ -42,7 +42,7 @@ mod usage;
 mod volume;
 mod write;
 
-pub use check::CheckSummary;
+pub use check::{CheckSummary, Note};
 pub use checksum::ChecksumType;
 pub use chunk::{Chunk, ChunkMap, Profile, STRIPE_BYTES, Stripe};
 pub use compression::Compression;

@@ -621,3 +621,81 @@ const _: () = assert!(size_of::<FreeSpaceInfo>() == 8);
 
 /// In [`FreeSpaceInfo::flags`]: free space is stored as bitmaps.
 pub(crate) const FREE_SPACE_BITMAPS: u32 = 1;
+
+/// In [`Superblock::flags`]: the image is a metadata dump of btrfs-image, without the content of files.
+pub(crate) const SUPERBLOCK_METADATA_DUMP: u64 = 1 << 33 | 1 << 34;
+
+/// `struct btrfs_qgroup_status_item`, with the last field of simple quotas, which are newer.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct QgroupStatus {
+    /// 1.
+    pub(crate) version: U64,
+    /// The commit that the counts belong to.
+    pub(crate) generation: U64,
+    /// 1 if quotas are on, [`QGROUP_RESCAN`], [`QGROUP_INCONSISTENT`], [`QGROUP_SIMPLE`].
+    pub(crate) flags: U64,
+    /// How far a rescan has come.
+    pub(crate) rescan: U64,
+}
+const _: () = assert!(size_of::<QgroupStatus>() == 32);
+
+/// In [`QgroupStatus::flags`]: counting has not finished.
+pub(crate) const QGROUP_RESCAN: u64 = 2;
+/// In [`QgroupStatus::flags`]: the counts are known to be wrong.
+pub(crate) const QGROUP_INCONSISTENT: u64 = 4;
+/// In [`QgroupStatus::flags`]: each extent counts for the subvolume that created it.
+pub(crate) const QGROUP_SIMPLE: u64 = 8;
+
+/// `struct btrfs_qgroup_info_item`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct QgroupInfo {
+    /// The commit that changed it.
+    pub(crate) generation: U64,
+    /// Bytes of extents that its subvolumes refer to.
+    pub(crate) rfer: U64,
+    /// The same as `rfer`.
+    pub(crate) rfer_cmpr: U64,
+    /// Bytes of extents that nothing else refers to.
+    pub(crate) excl: U64,
+    /// The same as `excl`.
+    pub(crate) excl_cmpr: U64,
+}
+const _: () = assert!(size_of::<QgroupInfo>() == 40);
+
+/// `struct btrfs_free_space_header`: describes the free space cache of a block group.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct FreeSpaceHeader {
+    /// The inode in the root tree that holds the cache.
+    pub(crate) location: DiskKey,
+    /// The commit that wrote it.
+    pub(crate) generation: U64,
+    /// Number of [`FreeSpaceEntry`]s, bitmaps included.
+    pub(crate) num_entries: U64,
+    /// Number of bitmaps.
+    pub(crate) num_bitmaps: U64,
+}
+const _: () = assert!(size_of::<FreeSpaceHeader>() == 41);
+
+/// `struct btrfs_free_space_entry`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct FreeSpaceEntry {
+    /// Logical address.
+    pub(crate) offset: U64,
+    /// Length in bytes; of a bitmap, its free bytes.
+    pub(crate) bytes: U64,
+    /// 1 an extent, 2 a bitmap.
+    pub(crate) kind: u8,
+}
+const _: () = assert!(size_of::<FreeSpaceEntry>() == 17);

@@ -106,10 +106,13 @@ fn check_btrfs(file: File, name: &str, args: &Check) -> Result<bool> {
         text::count(summary.data_bytes, "byte"),
         text::count(summary.decoded_bytes, "byte")
     )?;
+    for note in &summary.notes {
+        writeln!(out, "note: {note}")?;
+    }
     if btrfs.has_log() {
         writeln!(
             out,
-            "the image was not unmounted cleanly; its log was read, but not compared with the trees"
+            "note: the image was not unmounted cleanly; its log was read, but not compared with the trees"
         )?;
     }
     Ok(summary.findings == 0)

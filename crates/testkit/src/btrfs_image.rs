@@ -1,7 +1,8 @@
 //! A btrfs image in memory, for tests with damaged images. Any byte, item or pointer can be changed, and checksums are
 //! recomputed, so readers must detect the damage itself.
 //!
-//! It has its own parser, which trusts the image: start with a valid one. It supports a single device and CRC-32C.
+//! It has its own parser, which trusts the image: start with a valid one. It supports a single device, or one of a
+//! mirror, and CRC-32C.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,6 +24,7 @@ const ITEM_BYTES: usize = 25;
 const POINTER_BYTES: usize = 33;
 const ROOT_TREE: u64 = 1;
 const CHUNK_TREE: u64 = 3;
+const TREE_LOG: u64 = -6_i64 as u64;
 const CHUNK_ITEM: u8 = 228;
 const ROOT_ITEM: u8 = 132;
 
@@ -231,10 +233,13 @@ impl BtrfsImage {
             chunks.map(|item| (item.key, item.data)).find(within)
         });
         let (key, data) = found.unwrap_or_else(|| panic!("{logical} lies in no chunk"));
-        assert!(number(&data, 24, 8) & !0x27 == 0, "the chunk is striped");
-        let stripes = number(&data, 44, 2) as usize;
-        (0..stripes)
-            .map(|stripe| number(&data, 48 + 32 * stripe + 8, 8) + logical - key.2)
+        assert!(number(&data, 24, 8) & !0x37 == 0, "the chunk is striped");
+        // Of a mirror, only what is on this device.
+        let device = self.superblock(201, 8);
+        let stripes = data[48..][..32 * number(&data, 44, 2) as usize].chunks(32);
+        let stripes = stripes.filter(|stripe| number(stripe, 0, 8) == device);
+        stripes
+            .map(|stripe| number(stripe, 8, 8) + logical - key.2)
             .collect()
     }
 
@@ -273,6 +278,7 @@ impl BtrfsImage {
         match tree {
             ROOT_TREE => self.superblock(80, 8),
             CHUNK_TREE => self.superblock(88, 8),
+            TREE_LOG => self.superblock(96, 8),
             _ => {
                 let items = self.items(ROOT_TREE);
                 let mut items = items.iter();
@@ -383,6 +389,13 @@ impl BtrfsImage {
             let index = items.partition_point(|item| item.0 < key);
             items.insert(index, (key, data));
         });
+    }
+
+    /// Changes the items of a leaf. The keys in the nodes above it stay.
+    pub fn edit_leaf(&mut self, leaf: u64, edit: impl FnOnce(&mut Vec<(BtrfsKey, Vec<u8>)>)) {
+        let mut list = items(&self.block(leaf));
+        edit(&mut list);
+        self.edit_block(leaf, |block| write_items(block, &list));
     }
 
     /// Changes the items of a leaf, and the keys in the nodes above it if the first item changes.

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use tree::{DataCheck, Error, Result, ordered};
 
 use super::extents::{Extents, Found};
+use super::log::end_in;
 use super::state::{Check, finding, wrong};
 use crate::address_space::AddressSpace;
 use crate::chunk::Chunk;
 use crate::csum_tree;
 use crate::key::{Key, Logical, object};
+use crate::node::Item;
 use crate::read::Btrfs;
 use crate::tree::{Cursor, Tree};
 
@@ -71,9 +73,19 @@ impl Check<'_> {
         let (btrfs, extents, progress) = (self.btrfs, &self.extents, self.progress);
         let data = self.options.data >= DataCheck::Checksums;
         let (findings, summary) = (&mut self.findings, &mut self.summary);
+        let jobs = Jobs {
+            btrfs,
+            cursor: Some(tree.seek(&btrfs.volume, Key::MIN)?),
+            extents: &extents.list,
+            log: &self.log.data,
+            lost_chunks: &self.lost_chunks,
+            data,
+            end_before: 0,
+            queue: Queue::default(),
+        };
         ordered(
             self.parallel,
-            Jobs::new(btrfs, tree, &extents.list, data)?,
+            jobs,
             Vec::new,
             |buffer, job| match job? {
                 Job::Report(error) => Ok(Compared {
@@ -109,48 +121,74 @@ pub(super) fn path(btrfs: &Btrfs, extents: &Extents, at: u64) -> Option<Box<[u8]
     btrfs.path_in(root, inode).ok()?.map(Into::into)
 }
 
-/// Reads every copy of the pieces and compares it with the checksums.
+/// Reads every copy of the pieces and compares it with the checksums. A copy on a missing device is left out.
 fn compare(btrfs: &Btrfs, pieces: &[Piece<'_>], buffer: &mut Vec<u8>) -> Result<Compared> {
-    let superblock = btrfs.superblock();
-    let (sector, checksum) = (superblock.sectorsize as usize, superblock.checksum);
-    let size = checksum.size();
+    let sector = btrfs.superblock().sectorsize as usize;
     let mut compared = Compared::default();
-    for Piece {
-        chunk,
-        at,
-        len,
-        sums,
-    } in pieces
-    {
-        buffer.resize(*len, 0);
-        for copy in 0..AddressSpace::copies(chunk) {
-            match btrfs.volume.space.read_copy(chunk, *at, buffer, copy) {
-                Err(Error::Io(error)) => return Err(Error::Io(error)),
-                Err(error) => {
-                    compared.damages.push(Damage::of_checksums(error));
-                    continue;
+    for piece in pieces {
+        buffer.resize(piece.len, 0);
+        for copy in 0..AddressSpace::copies(piece.chunk) {
+            let space = &btrfs.volume.space;
+            match space.read_copy(piece.chunk, piece.at, buffer, copy) {
+                Ok(()) => compared.compare(btrfs, piece, 0, buffer, copy),
+                // A striped chunk has parts on the other devices.
+                Err(Error::InvalidInput(_)) => {
+                    for (index, part) in buffer.chunks_mut(sector).enumerate() {
+                        let at = Logical(piece.at.0 + (index * sector) as u64);
+                        match space.read_copy(piece.chunk, at, part, copy) {
+                            Ok(()) => compared.compare(btrfs, piece, index, part, copy),
+                            Err(Error::InvalidInput(_)) => {}
+                            Err(error) => compared.fail(error)?,
+                        }
+                    }
                 }
-                Ok(()) => {}
-            }
-            let pairs = buffer.chunks(sector).zip(sums.chunks(size));
-            for (index, (data, sum)) in pairs.enumerate() {
-                let found = checksum.of(data);
-                if found[..size] != *sum {
-                    let place = at.0 + (index * sector) as u64;
-                    let what = COPIES[copy.min(COPIES.len() - 1)];
-                    // As the kernel prints it; only the first eight bytes of a longer one.
-                    let found = u64::from_le_bytes(*found.first_chunk().unwrap_or(&[0; 8]));
-                    compared.damages.push(Damage {
-                        tree: 0,
-                        error: wrong(what, Logical(place), found).into(),
-                        at: Some(place),
-                    });
-                }
+                Err(error) => compared.fail(error)?,
             }
         }
-        compared.bytes += *len as u64;
+        compared.bytes += piece.len as u64;
     }
     Ok(compared)
+}
+
+impl Compared {
+    /// # Errors
+    /// [`Error::Io`], which is not a finding.
+    fn fail(&mut self, error: Error) -> Result<()> {
+        if let Error::Io(error) = error {
+            return Err(Error::Io(error));
+        }
+        self.damages.push(Damage::of_checksums(error));
+        Ok(())
+    }
+
+    /// Compares sectors of a piece, starting with sector `first`, with their checksums.
+    fn compare(
+        &mut self,
+        btrfs: &Btrfs,
+        piece: &Piece<'_>,
+        first: usize,
+        data: &[u8],
+        copy: usize,
+    ) {
+        let superblock = btrfs.superblock();
+        let (sector, checksum) = (superblock.sectorsize as usize, superblock.checksum);
+        let size = checksum.size();
+        let sums = piece.sums.chunks(size).enumerate().skip(first);
+        for (data, (index, sum)) in data.chunks(sector).zip(sums) {
+            let found = checksum.of(data);
+            if found[..size] != *sum {
+                let place = piece.at.0 + (index * sector) as u64;
+                let what = COPIES[copy.min(COPIES.len() - 1)];
+                // As the kernel prints it; only the first eight bytes of a longer one.
+                let found = u64::from_le_bytes(*found.first_chunk().unwrap_or(&[0; 8]));
+                self.damages.push(Damage {
+                    tree: 0,
+                    error: wrong(what, Logical(place), found).into(),
+                    at: Some(place),
+                });
+            }
+        }
+    }
 }
 
 /// Iterates over the checksum tree.
@@ -159,6 +197,9 @@ struct Jobs<'b> {
     cursor: Option<Cursor<'b>>,
     /// In ascending order of address.
     extents: &'b [Found],
+    /// Ranges of data that only the log has, in the same order.
+    log: &'b [(u64, u64)],
+    lost_chunks: &'b [u64],
     /// Whether to compare data.
     data: bool,
     /// Where the checksums of the previous item end.
@@ -200,65 +241,105 @@ impl<'b> Queue<'b> {
 }
 
 impl<'b> Jobs<'b> {
-    fn new(btrfs: &'b Btrfs, tree: &Tree, extents: &'b [Found], data: bool) -> Result<Jobs<'b>> {
-        Ok(Jobs {
-            btrfs,
-            cursor: Some(tree.seek(&btrfs.volume, Key::MIN)?),
-            extents,
-            data,
-            end_before: 0,
-            queue: Queue::default(),
-        })
-    }
-
     /// Queues the work for the next item; returns whether there was one.
     fn item(&mut self) -> Result<bool> {
-        let Some(cursor) = &mut self.cursor else {
+        let Some(mut cursor) = self.cursor.take() else {
             return Ok(false);
         };
         let Some(item) = cursor.item() else {
             return Ok(false);
         };
-        let superblock = self.btrfs.superblock();
-        let (from, to) = csum_tree::parse_item(&item, superblock)?;
+        let (from, to) = match csum_tree::parse_item(&item, self.btrfs.superblock()) {
+            Ok(range) => range,
+            Err(error) => {
+                self.queue.report(error);
+                cursor.advance()?;
+                self.cursor = Some(cursor);
+                return Ok(true);
+            }
+        };
         if from < self.end_before {
             let what = wrong("checksums overlap", Logical(from), self.end_before);
             self.queue.report(what.into());
         }
         self.end_before = to;
-        let mut covered = from;
-        let first = (self.extents).partition_point(|extent| extent.at + extent.len <= from);
-        for extent in &self.extents[first..] {
-            if covered >= to || extent.at > covered || extent.is_tree_block {
-                break;
+        let mut at = from;
+        while at < to {
+            let covered = self.covered(at).min(to);
+            if self.data {
+                self.compare(&item, from, at, covered);
             }
-            covered = extent.at + extent.len;
-        }
-        if covered < to {
-            let what = wrong("checksums of what is no extent", Logical(covered), to);
-            self.queue.report(what.into());
-        } else if self.data {
-            let sums_bytes =
-                JOB_BYTES / superblock.sectorsize as usize * superblock.checksum.size();
-            let pieces = (from..to).step_by(JOB_BYTES);
-            for (at, sums) in pieces.zip(item.data.chunks(sums_bytes)) {
-                let (at, len) = (Logical(at), (to - at).min(JOB_BYTES as u64));
-                match self.btrfs.volume.space.chunk(at, len) {
-                    Ok(chunk) => self.queue.compare(Piece {
-                        chunk,
-                        at,
-                        len: len as usize,
-                        sums: sums.to_vec(),
-                    }),
-                    Err(error) => {
-                        self.queue.report(error);
-                        break;
-                    }
-                }
+            at = covered;
+            if at < to {
+                let next = self.next_extent(at).min(to);
+                let what = wrong("checksums of what is no extent", Logical(at), next);
+                self.queue.report(what.into());
+                at = next;
             }
         }
         cursor.advance()?;
+        self.cursor = Some(cursor);
         Ok(true)
+    }
+
+    /// Where the data extents end that follow each other from this address on; the address itself if there is none.
+    fn covered(&self, from: u64) -> u64 {
+        let mut at = from;
+        loop {
+            let index = self.extents.partition_point(|extent| extent.at <= at);
+            let extent = index.checked_sub(1).map(|index| &self.extents[index]);
+            let end = extent
+                .filter(|extent| !extent.is_tree_block)
+                .map_or(0, |extent| extent.at + extent.len)
+                .max(end_in(self.log, at));
+            if end <= at {
+                return at;
+            }
+            at = end;
+        }
+    }
+
+    /// The start of the next data extent.
+    fn next_extent(&self, after: u64) -> u64 {
+        let index = self.extents.partition_point(|extent| extent.at <= after);
+        let mut extents = self.extents[index..].iter();
+        let next = extents.find(|extent| !extent.is_tree_block);
+        let index = self.log.partition_point(|range| range.0 <= after);
+        let logged = self.log.get(index).map_or(u64::MAX, |range| range.0);
+        next.map_or(u64::MAX, |extent| extent.at).min(logged)
+    }
+
+    /// Queues the data between two addresses, whose checksums are in the item that starts at `from`. It may lie in
+    /// several chunks.
+    fn compare(&mut self, item: &Item<'_>, from: u64, mut at: u64, to: u64) {
+        let superblock = self.btrfs.superblock();
+        let sector = u64::from(superblock.sectorsize);
+        let size = superblock.checksum.size();
+        let space = &self.btrfs.volume.space;
+        while at < to {
+            let chunk = match space.chunk(Logical(at), sector) {
+                Ok(chunk) => chunk,
+                Err(error) => {
+                    self.queue.report(error);
+                    let chunks = space.chunks.chunks();
+                    let next = chunks.partition_point(|chunk| chunk.start.0 <= at);
+                    at = chunks.get(next).map_or(to, |chunk| chunk.start.0);
+                    continue;
+                }
+            };
+            let len = (to - at).min(chunk.end().0 - at).min(JOB_BYTES as u64);
+            if self.lost_chunks.binary_search(&chunk.start.0).is_err() {
+                let sums = ((at - from) / sector) as usize * size;
+                let sums_bytes = (len / sector) as usize * size;
+                self.queue.compare(Piece {
+                    chunk,
+                    at: Logical(at),
+                    len: len as usize,
+                    sums: item.data[sums..sums + sums_bytes].to_vec(),
+                });
+            }
+            at += len;
+        }
     }
 }
 

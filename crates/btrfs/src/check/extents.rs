@@ -48,8 +48,15 @@ pub(super) struct References {
     pub(super) list: Vec<(u64, Reference)>,
     /// Lengths of data extents, according to files.
     pub(super) data: HashMap<u64, u64>,
-    /// Level and generation of each block.
-    pub(super) visited: HashMap<u64, (u8, u64)>,
+    pub(super) visited: HashMap<u64, Block>,
+}
+
+/// A tree block that was visited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) level: u8,
+    pub(super) generation: u64,
+    pub(super) owner: u64,
 }
 
 impl References {
@@ -69,10 +76,12 @@ impl References {
 
     /// Whether a block is seen for the first time.
     pub(super) fn visit(&mut self, node: &Node) -> bool {
-        let (level, generation) = (node.level, node.generation.0);
-        self.visited
-            .insert(node.at.0, (level, generation))
-            .is_none()
+        let block = Block {
+            level: node.level,
+            generation: node.generation.0,
+            owner: node.owner,
+        };
+        self.visited.insert(node.at.0, block).is_none()
     }
 }
 
@@ -86,6 +95,8 @@ pub(super) struct Found {
     /// For a tree block, its level and the commit that wrote it.
     pub(super) level: u8,
     pub(super) generation: u64,
+    /// For data, with simple quotas: the subvolume that created it; otherwise 0.
+    pub(super) owner: u64,
 }
 
 /// A block group.
@@ -119,6 +130,23 @@ impl Extents {
     /// Whether the block's references are recorded by the block's address (full back references).
     pub(super) fn is_full_backref(&self, at: u64) -> bool {
         self.full_backrefs.contains(&at)
+    }
+
+    /// Adds the free ranges of a block group in order of address; adjacent ranges are one.
+    pub(super) fn free_in(&self, group: &BlockGroup, free: &mut Vec<(u64, u64)>) {
+        let end = group.start.saturating_add(group.len);
+        let first = (self.list).partition_point(|extent| extent.at < group.start);
+        let mut at = group.start;
+        let within = self.list[first..].iter();
+        for extent in within.take_while(|extent| extent.at < end) {
+            if extent.at > at {
+                free.push((at, extent.at));
+            }
+            at = extent.at + extent.len;
+        }
+        if at < end {
+            free.push((at, end));
+        }
     }
 
     pub(super) fn finish(&mut self) {
@@ -237,6 +265,7 @@ impl Extents {
         }
         // In order of type; within one type, descending.
         let mut before = (0, 0);
+        let mut owner = 0;
         while let Some((&kind, body)) = rest.split_first() {
             let word = || {
                 let word = body.get(..8)?;
@@ -260,7 +289,10 @@ impl Extents {
                     let count = u32::from_le_bytes([count[0], count[1], count[2], count[3]]);
                     (Some(Reference::Parent(parent)), count.into(), 12)
                 }
-                item::EXTENT_OWNER_REF if !is_tree_block => (None, 0, 8),
+                item::EXTENT_OWNER_REF if !is_tree_block => {
+                    owner = word().ok_or_else(cut)?;
+                    (None, 0, 8)
+                }
                 other => return Err(item.corrupt("reference's type is unknown", other.into())),
             };
             rest = body.get(size..).ok_or_else(cut)?;
@@ -286,6 +318,7 @@ impl Extents {
             refs,
             level: level as u8,
             generation: raw.generation.get(),
+            owner,
         });
         Ok(())
     }

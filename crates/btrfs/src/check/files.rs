@@ -7,7 +7,7 @@ use tree::{FileKind, Result};
 use super::state::{Check, wrong};
 use crate::dir::{self, Target};
 use crate::extent::{Body, FileExtent};
-use crate::flags::incompat;
+use crate::flags::{incompat, inode_flags};
 use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
 use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
@@ -35,7 +35,10 @@ struct Current {
     name_bytes: u64,
     extent_bytes: u64,
     extents_end: u64,
-    has_gap: bool,
+    /// Where the first range without an item begins.
+    gap: Option<u64>,
+    /// Hashes of the names in it, from its index.
+    name_hashes: Vec<u64>,
 }
 
 fn hash(parent: u64, index: u64, inode: u64, name: &[u8]) -> u64 {
@@ -143,7 +146,8 @@ impl Check<'_> {
                             name_bytes: 0,
                             extent_bytes: 0,
                             extents_end: 0,
-                            has_gap: false,
+                            gap: None,
+                            name_hashes: Vec::new(),
                         });
                     }
                     Err(error) => self.found(tree.id, error)?,
@@ -165,6 +169,8 @@ impl Check<'_> {
     fn item_of(&mut self, current: &mut Current, item: &Item<'_>, files: &mut Files) -> Result<()> {
         let number = current.number;
         let is_dir = current.inode.kind == FileKind::Directory;
+        // The names of one entry item: more than one only if their hashes are equal.
+        let mut names: Vec<&[u8]> = Vec::new();
         let mut reference = |reference: Reference<'_>| {
             current.names += 1;
             // The root directory refers to itself.
@@ -182,26 +188,38 @@ impl Check<'_> {
             item::DIR_ITEM | item::DIR_INDEX if !is_dir => {
                 Err(item.corrupt("file that is no directory has entries", number))
             }
-            kind @ (item::DIR_ITEM | item::DIR_INDEX) => dir::for_each_entry(item, |entry| {
-                current.name_bytes += entry.name.len() as u64;
-                let (target, is_inode) = match entry.target {
-                    Target::Inode(target) => (target, true),
-                    Target::Subvolume(id) => (!id, false),
-                };
-                let bare = hash(number, 0, target, entry.name);
-                if is_inode {
-                    files.kinds.push((target, entry.kind));
-                }
-                if kind == item::DIR_ITEM {
-                    files.entries.push((0, bare));
-                } else {
-                    // 0 is not a valid index, so it means that there is no reference to compare with.
-                    files
-                        .indexes
-                        .push((if is_inode { item.key.offset } else { 0 }, bare));
+            kind @ (item::DIR_ITEM | item::DIR_INDEX) => {
+                dir::for_each_entry(item, |entry| {
+                    current.name_bytes += entry.name.len() as u64;
+                    let (target, is_inode) = match entry.target {
+                        Target::Inode(target) => (target, true),
+                        Target::Subvolume(id) => (!id, false),
+                    };
+                    let bare = hash(number, 0, target, entry.name);
+                    if kind == item::DIR_INDEX {
+                        current.name_hashes.push(hash(number, 0, 0, entry.name));
+                    } else {
+                        names.push(entry.name);
+                    }
+                    if is_inode {
+                        files.kinds.push((target, entry.kind));
+                    }
+                    if kind == item::DIR_ITEM {
+                        files.entries.push((0, bare));
+                    } else {
+                        // 0 is not a valid index, so it means that there is no reference to compare with.
+                        files
+                            .indexes
+                            .push((if is_inode { item.key.offset } else { 0 }, bare));
+                    }
+                    Ok(())
+                })?;
+                names.sort_unstable();
+                if names.windows(2).any(|pair| pair[0] == pair[1]) {
+                    return Err(item.corrupt("entry's name is in its item twice", number));
                 }
                 Ok(())
-            }),
+            }
             item::EXTENT_DATA => self.part(current, item),
             _ => Ok(()),
         }
@@ -215,7 +233,7 @@ impl Check<'_> {
             return Err(item.corrupt("parts of a file overlap", extent.offset));
         }
         if extent.offset > current.extents_end {
-            current.has_gap = true;
+            current.gap.get_or_insert(current.extents_end);
         }
         let sector = u64::from(superblock.sectorsize);
         current.extents_end = extent.offset + extent.len;
@@ -263,9 +281,12 @@ impl Check<'_> {
     }
 
     fn finish(&mut self, tree: &Tree, files: &mut Files, current: Option<Current>) -> Result<()> {
-        let Some(current) = current else {
+        let Some(mut current) = current else {
             return Ok(());
         };
+        let name_hashes = &mut current.name_hashes;
+        name_hashes.sort_unstable();
+        let has_twice = name_hashes.windows(2).any(|pair| pair[0] == pair[1]);
         let Current {
             number,
             inode,
@@ -283,11 +304,17 @@ impl Check<'_> {
                 wrong("inode's number of names is wrong", at, *number),
             )?;
         }
+        if has_twice {
+            let what = wrong("directory lists a name twice", at, *number);
+            self.corrupt(tree.id, what)?;
+        }
         let sector = u64::from(self.btrfs.superblock().sectorsize);
         match inode.kind {
             FileKind::Directory if inode.size != current.name_bytes => {
                 self.corrupt(tree.id, wrong("directory's size is wrong", at, *number))?;
             }
+            // What is left of a file that is being deleted; its inode keeps the numbers of the whole file.
+            FileKind::Regular | FileKind::Symlink if inode.nlink == 0 => {}
             FileKind::Regular | FileKind::Symlink => {
                 if inode.nbytes != current.extent_bytes {
                     self.corrupt(
@@ -297,7 +324,8 @@ impl Check<'_> {
                 }
                 let must_be_whole = self.btrfs.superblock().incompat & incompat::NO_HOLES == 0;
                 let is_short = current.extents_end < inode.size.next_multiple_of(sector);
-                if must_be_whole && (current.has_gap || is_short) {
+                let has_gap = current.gap.is_some_and(|gap| gap < inode.size);
+                if must_be_whole && (has_gap || is_short) {
                     self.corrupt(
                         tree.id,
                         wrong("file has a hole without an item", at, *number),
@@ -305,6 +333,11 @@ impl Check<'_> {
                 }
                 if inode.kind == FileKind::Symlink && current.extents_end == 0 {
                     self.corrupt(tree.id, wrong("link has no target", at, *number))?;
+                }
+                let no_links = inode_flags::IMMUTABLE | inode_flags::APPEND;
+                if inode.kind == FileKind::Symlink && inode.flags & no_links != 0 {
+                    let what = "link has flags that only other files can have";
+                    self.corrupt(tree.id, wrong(what, at, *number))?;
                 }
             }
             _ => {}

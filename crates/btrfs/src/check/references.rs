@@ -94,7 +94,9 @@ impl Check<'_> {
             }
             let block = self.references.visited.get(&extent.at);
             if extent.is_tree_block
-                && block.is_some_and(|&block| block != (extent.level, extent.generation))
+                && block.is_some_and(|block| {
+                    (block.level, block.generation) != (extent.level, extent.generation)
+                })
             {
                 let what = wrong(
                     "extent item's level or generation is not its block's",

@@ -3,7 +3,7 @@
 use tree::Result;
 use zerocopy::FromBytes;
 
-use super::state::{Check, wrong};
+use super::state::{Check, Note, wrong};
 use crate::chunk::Chunk;
 use crate::flags::{block_group, compat_ro};
 use crate::key::{Key, Logical, item, object};
@@ -48,7 +48,7 @@ impl Check<'_> {
                 }
             }
         }
-        Ok(())
+        self.space_caches()
     }
 
     /// Checks that each chunk has a block group, and that each block group records its used bytes correctly.
@@ -206,28 +206,15 @@ impl Check<'_> {
     fn free_space(&mut self, tree: &Tree) -> Result<()> {
         let btrfs = self.btrfs;
         let sector = u64::from(btrfs.superblock().sectorsize);
-        // Free ranges by address in each block group; adjacent ranges are merged.
         let mut wanted: Vec<(u64, u64)> = Vec::new();
         for group in &self.extents.block_groups {
-            let end = group.start.saturating_add(group.len);
-            let list = &self.extents.list;
-            let first = list.partition_point(|extent| extent.at < group.start);
-            let mut at = group.start;
-            for extent in list[first..].iter().take_while(|extent| extent.at < end) {
-                if extent.at > at {
-                    wanted.push((at, extent.at));
-                }
-                at = extent.at + extent.len;
-            }
-            if at < end {
-                wanted.push((at, end));
-            }
+            self.extents.free_in(group, &mut wanted);
         }
         let mut found: Vec<(u64, u64)> = Vec::new();
         // The block group that the current items describe.
         let mut group: Option<FreeSpace> = None;
         let mut counted = 0;
-        let mut stale_end = 0;
+        let (mut stale, mut stale_end) = (0, 0);
         let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
             let (start, len) = (item.key.objectid, item.key.offset);
@@ -261,6 +248,7 @@ impl Check<'_> {
                 };
                 group = Some(info).filter(|_| !is_stale);
                 stale_end = if is_stale { end } else { 0 };
+                stale += u64::from(is_stale);
                 counted = 0;
             } else if end > stale_end {
                 let Some(group) = &group else {
@@ -287,6 +275,9 @@ impl Check<'_> {
             cursor.advance()?;
         }
         self.free_space_count(group.as_ref(), counted)?;
+        if stale > 0 {
+            self.notes.push(Note::StaleFreeSpace(stale));
+        }
         if wanted != found {
             let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
             let at = differs.map_or(0, |(a, b)| a.0.min(b.0));

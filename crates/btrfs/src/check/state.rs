@@ -1,16 +1,19 @@
 //! The state of a check: what it has learned so far, and where it sends findings.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use tree::{CheckOptions, Corrupt, Error, Finding, Findings, Parallel, Progress, Result};
 
 use super::decode::Encoded;
 use super::extents::{Extents, References};
+use super::log::Log;
+use super::quota::Paths;
 use crate::key::Logical;
 use crate::read::Btrfs;
 
 /// Summary of a check.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
     /// Number of findings, including those not reported.
     pub findings: u64,
@@ -24,6 +27,56 @@ pub struct CheckSummary {
     pub data_bytes: u64,
     /// Bytes of content that encoded extents decoded to, each counted once.
     pub decoded_bytes: u64,
+    /// What is worth knowing but not an error.
+    pub notes: Vec<Note>,
+}
+
+/// Something worth knowing about an image, which is no damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// This many devices are missing, but everything can be read from the others.
+    MissingDevices(u64),
+    /// Data has not been checked: the image is a metadata dump of btrfs-image, without the content of files.
+    MetadataDump,
+    /// The superblock says that the devices are larger, by this many bytes, than they say themselves.
+    LargerThanDevices(u64),
+    /// The counts of quota groups were not compared: the file system itself says that they are out of date.
+    QuotasInconsistent,
+    /// The counts of quota groups were not compared: that takes too much memory or time.
+    QuotasNotCounted,
+    /// The free space tree has information about this many block groups that no longer exist.
+    StaleFreeSpace(u64),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::MissingDevices(1) => {
+                f.write_str("a device is missing; everything can be read from the others")
+            }
+            Note::MissingDevices(count) => write!(
+                f,
+                "{count} devices are missing; everything can be read from the others"
+            ),
+            Note::MetadataDump => {
+                f.write_str("a metadata dump of btrfs-image, without the content of files")
+            }
+            Note::LargerThanDevices(bytes) => write!(
+                f,
+                "the superblock counts {bytes} bytes more than the devices have"
+            ),
+            Note::QuotasInconsistent => {
+                f.write_str("quotas are marked as inconsistent; their counts were not checked")
+            }
+            Note::QuotasNotCounted => {
+                f.write_str("subvolumes share too much to check the counts of quotas")
+            }
+            Note::StaleFreeSpace(count) => write!(
+                f,
+                "the free space tree describes {count} block groups that no longer exist, as old mkfs.btrfs leaves it"
+            ),
+        }
+    }
 }
 
 /// A check in progress.
@@ -38,6 +91,12 @@ pub(super) struct Check<'b> {
     pub(super) extents: Extents,
     /// The encoded extents that files refer to.
     pub(super) encoded: HashSet<Encoded>,
+    pub(super) log: Log,
+    /// Only for full quotas.
+    pub(super) paths: Option<Paths>,
+    pub(super) notes: Vec<Note>,
+    /// Addresses of chunks of which some part is on missing devices only, in ascending order.
+    pub(super) lost_chunks: Vec<u64>,
 }
 
 impl Check<'_> {

@@ -18,7 +18,11 @@ use super::extents::Reference;
 impl Check<'_> {
     /// Walks a tree. In a subvolume that is being deleted, everything before `dropped` is gone.
     pub(super) fn walk(&mut self, tree: &Tree, dropped: Option<Key>) -> Result<()> {
-        let reference = Reference::Tree(tree.id);
+        let reference = match tree.id {
+            // During a balance, the root of a relocation tree refers to itself.
+            object::TREE_RELOC => Reference::Parent(tree.root.0),
+            id => Reference::Tree(id),
+        };
         let expected = tree.expected();
         self.block(tree.root, &expected, reference, dropped)
     }
@@ -58,6 +62,9 @@ impl Check<'_> {
         let first = dropped.map_or(0, |key| node.count_up_to(key).saturating_sub(1));
         for index in first..node.len() {
             let expected = node.expected_below(index, expected.tree, expected.end);
+            if let Some(paths) = &mut self.paths {
+                paths.add(&node, node.pointer(index).at.0);
+            }
             let dropped = dropped.filter(|_| index == first && node.level > 1);
             self.block(node.pointer(index).at, &expected, below, dropped)?;
         }
@@ -68,8 +75,11 @@ impl Check<'_> {
     fn item(&mut self, node: &Node, item: &Item<'_>, below: Reference) -> Result<()> {
         let superblock = &self.btrfs.volume.superblock;
         let tree = node.owner;
-        let holds_files =
-            is_file_tree(tree) || tree == object::ROOT_TREE || tree == object::DATA_RELOC_TREE;
+        let holds_files = is_file_tree(tree)
+            || matches!(
+                tree,
+                object::ROOT_TREE | object::DATA_RELOC_TREE | object::TREE_RELOC
+            );
         match item.key.kind {
             item::INODE_ITEM if holds_files => {
                 Inode::parse(item, superblock)?;
@@ -98,6 +108,9 @@ impl Check<'_> {
                         parent => parent,
                     };
                     self.references.add_data(extent.at.0, extent.len, reference);
+                    if let Some(paths) = &mut self.paths {
+                        paths.add(node, extent.at.0);
+                    }
                 }
             }
             item::DEV_ITEM if tree == object::CHUNK_TREE => {
@@ -119,6 +132,9 @@ impl Check<'_> {
             {
                 return Err(item.corrupt("uuid item's size is wrong", item.data.len() as u64));
             }
+            other if is_file_tree(tree) && !is_of_files(other) => {
+                return Err(item.corrupt("item in a subvolume has an unknown type", other.into()));
+            }
             _ => {}
         }
         if node.flags & raw::HEADER_BACKREF_REVISION_1 == 0 {
@@ -127,4 +143,21 @@ impl Check<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether an item of this type may be in a subvolume.
+const fn is_of_files(kind: u8) -> bool {
+    matches!(
+        kind,
+        item::INODE_ITEM
+            | item::INODE_REF
+            | item::INODE_EXTREF
+            | item::XATTR_ITEM
+            | item::VERITY_DESC
+            | item::VERITY_MERKLE
+            | item::ORPHAN_ITEM
+            | item::DIR_ITEM
+            | item::DIR_INDEX
+            | item::EXTENT_DATA
+    )
 }

@@ -2,7 +2,7 @@
 
 use super::{
     DATA, DIR, Damage, EXTENT_DATA, FIFO, FS_TREE, INLINE, INLINE_ZSTD, INODE_ITEM, LINK, LINUX,
-    NEITHER, ORPHAN_ITEM, PREALLOC, SPARSE, TOP, ZSTD, damage, le, leaf, remove_name,
+    NEITHER, NEWER, ORPHAN_ITEM, PREALLOC, SPARSE, TOP, ZSTD, damage, le, leaf, remove_name,
     set_superblock,
 };
 
@@ -133,9 +133,26 @@ pub(super) const INODES: &[Damage] = &[
     damage(
         "inode: nanoseconds make a second",
         |image| image.set(FS_TREE, (ZSTD, INODE_ITEM, 0), 136 + 8, &[0xff; 4]),
-        "inode's nanoseconds make a second",
+        "",
+    ),
+    damage(
+        "inode: a link that is immutable",
+        |image| image.set(FS_TREE, (LINK, INODE_ITEM, 0), 64, &[0x40]),
+        "link has flags that only other files can have",
     )
-    .but(NEITHER),
+    .but(NEWER),
+    damage(
+        "inode: a link that can only be appended to",
+        |image| image.set(FS_TREE, (LINK, INODE_ITEM, 0), 64, &[0x80]),
+        "link has flags that only other files can have",
+    )
+    .but(NEWER),
+    damage(
+        "inode: an item of an unknown type",
+        |image| image.insert(FS_TREE, (ZSTD, 50, 0), vec![1; 8]),
+        "item in a subvolume has an unknown type",
+    )
+    .but(NEWER),
     damage(
         "inode: without checksums, which are there",
         |image| image.set(FS_TREE, (SPARSE, INODE_ITEM, 0), 64, &[1]),

@@ -1,8 +1,8 @@
 //! Directory entries, references, attributes.
 
 use super::{
-    DIR, DIR_INDEX, DIR_ITEM, Damage, FIFO, FS_TREE, INODE_REF, LINUX, TOP, XATTR_ITEM, ZSTD,
-    damage, entry, le, remove_name,
+    DIR, DIR_INDEX, DIR_ITEM, Damage, FIFO, FS_TREE, INODE_ITEM, INODE_REF, LINUX, TOP, XATTR_ITEM,
+    ZSTD, add, damage, entry, le, remove_name,
 };
 
 pub(super) const NAMES: &[Damage] = &[
@@ -108,6 +108,25 @@ pub(super) const NAMES: &[Damage] = &[
             image.replace(FS_TREE, key, data);
         },
         "cannot be one",
+    ),
+    damage(
+        "name: at two indexes",
+        |image| {
+            let data = image.item(FS_TREE, entry(image, FIFO, DIR_INDEX)).data;
+            image.insert(FS_TREE, (TOP, DIR_INDEX, 9999), data);
+        },
+        "directory lists a name twice",
+    ),
+    damage(
+        "name: twice in one item, and in the directory's size",
+        |image| {
+            let key = entry(image, FIFO, DIR_ITEM);
+            let data = image.item(FS_TREE, key).data;
+            let len = (data.len() - 30) as i64;
+            image.replace(FS_TREE, key, data.repeat(2));
+            image.edit_item(FS_TREE, (TOP, INODE_ITEM, 0), |data| add(data, 16, len));
+        },
+        "entry's name is in its item twice",
     ),
     damage(
         "name: twice in one item",

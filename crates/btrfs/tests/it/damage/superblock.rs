@@ -32,6 +32,21 @@ pub(super) const SUPERBLOCK: &[Damage] = &[
     )
     .but(COPIES),
     damage(
+        "superblock: second copy never written",
+        |image| image.patch(64 << 20, &[0; 4096]),
+        "",
+    ),
+    damage(
+        "superblock: total size less than the device's",
+        |image| set_superblock(image, 112, &le(image.superblock(112, 8) - 4096)),
+        "superblock's total size is less than the devices'",
+    ),
+    damage(
+        "superblock: total size more than the device's",
+        |image| set_superblock(image, 112, &le(image.superblock(112, 8) + 4096)),
+        "",
+    ),
+    damage(
         "superblock: second copy is old",
         |image| {
             image.edit_superblock_copy(1, |block| add(block, 72, -1));

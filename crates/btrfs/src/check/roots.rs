@@ -1,0 +1,113 @@
+//! Checks the root tree: root items, and the places of subvolumes.
+
+use tree::{Corrupt, Result};
+
+use super::state::{Check, wrong};
+use crate::dir::{self, Target};
+use crate::key::{Key, Logical, is_file_tree, item, object};
+use crate::subvolume::{self, Root};
+
+impl Check<'_> {
+    /// Checks all roots in the root tree.
+    pub(super) fn roots(&mut self) -> Result<Vec<Root>> {
+        let mut roots = Vec::new();
+        let result = self.read_roots(&mut roots);
+        self.tolerate(object::ROOT_TREE, result)?;
+        Ok(roots)
+    }
+
+    fn read_roots(&self, roots: &mut Vec<Root>) -> Result<()> {
+        let volume = &self.btrfs.volume;
+        let mut cursor = self.btrfs.roots.seek(volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            if item.key.kind == item::ROOT_ITEM {
+                // Only snapshots and trees being moved have more in their key than an ID.
+                let (id, offset) = (item.key.objectid, item.key.offset);
+                let is_single = id < object::FIRST_FREE || id == object::DATA_RELOC_TREE;
+                if is_single && offset != 0 {
+                    return Err(item.corrupt("root item's key has an offset", offset));
+                }
+                roots.push(Root::parse(&item, &volume.superblock)?);
+            }
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    /// Checks that both ends of each subvolume reference agree with each other and with the directory that holds it.
+    pub(super) fn subvolume_references(&mut self, roots: &[Root]) -> Result<()> {
+        let volume = &self.btrfs.volume;
+        let mut forward = Vec::new();
+        let mut backward = Vec::new();
+        let mut cursor = self.btrfs.roots.seek(volume, Key::MIN)?;
+        while let Some(item) = cursor.item() {
+            if matches!(item.key.kind, item::ROOT_REF | item::ROOT_BACKREF) {
+                let (dir, index, name) = subvolume::parse_ref(&item)?;
+                let place = (dir, index, name.to_vec());
+                match item.key.kind {
+                    item::ROOT_REF => forward.push((item.key.objectid, item.key.offset, place)),
+                    _ => backward.push((item.key.offset, item.key.objectid, place)),
+                }
+            }
+            cursor.advance()?;
+        }
+        forward.sort_unstable();
+        backward.sort_unstable();
+        if forward != backward {
+            self.corrupt(
+                object::ROOT_TREE,
+                Corrupt {
+                    what: "places of subvolumes differ from those that they refer to",
+                    at: self.btrfs.roots.root.0,
+                    got: forward.len().abs_diff(backward.len()) as u64,
+                },
+            )?;
+        }
+        for root in roots {
+            let id = root.tree.id;
+            let is_seen = backward.iter().any(|(_, child, _)| *child == id);
+            let is_nested = (object::FIRST_FREE..=object::LAST_FREE).contains(&id);
+            let what = if is_nested && root.refs > 0 && !is_seen {
+                "subvolume is seen nowhere"
+            } else if is_nested && root.refs == 0 && is_seen {
+                "deleted subvolume is still seen"
+            } else if is_file_tree(id) && root.refs > 0 && root.dirid != object::FIRST_FREE {
+                "subvolume's root directory has another number"
+            } else {
+                continue;
+            };
+            self.corrupt(id, wrong(what, root.tree.root, id))?;
+        }
+        for (parent, child, (dir, index, name)) in &forward {
+            let mut trees = roots.iter().map(|root| &root.tree);
+            let is_there = match trees.find(|tree| tree.id == *parent) {
+                Some(tree) => {
+                    let found = dir::find(volume, tree, *dir, name)?;
+                    let at = dir::find_index(volume, tree, *dir, *index, name)?;
+                    let target = Some(Target::Subvolume(*child));
+                    found.map(|found| found.0) == target && at == target
+                }
+                None => false,
+            };
+            if !is_there {
+                let what = "subvolume's name is not in its directory";
+                self.corrupt(*parent, wrong(what, Logical(*dir), *child))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that each subvolume that is being deleted is listed as an orphan: nothing else leads Linux to it.
+    pub(super) fn dead_roots(&mut self, roots: &[Root]) -> Result<()> {
+        let nested = object::FIRST_FREE..=object::LAST_FREE;
+        for root in roots.iter().filter(|root| nested.contains(&root.tree.id)) {
+            let id = root.tree.id;
+            let key = Key::new(object::ORPHAN, item::ORPHAN_ITEM, id);
+            if root.refs == 0 && (self.btrfs.roots.find(&self.btrfs.volume, key)?).is_none() {
+                let what = wrong("deleted subvolume is no orphan", root.tree.root, id);
+                self.corrupt(id, what)?;
+            }
+        }
+        Ok(())
+    }
+}
