@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use btrfs::{Btrfs, Subvolume, object};
 use tree::tar::Tar;
-use tree::{DirEntry, Error, FileKind, FileSystem};
+use tree::{DirEntry, Error, FileKind, FileSystem, HostDir};
 
 use crate::address::Address;
 use crate::open::{self, Container};
@@ -29,6 +29,10 @@ pub(crate) struct Source {
     pub(crate) subvolume: Option<Arc<Subvolume>>,
     /// Messages about what is special about it.
     pub(crate) notes: Vec<String>,
+    /// Messages about what in it is not read, and so is in no copy.
+    pub(crate) lost: Vec<String>,
+    /// The tree, if it is a directory of the host whose changes are accepted.
+    changing: Option<Arc<HostDir>>,
 }
 
 /// The subvolume that is read if the user names none.
@@ -101,6 +105,8 @@ impl Source {
             dir: None,
             subvolume: None,
             notes: Vec::new(),
+            lost: Vec::new(),
+            changing: None,
         };
         let tar = match container {
             Container::Directory(dir) => {
@@ -121,6 +127,7 @@ impl Source {
         };
         Ok(Source {
             notes: notes(&tar),
+            lost: lost(&tar),
             ..source(Arc::new(tar))
         })
     }
@@ -145,7 +152,32 @@ impl Source {
             dir: None,
             subvolume: Some(tree),
             notes,
+            lost: Vec::new(),
+            changing: None,
         })
+    }
+
+    /// The same source, which must be a directory of the host: files that change while they are read are no error.
+    ///
+    /// # Errors
+    /// It is something else, or cannot be opened.
+    pub(crate) fn accepting_changes(self) -> Result<Source> {
+        let Some(dir) = &self.dir else {
+            bail!("--accept-changed applies to directories only");
+        };
+        let open = || format!("open {}", self.name);
+        let tree = Arc::new(HostDir::open(dir).with_context(open)?.accepting_changes());
+        Ok(Source {
+            changing: Some(Arc::clone(&tree)),
+            tree,
+            ..self
+        })
+    }
+
+    /// The files that have changed while they were read, as far as that is accepted.
+    pub(crate) fn changed(&self) -> Vec<Vec<u8>> {
+        let changed = self.changing.as_ref().map(|tree| tree.changed());
+        changed.unwrap_or_default()
     }
 
     /// Names the place of an error in this source as the user knows it.
@@ -319,11 +351,13 @@ fn notes(tar: &Tar) -> Vec<String> {
         "entries",
         "replaced by a later one with the same path",
     );
-    add(
-        notes.acls_not_read,
-        "text access control list",
-        "text access control lists",
-        "could not be read",
-    );
     words
+}
+
+fn lost(tar: &Tar) -> Vec<String> {
+    match tar.notes().acls_not_read {
+        0 => Vec::new(),
+        1 => vec!["1 text access control list cannot be read".to_owned()],
+        number => vec![format!("{number} text access control lists cannot be read")],
+    }
 }

@@ -13,6 +13,7 @@ use tree::edit::Patterns;
 
 use super::bytes::bytes;
 use super::image::ImageArgs;
+use super::rescue::RescueArgs;
 
 /// How btrfs images are written.
 #[derive(Debug, Args)]
@@ -154,6 +155,7 @@ impl BtrfsArgs {
     pub(crate) fn options(
         &self,
         image: &ImageArgs,
+        rescue: RescueArgs,
         source: Option<&Subvolume>,
         inventory: &Inventory,
     ) -> Result<Options> {
@@ -208,7 +210,7 @@ impl BtrfsArgs {
             uuid: self.uuid.map(|uuid| uuid.0),
             epoch: epoch()?,
             duplicates: !image.no_duplicates,
-            skip_unreadable: image.skip_unreadable,
+            skip_unreadable: rescue.skips(),
             verify: image.verify(),
         })
     }

@@ -12,6 +12,7 @@ use tree::edit::Priorities;
 
 use super::bytes::bytes;
 use super::image::ImageArgs;
+use super::rescue::RescueArgs;
 use crate::message::tell;
 use crate::text;
 
@@ -147,7 +148,12 @@ impl SquashfsArgs {
     }
 
     /// The options for an image of the files in `inventory`.
-    pub(crate) fn options(&self, image: &ImageArgs, inventory: &Inventory) -> Result<Options> {
+    pub(crate) fn options(
+        &self,
+        image: &ImageArgs,
+        rescue: RescueArgs,
+        inventory: &Inventory,
+    ) -> Result<Options> {
         Ok(Options {
             compression: self.compression(image)?,
             block_bytes: self.block_size,
@@ -160,7 +166,7 @@ impl SquashfsArgs {
             padding: !self.no_padding,
             offset: self.offset,
             keep_blocks: !image.recompress,
-            skip_unreadable: image.skip_unreadable,
+            skip_unreadable: rescue.skips(),
             filter_code: image
                 .compress
                 .as_deref()

@@ -8,6 +8,7 @@ mod examples; // every command in README.md and in the help texts
 mod failures; // full disks, files that may not be read
 mod interrupt; // signals in the midst of a copy
 mod pass_through; // encoded data that goes from one format into another
+mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod squash; // SquashFS images
 mod squash_hostile; // SquashFS images that mean harm
 mod words; // help, messages and exit codes
