@@ -112,7 +112,7 @@ impl Source {
             Container::Directory(dir) => {
                 return Ok(Source {
                     dir: Some(address.path.clone()),
-                    ..source(Arc::new(dir))
+                    ..source(Arc::new(*dir))
                 });
             }
             Container::Squashfs(file, at) => {

@@ -116,6 +116,7 @@ fn refuse_directory(src: &Path, dst: &Path, existing: Existing) -> Result<()> {
     match existing {
         Existing::Merge(_) => Ok(()),
         Existing::ReplaceDirectory => {
+            refuse_home(dst)?;
             let name = text::of_host_path(dst, "-");
             // Replacing a directory removes everything in it.
             if let (Ok(dst), Ok(src)) = (dst.canonicalize(), src.canonicalize())
@@ -123,7 +124,7 @@ fn refuse_directory(src: &Path, dst: &Path, existing: Existing) -> Result<()> {
             {
                 bail!("the source is inside {name}, which would be replaced");
             }
-            refuse_home(dst)
+            Ok(())
         }
         Existing::Refuse | Existing::ReplaceFile => match is_there(dst) {
             Some(reason) => bail!("{reason}"),

@@ -121,7 +121,10 @@ fn what_may_not_be_read_is_left_out_and_listed() {
         fs::set_permissions(dir.join(path), fs::Permissions::from_mode(0o000)).unwrap();
     }
     for image in ["to/x.sqfs", "to/x.btrfs", "to/x.tar", "to/x"] {
-        let args = ["copy", "-q", "--skip-unreadable", "src", image];
+        let mut args = vec!["copy", "-q", "--skip-unreadable", "src", image];
+        if image == "to/x" {
+            args.push("--no-owners");
+        }
         let Some(mut command) = as_user(&dir, &args) else {
             return;
         };

@@ -119,7 +119,7 @@ fn stays(inventory: &Inventory, entry: EntryId, there: &Stat, conflict: Conflict
     }
 }
 
-/// What [`move_up`] leaves where it is, for others to look at.
+/// What [`move_up`] did not move.
 pub(super) struct Moved {
     pub(super) kept: u64,
     pub(super) refused: Vec<Refused>,
@@ -183,7 +183,9 @@ pub(super) fn move_up(
         }
         let name = inventory.name(entry);
         let (Some(above), Some(below)) = (to.current()?, from.current()?) else {
-            return Err(Error::Inconsistent("a directory is not on its own way"));
+            return Err(Error::Inconsistent(
+                "a directory was left before it was entered",
+            ));
         };
         let must_be_new = is_dir || conflict.is_none() || conflict == Some(Conflict::KeepExisting);
         let renamed = if must_be_new {
@@ -355,7 +357,7 @@ impl<'a> Way<'a> {
             return Err("it changed meanwhile".to_owned());
         }
         if stat.dev != above.dev || stat.attributes & ATTRIBUTE_MOUNT_ROOT != 0 {
-            return Err("it is on another file system, which takes a copy of its own".to_owned());
+            return Err("it is on another file system; copy into it separately".to_owned());
         }
         Ok(dir)
     }
