@@ -158,7 +158,13 @@ const CAMPAIGNS: &[Campaign] = &[
         kernel_tests("btrfs", "many::", 200_000),
         "small files that Linux wrote with lzo, zlib and zstd are read by us, and ours by Linux",
     ),
+    campaign_of(
+        "merge-model",
+        tests("tree", "merge::random_trees", 5000),
+        "trees merged into directories are as a model says",
+    ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
+    campaign_of("fuzz-merge", fuzz("merge"), "no finding"),
     campaign_of("fuzz-squashfs-read", fuzz("squashfs_read"), "no finding"),
     campaign_of(
         "fuzz-squashfs-records",

@@ -29,7 +29,7 @@ const SPOOL: &str = "/var/tmp";
 
 /// A container, open and not yet read.
 pub(crate) enum Container {
-    Directory(HostDir),
+    Directory(Box<HostDir>),
     Tar(Stream),
     /// A tar archive that is compressed as a whole.
     CompressedTar(Wrapper, Stream),
@@ -56,7 +56,7 @@ impl Container {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
             match HostDir::open(path) {
-                Ok(dir) => return Ok(Container::Directory(dir)),
+                Ok(dir) => return Ok(Container::Directory(Box::new(dir))),
                 Err(Error::NotADirectory) => File::open(path)?,
                 Err(error) => return Err(error.into()),
             }

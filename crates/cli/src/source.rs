@@ -29,6 +29,10 @@ pub(crate) struct Source {
     pub(crate) subvolume: Option<Arc<Subvolume>>,
     /// Messages about what is special about it.
     pub(crate) notes: Vec<String>,
+    /// Messages about what in it is not read, and so is in no copy.
+    pub(crate) lost: Vec<String>,
+    /// The tree, if it is a directory of the host whose changes are accepted.
+    changing: Option<Arc<HostDir>>,
 }
 
 /// The subvolume that is read if the user names none.
@@ -101,12 +105,14 @@ impl Source {
             dir: None,
             subvolume: None,
             notes: Vec::new(),
+            lost: Vec::new(),
+            changing: None,
         };
         let tar = match container {
             Container::Directory(dir) => {
                 return Ok(Source {
                     dir: Some(address.path.clone()),
-                    ..source(Arc::new(dir))
+                    ..source(Arc::new(*dir))
                 });
             }
             Container::Squashfs(file, at) => {
@@ -121,6 +127,7 @@ impl Source {
         };
         Ok(Source {
             notes: notes(&tar),
+            lost: lost(&tar),
             ..source(Arc::new(tar))
         })
     }
@@ -145,19 +152,41 @@ impl Source {
             dir: None,
             subvolume: Some(tree),
             notes,
+            lost: Vec::new(),
+            changing: None,
         })
     }
 
-    /// Makes the files have these times, if this is a directory of the host.
+    /// The same source, if it is a directory of the host with these times of its files. With `accepts_changes`, which applies
+    /// only to such a directory, files that change while they are read are no error.
     ///
     /// # Errors
-    /// It cannot be opened again.
-    pub(crate) fn take_times(&mut self, times: HostTimes) -> Result<()> {
-        if let Some(dir) = &self.dir {
-            let tree = HostDir::open_with(dir, times);
-            self.tree = Arc::new(tree.with_context(|| format!("open {}", self.name))?);
+    /// It is not a directory and has to accept changes, or it cannot be opened again.
+    pub(crate) fn reading(self, times: HostTimes, accepts_changes: bool) -> Result<Source> {
+        let Some(dir) = &self.dir else {
+            if accepts_changes {
+                bail!("--accept-changed applies to directories only");
+            }
+            return Ok(self);
+        };
+        let open = || format!("open {}", self.name);
+        let tree = HostDir::open_with(dir, times).with_context(open)?;
+        if !accepts_changes {
+            let tree = Arc::new(tree);
+            return Ok(Source { tree, ..self });
         }
-        Ok(())
+        let tree = Arc::new(tree.accepting_changes());
+        Ok(Source {
+            changing: Some(Arc::clone(&tree)),
+            tree,
+            ..self
+        })
+    }
+
+    /// The files that have changed while they were read, as far as that is accepted.
+    pub(crate) fn changed(&self) -> Vec<Vec<u8>> {
+        let changed = self.changing.as_ref().map(|tree| tree.changed());
+        changed.unwrap_or_default()
     }
 
     /// Names the place of an error in this source as the user knows it.
@@ -331,11 +360,13 @@ fn notes(tar: &Tar) -> Vec<String> {
         "entries",
         "replaced by a later one with the same path",
     );
-    add(
-        notes.acls_not_read,
-        "text access control list",
-        "text access control lists",
-        "could not be read",
-    );
     words
+}
+
+fn lost(tar: &Tar) -> Vec<String> {
+    match tar.notes().acls_not_read {
+        0 => Vec::new(),
+        1 => vec!["1 text access control list cannot be read".to_owned()],
+        number => vec![format!("{number} text access control lists cannot be read")],
+    }
 }

@@ -8,6 +8,7 @@ mod attributes;
 pub mod errno;
 mod listxattrat;
 mod make;
+mod mounts;
 mod open;
 mod path;
 mod process;
@@ -23,6 +24,7 @@ pub use attributes::{attributes, set_attributes};
 pub use make::{
     can_link_open_file, link_at, link_open_file, make_dir_at, make_node_at, make_symlink_at,
 };
+pub use mounts::mount_points;
 pub use open::{OpenFlags, is_symlink_error, open_at, open_beneath, open_dir, open_unnamed};
 pub use path::{PATH_BYTES_MAX, split_path};
 pub use process::{pin_thread, process_owner};

@@ -25,64 +25,75 @@ pub fn unlink_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
 
 /// Removes a name and, if it is a directory, everything below it, without following symbolic links. Directories that
 /// deny access to their owner are made accessible first. The tree can have any depth: only a few descriptors are open
-/// at once.
+/// at once. Returns the number of names removed, including this one.
+///
 /// # Errors
 /// The first error that the kernel reports; what was removed before it stays removed.
-pub fn remove_tree_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+pub fn remove_tree_at(dir: impl AsFd, name: &[u8]) -> io::Result<u64> {
     let dir = dir.as_fd();
     if remove_flat(dir, name)? {
-        return Ok(());
+        return Ok(1);
     }
     let top = open_to_remove(dir, name)?;
     // Directories that lie too deep are moved up into the top, which then has to be emptied again.
-    let mut moved = 0;
+    let mut removal = Removal::default();
     loop {
-        let moved_before = moved;
-        remove_contents(&top, top.as_fd(), 1, &mut moved)?;
-        if moved == moved_before {
-            return Ok(fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?);
+        let moved_before = removal.moved;
+        removal.contents(&top, top.as_fd(), 1)?;
+        if removal.moved == moved_before {
+            fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?;
+            return Ok(removal.removed + 1);
         }
     }
 }
 
-fn remove_contents(
-    top: &OwnedFd,
-    dir: BorrowedFd<'_>,
-    level: u32,
-    moved: &mut u64,
-) -> io::Result<()> {
-    let mut names: Vec<Box<[u8]>> = Vec::new();
-    // A second descriptor, because reading moves the position in the directory.
-    let listing = open_at(dir, b".", OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0)?;
-    for_each_name(&listing, |name| {
-        names.push(name.to_bytes().into());
-        Ok::<_, io::Error>(())
-    })?;
-    drop(listing);
-    for name in names {
-        if remove_flat(dir, &name)? {
-            continue;
-        }
-        if level == REMOVE_LEVELS_MAX {
-            loop {
-                *moved += 1;
-                let up = format!(".restow-removed-{moved}");
-                match rename_new_at(dir, &name, top, up.as_bytes()) {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    renamed => break renamed?,
-                }
+/// What a removal has done so far.
+#[derive(Default)]
+struct Removal {
+    /// Names removed.
+    removed: u64,
+    /// Directories moved up into the top.
+    moved: u64,
+}
+
+impl Removal {
+    fn contents(&mut self, top: &OwnedFd, dir: BorrowedFd<'_>, level: u32) -> io::Result<()> {
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        // A second descriptor, because reading moves the position in the directory.
+        let listing = open_at(dir, b".", OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0)?;
+        for_each_name(&listing, |name| {
+            names.push(name.to_bytes().into());
+            Ok::<_, io::Error>(())
+        })?;
+        drop(listing);
+        for name in names {
+            if remove_flat(dir, &name)? {
+                self.removed += 1;
+                continue;
             }
-            continue;
+            if level == REMOVE_LEVELS_MAX {
+                loop {
+                    self.moved += 1;
+                    let up = format!(".restow-removed-{}", self.moved);
+                    match rename_new_at(dir, &name, top, up.as_bytes()) {
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                        renamed => break renamed?,
+                    }
+                }
+                continue;
+            }
+            let child = open_to_remove(dir, &name)?;
+            let moved_before = self.moved;
+            self.contents(top, child.as_fd(), level + 1)?;
+            match fs::unlinkat(dir, &*name, AtFlags::REMOVEDIR) {
+                Ok(()) => self.removed += 1,
+                // What was moved up is in this directory, which is the top.
+                Err(Errno::NOTEMPTY) if moved_before != self.moved => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        let child = open_to_remove(dir, &name)?;
-        let moved_before = *moved;
-        remove_contents(top, child.as_fd(), level + 1, moved)?;
-        let removed = fs::unlinkat(dir, &*name, AtFlags::REMOVEDIR);
-        if !(moved_before != *moved && matches!(removed, Err(Errno::NOTEMPTY))) {
-            removed?;
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Removes anything but a directory, or an empty directory. Returns false for a directory that must be emptied first.
@@ -165,7 +176,8 @@ mod tests {
             };
             at = open_at(&at, name, OpenFlags::RDONLY, 0).unwrap();
         }
-        remove_tree_at(&root, b"go").unwrap();
+        let removed = remove_tree_at(&root, b"go").unwrap();
+        assert_eq!(removed, 1 + 2 + 3 * 300);
         assert!(!dir.join("go").exists());
         assert!(dir.join("keep/file").exists());
         let error = remove_tree_at(&root, b"go").unwrap_err();

@@ -177,6 +177,92 @@ impl Listed {
     }
 }
 
+/// Lists what can be listed: after a bad metadata block, the directory's index says where a run begins in a later one.
+/// `note` is called with what was read, and says whether no other directory lists it. Returns also why entries are
+/// missing.
+pub(crate) fn list_readable(
+    image: &Image,
+    end: u64,
+    listing: &Listing,
+    (index, index_count): (Place, u16),
+    mut note: impl FnMut((Place, Place)) -> bool,
+) -> (Vec<Entry>, Vec<tree::Error>) {
+    let (mut entries, mut errors) = (Vec::new(), Vec::new());
+    // Bytes into the listing where a run begins, and the position there.
+    let mut starts = vec![(0, Reference::new(listing.block.into(), listing.offset))];
+    errors.extend(read_index(image, listing, (index, index_count), &mut starts).err());
+    let mut done = 0;
+    for (skipped, from) in &starts {
+        // It was read already, as what follows an earlier start.
+        if *skipped < done {
+            continue;
+        }
+        let reader = match ListingReader::from(image, end, listing, *skipped, *from) {
+            Ok(Some(reader)) => reader,
+            Ok(None) => break,
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
+        let (mut reader, mut failed) = (reader, false);
+        let begin = reader.place();
+        let known = entries.len();
+        loop {
+            match reader.next() {
+                Ok(Some(entry)) => entries.push(entry),
+                Ok(None) => break,
+                Err(error) => {
+                    errors.push(error);
+                    failed = true;
+                    break;
+                }
+            }
+        }
+        if !note((begin, reader.place())) {
+            entries.truncate(known);
+            errors.push(tree::Error::Inconsistent(
+                "another directory lists the same entries",
+            ));
+        }
+        if !failed {
+            break;
+        }
+        done = listing.len.saturating_sub(reader.left).max(*skipped + 1);
+    }
+    // Damage can look like names.
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    entries.dedup_by(|one, other| one.name == other.name);
+    (entries, errors)
+}
+
+/// Appends where the directory's index says that runs begin, as far as it can be read.
+fn read_index(
+    image: &Image,
+    listing: &Listing,
+    (index, index_count): (Place, u16),
+    starts: &mut Vec<(u32, Reference)>,
+) -> Result<()> {
+    if index_count == 0 {
+        return Ok(());
+    }
+    let mut reader = MetadataReader::resume(image, image.superblock.directory_table, index)?;
+    for _ in 0..index_count {
+        let record: raw::DirectoryIndex = reader.record()?;
+        let len = record.size.get().saturating_add(1);
+        let skipped = record.index.get();
+        let is_next = starts.last().is_some_and(|(last, _)| *last < skipped);
+        if len > raw::NAME_BYTES_MAX as u32 || skipped > listing.len || !is_next {
+            return Ok(()); // `find` says what is wrong
+        }
+        reader.bytes(len as usize)?;
+        let offset = (u32::from(listing.offset) + skipped) % raw::METADATA_BYTES as u32;
+        let from = Reference::new(record.start_block.get().into(), offset as u16);
+        starts.push((skipped, from));
+    }
+    Ok(())
+}
+
 /// Finds a name through the directory's index, which has `index_count` records starting at `index`.
 pub(crate) fn find(
     image: &Image,

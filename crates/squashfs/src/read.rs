@@ -276,7 +276,9 @@ impl Squashfs {
             .into());
         }
         let lists = [
-            self.fragments.as_ref().and_then(|table| table.as_ref().err()),
+            self.fragments
+                .as_ref()
+                .and_then(|table| table.as_ref().err()),
             self.exports.as_ref().and_then(|table| table.as_ref().err()),
             self.xattrs.as_ref().and_then(|table| table.as_ref().err()),
             self.ids.damage.as_ref(),
@@ -489,6 +491,27 @@ impl FileSystem for Squashfs {
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
         with_metadata(self, self.read_dir(dir)?)
+    }
+
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        let (inode, index) = match self.inode(dir) {
+            Ok(inode) => inode,
+            Err(error) => return (Vec::new(), vec![error]),
+        };
+        let Body::Directory {
+            listing,
+            index_count,
+            ..
+        } = inode.body
+        else {
+            return (Vec::new(), vec![Error::NotADirectory]);
+        };
+        let end = self.directories_end;
+        let index = (index, index_count);
+        let listed = dir::list_readable(&self.image, end, &listing, index, |(from, to)| {
+            self.listed.note((from, to), Reference(dir.0))
+        });
+        (listed.0.into_iter().map(dir_entry).collect(), listed.1)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {

@@ -1,6 +1,6 @@
 //! A file system with a hook before each read.
 
-use tree::{Checksum, DirEntry, Extent, FileSystem, Ino, Metadata, Result, Storage, Xattr};
+use tree::{Checksum, DirEntry, Error, Extent, FileSystem, Ino, Metadata, Result, Storage, Xattr};
 
 /// Called before each read of a file's content, with the file and the offset. If it returns an error, so does the
 /// read.
@@ -44,6 +44,10 @@ impl<F: FileSystem> FileSystem for HookedFs<F> {
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
         self.inner.read_dir_with_metadata(dir)
+    }
+
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        self.inner.list_readable(dir)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {

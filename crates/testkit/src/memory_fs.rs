@@ -218,6 +218,10 @@ impl FileSystem for MemoryFs {
         with_metadata(self, self.read_dir(dir)?)
     }
 
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        tree::all_or_nothing(self.read_dir(dir))
+    }
+
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
         entry_named(self.read_dir(dir)?, name)
     }

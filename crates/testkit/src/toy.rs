@@ -131,6 +131,10 @@ impl FileSystem for Toy {
         self.0.read_dir_with_metadata(dir)
     }
 
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        tree::all_or_nothing(self.read_dir(dir))
+    }
+
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
         self.0.lookup(dir, name)
     }

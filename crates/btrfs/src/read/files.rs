@@ -289,6 +289,10 @@ impl FileSystem for Subvolume {
         with_metadata(self, self.read_dir(dir)?)
     }
 
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        tree::all_or_nothing(self.read_dir(dir))
+    }
+
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
         let Resolved::Inode(tree, number) = self.resolve(dir)? else {
             return Err(Error::NotFound);

@@ -187,6 +187,7 @@ fn copy(tree: &Subvolume) -> Result<(), Error> {
     tree::tar::write(
         tree,
         &inventory,
+        false,
         Parallel::new(1),
         &NoProgress,
         &mut io::sink(),

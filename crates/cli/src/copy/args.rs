@@ -9,16 +9,17 @@ use clap::{ArgMatches, Args};
 
 use super::destination::Kind;
 use crate::options::{
-    BtrfsArgs, DirectoryArgs, EditArgs, ImageArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs,
-    SquashfsArgs, ThreadArgs, bytes,
+    BtrfsArgs, DirectoryArgs, EditArgs, ImageArgs, RescueArgs, SOURCE_HELP, SOURCE_LONG_HELP,
+    SourceArgs, SquashfsArgs, ThreadArgs, bytes,
 };
 
 /// Copy a file tree into another container
 ///
 /// The format of SRC is detected from its content. The format of DST follows from its name: `.tar` and `-` are tar archives;
 /// `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a btrfs image; any other name is a directory.
-/// `--to` overrides this. If DST is an existing directory, it must be empty. DST appears under its final name only when it is
-/// complete and on disk: an error or Ctrl-C leaves nothing behind.
+/// `--to` overrides this. If DST is an existing directory, it must be empty, or `--merge` or `--replace` must say what becomes
+/// of its contents. DST appears under its final name only when it is complete and on disk: an error or Ctrl-C leaves nothing
+/// behind. Only a block device is written in place.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,6 +28,7 @@ Examples:
   restow copy src - | ssh host 'tar xf - -C dst' tar to standard output
   curl -s URL | restow copy - dst                tar, compressed or not, from standard input
   restow copy --overwrite src backup.tar         replace an existing archive
+  restow copy --merge src.tar dst                extract into a directory with files
   restow copy --compress zstd:19 src src.squashfs
                                                  directory to SquashFS
   restow copy --compress zstd:9 src src.btrfs    directory to btrfs
@@ -54,7 +56,10 @@ pub(crate) struct Copy {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Option<Kind>,
 
-    /// Replace DST if it exists, once the new one is complete
+    /// Replace the file DST if it exists, once the new one is complete
+    ///
+    /// A block device has no other name: it is written in place, and an error leaves it without a valid image. For
+    /// directories, see --merge and --replace.
     #[arg(long)]
     pub(crate) overwrite: bool,
 
@@ -71,6 +76,9 @@ pub(crate) struct Copy {
 
     #[command(flatten)]
     pub(crate) edits: EditArgs,
+
+    #[command(flatten)]
+    pub(crate) rescue: RescueArgs,
 
     #[command(flatten)]
     pub(crate) directory: DirectoryArgs,

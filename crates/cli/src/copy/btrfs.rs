@@ -5,7 +5,6 @@ use btrfs::Summary;
 use tree::{Error, Output};
 
 use super::job::{Done, Job};
-use super::readable::{self, Readable};
 use crate::bar::Bar;
 use crate::message::tell;
 use crate::source::Source;
@@ -17,13 +16,13 @@ use crate::text;
 /// The source cannot be read, or the destination cannot be written.
 pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let bar = Bar::new("copied", job.args.quiet);
-    let readable = Readable::new(job.tree);
-    let tree = job.readable_tree(&readable);
-    let inventory = job.inventory_of(tree, &bar)?;
-    let options =
-        job.args
-            .btrfs
-            .options(&job.args.image, job.source.subvolume.as_deref(), &inventory)?;
+    let (tree, inventory) = (job.tree, job.inventory(&bar)?);
+    let options = job.args.btrfs.options(
+        &job.args.image,
+        job.args.rescue,
+        job.source.subvolume.as_deref(),
+        &inventory,
+    )?;
     let output =
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
     let made = btrfs::create(tree, &inventory, &options, job.parallel, &bar, &output);
@@ -38,20 +37,20 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
             "Linux can delete files in the image but not add any until it is enlarged; --slack leaves free space",
         );
     }
-    let mut lost = readable.lost(job.source, &inventory);
-    lost.extend(lost_in(&summary, job.source));
     Ok(Done {
         files: inventory.entry_count().into(),
         read: summary.image.content_bytes,
         written: summary.image.image_bytes,
         kept: summary.image.kept,
-        lost,
+        listed: job.losses(&inventory, &summary.image.unreadable),
+        lost: lost_in(&summary, job.source),
+        notes: Vec::new(),
     })
 }
 
 /// What could not be preserved, a line each.
 fn lost_in(summary: &Summary, source: &Source) -> Vec<String> {
-    let mut lost = readable::left_out(&summary.image.unreadable, source);
+    let mut lost = Vec::new();
     for (path, name) in &summary.image.lost_xattrs {
         let (path, name) = (source.path_name(path), text::of_name(name));
         lost.push(format!(

@@ -9,8 +9,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use tree::extract::Existing;
 
+use super::args::Copy;
 use crate::text;
+
+/// The entries of a directory are counted up to this number.
+const COUNT_MAX: u64 = 100_000;
 
 /// The format of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -66,12 +71,8 @@ impl Kind {
 ///
 /// # Errors
 /// It exists and may not be replaced, its directory does not exist, or it is a terminal.
-pub(crate) fn refuse_before_reading(
-    src: &Path,
-    dst: &Path,
-    kind: Kind,
-    overwrite: bool,
-) -> Result<()> {
+pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, kind: Kind) -> Result<()> {
+    let (dst, overwrite) = (&*args.dst, args.overwrite);
     if dst == Path::new("-") {
         if io::stdout().is_terminal() {
             bail!("standard output is a terminal; name a file, or pipe it into a program");
@@ -93,24 +94,99 @@ pub(crate) fn refuse_before_reading(
         Err(error) => return Err(error).with_context(|| format!("read {name}")),
         Ok(there) => there.file_type(),
     };
-    if kind != Kind::Dir && there.is_dir() {
+    if kind == Kind::Dir && dst.is_dir() {
+        return refuse_directory(src, dst, args.directory.existing(overwrite));
+    }
+    if there.is_dir() {
         bail!("{name} is a directory, and {} is a file", kind.noun());
     }
-    let is_empty = || fs::read_dir(dst).is_ok_and(|mut entries| entries.next().is_none());
-    if kind == Kind::Dir && there.is_dir() && is_empty() {
-        return Ok(());
+    if kind == Kind::Dir && (args.directory.merge || args.directory.replace) {
+        bail!("{name} is not a directory");
     }
     let is_stream = there.is_char_device() || there.is_fifo();
-    // Replacing a directory removes everything in it.
-    if let (Kind::Dir, Ok(dst), Ok(src)) = (kind, dst.canonicalize(), src.canonicalize())
-        && overwrite
-        && src.starts_with(dst)
-    {
-        bail!("the source is inside {name}, which would be replaced");
-    }
     let may_write = overwrite || (kind == Kind::Tar && is_stream);
     if !may_write {
         bail!("{name} already exists; --overwrite replaces it");
+    }
+    Ok(())
+}
+
+/// Refuses an existing directory, unless it is empty or the options say what to do with it.
+fn refuse_directory(src: &Path, dst: &Path, existing: Existing) -> Result<()> {
+    match existing {
+        Existing::Merge(_) => Ok(()),
+        Existing::ReplaceDirectory => {
+            refuse_home(dst)?;
+            let name = text::of_host_path(dst, "-");
+            // Replacing a directory removes everything in it.
+            if let (Ok(dst), Ok(src)) = (dst.canonicalize(), src.canonicalize())
+                && src.starts_with(dst)
+            {
+                bail!("the source is inside {name}, which would be replaced");
+            }
+            Ok(())
+        }
+        Existing::Refuse | Existing::ReplaceFile => match is_there(dst) {
+            Some(reason) => bail!("{reason}"),
+            None => Ok(()),
+        },
+    }
+}
+
+/// What is in a directory, and which options say what becomes of it; `None` if it is empty.
+pub(crate) fn is_there(dir: &Path) -> Option<String> {
+    let count = entry_count(dir);
+    let count = match count {
+        0 => return None,
+        COUNT_MAX => format!("at least {COUNT_MAX} entries"),
+        1 => "1 entry".to_owned(),
+        count => format!("{count} entries"),
+    };
+    let name = text::of_host_path(dir, "-");
+    Some(format!(
+        "{name} holds {count}; --merge puts the tree into it, --replace deletes what it holds"
+    ))
+}
+
+/// The number of entries in a directory and everything below it, up to [`COUNT_MAX`]. What cannot be read is not counted.
+fn entry_count(dir: &Path) -> u64 {
+    let mut count = 0;
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        let Ok(entries) = fs::read_dir(&dir) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            count += 1;
+            if count == COUNT_MAX {
+                return count;
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(entry.path());
+            }
+        }
+    }
+    count
+}
+
+/// Refuses to delete a home directory: that of the user, or of anybody in `/etc/passwd`; or a directory with one in it.
+fn refuse_home(dst: &Path) -> Result<()> {
+    let users = fs::read("/etc/passwd").unwrap_or_default();
+    let lines = users.split(|&byte| byte == b'\n');
+    let homes = lines.filter_map(|line| line.split(|&byte| byte == b':').nth(5));
+    let homes = homes.map(|home| OsStr::from_bytes(home).to_owned());
+    let own = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let Ok(dst) = dst.canonicalize() else {
+        return Ok(());
+    };
+    for home in homes.chain(own) {
+        if fs::canonicalize(&home).is_ok_and(|home| home.starts_with(&dst)) {
+            let (name, home) = (
+                text::of_host_path(&dst, "-"),
+                text::of_name(home.as_bytes()),
+            );
+            bail!("{name} is or contains the home directory {home}, and is not replaced");
+        }
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! Copies to directories.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::{Context, Result};
-use tree::extract::{Aspect, ExtractOptions, extract};
+use anyhow::{Context, Result, bail};
+use tree::extract::{Aspect, ExtractOptions, Refused, extract};
 use tree::{Error, Kept};
 
+use super::destination::is_there;
 use super::job::{Done, Job};
 use crate::bar::Bar;
 use crate::{message, text};
@@ -19,29 +21,54 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let bar = Bar::new("copied", job.args.quiet);
     let inventory = job.inventory(&bar)?;
     let options = ExtractOptions {
-        overwrite: job.args.overwrite,
+        existing: job.args.directory.existing(job.args.overwrite),
         owners: !job.args.directory.no_owners,
         sync: !job.args.directory.no_sync,
+        skip_unreadable: job.args.rescue.skips(),
         parallel: job.parallel,
     };
     let extracted = extract(job.tree, &inventory, &job.args.dst, &options, &bar);
-    let unrestored = match extracted {
+    let path_name = |path: &[u8]| {
+        let path = job.args.dst.join(OsStr::from_bytes(path));
+        text::of_host_path(&path, "-")
+    };
+    let extracted = match extracted {
         Err(error @ Error::File { verb: "read", .. }) => {
             return Err(job.source.name_error(error));
         }
         Err(Error::File { verb, path, error }) => {
-            let path = job.args.dst.join(OsStr::from_bytes(&path));
-            let path = text::of_host_path(&path, "-");
+            let path = path_name(&path);
             return Err(anyhow::Error::from(*error).context(format!("{verb} {path}")));
+        }
+        Err(Error::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let reason = is_there(&job.args.dst).unwrap_or_else(|| "already exists".to_owned());
+            bail!(reason);
         }
         extracted => extracted.with_context(|| job.on_dst("write"))?,
     };
     bar.finish();
+    let mut listed = job.losses(&inventory, &extracted.unreadable);
+    for Refused { path, reason } in &extracted.refused {
+        let (path, reason) = (path_name(path), message::of_reason(reason));
+        listed.push(format!("{path}: not merged: {reason}"));
+    }
+    let mut notes = Vec::new();
+    if extracted.kept > 0 {
+        notes.push(format!(
+            "{} in the destination kept",
+            text::count(extracted.kept, "file")
+        ));
+    }
+    if job.args.directory.replace {
+        let count = extracted.removed;
+        let noun = if count == 1 { "entry" } else { "entries" };
+        notes.push(format!("{count} {noun} of the old directory deleted"));
+    }
+    let unrestored = extracted.unrestored;
     let mut lost = Vec::new();
     for (aspect, names, count) in unrestored.counts() {
         for example in unrestored.examples(aspect) {
-            let path = job.args.dst.join(OsStr::from_bytes(&example.path));
-            let path = text::of_host_path(&path, "-");
+            let path = path_name(&example.path);
             let reason = message::of_reason(&example.reason);
             lost.push(format!(
                 "{path}: {} not preserved: {reason}",
@@ -61,7 +88,9 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         read: inventory.content_bytes(),
         written: inventory.content_bytes(),
         kept: Kept::default(),
+        listed,
         lost,
+        notes,
     })
 }
 

@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use tree::edit::Edited;
+use tree::rescue::Rescue;
 use tree::{FileSystem, Inventory, Kept, Limits, Parallel, Progress};
 
 use super::args::Copy;
-use super::readable::Readable;
 use crate::bar::Bar;
 use crate::message::tell;
 use crate::source::Source;
@@ -15,9 +15,11 @@ use crate::text;
 pub(crate) struct Job<'a> {
     pub(crate) args: &'a Copy,
     pub(crate) source: &'a Source,
-    /// What is copied: the source's tree, edited or not.
+    /// What is copied: the source's tree, edited or not, as a whole or without what cannot be read.
     pub(crate) tree: &'a dyn FileSystem,
     pub(crate) edited: Option<&'a Edited>,
+    /// What leaves out of the tree what cannot be read, if that is wanted.
+    pub(crate) rescue: Option<&'a Rescue<'a>>,
     pub(crate) parallel: Parallel,
 }
 
@@ -30,8 +32,12 @@ pub(crate) struct Done {
     pub(crate) written: u64,
     /// Blocks or extents that were copied in compressed form.
     pub(crate) kept: Kept,
-    /// What could not be preserved, a line each.
+    /// Files and parts of files that are not in the output, a line each. All are printed.
+    pub(crate) listed: Vec<String>,
+    /// What could not be preserved of the others, a line each. If there are many, some are only counted.
     pub(crate) lost: Vec<String>,
+    /// What else was done, a line each; no reason for another exit code.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Job<'_> {
@@ -46,19 +52,11 @@ impl Job<'_> {
     /// # Errors
     /// The tree cannot be read or exceeds a limit, or a selected path does not exist.
     pub(crate) fn inventory(&self, bar: &Bar) -> Result<Inventory> {
-        self.inventory_of(self.tree, bar)
-    }
-
-    /// The files of a tree that is made from this one.
-    ///
-    /// # Errors
-    /// As for [`Job::inventory`].
-    pub(crate) fn inventory_of(&self, tree: &dyn FileSystem, bar: &Bar) -> Result<Inventory> {
         let mut limits = Limits::default();
         if let Some(bytes) = self.args.max_content {
             limits.content_bytes_max = bytes;
         }
-        let inventory = Inventory::of(tree, &limits);
+        let inventory = Inventory::of(self.tree, &limits);
         let inventory = inventory.map_err(|error| self.source.name_error(error))?;
         if let Some(edited) = self.edited {
             if let Some(path) = edited.unmatched_only().next() {
@@ -74,14 +72,5 @@ impl Job<'_> {
             Some(inventory.content_bytes()),
         );
         Ok(inventory)
-    }
-
-    /// The tree that an image is made of: with `--skip-unreadable`, the one without unreadable directories.
-    pub(crate) fn readable_tree<'a>(&'a self, readable: &'a Readable<'a>) -> &'a dyn FileSystem {
-        if self.args.image.skip_unreadable {
-            readable
-        } else {
-            self.tree
-        }
     }
 }

@@ -5,20 +5,22 @@ mod btrfs;
 mod destination;
 mod directory;
 mod job;
-mod readable;
+mod losses;
 mod squashfs;
 mod tar;
 
 use std::fs;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::ArgMatches;
+use tree::FileSystem;
+use tree::rescue::Rescue;
 
-use tree::Kept;
+use tree::{HostTimes, Kept};
 
 use crate::address::Address;
-use crate::message::tell;
+use crate::message::{self, tell};
 use crate::options::BtrfsArgs;
 use crate::source::{Source, Unnamed};
 use crate::text;
@@ -36,11 +38,26 @@ const NAMED_MAX: usize = 20;
 /// # Errors
 /// The copy failed; nothing was written.
 pub(crate) fn run(args: &Copy, typed: &ArgMatches) -> Result<bool> {
-    copy(args, typed).with_context(|| {
+    copy(args, typed).map_err(suggest_options).with_context(|| {
         let src = text::of_host_path(&args.src, "standard input");
         let dst = text::of_host_path(&args.dst, "standard output");
         format!("copy {src} to {dst}")
     })
+}
+
+/// Names the options for a file that changes while it is read.
+fn suggest_options(error: anyhow::Error) -> anyhow::Error {
+    let is_changed = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(
+            cause.downcast_ref::<tree::Error>(),
+            Some(tree::Error::Changed)
+        )
+    };
+    if !error.chain().any(is_changed) {
+        return error;
+    }
+    let words = message::of_error(&error);
+    anyhow!("{words}; --accept-changed takes it as it is read, --skip-unreadable leaves it out")
 }
 
 fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
@@ -53,7 +70,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         _ => {}
     }
     let address = Address::of(&args.src)?;
-    refuse_before_reading(&address.path, &args.dst, kind, args.overwrite)?;
+    refuse_before_reading(&address.path, args, kind)?;
     // A btrfs image becomes one with all its subvolumes, not only with those below the default one.
     let unnamed = if kind == Kind::Btrfs {
         Unnamed::TopLevel
@@ -61,17 +78,25 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         Unnamed::Default
     };
     let mut source = Source::open(&address, &args.source, unnamed)?;
-    if kind == Kind::Btrfs {
-        source.take_times(args.btrfs.host_times())?;
+    let times = match kind {
+        Kind::Btrfs => args.btrfs.host_times(),
+        _ => HostTimes::default(),
+    };
+    if times != HostTimes::default() || args.rescue.accept_changed {
+        source = source.reading(times, args.rescue.accept_changed)?;
     }
-    for note in &source.notes {
+    for note in source.notes.iter().chain(&source.lost) {
         tell(&format!("{}: {note}", source.name()));
     }
     let edited = args.edits.apply(&source.tree, &args.paths)?;
+    let tree: &dyn FileSystem = edited.as_ref().map_or(&*source.tree, |edited| edited);
+    let rescue = Rescue::new(tree, args.rescue.keep_damaged);
+    let rescue = args.rescue.skips().then_some(&rescue);
     let job = Job {
         args,
         source: &source,
-        tree: edited.as_ref().map_or(&*source.tree, |edited| edited),
+        tree: rescue.map_or(tree, |rescue| rescue),
+        rescue,
         edited: edited.as_ref(),
         parallel: args.threads.parallel(),
     };
@@ -82,6 +107,9 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         Kind::Btrfs => btrfs::write(&job)?,
         Kind::Stream => unreachable!("refused above"),
     };
+    for line in &done.listed {
+        tell(line);
+    }
     for (number, lost) in done.lost.iter().enumerate() {
         if number == NAMED_MAX {
             tell(&format!("and {} more", done.lost.len() - NAMED_MAX));
@@ -90,6 +118,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         tell(lost);
     }
     if !args.quiet {
+        done.notes.iter().for_each(|note| tell(note));
         let seconds = start.elapsed().as_secs_f64();
         let Done {
             files,
@@ -115,7 +144,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
             "{files}, {read} read, {written} written{ratio}{kept}, {seconds:.2} s{memory}"
         ));
     }
-    Ok(done.lost.is_empty())
+    Ok(done.lost.is_empty() && done.listed.is_empty() && source.lost.is_empty())
 }
 
 /// How much was copied in compressed form, and how it was verified; empty if nothing was.

@@ -5,7 +5,6 @@ use squashfs::Options;
 use tree::{Error, FileSystem, Inventory, Output};
 
 use super::job::{Done, Job};
-use super::readable::{self, Readable};
 use crate::bar::Bar;
 use crate::text;
 
@@ -15,10 +14,11 @@ use crate::text;
 /// The source cannot be read, or the destination cannot be written.
 pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let bar = Bar::new("copied", job.args.quiet);
-    let readable = Readable::new(job.tree);
-    let tree = job.readable_tree(&readable);
-    let inventory = job.inventory_of(tree, &bar)?;
-    let options = job.args.squashfs.options(&job.args.image, &inventory)?;
+    let (tree, inventory) = (job.tree, job.inventory(&bar)?);
+    let options = job
+        .args
+        .squashfs
+        .options(&job.args.image, job.args.rescue, &inventory)?;
     refuse_excess_holes(job, tree, &inventory, &options)?;
     let mut output =
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
@@ -31,8 +31,8 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     };
     output.commit().with_context(|| job.on_dst("finish"))?;
     bar.finish();
-    let mut lost = readable.lost(job.source, &inventory);
-    lost.extend(readable::left_out(&summary.image.unreadable, job.source));
+    let listed = job.losses(&inventory, &summary.image.unreadable);
+    let mut lost = Vec::new();
     for (path, name) in &summary.image.lost_xattrs {
         let (path, name) = (job.source.path_name(path), text::of_name(name));
         lost.push(format!(
@@ -50,7 +50,9 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         read: summary.image.content_bytes,
         written: summary.image.image_bytes,
         kept: summary.image.kept,
+        listed,
         lost,
+        notes: Vec::new(),
     })
 }
 

@@ -10,6 +10,7 @@ use tree::{Error, Kept, Output};
 
 use super::job::{Done, Job};
 use crate::bar::Bar;
+use crate::message;
 
 /// Writes a tar archive.
 ///
@@ -23,7 +24,14 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     } else {
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?
     };
-    let written = tree::tar::write(job.tree, &inventory, job.parallel, &bar, &mut output);
+    let written = tree::tar::write(
+        job.tree,
+        &inventory,
+        job.args.rescue.skips(),
+        job.parallel,
+        &bar,
+        &mut output,
+    );
     let summary = match written {
         Err(error @ Error::File { .. }) => return Err(job.source.name_error(error)),
         // A closed pipe is an error only here: part of an archive is not an archive.
@@ -34,6 +42,14 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     };
     output.commit().with_context(|| job.on_dst("finish"))?;
     bar.finish();
+    let mut listed = job.losses(&inventory, &summary.unreadable);
+    for (path, error) in &summary.damaged {
+        let path = job.source.path_name(path);
+        let reason = message::of_reason(&message::of_tree_error(error));
+        listed.push(format!(
+            "{path}: zeros in place of a part that could not be read again: {reason}"
+        ));
+    }
     let lost = summary.sockets.iter().map(|path| {
         format!(
             "{}: not copied: tar archives cannot hold sockets",
@@ -45,6 +61,8 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         read: summary.content_bytes,
         written: summary.archive_bytes,
         kept: Kept::default(),
+        listed,
         lost: lost.collect(),
+        notes: Vec::new(),
     })
 }

@@ -5,7 +5,7 @@ mod squashfs;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -66,8 +66,10 @@ pub(crate) fn run(args: &Info) -> Result<()> {
                 open::open_squashfs(file, at)
             };
             let image = image().with_context(open)?;
-            let read = || format!("read {}", address.name());
-            squashfs::show(&image, &mut io::stdout().lock()).with_context(read)
+            let mut words = Vec::new();
+            squashfs::show(&image, &mut words)
+                .with_context(|| format!("read {}", address.name()))?;
+            print(&words)
         }
         other => bail!("{}: {}, not an image", open(), other.noun()),
     }
@@ -78,14 +80,23 @@ fn show_btrfs(file: File, address: &Address, args: &Info) -> Result<()> {
     let btrfs = open::open_btrfs(file, &args.source.file).with_context(open)?;
     let id = source::named_subvolume(&btrfs, address, &args.source).with_context(open)?;
     let read = || format!("read {}", address.name());
-    let mut out = io::stdout().lock();
+    let mut words = Vec::new();
     let Some(path) = &args.path else {
-        return btrfs::show(&btrfs, id, &mut out).with_context(read);
+        btrfs::show(&btrfs, id, &mut words).with_context(read)?;
+        return print(&words);
     };
     let tree = source::open_subvolume(&btrfs, address, &args.source, Unnamed::Default)?;
     let path = path.as_bytes();
     let found = source::find(&tree, path, false);
     let usage = found.and_then(|file| tree.usage(file.ino));
     let usage = usage.with_context(|| format!("{}: {}", read(), text::of_name(path)))?;
-    btrfs::show_usage(&usage, &mut out)
+    btrfs::show_usage(&usage, &mut words)?;
+    print(&words)
+}
+
+/// Prints what was put together before, so that an error is known to be that of the output.
+fn print(words: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(words)?;
+    Ok(out.flush()?)
 }

@@ -13,6 +13,7 @@ use tree::{HostTimes, Inventory};
 
 use super::bytes::bytes;
 use super::image::{ImageArgs, epoch};
+use super::rescue::RescueArgs;
 
 /// How btrfs images are written.
 #[derive(Debug, Args)]
@@ -168,6 +169,7 @@ impl BtrfsArgs {
     pub(crate) fn options(
         &self,
         image: &ImageArgs,
+        rescue: RescueArgs,
         source: Option<&Subvolume>,
         inventory: &Inventory,
     ) -> Result<Options> {
@@ -222,7 +224,7 @@ impl BtrfsArgs {
             uuid: self.uuid.map(|uuid| uuid.0),
             epoch: epoch()?,
             duplicates: !image.no_duplicates,
-            skip_unreadable: image.skip_unreadable,
+            skip_unreadable: rescue.skips(),
             verify: image.verify(),
         })
     }

@@ -26,10 +26,6 @@ pub(crate) struct ImageArgs {
     #[arg(long)]
     pub(crate) no_duplicates: bool,
 
-    /// Skip files that cannot be read, and list them
-    #[arg(long)]
-    pub(crate) skip_unreadable: bool,
-
     /// How to verify data that is copied in compressed form [default: checksum]
     ///
     /// Data that restow compresses is always decompressed and compared.

@@ -13,6 +13,7 @@ use tree::edit::Priorities;
 
 use super::bytes::bytes;
 use super::image::{ImageArgs, epoch};
+use super::rescue::RescueArgs;
 use crate::message::tell;
 use crate::text;
 
@@ -165,7 +166,12 @@ impl SquashfsArgs {
     }
 
     /// The options for an image of the files in `inventory`.
-    pub(crate) fn options(&self, image: &ImageArgs, inventory: &Inventory) -> Result<Options> {
+    pub(crate) fn options(
+        &self,
+        image: &ImageArgs,
+        rescue: RescueArgs,
+        inventory: &Inventory,
+    ) -> Result<Options> {
         Ok(Options {
             compression: self.compression(image)?,
             block_bytes: self.block_size,
@@ -180,7 +186,7 @@ impl SquashfsArgs {
             padding: !self.no_padding,
             offset: self.offset,
             keep_blocks: !image.recompress,
-            skip_unreadable: image.skip_unreadable,
+            skip_unreadable: rescue.skips(),
             filter_code: image
                 .compress
                 .as_deref()

@@ -297,18 +297,25 @@ fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
     fs::write(dir.join("there.tar"), "precious").unwrap();
     fs::create_dir(dir.join("there")).unwrap();
     fs::write(dir.join("there/file"), "precious").unwrap();
-    for there in ["there.tar", "there"] {
-        let (code, _, words) = run_in(dir.path(), ["copy", "src", there]);
-        let reason = format!("{there} already exists; --overwrite replaces it");
-        assert_eq!(
-            (code, words),
-            (2, format!("restow: copy src to {there}: {reason}\n"))
-        );
+    let held =
+        "there holds 1 entry; --merge puts the tree into it, --replace deletes what it holds";
+    for (args, reason) in [
+        (
+            &["src", "there.tar"][..],
+            "there.tar already exists; --overwrite replaces it",
+        ),
+        (&["src", "there"], held),
+        (&["--overwrite", "src", "there"], held),
+    ] {
+        let to = args[args.len() - 1];
+        let (code, _, words) = run_in(dir.path(), [&["copy"], args].concat());
+        let expected = format!("restow: copy src to {to}: {reason}\n");
+        assert_eq!((code, words), (2, expected));
     }
     assert_eq!(fs::read(dir.join("there.tar")).unwrap(), b"precious");
     assert_eq!(names(&dir.join("there")), ["file"]);
-    for there in ["there.tar", "there"] {
-        let (code, _, words) = run_in(dir.path(), ["copy", "-q", "--overwrite", "src", there]);
+    for (option, there) in [("--overwrite", "there.tar"), ("--replace", "there")] {
+        let (code, _, words) = run_in(dir.path(), ["copy", "-q", option, "src", there]);
         assert_eq!((code, &*words), (0, ""));
         assert_eq!(run_in(dir.path(), ["diff", "src", there]).0, 0);
     }
@@ -317,7 +324,7 @@ fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
     fs::write(dir.join("src/file"), "precious").unwrap();
     assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src/in.tar"]).0, 0);
     for source in ["src", "src/sub", "src/in.tar"] {
-        let (code, _, words) = run_in(dir.path(), ["copy", "--overwrite", source, "src"]);
+        let (code, _, words) = run_in(dir.path(), ["copy", "--replace", source, "src"]);
         let reason = "the source is inside src, which would be replaced";
         let expected = format!("restow: copy {source} to src: {reason}\n");
         assert_eq!((code, words), (2, expected));

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use testkit::TempDir;
 
-use crate::{names, run_in, shown};
+use crate::{names, restow, run_in, shown};
 
 /// Every kind of result, and what it is called.
 const RESULTS: [&str; 4] = ["out.sqfs", "out.btrfs", "out.tar", "out"];
@@ -111,7 +111,7 @@ fn a_file_that_may_not_be_read_is_named() {
 }
 
 #[test]
-fn what_may_not_be_read_is_left_out_of_images_and_listed() {
+fn what_may_not_be_read_is_left_out_and_listed() {
     let dir = TempDir::new();
     secrets(&dir);
     fs::create_dir(dir.join("src/closed")).unwrap();
@@ -120,8 +120,11 @@ fn what_may_not_be_read_is_left_out_of_images_and_listed() {
     for path in ["src/closed", "src/small"] {
         fs::set_permissions(dir.join(path), fs::Permissions::from_mode(0o000)).unwrap();
     }
-    for image in ["to/x.sqfs", "to/x.btrfs"] {
-        let args = ["copy", "-q", "--skip-unreadable", "src", image];
+    for image in ["to/x.sqfs", "to/x.btrfs", "to/x.tar", "to/x"] {
+        let mut args = vec!["copy", "-q", "--skip-unreadable", "src", image];
+        if image == "to/x" {
+            args.push("--no-owners");
+        }
         let Some(mut command) = as_user(&dir, &args) else {
             return;
         };
@@ -135,12 +138,84 @@ fn what_may_not_be_read_is_left_out_of_images_and_listed() {
             assert!(words.contains(line), "{image}: {words}");
         }
         assert_eq!(words.lines().count(), 3, "{image}: {words}");
-        let (code, out, _) = run_in(dir.path(), ["check", image]);
-        assert_eq!(code, 0, "{image}: {out}");
+        if image.ends_with("fs") {
+            let (code, out, _) = run_in(dir.path(), ["check", image]);
+            assert_eq!(code, 0, "{image}: {out}");
+        }
         let (_, listed, _) = run_in(dir.path(), ["ls", "-R", image]);
         let listed: Vec<&str> = listed.split_whitespace().collect();
         let is_listed = |name: &str| listed.iter().any(|line| line.ends_with(name));
         assert!(is_listed("sub/8") && is_listed("closed"), "{listed:?}");
         assert!(!is_listed("sub/7") && !is_listed("small"), "{listed:?}");
+    }
+}
+
+#[test]
+fn a_full_output_is_blamed_and_not_the_source() {
+    let dir = TempDir::new();
+    source(&dir);
+    for to in ["x.sqfs", "x.btrfs", "x.tar"] {
+        assert_eq!(run_in(dir.path(), ["copy", "-q", "src", to]).0, 0);
+    }
+    for args in [
+        &["info", "x.btrfs"][..],
+        &["info", "x.btrfs", "--path", "sub"],
+        &["info", "x.sqfs"],
+        &["check", "x.btrfs"],
+        &["check", "x.sqfs"],
+        &["ls", "-lR", "x.btrfs"],
+        &["cat", "x.tar", "sub/1"],
+        &["manifest", "src"],
+        &["diff", "src", "src/sub"],
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = restow(args);
+        let output = command.current_dir(dir.path()).stdout(full.unwrap());
+        let (code, _, words) = shown(&output.output().unwrap());
+        let expected = "restow: write standard output: no space left on device\n";
+        assert_eq!((code, &*words), (2, expected), "{args:?}");
+    }
+}
+
+#[test]
+fn a_folder_for_temporary_files_that_fails_is_named() {
+    let dir = TempDir::new();
+    source(&dir);
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "x.tar"]).0, 0);
+    let mut command = restow(["ls", "-"]);
+    let archive = fs::read(dir.join("x.tar")).unwrap();
+    command.current_dir(dir.path()).env("TMPDIR", "missing");
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    // It may end before it has read everything.
+    let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), &archive);
+    let (code, _, words) = shown(&child.wait_with_output().unwrap());
+    let expected = "restow: open standard input: write in missing: no such file or directory\n";
+    assert_eq!((code, &*words), (2, expected));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_full_folder_for_temporary_files_is_named() {
+    let dir = TempDir::new();
+    source(&dir);
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "x.tar"]).0, 0);
+    let archive = fs::File::open(dir.join("x.tar")).unwrap();
+    let gzip = testkit::tool("gzip").map(|gzip| {
+        let mut command = gzip.command();
+        command.args(["-1", "-c"]).stdin(archive);
+        fs::write(dir.join("x.tar.gz"), testkit::run(&mut command).stdout).unwrap();
+    });
+    fs::create_dir(dir.join("disk")).unwrap();
+    let mount = ["-t", "tmpfs", "-o", "size=2m", "tmpfs"];
+    testkit::run(Command::new("mount").args(mount).arg(dir.join("disk")));
+    let mut command = restow(["ls", "x.tar.gz"]);
+    command.current_dir(dir.path()).env("TMPDIR", "disk");
+    let shown = shown(&command.output().unwrap());
+    testkit::run(Command::new("umount").arg(dir.join("disk")));
+    if gzip.is_some() {
+        let words = "restow: open x.tar.gz: decompress it with gzip: write in disk: \
+                     no space left on device\n";
+        assert_eq!(shown, (2, String::new(), words.to_owned()));
     }
 }

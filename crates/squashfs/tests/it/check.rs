@@ -111,7 +111,11 @@ fn what_linux_shows_otherwise_is_found() {
     for &(name, wanted, at, value, words) in CASES {
         let found = findings(&tree, &mut |part, bytes| {
             if part == wanted {
-                assert_ne!(&bytes[at..at + value.len()], value, "{name} changes nothing");
+                assert_ne!(
+                    &bytes[at..at + value.len()],
+                    value,
+                    "{name} changes nothing"
+                );
                 bytes[at..at + value.len()].copy_from_slice(value);
             }
         });
@@ -131,7 +135,10 @@ fn symbolic_links_longer_than_linux_follows_are_found() {
         }
         let found = findings(&tree, &mut |_, _| ());
         let words = "symbolic link's target is longer than Linux follows";
-        assert_eq!(found.iter().any(|finding| finding.contains(words)), is_found);
+        assert_eq!(
+            found.iter().any(|finding| finding.contains(words)),
+            is_found
+        );
         assert_eq!(found.len(), usize::from(is_found), "{found:?}");
     }
 }

@@ -174,7 +174,15 @@ fn a_small_image_that_claims_petabytes_of_holes_costs_what_it_stores() {
     let manifest = Manifest::of(&fs, &Aspects::ALL).unwrap();
     took("a manifest");
     let mut archive = Vec::new();
-    tree::tar::write(&fs, &inventory, Parallel::new(2), &NoProgress, &mut archive).unwrap();
+    tree::tar::write(
+        &fs,
+        &inventory,
+        false,
+        Parallel::new(2),
+        &NoProgress,
+        &mut archive,
+    )
+    .unwrap();
     took("a copy to tar");
     let tar = tree::tar::Tar::open(Box::new(archive), Limits::default()).unwrap();
     assert_eq!(Manifest::of(&tar, &Aspects::ALL).unwrap(), manifest);
@@ -185,7 +193,8 @@ fn a_small_image_that_claims_petabytes_of_holes_costs_what_it_stores() {
         return;
     };
     let options = ExtractOptions {
-        overwrite: false,
+        existing: tree::extract::Existing::Refuse,
+        skip_unreadable: false,
         owners: false,
         sync: false,
         parallel: Parallel::new(2),

@@ -275,3 +275,52 @@ fn stored_blocks_that_cannot_be_read_leave_no_trace() {
     }
     assert_holds(&must, &without, "without");
 }
+
+/// The metadata blocks of the directory table: where their stored bytes begin and end.
+fn directory_blocks(image: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap()) as usize;
+    // The tables of directories and of fragments begin here.
+    let (mut at, end) = (word(72), word(80).min(word(48)).min(word(56)).min(word(88)));
+    let mut blocks = Vec::new();
+    while at + 2 < end {
+        let header = usize::from(u16::from_le_bytes([image[at], image[at + 1]]));
+        let start = at + 2;
+        at = start + (header & 0x7fff);
+        blocks.push(start..at);
+    }
+    blocks
+}
+
+#[test]
+fn a_bad_block_of_a_directory_costs_the_names_in_it_only() {
+    let mut fs = MemoryFs::new();
+    let sub = fs.add_dir(fs.root(), "sub");
+    for n in 0..6000 {
+        fs.add_file(sub, format!("a name of some length, number {n:05}"), b"");
+    }
+    let (mut image, _) = image_of(&fs, &options(Fragments::None), 1);
+    let blocks = directory_blocks(&image);
+    assert!(blocks.len() > 20, "{}", blocks.len());
+    for bad in [1, 7, 15] {
+        let whole = image.clone();
+        image[blocks[bad].clone()].fill(0xff);
+        let dir = TempDir::new();
+        fs::write(dir.join("image"), &image).unwrap();
+        let file = File::open(dir.join("image")).unwrap();
+        let squashfs = Squashfs::open_at(file, 0, &tree::Limits::default()).unwrap();
+        let sub = squashfs.lookup(squashfs.root(), b"sub").unwrap().ino;
+        assert!(squashfs.read_dir(sub).is_err());
+        let (entries, errors) = squashfs.list_readable(sub);
+        assert!(!errors.is_empty());
+        let lost = 6000 - entries.len();
+        // A run that reaches into the block goes with it, up to where the index finds the next one.
+        assert!((1..1500).contains(&lost), "block {bad}: {lost} names lost");
+        for entry in &entries {
+            let number = str::from_utf8(&entry.name[30..]).unwrap();
+            assert!(number.parse::<u32>().unwrap() < 6000);
+            assert_eq!(squashfs.metadata(entry.ino).unwrap().size, 0);
+        }
+        assert!(entries.is_sorted_by(|one, other| one.name < other.name));
+        image = whole;
+    }
+}

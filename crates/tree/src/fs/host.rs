@@ -4,6 +4,7 @@
 //! read even if the tree changes meanwhile. Files are identified by device and inode number. A file that was moved or
 //! replaced after it was listed is an error, and so is content that changed since.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -69,6 +70,8 @@ pub struct HostDir {
     table: RwLock<Table>,
     dirs: Mutex<Handles<OwnedFd>>,
     files: Mutex<Handles<OpenFile>>,
+    /// The files that have changed, if that is accepted.
+    changed: Option<Mutex<BTreeSet<Ino>>>,
 }
 
 /// A regular file, open for reading.
@@ -108,7 +111,50 @@ impl HostDir {
             table: RwLock::new(table),
             dirs: Mutex::new(Handles::default()),
             files: Mutex::new(Handles::default()),
+            changed: None,
         })
+    }
+
+    /// The same directory, but files that change after they were listed are read as they are then, and one that was
+    /// replaced by another regular file is read from that. A file keeps the size that was listed: it is cut, or padded
+    /// with zeros. Must be called before anything is listed.
+    #[must_use]
+    pub fn accepting_changes(mut self) -> HostDir {
+        self.changed = Some(Mutex::default());
+        self.table_mut().sizes = Some(Vec::new());
+        self
+    }
+
+    /// The paths of the files that were read although they had changed, sorted.
+    pub fn changed(&self) -> Vec<Vec<u8>> {
+        let Some(changed) = &self.changed else {
+            return Vec::new();
+        };
+        let changed = changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table();
+        let mut paths: Vec<_> = changed
+            .iter()
+            .filter_map(|&ino| table.path(ino).ok())
+            .collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// Notes that a file has changed; fails unless that is accepted.
+    fn accept_change(&self, ino: Ino) -> Result<()> {
+        let changed = self.changed.as_ref().ok_or(Error::Changed)?;
+        let mut changed = changed.lock().unwrap_or_else(PoisonError::into_inner);
+        changed.insert(ino);
+        Ok(())
+    }
+
+    /// The size that was listed of a file that is known to have changed.
+    fn accepted_size(&self, ino: Ino) -> Option<u64> {
+        let changed = self.changed.as_ref()?.lock();
+        let is_changed = changed
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&ino);
+        is_changed.then(|| self.table().listed_size(ino))?
     }
 
     fn table(&self) -> RwLockReadGuard<'_, Table> {
@@ -158,8 +204,12 @@ impl HostDir {
         let flags = OpenFlags::RDONLY | OpenFlags::NONBLOCK;
         let file = open_to_read(&dir, &name, flags).map_err(moved)?;
         let stat = linux::stat(&file)?;
-        self.check_identity(ino, &stat)?;
-        match FileKind::from_mode(stat.mode) {
+        let kind = FileKind::from_mode(stat.mode);
+        match self.check_identity(ino, &stat) {
+            Err(Error::Changed) if kind == Some(FileKind::Regular) => self.accept_change(ino)?,
+            checked => checked?,
+        }
+        match kind {
             Some(FileKind::Regular) => {}
             Some(FileKind::Directory) => return Err(Error::IsADirectory),
             _ => return Err(Error::InvalidInput("the file has no content to read")),
@@ -188,13 +238,19 @@ impl HostDir {
         let stat = linux::stat(file)?;
         let table = self.table();
         if table.stamp(&stat) != table.inode(ino)?.stamp {
-            return Err(Error::Changed);
+            drop(table);
+            self.accept_change(ino)?;
         }
         Ok(stat.size)
     }
 
-    /// The names in a directory, sorted, with their `statx` results; and the directory, for calls relative to it.
-    fn list(&self, dir: Ino) -> Result<Vec<(Box<[u8]>, Stat)>> {
+    /// The names in a directory, sorted, with their `statx` results. `failed` is called for names without a result, and
+    /// says whether to go on.
+    fn list(
+        &self,
+        dir: Ino,
+        mut failed: impl FnMut(Error) -> Result<()>,
+    ) -> Result<Vec<(Box<[u8]>, Stat)>> {
         let (parent, name) = self.place(dir)?;
         let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
         let open = match open_to_read(&parent, &name, flags) {
@@ -211,9 +267,9 @@ impl HostDir {
                 Ok(stat) => listed.push((Box::from(name), stat)),
                 // It was removed after the directory was read, so it is no longer in it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(Error::from(error).in_file("read", name)),
+                Err(error) => failed(Error::from(error).in_file("read", name))?,
             }
-            Ok(())
+            Ok::<_, Error>(())
         })?;
         listed.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         lock(&self.dirs).keep(dir, &Arc::new(open));
@@ -249,7 +305,7 @@ impl FileSystem for HostDir {
     }
 
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
-        let listed = self.list(dir)?;
+        let listed = self.list(dir, Err)?;
         let mut table = self.table_mut();
         let mut entries = Vec::with_capacity(listed.len());
         for (name, stat) in listed {
@@ -261,7 +317,7 @@ impl FileSystem for HostDir {
     }
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
-        let listed = self.list(dir)?;
+        let listed = self.list(dir, Err)?;
         // A caller that asks for all metadata at once is about to copy, and would take these files for empty.
         let looks_empty = |stat: &Stat| {
             FileKind::from_mode(stat.mode) == Some(FileKind::Regular) && stat.size == 0
@@ -280,6 +336,28 @@ impl FileSystem for HostDir {
             entries.push((DirEntry { name, ino, kind }, metadata));
         }
         Ok(entries)
+    }
+
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        let mut errors = Vec::new();
+        let listed = self.list(dir, |error| {
+            errors.push(error);
+            Ok(())
+        });
+        let listed = listed.unwrap_or_else(|error| {
+            errors.push(error);
+            Vec::new()
+        });
+        let mut table = self.table_mut();
+        let mut entries = Vec::with_capacity(listed.len());
+        for (name, stat) in listed {
+            let ino = table.add(dir.0 as u32, &name, &stat);
+            match ino.and_then(|ino| Ok((ino, metadata(&stat, self.times)?.kind))) {
+                Ok((ino, kind)) => entries.push(DirEntry { name, ino, kind }),
+                Err(error) => errors.push(error.in_file("read", &name)),
+            }
+        }
+        (entries, errors)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
@@ -328,6 +406,59 @@ impl FileSystem for HostDir {
     }
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
+        let extents = match self.extents_now(file, from) {
+            Err(Error::Changed) if self.accepted_size(file).is_some() => Vec::new(),
+            extents => extents?,
+        };
+        let Some(size) = self.accepted_size(file) else {
+            return Ok(extents);
+        };
+        // Where its holes are may change, too.
+        let all = || Extent {
+            offset: from,
+            len: size - from,
+            kind: ExtentKind::Plain {
+                stored_offset: from,
+            },
+            id: None,
+        };
+        Ok((from < size).then(all).into_iter().collect())
+    }
+
+    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let open = self.file(file)?;
+        let open = &open.file;
+        let mut len = 0;
+        // The kernel rejects offsets beyond the maximum file size.
+        let is_reachable = offset <= i64::MAX as u64 - buf.len() as u64;
+        while is_reachable && len < buf.len() {
+            match open.read_at(&mut buf[len..], offset + len as u64) {
+                Ok(0) => break,
+                Ok(n) => len += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let size = self.check_unchanged(file, open)?;
+        if let Some(size) = self.accepted_size(file) {
+            let left = size.saturating_sub(offset).min(buf.len() as u64) as usize;
+            buf[len.min(left)..left].fill(0);
+            return Ok(left);
+        }
+        if len as u64 != size.saturating_sub(offset).min(buf.len() as u64) {
+            return Err(Error::Changed);
+        }
+        Ok(len)
+    }
+
+    fn read_encoded(&self, _: Ino, _: &Extent, _: &mut Vec<u8>) -> Result<Option<Checksum>> {
+        Err(NOTHING_ENCODED)
+    }
+}
+
+impl HostDir {
+    /// The extents as the kernel reports them now.
+    fn extents_now(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
         let open = self.file(file)?;
         if let Some((size, stamp)) = open.dense
             && self.table().inode(file)?.stamp == stamp
@@ -371,6 +502,7 @@ impl FileSystem for HostDir {
             // Data is always followed by a hole, at the end of the file at the latest.
             let end = linux::seek_hole(open, data)?.unwrap_or(data);
             if data < at || end <= data {
+                self.accept_change(file)?;
                 return Err(Error::Changed);
             }
             if at < data {
@@ -393,31 +525,6 @@ impl FileSystem for HostDir {
             }
         }
         Ok(extents)
-    }
-
-    fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let open = self.file(file)?;
-        let open = &open.file;
-        let mut len = 0;
-        // The kernel rejects offsets beyond the maximum file size.
-        let is_reachable = offset <= i64::MAX as u64 - buf.len() as u64;
-        while is_reachable && len < buf.len() {
-            match open.read_at(&mut buf[len..], offset + len as u64) {
-                Ok(0) => break,
-                Ok(n) => len += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let size = self.check_unchanged(file, open)?;
-        if len as u64 != size.saturating_sub(offset).min(buf.len() as u64) {
-            return Err(Error::Changed);
-        }
-        Ok(len)
-    }
-
-    fn read_encoded(&self, _: Ino, _: &Extent, _: &mut Vec<u8>) -> Result<Option<Checksum>> {
-        Err(NOTHING_ENCODED)
     }
 }
 
@@ -471,6 +578,8 @@ struct Table {
     /// For each inode, a length byte and the name.
     names: Vec<u8>,
     devices: Vec<(u32, u32)>,
+    /// The size of each inode when it was listed first, if changes are accepted.
+    sizes: Option<Vec<u64>>,
     by_identity: HashTable<u32>,
     hasher: RandomState,
 }
@@ -526,6 +635,10 @@ impl Table {
             name_at,
             stamp: self.stamp(stat),
         });
+        if let Some(sizes) = &mut self.sizes {
+            sizes.resize(index as usize, 0);
+            sizes.push(stat.size);
+        }
         let (inodes, hasher) = (&self.inodes, &self.hasher);
         self.by_identity.insert_unique(hash, index, |&index| {
             let inode = inodes[index as usize];
@@ -543,9 +656,16 @@ impl Table {
 
     fn refresh(&mut self, ino: Ino, stat: &Stat) {
         let stamp = self.stamp(stat);
-        if let Some(inode) = self.inodes.get_mut(ino.0 as usize) {
+        // What was listed first counts if changes are accepted.
+        if self.sizes.is_none()
+            && let Some(inode) = self.inodes.get_mut(ino.0 as usize)
+        {
             inode.stamp = stamp;
         }
+    }
+
+    fn listed_size(&self, ino: Ino) -> Option<u64> {
+        self.sizes.as_ref()?.get(ino.0 as usize).copied()
     }
 
     fn stamp(&self, stat: &Stat) -> u32 {

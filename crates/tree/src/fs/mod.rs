@@ -9,6 +9,7 @@ pub mod extract;
 mod host;
 pub mod manifest;
 mod overlay;
+pub mod rescue;
 pub mod tar;
 mod walk;
 
@@ -353,6 +354,12 @@ pub trait FileSystem: Send + Sync {
     /// As for [`FileSystem::read_dir`] and [`FileSystem::metadata`].
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>>;
 
+    /// The entries of a directory that can be listed, as in [`FileSystem::read_dir`], and why others cannot: one
+    /// [`Error::File`] with the name for each that is known, and any other error for an unknown number of them. Walks
+    /// that are to lose as little as possible use this after [`FileSystem::read_dir_with_metadata`] failed;
+    /// [`all_or_nothing`] is the implementation for directories that can be listed as a whole or not at all.
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>);
+
     /// The entry with this name in a directory.
     ///
     /// # Errors
@@ -400,6 +407,14 @@ pub trait FileSystem: Send + Sync {
         extent: &Extent,
         stored: &mut Vec<u8>,
     ) -> Result<Option<Checksum>>;
+}
+
+/// Implements [`FileSystem::list_readable`] with the result of [`FileSystem::read_dir`].
+pub fn all_or_nothing(listed: Result<Vec<DirEntry>>) -> (Vec<DirEntry>, Vec<Error>) {
+    match listed {
+        Ok(entries) => (entries, Vec::new()),
+        Err(error) => (Vec::new(), vec![error]),
+    }
 }
 
 /// Implements [`FileSystem::read_dir_with_metadata`] with one call of [`FileSystem::metadata`] per entry.

@@ -4,6 +4,7 @@
 //! [`Overlay`] holds those. Its user stores and reads the content of regular files, and implements [`FileSystem`] on
 //! top.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::num::NonZeroU32;
@@ -165,6 +166,23 @@ impl<C> Overlay<C> {
     pub fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
         let list = |base: &dyn FileSystem| base.read_dir(dir);
         self.listing(dir, list, |entry| entry, |entry, _| entry)
+    }
+
+    /// Like [`FileSystem::list_readable`].
+    pub fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        let errors = RefCell::new(Vec::new());
+        let list = |base: &dyn FileSystem| {
+            let (entries, unlisted) = base.list_readable(dir);
+            errors.borrow_mut().extend(unlisted);
+            Ok(entries)
+        };
+        let listed = self.listing(dir, list, |entry| entry, |entry, _| entry);
+        let mut errors = errors.into_inner();
+        let entries = listed.unwrap_or_else(|error| {
+            errors.push(error);
+            Vec::new()
+        });
+        (entries, errors)
     }
 
     /// Like [`FileSystem::read_dir_with_metadata`].

@@ -3,6 +3,8 @@
 //! Every container is made from an inventory. It holds a file's metadata and name in about 120 bytes, so a tree of ten
 //! million files takes little more than a gigabyte.
 
+mod without;
+
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
@@ -287,6 +289,26 @@ impl Inventory {
         Some(entry)
     }
 
+    /// A directory is read before its children, but all of its entries before the entries of its first child. So the
+    /// hard link that was found first need not be the first in tree order.
+    fn find_first_names(&mut self) {
+        if self.files.iter().all(|file| file.names == 1) {
+            return;
+        }
+        let mut seen = vec![false; self.files.len()];
+        let mut firsts = Vec::new();
+        for entry in self.names() {
+            let file = self.file(entry);
+            if self.name_count(file) > 1 && !seen[file.0 as usize] {
+                seen[file.0 as usize] = true;
+                firsts.push((file, entry));
+            }
+        }
+        for (file, entry) in firsts {
+            self.files[file.0 as usize].first_entry = entry.0;
+        }
+    }
+
     /// The inventory's memory use in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.files.capacity() * size_of::<Record>()
@@ -376,7 +398,7 @@ impl<'a> Walk<'a> {
                 });
             }
         }
-        self.find_first_names();
+        self.inventory.find_first_names();
         self.inventory.files.shrink_to_fit();
         self.inventory.times.shrink_to_fit();
         self.inventory.entries.shrink_to_fit();
@@ -535,26 +557,6 @@ impl<'a> Walk<'a> {
         self.by_ino
             .insert_unique(hasher.hash_one(ino.0), file, rehash);
         Ok(file)
-    }
-
-    /// A directory is read before its children, but all of its entries before the entries of its first child. So the
-    /// hard link that was found first need not be the first in tree order.
-    fn find_first_names(&mut self) {
-        if self.inventory.files.iter().all(|file| file.names == 1) {
-            return;
-        }
-        let mut seen = vec![false; self.inventory.files.len()];
-        let mut firsts = Vec::new();
-        for entry in self.inventory.names() {
-            let file = self.inventory.file(entry);
-            if self.inventory.name_count(file) > 1 && !seen[file.0 as usize] {
-                seen[file.0 as usize] = true;
-                firsts.push((file, entry));
-            }
-        }
-        for (file, entry) in firsts {
-            self.inventory.files[file.0 as usize].first_entry = entry.0;
-        }
     }
 }
 

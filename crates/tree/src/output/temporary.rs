@@ -97,12 +97,20 @@ impl Temporary {
 }
 
 impl Temporary {
-    /// Calls `exchange` to swap the result with what has its final name, which is then removed.
-    pub(crate) fn exchange(self, exchange: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    /// Calls `exchange` to swap the result with what has its final name, which is then removed. Returns the number of
+    /// names removed.
+    pub(crate) fn exchange(
+        self,
+        exchange: impl FnOnce(&[u8]) -> io::Result<()>,
+    ) -> io::Result<u64> {
         let live = self.registry.lock()?;
         exchange(&self.place.name)?;
         drop(live);
-        linux::remove_tree_at(&*self.place.dir, &self.place.name)
+        linux::remove_tree_at(&*self.place.dir, &self.place.name).map_err(|error| {
+            let name = self.place.name.escape_ascii();
+            let words = format!("the old one, renamed to {name}, cannot be deleted: {error}");
+            io::Error::new(error.kind(), words)
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use testkit::{HookedFs, MemoryFs, NASTY_SPARSE_BYTES, Rng, TempDir, nasty_tree, tool};
-use tree::extract::{Aspect, ExtractOptions, Unrestored, extract};
+use tree::extract::{Aspect, Conflict, Existing, ExtractOptions, Unrestored, extract};
 use tree::{
     Error, FileAttributes, FileKind, FileSystem, HostDir, Inventory, Limits, NoProgress, Parallel,
     Progress,
@@ -13,7 +13,8 @@ use tree::{
 
 fn options(threads: usize) -> ExtractOptions {
     ExtractOptions {
-        overwrite: false,
+        existing: Existing::Refuse,
+        skip_unreadable: false,
         owners: true,
         sync: false,
         parallel: Parallel::new(threads),
@@ -22,7 +23,7 @@ fn options(threads: usize) -> ExtractOptions {
 
 fn write(fs: &dyn FileSystem, to: &Path, options: &ExtractOptions) -> Result<Unrestored, Error> {
     let inventory = Inventory::of(fs, &Limits::default())?;
-    extract(fs, &inventory, to, options, &NoProgress)
+    Ok(extract(fs, &inventory, to, options, &NoProgress)?.unrestored)
 }
 
 /// Everything that `find` reports, except what a copy cannot preserve (inode, birth and change time), and the
@@ -185,20 +186,43 @@ fn what_is_there_is_refused_unless_it_is_an_empty_directory() {
     assert_eq!(fs::read(at("file")).unwrap(), b"old");
     let before = names();
 
-    let overwrite = ExtractOptions {
-        overwrite: true,
+    // `--overwrite` is for files only: a directory with something in it stays.
+    let with = |existing| ExtractOptions {
+        existing,
         ..options(1)
     };
-    for there in ["full", "file", "dangling"] {
+    let overwrite = with(Existing::ReplaceFile);
+    for there in ["full", "to-full"] {
+        let error = write(&tree, &at(there), &overwrite).unwrap_err();
+        assert!(
+            matches!(&error, Error::Io(e) if e.kind() == std::io::ErrorKind::AlreadyExists),
+            "{there}: {error}"
+        );
+    }
+    assert_eq!(fs::read(at("full/old")).unwrap(), b"old");
+    for there in ["file", "dangling"] {
+        for existing in [
+            Existing::ReplaceDirectory,
+            Existing::Merge(Conflict::Replace),
+        ] {
+            let error = write(&tree, &at(there), &with(existing)).unwrap_err();
+            assert!(matches!(error, Error::NotADirectory), "{there}: {error}");
+        }
         write(&tree, &at(there), &overwrite).unwrap();
         assert_eq!(fs::read(at(there).join("new")).unwrap(), b"new");
-        assert!(!at(there).join("old").exists());
     }
+    let replace = with(Existing::ReplaceDirectory);
+    write(&tree, &at("full"), &replace).unwrap();
+    assert_eq!(fs::read(at("full/new")).unwrap(), b"new");
+    assert!(!at("full/old").exists());
     assert_eq!(names(), before, "no temporary name is left");
     // The link stays a link, and its target is replaced.
-    fs::write(at("full/old"), "old").unwrap();
-    write(&tree, &at("to-full"), &overwrite).unwrap();
-    assert!(at("to-full").is_symlink() && !at("full/old").exists());
+    fs::create_dir(at("full/dir")).unwrap();
+    fs::write(at("full/dir/old"), "old").unwrap();
+    let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
+    let replaced = extract(&tree, &inventory, &at("to-full"), &replace, &NoProgress).unwrap();
+    assert_eq!(replaced.removed, 3, "new, dir and dir/old");
+    assert!(at("to-full").is_symlink() && !at("full/dir").exists());
     assert!(!at("nowhere").exists());
 }
 

@@ -73,7 +73,15 @@ fn an_8_eb_file_costs_fewer_than_1000_reads() {
     took("a manifest");
 
     let mut archive = Vec::new();
-    tar::write(&fs, &inventory, Parallel::new(2), &NoProgress, &mut archive).unwrap();
+    tar::write(
+        &fs,
+        &inventory,
+        false,
+        Parallel::new(2),
+        &NoProgress,
+        &mut archive,
+    )
+    .unwrap();
     took("a copy to tar");
     assert!(archive.len() < 2_000_000);
     let tar = Tar::open(Box::new(archive), Limits::default()).unwrap();
@@ -102,7 +110,8 @@ fn an_8_eb_file_costs_fewer_than_1000_reads() {
     };
     let dir = memory.join("copy");
     let options = ExtractOptions {
-        overwrite: false,
+        existing: tree::extract::Existing::Refuse,
+        skip_unreadable: false,
         owners: false,
         sync: false,
         parallel: Parallel::new(2),
@@ -260,6 +269,10 @@ impl FileSystem for Dotted {
     fn read_dir(&self, dir: Ino) -> tree::Result<Vec<tree::DirEntry>> {
         self.inner.read_dir(dir)
     }
+    fn list_readable(&self, dir: Ino) -> (Vec<tree::DirEntry>, Vec<tree::Error>) {
+        tree::all_or_nothing(self.read_dir(dir))
+    }
+
     fn read_dir_with_metadata(
         &self,
         dir: Ino,
@@ -316,6 +329,7 @@ fn a_tar_archive_fills_small_holes_of_a_file_with_millions_and_refuses_large_one
     let summary = tar::write(
         &fs,
         &inventory(&fs),
+        false,
         Parallel::new(2),
         &NoProgress,
         &mut archive,
@@ -335,6 +349,7 @@ fn a_tar_archive_fills_small_holes_of_a_file_with_millions_and_refuses_large_one
     let error = tar::write(
         &fs,
         &inventory(&fs),
+        false,
         Parallel::new(2),
         &NoProgress,
         &mut Vec::new(),

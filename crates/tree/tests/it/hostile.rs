@@ -5,14 +5,15 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use testkit::{MemoryFs, TempDir};
-use tree::extract::{ExtractOptions, extract};
+use tree::extract::{Existing, ExtractOptions, extract};
 use tree::{
     Error, Extent, ExtentKind, FileKind, FileSystem, Ino, Inventory, Limits, NoProgress, Parallel,
 };
 
 fn write(fs: &dyn FileSystem, to: &Path) -> Result<(), Error> {
     let options = ExtractOptions {
-        overwrite: false,
+        existing: Existing::Refuse,
+        skip_unreadable: false,
         owners: true,
         sync: false,
         parallel: Parallel::new(2),
@@ -207,7 +208,8 @@ fn links_planted_in_the_target_are_not_followed() {
     write(&tree, &dir.join("out")).unwrap_err();
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
     let options = ExtractOptions {
-        overwrite: true,
+        existing: Existing::ReplaceDirectory,
+        skip_unreadable: false,
         owners: true,
         sync: false,
         parallel: Parallel::new(1),

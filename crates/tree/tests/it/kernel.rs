@@ -7,20 +7,25 @@ use std::path::Path;
 use std::process::Command;
 
 use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, nasty_tree, run, tool};
-use tree::extract::{ExtractOptions, Unrestored, extract};
+use tree::extract::{Existing, ExtractOptions, Unrestored, extract};
 use tree::{
     Error, FileSystem, HostDir, Inventory, Limits, NoProgress, Output, OutputKind, Parallel, ReadAt,
 };
 
-fn write(fs: &dyn FileSystem, to: &Path, overwrite: bool) -> Result<Unrestored, Error> {
+fn write(fs: &dyn FileSystem, to: &Path, replace: bool) -> Result<Unrestored, Error> {
     let options = ExtractOptions {
-        overwrite,
+        existing: if replace {
+            Existing::ReplaceDirectory
+        } else {
+            Existing::Refuse
+        },
+        skip_unreadable: false,
         owners: true,
         sync: true,
         parallel: Parallel::new(2),
     };
     let inventory = Inventory::of(fs, &Limits::default())?;
-    extract(fs, &inventory, to, &options, &NoProgress)
+    Ok(extract(fs, &inventory, to, &options, &NoProgress)?.unrestored)
 }
 
 /// An empty btrfs, mounted.
@@ -89,7 +94,7 @@ fn a_mount_point_is_filled_and_stays_the_same_directory() {
     assert!(
         error
             .to_string()
-            .starts_with("a mount point or the working directory")
+            .starts_with("a directory with a mount point at or below it")
     );
 
     let difference = Command::new("diff")
@@ -118,6 +123,9 @@ fn a_mount_point_is_filled_and_stays_the_same_directory() {
     let bind = ["--bind".as_ref(), mount.path(), &above.join("mount")];
     run(Command::new("mount").args(bind));
     let inventory = Inventory::of(&HostDir::open(above.path()).unwrap(), &Limits::default());
+    // Nor is a directory replaced if that would delete what is mounted below it.
+    let error = write(&source, above.path(), true).unwrap_err();
+    assert!(error.to_string().contains("mount point"), "{error}");
     run(Command::new("umount").arg(above.join("mount")));
     let inventory = inventory.unwrap();
     let whole = Inventory::of(&source, &Limits::default()).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use testkit::{MemoryFs, TempDir};
-use tree::extract::{Aspect, ExtractOptions, extract};
+use tree::extract::{Aspect, Existing, ExtractOptions, extract};
 use tree::{
     Device, Error, FileKind, FileSystem, Inventory, Limits, NoProgress, Output, OutputKind,
     Parallel, Progress, ReadAt, temporary,
@@ -138,7 +138,8 @@ fn big_tree() -> MemoryFs {
 
 fn write_tree(to: &Path, progress: &dyn Progress) -> Result<(), Error> {
     let options = ExtractOptions {
-        overwrite: false,
+        existing: Existing::Refuse,
+        skip_unreadable: false,
         owners: true,
         sync: false,
         parallel: Parallel::new(2),
@@ -279,13 +280,15 @@ fn child_extracts_what_only_root_may() {
     tree.add_special(root, "fifo", FileKind::Fifo, Device::default());
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
     let options = ExtractOptions {
-        overwrite: false,
+        existing: Existing::Refuse,
+        skip_unreadable: false,
         owners: true,
         sync: false,
         parallel: Parallel::new(2),
     };
     let to = dir.join("out");
-    let unrestored = extract(&tree, &inventory, &to, &options, &NoProgress).unwrap();
+    let extracted = extract(&tree, &inventory, &to, &options, &NoProgress).unwrap();
+    let unrestored = extracted.unrestored;
     let counts: Vec<_> = unrestored
         .counts()
         .map(|(a, _, count)| (a, count))
@@ -299,7 +302,7 @@ fn child_extracts_what_only_root_may() {
     assert_eq!(counts, expected);
     // A directory that its owner cannot write to is still replaced and removed.
     let overwrite = ExtractOptions {
-        overwrite: true,
+        existing: Existing::ReplaceDirectory,
         ..options
     };
     extract(&tree, &inventory, &to, &overwrite, &NoProgress).unwrap();

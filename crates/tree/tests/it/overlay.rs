@@ -88,6 +88,10 @@ impl FileSystem for Replayed {
         self.tree.read_dir_with_metadata(dir)
     }
 
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        self.tree.list_readable(dir)
+    }
+
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
         self.tree.lookup(dir, name)
     }

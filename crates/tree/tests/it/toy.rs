@@ -47,6 +47,7 @@ fn a_tree_goes_through_a_toy_into_a_tar() -> Result<()> {
     tar::write(
         &toy,
         &inventory,
+        false,
         Parallel::new(2),
         &NoProgress,
         &mut archive,

@@ -142,6 +142,25 @@ impl FileSystem for Filtered {
         Ok(listing)
     }
 
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        let (mut listing, mut errors) = self.source.list_readable(dir);
+        if let Err(error) = self.retain(dir, &mut listing, |entry| entry) {
+            return (Vec::new(), vec![error]);
+        }
+        if self.needs_paths()
+            && let Ok(mut path) = self.path_of(dir)
+        {
+            errors.retain(|error| match error {
+                Error::File { path: name, .. } => {
+                    let (name, ino, kind) = (name.clone(), dir, FileKind::Regular);
+                    self.keeps(&mut path, &DirEntry { name, ino, kind })
+                }
+                _ => true,
+            });
+        }
+        (listing, errors)
+    }
+
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
         let entry = self.source.lookup(dir, name)?;
         if self.needs_paths() && !self.keeps(&mut self.path_of(dir)?, &entry) {

@@ -6,14 +6,18 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linux::{OpenFlags, Timestamp};
 
 use super::super::{
     EntryId, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Time, Xattr,
 };
-use super::{Aspect, Unrestored};
+use super::{Aspect, ExtractOptions, Unrestored};
 use crate::{Error, Result};
+
+/// What was being done to the source when it failed. No failure to write has this verb.
+const READ: &str = "read";
 
 /// How much content a thread holds at once. Reads end at multiples of this, so blocks of any size are read whole.
 const BUFFER_BYTES: u64 = 1 << 20;
@@ -34,6 +38,7 @@ pub(super) struct Maker<'a> {
     source: &'a dyn FileSystem,
     inventory: &'a Inventory,
     owners: bool,
+    skip_unreadable: bool,
     umask: Option<u32>,
     process_owner: (u32, u32),
     buffer_bytes: u64,
@@ -42,33 +47,48 @@ pub(super) struct Maker<'a> {
 /// What a thread keeps between files.
 pub(super) struct Workspace {
     buf: Vec<u8>,
-    unrestored: Unrestored,
-    missing: Vec<FileId>,
+    done: Done,
     /// The last owner that could not be set, and why: it is not tried again.
     denied: Option<(u32, u32, String)>,
 }
 
-impl Workspace {
-    pub(super) fn take_unrestored(&mut self) -> Unrestored {
-        std::mem::take(&mut self.unrestored)
-    }
-
+/// What a job did besides writing all its files.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) unrestored: Unrestored,
     /// Files that could not be created.
-    pub(super) fn take_missing(&mut self) -> Vec<FileId> {
-        std::mem::take(&mut self.missing)
+    pub(super) missing: Vec<FileId>,
+    /// Files that could not be read. Of a directory, these are only its extended attributes.
+    pub(super) lost: Vec<(FileId, Error)>,
+}
+
+impl Workspace {
+    pub(super) fn take_done(&mut self) -> Done {
+        std::mem::take(&mut self.done)
     }
 }
 
 /// A file that is written in parts.
 pub(super) struct Big {
+    dir: Arc<OwnedFd>,
     file: File,
     entry: EntryId,
     ino: Ino,
     size: u64,
     parts: AtomicU32,
+    /// Why it cannot be read, if it cannot.
+    lost: Mutex<Option<Error>>,
 }
 
 impl Big {
+    fn lost(&self) -> MutexGuard<'_, Option<Error>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost().is_some()
+    }
+
     pub(super) fn size(&self) -> u64 {
         self.size
     }
@@ -88,7 +108,7 @@ impl<'a> Maker<'a> {
     pub(super) fn new(
         source: &'a dyn FileSystem,
         inventory: &'a Inventory,
-        owners: bool,
+        options: &ExtractOptions,
         umask: Option<u32>,
     ) -> Self {
         let blocks = source.storage().block_encoding;
@@ -97,7 +117,8 @@ impl<'a> Maker<'a> {
             buffer_bytes: block_bytes.map_or(BUFFER_BYTES, |bytes| bytes.max(BUFFER_BYTES_MIN)),
             source,
             inventory,
-            owners,
+            owners: options.owners,
+            skip_unreadable: options.skip_unreadable,
             umask,
             process_owner: linux::process_owner(),
         }
@@ -110,8 +131,7 @@ impl<'a> Maker<'a> {
     pub(super) fn workspace(&self) -> Workspace {
         Workspace {
             buf: Vec::new(),
-            unrestored: Unrestored::default(),
-            missing: Vec::new(),
+            done: Done::default(),
             denied: None,
         }
     }
@@ -131,14 +151,49 @@ impl<'a> Maker<'a> {
             && place(one).is_some_and(|shared| place(other) == Some(shared))
     }
 
-    /// Creates a file other than a directory.
+    /// Creates a file other than a directory, or leaves it out if it cannot be read and such files are left out.
     pub(super) fn make(&self, dir: &OwnedFd, entry: EntryId, ws: &mut Workspace) -> Result<()> {
         let file = self.inventory.file(entry);
         let metadata = self.inventory.metadata(file);
-        match metadata.kind {
+        let made = match metadata.kind {
             FileKind::Regular => self.make_regular(dir, entry, &metadata, ws),
             _ => self.make_special(dir, entry, &metadata, ws),
+        };
+        match self.unless_lost(made)? {
+            Some(error) => self.lose(dir, entry, error, ws),
+            None => Ok(()),
         }
+    }
+
+    /// Why the file of this result is lost, if it is and such files are left out.
+    fn unless_lost(&self, made: Result<()>) -> Result<Option<Error>> {
+        match made {
+            Ok(()) => Ok(None),
+            Err(Error::File {
+                verb: READ, error, ..
+            }) if self.skip_unreadable => Ok(Some(*error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what was written of a file that cannot be read.
+    fn lose(&self, dir: &OwnedFd, entry: EntryId, error: Error, ws: &mut Workspace) -> Result<()> {
+        match linux::unlink_at(dir, self.inventory.name(entry)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(self.failed("remove", entry)(error));
+            }
+            _ => {}
+        }
+        ws.done.lost.push((self.inventory.file(entry), error));
+        Ok(())
+    }
+
+    /// Leaves a big file out if a part of it cannot be read and such files are left out.
+    pub(super) fn or_lose_big(&self, big: &Big, done: Result<()>) -> Result<()> {
+        if let Some(error) = self.unless_lost(done)? {
+            big.lost().get_or_insert(error);
+        }
+        Ok(())
     }
 
     fn failed(&self, verb: &'static str, entry: EntryId) -> impl Fn(io::Error) -> Error {
@@ -146,7 +201,7 @@ impl<'a> Maker<'a> {
     }
 
     fn unreadable(&self, entry: EntryId) -> impl Fn(Error) -> Error {
-        move |error| error.in_file("read", &self.inventory.path(entry))
+        move |error| error.in_file(READ, &self.inventory.path(entry))
     }
 
     fn xattrs(&self, entry: EntryId) -> Result<Vec<Xattr>> {
@@ -183,17 +238,19 @@ impl<'a> Maker<'a> {
     }
 
     /// Creates a regular file of full size without content.
-    pub(super) fn make_big(&self, dir: &OwnedFd, entry: EntryId) -> Result<Big> {
+    pub(super) fn make_big(&self, dir: Arc<OwnedFd>, entry: EntryId) -> Result<Big> {
         let file = self.inventory.file(entry);
-        let out = self.create(dir, entry, 0o600)?;
+        let out = self.create(&dir, entry, 0o600)?;
         let size = self.inventory.size(file);
         out.set_len(size).map_err(self.failed("write", entry))?;
         Ok(Big {
+            dir,
             file: out,
             entry,
             ino: self.inventory.ino(file),
             size,
             parts: AtomicU32::new(1),
+            lost: Mutex::default(),
         })
     }
 
@@ -216,12 +273,22 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Finishes a big file after all its parts are written.
+    /// Finishes a big file after all its parts are written; removes it if it is lost.
     pub(super) fn finish_big(&self, big: &Big, ws: &mut Workspace) -> Result<()> {
         let file = self.inventory.file(big.entry);
         let metadata = self.inventory.metadata(file);
-        let xattrs = self.xattrs(big.entry)?;
-        self.finish(&big.file, big.entry, &metadata, &xattrs, None, ws)
+        let mut finish = || {
+            let xattrs = self.xattrs(big.entry)?;
+            self.finish(&big.file, big.entry, &metadata, &xattrs, None, ws)
+        };
+        if !big.is_lost() {
+            self.or_lose_big(big, finish())?;
+        }
+        let lost = big.lost().take();
+        match lost {
+            Some(error) => self.lose(&big.dir, big.entry, error, ws),
+            None => Ok(()),
+        }
     }
 
     /// Copies the data in a range of a file and skips its holes. Returns where the last data ended.
@@ -299,7 +366,7 @@ impl<'a> Maker<'a> {
         for Xattr { name, value } in xattrs {
             if let Err(error) = linux::set_xattr(file, name, value) {
                 let reason = format!("{}: {error}", name.escape_ascii());
-                ws.unrestored.add(Aspect::Xattr, path, &reason);
+                ws.done.unrestored.add(Aspect::Xattr, path, &reason);
             }
         }
         if made != Some(permissions) || !xattrs.is_empty() {
@@ -313,10 +380,10 @@ impl<'a> Maker<'a> {
                 _ => linux::set_attributes(file, settable),
             };
             match set {
-                Err(error) => ws.unrestored.add(Aspect::Attributes, path, &error),
+                Err(error) => ws.done.unrestored.add(Aspect::Attributes, path, &error),
                 Ok(()) if settable != attributes => {
                     let reason = "it would hinder the extraction";
-                    ws.unrestored.add(Aspect::Attributes, path, &reason);
+                    ws.done.unrestored.add(Aspect::Attributes, path, &reason);
                 }
                 Ok(()) => {}
             }
@@ -333,8 +400,16 @@ impl<'a> Maker<'a> {
         entry: EntryId,
         ws: &mut Workspace,
     ) -> Result<()> {
-        let metadata = self.inventory.metadata(self.inventory.file(entry));
-        let xattrs = self.xattrs(entry)?;
+        let file = self.inventory.file(entry);
+        let metadata = self.inventory.metadata(file);
+        let xattrs = match self.xattrs(entry) {
+            Err(error) => {
+                let lost = self.unless_lost(Err(error))?;
+                ws.done.lost.extend(lost.map(|error| (file, error)));
+                Vec::new()
+            }
+            xattrs => xattrs?,
+        };
         self.finish(dir, entry, &metadata, &xattrs, None, ws)
     }
 
@@ -361,8 +436,8 @@ impl<'a> Maker<'a> {
                     if metadata.kind.is_device()
                         && error.kind() == io::ErrorKind::PermissionDenied =>
                 {
-                    ws.missing.push(file);
-                    ws.unrestored.add(Aspect::Device, path, &error);
+                    ws.done.missing.push(file);
+                    ws.done.unrestored.add(Aspect::Device, path, &error);
                     return Ok(());
                 }
                 made => made.map_err(self.failed("create", entry))?,
@@ -374,7 +449,7 @@ impl<'a> Maker<'a> {
         for xattr in &xattrs {
             if let Err(error) = linux::set_xattr_at(dir, name, &xattr.name, &xattr.value) {
                 let reason = format!("{}: {error}", xattr.name.escape_ascii());
-                ws.unrestored.add(Aspect::Xattr, path, &reason);
+                ws.done.unrestored.add(Aspect::Xattr, path, &reason);
             }
         }
         let made = self.umask.map(|umask| mode & !umask);
@@ -385,7 +460,7 @@ impl<'a> Maker<'a> {
         }
         if metadata.attributes.0 != 0 {
             let reason = "only files and directories can have them";
-            ws.unrestored.add(Aspect::Attributes, path, &reason);
+            ws.done.unrestored.add(Aspect::Attributes, path, &reason);
         }
         let (atime, mtime) = times(metadata);
         linux::set_times_at(dir, name, atime, mtime)
@@ -432,14 +507,14 @@ impl<'a> Maker<'a> {
             match denied {
                 Ok(()) => return Ok(permissions),
                 Err(reason) => {
-                    ws.unrestored.add(Aspect::Owner, path, &reason);
+                    ws.done.unrestored.add(Aspect::Owner, path, &reason);
                     ws.denied = Some((uid, gid, reason));
                 }
             }
         }
         if permissions & 0o6000 != 0 && metadata.kind != FileKind::Directory {
             let reason = "set-id bits are not given to a file of another owner";
-            ws.unrestored.add(Aspect::Mode, path, &reason);
+            ws.done.unrestored.add(Aspect::Mode, path, &reason);
             return Ok(permissions & !0o6000);
         }
         Ok(permissions)
@@ -456,18 +531,18 @@ impl<'a> Maker<'a> {
         if (0..1 << 31).contains(&mtime.seconds) {
             return Ok(());
         }
-        let stat = stat().map_err(self.failed("read", entry))?;
+        let stat = stat().map_err(self.failed("read back", entry))?;
         if stat.mtime != mtime {
             let path = || self.inventory.path(entry);
             let reason = "the file system cannot hold it";
-            ws.unrestored.add(Aspect::Time, path, &reason);
+            ws.done.unrestored.add(Aspect::Time, path, &reason);
         }
         Ok(())
     }
 }
 
 /// Access and modification time.
-fn times(metadata: &Metadata) -> (Option<Timestamp>, Timestamp) {
+pub(super) fn times(metadata: &Metadata) -> (Option<Timestamp>, Timestamp) {
     let timestamp = |time: Time| Timestamp {
         seconds: time.seconds,
         nanoseconds: time.nanoseconds,

@@ -2,12 +2,14 @@
 //!
 //! Every file is created relative to an open directory that this module created itself, under a name that the
 //! inventory has checked. No path is ever resolved as text, so nothing can be written outside the target, whatever the
-//! tree contains. The target appears under its name once it is complete: see `target.rs`.
+//! tree contains. The target appears under its name once it is complete: see `target.rs`; or its files move into a
+//! directory that holds others: see `merge.rs`.
 //!
 //! The ordered map writes the files: small ones in batches, big ones in parts. Hard links follow, and finally the
 //! owners, modes and times of directories, deepest first.
 
 mod file;
+mod merge;
 mod target;
 
 use std::collections::HashSet;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use linux::OpenFlags;
 
 use self::file::{Big, Maker};
+use self::merge::Selection;
 use self::target::Target;
 use super::{EntryId, FileId, FileKind, FileSystem, Inventory, Step, Steps};
 use crate::{Error, Parallel, Progress, Result, ordered, temporary};
@@ -50,15 +53,70 @@ const EXAMPLES_MAX: u64 = 5;
 /// How to extract.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtractOptions {
-    /// Replace an existing target. Otherwise the target must not exist or must be an empty directory.
-    pub overwrite: bool,
+    /// What to do with what is there. A target that is not there, or is an empty directory, is always filled.
+    pub existing: Existing,
     /// Set the owners and groups of files, if this process may.
     pub owners: bool,
     /// Sync everything to the medium before the target gets its name, so that even a power cut never shows an
     /// incomplete target.
     pub sync: bool,
+    /// Leave out files that cannot be read, and list them.
+    pub skip_unreadable: bool,
     /// Number of threads that write.
     pub parallel: Parallel,
+}
+
+/// What to do with a target that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is an error.
+    Refuse,
+    /// A file is replaced; a directory is an error.
+    ReplaceFile,
+    /// A directory is replaced once the new one is complete, and deleted with everything in it; a file is an error. The
+    /// root, a directory with a mount point at or below it, and one that the working directory is in are refused.
+    ReplaceDirectory,
+    /// The tree is put into the directory; a file is an error.
+    ///
+    /// Each file gets its name when all files are complete, and replaces a file of the same name, but never a
+    /// directory. Directories that exist keep their other files, owner, mode, times and attributes, and so does the
+    /// target itself.
+    Merge(Conflict),
+}
+
+/// Which of two files of the same name a merged directory has. Links, devices, fifos and sockets are files here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// The tree's.
+    Replace,
+    /// The one that is there.
+    KeepExisting,
+    /// The one with the later modification time; if they are equal, the tree's.
+    KeepNewer,
+}
+
+/// What an extraction did besides writing all files.
+#[derive(Debug, Default)]
+pub struct Extracted {
+    /// What could not be restored.
+    pub unrestored: Unrestored,
+    /// Files that could not be read and are not in the target, with the reason, sorted by path.
+    pub unreadable: Vec<(Vec<u8>, Error)>,
+    /// Names of a merged tree that are not in the target, because of what is there, each with everything below it.
+    pub refused: Vec<Refused>,
+    /// The number of files in the target that were kept although the tree has files of the same names.
+    pub kept: u64,
+    /// The number of names that were deleted with a directory that was replaced, not counting its own.
+    pub removed: u64,
+}
+
+/// A name that could not be merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The path in the tree.
+    pub path: Box<[u8]>,
+    /// Why, in words.
+    pub reason: Box<str>,
 }
 
 /// Something that could not be restored.
@@ -153,34 +211,42 @@ impl Unrestored {
     }
 }
 
-/// Writes the tree described by `inventory` into the directory `to`, which must not exist or must be an empty
-/// directory. With `options.overwrite`, it replaces what exists.
+/// Writes the tree described by `inventory` into the directory `to`. What happens to an existing one, `options` say.
 ///
 /// The tree is written under a temporary name next to `to` and renamed once it is complete. A mount point or the
-/// working directory cannot be replaced: then the tree is written under a temporary name inside `to`, and its
-/// top-level entries are moved up one by one at the end. After an error nothing of it is left behind.
+/// working directory cannot be replaced: then the tree is written under a temporary name inside `to`, and its files are
+/// moved up one by one at the end, as when it is merged into others. After an error nothing of it is left behind, except
+/// if the error occurs while files are moved up: then each file is the whole old or the whole new one.
 ///
-/// Returns what could not be restored. Failing to restore modes, times, holes or hard links is an error.
+/// Failing to restore modes, times, holes or hard links is an error.
 ///
 /// # Errors
 /// [`Error::File`] with operation and path for a file that cannot be read or written; `AlreadyExists`;
-/// [`Error::InvalidInput`] for an impossible tree (see [`Inventory::of`]); `Interrupted` after
-/// [`temporary::remove_all`].
+/// [`Error::NotADirectory`]; [`Error::InvalidInput`] for an impossible tree (see [`Inventory::of`]), and for a directory
+/// that may not be replaced; `Interrupted` after [`temporary::remove_all`].
 pub fn extract(
     source: &dyn FileSystem,
     inventory: &Inventory,
     to: &Path,
     options: &ExtractOptions,
     progress: &dyn Progress,
-) -> Result<Unrestored> {
+) -> Result<Extracted> {
+    let target = Target::begin(to, options.existing)?;
+    let mut extracted = Extracted::default();
+    let mut selected = None;
+    if let Some((into, Some(conflict))) = target.inside_of() {
+        let selection = Selection::of(inventory, into, conflict)?;
+        selected = selection.inventory(inventory);
+        (extracted.kept, extracted.refused) = (selection.kept, selection.refused);
+    }
+    let inventory = selected.as_ref().unwrap_or(inventory);
     progress.expect(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),
     );
-    let target = Target::begin(to, options.overwrite)?;
-    let maker = Maker::new(source, inventory, options.owners, target.umask());
-    let mut unrestored = Unrestored::default();
+    let maker = Maker::new(source, inventory, options, target.umask());
     let mut missing = HashSet::new();
+    let mut lost = Vec::new();
     ordered(
         options.parallel,
         Plan::new(&maker, target.dir(), options.parallel),
@@ -191,28 +257,54 @@ pub fn extract(
             }
             let (files, bytes) = job?.run(&maker, workspace)?;
             progress.advance(files, bytes);
-            Ok((workspace.take_unrestored(), workspace.take_missing()))
+            Ok(workspace.take_done())
         },
-        |(more, files)| {
-            unrestored.append(more);
-            missing.extend(files);
+        |done| {
+            extracted.unrestored.append(done.unrestored);
+            missing.extend(done.missing);
+            missing.extend(done.lost.iter().map(|(file, _)| *file));
+            lost.extend(done.lost);
             Ok(())
         },
     )?;
-    link(inventory, target.dir(), &missing, &mut unrestored)?;
+    link(inventory, target.dir(), &missing, &mut extracted, &lost)?;
     let mut workspace = maker.workspace();
-    for step in inventory.steps() {
-        if let Step::Leave(entry) = step {
-            let dir = open_made_dir(inventory, target.dir(), inventory.file(entry))?;
-            maker.finish_dir(&dir, entry, &mut workspace)?;
-            progress.advance(1, 0);
+    let mut finish = |dir: &OwnedFd, entry| {
+        maker.finish_dir(dir, entry, &mut workspace)?;
+        progress.advance(1, 0);
+        Ok::<_, Error>(())
+    };
+    match target.inside_of() {
+        None => {
+            for step in inventory.steps() {
+                if let Step::Leave(entry) = step {
+                    let dir = open_made_dir(inventory, target.dir(), inventory.file(entry))?;
+                    finish(&dir, entry)?;
+                }
+            }
+            if options.sync {
+                target.sync()?;
+            }
+        }
+        Some((into, conflict)) => {
+            if options.sync {
+                target.sync()?;
+            }
+            let moved = merge::move_up(&maker, target.dir(), into, conflict, &missing, finish)?;
+            extracted.refused.extend(moved.refused);
+            extracted.kept += moved.kept;
         }
     }
-    unrestored.append(workspace.take_unrestored());
-    if let Some(dir) = target.commit(options.sync)? {
-        maker.finish_dir(&dir, inventory.root(), &mut workspace)?;
-    }
-    Ok(unrestored)
+    let done = workspace.take_done();
+    extracted.unrestored.append(done.unrestored);
+    lost.extend(done.lost);
+    extracted.removed = target.commit(options.sync)?;
+    let named = |(file, error)| (inventory.path(inventory.first_name(file)), error);
+    extracted.unreadable.extend(lost.into_iter().map(named));
+    extracted
+        .unreadable
+        .sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(extracted)
 }
 
 fn open_made_dir(inventory: &Inventory, root: &OwnedFd, dir: FileId) -> Result<OwnedFd> {
@@ -222,22 +314,33 @@ fn open_made_dir(inventory: &Inventory, root: &OwnedFd, dir: FileId) -> Result<O
         .map_err(|error| Error::from(error).in_file("open", &path))
 }
 
-/// Creates all names of files with several names, except the first.
+/// Creates all names of files with several names, except the first. Those of `missing` files cannot be created; some
+/// of these are `lost` since they could not be read.
 fn link(
     inventory: &Inventory,
     root: &OwnedFd,
     missing: &HashSet<FileId>,
-    unrestored: &mut Unrestored,
+    extracted: &mut Extracted,
+    lost: &[(FileId, Error)],
 ) -> Result<()> {
     if inventory.entry_count() == inventory.file_count() {
         return Ok(());
     }
+    let lost: HashSet<FileId> = lost.iter().map(|(file, _)| *file).collect();
     let mut dirs = OpenDirs::default();
     for entry in inventory.names().filter(|&e| !inventory.is_first_name(e)) {
         let file = inventory.file(entry);
+        if lost.contains(&file) {
+            let error = Error::Unreadable("another name of the file cannot be read");
+            extracted.unreadable.push((inventory.path(entry), error));
+            continue;
+        }
         if missing.contains(&file) {
-            let path = || inventory.path(entry);
-            unrestored.add(Aspect::Device, path, &"its first name could not be created");
+            let (path, reason) = (
+                || inventory.path(entry),
+                "its first name could not be created",
+            );
+            extracted.unrestored.add(Aspect::Device, path, &reason);
             continue;
         }
         let first = inventory.first_name(file);
@@ -308,7 +411,10 @@ impl Job {
                 range,
             } => {
                 let bytes = hole_bytes + (range.end - range.start);
-                maker.fill(&big, range, workspace)?;
+                if !big.is_lost() {
+                    let filled = maker.fill(&big, range, workspace);
+                    maker.or_lose_big(&big, filled)?;
+                }
                 let is_last = big.part_done();
                 if is_last {
                     maker.finish_big(&big, workspace)?;
@@ -475,7 +581,7 @@ impl<'a> Plan<'a> {
             }
             left.start += 1;
             if is_big(inventory, file) && inventory.is_first_name(entry) {
-                self.big = Some((Arc::new(maker.make_big(dir, entry)?), 0));
+                self.big = Some((Arc::new(maker.make_big(Arc::clone(dir), entry)?), 0));
                 break;
             }
             gathered.end = entry.0 + 1;
@@ -498,7 +604,13 @@ impl<'a> Plan<'a> {
             return Ok(None);
         };
         let size = big.size();
-        let start = self.maker.next_data(big, *at)?;
+        let start = match self.maker.next_data(big, *at) {
+            Err(error) => {
+                self.maker.or_lose_big(big, Err(error))?;
+                size
+            }
+            start => start?,
+        };
         let end = size.min((start - start % PART_BYTES).saturating_add(PART_BYTES));
         let job = Job::Part {
             big: Arc::clone(big),

@@ -1,17 +1,21 @@
-//! The target directory, which appears complete or not at all.
+//! The target directory: it appears complete or not at all, or its new files appear one by one, each complete.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use linux::OpenFlags;
 
+use super::{Conflict, Existing};
 use crate::output::temporary::Temporary;
 use crate::{Error, Result};
 
 /// `STATX_ATTR_MOUNT_ROOT` of linux/stat.h.
-const ATTRIBUTE_MOUNT_ROOT: u64 = 0x2000;
+pub(super) const ATTRIBUTE_MOUNT_ROOT: u64 = 0x2000;
+
+/// Maximum number of directories above the working directory.
+const LEVELS_MAX: u32 = 1 << 16;
 
 /// A directory under construction.
 #[derive(Debug)]
@@ -31,8 +35,8 @@ enum Place {
         name: Box<[u8]>,
         there: There,
     },
-    /// Its contents move up into the directory that holds it.
-    Inside(Arc<OwnedFd>),
+    /// Its contents move up into the directory that holds it, which is empty unless there is a `Conflict`.
+    Inside(Arc<OwnedFd>, Option<Conflict>),
 }
 
 /// What has the final name at the start.
@@ -45,8 +49,8 @@ enum There {
 
 impl Target {
     /// Creates an empty directory under a temporary name, which only this user can enter.
-    pub(super) fn begin(to: &Path, overwrite: bool) -> Result<Target> {
-        let already = || Error::Io(io::ErrorKind::AlreadyExists.into());
+    pub(super) fn begin(to: &Path, existing: Existing) -> Result<Target> {
+        let already = Error::Io(io::ErrorKind::AlreadyExists.into());
         let mut there = There::Nothing;
         let mut to = to.to_owned();
         match std::fs::metadata(&to) {
@@ -54,30 +58,30 @@ impl Target {
                 // A link to a directory counts as that directory, and `.` has a name too.
                 to = std::fs::canonicalize(&to)?;
                 let dir = linux::open_dir(&to)?;
-                there = if is_empty(&dir)? {
-                    There::EmptyDir
-                } else {
-                    There::Other
-                };
-                if there == There::Other && !overwrite {
-                    return Err(already());
+                if let Existing::Merge(conflict) = existing {
+                    return Self::inside(dir, Some(conflict));
                 }
-                if is_in_use(&dir, &to)? {
-                    if there == There::Other {
-                        return Err(Error::InvalidInput(
-                            "a mount point or the working directory must be empty, because it cannot be replaced",
-                        ));
+                if is_empty(&dir)? {
+                    there = There::EmptyDir;
+                    if is_in_use(&dir, &to)? {
+                        return Self::inside(dir, None);
                     }
-                    let dir = Arc::new(dir);
-                    return Self::make(&dir, b"", Place::Inside(Arc::clone(&dir)));
+                } else if existing == Existing::ReplaceDirectory {
+                    there = There::Other;
+                    refuse_what_must_stay(&dir, &to)?;
+                } else {
+                    return Err(already);
                 }
             }
             _ => {
                 if std::fs::symlink_metadata(&to).is_ok() {
-                    if !overwrite {
-                        return Err(already());
+                    match existing {
+                        Existing::Refuse => return Err(already),
+                        Existing::ReplaceFile => there = There::Other,
+                        Existing::ReplaceDirectory | Existing::Merge(_) => {
+                            return Err(Error::NotADirectory);
+                        }
                     }
-                    there = There::Other;
                 }
             }
         }
@@ -90,6 +94,11 @@ impl Target {
             there,
         };
         Self::make(&parent, name, place)
+    }
+
+    fn inside(dir: OwnedFd, conflict: Option<Conflict>) -> Result<Target> {
+        let dir = Arc::new(dir);
+        Self::make(&dir, b"", Place::Inside(Arc::clone(&dir), conflict))
     }
 
     fn make(parent: &Arc<OwnedFd>, name: &[u8], place: Place) -> Result<Target> {
@@ -128,12 +137,24 @@ impl Target {
         self.umask
     }
 
-    /// Moves the directory to its place. Returns the existing directory that received the contents, if any: its owner,
-    /// mode and times are still to be set.
-    pub(super) fn commit(self, sync: bool) -> Result<Option<OwnedFd>> {
-        if sync {
-            linux::sync_file_system(&self.dir)?;
+    /// The directory into which the contents move up at the end, and what to do where a name is taken; `None` if this
+    /// directory gets a name of its own. If nothing is said about taken names, the directory is empty and becomes the
+    /// root of the tree.
+    pub(super) fn inside_of(&self) -> Option<(&Arc<OwnedFd>, Option<Conflict>)> {
+        match &self.place {
+            Place::Beside { .. } => None,
+            Place::Inside(dir, conflict) => Some((dir, *conflict)),
         }
+    }
+
+    /// Waits until everything written so far is on the medium.
+    pub(super) fn sync(&self) -> Result<()> {
+        Ok(linux::sync_file_system(&self.dir)?)
+    }
+
+    /// Gives the directory its name; or removes it, if its contents have moved up. Returns the number of names that
+    /// were deleted with a directory that was replaced, not counting its own.
+    pub(super) fn commit(self, sync: bool) -> Result<u64> {
         match self.place {
             Place::Beside {
                 parent,
@@ -143,41 +164,26 @@ impl Target {
                 let rename = |from: &[u8]| match there {
                     There::Nothing => rename_new(&parent, from, &name),
                     There::EmptyDir => linux::rename_at(&parent, from, &parent, &name),
-                    There::Other => linux::exchange_at(&parent, from, &parent, &name),
+                    There::Other => exchange(&parent, from, &name),
                 };
+                let mut removed = 0;
                 if there == There::Other {
-                    self.temporary.exchange(rename)?;
+                    removed = self.temporary.exchange(rename)?.saturating_sub(1);
                 } else {
                     self.temporary.finish(rename)?;
                 }
                 if sync {
                     linux::sync(&parent)?;
                 }
-                Ok(None)
+                Ok(removed)
             }
-            Place::Inside(above) => {
-                linux::set_mode(&self.dir, 0o700)?;
-                self.temporary.finish(|from| {
-                    let mut names: Vec<Box<[u8]>> = Vec::new();
-                    let again = linux::open_at(
-                        &self.dir,
-                        b".",
-                        OpenFlags::RDONLY | OpenFlags::DIRECTORY,
-                        0,
-                    )?;
-                    linux::for_each_name(&again, |name| {
-                        names.push(name.to_bytes().into());
-                        Ok::<_, io::Error>(())
-                    })?;
-                    for name in names {
-                        linux::rename_new_at(&self.dir, &name, &above, &name)?;
-                    }
-                    linux::remove_tree_at(&above, from)
-                })?;
+            Place::Inside(above, _) => {
+                self.temporary
+                    .finish(|from| linux::remove_tree_at(&above, from))?;
                 if sync {
-                    linux::sync(&above)?;
+                    linux::sync_file_system(&above)?;
                 }
-                Ok(Some(above.as_fd().try_clone_to_owned()?))
+                Ok(0)
             }
         }
     }
@@ -190,6 +196,23 @@ fn rename_new(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
             linux::rename_at(parent, from, parent, to)
         }
         renamed => renamed,
+    }
+}
+
+/// Swaps two names.
+fn exchange(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
+    match linux::exchange_at(parent, from, parent, to) {
+        // The file system lacks RENAME_EXCHANGE. `from` is a temporary name and ends with `.tmp`.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let aside = [from.strip_suffix(b"tmp").unwrap_or(from), b"old"].concat();
+            linux::rename_at(parent, to, parent, &aside)?;
+            if let Err(error) = linux::rename_at(parent, from, parent, to) {
+                linux::rename_at(parent, &aside, parent, to)?;
+                return Err(error);
+            }
+            linux::rename_at(parent, &aside, parent, from)
+        }
+        exchanged => exchanged,
     }
 }
 
@@ -214,4 +237,44 @@ fn is_in_use(dir: &OwnedFd, path: &Path) -> Result<bool> {
     Ok(stat.attributes & ATTRIBUTE_MOUNT_ROOT != 0
         || stat.dev != parent.dev
         || working.is_ok_and(|working| working.is_same_file(&stat)))
+}
+
+/// Refuses to replace, and so to delete, a directory that others depend on: the root, one that is a mount point or has
+/// one below it (what is mounted there would be deleted too), and one that the working directory is in.
+fn refuse_what_must_stay(dir: &OwnedFd, path: &Path) -> Result<()> {
+    let refuse = |why| Err(Error::InvalidInput(why));
+    if linux::split_path(path).is_none() {
+        return refuse("the root directory cannot be replaced");
+    }
+    let at = path.as_os_str().as_encoded_bytes();
+    let is_there = |mounted: &Vec<u8>| {
+        let below = mounted.strip_prefix(at);
+        below.is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
+    };
+    let parent = linux::split_path(path).map(|(parent, _)| linux::open_dir(parent));
+    let (stat, parent) = (linux::stat(dir)?, parent.transpose()?);
+    let is_mount = stat.attributes & ATTRIBUTE_MOUNT_ROOT != 0;
+    if is_mount || linux::mount_points()?.iter().any(is_there) {
+        return refuse("a directory with a mount point at or below it cannot be replaced");
+    }
+    // Devices differ at the root of a btrfs subvolume, too, which cannot be exchanged with a directory elsewhere.
+    if let Some(parent) = parent
+        && linux::stat(parent)?.dev != stat.dev
+    {
+        return refuse("the root of another file system or subvolume cannot be replaced");
+    }
+    let flags = OpenFlags::PATH | OpenFlags::DIRECTORY;
+    let mut working = linux::open_dir(Path::new("."))?;
+    for _ in 0..LEVELS_MAX {
+        let here = linux::stat(&working)?;
+        if here.is_same_file(&stat) {
+            return refuse("the working directory is in it, so it cannot be replaced");
+        }
+        let above = linux::open_at(&working, b"..", flags, 0)?;
+        if linux::stat(&above)?.is_same_file(&here) {
+            return Ok(());
+        }
+        working = above;
+    }
+    refuse("the working directory is too deep to tell whether it is in it")
 }

@@ -133,7 +133,7 @@ impl Tar {
     /// file in the directory `spool`.
     ///
     /// # Errors
-    /// As for [`Tar::open`], and if the file cannot be created or written.
+    /// As for [`Tar::open`], and [`Error::File`] with the directory if the file cannot be created or written.
     pub fn from_stream(input: &mut dyn Read, spool: &Path, limits: Limits) -> Result<Tar> {
         Self::spooled(|mut file| io::copy(input, &mut file), spool, limits)
     }
@@ -147,9 +147,17 @@ impl Tar {
         spool: &Path,
         limits: Limits,
     ) -> Result<Tar> {
-        let mut file = unnamed_file(spool)?;
-        fill(&mut file)?;
-        Tar::open(Box::new(file), limits)
+        let name = |error: Error| error.in_file("write in", spool.as_os_str().as_encoded_bytes());
+        let mut spooled = Spool {
+            file: unnamed_file(spool).map_err(name)?,
+            failed: false,
+        };
+        let filled = fill(&mut spooled);
+        filled.map_err(|error| match spooled.failed {
+            true => name(error.into()),
+            false => error.into(),
+        })?;
+        Tar::open(Box::new(spooled.file), limits)
     }
 
     /// Whether a file that begins with `start` is a tar archive: its first header has the right checksum, or the whole
@@ -177,6 +185,24 @@ impl Tar {
             FileKind::Directory => Err(Error::IsADirectory),
             _ => Err(Error::InvalidInput("the file is not a regular file")),
         }
+    }
+}
+
+/// A file that remembers whether it is to blame for an error: what is written comes from elsewhere, and can fail, too.
+struct Spool {
+    file: File,
+    failed: bool,
+}
+
+impl Write for Spool {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(buf);
+        self.failed |= matches!(&written, Err(error) if error.kind() != io::ErrorKind::Interrupted);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 
@@ -214,6 +240,10 @@ impl FileSystem for Tar {
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
         self.tree.read_dir_with_metadata(dir)
+    }
+
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        self.tree.list_readable(dir)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {

@@ -1,5 +1,6 @@
 //! Writes a tree as a tar archive, sequentially in one pass, so that the output can be a pipe.
 
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::iter::Peekable;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +10,8 @@ use super::header::BLOCK;
 use super::ustar::{self, OCTAL_7_MAX, OCTAL_11_MAX, TypeFlag};
 
 use crate::{
-    EntryId, Error, Extents, FileKind, FileSystem, Ino, Inventory, Metadata, Parallel, Progress,
-    Result, Time, Xattr, ordered,
+    EntryId, Error, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Parallel,
+    Progress, Result, Time, Xattr, ordered,
 };
 
 /// Content bytes per job. Larger files take several jobs.
@@ -31,7 +32,7 @@ const FILLED_BYTES_MAX: u64 = 64 << 10;
 const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
 
 /// A summary of what was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Summary {
     /// Entries in the archive: files of all types, and hard links.
     pub entries: u64,
@@ -41,6 +42,11 @@ pub struct Summary {
     pub archive_bytes: u64,
     /// Paths of sockets, which tar cannot hold and which were left out.
     pub sockets: Vec<Vec<u8>>,
+    /// Paths of files that could not be read and were left out, with the reason. If such a path is that of a directory,
+    /// it is there without its extended attributes.
+    pub unreadable: Vec<(Vec<u8>, Error)>,
+    /// Paths of files with zeros in place of content that could be read at first and could not later, with the reason.
+    pub damaged: Vec<(Vec<u8>, Error)>,
 }
 
 /// Writes the tree `fs`, whose inventory is `inventory`, as a PAX archive. The same tree gives the same bytes.
@@ -48,12 +54,16 @@ pub struct Summary {
 /// The archive stores content with holes, permissions, numeric owners, modification times in nanoseconds, link
 /// targets, device numbers, extended attributes and hard links. It does not store other times or file attributes.
 ///
+/// With `skip_unreadable`, files that cannot be read are left out. What is written cannot be taken back, so files of
+/// more than one part or name are read once before.
+///
 /// # Errors
 /// [`Error::File`] if a file cannot be read or became shorter while it was read; [`Error::Io`] if `out` cannot be
 /// written. What was written to `out` before an error is not a valid archive.
 pub fn write(
     fs: &dyn FileSystem,
     inventory: &Inventory,
+    skip_unreadable: bool,
     parallel: Parallel,
     progress: &dyn Progress,
     out: &mut dyn Write,
@@ -61,7 +71,15 @@ pub fn write(
     let mut summary = Summary::default();
     let mut out = io::BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, out);
     let spare = Mutex::new(Vec::new());
-    let reader = Reader { fs, inventory };
+    let mut reader = Reader {
+        fs,
+        inventory,
+        skip_unreadable,
+        lost: HashSet::new(),
+    };
+    if skip_unreadable {
+        reader.lost = reader.find_lost(parallel, &mut summary)?;
+    }
     ordered(
         parallel,
         Jobs {
@@ -79,6 +97,8 @@ pub fn write(
         |piece: Piece| {
             summary.entries += piece.entries;
             summary.sockets.extend(piece.sockets);
+            summary.unreadable.extend(piece.unreadable);
+            summary.damaged.extend(piece.damaged);
             summary.content_bytes += piece.content_bytes;
             summary.archive_bytes += piece.bytes.len() as u64;
             out.write_all(&piece.bytes)?;
@@ -118,6 +138,8 @@ struct Piece {
     content_bytes: u64,
     entries: u64,
     sockets: Vec<Vec<u8>>,
+    unreadable: Vec<(Vec<u8>, Error)>,
+    damaged: Vec<(Vec<u8>, Error)>,
 }
 
 /// Which bytes of a regular file are stored.
@@ -166,6 +188,9 @@ impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
         let entry = self.names.next()?;
         let inventory = reader.inventory;
         let file = inventory.file(entry);
+        if reader.lost.contains(&file) {
+            return Some(Ok(Job::Entries(Vec::new())));
+        }
         let plan = reader.plan(inventory.ino(file), inventory.size(file));
         Some(
             match plan.map_err(|error| error.in_file("read", &inventory.path(entry))) {
@@ -185,9 +210,68 @@ impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
 struct Reader<'a> {
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
+    skip_unreadable: bool,
+    /// Files that are left out.
+    lost: HashSet<FileId>,
 }
 
 impl Reader<'_> {
+    /// Reads the files that must be known to be readable before anything of them is written: those that take several
+    /// jobs, and those with several names. Returns those that cannot be read.
+    fn find_lost(&self, parallel: Parallel, summary: &mut Summary) -> Result<HashSet<FileId>> {
+        let inventory = self.inventory;
+        let files = inventory.names().filter(|&entry| {
+            let has_links = inventory.name_count(inventory.file(entry)) > 1;
+            inventory.is_first_name(entry) && (self.is_large(entry) || has_links)
+        });
+        let mut reasons = HashMap::new();
+        ordered(
+            parallel,
+            files,
+            || (),
+            |(), entry| Ok((inventory.file(entry), self.try_to_read(entry))),
+            |(file, read): (FileId, Result<()>)| {
+                reasons.extend(read.err().map(|error| (file, error)));
+                Ok::<_, Error>(())
+            },
+        )?;
+        let lost: HashSet<FileId> = reasons.keys().copied().collect();
+        if lost.is_empty() {
+            return Ok(lost);
+        }
+        for entry in inventory.names() {
+            let file = inventory.file(entry);
+            if lost.contains(&file) {
+                let other = Error::Unreadable("another name of the file cannot be read");
+                let error = reasons.remove(&file).unwrap_or(other);
+                summary.unreadable.push((inventory.path(entry), error));
+            }
+        }
+        Ok(lost)
+    }
+
+    fn try_to_read(&self, entry: EntryId) -> Result<()> {
+        let file = self.inventory.file(entry);
+        let ino = self.inventory.ino(file);
+        self.fs.xattrs(ino)?;
+        match self.inventory.kind(file) {
+            FileKind::Symlink => self.fs.read_link(ino).map(drop),
+            FileKind::Regular => {
+                let plan = self.plan(ino, self.inventory.size(file))?;
+                let mut piece = Piece::default();
+                let mut from = 0;
+                while from < plan.stored_len {
+                    let to = plan.stored_len.min(from + CHUNK_BYTES);
+                    piece.bytes.clear();
+                    self.read(ino, &plan, from, to, &mut piece)?;
+                    from = to;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Bytes of content after the header of this entry.
     fn content_bytes(&self, entry: EntryId) -> u64 {
         let file = self.inventory.file(entry);
@@ -215,7 +299,21 @@ impl Reader<'_> {
         match job {
             Job::Entries(entries) => {
                 for entry in entries {
-                    in_file(entry, self.entry(entry, None, &mut piece))?;
+                    if self.lost.contains(&self.inventory.file(entry)) {
+                        continue;
+                    }
+                    let before = (piece.bytes.len(), piece.entries, piece.content_bytes);
+                    let done = self.entry(entry, None, &mut piece);
+                    // Nothing refers to a file with one name: it can still be left out.
+                    let is_alone = self.inventory.name_count(self.inventory.file(entry)) == 1;
+                    match done {
+                        Err(error) if self.skip_unreadable && is_alone => {
+                            piece.bytes.truncate(before.0);
+                            (piece.entries, piece.content_bytes) = (before.1, before.2);
+                            piece.unreadable.push((self.inventory.path(entry), error));
+                        }
+                        done => in_file(entry, done)?,
+                    }
                 }
             }
             Job::Large(entry, plan) => in_file(entry, self.entry(entry, Some(&plan), &mut piece))?,
@@ -226,7 +324,18 @@ impl Reader<'_> {
                 to,
             } => {
                 let ino = self.inventory.ino(self.inventory.file(entry));
-                in_file(entry, self.read(ino, &plan, from, to, &mut piece))?;
+                match self.read(ino, &plan, from, to, &mut piece) {
+                    // It could be read a moment ago, and its header is written.
+                    Err(error) if self.skip_unreadable => {
+                        piece.bytes.clear();
+                        piece.bytes.resize((to - from) as usize, 0);
+                        if to == plan.stored_len {
+                            pad(&mut piece.bytes);
+                        }
+                        piece.damaged.push((self.inventory.path(entry), error));
+                    }
+                    read => in_file(entry, read)?,
+                }
             }
         }
         Ok(piece)
@@ -267,7 +376,14 @@ impl Reader<'_> {
             (FileKind::Regular, None) => Some(self.plan(ino, metadata.size)?),
             _ => None,
         };
-        header.xattrs = self.fs.xattrs(ino)?;
+        header.xattrs = match self.fs.xattrs(ino) {
+            // What is in a directory can still be read.
+            Err(error) if self.skip_unreadable && metadata.kind == FileKind::Directory => {
+                piece.unreadable.push((inventory.path(entry), error));
+                Vec::new()
+            }
+            xattrs => xattrs?,
+        };
         match (metadata.kind, plan, own_plan) {
             (FileKind::Symlink, ..) => header.link_target = self.fs.read_link(ino)?,
             (FileKind::Regular, Some(plan), _) => header.take_plan(plan),

@@ -1,0 +1,414 @@
+//! Directories that are merged or replaced, and sources that cannot be read as a whole.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::{Command, Stdio};
+
+use testkit::{Rng, TempDir};
+
+use crate::{names, restow, run_in, shown};
+
+/// A tree, and a directory with files of the same and of other names.
+fn trees(dir: &TempDir) {
+    fs::create_dir_all(dir.join("src/sub/new")).unwrap();
+    fs::create_dir(dir.join("src/clash")).unwrap();
+    fs::write(dir.join("src/clash/below"), "ours").unwrap();
+    fs::write(dir.join("src/sub/both"), "ours").unwrap();
+    fs::write(dir.join("src/sub/dir"), "ours").unwrap();
+    fs::write(dir.join("src/sub/new/file"), "ours").unwrap();
+    fs::create_dir_all(dir.join("dst/sub/dir")).unwrap();
+    fs::write(dir.join("dst/sub/dir/file"), "theirs").unwrap();
+    fs::write(dir.join("dst/sub/both"), "theirs").unwrap();
+    fs::write(dir.join("dst/clash"), "theirs").unwrap();
+    fs::write(dir.join("dst/other"), "theirs").unwrap();
+    let touch = |path: &str, time: &str| {
+        let mut command = Command::new("touch");
+        testkit::run(command.args(["-d", time]).arg(dir.join(path)));
+    };
+    touch("src/sub/both", "@1500000000");
+}
+
+#[test]
+fn merge_replaces_files_and_names_what_clashes() {
+    let dir = TempDir::new();
+    trees(&dir);
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src.tar"]).0, 0);
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src.sqfs"]).0, 0);
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src.btrfs"]).0, 0);
+    let read = |path: &str| fs::read_to_string(dir.join(path)).unwrap();
+    for source in ["src.tar", "src", "src.sqfs", "src.btrfs"] {
+        let args = ["copy", "-q", "--merge", source, "dst"];
+        let (code, _, words) = run_in(dir.path(), args);
+        let expected = "\
+            restow: dst/clash: not merged: a file is there, and a directory does not replace it\n\
+            restow: dst/sub/dir: not merged: a directory is there, and a file does not replace it\n";
+        assert_eq!((code, &*words), (1, expected));
+        assert_eq!(names(&dir.join("dst")), ["clash", "other", "sub"]);
+        assert_eq!(read("dst/sub/both"), "ours");
+        assert_eq!(read("dst/sub/new/file"), "ours");
+        for path in ["dst/clash", "dst/other", "dst/sub/dir/file"] {
+            assert_eq!(read(path), "theirs");
+        }
+        fs::write(dir.join("dst/sub/both"), "theirs").unwrap();
+        fs::remove_dir_all(dir.join("dst/sub/new")).unwrap();
+    }
+    for option in ["--keep-existing", "--keep-newer"] {
+        let args = ["copy", "--merge", option, "src.tar", "dst"];
+        let (code, _, words) = run_in(dir.path(), args);
+        assert_eq!(code, 1, "{words}");
+        assert!(
+            words.contains("restow: 1 file in the destination kept\n"),
+            "{words}"
+        );
+        assert_eq!(
+            (&*read("dst/sub/both"), &*read("dst/sub/new/file")),
+            ("theirs", "ours")
+        );
+        fs::remove_dir_all(dir.join("dst/sub/new")).unwrap();
+    }
+    // The working directory is merged into as any other; a directory that does not exist is made.
+    fs::remove_file(dir.join("dst/clash")).unwrap();
+    fs::remove_dir_all(dir.join("dst/sub/dir")).unwrap();
+    let args = ["copy", "-q", "--merge", "../src.tar", "."];
+    assert_eq!(
+        run_in(&dir.join("dst"), args),
+        (0, String::new(), String::new())
+    );
+    assert_eq!(
+        run_in(dir.path(), ["copy", "-q", "--merge", "src", "made"]).0,
+        0
+    );
+    assert_eq!(run_in(dir.path(), ["diff", "src", "made"]).0, 0);
+}
+
+#[test]
+fn options_for_an_existing_directory_exclude_each_other() {
+    let dir = TempDir::new();
+    trees(&dir);
+    for args in [
+        &["--merge", "--replace"][..],
+        &["--merge", "--overwrite"],
+        &["--replace", "--overwrite"],
+        &["--keep-existing"],
+        &["--merge", "--keep-existing", "--keep-newer"],
+    ] {
+        let all = [&["copy"], args, &["src", "dst"]].concat();
+        let (code, _, words) = run_in(dir.path(), all);
+        assert_eq!(code, 2, "{args:?}");
+        assert!(words.starts_with("error: "), "{words}");
+    }
+    for option in ["--merge", "--replace"] {
+        let (code, _, words) = run_in(dir.path(), ["copy", option, "src", "x.tar"]);
+        let expected =
+            format!("restow: copy src to x.tar: {option} does not apply to a tar archive\n");
+        assert_eq!((code, words), (2, expected));
+        let (code, _, words) = run_in(
+            dir.path(),
+            ["copy", option, "--to", "dir", "src", "dst/other"],
+        );
+        let expected = "restow: copy src to dst/other: dst/other is not a directory\n";
+        assert_eq!((code, &*words), (2, expected));
+    }
+    assert_eq!(fs::read(dir.join("dst/other")).unwrap(), b"theirs");
+}
+
+#[test]
+fn replace_says_what_went_and_refuses_what_must_stay() {
+    let dir = TempDir::new();
+    trees(&dir);
+    let (code, _, words) = run_in(dir.path(), ["copy", "src", "dst"]);
+    let held =
+        "dst holds 6 entries; --merge puts the tree into it, --replace deletes what it holds";
+    assert_eq!(
+        (code, words),
+        (2, format!("restow: copy src to dst: {held}\n"))
+    );
+    // A source that fails costs nothing.
+    fs::write(dir.join("bad.tar"), [1; 2000]).unwrap();
+    assert_eq!(
+        run_in(dir.path(), ["copy", "--replace", "bad.tar", "dst"]).0,
+        2
+    );
+    assert_eq!(names(&dir.join("dst")), ["clash", "other", "sub"]);
+    let (code, _, words) = run_in(dir.path(), ["copy", "--replace", "src", "dst"]);
+    assert_eq!(code, 0, "{words}");
+    assert!(
+        words.contains("restow: 6 entries of the old directory deleted\n"),
+        "{words}"
+    );
+    assert_eq!(run_in(dir.path(), ["diff", "src", "dst"]).0, 0);
+    assert_eq!(names(dir.path()), ["bad.tar", "dst", "src"]);
+
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src.tar"]).0, 0);
+    let source = dir.join("src.tar");
+    let refused = |from: &str, to: &str, home: &str| {
+        let mut command = restow(["copy", "--replace"]);
+        command.arg(&source).arg(to).current_dir(dir.join(from));
+        let output = command.env("HOME", dir.join(home)).output().unwrap();
+        let (code, _, words) = shown(&output);
+        assert_eq!(code, 2, "{to}: {words}");
+        words
+    };
+    let home = "is or contains the home directory";
+    assert!(refused(".", "dst", "dst").contains(home));
+    assert!(refused(".", "dst", "dst/sub").contains(home));
+    assert!(refused(".", "/", "nowhere").contains(home));
+    let working = "the working directory is in it";
+    assert!(refused("dst", ".", "nowhere").contains(working));
+    assert!(refused("dst/sub/new", "../..", "nowhere").contains(working));
+    symlink("dst", dir.join("link")).unwrap();
+    assert!(refused("dst/sub", "../../link", "nowhere").contains(working));
+    assert!(dir.join("dst/sub/new/file").exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn replace_refuses_mount_points_and_merge_names_other_file_systems() {
+    let dir = TempDir::new();
+    trees(&dir);
+    let mount = |path: &str| {
+        let args = ["-t", "tmpfs", "-o", "size=2m", "tmpfs"];
+        testkit::run(Command::new("mount").args(args).arg(dir.join(path)));
+    };
+    mount("dst/sub");
+    fs::write(dir.join("dst/sub/mounted"), "theirs").unwrap();
+    let mut said = Vec::new();
+    for to in ["dst", "dst/sub"] {
+        said.push(run_in(dir.path(), ["copy", "--replace", "src", to]));
+    }
+    let merged = run_in(dir.path(), ["copy", "-q", "--merge", "src", "dst"]);
+    let inside = run_in(dir.path(), ["copy", "-q", "--merge", "src", "dst/sub"]);
+    let left = names(&dir.join("dst/sub"));
+    testkit::run(Command::new("umount").arg(dir.join("dst/sub")));
+    for (code, _, words) in said {
+        assert_eq!(code, 2, "{words}");
+        assert!(
+            words.contains("a directory with a mount point at or below it"),
+            "{words}"
+        );
+    }
+    assert_eq!(merged.0, 1);
+    let other = "dst/sub: not merged: it is on another file system";
+    assert!(merged.2.contains(other), "{}", merged.2);
+    assert_eq!(inside, (0, String::new(), String::new()));
+    assert_eq!(left, ["clash", "mounted", "sub"]);
+}
+
+/// An image with a bad byte in the content of one file.
+fn damage(dir: &TempDir, image: &str, content: &[u8]) {
+    let mut bytes = fs::read(dir.join(image)).unwrap();
+    let at = bytes
+        .windows(64)
+        .position(|part| part == &content[..64])
+        .unwrap();
+    bytes[at] ^= 1;
+    fs::write(dir.join(image), bytes).unwrap();
+}
+
+#[test]
+fn damage_costs_files_only_or_parts_of_them_in_every_destination() {
+    let dir = TempDir::new();
+    fs::create_dir_all(dir.join("src/sub")).unwrap();
+    let content = Rng::new(3).bytes(1_000_000);
+    fs::write(dir.join("src/sub/bad"), &content).unwrap();
+    for n in 0..20 {
+        fs::write(dir.join(format!("src/sub/{n}")), Rng::new(n).bytes(20_000)).unwrap();
+    }
+    let args = ["copy", "-q", "--compress", "none", "src", "x.btrfs"];
+    assert_eq!(run_in(dir.path(), args).0, 0);
+    damage(&dir, "x.btrfs", &content[500_000 / 4096 * 4096..]);
+    let bad = 500_000 / 4096 * 4096;
+    for to in ["out", "out.tar", "out.sqfs", "out.btrfs"] {
+        assert_eq!(
+            run_in(dir.path(), ["copy", "-q", "x.btrfs", to]).0,
+            2,
+            "{to}"
+        );
+        let args = ["copy", "-q", "--skip-unreadable", "x.btrfs", to];
+        let (code, _, words) = run_in(dir.path(), args);
+        assert_eq!(code, 1, "{to}: {words}");
+        assert!(
+            words.starts_with("restow: sub/bad in x.btrfs: skipped, cannot be read: "),
+            "{words}"
+        );
+        assert_eq!(words.lines().count(), 1, "{to}: {words}");
+        let (_, found, _) = run_in(dir.path(), ["diff", "--ignore", "mtime", "src", to]);
+        assert_eq!(
+            found,
+            "only in src: sub/bad (file)\n".replace("src: ", "src: "),
+            "{to}"
+        );
+
+        let kept = format!("kept-{to}");
+        let args = ["copy", "-q", "--keep-damaged", "x.btrfs", &kept];
+        let (code, _, words) = run_in(dir.path(), args);
+        assert_eq!(code, 1, "{to}: {words}");
+        let start = format!(
+            "restow: sub/bad in x.btrfs: zeros in place of bytes {bad}-{}, which cannot be read: ",
+            bad + 4095
+        );
+        assert!(words.starts_with(&start), "{to}: {words}");
+        assert_eq!(words.lines().count(), 1, "{to}: {words}");
+        let output = restow(["cat", &kept, "sub/bad"])
+            .current_dir(dir.path())
+            .output();
+        let mut expected = content.clone();
+        expected[bad..bad + 4096].fill(0);
+        assert!(output.unwrap().stdout == expected, "{to}");
+    }
+}
+
+#[test]
+fn a_file_that_changes_names_both_options() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/changes"), vec![b'x'; 3_000_000]).unwrap();
+    // The reader of a pipe that is not read from holds the copy up, with some of the file not yet read.
+    let run = |options: &[&str]| {
+        let mut command = restow(["copy", "-j1", "-q"]);
+        command
+            .args(options)
+            .args(["src", "-"])
+            .current_dir(dir.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut pipe = child.stdout.take().unwrap();
+        let mut first = [0; 512];
+        std::io::Read::read_exact(&mut pipe, &mut first).unwrap();
+        fs::write(dir.join("src/changes"), vec![b'y'; 2_000_000]).unwrap();
+        let mut rest = Vec::new();
+        std::io::Read::read_to_end(&mut pipe, &mut rest).unwrap();
+        fs::write(dir.join("src/changes"), vec![b'x'; 3_000_000]).unwrap();
+        (
+            shown(&child.wait_with_output().unwrap()),
+            [&first[..], &rest].concat(),
+        )
+    };
+    let ((code, _, words), _) = run(&[]);
+    assert_eq!(code, 2, "{words}");
+    let reason = "the file changed while it was read; --accept-changed takes it as it is read, \
+                  --skip-unreadable leaves it out\n";
+    assert!(words.ends_with(reason), "{words}");
+    let ((code, _, words), archive) = run(&["--accept-changed"]);
+    assert_eq!(
+        (code, &*words),
+        (1, "restow: src/changes: changed while it was read\n")
+    );
+    fs::write(dir.join("x.tar"), archive).unwrap();
+    let (_, listed, _) = run_in(dir.path(), ["ls", "-l", "x.tar", "changes"]);
+    assert!(listed.contains(" 3000000 "), "{listed}");
+    let (code, _, words) = run_in(dir.path(), ["copy", "--accept-changed", "x.tar", "y"]);
+    assert_eq!(code, 2, "{words}");
+    assert!(
+        words.ends_with("--accept-changed applies to directories only\n"),
+        "{words}"
+    );
+}
+
+#[test]
+fn standard_input_is_an_image_if_it_can_seek() {
+    let dir = TempDir::new();
+    trees(&dir);
+    // A file of that name is not meant.
+    fs::write(dir.join("-"), "not an image").unwrap();
+    for image in ["x.btrfs", "x.sqfs"] {
+        assert_eq!(run_in(dir.path(), ["copy", "-q", "src", image]).0, 0);
+        for args in [
+            &["ls", "-"][..],
+            &["check", "-"],
+            &["info", "-"],
+            &["cat", "-", "sub/both"],
+        ] {
+            let file = fs::File::open(dir.join(image)).unwrap();
+            let mut command = restow(args);
+            let output = command.current_dir(dir.path()).stdin(file).output();
+            let (code, out, words) = shown(&output.unwrap());
+            assert_eq!((code, &*words), (0, ""), "{args:?}: {out}");
+            let mut from_pipe = restow(args);
+            from_pipe.current_dir(dir.path()).stdin(Stdio::piped());
+            from_pipe.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = from_pipe.spawn().unwrap();
+            let bytes = fs::read(dir.join(image)).unwrap();
+            let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), &bytes);
+            let (code, _, words) = shown(&child.wait_with_output().unwrap());
+            assert_eq!(code, 2, "{args:?}");
+            assert!(
+                words.contains("image from a pipe; save it to a file first"),
+                "{words}"
+            );
+        }
+    }
+}
+
+/// An access control list in words only, as star writes it, is lost: that is said, and no success.
+#[test]
+fn what_an_archive_loses_is_named_and_exits_with_1() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/file"), "content").unwrap();
+    fs::set_permissions(dir.join("src/file"), fs::Permissions::from_mode(0o644)).unwrap();
+    let Some(tar) = testkit::tool("tar") else {
+        return;
+    };
+    let mut command = tar.command();
+    command
+        .current_dir(dir.join("src"))
+        .args(["--format=pax", "-cf", "../x.tar"]);
+    command.args(["--pax-option=SCHILY.acl.access:=user::rw-", "file"]);
+    testkit::run(&mut command);
+    let (code, _, words) = run_in(dir.path(), ["copy", "-q", "x.tar", "y"]);
+    let expected = "restow: x.tar: 1 text access control list cannot be read\n";
+    assert_eq!((code, &*words), (1, expected));
+    assert_eq!(
+        fs::metadata(dir.join("y/file")).unwrap().mode() & 0o777,
+        0o644
+    );
+}
+
+/// Archives that lead out of the directory: by a link of their own, by one that is there, and by name.
+#[test]
+fn hostile_archives_merge_nothing_outside() {
+    let dir = TempDir::new();
+    let Some(tar) = testkit::tool("tar") else {
+        return;
+    };
+    let run = |from: &str, args: &[&str]| {
+        let mut command = tar.command();
+        testkit::run(command.current_dir(dir.join(from)).args(args));
+    };
+    fs::create_dir_all(dir.join("one")).unwrap();
+    fs::create_dir_all(dir.join("two/link")).unwrap();
+    fs::create_dir(dir.join("outside")).unwrap();
+    fs::write(dir.join("two/link/file"), "ours").unwrap();
+    symlink("../outside", dir.join("one/link")).unwrap();
+    run("one", &["-cf", "../own.tar", "link"]);
+    run("two", &["-rf", "../own.tar", "link/file"]);
+    run("two", &["-cf", "../planted.tar", "link"]);
+    run(
+        "two",
+        &[
+            "-P",
+            "-cf",
+            "../up.tar",
+            "--transform",
+            "s,^link,../outside,",
+            "link/file",
+        ],
+    );
+    for (archive, expected) in [("own.tar", 2), ("planted.tar", 1), ("up.tar", 2)] {
+        for option in ["--merge", "--keep-existing", "--keep-newer"] {
+            let _ = fs::remove_dir_all(dir.join("dst"));
+            fs::create_dir(dir.join("dst")).unwrap();
+            symlink("../outside", dir.join("dst/link")).unwrap();
+            let mut args = vec!["copy", "-q", "--merge", archive, "dst"];
+            if option != "--merge" {
+                args.push(option);
+            }
+            let (code, _, words) = run_in(dir.path(), &args);
+            assert_eq!(code, expected, "{args:?}: {words}");
+            assert!(names(&dir.join("outside")).is_empty(), "{args:?}");
+            assert_eq!(names(&dir.join("dst")), ["link"], "{args:?}");
+            assert!(dir.join("dst/link").is_symlink(), "{args:?}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Puts a tree into a directory that holds files already.
+//!
+//! First [`Selection::of`] compares the tree with the directory and selects what is to be written. The rest of the
+//! extraction writes that into a temporary directory inside the target. Then [`move_up`] renames each file to its
+//! final name, so that a name shows the whole old file or the whole new one, and each missing directory with all that
+//! is in it. Both open the target's directories one by one from the top and follow no symbolic link, so nothing is
+//! written outside the target even if others change it meanwhile.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use linux::{OpenFlags, Stat};
+
+use super::file::{Maker, times};
+use super::target::ATTRIBUTE_MOUNT_ROOT;
+use super::{Conflict, FileId, OPEN_LEVELS_MAX, Refused};
+use crate::fs::{EntryId, FileKind, Inventory, Step};
+use crate::{Error, Result, temporary};
+
+const PATH_ONLY: OpenFlags = OpenFlags::PATH.union(OpenFlags::DIRECTORY);
+
+/// Which names of a tree are written into a directory.
+#[derive(Debug, Default)]
+pub(super) struct Selection {
+    /// The names that are left out, each with everything below it.
+    left_out: HashSet<EntryId>,
+    pub(super) kept: u64,
+    pub(super) refused: Vec<Refused>,
+}
+
+impl Selection {
+    /// Compares a tree with the directory `into`.
+    pub(super) fn of(inventory: &Inventory, into: &OwnedFd, conflict: Conflict) -> Result<Self> {
+        let mut selection = Selection::default();
+        let mut way = Way::new(inventory, into);
+        for step in inventory.steps() {
+            let entry = match step {
+                Step::Enter(entry) | Step::File(entry) => entry,
+                Step::Leave(_) => {
+                    way.leave();
+                    continue;
+                }
+            };
+            let is_dir = matches!(step, Step::Enter(_));
+            if entry == inventory.root() {
+                way.enter_root()?;
+            } else if let Some(above) = way.current()? {
+                let found = match linux::stat_at(above, inventory.name(entry)) {
+                    Ok(stat) => Some(stat),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                    Err(error) => {
+                        return Err(Error::from(error).in_file("read", &inventory.path(entry)));
+                    }
+                };
+                let there = found.filter(|found| found.is_dir() && is_dir);
+                if let Some(reason) = found.as_ref().and_then(|found| clash(is_dir, found)) {
+                    selection.refuse(inventory, entry, reason);
+                } else if let Some(there) = there {
+                    match way.open(entry, &there) {
+                        Ok(dir) => {
+                            way.enter(entry, dir);
+                            continue;
+                        }
+                        Err(reason) => selection.refuse(inventory, entry, &reason),
+                    }
+                } else if found.is_some_and(|found| stays(inventory, entry, &found, conflict)) {
+                    selection.kept += 1;
+                    selection.left_out.insert(entry);
+                }
+                if is_dir {
+                    way.skip();
+                }
+            } else if is_dir {
+                way.skip();
+            }
+        }
+        Ok(selection)
+    }
+
+    /// The part of the tree that is written; `None` if that is all of it.
+    pub(super) fn inventory(&self, whole: &Inventory) -> Option<Inventory> {
+        let is_left_out = |entry| self.left_out.contains(&entry);
+        (!self.left_out.is_empty()).then(|| whole.without(is_left_out))
+    }
+
+    fn refuse(&mut self, inventory: &Inventory, entry: EntryId, reason: &str) {
+        self.left_out.insert(entry);
+        self.refused.push(Refused {
+            path: inventory.path(entry).into(),
+            reason: reason.into(),
+        });
+    }
+}
+
+/// Why a file cannot take the place of what is there, as far as that is known from the types.
+fn clash(is_dir: bool, there: &Stat) -> Option<&'static str> {
+    match (is_dir, there.is_dir()) {
+        (true, false) if FileKind::from_mode(there.mode) == Some(FileKind::Symlink) => {
+            Some("a symbolic link is there, and a directory does not replace it")
+        }
+        (true, false) => Some("a file is there, and a directory does not replace it"),
+        (false, true) => Some("a directory is there, and a file does not replace it"),
+        _ => None,
+    }
+}
+
+/// Whether a file that is there stays.
+fn stays(inventory: &Inventory, entry: EntryId, there: &Stat, conflict: Conflict) -> bool {
+    let newer = || {
+        let (_, mtime) = times(&inventory.metadata(inventory.file(entry)));
+        let key = |time: linux::Timestamp| (time.seconds, time.nanoseconds);
+        key(there.mtime) > key(mtime)
+    };
+    match conflict {
+        Conflict::Replace => false,
+        Conflict::KeepExisting => true,
+        Conflict::KeepNewer => newer(),
+    }
+}
+
+/// What [`move_up`] did not move.
+pub(super) struct Moved {
+    pub(super) kept: u64,
+    pub(super) refused: Vec<Refused>,
+}
+
+/// Moves what was written below `staged` into the directory `into`, and calls `finish` for new directories. Without
+/// `conflict`, nothing may be there, and `into` counts as new. Files in `missing` have not been written.
+pub(super) fn move_up(
+    maker: &Maker<'_>,
+    staged: &OwnedFd,
+    into: &OwnedFd,
+    conflict: Option<Conflict>,
+    missing: &HashSet<FileId>,
+    mut finish: impl FnMut(&OwnedFd, EntryId) -> Result<()>,
+) -> Result<Moved> {
+    let inventory = maker.inventory();
+    let mut moved = Moved {
+        kept: 0,
+        refused: Vec::new(),
+    };
+    let (mut from, mut to) = (Way::new(inventory, staged), Way::new(inventory, into));
+    // Directories entered below one that is new or was refused.
+    let (mut new, mut refused) = (0u32, 0u32);
+    for step in inventory.steps() {
+        if temporary::is_stopping() {
+            return Err(Error::Io(io::ErrorKind::Interrupted.into()));
+        }
+        let entry = match step {
+            Step::Leave(entry) => {
+                let is_new_root = entry == inventory.root() && conflict.is_none();
+                if new > 0 || is_new_root {
+                    new = new.saturating_sub(1);
+                    let path = inventory.path(entry);
+                    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+                    let dir = linux::open_beneath(into, &path, flags, 0)
+                        .map_err(|error| Error::from(error).in_file("open", &path))?;
+                    finish(&dir, entry)?;
+                } else if refused > 0 {
+                    refused -= 1;
+                } else {
+                    from.leave();
+                    to.leave();
+                }
+                continue;
+            }
+            Step::Enter(entry) | Step::File(entry) => entry,
+        };
+        let is_dir = matches!(step, Step::Enter(_));
+        if new > 0 || refused > 0 {
+            new += u32::from(is_dir && new > 0);
+            refused += u32::from(is_dir && refused > 0);
+            continue;
+        }
+        if entry == inventory.root() {
+            from.enter_root()?;
+            to.enter_root()?;
+            continue;
+        }
+        if !is_dir && missing.contains(&inventory.file(entry)) {
+            continue;
+        }
+        let name = inventory.name(entry);
+        let (Some(above), Some(below)) = (to.current()?, from.current()?) else {
+            return Err(Error::Inconsistent(
+                "a directory was left before it was entered",
+            ));
+        };
+        let must_be_new = is_dir || conflict.is_none() || conflict == Some(Conflict::KeepExisting);
+        let renamed = if must_be_new {
+            rename_new(below, above, name)
+        } else {
+            linux::rename_at(below, name, above, name)
+        };
+        let is_taken = matches!(&renamed, Err(error) if is_taken(error));
+        match renamed {
+            Ok(()) => new += u32::from(is_dir),
+            Err(error) if conflict.is_none() => {
+                return Err(Error::from(error).in_file("create", &inventory.path(entry)));
+            }
+            Err(_) if is_dir && is_taken => {
+                let opened = linux::stat_at(above, name)
+                    .map_err(|error| error.to_string())
+                    .and_then(|there| match clash(true, &there) {
+                        Some(reason) => Err(reason.to_owned()),
+                        None => to.open(entry, &there),
+                    });
+                match opened {
+                    Ok(dir) => {
+                        let open =
+                            |error| Error::from(error).in_file("open", &inventory.path(entry));
+                        let staged = linux::open_at(below, name, PATH_ONLY, 0).map_err(open)?;
+                        to.enter(entry, dir);
+                        from.enter(entry, staged);
+                    }
+                    Err(reason) => {
+                        refused = 1;
+                        moved.refuse(inventory, entry, &reason);
+                    }
+                }
+            }
+            Err(_) if is_taken && conflict == Some(Conflict::KeepExisting) => moved.kept += 1,
+            Err(error) if concerns_one_file(&error) => {
+                refused = u32::from(is_dir);
+                moved.refuse(inventory, entry, &error.to_string());
+            }
+            Err(error) => {
+                return Err(Error::from(error).in_file("replace", &inventory.path(entry)));
+            }
+        }
+    }
+    Ok(moved)
+}
+
+impl Moved {
+    fn refuse(&mut self, inventory: &Inventory, entry: EntryId, reason: &str) {
+        self.refused.push(Refused {
+            path: inventory.path(entry).into(),
+            reason: reason.into(),
+        });
+    }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty
+    )
+}
+
+/// Whether others may succeed where this file could not be moved: it is in use, immutable, or of another type by now.
+fn concerns_one_file(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        AlreadyExists, CrossesDevices, DirectoryNotEmpty, ExecutableFileBusy, IsADirectory,
+        NotADirectory, PermissionDenied, ResourceBusy,
+    };
+    matches!(
+        error.kind(),
+        AlreadyExists
+            | CrossesDevices
+            | DirectoryNotEmpty
+            | ExecutableFileBusy
+            | IsADirectory
+            | NotADirectory
+            | PermissionDenied
+            | ResourceBusy
+    )
+}
+
+fn rename_new(from: &OwnedFd, to: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    match linux::rename_new_at(from, name, to, name) {
+        // The file system lacks RENAME_NOREPLACE.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            if linux::stat_at(to, name).is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            linux::rename_at(from, name, to, name)
+        }
+        renamed => renamed,
+    }
+}
+
+/// The open directories on the path from a root to where a walk is.
+struct Way<'a> {
+    inventory: &'a Inventory,
+    root: &'a OwnedFd,
+    /// Directories far up are closed.
+    open: Vec<(EntryId, Option<OwnedFd>)>,
+    /// How many directories the walk is below the last open one.
+    skipped: u32,
+}
+
+impl<'a> Way<'a> {
+    fn new(inventory: &'a Inventory, root: &'a OwnedFd) -> Self {
+        Way {
+            inventory,
+            root,
+            open: Vec::new(),
+            skipped: 0,
+        }
+    }
+
+    fn enter_root(&mut self) -> Result<()> {
+        let root = linux::open_at(self.root, b".", PATH_ONLY, 0)?;
+        self.enter(self.inventory.root(), root);
+        Ok(())
+    }
+
+    fn enter(&mut self, entry: EntryId, dir: OwnedFd) {
+        self.open.push((entry, Some(dir)));
+        let far = self.open.len().checked_sub(OPEN_LEVELS_MAX);
+        if let Some((_, dir)) = far.and_then(|far| self.open.get_mut(far)) {
+            *dir = None;
+        }
+    }
+
+    /// Enters a directory that is not there.
+    fn skip(&mut self) {
+        self.skipped += 1;
+    }
+
+    fn leave(&mut self) {
+        match self.skipped {
+            0 => drop(self.open.pop()),
+            _ => self.skipped -= 1,
+        }
+    }
+
+    /// The directory that the walk is in; `None` if it is not there.
+    fn current(&mut self) -> Result<Option<&OwnedFd>> {
+        if self.skipped > 0 {
+            return Ok(None);
+        }
+        let Some((entry, dir)) = self.open.last_mut() else {
+            return Ok(None);
+        };
+        if dir.is_none() {
+            let path = self.inventory.path(*entry);
+            let again = linux::open_beneath(self.root, &path, PATH_ONLY, 0);
+            *dir = Some(again.map_err(|error| Error::from(error).in_file("open", &path))?);
+        }
+        Ok(dir.as_ref())
+    }
+
+    /// Opens a directory in the current one; otherwise says in words why not. Files cannot be renamed into another
+    /// file system.
+    fn open(&mut self, entry: EntryId, there: &Stat) -> std::result::Result<OwnedFd, String> {
+        let name = self.inventory.name(entry);
+        let current = self.current().map_err(|error| error.to_string())?;
+        let current = current.ok_or("its directory is not there")?;
+        let words = |error: io::Error| error.to_string();
+        let dir = linux::open_at(current, name, PATH_ONLY, 0).map_err(words)?;
+        let stat = linux::stat(&dir).map_err(words)?;
+        let above = linux::stat(current).map_err(words)?;
+        if !stat.is_same_file(there) {
+            return Err("it changed meanwhile".to_owned());
+        }
+        if stat.dev != above.dev || stat.attributes & ATTRIBUTE_MOUNT_ROOT != 0 {
+            return Err("it is on another file system; copy into it separately".to_owned());
+        }
+        Ok(dir)
+    }
+}

@@ -1,0 +1,75 @@
+//! A part of an inventory.
+
+use super::{Entry, EntryId, Inventory, Record};
+use crate::fs::FileKind;
+
+/// Stands for a file that has no number yet.
+const NONE: u32 = u32::MAX;
+
+impl Inventory {
+    /// The same tree without some names and what is below them. A file is left out with its last name; one that
+    /// loses its first name only has another first name.
+    #[must_use]
+    pub fn without(&self, is_left_out: impl Fn(EntryId) -> bool) -> Inventory {
+        let mut rest = Inventory {
+            files: Vec::new(),
+            times: Vec::new(),
+            entries: Vec::new(),
+            names: Vec::new(),
+            content_bytes: 0,
+        };
+        let mut numbers = vec![NONE; self.files.len()];
+        rest.take(self, self.root(), 0, &mut numbers);
+        // Directories still to be copied, by their old and new number, the next one last.
+        let mut open = vec![(self.file(self.root()), 0u32)];
+        while let Some((dir, number)) = open.pop() {
+            let start = rest.entry_count();
+            let dirs_before = open.len();
+            for entry in self.entries(dir).filter(|&entry| !is_left_out(entry)) {
+                let child = rest.take(self, entry, number, &mut numbers);
+                let file = self.file(entry);
+                if self.kind(file) == FileKind::Directory {
+                    open.push((file, child));
+                }
+            }
+            let end = rest.entry_count();
+            rest.files[number as usize].size = u64::from(start) << 32 | u64::from(end);
+            open[dirs_before..].reverse();
+        }
+        rest.find_first_names();
+        rest
+    }
+
+    /// Appends a name of another inventory, and its file unless that is here already. Returns the file's number.
+    fn take(&mut self, from: &Inventory, entry: EntryId, parent: u32, numbers: &mut [u32]) -> u32 {
+        let old = from.file(entry);
+        let mut file = numbers[old.0 as usize];
+        if file == NONE {
+            file = self.file_count();
+            numbers[old.0 as usize] = file;
+            self.files.push(Record {
+                names: 1,
+                first_entry: self.entry_count(),
+                ..*from.record(old)
+            });
+            if !from.times.is_empty() {
+                let times = from.times.get(old.0 as usize);
+                self.times.push(times.copied().unwrap_or_default());
+            }
+            if from.kind(old) == FileKind::Regular {
+                self.content_bytes += from.size(old);
+            }
+        } else {
+            self.files[file as usize].names += 1;
+        }
+        let name = from.name(entry);
+        self.entries.push(Entry {
+            name_at: self.names.len() as u32, // never more than in `from`
+            file,
+            parent,
+        });
+        self.names.push(name.len() as u8); // a name of an inventory
+        self.names.extend_from_slice(name);
+        file
+    }
+}
