@@ -18,7 +18,7 @@ use crate::subvolume_plan::SubvolumePlan;
 
 /// `FS_*_FL` of linux/fs.h, and the corresponding inode flag on disk.
 const ATTRIBUTES: [(u32, u64); 9] = [
-    (0x4, inode_flags::COMPRESS),
+    (attribute::COMPR, inode_flags::COMPRESS),
     (0x8, inode_flags::SYNC),
     (0x10, inode_flags::IMMUTABLE),
     (0x20, inode_flags::APPEND),

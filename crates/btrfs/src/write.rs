@@ -68,6 +68,7 @@ pub fn create(
     let area = data::write(
         fs,
         inventory,
+        &described,
         &duplicates,
         undescribed,
         options,

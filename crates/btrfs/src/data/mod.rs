@@ -1,6 +1,7 @@
 //! Writes file content to an image: cut into extents, compressed on all threads, placed in order.
 
 mod area;
+mod choice;
 mod encode;
 mod jobs;
 mod share;
@@ -15,6 +16,7 @@ use encode::{Done, Piece, Small, Work};
 use jobs::jobs;
 use share::original;
 
+use crate::fs_tree::Described;
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
 
@@ -29,6 +31,7 @@ const JOBS_MAX: usize = 128;
 pub(crate) fn write<'a>(
     fs: &dyn FileSystem,
     inventory: &Inventory,
+    described: &Described,
     duplicates: &Duplicates,
     lost: Lost,
     options: &Options,
@@ -36,7 +39,7 @@ pub(crate) fn write<'a>(
     progress: &dyn Progress,
     output: &'a Output,
 ) -> Result<Area<'a>> {
-    let work = Work::new(fs, inventory, options);
+    let work = Work::new(fs, inventory, described, options);
     let lost_before = lost.files().collect();
     let mut sink = Sink {
         area: Area::new(inventory.file_count(), lost, options.checksum, output)?,
