@@ -114,8 +114,6 @@ pub mod inode_flags {
 
 /// `FS_*_FL` of linux/fs.h: the file attributes that control how content is stored.
 pub(crate) mod attribute {
-    /// Content is compressed.
-    pub(crate) const COMPR: u32 = 0x4;
     /// Content is not compressed.
     pub(crate) const NOCOMP: u32 = 0x400;
     /// Content is overwritten in place: it has neither compression nor checksums.

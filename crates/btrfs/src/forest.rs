@@ -100,6 +100,7 @@ impl<'a> Forest<'a> {
         summary.image.image_bytes = layout.size;
         summary.uuid = self.uuids.fsid;
         summary.is_writable = headroom == Headroom::Change;
+        summary.can_delete = headroom != Headroom::None;
         Ok(summary)
     }
 
@@ -160,6 +161,7 @@ impl<'a> Forest<'a> {
             (None, Some(_)) => &[Headroom::Change],
             (None, None) => &[Headroom::Change, Headroom::Shrink],
         };
+        let mut bytes_min = 0;
         for &headroom in candidates {
             let mut layout = self.measure(roots, headroom)?;
             let slack = self.options.slack.unwrap_or(0);
@@ -182,8 +184,9 @@ impl<'a> Forest<'a> {
             if fits {
                 return Ok((layout, headroom));
             }
+            bytes_min = layout.end;
         }
-        Err(Error::InvalidInput("the tree does not fit in that size"))
+        Err(Error::TooSmall { bytes_min })
     }
 
     /// Lays out the groups and measures the trees that depend on them, until both agree.

@@ -8,7 +8,7 @@ use zerocopy::little_endian::U64;
 
 use crate::builder::{Blocks, GENERATION, Root, TreeBuilder, item_bytes_max};
 use crate::checksum::{NAME_SEED, name_hash};
-use crate::data::{Area, Content};
+use crate::data::{Area, Content, Shown};
 use crate::flags::{attribute, inode_flags};
 use crate::key::{Key, item, object};
 use crate::options::Options;
@@ -18,7 +18,7 @@ use crate::subvolume_plan::SubvolumePlan;
 
 /// `FS_*_FL` of linux/fs.h, and the corresponding inode flag on disk.
 const ATTRIBUTES: [(u32, u64); 9] = [
-    (attribute::COMPR, inode_flags::COMPRESS),
+    (0x4, inode_flags::COMPRESS),
     (0x8, inode_flags::SYNC),
     (0x10, inode_flags::IMMUTABLE),
     (0x20, inode_flags::APPEND),
@@ -313,7 +313,6 @@ impl<'a> Trees<'a> {
                 flags |= inode_flags::NODATASUM;
             }
         }
-        inode.flags = flags.into();
         match metadata.kind {
             FileKind::Directory => {
                 let names = self.entries(file);
@@ -330,6 +329,10 @@ impl<'a> Trees<'a> {
                     Content::Inline { .. } => metadata.size,
                     Content::Extents { from, count } => {
                         let shown = &self.area.shown[from as usize..][..count as usize];
+                        let extent = |shown: &Shown| self.area.extents[shown.extent as usize];
+                        if shown.iter().any(|shown| extent(shown).is_reserved) {
+                            flags |= inode_flags::PREALLOC;
+                        }
                         shown.iter().map(|shown| shown.len).sum()
                     }
                 };
@@ -350,6 +353,7 @@ impl<'a> Trees<'a> {
                 }
             }
         }
+        inode.flags = flags.into();
         inode
     }
 
@@ -463,7 +467,7 @@ impl<'a> Trees<'a> {
                 for shown in &self.area.shown[from as usize..][..count as usize] {
                     let stored = self.area.extents[shown.extent as usize];
                     let mut head = inline_head(stored.ram, stored.compression);
-                    head.extent_type = 1;
+                    head.extent_type = 1 + u8::from(stored.is_reserved);
                     let place = raw::ExtentPlace {
                         disk_bytenr: stored.at.into(),
                         disk_num_bytes: stored.len.into(),

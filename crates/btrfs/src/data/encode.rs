@@ -2,8 +2,8 @@
 
 use codec::{Decoder, Encoder};
 use tree::{
-    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, FileSystem,
-    Inventory, Kept, Result,
+    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentId, ExtentKind, FileId,
+    FileSystem, Inventory, Kept, Result,
 };
 
 use super::choice::{Choice, Chooser};
@@ -46,6 +46,14 @@ pub(super) enum Job {
         number: u32,
         skip: u32,
     },
+    /// A preallocated part, starting at `at` in the space that the source reserved.
+    Reserve {
+        file: FileId,
+        offset: u64,
+        len: u64,
+        id: ExtentId,
+        at: u64,
+    },
     /// A small file that refers to the same stored bytes as another one.
     Same { file: FileId, original: FileId },
     /// The source cannot tell where the file's data is.
@@ -71,6 +79,13 @@ pub(super) enum Done {
         number: u32,
         skip: u32,
     },
+    Reserve {
+        file: FileId,
+        offset: u64,
+        len: u64,
+        id: ExtentId,
+        at: u64,
+    },
     Same {
         file: FileId,
         original: FileId,
@@ -84,7 +99,15 @@ pub(super) enum Done {
 
 pub(super) enum Small {
     Hole,
-    Inline { bytes: Vec<u8>, compression: u8 },
+    /// Preallocated: this sector of the space that the source reserved.
+    Reserved {
+        id: ExtentId,
+        at: u64,
+    },
+    Inline {
+        bytes: Vec<u8>,
+        compression: u8,
+    },
     Extent(Piece),
 }
 
@@ -101,6 +124,37 @@ pub(super) struct Piece {
     pub(super) sums: Vec<u8>,
     /// It is stored exactly as in the source.
     pub(super) kept: Kept,
+    /// Preallocated: the buffer is empty, and nothing is written.
+    pub(super) is_reserved: bool,
+}
+
+impl Piece {
+    /// A preallocated extent.
+    pub(super) fn reserved(len: u64) -> Piece {
+        Piece {
+            buffer: Vec::new(),
+            len: len as usize,
+            ram: len,
+            skip: 0,
+            compression: 0,
+            sums: Vec::new(),
+            kept: Kept::default(),
+            is_reserved: true,
+        }
+    }
+}
+
+/// The space that a preallocated part starts in, if the source names it, and its offset there.
+pub(super) fn reserved(extent: &Extent) -> Option<(ExtentId, u64)> {
+    match (extent.kind, extent.id) {
+        (ExtentKind::Preallocated { stored_offset }, Some(id)) => {
+            let is_whole = [extent.offset, stored_offset]
+                .iter()
+                .all(|at| at.is_multiple_of(SECTOR_BYTES as u64));
+            is_whole.then_some((id, stored_offset))
+        }
+        _ => None,
+    }
 }
 
 /// State that a worker keeps between jobs.
@@ -159,6 +213,19 @@ impl<'a> Work<'a> {
         Ok(match job {
             Job::End(file) => Done::End(file),
             Job::Same { file, original } => Done::Same { file, original },
+            Job::Reserve {
+                file,
+                offset,
+                len,
+                id,
+                at,
+            } => Done::Reserve {
+                file,
+                offset,
+                len,
+                id,
+                at,
+            },
             Job::Shared {
                 file,
                 offset,
@@ -231,7 +298,10 @@ impl<'a> Work<'a> {
         if worker.content[..len].iter().all(|&byte| byte == 0) {
             let extents = self.content.fs().extents(inventory.ino(file), 0)?;
             if !extents.iter().any(|extent| extent.kind.has_data()) {
-                return Ok(Small::Hole);
+                return Ok(match extents.first().and_then(reserved) {
+                    Some((id, at)) => Small::Reserved { id, at },
+                    None => Small::Hole,
+                });
             }
         }
         if let Some(choice) = self.chooser.choose(file) {
@@ -297,6 +367,7 @@ impl<'a> Work<'a> {
             compression,
             sums,
             kept: Kept::default(),
+            is_reserved: false,
         })
     }
 
@@ -355,6 +426,7 @@ impl<'a> Work<'a> {
             skip: stored.unencoded_offset as u32,
             compression: compression.number(),
             kept: Kept::one(checksum, self.options.verify.decodes_kept(checksum)),
+            is_reserved: false,
         })
     }
 

@@ -6,6 +6,7 @@ mod copied;
 mod create;
 mod damage;
 mod devices;
+mod encoding;
 mod hostile;
 mod images;
 mod kernel;
