@@ -37,7 +37,7 @@ pub fn create(
     if output.kind() == OutputKind::Stream {
         return Err(Error::Unsupported("a btrfs image as a stream"));
     }
-    let plan = SubvolumePlan::new(inventory, options)?;
+    let plan = SubvolumePlan::new(fs, inventory, options)?;
     progress.expect(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),

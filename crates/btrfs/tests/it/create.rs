@@ -12,8 +12,8 @@ use codec::Settings;
 use testkit::{HookedFs, MemoryFs, Rng, TempDir};
 use tree::edit::Patterns;
 use tree::{
-    ExtentKind, FileAttributes, FileSystem, HostDir, Ino, Inventory, Limits, NoProgress, Output,
-    Parallel,
+    Error, ExtentKind, FileAttributes, FileSystem, HostDir, Ino, Inventory, Limits, NoProgress,
+    Output, Parallel,
 };
 
 use crate::images::{
@@ -372,4 +372,89 @@ fn a_file_that_changes_while_it_is_read_is_named() {
             assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
         }
     }
+}
+
+#[test]
+fn names_of_one_hash_say_that_a_larger_node_size_holds_them() {
+    // Adding the generator polynomial of CRC-32C does not change the CRC.
+    const GENERATOR: [u8; 5] = [0xf1, 0x76, 0xec, 0x05, 0x01];
+    let mut source = MemoryFs::new();
+    let root = source.root();
+    let mut names = 0;
+    for flips in 0..1u32 << 11 {
+        let mut name = *b"colliding names";
+        for place in 0..11 {
+            if flips >> place & 1 != 0 {
+                for (byte, flip) in name[place..].iter_mut().zip(GENERATOR) {
+                    *byte ^= flip;
+                }
+            }
+        }
+        if names < 812 && !name.contains(&0) && !name.contains(&b'/') {
+            source.add_file(root, name, b"");
+            names += 1;
+        }
+    }
+    assert_eq!(names, 812);
+    let dir = TempDir::new();
+    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+    for (nodesize, fits) in [(16 << 10, false), (32 << 10, false), (64 << 10, true)] {
+        let options = Options {
+            nodesize,
+            ..Options::default()
+        };
+        let output = Output::create(&dir.join("image"), true).unwrap();
+        let parallel = Parallel::new(1);
+        let made = btrfs::create(
+            &source,
+            &inventory,
+            &options,
+            parallel,
+            &NoProgress,
+            &output,
+        );
+        match made {
+            Ok(_) => assert!(fits),
+            Err(error) => {
+                let words = error.to_string();
+                assert!(
+                    !fits && words.contains("a larger --nodesize holds them"),
+                    "{words}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_size_that_is_too_small_says_how_much_is_needed() {
+    let source = memory_tree();
+    let dir = TempDir::new();
+    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+    let create = |size| {
+        let options = Options {
+            size: Some(size),
+            ..Options::default()
+        };
+        let output = Output::create(&dir.join("image"), true).unwrap();
+        let parallel = Parallel::new(2);
+        btrfs::create(
+            &source,
+            &inventory,
+            &options,
+            parallel,
+            &NoProgress,
+            &output,
+        )
+    };
+    let Err(Error::TooSmall { bytes_min }) = create(1 << 20) else {
+        panic!("1 MiB is enough");
+    };
+    let summary = create(bytes_min).unwrap();
+    assert_eq!(summary.image.image_bytes, bytes_min);
+    assert!(!summary.can_delete && !summary.is_writable);
+    assert!(matches!(
+        create(bytes_min - 1),
+        Err(Error::TooSmall { bytes_min: again }) if again == bytes_min
+    ));
 }

@@ -14,5 +14,6 @@ mod linux;
 mod many;
 mod packed;
 mod small;
+mod snapshots;
 mod subvolumes;
 mod verdicts;
