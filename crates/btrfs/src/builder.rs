@@ -1,26 +1,35 @@
 //! Builds a tree bottom-up from items that arrive in key order.
 //!
 //! Leaves are filled one after another, each in the next free block; then each level above them. So a tree's blocks are
-//! contiguous, and their number depends only on the sizes of the items. The code that writes a tree therefore also
-//! measures it.
+//! contiguous, and their number depends only on the items. The code that writes a tree therefore also measures it.
+//!
+//! A tree can share blocks with an earlier one, its base, as a snapshot does: see [`Shape`].
 
 use tree::{Error, Output, Result};
 use xxhash::Xxh64;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::checksum::ChecksumType;
 use crate::key::Key;
 use crate::layout::Group;
 use crate::raw::{self, CHECKSUM_BYTES, HEADER_BACKREF_REVISION_1, HEADER_WRITTEN};
 
+mod shared;
+
+pub(crate) use shared::Shape;
+use shared::{Sharing, plan_nodes};
+
 const HEADER_BYTES: usize = size_of::<raw::Header>();
 pub(crate) const ITEM_BYTES: usize = size_of::<raw::Item>();
 const KEY_PTR_BYTES: usize = size_of::<raw::KeyPtr>();
 
+/// Size of the largest tree block, in bytes.
+const NODE_BYTES_MAX: u32 = 64 << 10;
+
 /// Bytes of blocks collected before they are written.
 const PENDING_BYTES: usize = 1 << 20;
 
-/// The generation of everything in an image that was never mounted.
+/// The generation of everything in an image that was never mounted, unless it has snapshots.
 pub(crate) const GENERATION: u64 = 1;
 
 /// Bytes of a leaf available for items and their data.
@@ -39,6 +48,7 @@ pub(crate) struct Identity {
     pub(crate) fsid: [u8; 16],
     pub(crate) chunk_tree_uuid: [u8; 16],
     pub(crate) checksum: ChecksumType,
+    pub(crate) generation: u64,
 }
 
 /// Destination of tree blocks.
@@ -108,12 +118,24 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    fn is_writing(&self) -> bool {
-        matches!(self.target, Target::Write { .. })
+    /// The address of a block by index; 0 if blocks are only counted.
+    fn place(&self, index: usize) -> u64 {
+        match &self.target {
+            Target::Measure(_) => 0,
+            Target::Write { groups, .. } => address(groups, self.nodesize, index),
+        }
     }
 
-    /// Takes a finished block, complete except for its header, and returns its address.
-    fn put(&mut self, block: &mut [u8], owner: u64, level: u8, items: usize) -> Result<u64> {
+    /// The generation of all blocks; `None` if they are only counted.
+    fn generation(&self) -> Option<u64> {
+        match &self.target {
+            Target::Measure(_) => None,
+            Target::Write { identity, .. } => Some(identity.generation),
+        }
+    }
+
+    /// Takes a finished block, complete except for its header, and returns its index.
+    fn put(&mut self, block: &mut [u8], owner: u64, level: u8, items: usize) -> Result<usize> {
         let index = self.next;
         self.next += 1;
         let Target::Write {
@@ -124,7 +146,7 @@ impl<'a> Blocks<'a> {
             pending_at,
         } = &mut self.target
         else {
-            return Ok(0);
+            return Ok(index);
         };
         let at = address(groups, self.nodesize, index);
         let header = raw::Header {
@@ -133,7 +155,7 @@ impl<'a> Blocks<'a> {
             bytenr: at.into(),
             flags: (HEADER_WRITTEN | HEADER_BACKREF_REVISION_1).into(),
             chunk_tree_uuid: identity.chunk_tree_uuid,
-            generation: GENERATION.into(),
+            generation: identity.generation.into(),
             owner: owner.into(),
             nritems: (items as u32).into(),
             level,
@@ -146,7 +168,7 @@ impl<'a> Blocks<'a> {
             *pending_at = at;
         }
         pending.extend_from_slice(block);
-        Ok(at)
+        Ok(index)
     }
 
     /// Writes the pending blocks.
@@ -200,8 +222,10 @@ fn write_pending(output: &Output, groups: &[Group], pending: &mut Vec<u8>, at: u
 pub(crate) struct Root {
     /// Its root block.
     pub(crate) at: u64,
-    /// Number of blocks at each level, leaves first.
+    /// Number of blocks at each level, leaves first, without those of other trees.
     pub(crate) levels: Vec<u32>,
+    /// Number of blocks of other trees that are in this one.
+    pub(crate) reused: usize,
 }
 
 impl Root {
@@ -210,62 +234,68 @@ impl Root {
         self.levels.len().saturating_sub(1) as u8
     }
 
-    /// Total number of blocks.
+    /// Total number of its own blocks.
     pub(crate) fn blocks(&self) -> usize {
         self.levels.iter().map(|&count| count as usize).sum()
     }
 }
 
-/// A tree under construction.
-pub(crate) struct TreeBuilder<'b, 'a> {
-    blocks: &'b mut Blocks<'a>,
-    owner: u64,
-    block: Vec<u8>,
-    /// Items of the open leaf, and the start of its data.
-    items: usize,
-    data_at: usize,
-    first: Key,
-    last: Option<Key>,
-    /// First key and address of each leaf.
-    leaves: Vec<(Key, u64)>,
+/// A block of a tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    /// Its first key.
+    pub(crate) first: Key,
+    pub(crate) index: usize,
+    /// Number of items or of children.
+    pub(crate) count: usize,
 }
 
-impl<'b, 'a> TreeBuilder<'b, 'a> {
-    pub(crate) fn new(blocks: &'b mut Blocks<'a>, owner: u64) -> Self {
-        let nodesize = blocks.nodesize as usize;
-        TreeBuilder {
-            blocks,
-            owner,
-            block: vec![0; nodesize],
+/// A leaf under construction.
+struct Leaf {
+    block: Vec<u8>,
+    items: usize,
+    /// The start of the items' data.
+    data_at: usize,
+    first: Key,
+    last: Key,
+}
+
+impl Leaf {
+    fn new(nodesize: u32) -> Leaf {
+        Leaf {
+            block: vec![0; nodesize as usize],
             items: 0,
-            data_at: nodesize,
+            data_at: nodesize as usize,
             first: Key::MIN,
-            last: None,
-            leaves: Vec::new(),
+            last: Key::MIN,
         }
     }
 
-    pub(crate) fn nodesize(&self) -> u32 {
-        self.block.len() as u32
+    fn clear(&mut self) {
+        self.items = 0;
+        self.data_at = self.block.len();
     }
 
-    /// Appends an item whose data is the concatenation of these parts. Its key must be larger than the previous one.
-    pub(crate) fn push(&mut self, key: Key, parts: &[&[u8]]) -> Result<()> {
-        debug_assert!(self.last < Some(key), "{:?} before {key}", self.last);
-        self.last = Some(key);
+    fn heads_end(&self) -> usize {
+        HEADER_BYTES + self.items * ITEM_BYTES
+    }
+
+    /// Bytes of items and their data.
+    fn used(&self) -> usize {
+        self.heads_end() - HEADER_BYTES + self.block.len() - self.data_at
+    }
+
+    /// Appends an item whose data is the concatenation of these parts; returns whether there was room.
+    fn add(&mut self, key: Key, parts: &[&[u8]]) -> bool {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        if len > item_bytes_max(self.nodesize()) {
-            return Err(Error::Limit(
-                "an item that no tree block of this size holds",
-            ));
-        }
-        let heads_end = HEADER_BYTES + (self.items + 1) * ITEM_BYTES;
-        if self.data_at < heads_end + len {
-            self.end_leaf()?;
+        let head = self.heads_end();
+        if self.data_at < head + ITEM_BYTES + len {
+            return false;
         }
         if self.items == 0 {
             self.first = key;
         }
+        self.last = key;
         self.data_at -= len;
         let mut at = self.data_at;
         for part in parts {
@@ -277,62 +307,178 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
             offset: ((self.data_at - HEADER_BYTES) as u32).into(),
             size: (len as u32).into(),
         };
-        let head = HEADER_BYTES + self.items * ITEM_BYTES;
         self.block[head..head + ITEM_BYTES].copy_from_slice(item.as_bytes());
         self.items += 1;
+        true
+    }
+
+    /// The items and their data, as they are stored after the header.
+    fn body(&mut self) -> &[u8] {
+        let heads_end = self.heads_end();
+        self.block[heads_end..self.data_at].fill(0);
+        &self.block[HEADER_BYTES..]
+    }
+
+    /// The key and the data of an item.
+    fn item(&self, index: usize) -> (Key, &[u8]) {
+        let head = HEADER_BYTES + index * ITEM_BYTES;
+        let item = raw::Item::ref_from_bytes(&self.block[head..head + ITEM_BYTES]);
+        let item = item.expect("it has the size of an item");
+        let from = HEADER_BYTES + item.offset.get() as usize;
+        let data = &self.block[from..from + item.size.get() as usize];
+        (Key::parse(&item.key), data)
+    }
+}
+
+/// A tree under construction.
+pub(crate) struct TreeBuilder<'b, 'a> {
+    blocks: &'b mut Blocks<'a>,
+    owner: u64,
+    /// Index of its first own block.
+    begin: usize,
+    open: Leaf,
+    last: Option<Key>,
+    leaves: Vec<Block>,
+    sharing: Option<Sharing<'b>>,
+}
+
+impl<'b, 'a> TreeBuilder<'b, 'a> {
+    pub(crate) fn new(blocks: &'b mut Blocks<'a>, owner: u64) -> Self {
+        TreeBuilder {
+            owner,
+            begin: blocks.next,
+            open: Leaf::new(blocks.nodesize),
+            last: None,
+            leaves: Vec::new(),
+            sharing: None,
+            blocks,
+        }
+    }
+
+    pub(crate) fn nodesize(&self) -> u32 {
+        self.blocks.nodesize
+    }
+
+    /// Appends an item whose data is the concatenation of these parts. Its key must be larger than the previous one.
+    pub(crate) fn push(&mut self, key: Key, parts: &[&[u8]]) -> Result<()> {
+        debug_assert!(self.last < Some(key), "{:?} before {key}", self.last);
+        self.last = Some(key);
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len > item_bytes_max(self.nodesize()) {
+            return Err(Error::Limit(if len > item_bytes_max(NODE_BYTES_MAX) {
+                "names with equal hashes do not fit in any tree block"
+            } else {
+                "names with equal hashes do not fit in a tree block; a larger --nodesize holds them"
+            }));
+        }
+        match self.try_shared(key, parts)? {
+            true => Ok(()),
+            false => self.append(key, parts),
+        }
+    }
+
+    /// Appends an item to the open leaf or to a new one.
+    fn append(&mut self, key: Key, parts: &[&[u8]]) -> Result<()> {
+        if !self.open.add(key, parts) {
+            self.end_leaf()?;
+            self.open.add(key, parts);
+        }
         Ok(())
     }
 
     fn end_leaf(&mut self) -> Result<()> {
-        let heads_end = HEADER_BYTES + self.items * ITEM_BYTES;
-        self.block[heads_end..self.data_at].fill(0);
-        self.blocks.hash(&self.block[HEADER_BYTES..]);
-        let at = self
-            .blocks
-            .put(&mut self.block, self.owner, 0, self.items)?;
-        self.leaves.push((self.first, at));
-        self.items = 0;
-        self.data_at = self.block.len();
+        let body = self.open.body();
+        self.blocks.hash(body);
+        if let Some(sharing) = &mut self.sharing {
+            sharing.digests.push(tree::sha256(body));
+        }
+        let items = self.open.items;
+        let index = (self.blocks).put(&mut self.open.block, self.owner, 0, items)?;
+        self.leaves.push(Block {
+            first: self.open.first,
+            index,
+            count: items,
+        });
+        self.open.clear();
         Ok(())
     }
 
     /// Closes the last leaf and builds the levels above. A tree without items has one empty leaf.
-    pub(crate) fn finish(mut self) -> Result<Root> {
-        if self.items > 0 || self.leaves.is_empty() {
+    pub(crate) fn finish(self) -> Result<Root> {
+        Ok(self.finish_shape()?.0)
+    }
+
+    /// Finishes the tree, and returns what later ones need to share its blocks.
+    pub(crate) fn finish_shape(mut self) -> Result<(Root, Shape)> {
+        self.end_trial()?;
+        if self.open.items > 0 || self.leaves.is_empty() {
             self.end_leaf()?;
         }
+        self.own_only_leaf()?;
+        let mut shape = Shape::default();
+        let sharing = self.sharing.take();
+        let base = sharing.as_ref().and_then(|sharing| sharing.base);
+        let mut own = Root::default();
         let mut below = std::mem::take(&mut self.leaves);
-        let mut levels = vec![below.len() as u32];
-        while below.len() > 1 {
-            let level = levels.len() as u8;
+        loop {
+            let count = below.iter().filter(|block| block.index >= self.begin);
+            let count = count.count();
+            own.levels.push(count as u32);
+            own.reused += below.len() - count;
+            if below.len() == 1 {
+                break;
+            }
+            let level = own.levels.len() as u8;
             if level >= raw::LEVELS_MAX {
                 return Err(Error::Limit("a tree of more than eight levels"));
             }
             let fanout = leaf_bytes(self.nodesize()) / KEY_PTR_BYTES;
             let mut nodes = Vec::with_capacity(below.len().div_ceil(fanout));
-            for children in below.chunks(fanout) {
-                if self.blocks.is_writing() {
-                    self.block.fill(0);
-                    let pointers = self.block[HEADER_BYTES..].chunks_exact_mut(KEY_PTR_BYTES);
-                    for (pointer, (key, at)) in pointers.zip(children) {
-                        let raw = raw::KeyPtr {
-                            key: key.emit(),
-                            blockptr: (*at).into(),
-                            generation: GENERATION.into(),
-                        };
-                        pointer.copy_from_slice(raw.as_bytes());
+            for node in plan_nodes(&below, base, level, fanout) {
+                let children = &below[node.children];
+                let (first, count) = (children[0].first, children.len());
+                let index = match node.reused {
+                    Some(index) => index,
+                    None => {
+                        let others = children.iter().map(|child| child.index);
+                        shape
+                            .reused
+                            .extend(others.filter(|&index| index < self.begin));
+                        self.put_node(children, level)?
                     }
-                }
-                let count = children.len();
-                let at = self.blocks.put(&mut self.block, self.owner, level, count)?;
-                nodes.push((children[0].0, at));
+                };
+                nodes.push(Block {
+                    first,
+                    index,
+                    count,
+                });
             }
-            levels.push(nodes.len() as u32);
-            below = nodes;
+            shape.levels.push(std::mem::replace(&mut below, nodes));
         }
-        Ok(Root {
-            at: below[0].1,
-            levels,
-        })
+        own.at = self.blocks.place(below[0].index);
+        // Linux never shares a root.
+        if let Some(sharing) = sharing {
+            shape.digests = sharing.digests;
+            shape.ranges = sharing.ranges;
+        }
+        Ok((own, shape))
+    }
+
+    fn put_node(&mut self, children: &[Block], level: u8) -> Result<usize> {
+        if let Some(generation) = self.blocks.generation() {
+            let block = &mut self.open.block;
+            block.fill(0);
+            let pointers = block[HEADER_BYTES..].chunks_exact_mut(KEY_PTR_BYTES);
+            for (pointer, child) in pointers.zip(children) {
+                let raw = raw::KeyPtr {
+                    key: child.first.emit(),
+                    blockptr: self.blocks.place(child.index).into(),
+                    generation: generation.into(),
+                };
+                pointer.copy_from_slice(raw.as_bytes());
+            }
+        }
+        let block = &mut self.open.block;
+        self.blocks.put(block, self.owner, level, children.len())
     }
 }

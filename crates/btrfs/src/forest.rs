@@ -1,10 +1,12 @@
 //! All trees of a new file system: measured, laid out, written.
 
+use std::collections::HashMap;
+
 use codec::Settings;
 use tree::{Error, FileId, Output, OutputKind, ReadAt, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::builder::{Blocks, GENERATION, Identity, Root, TreeBuilder};
+use crate::builder::{Blocks, Identity, Root, Shape, TreeBuilder};
 use crate::chunk::{Profile, STRIPE_BYTES};
 use crate::compression::Compression;
 use crate::data::{Area, Content};
@@ -15,7 +17,9 @@ use crate::layout::{Group, Headroom, Layout, SECTOR_BYTES, append_groups, extend
 use crate::options::{Options, Summary};
 use crate::raw::{self, CHECKSUM_BYTES, SUPERBLOCK_BYTES};
 use crate::roots::{RootItems, Roots, Uuids, as_uuid};
-use crate::space::{DataRef, emit_extents, emit_free_space, emit_groups, emit_sums, set_used};
+use crate::space::{
+    BlockRef, DataRef, emit_extents, emit_free_space, emit_groups, emit_sums, set_used,
+};
 use crate::superblock::SUPERBLOCK_PLACES;
 
 /// Maximum number of times the trees are measured until their size is stable.
@@ -29,6 +33,10 @@ pub(crate) struct Forest<'a> {
     area: &'a Area<'a>,
     trees: &'a Trees<'a>,
     references: Vec<DataRef>,
+    /// References to blocks that trees share.
+    shared: Vec<BlockRef>,
+    /// By subvolume: its place in the order in which trees are written.
+    turns: Vec<usize>,
     /// The creation time of the file system.
     time: raw::Timespec,
     uuids: Uuids,
@@ -36,28 +44,17 @@ pub(crate) struct Forest<'a> {
 
 impl<'a> Forest<'a> {
     pub(crate) fn new(options: &'a Options, area: &'a Area<'a>, trees: &'a Trees<'a>) -> Self {
-        let mut references = Vec::new();
-        for (index, subvolume) in trees.plan.subvolumes.iter().enumerate() {
-            for file in trees.files(index) {
-                let Content::Extents { from, count } = area.contents[file.0 as usize] else {
-                    continue;
-                };
-                for shown in &area.shown[from as usize..][..count as usize] {
-                    references.push(DataRef {
-                        extent: shown.extent,
-                        root: subvolume.id,
-                        ino: trees.plan.ino(file),
-                        offset: shown.offset.wrapping_sub(shown.skip.into()),
-                    });
-                }
-            }
+        let mut turns = vec![0; trees.plan.subvolumes.len()];
+        for (turn, subvolume) in trees.plan.order().into_iter().enumerate() {
+            turns[subvolume] = turn;
         }
-        references.sort_unstable();
         Forest {
             options,
             area,
             trees,
-            references,
+            references: Vec::new(),
+            shared: Vec::new(),
+            turns,
             time: timespec(trees.time(FileId(0))),
             uuids: Uuids::default(),
         }
@@ -67,7 +64,16 @@ impl<'a> Forest<'a> {
         let nodesize = self.options.nodesize;
         let mut roots = Roots::default();
         let mut measure = Blocks::measure(nodesize);
-        self.emit_files(&mut measure, &mut roots)?;
+        let (mut references, mut shared) = (Vec::new(), Vec::new());
+        self.emit_files(&mut measure, &mut roots, |subvolume, shape| {
+            self.refer(subvolume, shape, &mut references);
+            let root = self.trees.plan.subvolumes[subvolume].id;
+            let blocks = shape.reused.iter();
+            shared.extend(blocks.map(|&block| BlockRef { block, root }));
+        })?;
+        references.sort_unstable();
+        shared.sort_unstable();
+        (self.references, self.shared) = (references, shared);
         let digest = as_uuid(tree::sha256(&measure.digest()));
         let fsid = self.options.uuid.unwrap_or(digest);
         self.uuids = Uuids::of(fsid, &self.trees.plan.subvolumes);
@@ -77,13 +83,14 @@ impl<'a> Forest<'a> {
             fsid: self.uuids.fsid,
             chunk_tree_uuid: self.uuids.chunk_tree,
             checksum: self.options.checksum,
+            generation: self.trees.plan.generation(),
         };
         let measured = roots.clone();
         let mut blocks = Blocks::write(nodesize, output, &layout.system, identity);
         roots.chunk = self.emit_chunks(&mut blocks, &layout)?;
         blocks.finish()?;
         let mut blocks = Blocks::write(nodesize, output, &layout.metadata, identity);
-        self.emit_files(&mut blocks, &mut roots)?;
+        self.emit_files(&mut blocks, &mut roots, |_, _| ())?;
         self.emit_small(&mut blocks, &layout, &measured, &mut roots)?;
         blocks.finish()?;
         let shape = |roots: &Roots| (roots.metadata_rows(), roots.chunk_rows());
@@ -100,15 +107,67 @@ impl<'a> Forest<'a> {
         summary.image.image_bytes = layout.size;
         summary.uuid = self.uuids.fsid;
         summary.is_writable = headroom == Headroom::Change;
+        summary.can_delete = headroom != Headroom::None;
         Ok(summary)
     }
 
-    /// Emits the trees that do not depend on the layout.
-    fn emit_files(&self, blocks: &mut Blocks<'_>, roots: &mut Roots) -> Result<()> {
+    /// Collects the references from the leaves that a subvolume's tree owns to data.
+    fn refer(&self, subvolume: usize, shape: &Shape, references: &mut Vec<DataRef>) {
+        let (area, plan) = (self.area, self.trees.plan);
+        let mut others = shape.ranges.iter().peekable();
+        for file in self.trees.files(subvolume) {
+            let Content::Extents { from, count } = area.contents[file.0 as usize] else {
+                continue;
+            };
+            let ino = plan.ino(file);
+            for shown in &area.shown[from as usize..][..count as usize] {
+                let key = Key::new(ino, item::EXTENT_DATA, shown.offset);
+                while others.next_if(|range| range.1 < key).is_some() {}
+                if others.peek().is_some_and(|range| range.0 <= key) {
+                    continue;
+                }
+                references.push(DataRef {
+                    extent: shown.extent,
+                    root: plan.subvolumes[subvolume].id,
+                    ino,
+                    offset: shown.offset.wrapping_sub(shown.skip.into()),
+                });
+            }
+        }
+    }
+
+    /// Emits the trees that do not depend on the layout, and passes on what each subvolume's tree shares.
+    fn emit_files(
+        &self,
+        blocks: &mut Blocks<'_>,
+        roots: &mut Roots,
+        mut each: impl FnMut(usize, &Shape),
+    ) -> Result<()> {
         roots.files.clear();
-        for (index, subvolume) in self.trees.plan.subvolumes.iter().enumerate() {
-            let root = self.trees.emit(blocks, index)?;
-            roots.files.push((subvolume.id, root));
+        let plan = self.trees.plan;
+        let order = plan.order();
+        let mut needed = vec![0; order.len()];
+        for &subvolume in &order {
+            if let Some(base) = plan.base(subvolume) {
+                needed[base] += 1;
+            }
+        }
+        let mut shapes: HashMap<usize, Shape> = HashMap::new();
+        for subvolume in order {
+            let base = plan.base(subvolume);
+            let shape = base.and_then(|base| shapes.get(&base));
+            let (root, shape) = self.trees.emit(blocks, subvolume, shape)?;
+            each(subvolume, &shape);
+            roots.files.push((plan.subvolumes[subvolume].id, root));
+            if let Some(base) = base {
+                needed[base] -= 1;
+                if needed[base] == 0 {
+                    shapes.remove(&base);
+                }
+            }
+            if needed[subvolume] > 0 {
+                shapes.insert(subvolume, shape);
+            }
         }
         roots.sums = emit_sums(blocks, self.area, self.options.checksum.size())?;
         Ok(())
@@ -131,10 +190,11 @@ impl<'a> Forest<'a> {
         }
         roots.extent = emit_extents(
             blocks,
-            self.options.nodesize,
+            self.trees.plan.generation(),
             &layout.groups(),
             self.area,
             &self.references,
+            &self.shared,
             [&measured.chunk_rows(), &measured.metadata_rows()],
             !self.options.block_group_tree,
         )?;
@@ -143,6 +203,7 @@ impl<'a> Forest<'a> {
             time: self.time,
             trees: self.trees,
             uuids: &self.uuids,
+            turns: &self.turns,
         };
         roots.root = items.emit(blocks, roots)?;
         Ok(())
@@ -160,6 +221,7 @@ impl<'a> Forest<'a> {
             (None, Some(_)) => &[Headroom::Change],
             (None, None) => &[Headroom::Change, Headroom::Shrink],
         };
+        let mut bytes_min = 0;
         for &headroom in candidates {
             let mut layout = self.measure(roots, headroom)?;
             let slack = self.options.slack.unwrap_or(0);
@@ -182,8 +244,9 @@ impl<'a> Forest<'a> {
             if fits {
                 return Ok((layout, headroom));
             }
+            bytes_min = layout.end;
         }
-        Err(Error::InvalidInput("the tree does not fit in that size"))
+        Err(Error::TooSmall { bytes_min })
     }
 
     /// Lays out the groups and measures the trees that depend on them, until both agree.
@@ -316,12 +379,13 @@ impl<'a> Forest<'a> {
         superblock.fsid = self.uuids.fsid;
         superblock.flags = 1.into();
         superblock.magic = raw::MAGIC;
-        superblock.generation = GENERATION.into();
+        let generation = self.trees.plan.generation();
+        superblock.generation = generation.into();
         superblock.root = roots.root.at.into();
         superblock.root_level = roots.root.level();
         superblock.chunk_root = roots.chunk.at.into();
         superblock.chunk_root_level = roots.chunk.level();
-        superblock.chunk_root_generation = GENERATION.into();
+        superblock.chunk_root_generation = generation.into();
         superblock.total_bytes = layout.size.into();
         let used: u64 = layout.all().map(|group| group.used).sum();
         superblock.bytes_used = used.into();
@@ -340,7 +404,7 @@ impl<'a> Forest<'a> {
         superblock.csum_type = self.options.checksum.number().into();
         superblock.dev_item = self.device(layout);
         superblock.label[..self.options.label.len()].copy_from_slice(&self.options.label);
-        superblock.uuid_tree_generation = GENERATION.into();
+        superblock.uuid_tree_generation = generation.into();
         let mut array = Vec::new();
         for group in &layout.system {
             let key = Key::new(object::FIRST_CHUNK_TREE, item::CHUNK_ITEM, group.start);

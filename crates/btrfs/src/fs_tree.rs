@@ -6,9 +6,9 @@ use tree::{EntryId, Error, FileId, FileKind, Inventory, Metadata, Result, Time, 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use crate::builder::{Blocks, GENERATION, Root, TreeBuilder, item_bytes_max};
+use crate::builder::{Blocks, GENERATION, Root, Shape, TreeBuilder, item_bytes_max};
 use crate::checksum::{NAME_SEED, name_hash};
-use crate::data::{Area, Content};
+use crate::data::{Area, Content, Shown};
 use crate::flags::{attribute, inode_flags};
 use crate::key::{Key, item, object};
 use crate::options::Options;
@@ -178,6 +178,8 @@ impl<'a> Trees<'a> {
             members.sort_unstable();
             members.dedup();
             members.shrink_to_fit();
+            // Without snapshots, this is the order already.
+            members.sort_by_key(|&file| plan.ino(file));
         }
         let entries = (1..inventory.entry_count()).map(EntryId);
         let mut links: Vec<_> = entries
@@ -230,9 +232,18 @@ impl<'a> Trees<'a> {
         names
     }
 
-    /// Emits the tree of a subvolume.
-    pub(crate) fn emit(&self, blocks: &mut Blocks<'_>, subvolume: usize) -> Result<Root> {
-        let mut builder = TreeBuilder::new(blocks, self.plan.subvolumes[subvolume].id);
+    /// Emits the tree of a subvolume, sharing blocks with that of its base.
+    pub(crate) fn emit(
+        &self,
+        blocks: &mut Blocks<'_>,
+        subvolume: usize,
+        base: Option<&Shape>,
+    ) -> Result<(Root, Shape)> {
+        let id = self.plan.subvolumes[subvolume].id;
+        let mut builder = match self.plan.is_related(subvolume) {
+            true => TreeBuilder::sharing(blocks, id, base),
+            false => TreeBuilder::new(blocks, id),
+        };
         let mut inline = self.area.inline.reader();
         for file in self.files(subvolume) {
             let emitted = self.emit_file(&mut builder, subvolume, file, &mut inline);
@@ -241,7 +252,7 @@ impl<'a> Trees<'a> {
                 error.in_file("store", &path)
             })?;
         }
-        builder.finish()
+        builder.finish_shape()
     }
 
     fn emit_file(
@@ -310,6 +321,9 @@ impl<'a> Trees<'a> {
         let mtime = self.clamped(metadata.mtime);
         let other = |time: Option<Time>| time.map_or(mtime, |time| self.clamped(time));
         let mut inode = bare_inode(timespec(mtime));
+        let identity = self.plan.identity(file);
+        inode.generation = identity.generation.into();
+        inode.transid = identity.transaction.into();
         inode.atime = timespec(other(metadata.atime));
         inode.ctime = timespec(other(metadata.ctime));
         inode.otime = timespec(other(metadata.btime));
@@ -328,7 +342,6 @@ impl<'a> Trees<'a> {
                 flags |= inode_flags::NODATASUM;
             }
         }
-        inode.flags = flags.into();
         match metadata.kind {
             FileKind::Directory => {
                 let names = self.entries(file);
@@ -345,6 +358,10 @@ impl<'a> Trees<'a> {
                     Content::Inline { .. } => metadata.size,
                     Content::Extents { from, count } => {
                         let shown = &self.area.shown[from as usize..][..count as usize];
+                        let extent = |shown: &Shown| self.area.extents[shown.extent as usize];
+                        if shown.iter().any(|shown| extent(shown).is_reserved) {
+                            flags |= inode_flags::PREALLOC;
+                        }
                         shown.iter().map(|shown| shown.len).sum()
                     }
                 };
@@ -365,19 +382,20 @@ impl<'a> Trees<'a> {
                 }
             }
         }
+        inode.flags = flags.into();
         inode
     }
 
     /// The names in a directory with their directory indexes.
     fn entries(&self, dir: FileId) -> impl Iterator<Item = (u64, EntryId)> {
-        let entries = (2..).zip(self.inventory.entries(dir));
-        entries.filter(|(_, entry)| !self.area.is_lost(self.inventory.file(*entry)))
+        let entries = self.inventory.entries(dir);
+        let entries = entries.filter(|&entry| !self.area.is_lost(self.inventory.file(entry)));
+        entries.map(|entry| (self.index(entry), entry))
     }
 
     /// The directory index of an entry.
     pub(crate) fn index(&self, entry: EntryId) -> u64 {
-        let first = self.inventory.entries(self.inventory.parent(entry)).next();
-        u64::from(entry.0 - first.map_or(entry.0, |first| first.0)) + 2
+        self.plan.index(self.inventory, entry)
     }
 
     /// Emits the references to a file's names or, for the root of a subvolume, the reference to itself.
@@ -448,7 +466,9 @@ impl<'a> Trees<'a> {
             let key = Key::new(number, item::DIR_ITEM, same[0].0.into());
             push_same_hash(builder, key, &parts)?;
         }
-        for (index, entry) in self.entries(dir) {
+        let mut entries: Vec<(u64, EntryId)> = self.entries(dir).collect();
+        entries.sort_unstable();
+        for (index, entry) in entries {
             let key = Key::new(number, item::DIR_INDEX, index);
             builder.push(key, &[&item_of(entry)])?;
         }
@@ -478,7 +498,7 @@ impl<'a> Trees<'a> {
                 for shown in &self.area.shown[from as usize..][..count as usize] {
                     let stored = self.area.extents[shown.extent as usize];
                     let mut head = inline_head(stored.ram, stored.compression);
-                    head.extent_type = 1;
+                    head.extent_type = 1 + u8::from(stored.is_reserved);
                     let place = raw::ExtentPlace {
                         disk_bytenr: stored.at.into(),
                         disk_num_bytes: stored.len.into(),

@@ -32,6 +32,7 @@ mod options;
 mod raw;
 mod read;
 mod roots;
+mod snapshots;
 mod space;
 mod spill;
 mod subvolume;

@@ -13,11 +13,13 @@ use crate::raw::LABEL_BYTES;
 /// Options for creating a file system.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How extents are compressed: zlib 1 to 9, LZO, or zstd -15 to 15; `None` stores everything uncompressed.
+    /// How extents are compressed: zlib 1 to 9, LZO, or zstd -15 to 15; `None` stores uncompressed what no rule or
+    /// property says to compress. A file's property `btrfs.compression` chooses another algorithm.
     pub compression: Option<Settings>,
-    /// Overrides for files that match a pattern. The first matching rule wins.
+    /// Overrides for files that match a pattern, also of the property. The first matching rule wins.
     pub rules: Vec<Rule>,
-    /// Whether to try compression on every extent, instead of only where a sample looks compressible.
+    /// Whether to try compression on every extent, even of files marked as not to be compressed, instead of only where a
+    /// sample looks compressible.
     pub force: bool,
     /// Whether to copy extents that the source has already compressed in a way that btrfs supports.
     pub keep_extents: bool,
@@ -115,6 +117,8 @@ pub struct Summary {
     pub uuid: [u8; 16],
     /// Whether Linux finds as much free space as it wants before it writes.
     pub is_writable: bool,
+    /// Whether Linux finds as much free space as it wants before it deletes files.
+    pub can_delete: bool,
     /// Paths of hard links across subvolumes: each subvolume gets a file of its own, and these share their content.
     pub split_links: Vec<Vec<u8>>,
 }

@@ -3,7 +3,7 @@
 use tree::Result;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::builder::{Blocks, GENERATION, Root, TreeBuilder};
+use crate::builder::{Blocks, Root, TreeBuilder};
 use crate::checksum::{NAME_SEED, name_hash};
 use crate::flags::inode_flags;
 use crate::fs_tree::{Trees, bare_inode, dir_item, inode_ref, timespec};
@@ -16,7 +16,7 @@ use crate::subvolume_plan::PlannedSubvolume;
 /// The trees, in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Roots {
-    /// Subvolume trees, each with its ID.
+    /// Subvolume trees in the order in which they are written, each with its ID.
     pub(crate) files: Vec<(u64, Root)>,
     pub(crate) sums: Root,
     pub(crate) data_reloc: Root,
@@ -143,6 +143,8 @@ pub(crate) struct RootItems<'a> {
     pub(crate) time: raw::Timespec,
     pub(crate) trees: &'a Trees<'a>,
     pub(crate) uuids: &'a Uuids,
+    /// By subvolume: its place in [`Roots::files`].
+    pub(crate) turns: &'a [usize],
 }
 
 impl RootItems<'_> {
@@ -191,7 +193,7 @@ impl RootItems<'_> {
         roots: &Roots,
     ) -> Result<()> {
         let subvolumes = &self.trees.plan.subvolumes;
-        let (own, (id, root)) = (&subvolumes[index], &roots.files[index]);
+        let (own, (id, root)) = (&subvolumes[index], &roots.files[self.turns[index]]);
         let mut item = self.root_item(root);
         item.root_dirid = object::FIRST_FREE.into();
         item.inode.flags = inode_flags::ROOT_ITEM_INIT.into();
@@ -200,8 +202,13 @@ impl RootItems<'_> {
         }
         item.uuid = self.uuids.subvolumes[index];
         item.parent_uuid = own.options.parent_uuid.unwrap_or_default();
-        item.ctransid = GENERATION.into();
-        item.otransid = GENERATION.into();
+        let generation = self.trees.plan.generation();
+        item.ctransid = generation.into();
+        item.otransid = generation.into();
+        if self.trees.plan.is_related(index) {
+            // Otherwise Linux takes it for granted that nobody else refers to the tree's blocks.
+            item.last_snapshot = generation.into();
+        }
         item.ctime = self.time;
         item.otime = own.options.otime.map_or(self.time, timespec);
         if let Some(received) = own.options.received {
@@ -256,13 +263,14 @@ impl RootItems<'_> {
         inode.nbytes = nodesize.into();
         let mut item = raw::RootItem::new_zeroed();
         item.inode = inode;
-        item.generation = GENERATION.into();
+        let generation = self.trees.plan.generation();
+        item.generation = generation.into();
         item.bytenr = root.at.into();
-        item.bytes_used = (root.blocks() as u64 * nodesize).into();
+        item.bytes_used = ((root.blocks() + root.reused) as u64 * nodesize).into();
         item.refs = 1.into();
         item.drop_progress = Key::MIN.emit();
         item.level = root.level();
-        item.generation_v2 = GENERATION.into();
+        item.generation_v2 = generation.into();
         item
     }
 }

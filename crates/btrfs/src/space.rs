@@ -46,14 +46,24 @@ pub(crate) fn rows(owner: u64, root: &Root) -> impl Iterator<Item = Owned> + '_ 
     })
 }
 
+/// A reference to a tree block from a node of another tree than the one that owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BlockRef {
+    /// Index of the block.
+    pub(crate) block: usize,
+    /// The tree that the node belongs to.
+    pub(crate) root: u64,
+}
+
 /// Emits the extent tree: the items of data extents, tree blocks and, unless they have a tree of their own, block
-/// groups, in order of address. `references` must be sorted.
+/// groups, in order of address. The references must be sorted.
 pub(crate) fn emit_extents(
     blocks: &mut Blocks<'_>,
-    nodesize: u32,
+    generation: u64,
     groups: &[&[Group]],
     area: &Area<'_>,
     references: &[DataRef],
+    shared: &[BlockRef],
     rows: [&[Owned]; 2],
     with_groups: bool,
 ) -> Result<Root> {
@@ -72,7 +82,8 @@ pub(crate) fn emit_extents(
         emit_data(&mut builder, extent.at, extent.len, own)?;
     }
     pending.finish(&mut builder)?;
-    for (groups, rows) in [(system, rows[0]), (metadata, rows[1])] {
+    let nodesize = builder.nodesize();
+    for (groups, rows, mut shared) in [(system, rows[0], &[][..]), (metadata, rows[1], shared)] {
         let mut pending = pending_of(groups);
         let all = rows
             .iter()
@@ -80,18 +91,51 @@ pub(crate) fn emit_extents(
         for (index, row) in all.enumerate() {
             let at = address(groups, nodesize, index);
             pending.before(&mut builder, at, item::METADATA_ITEM)?;
-            let extent = raw::ExtentItem {
-                refs: 1.into(),
-                generation: GENERATION.into(),
-                flags: raw::EXTENT_TREE_BLOCK.into(),
-            };
-            let key = Key::new(at, item::METADATA_ITEM, row.level.into());
-            let reference = [&[item::TREE_BLOCK_REF][..], &row.owner.to_le_bytes()];
-            builder.push(key, &[extent.as_bytes(), reference[0], reference[1]])?;
+            let count = shared.iter().take_while(|other| other.block == index);
+            let (others, rest) = shared.split_at(count.count());
+            shared = rest;
+            emit_block(&mut builder, generation, at, row, others)?;
         }
         pending.finish(&mut builder)?;
     }
     builder.finish()
+}
+
+/// Emits a tree block with its references: as many inline as the kernel allows, by descending tree, the others as
+/// separate items.
+fn emit_block(
+    builder: &mut TreeBuilder<'_, '_>,
+    generation: u64,
+    at: u64,
+    row: &Owned,
+    others: &[BlockRef],
+) -> Result<()> {
+    let mut roots: Vec<u64> = others.iter().map(|other| other.root).collect();
+    roots.push(row.owner);
+    roots.sort_unstable_by_key(|&root| Reverse(root));
+    let extent = raw::ExtentItem {
+        refs: (roots.len() as u64).into(),
+        generation: generation.into(),
+        flags: raw::EXTENT_TREE_BLOCK.into(),
+    };
+    let room = extent_item_bytes_max(builder.nodesize()) - size_of::<raw::ExtentItem>();
+    let (inline, separate) = roots.split_at(roots.len().min(room / (1 + size_of::<u64>())));
+    let mut item = extent.as_bytes().to_vec();
+    for root in inline {
+        item.push(item::TREE_BLOCK_REF);
+        item.extend(root.to_le_bytes());
+    }
+    let key = Key::new(at, item::METADATA_ITEM, row.level.into());
+    builder.push(key, &[&item])?;
+    for &root in separate.iter().rev() {
+        builder.push(Key::new(at, item::TREE_BLOCK_REF, root), &[])?;
+    }
+    Ok(())
+}
+
+/// Size of the largest extent item with inline references (`BTRFS_MAX_EXTENT_ITEM_SIZE`).
+fn extent_item_bytes_max(nodesize: u32) -> usize {
+    (leaf_bytes(nodesize) >> 4) - ITEM_BYTES
 }
 
 /// Block group items that are still to be emitted.
@@ -171,8 +215,7 @@ fn emit_data(
         generation: GENERATION.into(),
         flags: raw::EXTENT_DATA.into(),
     };
-    // BTRFS_MAX_EXTENT_ITEM_SIZE.
-    let max = (leaf_bytes(builder.nodesize()) >> 4) - ITEM_BYTES;
+    let max = extent_item_bytes_max(builder.nodesize());
     let one = 1 + size_of::<raw::ExtentDataRef>();
     let inline = counted
         .len()

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use tree::{EntryId, Error, FileId, FileKind, Inventory, Result};
+use tree::{EntryId, Error, FileId, FileIdentity, FileKind, FileSystem, Inventory, Result};
 
+use crate::builder::GENERATION;
 use crate::key::object;
 use crate::options::{NewSubvolume, Options};
+use crate::snapshots::{Snapshots, usual_index};
 
 /// A subvolume of the new file system.
 #[derive(Clone, Debug)]
@@ -30,10 +32,16 @@ pub(crate) struct SubvolumePlan {
     by_dir: HashMap<FileId, usize>,
     /// By file: the subvolume that contains a directory. Empty if there is only one subvolume.
     of_dir: Vec<u32>,
+    /// Which subvolumes share blocks, if any do.
+    snapshots: Option<Snapshots>,
 }
 
 impl SubvolumePlan {
-    pub(crate) fn new(inventory: &Inventory, options: &Options) -> Result<SubvolumePlan> {
+    pub(crate) fn new(
+        fs: &dyn FileSystem,
+        inventory: &Inventory,
+        options: &Options,
+    ) -> Result<SubvolumePlan> {
         let mut wanted: Vec<(FileId, EntryId, NewSubvolume)> = Vec::new();
         let root = inventory.root();
         let mut top = NewSubvolume::default();
@@ -66,6 +74,7 @@ impl SubvolumePlan {
             default: 0,
             by_dir: HashMap::new(),
             of_dir: Vec::new(),
+            snapshots: None,
         };
         plan.by_dir.insert(FileId(0), 0);
         for (index, (dir, entry, options)) in (1..).zip(wanted) {
@@ -97,6 +106,9 @@ impl SubvolumePlan {
                 }
             }
         }
+        if plan.subvolumes.len() > 1 {
+            plan.snapshots = Snapshots::find(fs, inventory, &plan);
+        }
         if let Some(path) = &options.default_subvolume {
             let entry = inventory.find(path);
             let index = entry.and_then(|entry| plan.by_dir.get(&inventory.file(entry)));
@@ -119,8 +131,51 @@ impl SubvolumePlan {
         self.by_dir.get(&dir).copied()
     }
 
+    /// All subvolumes in the order in which their trees are written.
+    pub(crate) fn order(&self) -> Vec<usize> {
+        match &self.snapshots {
+            Some(snapshots) => snapshots.order.clone(),
+            None => (0..self.subvolumes.len()).collect(),
+        }
+    }
+
+    /// Whether a subvolume shares blocks with others.
+    pub(crate) fn is_related(&self, subvolume: usize) -> bool {
+        (self.snapshots.as_ref()).is_some_and(|snapshots| snapshots.is_related[subvolume])
+    }
+
+    /// The subvolume whose blocks this one shares, which is written earlier.
+    pub(crate) fn base(&self, subvolume: usize) -> Option<usize> {
+        (self.snapshots.as_ref()).and_then(|snapshots| snapshots.base[subvolume])
+    }
+
+    /// The generation of the image.
+    pub(crate) fn generation(&self) -> u64 {
+        (self.snapshots.as_ref()).map_or(GENERATION, |snapshots| snapshots.generation)
+    }
+
+    /// The directory index of an entry.
+    pub(crate) fn index(&self, inventory: &Inventory, entry: EntryId) -> u64 {
+        let index = self.snapshots.as_ref().and_then(|it| it.index(entry));
+        index.unwrap_or_else(|| usual_index(inventory, entry))
+    }
+
+    /// A file's inode number in the subvolume that contains it, and when it was created and changed.
+    pub(crate) fn identity(&self, file: FileId) -> FileIdentity {
+        let identity = self.snapshots.as_ref().and_then(|it| it.identity(file));
+        identity.unwrap_or_else(|| FileIdentity {
+            number: self.usual_ino(file),
+            generation: GENERATION,
+            transaction: GENERATION,
+        })
+    }
+
     /// A file's inode number in the subvolume that contains it.
     pub(crate) fn ino(&self, file: FileId) -> u64 {
+        self.identity(file).number
+    }
+
+    fn usual_ino(&self, file: FileId) -> u64 {
         if self.by_dir.contains_key(&file) {
             object::FIRST_FREE
         } else {

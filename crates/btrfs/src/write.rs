@@ -22,7 +22,7 @@ use crate::superblock::SUPERBLOCK_PLACES;
 /// caller commits the output.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for options that are impossible, or a size that is too small; [`tree::Error::File`] if a
+/// [`Error::InvalidInput`] for options that are impossible; [`Error::TooSmall`] for a size that is; [`tree::Error::File`] if a
 /// file cannot be read, changes while it is read, or exceeds the limits of the format; [`Error::Io`] if the output
 /// cannot be written; [`tree::Error::Unsupported`] for a stream, which cannot be written out of order.
 pub fn create(
@@ -37,7 +37,7 @@ pub fn create(
     if output.kind() == OutputKind::Stream {
         return Err(Error::Unsupported("a btrfs image as a stream"));
     }
-    let plan = SubvolumePlan::new(inventory, options)?;
+    let plan = SubvolumePlan::new(fs, inventory, options)?;
     progress.expect(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),
@@ -68,6 +68,7 @@ pub fn create(
     let area = data::write(
         fs,
         inventory,
+        &described,
         &duplicates,
         undescribed,
         options,

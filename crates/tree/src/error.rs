@@ -34,6 +34,11 @@ pub enum Error {
     NotADirectory,
     /// Another kind of file was expected, but this is a directory.
     IsADirectory,
+    /// The destination has less room than the tree needs.
+    TooSmall {
+        /// The smallest size that is enough, in bytes.
+        bytes_min: u64,
+    },
     /// The caller asked for something impossible.
     InvalidInput(&'static str),
     /// One of the errors above, with the file of the tree that it concerns.
@@ -116,7 +121,7 @@ impl Error {
             Error::NotFound => errno::ENOENT,
             Error::NotADirectory => errno::ENOTDIR,
             Error::IsADirectory => errno::EISDIR,
-            Error::InvalidInput(_) => errno::EINVAL,
+            Error::InvalidInput(_) | Error::TooSmall { .. } => errno::EINVAL,
         }
     }
 }
@@ -135,6 +140,10 @@ impl fmt::Display for Error {
             Error::NotFound => f.write_str("no such file or directory"),
             Error::NotADirectory => f.write_str("not a directory"),
             Error::IsADirectory => f.write_str("is a directory"),
+            Error::TooSmall { bytes_min } => write!(
+                f,
+                "the tree does not fit in that size; it needs at least {bytes_min} bytes"
+            ),
             Error::InvalidInput(what) => f.write_str(what),
             Error::File { verb, path, error } => {
                 let path = if path.is_empty() { b"." } else { &**path };

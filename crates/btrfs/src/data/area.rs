@@ -22,6 +22,8 @@ pub(crate) struct NewExtent {
     pub(crate) ram: u64,
     /// ID of the compression algorithm.
     pub(crate) compression: u8,
+    /// Preallocated: nothing is written in it.
+    pub(crate) is_reserved: bool,
 }
 
 /// A part of a file, and the extent that it refers to.
@@ -145,6 +147,17 @@ impl<'a> Area<'a> {
         at
     }
 
+    /// Length of the largest extent that fits in the next place without leaving anything out.
+    pub(super) fn room(&self) -> u64 {
+        let group = self.groups.last();
+        let room = group.map_or(0, |group| end_max(group) - (group.start + group.used));
+        match room {
+            0 => (next_reserved(self.end()).saturating_sub(self.end())).min(GROUP_BYTES_MAX),
+            room => room,
+        }
+        .min(PLAIN_BYTES_MAX)
+    }
+
     /// Where the next group can start.
     pub(crate) fn end(&self) -> u64 {
         match self.groups.last() {
@@ -170,6 +183,7 @@ impl<'a> Area<'a> {
             len: piece.len as u64,
             ram: piece.ram,
             compression: piece.compression,
+            is_reserved: piece.is_reserved,
         });
         if piece.compression != 0 {
             self.compressed[usize::from(piece.compression)] += 1;
@@ -187,6 +201,7 @@ impl<'a> Area<'a> {
         };
         let fits = piece.compression == 0
             && last.compression == 0
+            && last.is_reserved == piece.is_reserved
             && shown.extent as usize == self.extents.len() - 1
             && u64::from(shown.skip) + shown.len == last.len
             && shown.offset + shown.len == offset
@@ -211,6 +226,9 @@ impl<'a> Area<'a> {
 
     fn put(&mut self, piece: &Piece) -> Result<u64> {
         let at = self.place(piece.len as u64);
+        if piece.is_reserved {
+            return Ok(at);
+        }
         self.output.write_all_at(&piece.buffer[..piece.len], at)?;
         if piece.sums.is_empty() {
             return Ok(at);

@@ -1,14 +1,15 @@
 //! The workers' job: read a part of a file and compress it, or copy it as the source stores it.
 
-use codec::{Decoder, Encoder, Settings};
+use codec::{Decoder, Encoder};
 use tree::{
-    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, FileSystem,
-    Inventory, Kept, Result,
+    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentId, ExtentKind, FileId,
+    FileSystem, Inventory, Kept, Result,
 };
 
+use super::choice::{Choice, Chooser};
 use super::share::is_nocow;
 use crate::compression::Compression;
-use crate::flags::attribute;
+use crate::fs_tree::Described;
 use crate::heuristic::is_compressible;
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
@@ -45,6 +46,14 @@ pub(super) enum Job {
         number: u32,
         skip: u32,
     },
+    /// A preallocated part, starting at `at` in the space that the source reserved.
+    Reserve {
+        file: FileId,
+        offset: u64,
+        len: u64,
+        id: ExtentId,
+        at: u64,
+    },
     /// A small file that refers to the same stored bytes as another one.
     Same { file: FileId, original: FileId },
     /// The source cannot tell where the file's data is.
@@ -70,6 +79,13 @@ pub(super) enum Done {
         number: u32,
         skip: u32,
     },
+    Reserve {
+        file: FileId,
+        offset: u64,
+        len: u64,
+        id: ExtentId,
+        at: u64,
+    },
     Same {
         file: FileId,
         original: FileId,
@@ -83,7 +99,15 @@ pub(super) enum Done {
 
 pub(super) enum Small {
     Hole,
-    Inline { bytes: Vec<u8>, compression: u8 },
+    /// Preallocated: this sector of the space that the source reserved.
+    Reserved {
+        id: ExtentId,
+        at: u64,
+    },
+    Inline {
+        bytes: Vec<u8>,
+        compression: u8,
+    },
     Extent(Piece),
 }
 
@@ -100,11 +124,42 @@ pub(super) struct Piece {
     pub(super) sums: Vec<u8>,
     /// It is stored exactly as in the source.
     pub(super) kept: Kept,
+    /// Preallocated: the buffer is empty, and nothing is written.
+    pub(super) is_reserved: bool,
+}
+
+impl Piece {
+    /// A preallocated extent.
+    pub(super) fn reserved(len: u64) -> Piece {
+        Piece {
+            buffer: Vec::new(),
+            len: len as usize,
+            ram: len,
+            skip: 0,
+            compression: 0,
+            sums: Vec::new(),
+            kept: Kept::default(),
+            is_reserved: true,
+        }
+    }
+}
+
+/// The space that a preallocated part starts in, if the source names it, and its offset there.
+pub(super) fn reserved(extent: &Extent) -> Option<(ExtentId, u64)> {
+    match (extent.kind, extent.id) {
+        (ExtentKind::Preallocated { stored_offset }, Some(id)) => {
+            let is_whole = [extent.offset, stored_offset]
+                .iter()
+                .all(|at| at.is_multiple_of(SECTOR_BYTES as u64));
+            is_whole.then_some((id, stored_offset))
+        }
+        _ => None,
+    }
 }
 
 /// State that a worker keeps between jobs.
 pub(super) struct Worker {
-    /// One for the default settings, and one for each rule.
+    /// Indexed by [`Choice::encoder`].
     encoders: Vec<Option<Encoder>>,
     decoder: Decoder,
     content: Vec<u8>,
@@ -115,6 +170,7 @@ pub(super) struct Work<'a> {
     /// Buffers of the size of a piece.
     pub(super) content: ContentReader<'a>,
     options: &'a Options,
+    chooser: Chooser<'a>,
     inline_max: usize,
 }
 
@@ -128,19 +184,25 @@ impl<'a> Work<'a> {
     pub(super) fn new(
         fs: &'a dyn FileSystem,
         inventory: &'a Inventory,
+        described: &'a Described,
         options: &'a Options,
     ) -> Self {
         let skip_unreadable = options.skip_unreadable;
         Work {
             content: ContentReader::new(fs, inventory, PIECE_BYTES as usize, skip_unreadable),
             options,
+            chooser: Chooser {
+                inventory,
+                described,
+                options,
+            },
             inline_max: inline_max(options.nodesize),
         }
     }
 
     pub(super) fn worker(&self) -> Worker {
         Worker {
-            encoders: (0..=self.options.rules.len()).map(|_| None).collect(),
+            encoders: (0..self.chooser.encoders()).map(|_| None).collect(),
             decoder: Decoder::new(),
             content: vec![0; PIECE_BYTES as usize],
             scratch: vec![0; PIECE_BYTES as usize],
@@ -151,6 +213,19 @@ impl<'a> Work<'a> {
         Ok(match job {
             Job::End(file) => Done::End(file),
             Job::Same { file, original } => Done::Same { file, original },
+            Job::Reserve {
+                file,
+                offset,
+                len,
+                id,
+                at,
+            } => Done::Reserve {
+                file,
+                offset,
+                len,
+                id,
+                at,
+            },
             Job::Shared {
                 file,
                 offset,
@@ -211,24 +286,6 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The settings for a file, and the index of the encoder that has them.
-    fn settings(&self, file: FileId) -> Option<(Settings, usize)> {
-        let inventory = self.content.inventory();
-        let attributes = inventory.metadata(file).attributes.0;
-        if is_nocow(inventory, file) || (attributes & attribute::NOCOMP != 0 && !self.options.force)
-        {
-            return None;
-        }
-        if !self.options.rules.is_empty() {
-            let path = inventory.path(inventory.first_name(file));
-            let mut rules = (1..).zip(&self.options.rules);
-            if let Some((index, rule)) = rules.find(|(_, rule)| rule.patterns.matches(&path)) {
-                return rule.compression.map(|settings| (settings, index));
-            }
-        }
-        self.options.compression.map(|settings| (settings, 0))
-    }
-
     fn small(&self, worker: &mut Worker, file: FileId) -> Result<Small> {
         let inventory = self.content.inventory();
         let len = inventory.size(file) as usize;
@@ -241,13 +298,16 @@ impl<'a> Work<'a> {
         if worker.content[..len].iter().all(|&byte| byte == 0) {
             let extents = self.content.fs().extents(inventory.ino(file), 0)?;
             if !extents.iter().any(|extent| extent.kind.has_data()) {
-                return Ok(Small::Hole);
+                return Ok(match extents.first().and_then(reserved) {
+                    Some((id, at)) => Small::Reserved { id, at },
+                    None => Small::Hole,
+                });
             }
         }
-        if let Some((settings, index)) = self.settings(file) {
-            let compression = Compression::of_settings(&settings);
+        if let Some(choice) = self.chooser.choose(file) {
+            let compression = Compression::of_settings(&choice.settings);
             let room = self.inline_max.min(len - 1);
-            if let Some(stored) = encode(worker, &settings, index, len, room) {
+            if let Some(stored) = encode(worker, &choice, len, room) {
                 let bytes = worker.scratch[..stored].to_vec();
                 self.verify(worker, compression, &bytes, len)?;
                 return Ok(Small::Inline {
@@ -272,12 +332,12 @@ impl<'a> Work<'a> {
         let mut buffer = self.content.buffer();
         let mut encoded = None;
         if ram > SECTOR_BYTES
-            && let Some((settings, index)) = self.settings(file)
-            && (self.options.force || is_compressible(&worker.content[..ram]))
+            && let Some(choice) = self.chooser.choose(file)
+            && (choice.is_forced || is_compressible(&worker.content[..ram]))
         {
-            let compression = Compression::of_settings(&settings);
+            let compression = Compression::of_settings(&choice.settings);
             // Compression must save at least a sector.
-            if let Some(stored) = encode(worker, &settings, index, ram, ram - SECTOR_BYTES) {
+            if let Some(stored) = encode(worker, &choice, ram, ram - SECTOR_BYTES) {
                 std::mem::swap(&mut buffer, &mut worker.scratch);
                 self.verify(worker, compression, &buffer[..stored], ram)?;
                 encoded = Some((stored, compression.number()));
@@ -307,6 +367,7 @@ impl<'a> Work<'a> {
             compression,
             sums,
             kept: Kept::default(),
+            is_reserved: false,
         })
     }
 
@@ -366,6 +427,7 @@ impl<'a> Work<'a> {
             skip: stored.unencoded_offset as u32,
             compression: compression.number(),
             kept: Kept::one(checksum, self.options.verify.decodes_kept(checksum)),
+            is_reserved: false,
         })
     }
 
@@ -450,22 +512,16 @@ impl<'a> Work<'a> {
 
 /// Encodes the first `len` bytes of the worker's content into its scratch buffer, in btrfs framing; `None` if the
 /// result exceeds `room` bytes.
-fn encode(
-    worker: &mut Worker,
-    settings: &Settings,
-    index: usize,
-    len: usize,
-    room: usize,
-) -> Option<usize> {
+fn encode(worker: &mut Worker, choice: &Choice, len: usize, room: usize) -> Option<usize> {
     let Worker {
         encoders,
         content,
         scratch,
         ..
     } = worker;
-    let encoder = match &mut encoders[index] {
+    let encoder = match &mut encoders[choice.encoder] {
         Some(encoder) => encoder,
-        none => none.insert(Encoder::new(settings).ok()?),
+        none => none.insert(Encoder::new(&choice.settings).ok()?),
     };
     let sector_bytes = SECTOR_BYTES as u32;
     encoder.compress_extent(sector_bytes, &mut scratch[..room], &content[..len])

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use tree::{
-    Duplicates, Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem,
-    Inventory, Result,
+    Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem, Inventory,
+    Result,
 };
 
-use super::encode::{Job, PIECE_BYTES};
-use super::share::{Class, Found, Known, Shown, is_nocow, is_on_sectors, original};
+use super::encode::{Job, PIECE_BYTES, reserved};
+use super::share::{Class, Found, Known, Originals, Shown, is_nocow, is_on_sectors};
 use crate::compression::{Compression, EXTENT_BYTES_MAX};
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
@@ -21,7 +21,7 @@ const SECTOR: u64 = SECTOR_BYTES as u64;
 pub(super) fn jobs<'a>(
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
-    duplicates: &'a Duplicates,
+    originals: &'a Originals<'a>,
     lost: &'a BTreeSet<FileId>,
     options: &Options,
 ) -> impl Iterator<Item = Job> + 'a {
@@ -29,11 +29,11 @@ pub(super) fn jobs<'a>(
     Jobs {
         fs,
         inventory,
-        duplicates,
+        originals,
         lost,
         keep: options.keep_extents && stored_extents,
         shown: if stored_extents {
-            Shown::of(fs, inventory, duplicates)
+            Shown::of(fs, inventory, originals)
         } else {
             Shown::default()
         },
@@ -47,7 +47,7 @@ pub(super) fn jobs<'a>(
 struct Jobs<'a> {
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
-    duplicates: &'a Duplicates,
+    originals: &'a Originals<'a>,
     /// Files that are left out.
     lost: &'a BTreeSet<FileId>,
     /// Whether compressed extents are copied as they are.
@@ -109,7 +109,7 @@ impl Iterator for Jobs<'_> {
             let is_stored = self.inventory.kind(file) == FileKind::Regular
                 && size > 0
                 && !self.lost.contains(&file)
-                && original(self.inventory, self.duplicates, file).is_none();
+                && self.originals.of(file).is_none();
             if !is_stored {
                 self.next += 1;
                 continue;
@@ -151,8 +151,8 @@ impl Jobs<'_> {
         // The error comes up again when the file is read.
         let extents = self.fs.extents(self.inventory.ino(file), 0);
         extents.is_ok_and(|extents| {
-            let mut ids = extents.iter().filter_map(|extent| extent.id);
-            ids.any(|id| self.shown.shared.contains(&id))
+            let mut ids = extents.iter().filter(|extent| extent.kind.has_data());
+            ids.any(|extent| extent.id.is_some_and(|id| self.shown.shared.contains(&id)))
         })
     }
 
@@ -169,7 +169,7 @@ impl Jobs<'_> {
         let (at, is_encoded) = match extent.kind {
             ExtentKind::Plain { stored_offset } => (stored_offset, false),
             ExtentKind::Encoded(stored) => (stored.unencoded_offset, true),
-            ExtentKind::Hole | ExtentKind::Preallocated => return None,
+            ExtentKind::Hole | ExtentKind::Preallocated { .. } => return None,
         };
         let class = Class {
             is_nocow: is_nocow(self.inventory, file),
@@ -232,6 +232,19 @@ impl Parts<'_> {
             let Some(extent) = self.extents.next()? else {
                 return Ok(None);
             };
+            if let Some((id, at)) = reserved(&extent)
+                && extent.offset >= self.run.offset
+            {
+                self.run.offset = extent.end().next_multiple_of(SECTOR);
+                self.run.end = self.run.offset;
+                return Ok(Some(Job::Reserve {
+                    file: self.file,
+                    offset: extent.offset,
+                    len: self.run.end - extent.offset,
+                    id,
+                    at,
+                }));
+            }
             if !extent.kind.has_data() {
                 continue;
             }
@@ -273,7 +286,7 @@ impl Parts<'_> {
         offset: u64,
     ) -> Option<(ExtentId, Class, u64)> {
         let (begin, is_encoded) = match extent.kind {
-            ExtentKind::Hole | ExtentKind::Preallocated => return None,
+            ExtentKind::Hole | ExtentKind::Preallocated { .. } => return None,
             ExtentKind::Plain { stored_offset } => (stored_offset, false),
             ExtentKind::Encoded(stored) => (stored.unencoded_offset, true),
         };

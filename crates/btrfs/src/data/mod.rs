@@ -1,8 +1,10 @@
 //! Writes file content to an image: cut into extents, compressed on all threads, placed in order.
 
 mod area;
+mod choice;
 mod encode;
 mod jobs;
+mod reserve;
 mod share;
 
 use tree::{
@@ -13,8 +15,10 @@ use tree::{
 pub(crate) use area::{Area, Content, Shown};
 use encode::{Done, Piece, Small, Work};
 use jobs::jobs;
-use share::original;
+use reserve::Reserved;
+use share::Originals;
 
+use crate::fs_tree::Described;
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
 
@@ -29,6 +33,7 @@ const JOBS_MAX: usize = 128;
 pub(crate) fn write<'a>(
     fs: &dyn FileSystem,
     inventory: &Inventory,
+    described: &Described,
     duplicates: &Duplicates,
     lost: Lost,
     options: &Options,
@@ -36,19 +41,21 @@ pub(crate) fn write<'a>(
     progress: &dyn Progress,
     output: &'a Output,
 ) -> Result<Area<'a>> {
-    let work = Work::new(fs, inventory, options);
+    let originals = Originals::new(fs, inventory, duplicates);
+    let work = Work::new(fs, inventory, described, options);
     let lost_before = lost.files().collect();
     let mut sink = Sink {
         area: Area::new(inventory.file_count(), lost, options.checksum, output)?,
         work: &work,
         progress,
         numbered: Vec::new(),
+        reserved: Reserved::default(),
         open: None,
     };
     let in_flight = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
     ordered(
         parallel.in_flight(in_flight.max(4 * parallel.threads())),
-        jobs(fs, inventory, duplicates, &lost_before, options),
+        jobs(fs, inventory, &originals, &lost_before, options),
         || work.worker(),
         |worker, job| work.work(worker, job),
         |done| sink.take(done),
@@ -56,7 +63,7 @@ pub(crate) fn write<'a>(
     let mut area = sink.area;
     area.close();
     for file in inventory.files() {
-        if let Some(original) = original(inventory, duplicates, file) {
+        if let Some(original) = originals.of(file) {
             area.lost.lose_with(file, original);
             area.contents[file.0 as usize] = area.contents[original.0 as usize];
         }
@@ -71,6 +78,7 @@ struct Sink<'a, 'o> {
     progress: &'a dyn Progress,
     /// For each part that files may share, its extent and its offset in it; `None` if it could not be read.
     numbered: Vec<Option<(u32, u32)>>,
+    reserved: Reserved,
     open: Option<Open>,
 }
 
@@ -145,6 +153,16 @@ impl Sink<'_, '_> {
                 }
                 Ok(())
             }
+            Done::Reserve {
+                file,
+                offset,
+                len,
+                id,
+                at,
+            } => {
+                self.progress.advance(0, len);
+                self.reserve(file, offset, len, (id, at))
+            }
             Done::Same { file, original } => {
                 self.progress
                     .advance(1, self.work.content.inventory().size(file));
@@ -178,6 +196,10 @@ impl Sink<'_, '_> {
     fn take_small(&mut self, file: FileId, small: Small) -> Result<()> {
         let content = match small {
             Small::Hole => Content::Hole,
+            Small::Reserved { id, at } => {
+                self.reserve(file, 0, SECTOR_BYTES as u64, (id, at))?;
+                return self.end(file);
+            }
             Small::Inline { bytes, compression } => self.area.add_inline(&bytes, compression)?,
             Small::Extent(piece) => {
                 let before = self.area.mark();
@@ -209,7 +231,7 @@ impl Sink<'_, '_> {
         let open = self.open(file);
         let before = open.before;
         if open.failed.is_some() {
-            self.work.content.recycle(piece.buffer);
+            self.recycle(piece);
             return Ok(None);
         }
         let grown = match is_first {
@@ -230,8 +252,14 @@ impl Sink<'_, '_> {
                 (extent, 0)
             }
         };
-        self.work.content.recycle(piece.buffer);
+        self.recycle(piece);
         Ok(Some(place))
+    }
+
+    fn recycle(&self, piece: Piece) {
+        if !piece.is_reserved {
+            self.work.content.recycle(piece.buffer);
+        }
     }
 
     fn end(&mut self, file: FileId) -> Result<()> {
@@ -244,6 +272,7 @@ impl Sink<'_, '_> {
             }
             Some(error) => {
                 self.area.take_back(open.before);
+                self.reserved.take_back(self.area.extents.len());
                 self.numbered[open.numbered_from..].fill(None);
                 self.area.lose(file, error);
             }

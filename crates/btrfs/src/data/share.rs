@@ -8,18 +8,62 @@ use tree::{
     Inventory,
 };
 
+use super::encode::reserved;
 use crate::flags::attribute;
 use crate::layout::SECTOR_BYTES;
 
-/// The file whose extents this one refers to, if it has no extents of its own.
-pub(super) fn original(
-    inventory: &Inventory,
-    duplicates: &Duplicates,
-    file: FileId,
-) -> Option<FileId> {
-    let original = duplicates.original(file)?;
-    // Files without copy-on-write share nothing.
-    (!is_nocow(inventory, file) && !is_nocow(inventory, original)).then_some(original)
+/// Which files refer to the extents of another one, and have none of their own.
+pub(super) struct Originals<'a> {
+    inventory: &'a Inventory,
+    duplicates: &'a Duplicates,
+    /// Duplicates, and originals of duplicates, that have preallocated parts.
+    reserving: HashSet<FileId>,
+}
+
+impl<'a> Originals<'a> {
+    pub(super) fn new(
+        fs: &dyn FileSystem,
+        inventory: &'a Inventory,
+        duplicates: &'a Duplicates,
+    ) -> Self {
+        let mut reserving = HashSet::new();
+        if fs.storage().stored_extents {
+            let is_reserving = |file| {
+                let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
+                // The error comes up again when the file is read.
+                while let Ok(Some(extent)) = extents.next() {
+                    if reserved(&extent).is_some() {
+                        return true;
+                    }
+                }
+                false
+            };
+            let mut seen = HashSet::new();
+            for file in inventory.files() {
+                let Some(original) = duplicates.original(file) else {
+                    continue;
+                };
+                for file in [file, original] {
+                    if seen.insert(file) && is_reserving(file) {
+                        reserving.insert(file);
+                    }
+                }
+            }
+        }
+        Originals {
+            inventory,
+            duplicates,
+            reserving,
+        }
+    }
+
+    /// The file whose extents this one refers to.
+    pub(super) fn of(&self, file: FileId) -> Option<FileId> {
+        let original = self.duplicates.original(file)?;
+        // Files without copy-on-write share nothing, and preallocated space belongs to one file.
+        let is_own = |file| is_nocow(self.inventory, file) || self.reserving.contains(&file);
+        (!is_own(file) && !is_own(original)).then_some(original)
+    }
 }
 
 /// Whether a file is written in place: it has neither compression nor checksums.
@@ -39,21 +83,25 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Looks at the extents of all files.
-    pub(super) fn of(fs: &dyn FileSystem, inventory: &Inventory, duplicates: &Duplicates) -> Shown {
+    pub(super) fn of(
+        fs: &dyn FileSystem,
+        inventory: &Inventory,
+        originals: &Originals<'_>,
+    ) -> Shown {
         let has_shared_ends = fs.storage().block_encoding.is_some();
         let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
         let mut parts = Vec::new();
         for file in inventory.files() {
-            if inventory.kind(file) != FileKind::Regular
-                || original(inventory, duplicates, file).is_some()
-            {
+            if inventory.kind(file) != FileKind::Regular || originals.of(file).is_some() {
                 continue;
             }
             let size = inventory.size(file);
             let mut extents = Extents::new(fs, inventory.ino(file), size);
             // The error comes up again when the file is read.
             while let Ok(Some(extent)) = extents.next() {
-                let Some(id) = extent.id else { continue };
+                let Some(id) = extent.id.filter(|_| extent.kind.has_data()) else {
+                    continue;
+                };
                 if !seen.insert(id) {
                     shared.insert(id);
                 }

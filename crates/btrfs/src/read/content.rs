@@ -172,9 +172,15 @@ impl Subvolume {
             let (kind, id) = match part.body {
                 Body::Hole => (ExtentKind::Hole, None),
                 Body::Stored {
+                    extent,
+                    offset: begin,
                     is_preallocated: true,
-                    ..
-                } => (ExtentKind::Preallocated, None),
+                } => {
+                    let kind = ExtentKind::Preallocated {
+                        stored_offset: begin,
+                    };
+                    (kind, Some(ExtentId(extent.at.0)))
+                }
                 Body::Inline {
                     compression: None, ..
                 } => (ExtentKind::Plain { stored_offset: 0 }, None),
@@ -211,7 +217,7 @@ impl Subvolume {
                 }
             };
             match extents.last_mut() {
-                Some(last) if last.kind == kind && !kind.has_data() => {
+                Some(last) if last.kind == kind && kind == ExtentKind::Hole => {
                     last.len += len;
                 }
                 _ => extents.push(Extent {

@@ -41,7 +41,7 @@ fn places(tree: &Subvolume) -> HashMap<(Vec<u8>, u64), (u64, u64)> {
             for extent in tree.extents(inventory.ino(file), at).unwrap() {
                 at = extent.offset + extent.len;
                 let begin = match extent.kind {
-                    ExtentKind::Hole | ExtentKind::Preallocated => continue,
+                    ExtentKind::Hole | ExtentKind::Preallocated { .. } => continue,
                     ExtentKind::Plain { stored_offset } => stored_offset,
                     ExtentKind::Encoded(encoding) => encoding.unencoded_offset,
                 };

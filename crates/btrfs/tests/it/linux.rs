@@ -28,7 +28,7 @@ fn btrfs(arguments: &[&str], path: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn mount_to_write(image: &Path, options: &str) -> Mount {
+pub(crate) fn mount_to_write(image: &Path, options: &str) -> Mount {
     let device = LoopDevice::attach(BackingFile::existing(image), Access::ReadWrite);
     Mount::new(device, FsType::Btrfs, options)
 }
@@ -213,6 +213,76 @@ fn an_image_without_slack_can_be_emptied_and_grown() {
         btrfs(&["filesystem", "resize", "max"], mount.path());
         change(mount.path());
         btrfs(&["balance", "start", "--full-balance"], mount.path());
+        log.assert_quiet(&mount);
+        mount.unmount();
+        check(&image);
+    }
+}
+
+/// `--size` can leave any amount of free space: what we say of it is true, and Linux never fails otherwise than by
+/// refusing to add.
+#[test]
+#[ignore = "needs root"]
+fn what_is_said_of_free_space_is_true_for_every_size() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let mut source = testkit::MemoryFs::new();
+    for number in 0..40 {
+        let content = vec![number as u8; 500 * number];
+        source.add_file(source.root(), number.to_string(), &content);
+    }
+    let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+    let mut rng = testkit::Rng::new(16);
+    for case in 0..cases(24) {
+        let metadata = [Profile::Single, Profile::Dup][case as usize % 2];
+        // Every third size is one with little beyond the trees.
+        let most = if case % 3 == 0 { 100 } else { 640 };
+        let size = (2 << 20) + (rng.below(most) << 16) + rng.below(16) * 4096;
+        let with = |size| Options {
+            metadata,
+            size: Some(size),
+            ..with(None, false)
+        };
+        let name = format!("{size} {}", metadata.name());
+        let output = Output::create(&image, true).unwrap();
+        let parallel = Parallel::new(1);
+        let options = with(size);
+        let made = create(
+            &source,
+            &inventory,
+            &options,
+            parallel,
+            &NoProgress,
+            &output,
+        );
+        drop(output);
+        let summary = match made {
+            Ok(_) => make(&source, &image, &options, 1),
+            Err(tree::Error::TooSmall { bytes_min }) => {
+                assert!(bytes_min > size, "{name}");
+                make(&source, &image, &with(bytes_min), 1)
+            }
+            Err(error) => panic!("{name}: {error}"),
+        };
+        check(&image);
+        let mut log = KernelLog::watch();
+        if !summary.can_delete {
+            let mount = Mount::read_only(&image, FsType::Btrfs);
+            assert_same(&source, &HostDir::open(mount.path()).unwrap(), &name);
+            log.assert_quiet(&mount);
+            continue;
+        }
+        let mount = mount_to_write(&image, "");
+        if summary.is_writable {
+            fs::write(mount.path().join("new"), b"new").unwrap();
+        }
+        for number in 0..40 {
+            let removed = fs::remove_file(mount.path().join(number.to_string()));
+            assert!(removed.is_ok(), "{name}: {number}: {removed:?}");
+            if number % 13 == 0 {
+                run(Command::new("sync").arg("-f").arg(mount.path()));
+            }
+        }
         log.assert_quiet(&mount);
         mount.unmount();
         check(&image);

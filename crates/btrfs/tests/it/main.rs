@@ -6,6 +6,7 @@ mod copied;
 mod create;
 mod damage;
 mod devices;
+mod encoding;
 mod holes; // nothing costs what holes claim
 mod hostile;
 mod images;
@@ -14,6 +15,7 @@ mod linux;
 mod many;
 mod packed;
 mod small;
+mod snapshots;
 mod states;
 mod subvolumes;
 mod verdicts;

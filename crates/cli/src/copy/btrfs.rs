@@ -33,9 +33,17 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     output.commit().with_context(|| job.on_dst("finish"))?;
     bar.finish();
     if !summary.is_writable && options.slack.is_none() && !job.args.quiet {
-        tell(
-            "Linux can delete files in the image but not add any until it is enlarged; --slack leaves free space",
-        );
+        tell(match (summary.can_delete, options.size) {
+            (true, None) => {
+                "Linux can delete files in the image but not add any until it is enlarged; --slack leaves free space"
+            }
+            (true, Some(_)) => {
+                "Linux can delete files in the image but may find no room to add any; a larger --size leaves free space"
+            }
+            (false, _) => {
+                "Linux can only read the image: its free space is too small to delete or add files; a larger --size or device leaves more"
+            }
+        });
     }
     Ok(Done {
         files: inventory.entry_count().into(),

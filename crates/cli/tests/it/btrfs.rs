@@ -235,7 +235,10 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
         ),
         (&["--metadata", "raid1"], "must be single or dup"),
         (&["--nodesize", "5K"], "not a power of two"),
-        (&["--size", "1M"], "does not fit in that size"),
+        (
+            &["--size", "1M"],
+            "does not fit in that size; it needs at least ",
+        ),
         (&["--size", "1M", "--slack", "1M"], "cannot be used with"),
         (&["--uuid", "1"], "32 hexadecimal digits"),
         (&["--as-subvolume", "small"], "not a directory"),

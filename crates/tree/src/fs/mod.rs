@@ -219,7 +219,10 @@ pub enum ExtentKind {
     /// Nothing is stored; reads as zeros.
     Hole,
     /// Space is reserved but nothing is written (`fallocate`); reads as zeros.
-    Preallocated,
+    Preallocated {
+        /// Where, in the reserved space that [`Extent::id`] names, this part begins.
+        stored_offset: u64,
+    },
     /// Bytes, stored uncompressed.
     Plain {
         /// Where, in the stored bytes that [`Extent::id`] names, this part begins.

@@ -226,7 +226,7 @@ impl<'a> Rescue<'a> {
                 }
                 let part = &mut buf[(at - offset) as usize..(stop - offset) as usize];
                 match extent.kind {
-                    ExtentKind::Hole | ExtentKind::Preallocated => part.fill(0),
+                    ExtentKind::Hole | ExtentKind::Preallocated { .. } => part.fill(0),
                     // One frame: all of it can be decoded, or nothing.
                     ExtentKind::Encoded(_) => self.read_or_zero(file, at, part, u64::MAX)?,
                     ExtentKind::Plain { .. } => self.read_or_zero(file, at, part, SECTOR_BYTES)?,
