@@ -4,7 +4,7 @@ use tree::{Corrupt, Error, Result, Time};
 
 use crate::command::{self, Command, since};
 use crate::encoded::EncodedWrite;
-use crate::raw::{COMMAND_HEADER_BYTES, Version, attribute, checksum, command as number};
+use crate::raw::{COMMAND_HEADER_BYTES, Version, attribute, command as number, command_header};
 
 /// The largest offset in a file, `MAX_LFS_FILESIZE`.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -26,34 +26,18 @@ impl<'a> Attributes<'a> {
         let mut rest = payload;
         while !rest.is_empty() {
             let here = at + (COMMAND_HEADER_BYTES + payload.len() - rest.len()) as u64;
-            let wrong = |what, got| {
+            let wrong = |(what, got)| {
                 Error::from(Corrupt {
                     what,
                     at: here,
                     got,
                 })
             };
-            let Some((kind, after)) = rest.split_first_chunk() else {
-                return Err(wrong("attribute's type is cut off", rest.len() as u64));
-            };
-            let kind = u16::from_le_bytes(*kind);
-            let value;
-            if kind == attribute::DATA && version.has_long_data() {
-                (value, rest) = (after, &[]);
-            } else {
-                let Some((len, after)) = after.split_first_chunk() else {
-                    return Err(wrong("attribute's length is cut off", rest.len() as u64));
-                };
-                let len = u16::from_le_bytes(*len);
-                let Some(split) = after.split_at_checked(len.into()) else {
-                    return Err(wrong("attribute reaches behind its command", len.into()));
-                };
-                (value, rest) = split;
-            }
+            let (kind, value) = split(version, &mut rest).map_err(wrong)?;
             match values.get_mut(usize::from(kind)) {
                 Some(slot) if kind != 0 && slot.is_none() => *slot = Some(value),
-                Some(Some(_)) => return Err(wrong("attribute occurs twice", kind.into())),
-                _ => return Err(wrong("attribute has an unknown type", kind.into())),
+                Some(Some(_)) => return Err(wrong(("attribute occurs twice", kind.into()))),
+                _ => return Err(wrong(("attribute has an unknown type", kind.into()))),
             }
         }
         Ok(Attributes { values, at })
@@ -136,6 +120,31 @@ impl<'a> Attributes<'a> {
             None => Ok(write),
         }
     }
+}
+
+/// Takes the first attribute of `rest`: its type and its value. An error is what is wrong, and what was found.
+pub(crate) fn split<'a>(
+    version: Version,
+    rest: &mut &'a [u8],
+) -> Result<(u16, &'a [u8]), (&'static str, u64)> {
+    let found = rest.len() as u64;
+    let Some((kind, after)) = rest.split_first_chunk() else {
+        return Err(("attribute's type is cut off", found));
+    };
+    let kind = u16::from_le_bytes(*kind);
+    if kind == attribute::DATA && version.has_long_data() {
+        *rest = &[];
+        return Ok((kind, after));
+    }
+    let Some((len, after)) = after.split_first_chunk() else {
+        return Err(("attribute's length is cut off", found));
+    };
+    let len = u16::from_le_bytes(*len);
+    let Some((value, after)) = after.split_at_checked(len.into()) else {
+        return Err(("attribute reaches behind its command", len.into()));
+    };
+    *rest = after;
+    Ok((kind, value))
 }
 
 /// Parses a command.
@@ -395,12 +404,8 @@ impl Command<'_> {
             )),
         };
         let bytes = result.inspect_err(|_| out.truncate(start))?;
-        let command = self.number();
-        let sum = checksum(bytes, command, &out[start + COMMAND_HEADER_BYTES..]);
-        let header = &mut out[start..start + COMMAND_HEADER_BYTES];
-        header[..4].copy_from_slice(&bytes.to_le_bytes());
-        header[4..6].copy_from_slice(&command.to_le_bytes());
-        header[6..].copy_from_slice(&sum.to_le_bytes());
+        let header = command_header(bytes, self.number(), &out[start + COMMAND_HEADER_BYTES..]);
+        out[start..start + COMMAND_HEADER_BYTES].copy_from_slice(&header);
         Ok(())
     }
 

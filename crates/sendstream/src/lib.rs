@@ -34,14 +34,25 @@
 
 mod attributes;
 mod command;
+mod convert;
+mod dump;
 mod encoded;
+mod info;
+pub mod json;
 mod path;
 mod raw;
 mod reader;
+mod value;
+mod verify;
 mod writer;
 
 pub use command::{Command, algorithm, compression, device, rdev};
+pub use convert::{ConvertOptions, Converted, Recode, convert};
+pub use dump::Dump;
 pub use encoded::{ENCODED_BYTES_MAX, EncodedWrite};
+pub use info::{Changes, CommandTotal, EncodedTotal, StreamInfo, SubvolumeChanges};
 pub use raw::Version;
 pub use reader::{COMMAND_BYTES_MAX, Record, StreamReader};
+pub use value::Value;
+pub use verify::{SentSubvolume, Verified, VerifyOptions, verify};
 pub use writer::StreamWriter;

@@ -64,6 +64,19 @@ pub(crate) fn checksum(payload_bytes: u32, command: u16, payload: &[u8]) -> u32 
     !crc32c::crc32c_append(crc32c::crc32c_append(!0, &header), payload)
 }
 
+/// The header of a command with this payload.
+pub(crate) fn command_header(
+    payload_bytes: u32,
+    command: u16,
+    payload: &[u8],
+) -> [u8; COMMAND_HEADER_BYTES] {
+    let mut header = [0; COMMAND_HEADER_BYTES];
+    header[..4].copy_from_slice(&payload_bytes.to_le_bytes());
+    header[4..6].copy_from_slice(&command.to_le_bytes());
+    header[6..].copy_from_slice(&checksum(payload_bytes, command, payload).to_le_bytes());
+    header
+}
+
 /// The numbers of commands (`enum btrfs_send_cmd`).
 pub(crate) mod command {
     pub(crate) const SUBVOL: u16 = 1;

@@ -87,6 +87,8 @@ pub struct Record<'a> {
     pub at: u64,
     /// Its number in the input, counted from 1.
     pub number: u64,
+    /// The version of its stream.
+    pub version: Version,
     /// Its bytes, with its header: what [`StreamWriter::copy`](crate::StreamWriter::copy) takes.
     pub bytes: &'a [u8],
     /// The command.
@@ -236,6 +238,7 @@ impl<R: Read> StreamReader<R> {
         Ok(Some(Record {
             at,
             number,
+            version: inside.version,
             bytes,
             command,
         }))
@@ -341,7 +344,7 @@ impl<R: Read> StreamReader<R> {
         self.unread = 0..self.unread.len();
         while self.unread.len() < bytes {
             if self.unread.end == self.buffer.len() {
-                let larger = (self.buffer.len() * 2).max(BUFFER_BYTES);
+                let larger = (self.buffer.len() * 2).clamp(BUFFER_BYTES, bytes + BUFFER_BYTES);
                 self.buffer.resize(larger, 0);
             }
             match self.input.read(&mut self.buffer[self.unread.end..]) {

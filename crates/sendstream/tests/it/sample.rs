@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use codec::Algorithm;
-use sendstream::{Command, EncodedWrite, Record, StreamReader, Version};
-use tree::{Result, Time};
+use sendstream::{
+    Command, EncodedWrite, Record, StreamReader, StreamWriter, Verified, VerifyOptions, Version,
+};
+use tree::{NoProgress, Parallel, Result, Time};
 
 /// A committed stream.
 pub(crate) fn kernel_made(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("testdata")
-        .join(name);
+        .join(format!("{name}.zst"));
     let packed = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut stream = vec![0; 4 << 20];
     let len = codec::Decoder::new().decompress(Algorithm::Zstd, &mut stream, &packed);
@@ -19,11 +21,19 @@ pub(crate) fn kernel_made(name: &str) -> Vec<u8> {
 }
 
 /// The names of the committed streams.
-pub(crate) const KERNEL_MADE: [&str; 4] = [
-    "zstd.inc.v1.zst",
-    "zstd.inc.v2.zst",
-    "zstd.inc.v2c.zst",
-    "zstd.incnd.v2.zst",
+pub(crate) const KERNEL_MADE: [&str; 12] = [
+    "full.v1",
+    "full.v2",
+    "zstd.full.v2c",
+    "zlib.full.v2c",
+    "lzo.full.v2c",
+    "inc.v1",
+    "inc.v2",
+    "zstd.inc.v2c",
+    "zlib.inc.v2c",
+    "lzo.inc.v2c",
+    "no-data.v2",
+    "both.v1",
 ];
 
 /// Calls `each` with every command of all streams of `input`, and returns their versions.
@@ -133,7 +143,7 @@ pub(crate) fn every_command(version: Version) -> Vec<Command<'static>> {
             path: b"",
             atime: time(-1, 999_999_999),
             mtime: time(1, 2),
-            ctime: time(i64::MAX, 0),
+            ctime: time(1 << 40, 0),
             otime,
         },
         Command::UpdateExtent {
@@ -177,4 +187,49 @@ pub(crate) fn every_command(version: Version) -> Vec<Command<'static>> {
     }
     all.push(Command::End);
     all
+}
+
+/// A stream of these commands.
+pub(crate) fn stream(version: Version, commands: &[Command<'_>]) -> Vec<u8> {
+    let mut writer = StreamWriter::new(Vec::new(), version);
+    writer.header().unwrap();
+    for command in commands {
+        writer.command(command).unwrap();
+    }
+    writer.into_inner()
+}
+
+/// A stream of a subvolume `s` with these commands, and its end.
+pub(crate) fn full(version: Version, commands: &[Command<'_>]) -> Vec<u8> {
+    let subvol = Command::Subvol {
+        path: b"s",
+        uuid: [7; 16],
+        ctransid: 9,
+    };
+    let commands = [&[subvol], commands, &[Command::End]].concat();
+    stream(version, &commands)
+}
+
+/// An incremental stream of a subvolume `s` with these commands, and its end.
+pub(crate) fn incremental(version: Version, commands: &[Command<'_>]) -> Vec<u8> {
+    let snapshot = Command::Snapshot {
+        path: b"s",
+        uuid: [8; 16],
+        ctransid: 10,
+        clone_uuid: [7; 16],
+        clone_ctransid: 9,
+    };
+    let commands = [&[snapshot], commands, &[Command::End]].concat();
+    stream(version, &commands)
+}
+
+/// Verifies everything.
+pub(crate) fn verify(stream: &[u8]) -> Result<Verified> {
+    let options = VerifyOptions { data: true };
+    sendstream::verify(stream, options, Parallel::new(1), &NoProgress)
+}
+
+/// The plain words of an error.
+pub(crate) fn words<T: std::fmt::Debug>(result: Result<T>) -> String {
+    result.unwrap_err().to_string()
 }
