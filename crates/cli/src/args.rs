@@ -9,6 +9,7 @@ use crate::diff::Diff;
 use crate::info::Info;
 use crate::ls::Ls;
 use crate::manifest::Manifest;
+use crate::stream::Stream;
 
 /// Copy, list, compare and check Linux file trees in directories, tar archives, and SquashFS and btrfs images
 ///
@@ -35,6 +36,7 @@ Examples:
   restow ls -lR photos.tar            list all files
   restow copy photos photos.btrfs     create an image that Linux can mount
   restow check photos.btrfs           verify an image
+  restow stream verify home.stream    verify what `btrfs send` wrote
   restow help copy                    show help for a command
 
 Exit codes:
@@ -52,6 +54,7 @@ pub(crate) enum Command {
     Manifest(Manifest),
     Info(Info),
     Check(Check),
+    Stream(Stream),
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod open;
 mod options;
 mod signals;
 mod source;
+mod stream;
 mod text;
 
 use std::io;
@@ -69,6 +70,7 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
         Command::Manifest(args) => manifest::run(args).map(|()| true)?,
         Command::Info(args) => info::run(args).map(|()| true)?,
         Command::Check(args) => check::run(args)?,
+        Command::Stream(args) => stream::run(args)?,
     };
     Ok(if is_clean {
         ExitCode::SUCCESS

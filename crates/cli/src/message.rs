@@ -36,6 +36,11 @@ pub(crate) fn of_tree_error(error: &Error) -> String {
         Error::File { verb, path, error } => {
             format!("{verb} {}: {}", text::of_path(path), of_tree_error(error))
         }
+        Error::Part {
+            kind,
+            number,
+            error,
+        } => format!("{kind} {number}: {}", of_tree_error(error)),
         error => error.to_string(),
     }
 }

@@ -1,7 +1,7 @@
 //! Base64, the encoding of extended attribute values in text files.
 
 /// Decodes Base64 (RFC 4648, section 4), with or without padding. `None` if `text` is not Base64.
-pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digits = text
         .iter()
         .rposition(|&byte| byte != b'=')
@@ -30,6 +30,27 @@ pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
+/// Encodes as Base64 (RFC 4648, section 4), with padding.
+pub fn encode(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let value = bits >> (18 - 6 * digit) & 0x3f;
+            let is_padding = digit > group.len();
+            let letter = if is_padding {
+                b'='
+            } else {
+                DIGITS[value as usize]
+            };
+            text.push(char::from(letter));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +65,11 @@ mod tests {
             ("Zm9vYg", "foob"),
         ] {
             assert_eq!(decode(text.as_bytes()).unwrap(), bytes.as_bytes());
+            assert_eq!(
+                encode(bytes.as_bytes()).trim_end_matches('='),
+                text.trim_end_matches('=')
+            );
+            assert!(encode(bytes.as_bytes()).len().is_multiple_of(4));
         }
         for bad in ["Z", "Zm9vY", "Z===", "Zm 9v", "====", "Zm9v==="] {
             assert_eq!(decode(bad.as_bytes()), None, "{bad}");

@@ -50,6 +50,15 @@ pub enum Error {
         /// Why it failed.
         error: Box<Error>,
     },
+    /// One of the errors above, with the numbered part of an image or stream that it concerns.
+    Part {
+        /// The kind of part, such as `command`.
+        kind: &'static str,
+        /// Its number, from 1.
+        number: u64,
+        /// What is wrong with it.
+        error: Box<Error>,
+    },
 }
 
 /// What is wrong with an image or stream, where, and the value found there.
@@ -104,13 +113,26 @@ impl Error {
         }
     }
 
+    /// Adds the part of the image or stream concerned. An error that already names a part is unchanged.
+    #[must_use]
+    pub fn in_part(self, kind: &'static str, number: u64) -> Error {
+        match self {
+            Error::Part { .. } => self,
+            error => Error::Part {
+                kind,
+                number,
+                error: Box::new(error),
+            },
+        }
+    }
+
     /// The error number (asm-generic/errno.h) that a system call on a mounted file system returns for this error: the
     /// operating system's own number if there is one, otherwise `EIO` for anything wrong with stored data.
     pub fn errno(&self) -> i32 {
         use linux::errno;
         match self {
             Error::Io(error) => error.raw_os_error().unwrap_or(errno::EIO),
-            Error::File { error, .. } => error.errno(),
+            Error::File { error, .. } | Error::Part { error, .. } => error.errno(),
             Error::Corrupt(_)
             | Error::Inconsistent(_)
             | Error::Unreadable(_)
@@ -149,6 +171,11 @@ impl fmt::Display for Error {
                 let path = if path.is_empty() { b"." } else { &**path };
                 write!(f, "{verb} {}: {error}", path.escape_ascii())
             }
+            Error::Part {
+                kind,
+                number,
+                error,
+            } => write!(f, "{kind} {number}: {error}"),
         }
     }
 }
@@ -167,7 +194,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io(error) => Some(error),
-            Error::File { error, .. } => Some(error),
+            Error::File { error, .. } | Error::Part { error, .. } => Some(error),
             _ => None,
         }
     }
@@ -201,6 +228,14 @@ mod tests {
             Error::NotFound.in_file("read", b"").to_string(),
             "read .: no such file or directory"
         );
+    }
+
+    #[test]
+    fn a_part_is_named_once() {
+        let error = Error::Changed.in_part("command", 7).in_part("command", 8);
+        let words = "command 7: the file changed while it was read";
+        assert_eq!(error.to_string(), words);
+        assert_eq!(error.errno(), 116);
     }
 
     #[test]

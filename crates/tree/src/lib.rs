@@ -6,7 +6,7 @@
 //! clock.
 #![forbid(unsafe_code)]
 
-mod base64;
+pub mod base64;
 mod cache;
 mod check;
 mod error;
@@ -32,7 +32,7 @@ pub use fs::{
 pub use output::{Output, OutputKind, temporary};
 pub use prepare::{ContentReader, Describe, Description, Duplicates, Lost};
 pub use read_at::ReadAt;
-pub use sha256::sha256;
+pub use sha256::{Sha256, sha256};
 pub use summary::ImageSummary;
 pub use threads::{NoProgress, Parallel, Progress, ordered};
 pub use verify::{Kept, Verify};

@@ -1,8 +1,43 @@
 //! SHA-256, for the formats that store it.
 
-use sha2::{Digest, Sha256};
+use sha2::Digest;
 
 /// The SHA-256 (FIPS 180-4) of `bytes`.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
-    Sha256::digest(bytes).into()
+    sha2::Sha256::digest(bytes).into()
+}
+
+/// The SHA-256 of bytes that arrive in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Sha256(sha2::Sha256);
+
+impl Sha256 {
+    /// Of no bytes yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all bytes.
+    pub fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_have_the_digest_of_the_whole() {
+        let mut pieces = Sha256::new();
+        for piece in [&b"a"[..], b"", b"bc"] {
+            pieces.update(piece);
+        }
+        assert_eq!(pieces.finish(), sha256(b"abc"));
+    }
 }

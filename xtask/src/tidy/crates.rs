@@ -87,7 +87,8 @@ pub(super) fn arrows(repository: &Repository) -> Vec<Finding> {
 
 /// Each outside crate stands in the workspace's manifest with the crate that may use it as a comment:
 /// `tar = "0.4" # tree`, or `twox-hash = "2" # tests: xxhash, bench` for what nothing that is shipped may use. What
-/// describes records on disk cannot be used through another crate, so the formats may share it: `# formats: btrfs, squashfs`.
+/// describes records on disk, or sums them, cannot be used through another crate: the formats may share it, as in
+/// `# formats: btrfs, squashfs`.
 /// What is shipped by one crate may also serve tests and benchmarks: `# cli; tests: bench`.
 pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();

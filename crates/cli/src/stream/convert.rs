@@ -1,0 +1,170 @@
+//! `restow stream convert`: another version, another compression.
+
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use codec::Settings;
+use sendstream::{ConvertOptions, Converted, Recode, Version};
+use tree::Error;
+
+use super::input::{Input, create, name};
+use crate::bar::Bar;
+use crate::options::{ThreadArgs, bytes};
+use crate::{message, text};
+
+/// Convert a send stream to another version or compression
+///
+/// Only commands with file data change, and those that the version cannot hold; all others are copied as they are. Data that is
+/// decompressed is verified.
+///
+/// Version 1 has no compressed data (it is decompressed), no file attributes (see --drop), no creation times (they are left out),
+/// and no punched holes (zeros are written). Where zeros could make a file longer, because its size is not in the stream, the
+/// conversion fails: see --trust-holes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow stream convert --compress zstd:15 home.stream small.stream
+  restow stream convert --decompress home.stream plain.stream
+  restow stream convert --proto 1 home.stream old.stream
+  restow stream convert --compress zstd:15 - - < home.stream | ssh backup 'cat > home.stream'
+
+Exit codes: 0 success; 1 something was left out; 2 failure.")]
+pub(crate) struct Convert {
+    /// A send stream; `-` is standard input
+    src: PathBuf,
+
+    /// The stream to write; `-` is standard output
+    dst: PathBuf,
+
+    /// Write version N, 1 to 3 [default: that of SRC, or 2 if its data is to be compressed]
+    #[arg(long, alias = "stream-version", value_name = "N", value_parser = version)]
+    proto: Option<Version>,
+
+    /// Compress all data with CODEC: zstd:-15 to zstd:22, zlib:1 to zlib:9, or lzo
+    #[arg(long, value_name = "CODEC", value_parser = settings)]
+    compress: Option<Settings>,
+
+    /// Decompress all data
+    #[arg(long, conflicts_with = "compress")]
+    decompress: bool,
+
+    /// Leave out what the version cannot hold (repeatable)
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    drop: Vec<Dropped>,
+
+    /// Write zeros for all of a hole even if the size of its file is not known: right unless space was preallocated beyond
+    /// the end of a file
+    #[arg(long)]
+    trust_holes: bool,
+
+    /// Fail if more than BYTES of zeros are needed for holes
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "16G")]
+    max_zeros: u64,
+
+    /// The sector size of the file system that receives the stream
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "4K")]
+    sector_size: u64,
+
+    /// Replace DST if it exists
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Do not show progress or what was left out
+    #[arg(short, long)]
+    quiet: bool,
+
+    #[command(flatten)]
+    threads: ThreadArgs,
+}
+
+/// What may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Dropped {
+    /// File attributes such as no-copy-on-write, which version 1 does not have
+    Fileattr,
+    /// fs-verity, which versions 1 and 2 do not have
+    Verity,
+}
+
+/// Returns whether nothing was left out.
+///
+/// # Errors
+/// The stream is damaged or cannot be expressed, or something cannot be read or written.
+pub(crate) fn run(args: &Convert) -> Result<bool> {
+    let bar = Bar::new("converted", args.quiet);
+    let input = Input::open(&args.src, &bar)?;
+    let options = ConvertOptions {
+        version: args.proto,
+        recode: match (args.compress, args.decompress) {
+            (Some(settings), _) => Recode::Encode(settings),
+            (None, true) => Recode::Decode,
+            (None, false) => Recode::Keep,
+        },
+        sector_bytes: u32::try_from(args.sector_size).unwrap_or(u32::MAX),
+        drops_fileattr: args.drop.contains(&Dropped::Fileattr),
+        drops_verity: args.drop.contains(&Dropped::Verity),
+        trusts_holes: args.trust_holes,
+        zeros_bytes_max: args.max_zeros,
+    };
+    let mut output = create(&args.dst, args.overwrite)?;
+    let parallel = args.threads.parallel();
+    let converted = sendstream::convert(input, &mut output, &options, parallel, &bar);
+    bar.finish();
+    let converted = match converted {
+        Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            bail!("the pipe was closed before the stream was complete")
+        }
+        converted => converted.with_context(|| format!("convert {}", name(&args.src)))?,
+    };
+    output
+        .commit()
+        .with_context(|| format!("finish {}", name(&args.dst)))?;
+    let lost = lost(&converted);
+    if !args.quiet {
+        for words in &lost {
+            message::tell(words);
+        }
+    }
+    Ok(lost.is_empty())
+}
+
+/// What was left out, in words. Creation times are not: no receiver can set them.
+fn lost(converted: &Converted) -> Vec<String> {
+    let dropped = [
+        (converted.fileattrs_dropped, "file attribute command"),
+        (converted.verity_dropped, "fs-verity command"),
+    ];
+    let dropped = dropped.into_iter().filter(|(number, _)| *number > 0);
+    dropped
+        .map(|(number, noun)| format!("left out {}", text::count(number, noun)))
+        .collect()
+}
+
+fn version(words: &str) -> Result<Version> {
+    let version = words.parse().ok().and_then(Version::parse);
+    version.ok_or_else(|| anyhow!("must be 1, 2 or 3"))
+}
+
+fn settings(words: &str) -> Result<Settings> {
+    let (name, level) = match words.split_once(':') {
+        Some((name, level)) => (name, Some(level)),
+        None => (words, None),
+    };
+    let level = (level.map(str::parse::<i32>).transpose())
+        .map_err(|_| anyhow!("the level must be a number"))?;
+    Ok(match (name, level) {
+        ("lzo", None) => Settings::Lzo,
+        ("lzo", Some(_)) => bail!("lzo has no levels"),
+        ("zlib", level) => match level.unwrap_or(3) {
+            level @ 1..=9 => Settings::Zlib { level: level as u8 },
+            _ => bail!("zlib in btrfs has levels 1 to 9"),
+        },
+        ("zstd", level) => match level.unwrap_or(3) {
+            level @ (-15..=-1 | 1..=22) => Settings::Zstd { level },
+            _ => bail!("zstd has levels -15 to -1 and 1 to 22"),
+        },
+        _ => bail!("must be zstd, zlib or lzo; zstd and zlib take a level after a colon"),
+    })
+}

@@ -1,0 +1,99 @@
+//! `restow stream dump`: prints the commands of a stream.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use sendstream::{Record, StreamReader, Value, json};
+
+use super::input::{Input, name, of_uuid};
+use crate::bar::Bar;
+use crate::text;
+
+/// Print the commands of a send stream, one line each
+///
+/// Each line has the offset and the number of a command, its name, and its attributes as Linux calls them. Paths are not checked:
+/// they can be anything. `btrfs receive --dump` prints other lines.
+///
+/// With --json, each line is a JSON object. Names that are not UTF-8 are in Base64, under a key that ends in `_base64`. With
+/// --data as well, `restow stream undump` builds the stream from these lines.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow stream dump home.stream
+  restow stream dump --json home.stream
+  restow stream dump --json --data home.stream > home.json
+
+Exit codes: 0 success; 2 failure.")]
+pub(crate) struct Dump {
+    /// A send stream; `-` is standard input
+    file: PathBuf,
+
+    /// Print a JSON object per line
+    #[arg(long)]
+    json: bool,
+
+    /// Include the data of files, in Base64
+    #[arg(long, requires = "json")]
+    data: bool,
+}
+
+/// Prints the commands.
+///
+/// # Errors
+/// The stream is damaged, or cannot be read; what was printed until then is right.
+pub(crate) fn run(args: &Dump) -> Result<()> {
+    let input = Input::open(&args.file, &Bar::new("read", true))?;
+    let mut reader = StreamReader::new(input).any_paths();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = print(&mut reader, args, &mut out);
+    // Whatever comes before an error helps to find it.
+    out.flush()?;
+    printed
+}
+
+fn print(reader: &mut StreamReader<Input>, args: &Dump, out: &mut impl Write) -> Result<()> {
+    let read = || format!("read {}", name(&args.file));
+    loop {
+        let at = reader.position();
+        let Some(version) = reader.next_stream().with_context(read)? else {
+            return Ok(());
+        };
+        match args.json {
+            true => writeln!(out, "{}", json::header(version, at))?,
+            false => writeln!(out, "{at:>10} {:>8} stream version={version}", 0)?,
+        }
+        while let Some(record) = reader.next_command().with_context(read)? {
+            match args.json {
+                true => writeln!(out, "{}", json::command(&record, args.data))?,
+                false => writeln!(out, "{}", line(&record))?,
+            }
+        }
+    }
+}
+
+fn line(record: &Record<'_>) -> String {
+    let mut line = format!(
+        "{:>10} {:>8} {}",
+        record.at,
+        record.number,
+        record.command.name()
+    );
+    for (name, value) in record.attributes() {
+        line += &match value {
+            Value::Number(number) if name.ends_with("mode") => format!(" {name}={number:#o}"),
+            Value::Number(number) => format!(" {name}={number}"),
+            Value::Time(time) => {
+                let day = text::of_time(time).replace(' ', "T");
+                format!(" {name}={day}.{:09}Z", time.nanoseconds)
+            }
+            Value::Uuid(uuid) => format!(" {name}={}", of_uuid(&uuid)),
+            Value::Bytes(bytes) => {
+                format!(" {name}=\"{}\"", text::of_name(bytes).replace('"', "\\\""))
+            }
+            Value::Data(data) => format!(" {name}={} bytes", data.len()),
+        };
+    }
+    line
+}

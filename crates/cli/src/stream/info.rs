@@ -1,0 +1,206 @@
+//! `restow stream info`: shows what a stream holds.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use sendstream::{Changes, StreamInfo};
+
+use super::input::{Hashed, Input, name};
+use super::verify::{json_subvolume, of_subvolume};
+use crate::bar::Bar;
+use crate::text;
+
+/// Show what a send stream holds: subvolumes, changes, sizes by command and algorithm, SHA-256
+///
+/// For each subvolume, shows the parent that it needs and what the stream changes. Data is not decompressed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow stream info home.stream
+  restow stream info --json home.stream
+
+Exit codes: 0 success; 2 failure.")]
+pub(crate) struct Info {
+    /// A send stream; `-` is standard input
+    file: PathBuf,
+
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints what the stream holds.
+///
+/// # Errors
+/// It is damaged, or cannot be read.
+pub(crate) fn run(args: &Info) -> Result<()> {
+    let bar = Bar::new("read", false);
+    let mut input = Hashed::new(Input::open(&args.file, &bar)?, true);
+    let info = StreamInfo::read(&mut input, &bar);
+    bar.finish();
+    let info = info.with_context(|| format!("read {}", name(&args.file)))?;
+    let digest = input.finish().unwrap_or_default();
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", json(&info, &digest))?;
+    } else {
+        show(&info, &digest, &mut out)?;
+    }
+    Ok(())
+}
+
+fn show(info: &StreamInfo, digest: &str, out: &mut impl Write) -> Result<()> {
+    let versions: Vec<_> = info.versions.iter().map(ToString::to_string).collect();
+    writeln!(out, "version     {}", versions.join(", "))?;
+    writeln!(
+        out,
+        "size        {} ({})",
+        text::of_bytes(info.bytes),
+        text::count(info.commands(), "command")
+    )?;
+    writeln!(out, "SHA-256     {digest}")?;
+    for it in &info.subvolumes {
+        writeln!(out, "\n{}", of_subvolume(&it.subvolume))?;
+        let shown = changes(&it.changes).into_iter();
+        for (_, number, words, is_bytes) in shown.filter(|(_, number, ..)| *number > 0) {
+            match is_bytes {
+                true => writeln!(out, "  {:>10}  {words}", text::of_bytes(number))?,
+                false => writeln!(out, "  {number:>10}  {words}")?,
+            }
+        }
+    }
+    let more = info.subvolume_count - info.subvolumes.len() as u64;
+    if more > 0 {
+        writeln!(out, "and {}", text::count(more, "subvolume"))?;
+    }
+    writeln!(out, "\ncommand           number        size")?;
+    for (name, total) in info.by_command() {
+        let size = text::of_bytes(total.bytes);
+        writeln!(out, "{name:<14}{:>10}{size:>12}", total.commands)?;
+    }
+    let mut encoded = info.by_algorithm().peekable();
+    if encoded.peek().is_some() {
+        writeln!(out, "\nalgorithm        extents      stored     in files")?;
+        for (algorithm, total) in encoded {
+            let [stored, file] = [total.stored_bytes, total.file_bytes].map(text::of_bytes);
+            let name = of_algorithm(algorithm);
+            writeln!(out, "{name:<14}{:>10}{stored:>12}{file:>13}", total.extents)?;
+        }
+        let plain = text::of_bytes(info.plain_bytes);
+        writeln!(out, "{:<14}{:>10}{plain:>12}{plain:>13}", "none", "")?;
+    }
+    Ok(())
+}
+
+/// The changes by name, number and words, and whether they are bytes.
+fn changes(of: &Changes) -> [(&'static str, u64, &'static str, bool); 13] {
+    [
+        ("files_created", of.files_created, "files created", false),
+        (
+            "directories_created",
+            of.directories_created,
+            "directories created",
+            false,
+        ),
+        (
+            "names_removed",
+            of.names_removed,
+            "names of files removed",
+            false,
+        ),
+        (
+            "directories_removed",
+            of.directories_removed,
+            "directories removed",
+            false,
+        ),
+        (
+            "renamed",
+            of.renamed,
+            "files and directories renamed",
+            false,
+        ),
+        ("links", of.links, "hard links created", false),
+        (
+            "files_written",
+            of.files_written,
+            "files with changed content",
+            false,
+        ),
+        ("written_bytes", of.written_bytes, "written", true),
+        (
+            "cloned_bytes",
+            of.cloned_bytes,
+            "shared with other files",
+            true,
+        ),
+        ("punched_bytes", of.punched_bytes, "of holes punched", true),
+        (
+            "updated_bytes",
+            of.updated_bytes,
+            "changed, without the data",
+            true,
+        ),
+        ("truncated", of.truncated, "sizes set", false),
+        (
+            "attributes",
+            of.attributes,
+            "permissions, owners and attributes set",
+            false,
+        ),
+    ]
+}
+
+fn of_algorithm(algorithm: codec::Algorithm) -> &'static str {
+    match algorithm {
+        codec::Algorithm::Zlib => "zlib",
+        algorithm => algorithm.name(),
+    }
+}
+
+fn json(info: &StreamInfo, digest: &str) -> String {
+    let versions: Vec<_> = info.versions.iter().map(ToString::to_string).collect();
+    let mut line = format!(
+        "{{\"versions\":[{}],\"streams\":{},\"bytes\":{},\"commands\":{},\"sha256\":\"{digest}\",\"subvolumes\":[",
+        versions.join(","),
+        info.streams,
+        info.bytes,
+        info.commands()
+    );
+    for (at, it) in info.subvolumes.iter().enumerate() {
+        if at > 0 {
+            line.push(',');
+        }
+        json_subvolume(&it.subvolume, &mut line);
+        for (key, number, ..) in changes(&it.changes) {
+            line += &format!(",\"{key}\":{number}");
+        }
+        line.push('}');
+    }
+    line += "],\"by_command\":{";
+    let by_command = info.by_command().map(|(name, total)| {
+        format!(
+            "\"{name}\":{{\"commands\":{},\"bytes\":{}}}",
+            total.commands, total.bytes
+        )
+    });
+    line += &by_command.collect::<Vec<_>>().join(",");
+    line += &format!("}},\"plain_bytes\":{},\"encoded\":{{", info.plain_bytes);
+    let encoded = info.by_algorithm().map(|(algorithm, total)| {
+        let sector = match algorithm {
+            codec::Algorithm::LzoBtrfs { sector_bytes } => format!("-{sector_bytes}"),
+            _ => String::new(),
+        };
+        format!(
+            "\"{}{sector}\":{{\"extents\":{},\"stored_bytes\":{},\"file_bytes\":{}}}",
+            of_algorithm(algorithm),
+            total.extents,
+            total.stored_bytes,
+            total.file_bytes
+        )
+    });
+    line += &encoded.collect::<Vec<_>>().join(",");
+    line + "}}"
+}

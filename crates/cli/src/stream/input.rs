@@ -1,0 +1,123 @@
+//! The stream that a command reads, and the file that it writes.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, StdinLock};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use tree::{Output, Progress, Sha256};
+
+use crate::bar::Bar;
+use crate::text;
+
+/// A file, or standard input.
+pub(crate) enum Input {
+    File(File),
+    Standard(StdinLock<'static>),
+}
+
+impl Input {
+    /// Opens the file with this name; `-` is standard input. The bar learns how large it is.
+    ///
+    /// # Errors
+    /// It cannot be opened, or standard input is a terminal.
+    pub(crate) fn open(path: &Path, bar: &Bar) -> Result<Input> {
+        if path == Path::new("-") {
+            if io::stdin().is_terminal() {
+                bail!("standard input is a terminal; name a file, or pipe a stream into it");
+            }
+            return Ok(Input::Standard(io::stdin().lock()));
+        }
+        let file = File::open(path).with_context(|| format!("open {}", name(path)))?;
+        let metadata = file.metadata();
+        bar.expect(None, metadata.ok().map(|it| it.len()));
+        Ok(Input::File(file))
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Input::File(file) => file.read(buffer),
+            Input::Standard(input) => input.read(buffer),
+        }
+    }
+}
+
+/// Computes the SHA-256 of what is read.
+pub(crate) struct Hashed<R> {
+    input: R,
+    digest: Option<Sha256>,
+}
+
+impl<R: Read> Hashed<R> {
+    /// Reads from `input`, and computes the digest only if it is wanted.
+    pub(crate) fn new(input: R, is_wanted: bool) -> Self {
+        Hashed {
+            input,
+            digest: is_wanted.then(Sha256::new),
+        }
+    }
+
+    /// The digest of what was read, in hexadecimal.
+    pub(crate) fn finish(self) -> Option<String> {
+        let digest = self.digest?.finish();
+        Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        if let Some(digest) = &mut self.digest {
+            digest.update(&buffer[..read]);
+        }
+        Ok(read)
+    }
+}
+
+/// Creates the file with this name; `-` is standard output.
+///
+/// # Errors
+/// It exists and may not be replaced, cannot be created, or standard output is a terminal.
+pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Output> {
+    if path == Path::new("-") {
+        if io::stdout().is_terminal() {
+            bail!("standard output is a terminal; name a file, or pipe it into a program");
+        }
+        let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+        return Ok(Output::stream(File::from(stdout)));
+    }
+    Output::create(path, overwrite).with_context(|| format!("create {}", name(path)))
+}
+
+/// A file's name in messages.
+pub(crate) fn name(path: &Path) -> String {
+    text::of_host_path(path, "standard input")
+}
+
+/// A UUID in its usual form.
+pub(crate) fn of_uuid(uuid: &[u8; 16]) -> String {
+    let mut words = String::new();
+    for (at, byte) in uuid.iter().enumerate() {
+        let dash = if matches!(at, 4 | 6 | 8 | 10) {
+            "-"
+        } else {
+            ""
+        };
+        words += &format!("{dash}{byte:02x}");
+    }
+    words
+}
+
+/// A name as the value of a JSON key: a string if it is UTF-8, otherwise Base64 under another key.
+pub(crate) fn json_name(key: &str, name: &[u8], to: &mut String) {
+    match str::from_utf8(name) {
+        Ok(name) => {
+            *to += &format!("\"{key}\":");
+            sendstream::json::string(name, to);
+        }
+        Err(_) => *to += &format!("\"{key}_base64\":\"{}\"", tree::base64::encode(name)),
+    }
+}

@@ -1,0 +1,58 @@
+//! `restow stream`: works on btrfs send streams.
+
+mod convert;
+mod dump;
+mod info;
+mod input;
+mod undump;
+mod verify;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use convert::Convert;
+use dump::Dump;
+use info::Info;
+use undump::Undump;
+use verify::Verify;
+
+/// Verify, describe, print and convert btrfs send streams
+///
+/// Reads what `btrfs send` writes: streams of versions 1 to 3, with plain or compressed data, and inputs with several streams
+/// or subvolumes. Needs no btrfs and no root.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow stream verify home.stream
+  restow stream info home.stream
+  restow stream dump home.stream
+  restow stream convert --compress zstd:15 home.stream home.zstd.stream
+
+Exit codes: 0 success; 1 the stream is damaged (verify), or something was left out (convert); 2 failure.")]
+pub(crate) struct Stream {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Verify(Verify),
+    Info(Info),
+    Dump(Dump),
+    Undump(Undump),
+    Convert(Convert),
+}
+
+/// Returns whether the stream is whole, and all of it could be kept.
+///
+/// # Errors
+/// What the command says.
+pub(crate) fn run(args: &Stream) -> Result<bool> {
+    match &args.command {
+        Command::Verify(args) => verify::run(args),
+        Command::Info(args) => info::run(args).map(|()| true),
+        Command::Dump(args) => dump::run(args).map(|()| true),
+        Command::Undump(args) => undump::run(args).map(|()| true),
+        Command::Convert(args) => convert::run(args),
+    }
+}

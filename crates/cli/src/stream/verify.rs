@@ -1,0 +1,202 @@
+//! `restow stream verify`: looks for anything wrong with a stream.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use sendstream::{SentSubvolume, Verified, VerifyOptions};
+use tree::Error;
+
+use super::input::{Hashed, Input, json_name, name, of_uuid};
+use crate::bar::Bar;
+use crate::options::ThreadArgs;
+use crate::{message, text};
+
+/// Verify a send stream, without receiving it
+///
+/// Checks the checksum, the attributes and the order of all commands, and that the stream ends where it should. Decompresses all
+/// data and compares the lengths. Follows the names of files: every path must lead to a file that exists, and through no
+/// symbolic link. Files of the parent of an incremental stream are not known and are believed to exist. Prints the subvolumes and
+/// the parents that they need. Uses at most 64 MiB of memory.
+///
+/// Checksums find damage, not forgery: whoever changes a stream can compute them again. Keep the digest that `restow stream info`
+/// prints in a safe place, and pass it to --sha256.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow stream verify home.stream
+  restow stream verify --no-data home.stream
+  restow stream verify --json home.stream
+  cat home.stream | restow stream verify -
+
+Exit codes: 0 no errors; 1 an error found; 2 failure.")]
+pub(crate) struct Verify {
+    /// A send stream; `-` is standard input
+    file: PathBuf,
+
+    /// Do not decompress data
+    #[arg(long)]
+    no_data: bool,
+
+    /// Fail if the SHA-256 digest of the file is not DIGEST
+    #[arg(long, value_name = "DIGEST", value_parser = digest)]
+    sha256: Option<String>,
+
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    threads: ThreadArgs,
+}
+
+/// Returns whether nothing is wrong.
+///
+/// # Errors
+/// The stream cannot be read.
+pub(crate) fn run(args: &Verify) -> Result<bool> {
+    let bar = Bar::new("verified", false);
+    let input = Input::open(&args.file, &bar)?;
+    let mut input = Hashed::new(input, args.sha256.is_some());
+    let options = VerifyOptions {
+        data: !args.no_data,
+    };
+    let result = sendstream::verify(&mut input, options, args.threads.parallel(), &bar);
+    bar.finish();
+    let error = match &result {
+        Err(error) if is_io(error) => {
+            return Err(result.unwrap_err()).with_context(|| format!("read {}", name(&args.file)));
+        }
+        Err(error) => Some(message::of_tree_error(error)),
+        Ok(_) => None,
+    };
+    // After an error, the rest was not read.
+    let found = input.finish().filter(|_| error.is_none());
+    let mismatch = (found.zip(args.sha256.as_ref()))
+        .filter(|(found, expected)| found != *expected)
+        .map(|(found, expected)| format!("SHA-256 digest is {found}, not {expected}"));
+    let error = error.or(mismatch);
+    let mut out = io::stdout().lock();
+    match (args.json, &error, &result) {
+        (true, ..) => writeln!(
+            out,
+            "{}",
+            json(&result.unwrap_or_default(), error.as_deref())
+        )?,
+        (false, Some(error), _) => writeln!(out, "{error}")?,
+        (false, None, result) => {
+            if let Ok(verified) = result {
+                show(verified, args.no_data, &mut out)?;
+            }
+        }
+    }
+    Ok(error.is_none())
+}
+
+fn is_io(error: &Error) -> bool {
+    match error {
+        Error::Io(_) => true,
+        Error::Part { error, .. } => is_io(error),
+        _ => false,
+    }
+}
+
+fn show(verified: &Verified, no_data: bool, out: &mut impl Write) -> Result<()> {
+    for subvolume in &verified.subvolumes {
+        writeln!(out, "{}", of_subvolume(subvolume))?;
+    }
+    let more = verified.subvolume_count - verified.subvolumes.len() as u64;
+    if more > 0 {
+        writeln!(out, "and {}", text::count(more, "subvolume"))?;
+    }
+    let decoded = match no_data {
+        true => "data not decompressed".to_owned(),
+        false => format!(
+            "{} decompressed",
+            text::count(verified.extents_decoded, "extent")
+        ),
+    };
+    writeln!(
+        out,
+        "no errors: {}, {}, {}, {decoded}",
+        text::of_bytes(verified.bytes),
+        text::count(verified.streams, "stream"),
+        text::count(verified.commands, "command"),
+    )?;
+    if verified.has_untracked_names {
+        writeln!(
+            out,
+            "note: there are more names than fit into memory; not all were followed"
+        )?;
+    }
+    Ok(())
+}
+
+/// A subvolume in words.
+pub(crate) fn of_subvolume(subvolume: &SentSubvolume) -> String {
+    let SentSubvolume {
+        name,
+        uuid,
+        ctransid,
+        parent,
+    } = subvolume;
+    let name = text::of_name(name);
+    let uuid = of_uuid(uuid);
+    match parent {
+        None => format!("{name}: full, UUID {uuid}, transaction {ctransid}"),
+        Some((parent, transid)) => format!(
+            "{name}: incremental, UUID {uuid}, transaction {ctransid}; needs parent {} at transaction {transid}",
+            of_uuid(parent)
+        ),
+    }
+}
+
+/// A subvolume as a JSON object without its closing brace.
+pub(crate) fn json_subvolume(subvolume: &SentSubvolume, to: &mut String) {
+    to.push('{');
+    json_name("name", &subvolume.name, to);
+    *to += &format!(
+        ",\"uuid\":\"{}\",\"ctransid\":{}",
+        of_uuid(&subvolume.uuid),
+        subvolume.ctransid
+    );
+    if let Some((uuid, transid)) = &subvolume.parent {
+        *to += &format!(
+            ",\"parent_uuid\":\"{}\",\"parent_ctransid\":{transid}",
+            of_uuid(uuid)
+        );
+    }
+}
+
+fn json(verified: &Verified, error: Option<&str>) -> String {
+    let mut line = String::from("{\"error\":");
+    match error {
+        None => line += "null",
+        Some(error) => sendstream::json::string(error, &mut line),
+    }
+    line += &format!(
+        ",\"bytes\":{},\"streams\":{},\"commands\":{},\"extents_decoded\":{},\"all_names_followed\":{},\"subvolumes\":[",
+        verified.bytes,
+        verified.streams,
+        verified.commands,
+        verified.extents_decoded,
+        !verified.has_untracked_names
+    );
+    for (at, subvolume) in verified.subvolumes.iter().enumerate() {
+        if at > 0 {
+            line.push(',');
+        }
+        json_subvolume(subvolume, &mut line);
+        line.push('}');
+    }
+    line + "]}"
+}
+
+fn digest(words: &str) -> Result<String> {
+    let is_digest = words.len() == 64 && words.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_digest {
+        bail!("must be 64 hexadecimal digits");
+    }
+    Ok(words.to_ascii_lowercase())
+}

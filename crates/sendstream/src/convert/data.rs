@@ -1,0 +1,241 @@
+//! What a worker does: data is decoded, encoded, and made into commands.
+
+use codec::{Algorithm, Decoder, Encoder};
+use tree::Result;
+
+use super::plan::data_bytes_max;
+use super::{ConvertOptions, Recode, algorithm};
+use crate::command::Command;
+use crate::encoded::EncodedWrite;
+use crate::raw::Version;
+use crate::reader::begins_with_length;
+
+/// Data that is encoded to at most this many bytes becomes inline at the receiver, unless it was mounted with another
+/// `max_inline`.
+const INLINE_BYTES_MAX: usize = 2048;
+
+/// One step of a conversion.
+pub(super) struct Job {
+    work: Work,
+    /// How much of the source it is, for progress.
+    pub(super) read_bytes: u64,
+}
+
+/// What is to be done.
+pub(super) enum Work {
+    /// Commands that are written as they are.
+    Copied(Vec<u8>),
+    /// Plain data.
+    Data(Data),
+    /// Encoded data.
+    Encoded(Encoded),
+}
+
+/// Where data stands.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// The number of the command that it is from.
+    pub(super) number: u64,
+    /// The version of the source's stream.
+    pub(super) from: Version,
+    /// The version of the result's.
+    pub(super) to: Version,
+    /// Whether its file may have existed before the stream.
+    pub(super) is_incremental: bool,
+}
+
+/// The data of writes that follow each other.
+pub(super) struct Data {
+    pub(super) path: Vec<u8>,
+    pub(super) file_offset: u64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) place: Place,
+}
+
+/// An encoded write.
+pub(super) struct Encoded {
+    path: Vec<u8>,
+    file_offset: u64,
+    unencoded_file_len: u64,
+    unencoded_len: u64,
+    unencoded_offset: u64,
+    compression: Algorithm,
+    data: Vec<u8>,
+    place: Place,
+}
+
+/// What became of a job.
+pub(super) struct Done {
+    /// The commands.
+    pub(super) bytes: Vec<u8>,
+    /// As in [`Job`].
+    pub(super) read_bytes: u64,
+}
+
+impl Job {
+    pub(super) fn new(work: Work) -> Job {
+        Job {
+            work,
+            read_bytes: 0,
+        }
+    }
+}
+
+impl Data {
+    /// Where it ends in its file.
+    pub(super) fn end(&self) -> u64 {
+        self.file_offset + self.bytes.len() as u64
+    }
+}
+
+impl Encoded {
+    pub(super) fn of(write: &EncodedWrite<'_>, place: Place) -> Encoded {
+        Encoded {
+            path: write.path.to_vec(),
+            file_offset: write.file_offset,
+            unencoded_file_len: write.unencoded_file_len,
+            unencoded_len: write.unencoded_len,
+            unencoded_offset: write.unencoded_offset,
+            compression: write.compression,
+            data: write.data.to_vec(),
+            place,
+        }
+    }
+}
+
+/// A thread's state.
+pub(super) struct Worker {
+    pub(super) options: ConvertOptions,
+    /// There is one if data is to be encoded.
+    pub(super) encoder: Option<Encoder>,
+    pub(super) decoder: Decoder,
+    /// Memory for decoded data.
+    pub(super) content: Vec<u8>,
+    /// Memory for encoded data.
+    pub(super) packed: Vec<u8>,
+}
+
+impl Worker {
+    pub(super) fn run(&mut self, job: Job) -> Result<Done> {
+        let (bytes, number) = match job.work {
+            Work::Copied(bytes) => (Ok(bytes), 0),
+            Work::Data(data) => {
+                let Data {
+                    path,
+                    file_offset,
+                    bytes,
+                    place,
+                } = &data;
+                (self.write(path, *file_offset, bytes, *place), place.number)
+            }
+            Work::Encoded(write) => (self.recode(&write), write.place.number),
+        };
+        Ok(Done {
+            bytes: bytes.map_err(|error| error.in_part("command", number))?,
+            read_bytes: job.read_bytes,
+        })
+    }
+
+    fn recode(&mut self, write: &Encoded) -> Result<Vec<u8>> {
+        let command = EncodedWrite {
+            path: &write.path,
+            file_offset: write.file_offset,
+            unencoded_file_len: write.unencoded_file_len,
+            unencoded_len: write.unencoded_len,
+            unencoded_offset: write.unencoded_offset,
+            compression: write.compression,
+            encryption: None,
+            data: &write.data,
+        };
+        let mut content = std::mem::take(&mut self.content);
+        let shown = command.decode_exactly(&mut self.decoder, &mut content);
+        let written =
+            shown.and_then(|shown| self.write(&write.path, write.file_offset, shown, write.place));
+        self.content = content;
+        written
+    }
+
+    /// The commands that write `bytes`, encoded if that is wanted and makes them smaller.
+    fn write(&mut self, path: &[u8], offset: u64, bytes: &[u8], place: Place) -> Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(bytes.len() + 256);
+        let encoded = self.encode(path, offset, bytes, place, &mut out)?;
+        let (mut offset, mut rest) = (offset + encoded as u64, &bytes[encoded..]);
+        if encoded > 0 && rest.is_empty() {
+            return Ok(out);
+        }
+        // A write without data stays one.
+        loop {
+            let mut data = &rest[..rest.len().min(data_bytes_max(place.to))];
+            // Where the version becomes later, no data may look as if only the header had been changed: see `StreamReader`.
+            if place.from < Version::V2 && place.to >= Version::V2 && begins_with_length(data) {
+                data = &data[..1];
+            }
+            let write = Command::Write {
+                path,
+                file_offset: offset,
+                data,
+            };
+            write.emit(place.to, &mut out)?;
+            offset += data.len() as u64;
+            rest = &rest[data.len()..];
+            if rest.is_empty() {
+                return Ok(out);
+            }
+        }
+    }
+
+    /// Writes as much of `bytes` as one extent that is encoded, from its beginning, as makes sense. Returns how much.
+    fn encode(
+        &mut self,
+        path: &[u8],
+        offset: u64,
+        bytes: &[u8],
+        place: Place,
+        out: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let (Some(encoder), Recode::Encode(settings)) = (&mut self.encoder, self.options.recode)
+        else {
+            return Ok(0);
+        };
+        let sector = self.options.sector_bytes as usize;
+        let Some(compression) = algorithm(settings, self.options.sector_bytes) else {
+            return Ok(0);
+        };
+        if !offset.is_multiple_of(sector as u64) {
+            return Ok(0);
+        }
+        // Linux takes a part of a sector only at the end of a file. Where the file existed before, it can be longer.
+        let len = match place.is_incremental {
+            true => bytes.len() - bytes.len() % sector,
+            false => bytes.len(),
+        };
+        if len == 0 {
+            return Ok(0);
+        }
+        let whole = len.next_multiple_of(sector);
+        // Extents in whole sectors must save one. Inline extents must save anything.
+        let can_be_inline = offset == 0 && len <= sector;
+        let room = match can_be_inline {
+            true => INLINE_BYTES_MAX.min(len - 1),
+            false => whole - sector,
+        };
+        self.packed.resize(room, 0);
+        let packed =
+            encoder.compress_extent(self.options.sector_bytes, &mut self.packed, &bytes[..len]);
+        let Some(packed) = packed.filter(|&packed| packed > 0) else {
+            return Ok(0);
+        };
+        let write = EncodedWrite {
+            path,
+            file_offset: offset,
+            unencoded_file_len: len as u64,
+            unencoded_len: if can_be_inline { len } else { whole } as u64,
+            unencoded_offset: 0,
+            compression,
+            encryption: (!can_be_inline).then_some(0),
+            data: &self.packed[..packed],
+        };
+        Command::EncodedWrite(write).emit(place.to, out)?;
+        Ok(len)
+    }
+}

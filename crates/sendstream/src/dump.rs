@@ -1,0 +1,259 @@
+//! The lines of `btrfs receive --dump`, byte for byte: other programs parse them.
+
+use std::io::Write;
+
+use tree::{Error, Result, Time};
+
+use crate::command::{Command, compression};
+
+/// The width of a command's name, and of a path if it is shorter.
+const NAME_WIDTH: usize = 16;
+const PATH_WIDTH: usize = 32;
+
+/// Prints commands as `btrfs receive --dump` of btrfs-progs does, in its words and with its peculiarities: times without
+/// fractions, file attributes in decimal after `0x`, attribute names and clone sources without escapes, values only up to a NUL
+/// byte. The end of a stream and fs-verity have no line.
+pub struct Dump<W, Z> {
+    out: W,
+    zone: Z,
+    /// `./NAME` of the current subvolume.
+    subvolume: Vec<u8>,
+}
+
+impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
+    /// Prints to `out`. `zone` is the offset of local time from UTC in seconds, east positive, at a time in seconds since 1970:
+    /// btrfs-progs prints local times.
+    pub fn new(out: W, zone: Z) -> Self {
+        Dump {
+            out,
+            zone,
+            subvolume: Vec::new(),
+        }
+    }
+
+    /// The output.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
+    /// Prints a command.
+    ///
+    /// # Errors
+    /// What the output reports; [`Error::InvalidInput`] for a year that btrfs-progs cannot print.
+    pub fn command(&mut self, command: &Command<'_>) -> Result<()> {
+        let Some(path) = command.path() else {
+            return Ok(());
+        };
+        let Some(rest) = self.rest(command)? else {
+            return Ok(());
+        };
+        let mut line = format!("{:NAME_WIDTH$}", command.name()).into_bytes();
+        if command.starts_subvolume() {
+            self.subvolume = [b"./", path].concat();
+            escape(&self.subvolume, &mut line);
+        } else {
+            escape(&self.below(path), &mut line);
+        }
+        if !rest.is_empty() {
+            // At least one space, and up to the column.
+            let width = (line.len() + 1).max(NAME_WIDTH + PATH_WIDTH);
+            line.resize(width, b' ');
+            line.extend(rest);
+        }
+        line.push(b'\n');
+        Ok(self.out.write_all(&line)?)
+    }
+
+    /// A path below the current subvolume.
+    fn below(&self, path: &[u8]) -> Vec<u8> {
+        [&self.subvolume, &b"/"[..], path].concat()
+    }
+
+    /// What comes after the path; `None` if the command has no line.
+    fn rest(&self, command: &Command<'_>) -> Result<Option<Vec<u8>>> {
+        let mut to = Vec::new();
+        match *command {
+            Command::Subvol { uuid, ctransid, .. } => {
+                write!(to, "uuid={} transid={ctransid}", Uuid(uuid))?;
+            }
+            Command::Snapshot {
+                uuid,
+                ctransid,
+                clone_uuid,
+                clone_ctransid,
+                ..
+            } => write!(
+                to,
+                "uuid={} transid={ctransid} parent_uuid={} parent_transid={clone_ctransid}",
+                Uuid(uuid),
+                Uuid(clone_uuid)
+            )?,
+            Command::Mkfile { .. }
+            | Command::Mkdir { .. }
+            | Command::Mkfifo { .. }
+            | Command::Mksock { .. }
+            | Command::Unlink { .. }
+            | Command::Rmdir { .. } => {}
+            Command::Mknod { rdev, mode, .. } => write!(to, "mode={mode:o} dev={rdev:#x}")?,
+            Command::Symlink { path_link, .. } | Command::Link { path_link, .. } => {
+                to.extend(b"dest=");
+                escape(path_link, &mut to);
+            }
+            Command::Rename { path_to, .. } => {
+                to.extend(b"dest=");
+                escape(&self.below(path_to), &mut to);
+            }
+            Command::SetXattr {
+                xattr_name,
+                xattr_data,
+                ..
+            } => {
+                let shown = xattr_data.split(|&byte| byte == 0).next();
+                to.extend(b"name=");
+                to.extend(xattr_name);
+                to.extend(b" data=");
+                to.extend(shown.unwrap_or_default());
+                write!(to, " len={}", xattr_data.len())?;
+            }
+            Command::RemoveXattr { xattr_name, .. } => {
+                to.extend(b"name=");
+                to.extend(xattr_name);
+            }
+            Command::Write {
+                file_offset, data, ..
+            } => write!(to, "offset={file_offset} len={}", data.len())?,
+            Command::Clone {
+                file_offset,
+                clone_len,
+                clone_path,
+                clone_offset,
+                ..
+            } => {
+                write!(to, "offset={file_offset} len={clone_len} from=")?;
+                to.extend(self.below(clone_path));
+                write!(to, " clone_offset={clone_offset}")?;
+            }
+            Command::Truncate { size, .. } => write!(to, "size={size}")?,
+            Command::Chmod { mode, .. } => write!(to, "mode={mode:o}")?,
+            Command::Chown { uid, gid, .. } => write!(to, "gid={gid} uid={uid}")?,
+            Command::Utimes {
+                atime,
+                mtime,
+                ctime,
+                ..
+            } => {
+                for (space, name, time) in [
+                    ("", "atime", atime),
+                    (" ", "mtime", mtime),
+                    (" ", "ctime", ctime),
+                ] {
+                    write!(to, "{space}{name}={}", self.time(time)?)?;
+                }
+            }
+            Command::UpdateExtent {
+                file_offset, size, ..
+            } => write!(to, "offset={file_offset} len={size}")?,
+            Command::Fallocate {
+                fallocate_mode,
+                file_offset,
+                size,
+                ..
+            } => {
+                let mode = fallocate_mode.cast_signed();
+                write!(to, "mode={mode} offset={file_offset} len={size}")?;
+            }
+            Command::Fileattr { fileattr, .. } => write!(to, "fileattr=0x{fileattr}")?,
+            Command::EncodedWrite(it) => write!(
+                to,
+                "offset={} len={}, unencoded_file_len={}, unencoded_len={}, unencoded_offset={}, \
+                 compression={}, encryption={}",
+                it.file_offset,
+                it.data.len(),
+                it.unencoded_file_len,
+                it.unencoded_len,
+                it.unencoded_offset,
+                compression(it.compression).unwrap_or_default(),
+                it.encryption.unwrap_or_default(),
+            )?,
+            Command::End | Command::EnableVerity { .. } => return Ok(None),
+        }
+        Ok(Some(to))
+    }
+
+    /// A time as strftime's `%FT%T%z`.
+    fn time(&self, time: Time) -> Result<String> {
+        let offset = (self.zone)(time.seconds);
+        let no_year = Error::InvalidInput("the year of a time is too large");
+        let Some(local) = time.seconds.checked_add(offset.into()) else {
+            return Err(no_year);
+        };
+        let (days, second) = (local.div_euclid(86_400), local.rem_euclid(86_400));
+        let (year, month, day) = date(days);
+        if i32::try_from(year - 1900).is_err() {
+            return Err(no_year);
+        }
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let sign = if offset < 0 { '-' } else { '+' };
+        let zone = offset.unsigned_abs() / 60;
+        let (zone_hour, zone_minute) = (zone / 60, zone % 60);
+        Ok(format!(
+            "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{sign}{zone_hour:02}{zone_minute:02}"
+        ))
+    }
+}
+
+/// Escapes a path: control characters as in C with octal numbers, bytes beyond ASCII, spaces and backslashes.
+fn escape(path: &[u8], to: &mut Vec<u8>) {
+    for &byte in path {
+        match byte {
+            0x07 => to.extend(b"\\a"),
+            0x08 => to.extend(b"\\b"),
+            b'\t' => to.extend(b"\\t"),
+            b'\n' => to.extend(b"\\n"),
+            0x0b => to.extend(b"\\v"),
+            0x0c => to.extend(b"\\f"),
+            b'\r' => to.extend(b"\\r"),
+            0x1b => to.extend(b"\\e"),
+            b' ' | b'\\' => to.extend([b'\\', byte]),
+            b'!'..=b'~' => to.push(byte),
+            _ => to.extend([b'\\', digit(byte >> 6), digit(byte >> 3), digit(byte)]),
+        }
+    }
+}
+
+fn digit(bits: u8) -> u8 {
+    b'0' + (bits & 7)
+}
+
+/// A UUID in its usual form.
+pub(crate) struct Uuid(pub(crate) [u8; 16]);
+
+impl std::fmt::Display for Uuid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(at, 4 | 6 | 8 | 10) {
+                "-"
+            } else {
+                ""
+            };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Year, month and day in the Gregorian calendar of a day number; day 0 is 1970-01-01.
+///
+/// Years begin in March, so that the leap day is the last day; then months begin on day (153 m + 2) / 5.
+fn date(days: i64) -> (i64, i64, i64) {
+    const ERA_DAYS: i64 = 146_097; // 400 years
+    let days = days + 719_468; // day 0 is 0000-03-01
+    let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
+    let year = (day - day / 1460 + day / 36_524 - day / (ERA_DAYS - 1)) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let next_year = i64::from(month >= 10);
+    let month = if next_year == 0 { month + 3 } else { month - 9 };
+    (era * 400 + year + next_year, month, day)
+}

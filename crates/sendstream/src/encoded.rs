@@ -1,0 +1,145 @@
+//! Encoded writes: extents as btrfs stores them.
+
+use codec::{Algorithm, Decoder, ZstdFrame};
+use tree::{Error, Result};
+
+/// The longest content of an encoded write, and the longest encoded data (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).
+pub const ENCODED_BYTES_MAX: u64 = 128 << 10;
+/// The largest window of a zstd frame that Linux promises to read.
+const WINDOW_MAX: u64 = 1 << 17;
+/// The unit in which btrfs stores and compresses, at least.
+const SECTOR_BYTES: usize = 4096;
+
+/// [`Command::EncodedWrite`](crate::Command::EncodedWrite): a compressed extent, of which a file shows a part.
+///
+/// The reader has checked that the part lies in the extent, and that neither is longer than [`ENCODED_BYTES_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncodedWrite<'a> {
+    /// The file.
+    pub path: &'a [u8],
+    /// Where in the file.
+    pub file_offset: u64,
+    /// How many bytes of the file are written.
+    pub unencoded_file_len: u64,
+    /// The length of the extent when it is decoded. If the content is shorter, zeros follow.
+    pub unencoded_len: u64,
+    /// Where the written bytes begin in the decoded extent.
+    pub unencoded_offset: u64,
+    /// How the data is compressed: zlib, zstd, or LZO in segments.
+    pub compression: Algorithm,
+    /// 0. Linux leaves it out for inline extents.
+    pub encryption: Option<u32>,
+    /// The encoded extent, with its padding.
+    pub data: &'a [u8],
+}
+
+impl EncodedWrite<'_> {
+    /// Decodes the extent as Linux does and returns the bytes that the file gets: `unencoded_file_len` of them. `buffer` is
+    /// memory to reuse.
+    ///
+    /// # Errors
+    /// The data breaks its format.
+    pub fn decode<'b>(
+        &self,
+        decoder: &mut Decoder,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], codec::Error> {
+        self.decode_extent(decoder, buffer)?;
+        Ok(&buffer[self.shown()])
+    }
+
+    /// Like [`EncodedWrite::decode`], but refuses data that Linux or another reader could decode in another way: it must be
+    /// one frame with at most zeros behind it, with a window that Linux reads, and with no more content than is stated.
+    ///
+    /// Some kernels compress the last sector of an inline extent whole: zeros up to its end are not content.
+    ///
+    /// # Errors
+    /// [`Error::Unverified`] says what is wrong with the data.
+    pub fn decode_exactly<'b>(
+        &self,
+        decoder: &mut Decoder,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8]> {
+        let len = self.unencoded_len as usize;
+        let room = len.next_multiple_of(SECTOR_BYTES);
+        // One byte more than can be content, to see that there is none.
+        buffer.clear();
+        buffer.resize(room + 1, 0);
+        let wrong = |error: codec::Error| Error::Unverified(error.as_str());
+        let (content, end) = match self.compression {
+            Algorithm::Zlib => decoder
+                .decompress_zlib_extent(buffer, self.data)
+                .map_err(wrong)?,
+            Algorithm::Zstd => {
+                let frame = ZstdFrame::parse(self.data, WINDOW_MAX);
+                let frame = frame.ok_or(Error::Unverified(
+                    "encoded data is not a zstd frame with a window of at most 128 KiB",
+                ))?;
+                let stored = &self.data[..frame.bytes];
+                let content = decoder.decompress_extent(self.compression, buffer, stored);
+                (content.map_err(wrong)?, frame.bytes)
+            }
+            _ => {
+                let content = decoder.decompress_extent(self.compression, buffer, self.data);
+                // The frame begins with its length, which was just decoded.
+                let end = self
+                    .data
+                    .first_chunk()
+                    .map_or(0, |it| u32::from_le_bytes(*it));
+                (content.map_err(wrong)?, end as usize)
+            }
+        };
+        let padding = self.data.get(end..).unwrap_or_default();
+        if padding.len() >= SECTOR_BYTES {
+            return Err(Error::Unverified(
+                "encoded data has a sector or more behind its frame",
+            ));
+        }
+        if padding.iter().any(|&byte| byte != 0) {
+            return Err(Error::Unverified("encoded data goes on behind its frame"));
+        }
+        if content > room || buffer[len..].iter().any(|&byte| byte != 0) {
+            return Err(Error::Unverified("encoded data holds more than is stated"));
+        }
+        buffer.truncate(len);
+        Ok(&buffer[self.shown()])
+    }
+
+    fn decode_extent(
+        &self,
+        decoder: &mut Decoder,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), codec::Error> {
+        let len = self.unencoded_len as usize;
+        // zlib must have room for what it decodes; Linux drops what is beyond the extent.
+        buffer.clear();
+        buffer.resize(len.next_multiple_of(SECTOR_BYTES), 0);
+        decoder.decompress_extent(self.compression, buffer, self.data)?;
+        buffer.truncate(len);
+        Ok(())
+    }
+
+    /// The part of the extent that the file shows.
+    fn shown(&self) -> std::ops::Range<usize> {
+        let from = self.unencoded_offset as usize;
+        from..from + self.unencoded_file_len as usize
+    }
+
+    /// What is wrong with the numbers, if anything, and the number.
+    pub(crate) fn fault(&self) -> Option<(&'static str, u64)> {
+        let end = self.unencoded_offset.checked_add(self.unencoded_file_len);
+        if self.unencoded_len == 0 || self.unencoded_len > ENCODED_BYTES_MAX {
+            let what = "encoded write's extent is empty or longer than 128 KiB";
+            return Some((what, self.unencoded_len));
+        }
+        if end.is_none_or(|end| end > self.unencoded_len) || self.unencoded_file_len == 0 {
+            let what = "encoded write shows nothing or more than its extent";
+            return Some((what, self.unencoded_file_len));
+        }
+        if self.data.is_empty() || self.data.len() as u64 > ENCODED_BYTES_MAX {
+            let what = "encoded write's data is empty or longer than 128 KiB";
+            return Some((what, self.data.len() as u64));
+        }
+        None
+    }
+}

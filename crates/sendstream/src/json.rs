@@ -1,0 +1,339 @@
+//! Streams as JSON lines, from which they can be built again.
+//!
+//! A line is an object: `{"at":0,"stream":2}` for a header with its version, `{"at":17,"number":1,"command":"subvol","path":"s",…}`
+//! for a command with its attributes in the order of the stream. Names and paths are strings if they are UTF-8; otherwise the
+//! key has `_base64` behind it, and the value is Base64. Times are seconds, a dot, and nine digits of nanoseconds, which
+//! are added to the seconds also before 1970. Data is Base64, or left out: then `data_bytes` states its length.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, Read, Write};
+
+use tree::{Error, Result, Time, base64};
+
+use crate::attributes::parse;
+use crate::command::number_of;
+use crate::dump::Uuid;
+use crate::raw::{STREAM_HEADER_BYTES, Version, attribute, command_header, stream_header};
+use crate::reader::{COMMAND_BYTES_MAX, Record};
+use crate::value::{Form, Value, named};
+
+/// The longest line that is read: the longest command in Base64, and what stands beside it.
+const LINE_BYTES_MAX: u64 = COMMAND_BYTES_MAX as u64 / 3 * 4 + (1 << 20);
+
+/// The line of a stream's header at an offset, without a line feed.
+pub fn header(version: Version, at: u64) -> String {
+    format!("{{\"at\":{at},\"stream\":{version}}}")
+}
+
+/// The line of a command, without a line feed; with its data, or only the length of it.
+pub fn command(record: &Record<'_>, with_data: bool) -> String {
+    let Record { at, number, .. } = record;
+    let name = record.command.name();
+    let mut line = format!("{{\"at\":{at},\"number\":{number},\"command\":\"{name}\"");
+    for (name, value) in record.attributes() {
+        // Writing to a string cannot fail.
+        let _ = match value {
+            Value::Number(number) => write!(line, ",\"{name}\":{number}"),
+            Value::Time(time) => {
+                let Time {
+                    seconds,
+                    nanoseconds,
+                } = time;
+                write!(line, ",\"{name}\":\"{seconds}.{nanoseconds:09}\"")
+            }
+            Value::Uuid(uuid) => write!(line, ",\"{name}\":\"{}\"", Uuid(uuid)),
+            Value::Bytes(bytes) => match str::from_utf8(bytes) {
+                Ok(text) => {
+                    let _ = write!(line, ",\"{name}\":");
+                    string(text, &mut line);
+                    Ok(())
+                }
+                Err(_) => {
+                    let encoded = base64::encode(bytes);
+                    write!(line, ",\"{name}_base64\":\"{encoded}\"")
+                }
+            },
+            Value::Data(data) if with_data => {
+                write!(line, ",\"{name}\":\"{}\"", base64::encode(data))
+            }
+            Value::Data(data) => write!(line, ",\"{name}_bytes\":{}", data.len()),
+        };
+    }
+    line.push('}');
+    line
+}
+
+/// Appends a JSON string.
+pub fn string(text: &str, to: &mut String) {
+    to.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => to.push_str("\\\""),
+            '\\' => to.push_str("\\\\"),
+            '\n' => to.push_str("\\n"),
+            '\t' => to.push_str("\\t"),
+            '\0'..='\x1f' | '\x7f' => {
+                let _ = write!(to, "\\u{:04x}", u32::from(letter));
+            }
+            _ => to.push(letter),
+        }
+    }
+    to.push('"');
+}
+
+/// Builds the stream that these lines describe, with data. `at` and `number` are not needed.
+///
+/// # Errors
+/// [`Error::Part`] with the number of a line that is no such line, or whose command a reader would refuse; what the input or the
+/// output report.
+pub fn build(mut input: impl BufRead, mut output: impl Write) -> Result<()> {
+    let mut line = Vec::new();
+    let (mut version, mut number) = (None, 0);
+    let mut bytes = Vec::new();
+    loop {
+        line.clear();
+        number += 1;
+        let read = (&mut input)
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(());
+        }
+        bytes.clear();
+        let in_line = |error: Error| error.in_part("line", number);
+        if read as u64 == LINE_BYTES_MAX && line.last() != Some(&b'\n') {
+            return Err(in_line(Error::Limit("the length of a line")));
+        }
+        let wrong = |what| in_line(Error::InvalidInput(what));
+        let fields =
+            fields(&line).ok_or_else(|| wrong("not a JSON object of strings and numbers"))?;
+        let built = build_line(&fields, &mut version, &mut bytes);
+        built.map_err(|error| match error {
+            Built::Wrong(what) => wrong(what),
+            Built::Error(error) => in_line(error),
+        })?;
+        output.write_all(&bytes)?;
+    }
+}
+
+/// Why a line has no bytes.
+enum Built {
+    Wrong(&'static str),
+    Error(Error),
+}
+
+impl From<&'static str> for Built {
+    fn from(what: &'static str) -> Built {
+        Built::Wrong(what)
+    }
+}
+
+/// Appends the bytes of a line.
+fn build_line(
+    fields: &[(String, Field)],
+    version: &mut Option<Version>,
+    bytes: &mut Vec<u8>,
+) -> Result<(), Built> {
+    let mut number = None;
+    let mut payload = Vec::new();
+    for (key, value) in fields {
+        match (key.as_str(), value) {
+            ("at" | "number", _) => continue,
+            ("stream", Field::Number(it)) => {
+                let it = u32::try_from(*it).ok().and_then(Version::parse);
+                let it = it.ok_or("there is no such version of send streams")?;
+                *version = Some(it);
+                debug_assert_eq!(stream_header(it).len(), STREAM_HEADER_BYTES);
+                bytes.extend(stream_header(it));
+                return Ok(());
+            }
+            ("command", Field::Text(name)) => {
+                let it = number_of(name.as_bytes());
+                number = Some(it.ok_or("there is no such command")?);
+                continue;
+            }
+            ("data_bytes", _) => return Err("the data was left out of the dump".into()),
+            _ => {}
+        }
+        let (name, is_base64) = match key.strip_suffix("_base64") {
+            Some(name) => (name, true),
+            None => (key.as_str(), false),
+        };
+        let (kind, form) = named(name).ok_or("there is no such attribute")?;
+        let value = value_of(form, value, is_base64).ok_or("attribute has an impossible value")?;
+        payload.extend(kind.to_le_bytes());
+        if kind != attribute::DATA || !version.is_some_and(Version::has_long_data) {
+            let len = u16::try_from(value.len()).map_err(|_| "attribute is too long")?;
+            payload.extend(len.to_le_bytes());
+        }
+        payload.extend(value);
+    }
+    let number = number.ok_or("neither the header of a stream nor a command")?;
+    let version = version.ok_or("a command comes before the header of a stream")?;
+    parse(version, number, &payload, 0).map_err(Built::Error)?;
+    let len = u32::try_from(payload.len()).map_err(|_| "command is too long")?;
+    bytes.extend(command_header(len, number, &payload));
+    bytes.extend(payload);
+    Ok(())
+}
+
+/// The bytes of an attribute.
+fn value_of(form: Form, value: &Field, is_base64: bool) -> Option<Vec<u8>> {
+    match (form, value) {
+        (Form::Number(len), Field::Number(number)) => {
+            let bytes = number.to_le_bytes();
+            bytes[len..]
+                .iter()
+                .all(|&byte| byte == 0)
+                .then(|| bytes[..len].to_vec())
+        }
+        (Form::Bytes, Field::Text(text)) if !is_base64 => Some(text.as_bytes().to_vec()),
+        (Form::Bytes | Form::Data, Field::Text(text)) => base64::decode(text.as_bytes()),
+        (Form::Uuid, Field::Text(text)) => {
+            let digits: String = text.split('-').collect();
+            let number = u128::from_str_radix(&digits, 16).ok()?;
+            (digits.len() == 32).then(|| number.to_be_bytes().to_vec())
+        }
+        (Form::Time, Field::Text(text)) => {
+            let (seconds, nanoseconds) = text.split_once('.')?;
+            let is_whole = nanoseconds.len() == 9;
+            let seconds: i64 = seconds.parse().ok()?;
+            let nanoseconds: u32 = nanoseconds.parse().ok().filter(|_| is_whole)?;
+            let mut bytes = seconds.to_le_bytes().to_vec();
+            bytes.extend(nanoseconds.to_le_bytes());
+            Some(bytes)
+        }
+        _ => None,
+    }
+}
+
+/// The value of a field.
+#[derive(Debug, PartialEq)]
+enum Field {
+    Number(u64),
+    Text(String),
+}
+
+/// Parses an object whose values are strings and unsigned integers.
+fn fields(line: &[u8]) -> Option<Vec<(String, Field)>> {
+    let mut rest = str::from_utf8(line).ok()?.trim();
+    rest = rest.strip_prefix('{')?.trim_start();
+    let mut fields = Vec::new();
+    if rest == "}" {
+        return Some(fields);
+    }
+    loop {
+        let (key, after) = parse_string(rest)?;
+        rest = after.trim_start().strip_prefix(':')?.trim_start();
+        let value;
+        if rest.starts_with('"') {
+            let (text, after) = parse_string(rest)?;
+            (value, rest) = (Field::Text(text), after);
+        } else {
+            let end = rest.find(|it: char| !it.is_ascii_digit())?;
+            let (digits, after) = rest.split_at(end);
+            (value, rest) = (Field::Number(digits.parse().ok()?), after);
+        }
+        fields.push((key, value));
+        rest = rest.trim_start();
+        if rest == "}" {
+            return Some(fields);
+        }
+        rest = rest.strip_prefix(',')?.trim_start();
+    }
+}
+
+/// Parses a string. Returns what follows it, too.
+fn parse_string(text: &str) -> Option<(String, &str)> {
+    let mut rest = text.strip_prefix('"')?;
+    let mut parsed = String::new();
+    loop {
+        let end = rest.find(['"', '\\'])?;
+        parsed.push_str(&rest[..end]);
+        if let Some(after) = rest[end..].strip_prefix('"') {
+            return Some((parsed, after));
+        }
+        rest = &rest[end + 1..];
+        let letter = rest.chars().next()?;
+        rest = &rest[letter.len_utf8()..];
+        parsed.push(match letter {
+            '"' | '\\' | '/' => letter,
+            'b' => '\x08',
+            'f' => '\x0c',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => {
+                let mut unit = || {
+                    let (digits, after) = rest.split_at_checked(4)?;
+                    rest = after;
+                    let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
+                    u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+                };
+                let first = unit()?;
+                let units = match first {
+                    0xd800..0xdc00 => {
+                        rest = rest.strip_prefix("\\u")?;
+                        let mut unit = || {
+                            let (digits, after) = rest.split_at_checked(4)?;
+                            rest = after;
+                            u16::from_str_radix(digits, 16).ok()
+                        };
+                        vec![first, unit()?]
+                    }
+                    _ => vec![first],
+                };
+                char::decode_utf16(units).next()?.ok()?
+            }
+            _ => return None,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_parsed_as_others_write_them() {
+        let text = |text: &str| Field::Text(text.to_owned());
+        let parsed = fields(
+            b" { \"a\" : 18446744073709551615 , \"b\":\"\\u00e9\\ud83d\\ude00\\n\\/\\\"\" }\n",
+        );
+        let expected = vec![
+            ("a".to_owned(), Field::Number(u64::MAX)),
+            ("b".to_owned(), text("\u{e9}\u{1f600}\n/\"")),
+        ];
+        assert_eq!(parsed, Some(expected));
+        assert_eq!(fields(b"{}"), Some(Vec::new()));
+        for bad in [
+            "",
+            "{",
+            "{}x",
+            "[]",
+            "{\"a\":-1}",
+            "{\"a\":1",
+            "{\"a\"}",
+            "{\"a\":\"\\ud800\"}",
+            "{\"a\":\"\\x\"}",
+            "{\"a\":18446744073709551616}",
+            "{\"a\":1,}",
+            "{\"a\":\"}",
+        ] {
+            assert_eq!(fields(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn strings_are_written_so_that_they_read_back() {
+        let all: String = ('\0'..='\u{2ff}').collect();
+        let mut line = String::from("{\"k\":");
+        string(&all, &mut line);
+        line.push('}');
+        assert!(!line.contains('\n'));
+        assert_eq!(
+            fields(line.as_bytes()),
+            Some(vec![("k".to_owned(), Field::Text(all))])
+        );
+    }
+}

@@ -1,0 +1,398 @@
+//! Reading a stream, one command after the other.
+
+use std::io::{ErrorKind, Read};
+use std::ops::Range;
+
+use tree::{Corrupt, Error, Result};
+
+use crate::attributes::parse;
+use crate::command::Command;
+use crate::raw::{COMMAND_HEADER_BYTES, MAGIC, STREAM_HEADER_BYTES, Version, checksum};
+
+/// The longest command that is read, unless [`StreamReader::command_bytes_max`] says otherwise. Linux writes at most 147,456
+/// bytes, but the format has no limit, and other programs can collect more data in one command.
+pub const COMMAND_BYTES_MAX: u32 = 16 << 20;
+/// The size of the buffer at the beginning: several of Linux's longest commands, and little enough for a cache.
+const BUFFER_BYTES: usize = 512 << 10;
+
+/// Reads send streams from a file or pipe.
+///
+/// An input holds one or more streams, one after the other (`btrfs send A B`). A stream holds one or more subvolumes, each
+/// started by [`Command::Subvol`] or [`Command::Snapshot`] (several with `btrfs send -e A B`), and ends with
+/// [`Command::End`].
+///
+/// ```no_run
+/// # fn main() -> tree::Result<()> {
+/// let mut reader = sendstream::StreamReader::new(std::io::stdin().lock());
+/// while let Some(_version) = reader.next_stream()? {
+///     while let Some(record) = reader.next_command()? {
+///         // `record.command` borrows from the reader until the next call.
+///         let _ = record.command;
+///     }
+///     // Only here is the stream complete.
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Each command is verified against its checksum before it is parsed. What comes out is right in itself: the command exists
+/// in this version and has all its attributes, and its numbers and paths are possible ones (see [`Command::path_fault`]). What
+/// it means for the files that exist is for the receiver to check. Memory is that of the longest command.
+///
+/// Errors in a command are [`Error::Part`] with the command's number, counted from 1 over the whole input; the place of a
+/// [`Corrupt`] is its byte in the input.
+pub struct StreamReader<R> {
+    input: R,
+    buffer: Vec<u8>,
+    /// What was read and not yet returned.
+    unread: Range<usize>,
+    /// The offset of the unread bytes in the input.
+    at: u64,
+    commands: u64,
+    state: State,
+    command_bytes_max: u32,
+    checks_paths: bool,
+    restart: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    /// Before the first stream.
+    Start,
+    /// In a stream.
+    Inside(Inside),
+    /// After the end of a stream.
+    Ended,
+    /// After an error.
+    Failed,
+}
+
+/// What is known about the current stream.
+#[derive(Clone, Copy)]
+struct Inside {
+    version: Version,
+    /// The offset of its header.
+    at: u64,
+    has_subvolume: bool,
+    /// Whether something shows that it is of version 2 or later, or of version 1.
+    is_labelled_right: bool,
+    /// Whether there is data, and all of it began with its own length as in version 1.
+    has_lengths: bool,
+}
+
+/// A command and where it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The offset of its header in the input.
+    pub at: u64,
+    /// Its number in the input, counted from 1.
+    pub number: u64,
+    /// The version of its stream.
+    pub version: Version,
+    /// Its bytes, with its header: what [`StreamWriter::copy`](crate::StreamWriter::copy) takes.
+    pub bytes: &'a [u8],
+    /// The command.
+    pub command: Command<'a>,
+}
+
+impl Record<'_> {
+    /// The offset of the first byte after it.
+    pub fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+}
+
+impl<R: Read> StreamReader<R> {
+    /// Reads from `input`, which needs no buffer of its own.
+    pub fn new(input: R) -> Self {
+        StreamReader {
+            input,
+            buffer: Vec::new(),
+            unread: 0..0,
+            at: 0,
+            commands: 0,
+            state: State::Start,
+            command_bytes_max: COMMAND_BYTES_MAX,
+            checks_paths: true,
+            restart: None,
+        }
+    }
+
+    /// Refuses commands with a payload of more than this many bytes; [`COMMAND_BYTES_MAX`] unless set. Memory grows with what
+    /// arrives, not with what a header claims.
+    #[must_use]
+    pub fn command_bytes_max(self, bytes: u32) -> Self {
+        StreamReader {
+            command_bytes_max: bytes,
+            ..self
+        }
+    }
+
+    /// Accepts any names and paths: for programs that only print.
+    #[must_use]
+    pub fn any_paths(self) -> Self {
+        StreamReader {
+            checks_paths: false,
+            ..self
+        }
+    }
+
+    /// The offset in the input up to which everything was returned.
+    pub fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// How many commands were returned.
+    pub fn commands(&self) -> u64 {
+        self.commands
+    }
+
+    /// Starts the next stream and returns its version, or `None` at the end of the input. The stream before must be finished:
+    /// [`StreamReader::next_command`] returned `None`.
+    ///
+    /// # Errors
+    /// The input is empty, has other bytes than a stream, or has a version that is not known.
+    pub fn next_stream(&mut self) -> Result<Option<Version>> {
+        let is_first = match self.state {
+            State::Start => true,
+            State::Ended => false,
+            State::Inside(_) | State::Failed => {
+                return Err(Error::InvalidInput(
+                    "the send stream before was not read to its end",
+                ));
+            }
+        };
+        self.state = State::Failed;
+        let at = self.at;
+        let found = self.fill(STREAM_HEADER_BYTES)?;
+        if found == 0 && !is_first {
+            self.state = State::Ended;
+            return Ok(None);
+        }
+        let wrong = |what, got| Err(Corrupt { what, at, got }.into());
+        let header = &self.unread()[..found.min(STREAM_HEADER_BYTES)];
+        if found == 0 {
+            return wrong("send stream is empty", 0);
+        }
+        let is_magic = header.iter().zip(MAGIC).all(|(byte, magic)| byte == magic);
+        if !is_magic {
+            let first = u64::from(header[0]);
+            return match is_first {
+                true => wrong("not a btrfs send stream", first),
+                false => wrong("send stream is followed by other bytes", first),
+            };
+        }
+        let Some(number) = header.last_chunk().filter(|_| found >= STREAM_HEADER_BYTES) else {
+            return wrong("send stream's header is cut off", found as u64);
+        };
+        let number = u32::from_le_bytes(*number);
+        let Some(version) = Version::parse(number) else {
+            return wrong("send stream has an unknown version", number.into());
+        };
+        self.consume(STREAM_HEADER_BYTES);
+        self.state = State::Inside(Inside {
+            version,
+            at,
+            has_subvolume: false,
+            is_labelled_right: version == Version::V1,
+            has_lengths: false,
+        });
+        Ok(Some(version))
+    }
+
+    /// The next command of the current stream. The last one is [`Command::End`]; after it, the result is `None`.
+    ///
+    /// # Errors
+    /// The stream ends without [`Command::End`], a command breaks the format, or the input cannot be read. What was read
+    /// before is not to be taken for a whole stream.
+    pub fn next_command(&mut self) -> Result<Option<Record<'_>>> {
+        let State::Inside(inside) = self.state else {
+            return match self.state {
+                State::Ended => Ok(None),
+                _ => Err(Error::InvalidInput("no send stream was started")),
+            };
+        };
+        self.state = State::Failed;
+        let number = self.commands + 1;
+        let in_command = |error: Error| error.in_part("command", number);
+        let (command, bytes) = self.frame().map_err(in_command)?;
+        let at = self.at;
+        let start = self.unread.start;
+        self.consume(bytes);
+        self.commands = number;
+        let bytes = &self.buffer[start..start + bytes];
+        let payload = &bytes[COMMAND_HEADER_BYTES..];
+        let parsed = parse(inside.version, command, payload, at);
+        let command = parsed.map_err(in_command)?;
+        let inside = inside.after(&command, at).map_err(in_command)?;
+        if self.checks_paths
+            && let Some(what) = command.path_fault()
+        {
+            let got = command.number().into();
+            return Err(in_command(Corrupt { what, at, got }.into()));
+        }
+        self.state = match command {
+            Command::End => State::Ended,
+            _ => State::Inside(inside),
+        };
+        Ok(Some(Record {
+            at,
+            number,
+            version: inside.version,
+            bytes,
+            command,
+        }))
+    }
+
+    /// Where a stream begins in the middle of the one that just failed: the offset of its header.
+    ///
+    /// This happens if `btrfs send` was stopped and continued, for example by a suspend: Linux then starts the stream from its
+    /// beginning, and the file or pipe holds the first part twice.
+    pub fn restart(&self) -> Option<u64> {
+        self.restart
+    }
+
+    /// Continues with the stream at [`StreamReader::restart`], if there is one: [`StreamReader::next_stream`] reads its header.
+    pub fn continue_at_restart(&mut self) -> bool {
+        let Some(restart) = self.restart.take() else {
+            return false;
+        };
+        // It lies in the unread bytes: `frame` consumes nothing when it fails.
+        let skipped = (restart - self.at) as usize;
+        self.consume(skipped.min(self.unread.len()));
+        self.state = State::Start;
+        true
+    }
+
+    /// Ends reading and returns the input. What was read ahead is lost.
+    pub fn into_inner(self) -> R {
+        self.input
+    }
+
+    /// Makes all of the next command unread bytes, and verifies its checksum. Returns its number and its size with the header.
+    fn frame(&mut self) -> Result<(u16, usize)> {
+        let at = self.at;
+        let wrong = |what, got| Error::from(Corrupt { what, at, got });
+        let found = self.fill(COMMAND_HEADER_BYTES)?;
+        if found < COMMAND_HEADER_BYTES {
+            let what = match found {
+                0 => "send stream ends without an end command",
+                _ => "send stream ends in the header of a command",
+            };
+            return Err(wrong(what, found as u64));
+        }
+        let header = self.unread();
+        let [a, b, c, d, e, f, g, h, i, j] = *header
+            .first_chunk()
+            .expect("`fill` found at least the header");
+        let len = u32::from_le_bytes([a, b, c, d]);
+        let command = u16::from_le_bytes([e, f]);
+        let expected = u32::from_le_bytes([g, h, i, j]);
+        if len > self.command_bytes_max {
+            self.find_restart(COMMAND_HEADER_BYTES)?;
+            return Err(wrong("command is longer than is allowed", len.into()));
+        }
+        let bytes = COMMAND_HEADER_BYTES + len as usize;
+        let found = self.fill(bytes)?;
+        if found < bytes {
+            self.find_restart(bytes)?;
+            return Err(wrong("send stream ends in a command", found as u64));
+        }
+        let sum = checksum(len, command, &self.unread()[COMMAND_HEADER_BYTES..bytes]);
+        if sum != expected {
+            self.find_restart(bytes)?;
+            return Err(wrong("command has another checksum", expected.into()));
+        }
+        Ok((command, bytes))
+    }
+
+    /// Fails if a stream begins in the broken command of this size.
+    fn find_restart(&mut self, bytes: usize) -> Result<()> {
+        let found = self.fill(bytes + STREAM_HEADER_BYTES)?;
+        let unread = &self.unread()[..found.min(bytes + STREAM_HEADER_BYTES)];
+        for (start, header) in unread.windows(STREAM_HEADER_BYTES).enumerate() {
+            let (magic, number) = header.split_at(MAGIC.len());
+            let number = number.first_chunk().map_or(0, |it| u32::from_le_bytes(*it));
+            if magic == MAGIC && Version::parse(number).is_some() {
+                let restart = self.at + start as u64;
+                self.restart = Some(restart);
+                return Err(Error::from(Corrupt {
+                    what: "send stream starts again before its end: its sender was interrupted",
+                    at: restart,
+                    got: number.into(),
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    fn unread(&self) -> &[u8] {
+        &self.buffer[self.unread.clone()]
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.unread.start += bytes;
+        self.at += bytes as u64;
+    }
+
+    /// Reads until there are this many unread bytes, or the input ends. Returns how many there are, which can be more.
+    fn fill(&mut self, bytes: usize) -> Result<usize> {
+        if self.unread.len() >= bytes {
+            return Ok(self.unread.len());
+        }
+        self.buffer.copy_within(self.unread.clone(), 0);
+        self.unread = 0..self.unread.len();
+        while self.unread.len() < bytes {
+            if self.unread.end == self.buffer.len() {
+                let larger = (self.buffer.len() * 2).clamp(BUFFER_BYTES, bytes + BUFFER_BYTES);
+                self.buffer.resize(larger, 0);
+            }
+            match self.input.read(&mut self.buffer[self.unread.end..]) {
+                Ok(0) => break,
+                Ok(read) => self.unread.end += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.unread.len())
+    }
+}
+
+impl Inside {
+    /// What is known after this command.
+    fn after(mut self, command: &Command<'_>, at: u64) -> Result<Inside> {
+        let got = command.number().into();
+        if command.starts_subvolume() {
+            self.has_subvolume = true;
+        } else if !self.has_subvolume {
+            let what = "command comes before the subvolume that it is about";
+            return Err(Corrupt { what, at, got }.into());
+        }
+        if command.since() > Version::V1 {
+            self.is_labelled_right = true;
+        }
+        match *command {
+            Command::Utimes { otime: Some(_), .. } => self.is_labelled_right = true,
+            Command::Write { data, .. } if !self.is_labelled_right => {
+                self.has_lengths = begins_with_length(data);
+                self.is_labelled_right = !self.has_lengths;
+            }
+            Command::End if self.has_lengths && !self.is_labelled_right => {
+                return Err(Corrupt {
+                    what: "data begins with its own length: a stream of version 1 with a changed header",
+                    at: self.at + MAGIC.len() as u64,
+                    got: self.version.number().into(),
+                }
+                .into());
+            }
+            _ => {}
+        }
+        Ok(self)
+    }
+}
+
+/// Whether `data` begins with its own length, as in a stream of version 1 that is read as a later one.
+pub(crate) fn begins_with_length(data: &[u8]) -> bool {
+    data.split_first_chunk()
+        .is_some_and(|(len, rest)| usize::from(u16::from_le_bytes(*len)) == rest.len())
+}

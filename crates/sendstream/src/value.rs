@@ -1,0 +1,114 @@
+//! The attributes of a command by name, for printing.
+
+use tree::Time;
+
+use crate::attributes::split;
+use crate::raw::{COMMAND_HEADER_BYTES, attribute};
+use crate::reader::Record;
+
+/// The value of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A number.
+    Number(u64),
+    /// A point in time.
+    Time(Time),
+    /// A UUID.
+    Uuid([u8; 16]),
+    /// A name, a path, or the value of an extended attribute.
+    Bytes(&'a [u8]),
+    /// Data of a file.
+    Data(&'a [u8]),
+}
+
+/// How the value of an attribute is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// An integer of this many bytes.
+    Number(usize),
+    Time,
+    Uuid,
+    Bytes,
+    Data,
+}
+
+/// Names and forms by number; there is no attribute 0.
+const ATTRIBUTES: [(&str, Form); attribute::LAST as usize + 1] = [
+    ("", Form::Bytes),
+    ("uuid", Form::Uuid),
+    ("ctransid", Form::Number(8)),
+    ("ino", Form::Number(8)),
+    ("size", Form::Number(8)),
+    ("mode", Form::Number(8)),
+    ("uid", Form::Number(8)),
+    ("gid", Form::Number(8)),
+    ("rdev", Form::Number(8)),
+    ("ctime", Form::Time),
+    ("mtime", Form::Time),
+    ("atime", Form::Time),
+    ("otime", Form::Time),
+    ("xattr_name", Form::Bytes),
+    ("xattr_data", Form::Bytes),
+    ("path", Form::Bytes),
+    ("path_to", Form::Bytes),
+    ("path_link", Form::Bytes),
+    ("file_offset", Form::Number(8)),
+    ("data", Form::Data),
+    ("clone_uuid", Form::Uuid),
+    ("clone_ctransid", Form::Number(8)),
+    ("clone_path", Form::Bytes),
+    ("clone_offset", Form::Number(8)),
+    ("clone_len", Form::Number(8)),
+    ("fallocate_mode", Form::Number(4)),
+    ("fileattr", Form::Number(8)),
+    ("unencoded_file_len", Form::Number(8)),
+    ("unencoded_len", Form::Number(8)),
+    ("unencoded_offset", Form::Number(8)),
+    ("compression", Form::Number(4)),
+    ("encryption", Form::Number(4)),
+    ("verity_algorithm", Form::Number(1)),
+    ("verity_block_size", Form::Number(4)),
+    ("verity_salt_data", Form::Bytes),
+    ("verity_sig_data", Form::Bytes),
+];
+
+impl<'a> Record<'a> {
+    /// The attributes in the order of the stream, each with its name in lower case.
+    pub fn attributes(&self) -> impl Iterator<Item = (&'static str, Value<'a>)> + use<'a> {
+        let version = self.version;
+        let mut rest = self.bytes.get(COMMAND_HEADER_BYTES..).unwrap_or_default();
+        std::iter::from_fn(move || {
+            // The reader parsed them before.
+            let (kind, value) = split(version, &mut rest).ok()?;
+            let (name, form) = *ATTRIBUTES.get(usize::from(kind))?;
+            Some((name, form.parse(value)))
+        })
+    }
+}
+
+impl Form {
+    fn parse(self, value: &[u8]) -> Value<'_> {
+        match (self, value) {
+            (Form::Number(_), _) => {
+                let number = value.iter().rev();
+                Value::Number(number.fold(0, |number, byte| number << 8 | u64::from(*byte)))
+            }
+            (Form::Time, [seconds @ .., a, b, c, d]) => Value::Time(Time {
+                seconds: seconds
+                    .first_chunk()
+                    .map_or(0, |it| i64::from_le_bytes(*it)),
+                nanoseconds: u32::from_le_bytes([*a, *b, *c, *d]),
+            }),
+            (Form::Uuid, _) => Value::Uuid(value.try_into().unwrap_or_default()),
+            (Form::Data, _) => Value::Data(value),
+            _ => Value::Bytes(value),
+        }
+    }
+}
+
+/// The number and form of the attribute with this name.
+pub(crate) fn named(name: &str) -> Option<(u16, Form)> {
+    let found = ATTRIBUTES.iter().position(|(it, _)| *it == name)?;
+    let number = u16::try_from(found).ok().filter(|&number| number > 0)?;
+    Some((number, ATTRIBUTES[found].1))
+}

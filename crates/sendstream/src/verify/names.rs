@@ -1,0 +1,360 @@
+//! The names of a subvolume while it is received, in little memory.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+/// The most names that are remembered: what a table of 2^21 slots, of 13 bytes each, holds without growing.
+const NAMES_MAX: usize = (1 << 21) / 8 * 7;
+/// The root directory of the subvolume.
+const ROOT: u32 = 0;
+/// What a name that is no known directory stands for; lower numbers are directories.
+const FILE: u32 = u32::MAX;
+const SYMLINK: u32 = u32::MAX - 1;
+const OTHER: u32 = u32::MAX - 2;
+/// It is there, and may be anything: it is from the parent.
+const ANYTHING: u32 = u32::MAX - 3;
+/// It is not there any more, in a directory of the parent.
+const REMOVED: u32 = u32::MAX - 4;
+
+/// What a new name stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Directory,
+    Symlink,
+    Other,
+}
+
+/// What is known about the names of a subvolume.
+///
+/// A name is remembered as a hash of its directory's number and itself, under a key that the stream's author does not know. If
+/// the root is complete, so are all directories, and a name that is not remembered does not exist. A snapshot begins with an
+/// unknown root: then a name is believed to exist when it is first met. So it is when there are too many names.
+#[derive(Default)]
+pub(super) struct Names {
+    hasher: RandomState,
+    names: HashMap<[u8; 8], [u8; 4]>,
+    directories: Vec<Directory>,
+    is_full: bool,
+    /// The path that was last found, and what it is: most commands are about the file of the one before.
+    last: Vec<u8>,
+    last_is: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Directory {
+    /// How many names it has, if it is complete.
+    names: Option<u32>,
+}
+
+/// Where a path ends.
+struct Place {
+    directory: u32,
+    key: [u8; 8],
+    /// What it is; `None` if nothing is known about it.
+    is: Option<u32>,
+}
+
+type Checked<T = ()> = Result<T, &'static str>;
+
+impl Names {
+    /// Starts a subvolume: a new one, or a snapshot.
+    pub(super) fn start(&mut self, is_new: bool) {
+        self.names.clear();
+        self.directories.clear();
+        self.directories.push(Directory {
+            names: is_new.then_some(0),
+        });
+        self.is_full = false;
+        self.last_is = None;
+    }
+
+    /// Whether there were more names than are remembered.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    pub(super) fn create(&mut self, path: &[u8], kind: Kind) -> Checked {
+        let place = self.free_place(path)?;
+        let is = match kind {
+            Kind::File => FILE,
+            Kind::Symlink => SYMLINK,
+            Kind::Other => OTHER,
+            Kind::Directory => self.directory(true),
+        };
+        self.insert(&place, is);
+        Ok(())
+    }
+
+    pub(super) fn link(&mut self, path: &[u8], existing: &[u8]) -> Checked {
+        let is = self.kind(existing)?;
+        if is < REMOVED {
+            return Err("hard link is to a directory");
+        }
+        let place = self.free_place(path)?;
+        self.insert(&place, is);
+        Ok(())
+    }
+
+    pub(super) fn rename(&mut self, from: &[u8], to: &[u8]) -> Checked {
+        if (to.strip_prefix(from)).is_some_and(|rest| rest.first() == Some(&b'/')) {
+            return Err("directory is renamed into itself");
+        }
+        let is = self.kind(from)?;
+        let from = self.place(from)?;
+        let target = self.place(to)?;
+        if target.is.is_some_and(|is| self.is_used(is)) {
+            return Err("file is renamed to a directory that is not empty");
+        }
+        self.remove(&from);
+        // Both can be the same name.
+        let target = self.place(to)?;
+        self.insert(&target, is);
+        Ok(())
+    }
+
+    pub(super) fn unlink(&mut self, path: &[u8]) -> Checked {
+        if self.kind(path)? < REMOVED {
+            return Err("directory is removed as if it were a file");
+        }
+        let place = self.place(path)?;
+        self.remove(&place);
+        Ok(())
+    }
+
+    pub(super) fn rmdir(&mut self, path: &[u8]) -> Checked {
+        let is = self.kind(path)?;
+        if is > REMOVED && is != ANYTHING {
+            return Err("file is removed as if it were a directory");
+        }
+        if self.is_used(is) {
+            return Err("removed directory is not empty");
+        }
+        let place = self.place(path)?;
+        self.remove(&place);
+        Ok(())
+    }
+
+    pub(super) fn exists(&mut self, path: &[u8]) -> Checked {
+        self.kind(path).map(drop)
+    }
+
+    pub(super) fn is_no_symlink(&mut self, path: &[u8]) -> Checked {
+        match self.kind(path)? {
+            SYMLINK => Err("command would follow a symlink"),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn is_file(&mut self, path: &[u8]) -> Checked {
+        match self.kind(path)? {
+            FILE | ANYTHING => Ok(()),
+            SYMLINK => Err("data would be written through a symlink"),
+            _ => Err("data is written to what is not a regular file"),
+        }
+    }
+
+    /// What an existing path is.
+    fn kind(&mut self, path: &[u8]) -> Checked<u32> {
+        if let Some(is) = self.last_is
+            && self.last == path
+        {
+            return Ok(is);
+        }
+        if path.is_empty() {
+            return Ok(ROOT);
+        }
+        let place = self.place(path)?;
+        let is = match place.is {
+            Some(REMOVED) => return Err("file was removed before"),
+            Some(is) => is,
+            None if self.is_complete(place.directory) => return Err("file does not exist"),
+            None => {
+                self.insert(&place, ANYTHING);
+                ANYTHING
+            }
+        };
+        self.last.clear();
+        self.last.extend_from_slice(path);
+        self.last_is = Some(is);
+        Ok(is)
+    }
+
+    /// A place for a new name.
+    fn free_place(&mut self, path: &[u8]) -> Checked<Place> {
+        let place = self.place(path)?;
+        match place.is {
+            None | Some(REMOVED) => Ok(place),
+            Some(_) => Err("new file has the name of another one"),
+        }
+    }
+
+    /// Where a path ends, whether it exists or not.
+    fn place(&mut self, path: &[u8]) -> Checked<Place> {
+        let mut names = path.split(|&byte| byte == b'/').peekable();
+        let mut directory = ROOT;
+        loop {
+            let name = names.next().unwrap_or_default();
+            let key = self.hasher.hash_one((directory, name)).to_le_bytes();
+            let place = Place {
+                directory,
+                key,
+                is: self.names.get(&key).map(|is| u32::from_le_bytes(*is)),
+            };
+            if names.peek().is_none() {
+                return Ok(place);
+            }
+            directory = match place.is {
+                Some(is) if is < REMOVED => is,
+                Some(SYMLINK) => return Err("path leads through a symlink"),
+                Some(FILE | OTHER) => return Err("path leads through a file that is no directory"),
+                Some(REMOVED) => return Err("path leads through a directory that was removed"),
+                None if self.is_complete(directory) => {
+                    return Err("path leads through a directory that does not exist");
+                }
+                _ => {
+                    let new = self.directory(false);
+                    self.insert(&place, new);
+                    new
+                }
+            };
+        }
+    }
+
+    /// A number for a directory. When there are too many, it is one more unknown directory, which all of them share.
+    fn directory(&mut self, is_complete: bool) -> u32 {
+        if self.directories.len() >= NAMES_MAX {
+            self.is_full = true;
+        }
+        if !self.is_full || self.directories.len() <= NAMES_MAX {
+            let names = (is_complete && !self.is_full).then_some(0);
+            self.directories.push(Directory { names });
+        }
+        self.directories.len() as u32 - 1
+    }
+
+    /// Whether a name that is not remembered in this directory does not exist.
+    fn is_complete(&self, directory: u32) -> bool {
+        let directory = self.directories.get(directory as usize);
+        !self.is_full && directory.is_some_and(|it| it.names.is_some())
+    }
+
+    /// Whether it is a directory that is known to have names.
+    fn is_used(&self, is: u32) -> bool {
+        let directory = self.directories.get(is as usize);
+        is < REMOVED
+            && !self.is_full
+            && directory.is_some_and(|it| it.names.is_some_and(|it| it > 0))
+    }
+
+    fn insert(&mut self, place: &Place, is: u32) {
+        self.last_is = None;
+        let is_known = place.is.is_some();
+        if !is_known && self.names.len() >= NAMES_MAX {
+            self.is_full = true;
+            return;
+        }
+        self.names.insert(place.key, is.to_le_bytes());
+        if !place.is.is_some_and(|is| is != REMOVED) {
+            self.count(place.directory, 1);
+        }
+    }
+
+    fn remove(&mut self, place: &Place) {
+        self.last_is = None;
+        if self.is_complete(place.directory) || self.is_full {
+            self.names.remove(&place.key);
+        } else {
+            self.names.insert(place.key, REMOVED.to_le_bytes());
+        }
+        self.count(place.directory, -1);
+    }
+
+    fn count(&mut self, directory: u32, change: i32) {
+        if let Some(Directory { names: Some(names) }) = self.directories.get_mut(directory as usize)
+        {
+            *names = names.saturating_add_signed(change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(is_new: bool) -> Names {
+        let mut names = Names::default();
+        names.start(is_new);
+        names
+    }
+
+    #[test]
+    fn a_new_subvolume_has_what_was_created() {
+        let mut names = names(true);
+        assert!(names.exists(b"").is_ok());
+        assert!(names.exists(b"a").is_err());
+        names.create(b"d", Kind::Directory).unwrap();
+        names.create(b"d/f", Kind::File).unwrap();
+        names.create(b"l", Kind::Symlink).unwrap();
+        assert!(names.create(b"d/f", Kind::File).is_err());
+        assert!(names.is_file(b"d/f").is_ok());
+        assert!(names.is_file(b"d").is_err());
+        assert!(names.is_file(b"").is_err());
+        assert!(names.is_file(b"l").is_err());
+        assert!(names.exists(b"l").is_ok());
+        assert!(names.is_no_symlink(b"l").is_err());
+        assert_eq!(names.exists(b"l/f"), Err("path leads through a symlink"));
+        assert!(names.create(b"l/f", Kind::File).is_err());
+        assert!(names.exists(b"d/f/g").is_err());
+        assert!(names.rmdir(b"d").is_err());
+        assert!(names.unlink(b"d").is_err());
+        assert!(names.rename(b"d", b"d/e").is_err());
+        names.rename(b"d", b"e").unwrap();
+        assert!(names.exists(b"d/f").is_err());
+        assert!(names.is_file(b"e/f").is_ok());
+        names.link(b"g", b"e/f").unwrap();
+        assert!(names.link(b"h", b"e").is_err());
+        names.unlink(b"e/f").unwrap();
+        assert!(names.unlink(b"e/f").is_err());
+        names.rmdir(b"e").unwrap();
+        assert!(names.exists(b"e").is_err());
+        assert!(names.rename(b"e", b"x").is_err());
+        // The name of a file that is gone can be used again.
+        names.create(b"e", Kind::Other).unwrap();
+        assert!(names.rmdir(b"e").is_err());
+        names.rename(b"g", b"g").unwrap();
+        assert!(names.is_file(b"g").is_ok());
+    }
+
+    #[test]
+    fn a_snapshot_may_have_anything_that_was_not_removed() {
+        let mut names = names(false);
+        names.is_file(b"a/b").unwrap();
+        names.unlink(b"a/b").unwrap();
+        assert!(names.exists(b"a/b").is_err());
+        names.rename(b"a", b"c").unwrap();
+        assert!(names.exists(b"a/x").is_err());
+        names.exists(b"c/x").unwrap();
+        assert!(names.exists(b"c/b").is_err());
+        names.create(b"c/b", Kind::Directory).unwrap();
+        assert!(names.exists(b"c/b/new").is_err());
+        names.rmdir(b"c/b").unwrap();
+        names.rmdir(b"c").unwrap();
+        assert!(names.exists(b"c/x").is_err());
+        names.create(b"s", Kind::Symlink).unwrap();
+        assert!(names.is_file(b"s/x").is_err());
+    }
+
+    #[test]
+    fn more_names_than_are_remembered_are_believed() {
+        let mut names = names(true);
+        for number in 0..NAMES_MAX + 10 {
+            let path = number.to_string();
+            names.create(path.as_bytes(), Kind::File).unwrap();
+        }
+        assert!(names.is_full());
+        assert!(names.exists(b"elsewhere").is_ok());
+        assert!(names.names.len() <= NAMES_MAX);
+        assert!(size_of::<([u8; 8], [u8; 4])>() == 12);
+    }
+}

@@ -1,0 +1,11 @@
+//! The tests of send streams against the kernel's own, and against hostile ones.
+
+mod convert; // replayed before and after
+mod damage; // cuts and flips
+mod hostile; // streams that mean harm
+mod json; // as JSON lines and back
+mod kernel; // converted streams, received by Linux
+mod model; // what a stream makes of files, in memory
+mod printed; // as btrfs receive --dump prints it
+mod sample; // streams
+mod vectors; // read and written again

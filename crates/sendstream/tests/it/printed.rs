@@ -1,0 +1,158 @@
+//! What `btrfs receive --dump` prints.
+
+use std::process::Stdio;
+
+use sendstream::{Command, Dump, Version};
+use testkit::{TempDir, tool};
+use tree::Time;
+
+use crate::sample::{KERNEL_MADE, every_command, full, kernel_made, read, stream};
+
+fn ours(input: &[u8]) -> Vec<u8> {
+    let mut dump = Dump::new(Vec::new(), |_| 0);
+    read(input, |_, record| dump.command(&record.command).unwrap()).unwrap();
+    dump.into_inner()
+}
+
+/// Names, values and numbers at their limits, and the widths around which columns begin.
+fn odd_ones() -> Vec<u8> {
+    let all: Vec<u8> = (1..=255).filter(|&byte| byte != b'/').collect();
+    let long: Vec<Vec<u8>> = (20..40).map(|len| vec![b'x'; len]).collect();
+    let mut commands: Vec<_> = long
+        .iter()
+        .map(|path| Command::Chmod { path, mode: 0o7777 })
+        .collect();
+    let seconds = [
+        0,
+        -1,
+        -2_208_988_800,
+        1 << 31,
+        253_402_300_800,
+        -62_135_596_800,
+        -62_167_219_201,
+        951_782_400,
+        1 << 40,
+    ];
+    commands.extend(seconds.map(|seconds| {
+        let time = Time {
+            seconds,
+            nanoseconds: 999_999_999,
+        };
+        Command::Utimes {
+            path: b"",
+            atime: time,
+            mtime: time,
+            ctime: time,
+            otime: Some(time),
+        }
+    }));
+    let (path, ino) = (&all[..], 1);
+    commands.extend([
+        Command::Mkfile { path, ino },
+        Command::Rename {
+            path: b"a",
+            path_to: path,
+        },
+        Command::Link {
+            path,
+            path_link: path,
+        },
+        Command::Symlink {
+            path,
+            ino,
+            path_link: path,
+        },
+        Command::SetXattr {
+            path: b"",
+            xattr_name: path,
+            xattr_data: path,
+        },
+        Command::SetXattr {
+            path: b"a",
+            xattr_name: b"user.x",
+            xattr_data: b"to\0here",
+        },
+        Command::Clone {
+            file_offset: 1 << 40,
+            clone_len: i32::MAX as u64,
+            path,
+            clone_uuid: [7; 16],
+            clone_ctransid: 1,
+            clone_path: path,
+            clone_offset: 1 << 50,
+        },
+        Command::Mknod {
+            path: b"a",
+            ino,
+            rdev: u64::MAX,
+            mode: u64::MAX,
+        },
+        Command::Chown {
+            path: b"a",
+            uid: u64::MAX,
+            gid: u64::MAX,
+        },
+        Command::Fallocate {
+            path: b"a",
+            fallocate_mode: u32::MAX,
+            file_offset: 1 << 40,
+            size: 1 << 50,
+        },
+        Command::Fileattr {
+            path: b"a",
+            fileattr: u64::MAX,
+        },
+    ]);
+    full(Version::V2, &commands)
+}
+
+#[test]
+fn every_line_is_that_of_btrfs_progs() {
+    let Some(btrfs) = tool("btrfs") else { return };
+    let mut inputs: Vec<_> = KERNEL_MADE.map(kernel_made).into();
+    inputs
+        .extend([Version::V1, Version::V2].map(|version| stream(version, &every_command(version))));
+    inputs.push(odd_ones());
+    let dir = TempDir::new();
+    for (at, input) in inputs.iter().enumerate() {
+        let path = dir.join("stream");
+        std::fs::write(&path, input).unwrap();
+        let output = (btrfs.command().env("TZ", "UTC").stdin(Stdio::null()))
+            .args(["receive", "--dump", "-f"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let (ours, theirs) = (ours(input), output.stdout);
+        let lines = ours
+            .split(|it| *it == b'\n')
+            .zip(theirs.split(|it| *it == b'\n'));
+        for (ours, theirs) in lines {
+            assert_eq!(
+                ours.escape_ascii().to_string(),
+                theirs.escape_ascii().to_string(),
+                "{at}"
+            );
+        }
+        assert_eq!(ours.len(), theirs.len(), "{at}");
+    }
+}
+
+#[test]
+fn times_are_local() {
+    let input = full(
+        Version::V1,
+        &[Command::Utimes {
+            path: b"",
+            atime: Time::default(),
+            mtime: Time::default(),
+            ctime: Time::default(),
+            otime: None,
+        }],
+    );
+    // TZ=America/St_Johns in 1970.
+    let mut dump = Dump::new(Vec::new(), |_| -12_600);
+    read(&input, |_, record| dump.command(&record.command).unwrap()).unwrap();
+    let lines = String::from_utf8(dump.into_inner()).unwrap();
+    assert!(lines.contains("atime=1969-12-31T20:30:00-0330 "), "{lines}");
+}
