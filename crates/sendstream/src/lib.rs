@@ -38,10 +38,14 @@ mod encoded;
 mod path;
 mod raw;
 mod reader;
+mod replay;
+mod subvolume;
 mod writer;
 
 pub use command::{Command, algorithm, compression, device, rdev};
 pub use encoded::{ENCODED_BYTES_MAX, EncodedWrite};
 pub use raw::Version;
 pub use reader::{COMMAND_BYTES_MAX, Record, StreamReader};
+pub use replay::{Replay, SentTree};
+pub use subvolume::SentSubvolume;
 pub use writer::StreamWriter;
