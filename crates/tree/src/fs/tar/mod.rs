@@ -180,8 +180,11 @@ impl Tar {
     }
 }
 
-/// A new file without a name, removed when it is closed.
-fn unnamed_file(dir: &Path) -> Result<File> {
+/// A new file without a name in a directory, removed when it is closed.
+///
+/// # Errors
+/// It cannot be created.
+pub fn unnamed_file(dir: &Path) -> Result<File> {
     let dir = Arc::new(linux::open_dir(dir)?);
     if let Ok(file) = linux::open_unnamed(&*dir, 0o600) {
         return Ok(file.into());
