@@ -16,6 +16,7 @@ mod manifest;
 mod message;
 mod open;
 mod options;
+mod sent;
 mod signals;
 mod source;
 mod stream;

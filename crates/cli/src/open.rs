@@ -36,6 +36,7 @@ pub(crate) enum Container {
     /// And the byte of the file at which the image begins.
     Squashfs(File, u64),
     Btrfs(File),
+    SendStream(Stream),
 }
 
 /// A file that is read from its beginning.
@@ -93,7 +94,7 @@ impl Container {
             Magic::Squashfs => bail!("a SquashFS image from a pipe; save it to a file first"),
             Magic::Btrfs if can_seek => Ok(Container::Btrfs(file)),
             Magic::Btrfs => bail!("a btrfs image from a pipe; save it to a file first"),
-            Magic::SendStream => bail!("a btrfs send stream, which restow cannot read yet"),
+            Magic::SendStream => Ok(Container::SendStream(stream(file, start))),
             Magic::Tar => Ok(Container::Tar(stream(file, start))),
             Magic::Wrapped(wrapper) => Ok(Container::CompressedTar(wrapper, stream(file, start))),
             Magic::Compressed { format, program } => {
@@ -130,6 +131,7 @@ impl Container {
             Container::CompressedTar(..) => "a compressed file",
             Container::Squashfs(..) => "a SquashFS image",
             Container::Btrfs(_) => "a btrfs image",
+            Container::SendStream(_) => "a btrfs send stream",
         }
     }
 }
@@ -216,6 +218,26 @@ impl Stream {
         }
         let mut all = (&*start).chain(&mut file);
         Ok(Tar::from_stream(&mut all, &spool(), Limits::default())?)
+    }
+
+    /// All of it, to read at any place. A stream that cannot seek is stored in a file first.
+    ///
+    /// # Errors
+    /// It cannot be read, or the file not be written.
+    pub(crate) fn into_file(self) -> Result<File> {
+        let Stream {
+            mut file,
+            start,
+            can_seek,
+        } = self;
+        if can_seek {
+            return Ok(file);
+        }
+        let mut all = (&*start).chain(&mut file);
+        Ok(tree::spool(
+            |mut out| io::copy(&mut all, &mut out),
+            &spool(),
+        )?)
     }
 
     /// Decompresses it, and reads what comes out as a tar archive.

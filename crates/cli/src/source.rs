@@ -14,6 +14,7 @@ use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, HostTimes};
 use crate::address::Address;
 use crate::open::{self, Container};
 use crate::options::SourceArgs;
+use crate::sent;
 use crate::text;
 
 /// Symbolic links followed for one path (`MAXSYMLINKS` in Linux).
@@ -95,7 +96,8 @@ impl Source {
 
     fn open_any(address: &Address, args: &SourceArgs, unnamed: Unnamed) -> Result<Source> {
         let container = Container::open(&address.path, args.file.image_at)?;
-        if address.subvolume.is_some() && !matches!(container, Container::Btrfs(_)) {
+        let has_subvolumes = matches!(container, Container::Btrfs(_) | Container::SendStream(_));
+        if address.subvolume.is_some() && !has_subvolumes {
             let path = text::of_host_path(&address.path, "standard input");
             bail!("{path} is {}, which has no subvolumes", container.noun());
         }
@@ -121,6 +123,14 @@ impl Source {
             Container::Btrfs(file) => {
                 let btrfs = open::open_btrfs(file, &args.file)?;
                 return Source::of_btrfs(&btrfs, address, args, unnamed);
+            }
+            Container::SendStream(stream) => {
+                let sent = sent::open(stream, address, args)?;
+                return Ok(Source {
+                    notes: sent.notes,
+                    lost: sent.lost,
+                    ..source(sent.tree)
+                });
             }
             Container::Tar(stream) => stream.open_tar()?,
             Container::CompressedTar(wrapper, stream) => stream.open_compressed_tar(wrapper)?,

@@ -8,7 +8,7 @@ use tree::{Progress, Result};
 use crate::command::{Command, compression, name};
 use crate::raw::Version;
 use crate::reader::StreamReader;
-use crate::verify::SentSubvolume;
+use crate::subvolume::SentSubvolume;
 
 /// The most subvolumes that are listed.
 const SUBVOLUMES_MAX: usize = 4096;

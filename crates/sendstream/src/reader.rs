@@ -96,6 +96,14 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
+    /// The offset of its data in the input, if it has any.
+    pub fn data_at(&self) -> Option<u64> {
+        let data = self.command.data()?;
+        // The data is borrowed from the bytes.
+        let skip = data.as_ptr().addr() - self.bytes.as_ptr().addr();
+        Some(self.at + skip as u64)
+    }
+
     /// The offset of the first byte after it.
     pub fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64

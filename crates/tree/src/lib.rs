@@ -29,7 +29,7 @@ pub use fs::{
     all_or_nothing, diff, edit, entry_named, extract, is_valid_name, manifest, rescue, tar,
     with_metadata,
 };
-pub use output::{Output, OutputKind, temporary};
+pub use output::{Output, OutputKind, spool, temporary};
 pub use prepare::{ContentReader, Describe, Description, Duplicates, Lost};
 pub use read_at::ReadAt;
 pub use sha256::{Sha256, sha256};

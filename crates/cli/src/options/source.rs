@@ -10,15 +10,16 @@ use clap::Args;
 
 /// The help of arguments that name a tree.
 pub(crate) const SOURCE_HELP: &str = "\
-A directory, tar archive, SquashFS image or btrfs image; `-` is standard input";
+A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; `-` is standard input";
 
 /// The same in full, with the syntax of `crate::address`.
 pub(crate) const SOURCE_LONG_HELP: &str = "\
-A directory, tar archive, SquashFS image or btrfs image; `-` is standard input
+A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; `-` is standard input
 
 IMAGE:PATH and IMAGE:ID select a subvolume of a btrfs image, as in `disk.btrfs:home` and `disk.btrfs:257`. A file whose \
 name contains colons is always found by its full name; to select the subvolume `home` even if there is a file \
-`disk.btrfs:home`, write `disk.btrfs:/home`.";
+`disk.btrfs:home`, write `disk.btrfs:/home`. STREAM:NAME selects \
+a subvolume of a send stream that has several.";
 
 /// Which part of an image is a source.
 #[derive(Clone, Debug, Args)]
@@ -31,6 +32,10 @@ pub(crate) struct SourceArgs {
     /// Read a subvolume alone: the subvolumes nested in it are empty directories, as in a snapshot
     #[arg(long, help_heading = "btrfs sources")]
     pub(crate) no_nested: bool,
+
+    /// Replay this send stream first (repeatable): an incremental stream needs its parent
+    #[arg(long, value_name = "STREAM", help_heading = "Send streams as sources")]
+    pub(crate) base: Vec<PathBuf>,
 
     #[command(flatten)]
     pub(crate) file: ImageFileArgs,

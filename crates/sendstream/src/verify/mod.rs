@@ -13,6 +13,7 @@ use self::names::{Kind, Names};
 use crate::command::Command;
 use crate::encoded::EncodedWrite;
 use crate::reader::{Record, StreamReader};
+use crate::subvolume::SentSubvolume;
 
 /// The most jobs in flight, each with an encoded extent.
 const JOBS_MAX: usize = 64;
@@ -24,19 +25,6 @@ const SUBVOLUMES_MAX: usize = 4096;
 pub struct VerifyOptions {
     /// Whether encoded data is decoded.
     pub data: bool,
-}
-
-/// A subvolume in a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentSubvolume {
-    /// Its name.
-    pub name: Box<[u8]>,
-    /// What will be its received UUID.
-    pub uuid: [u8; 16],
-    /// The transaction of its last change.
-    pub ctransid: u64,
-    /// The UUID and transaction of the parent that an incremental stream needs.
-    pub parent: Option<([u8; 16], u64)>,
 }
 
 /// A stream that was verified.
@@ -56,37 +44,6 @@ pub struct Verified {
     pub extents_decoded: u64,
     /// Whether there were too many names to know all of them. Paths to others were only checked in themselves.
     pub has_untracked_names: bool,
-}
-
-impl SentSubvolume {
-    /// The subvolume that this command starts, if it starts one.
-    pub fn started_by(command: &Command<'_>) -> Option<SentSubvolume> {
-        match *command {
-            Command::Subvol {
-                path,
-                uuid,
-                ctransid,
-            } => Some(SentSubvolume {
-                name: path.into(),
-                uuid,
-                ctransid,
-                parent: None,
-            }),
-            Command::Snapshot {
-                path,
-                uuid,
-                ctransid,
-                clone_uuid,
-                clone_ctransid,
-            } => Some(SentSubvolume {
-                name: path.into(),
-                uuid,
-                ctransid,
-                parent: Some((clone_uuid, clone_ctransid)),
-            }),
-            _ => None,
-        }
-    }
 }
 
 /// Verifies all streams of `input`, up to the first error.

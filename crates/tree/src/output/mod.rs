@@ -1,5 +1,6 @@
 //! An output that appears complete or not at all.
 
+mod spool;
 pub mod temporary;
 
 use std::fs::{File, OpenOptions};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use linux::OpenFlags;
 
+pub use self::spool::spool;
 use self::temporary::Temporary;
 use crate::{Error, ReadAt, Result};
 

@@ -20,18 +20,13 @@ mod read;
 mod ustar;
 mod write;
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::Arc;
-
-use linux::OpenFlags;
 
 use super::{
     Checksum, DirEntry, Extent, ExtentKind, FileKind, FileSystem, Ino, Metadata, NOTHING_ENCODED,
     Overlay, Storage, StoreId, Xattr,
 };
-use crate::output::temporary::Temporary;
 use crate::{Error, Limits, ReadAt, Result};
 
 pub use write::{Summary, write};
@@ -147,17 +142,7 @@ impl Tar {
         spool: &Path,
         limits: Limits,
     ) -> Result<Tar> {
-        let name = |error: Error| error.in_file("write in", spool.as_os_str().as_encoded_bytes());
-        let mut spooled = Spool {
-            file: unnamed_file(spool).map_err(name)?,
-            failed: false,
-        };
-        let filled = fill(&mut spooled);
-        filled.map_err(|error| match spooled.failed {
-            true => name(error.into()),
-            false => error.into(),
-        })?;
-        Tar::open(Box::new(spooled.file), limits)
+        Tar::open(Box::new(crate::spool(fill, spool)?), limits)
     }
 
     /// Whether a file that begins with `start` is a tar archive: its first header has the right checksum, or the whole
@@ -186,39 +171,6 @@ impl Tar {
             _ => Err(Error::InvalidInput("the file is not a regular file")),
         }
     }
-}
-
-/// A file that remembers whether it is to blame for an error: what is written comes from elsewhere, and can fail, too.
-struct Spool {
-    file: File,
-    failed: bool,
-}
-
-impl Write for Spool {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(buf);
-        self.failed |= matches!(&written, Err(error) if error.kind() != io::ErrorKind::Interrupted);
-        written
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-/// A new file without a name, removed when it is closed.
-fn unnamed_file(dir: &Path) -> Result<File> {
-    let dir = Arc::new(linux::open_dir(dir)?);
-    if let Ok(file) = linux::open_unnamed(&*dir, 0o600) {
-        return Ok(file.into());
-    }
-    // The file system does not support unnamed files.
-    let (temporary, file) = Temporary::create(&dir, b"spool", |dir, name| {
-        let flags = OpenFlags::RDWR | OpenFlags::CREATE | OpenFlags::EXCL;
-        linux::open_at(dir, name, flags, 0o600)
-    })?;
-    drop(temporary); // That removes the name.
-    Ok(file.into())
 }
 
 impl FileSystem for Tar {

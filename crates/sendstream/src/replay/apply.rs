@@ -1,0 +1,550 @@
+//! What each command does to a tree.
+
+use std::sync::Arc;
+
+use ::tree::{
+    Corrupt, Encoding, Error, FileAttributes, FileKind, FileSystem, Ino, Metadata, Overlay, ReadAt,
+    Result, StoreId, Xattr,
+};
+
+use super::Known;
+use super::parts::{FileNumber, Part, Parts, Place};
+use super::tree::{Content, SentTree, Stream};
+use crate::command::{Command, device};
+use crate::encoded::EncodedWrite;
+use crate::subvolume::SentSubvolume;
+
+/// The largest offset in a file (`MAX_LFS_FILESIZE`).
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// Snapshots of snapshots, each of which is a tree on top of another.
+const DEPTH_MAX: u32 = 1000;
+
+/// Modes of `fallocate` (linux/falloc.h).
+const KEEP_SIZE: u32 = 1;
+const PUNCH_HOLE: u32 = 2;
+const ZERO_RANGE: u32 = 0x10;
+
+/// Flags of a btrfs inode, and of `FS_IOC_GETFLAGS` (`btrfs_inode_flags_to_fsflags`).
+const FLAGS: [(u64, u32); 9] = [
+    (1 << 1, 0x80_0000), // NODATACOW
+    (1 << 3, 0x400),     // NOCOMPRESS
+    (1 << 5, 0x8),       // SYNC
+    (1 << 6, 0x10),      // IMMUTABLE
+    (1 << 7, 0x20),      // APPEND
+    (1 << 8, 0x40),      // NODUMP
+    (1 << 9, 0x80),      // NOATIME
+    (1 << 10, 0x1_0000), // DIRSYNC
+    (1 << 11, 0x4),      // COMPRESS
+];
+
+/// A subvolume that is being built.
+pub(super) struct Applying {
+    sent: SentSubvolume,
+    overlay: Overlay<Content>,
+    parts: Parts,
+    /// The trees that parts are from. The first one is the parent, if there is one.
+    trees: Vec<Arc<dyn FileSystem>>,
+    /// The UUIDs by which clones name the trees.
+    uuids: Vec<[u8; 16]>,
+    stream: Stream,
+    verity: u64,
+}
+
+/// The place of a command, for its errors.
+#[derive(Clone, Copy)]
+struct At {
+    /// Where its data is in the stream.
+    data: u64,
+    /// How many commands there were.
+    commands: u64,
+}
+
+impl Applying {
+    pub(super) fn start(
+        sent: SentSubvolume,
+        known: &[Known],
+        (input, number, store): (Arc<dyn ReadAt>, u32, StoreId),
+        at: u64,
+    ) -> Result<Applying> {
+        let wrong = |what, got| Err(Error::Corrupt(Corrupt { what, at, got }));
+        let mut trees = Vec::new();
+        let mut depth = 0;
+        let overlay = match sent.parent {
+            None => Overlay::new(
+                &Metadata::new(FileKind::Directory, 0o755),
+                Content::default(),
+            ),
+            Some((uuid, ctransid)) => {
+                let mut of_it = known.iter().rev().filter(|known| known.uuid == uuid);
+                let Some(parent) = of_it.clone().find(|known| known.is(ctransid)) else {
+                    return match of_it.next().and_then(|other| other.ctransid) {
+                        Some(other) => {
+                            wrong("parent was changed after it was sent or received", other)
+                        }
+                        None => wrong(
+                            "parent of an incremental send stream is not known",
+                            ctransid,
+                        ),
+                    };
+                };
+                depth = parent.depth + 1;
+                if depth > DEPTH_MAX {
+                    return Err(Error::Limit("snapshots of snapshots in send streams"));
+                }
+                trees.push(Arc::clone(&parent.tree));
+                Overlay::over(Arc::clone(&parent.tree))
+            }
+        };
+        Ok(Applying {
+            uuids: sent.parent.iter().map(|(uuid, _)| *uuid).collect(),
+            sent,
+            overlay,
+            parts: Parts::default(),
+            trees,
+            stream: Stream {
+                input,
+                number,
+                store,
+                depth,
+            },
+            verity: 0,
+        })
+    }
+
+    pub(super) fn into_tree(self) -> SentTree {
+        SentTree::new(
+            self.sent,
+            self.overlay,
+            self.parts,
+            self.trees,
+            self.stream,
+            self.verity,
+        )
+    }
+
+    /// Applies a command whose data is at `data_at`, the `commands`th of the input.
+    ///
+    /// # Errors
+    /// The command asks for something impossible; [`Error::NotFound`] and the like are about its paths.
+    pub(super) fn apply(
+        &mut self,
+        command: &Command<'_>,
+        data_at: u64,
+        commands: u64,
+        known: &[Known],
+    ) -> Result<()> {
+        let at = At {
+            data: data_at,
+            commands,
+        };
+        match *command {
+            Command::Subvol { .. } | Command::Snapshot { .. } | Command::End => Ok(()),
+            Command::Mkfile { path, .. } => {
+                self.make(path, &Metadata::new(FileKind::Regular, 0o600), at)
+            }
+            Command::Mkdir { path, .. } => {
+                self.make(path, &Metadata::new(FileKind::Directory, 0o700), at)
+            }
+            Command::Mkfifo { path, .. } => {
+                self.make(path, &Metadata::new(FileKind::Fifo, 0o600), at)
+            }
+            Command::Mksock { path, .. } => {
+                self.make(path, &Metadata::new(FileKind::Socket, 0o600), at)
+            }
+            Command::Mknod {
+                path, rdev, mode, ..
+            } => {
+                let kind = u32::try_from(mode).ok().and_then(FileKind::from_mode);
+                let Some(kind) = kind.filter(|kind| kind.is_device()) else {
+                    return at.wrong("mknod command is for no device", mode);
+                };
+                let mut metadata = Metadata::new(kind, 0o600);
+                metadata.rdev = device(rdev);
+                self.make(path, &metadata, at)
+            }
+            Command::Symlink {
+                path, path_link, ..
+            } => {
+                let (dir, name) = self.free_name(path, at)?;
+                let metadata = Metadata::new(FileKind::Symlink, 0o777);
+                let link = self
+                    .overlay
+                    .add_symlink(&metadata, path_link, Content::default())?;
+                self.overlay.link(dir, name, link).map(drop)
+            }
+            Command::Rename { path, path_to } => {
+                let (dir, name) = self.parent(path)?;
+                let (_, kind) = self.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
+                let inside = path_to.strip_prefix(path);
+                if kind == FileKind::Directory && inside.is_some_and(|rest| rest.starts_with(b"/"))
+                {
+                    return at.wrong("directory would be moved into itself", 0);
+                }
+                let to = self.free_name(path_to, at)?;
+                self.overlay.rename((dir, name), to).map(drop)
+            }
+            Command::Link { path, path_link } => {
+                let (file, kind) = self.resolve(path_link)?;
+                if kind == FileKind::Directory {
+                    return at.wrong("directory would get a second name", 0);
+                }
+                let (dir, name) = self.free_name(path, at)?;
+                self.overlay.link(dir, name, file).map(drop)
+            }
+            Command::Unlink { path } => {
+                let (dir, name) = self.parent(path)?;
+                let (_, kind) = self.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
+                if kind == FileKind::Directory {
+                    return at.wrong("unlink command is for a directory", 0);
+                }
+                self.overlay.unlink(dir, name).map(drop)
+            }
+            Command::Rmdir { path } => {
+                let (dir, name) = self.parent(path)?;
+                let (gone, kind) = self.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
+                if kind != FileKind::Directory {
+                    return at.wrong("rmdir command is for another file than a directory", 0);
+                }
+                if !self.overlay.is_empty(gone)? {
+                    return at.wrong("rmdir command is for a directory with files", 0);
+                }
+                self.overlay.unlink(dir, name).map(drop)
+            }
+            Command::SetXattr {
+                path,
+                xattr_name,
+                xattr_data,
+            } => {
+                let (file, _) = self.resolve(path)?;
+                let xattr = Xattr {
+                    name: xattr_name.into(),
+                    value: xattr_data.into(),
+                };
+                self.overlay.set_xattr(file, xattr)
+            }
+            Command::RemoveXattr { path, xattr_name } => {
+                let (file, _) = self.resolve(path)?;
+                match self.overlay.remove_xattr(file, xattr_name) {
+                    Err(Error::NotFound) => at.wrong("removed extended attribute is not there", 0),
+                    result => result,
+                }
+            }
+            Command::Write {
+                path,
+                file_offset,
+                data,
+            } => {
+                let place = Place::Plain { at: at.data };
+                self.write(path, file_offset, data.len() as u64, place, at)
+            }
+            Command::EncodedWrite(EncodedWrite {
+                path,
+                file_offset,
+                unencoded_file_len,
+                unencoded_len,
+                unencoded_offset,
+                compression,
+                data,
+                ..
+            }) => {
+                let encoding = Encoding {
+                    algorithm: compression,
+                    stored_len: data.len() as u64,
+                    unencoded_len,
+                    unencoded_offset,
+                };
+                let place = Place::Encoded {
+                    at: at.data,
+                    encoding,
+                };
+                self.write(path, file_offset, unencoded_file_len, place, at)
+            }
+            Command::Clone { .. } => self.clone_range(command, known, at),
+            Command::Truncate { path, size } => {
+                let (ino, file) = self.content(path)?;
+                if size > FILE_BYTES_MAX {
+                    return at.wrong("file would be too long", size);
+                }
+                self.parts.punch(file, size, u64::MAX);
+                self.overlay.change(ino, |metadata| metadata.size = size)
+            }
+            Command::Fallocate {
+                path,
+                fallocate_mode,
+                file_offset,
+                size,
+            } => {
+                let (ino, file) = self.content(path)?;
+                let end = file_offset.checked_add(size);
+                let Some(end) = end.filter(|&end| end <= FILE_BYTES_MAX) else {
+                    return at.wrong("allocation ends behind every file", size);
+                };
+                let is_zeroed = fallocate_mode & (PUNCH_HOLE | ZERO_RANGE) != 0;
+                match fallocate_mode & !KEEP_SIZE {
+                    0 | PUNCH_HOLE | ZERO_RANGE => {}
+                    _ => {
+                        return at.wrong("mode of an allocation is unknown", fallocate_mode.into());
+                    }
+                }
+                if is_zeroed {
+                    self.parts.punch(file, file_offset, end);
+                }
+                if fallocate_mode & KEEP_SIZE == 0 {
+                    self.grow(ino, end)?;
+                }
+                Ok(())
+            }
+            Command::UpdateExtent { .. } => Err(Error::Unsupported(
+                "the send stream has no data: it was made with --no-data",
+            )),
+            Command::Chmod { path, mode } => {
+                let (file, _) = self.resolve(path)?;
+                let permissions = (mode & 0o7777) as u16;
+                self.overlay
+                    .change(file, |metadata| metadata.permissions = permissions)
+            }
+            Command::Chown { path, uid, gid } => {
+                let (file, _) = self.resolve(path)?;
+                let (Ok(user), Ok(group)) = (u32::try_from(uid), u32::try_from(gid)) else {
+                    return at.wrong("owner's number is too large", uid.max(gid));
+                };
+                self.overlay.change(file, |metadata| {
+                    (metadata.uid, metadata.gid) = (user, group)
+                })
+            }
+            Command::Utimes {
+                path,
+                atime,
+                mtime,
+                ctime,
+                otime,
+            } => {
+                let (file, _) = self.resolve(path)?;
+                self.overlay.change(file, |metadata| {
+                    metadata.mtime = mtime;
+                    metadata.atime = Some(atime);
+                    metadata.ctime = Some(ctime);
+                    metadata.btime = otime.or(metadata.btime);
+                })
+            }
+            Command::Fileattr { path, fileattr } => {
+                let (file, _) = self.resolve(path)?;
+                let has = |&(bit, _): &(u64, u32)| fileattr & bit != 0;
+                let flags = FLAGS.iter().filter(|flag| has(flag)).map(|(_, flag)| flag);
+                let flags = flags.fold(0, |all, flag| all | flag);
+                self.overlay
+                    .change(file, |metadata| metadata.attributes = FileAttributes(flags))
+            }
+            Command::EnableVerity { path, .. } => {
+                self.resolve(path)?;
+                self.verity += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn resolve(&self, path: &[u8]) -> Result<(Ino, FileKind)> {
+        if path.is_empty() {
+            return Ok((self.overlay.root(), FileKind::Directory));
+        }
+        self.overlay.resolve(path.split(|&byte| byte == b'/'))
+    }
+
+    /// The directory of a path, and its last name.
+    fn parent<'p>(&self, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
+        let (dir, name) = match path.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&[][..], path),
+        };
+        // The root has no name.
+        if name.is_empty() {
+            return Err(Error::NotFound);
+        }
+        match self.resolve(dir)? {
+            (dir, FileKind::Directory) => Ok((dir, name)),
+            _ => Err(Error::NotADirectory),
+        }
+    }
+
+    /// The same, for a name that no file has.
+    fn free_name<'p>(&self, path: &'p [u8], at: At) -> Result<(Ino, &'p [u8])> {
+        let (dir, name) = self.parent(path)?;
+        if self.overlay.find(dir, name)?.is_some() {
+            return at.wrong("new name is that of another file", 0);
+        }
+        Ok((dir, name))
+    }
+
+    fn make(&mut self, path: &[u8], metadata: &Metadata, at: At) -> Result<()> {
+        let (dir, name) = self.free_name(path, at)?;
+        let content = match metadata.kind {
+            FileKind::Regular => Some(self.parts.file()?),
+            _ => None,
+        };
+        let file = self.overlay.add(metadata, Content(content))?;
+        self.overlay.link(dir, name, file).map(drop)
+    }
+
+    /// A regular file whose content is about to change.
+    fn content(&mut self, path: &[u8]) -> Result<(Ino, FileNumber)> {
+        let (ino, kind) = self.resolve(path)?;
+        match kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Error::IsADirectory),
+            _ => return Err(Error::InvalidInput("the file has no content")),
+        }
+        if let Some(Content(Some(file))) = self.overlay.content(ino) {
+            return Ok((ino, *file));
+        }
+        // All of it is the parent's, so far.
+        let file = self.parts.file()?;
+        let len = self.overlay.metadata(ino)?.size;
+        if len > 0 {
+            let place = Place::File {
+                tree: 0,
+                ino,
+                offset: 0,
+            };
+            let part = Part {
+                offset: 0,
+                len,
+                place,
+            };
+            self.parts.write(file, part, u64::MAX)?;
+        }
+        self.overlay.content_mut(ino)?.0 = Some(file);
+        Ok((ino, file))
+    }
+
+    fn grow(&mut self, ino: Ino, end: u64) -> Result<()> {
+        if self.overlay.metadata(ino)?.size >= end {
+            return Ok(());
+        }
+        self.overlay.change(ino, |metadata| metadata.size = end)
+    }
+
+    fn write(&mut self, path: &[u8], offset: u64, len: u64, place: Place, at: At) -> Result<()> {
+        let (ino, file) = self.content(path)?;
+        let end = offset.checked_add(len);
+        let Some(end) = end.filter(|&end| end <= FILE_BYTES_MAX) else {
+            return at.wrong("write ends behind every file", offset);
+        };
+        if len == 0 {
+            return Ok(());
+        }
+        self.parts
+            .write(file, Part { offset, len, place }, at.commands)?;
+        self.grow(ino, end)
+    }
+
+    fn clone_range(&mut self, command: &Command<'_>, known: &[Known], at: At) -> Result<()> {
+        let Command::Clone {
+            file_offset,
+            clone_len,
+            path,
+            clone_uuid,
+            clone_ctransid,
+            clone_path,
+            clone_offset,
+        } = *command
+        else {
+            return Ok(());
+        };
+        let (from, end) = (clone_offset, clone_offset.checked_add(clone_len));
+        let to = file_offset.checked_add(clone_len);
+        let (Some(end), Some(to)) = (end, to.filter(|&to| to <= FILE_BYTES_MAX)) else {
+            return at.wrong("clone ends behind every file", clone_len);
+        };
+        let (size, parts) = if clone_uuid == self.sent.uuid {
+            let (ino, kind) = self.resolve(clone_path)?;
+            let size = self.overlay.metadata(ino)?.size;
+            let parts = match self.overlay.content(ino) {
+                _ if kind != FileKind::Regular => {
+                    return at.wrong("clone is of no regular file", 0);
+                }
+                Some(Content(Some(file))) => {
+                    let parts = self.parts.of(*file, from);
+                    parts.take_while(|part| part.offset < end).collect()
+                }
+                _ => vec![whole(0, ino, size)],
+            };
+            (size, parts)
+        } else {
+            let tree = self.tree(clone_uuid, clone_ctransid, known, at)?;
+            let (ino, size) = regular_in(&*self.trees[tree as usize], clone_path, at)?;
+            (size, vec![whole(tree, ino, size)])
+        };
+        if end > size {
+            return at.wrong("clone reaches behind the end of its source", size);
+        }
+        let (ino, file) = self.content(path)?;
+        self.parts.punch(file, file_offset, to);
+        for part in parts {
+            let part = part.between(part.offset.max(from), part.end().min(end));
+            if part.len > 0 {
+                let offset = part.offset - from + file_offset;
+                self.parts
+                    .write(file, Part { offset, ..part }, at.commands)?;
+            }
+        }
+        self.grow(ino, to)
+    }
+
+    /// The number of the tree that clones name by this UUID.
+    fn tree(&mut self, uuid: [u8; 16], ctransid: u64, known: &[Known], at: At) -> Result<u32> {
+        if let Some(index) = self.uuids.iter().position(|known| *known == uuid) {
+            return Ok(index as u32);
+        }
+        let mut of_it = known.iter().rev().filter(|known| known.uuid == uuid);
+        let Some(found) = of_it.find(|known| known.is(ctransid)) else {
+            return at.wrong("subvolume that a clone is from is not known", ctransid);
+        };
+        self.stream.depth = self.stream.depth.max(found.depth + 1);
+        if self.stream.depth > DEPTH_MAX {
+            return Err(Error::Limit("snapshots of snapshots in send streams"));
+        }
+        // The parent must be the first tree; without one, nothing refers to it.
+        self.uuids.push(uuid);
+        self.trees.push(Arc::clone(&found.tree));
+        Ok((self.trees.len() - 1) as u32)
+    }
+}
+
+impl At {
+    fn wrong<T>(self, what: &'static str, got: u64) -> Result<T> {
+        Err(Error::Corrupt(Corrupt {
+            what,
+            at: self.data,
+            got,
+        }))
+    }
+}
+
+/// All of a file as one part.
+fn whole(tree: u32, ino: Ino, len: u64) -> Part {
+    Part {
+        offset: 0,
+        len,
+        place: Place::File {
+            tree,
+            ino,
+            offset: 0,
+        },
+    }
+}
+
+/// The regular file at a path of another tree, and its size.
+fn regular_in(tree: &dyn FileSystem, path: &[u8], at: At) -> Result<(Ino, u64)> {
+    let mut found = (tree.root(), FileKind::Directory);
+    for name in path.split(|&byte| byte == b'/') {
+        if found.1 != FileKind::Directory {
+            return Err(Error::NotADirectory);
+        }
+        let entry = tree.lookup(found.0, name)?;
+        found = (entry.ino, entry.kind);
+    }
+    match found {
+        (ino, FileKind::Regular) => Ok((ino, tree.metadata(ino)?.size)),
+        _ => at.wrong("source of a clone is no regular file", 0),
+    }
+}

@@ -1,0 +1,358 @@
+//! A subvolume that a stream built, as a file system.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::tree::{
+    Cache, Checksum, DirEntry, Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino,
+    Metadata, Overlay, ReadAt, Result, Storage, StoreId, Xattr,
+};
+use codec::Decoder;
+
+use super::parts::{FileNumber, Part, Parts, Place};
+use crate::encoded::EncodedWrite;
+use crate::subvolume::SentSubvolume;
+
+/// Number of extents returned by one call of [`FileSystem::extents`].
+const EXTENTS_MAX: usize = 256;
+/// Number of decoded extents in the cache, of at most 128 KiB each.
+const DECODED: (usize, usize) = (8, 8);
+/// In the identity of an extent: that it is in a stream, in which one, and at which byte. Other stores number theirs lower.
+const IN_STREAM: u64 = 1 << 63;
+const STREAM_SHIFT: u32 = 51;
+
+/// The content of a file: its parts, or that of the parent, as for all files that are not regular.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Content(pub(super) Option<FileNumber>);
+
+/// The stream that a tree is from.
+pub(super) struct Stream {
+    pub(super) input: Arc<dyn ReadAt>,
+    /// Its number among those of its [`Replay`](super::Replay).
+    pub(super) number: u32,
+    pub(super) store: StoreId,
+    /// How many trees are below.
+    pub(super) depth: u32,
+}
+
+/// A subvolume as it is after the last command: a read-only tree.
+///
+/// Content is read from the stream, whose checksums were compared when it was replayed, and from the parent. Encoded writes
+/// are encoded extents.
+pub struct SentTree {
+    sent: SentSubvolume,
+    overlay: Overlay<Content>,
+    parts: Parts,
+    trees: Vec<Arc<dyn FileSystem>>,
+    stream: Stream,
+    verity: u64,
+    decoded: Cache<Vec<u8>>,
+    decoders: Mutex<Vec<Decoder>>,
+}
+
+impl SentTree {
+    pub(super) fn new(
+        sent: SentSubvolume,
+        overlay: Overlay<Content>,
+        parts: Parts,
+        trees: Vec<Arc<dyn FileSystem>>,
+        stream: Stream,
+        verity: u64,
+    ) -> SentTree {
+        SentTree {
+            sent,
+            overlay,
+            parts,
+            trees,
+            stream,
+            verity,
+            decoded: Cache::new(DECODED.0, DECODED.1),
+            decoders: Mutex::default(),
+        }
+    }
+
+    /// What the stream says about the subvolume.
+    pub fn sent(&self) -> &SentSubvolume {
+        &self.sent
+    }
+
+    /// How many files have fs-verity enabled, which this tree does not show.
+    pub fn verity_files(&self) -> u64 {
+        self.verity
+    }
+
+    pub(super) fn depth(&self) -> u32 {
+        self.stream.depth
+    }
+
+    /// The parts of a regular file that the stream changed; otherwise `None`, and the content is that of the parent.
+    fn file(&self, ino: Ino) -> Result<(Option<FileNumber>, u64)> {
+        let metadata = self.overlay.metadata(ino)?;
+        match metadata.kind {
+            FileKind::Regular => {
+                let content = self.overlay.content(ino).and_then(|content| content.0);
+                Ok((content, metadata.size))
+            }
+            FileKind::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::InvalidInput("the file is not a regular file")),
+        }
+    }
+
+    /// The decoded extent at a place of the stream.
+    fn decoded(&self, at: u64, encoding: &::tree::Encoding) -> Result<Arc<Vec<u8>>> {
+        self.decoded.find_or_make(at, |gone| {
+            let pool = || self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut stored = vec![0; encoding.stored_len as usize];
+            self.stream.input.read_exact_at(&mut stored, at)?;
+            let write = EncodedWrite {
+                path: b"",
+                file_offset: 0,
+                unencoded_file_len: encoding.unencoded_len,
+                unencoded_len: encoding.unencoded_len,
+                unencoded_offset: 0,
+                compression: encoding.algorithm,
+                encryption: None,
+                data: &stored,
+            };
+            let mut content = gone.unwrap_or_default();
+            let mut decoder = pool().pop().unwrap_or_default();
+            let result = write.decode(&mut decoder, &mut content).map(drop);
+            pool().push(decoder);
+            result.map_err(|error| {
+                Error::Corrupt(::tree::Corrupt {
+                    what: error.as_str(),
+                    at,
+                    got: encoding.stored_len,
+                })
+            })?;
+            Ok(content)
+        })
+    }
+
+    /// Fills `buf` with the bytes of a part from `offset` of its file on.
+    fn read_part(&self, part: &Part, offset: u64, buf: &mut [u8]) -> Result<()> {
+        match part.between(offset, part.end()).place {
+            Place::Plain { at } => Ok(self.stream.input.read_exact_at(buf, at)?),
+            Place::Encoded { at, encoding } => {
+                let content = self.decoded(at, &encoding)?;
+                let from = encoding.unencoded_offset as usize;
+                let shown = content.get(from..from + buf.len());
+                buf.copy_from_slice(shown.ok_or(Error::Changed)?);
+                Ok(())
+            }
+            Place::File { tree, ino, offset } => {
+                if self.trees[tree as usize].read_at(ino, offset, buf)? < buf.len() {
+                    return Err(Error::Changed);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The identity of an extent of another tree in this one.
+    fn identity(&self, tree: &dyn FileSystem, id: ExtentId) -> Option<ExtentId> {
+        let store = tree.storage().store;
+        let is_comparable = if id.0 & IN_STREAM == 0 {
+            // Those of one other store are as unique here as there.
+            self.trees[0].storage().store == store
+        } else {
+            self.stream.store == store
+        };
+        is_comparable.then_some(id)
+    }
+
+    /// Appends the extents that a part shows from `from` on.
+    fn extents_of(&self, part: &Part, from: u64, extents: &mut Vec<Extent>) -> Result<()> {
+        let id = |at: u64| {
+            let is_small = at < 1 << STREAM_SHIFT;
+            let number = u64::from(self.stream.number) << STREAM_SHIFT;
+            is_small.then_some(ExtentId(IN_STREAM | number | at))
+        };
+        let (offset, len) = (part.offset, part.len);
+        match part.place {
+            Place::Plain { at } => extents.push(Extent {
+                offset,
+                len,
+                kind: ExtentKind::Plain { stored_offset: 0 },
+                id: id(at),
+            }),
+            Place::Encoded { at, encoding } => {
+                // btrfs stores extents in whole sectors: this one is inline in the tree, where nothing shares it.
+                let is_inline = encoding.stored_len % 512 != 0;
+                extents.push(Extent {
+                    offset,
+                    len,
+                    kind: ExtentKind::Encoded(encoding),
+                    id: id(at).filter(|_| !is_inline),
+                });
+            }
+            Place::File { tree, ino, offset } => {
+                let tree = &*self.trees[tree as usize];
+                let (begin, end) = (from.max(part.offset) - part.offset + offset, offset + len);
+                for extent in tree.extents(ino, begin)? {
+                    if extent.offset >= end {
+                        break;
+                    }
+                    let (from, to) = (extent.offset.max(offset), extent.end().min(end));
+                    let skip = from - extent.offset;
+                    extents.push(Extent {
+                        offset: from - offset + part.offset,
+                        len: to - from,
+                        kind: skipped(extent.kind, skip),
+                        id: extent.id.and_then(|id| self.identity(tree, id)),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The part of a file that covers an offset.
+    fn part_at(&self, file: FileNumber, offset: u64) -> Option<Part> {
+        let part = self.parts.of(file, offset).next();
+        part.filter(|part| part.offset <= offset)
+    }
+}
+
+/// The kind of an extent without its first bytes.
+fn skipped(kind: ExtentKind, skip: u64) -> ExtentKind {
+    match kind {
+        ExtentKind::Plain { stored_offset } => ExtentKind::Plain {
+            stored_offset: stored_offset + skip,
+        },
+        ExtentKind::Encoded(encoding) => ExtentKind::Encoded(::tree::Encoding {
+            unencoded_offset: encoding.unencoded_offset + skip,
+            ..encoding
+        }),
+        kind => kind,
+    }
+}
+
+impl FileSystem for SentTree {
+    fn root(&self) -> Ino {
+        self.overlay.root()
+    }
+
+    fn storage(&self) -> Storage {
+        Storage {
+            stored_extents: true,
+            ..Storage::plain(self.stream.store)
+        }
+    }
+
+    fn metadata(&self, ino: Ino) -> Result<Metadata> {
+        self.overlay.metadata(ino)
+    }
+
+    fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
+        self.overlay.read_dir(dir)
+    }
+
+    fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
+        self.overlay.read_dir_with_metadata(dir)
+    }
+
+    fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        ::tree::all_or_nothing(self.read_dir(dir))
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
+        self.overlay.lookup(dir, name)
+    }
+
+    fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
+        self.overlay.read_link(link)
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
+        self.overlay.xattrs(ino)
+    }
+
+    fn extents(&self, ino: Ino, from: u64) -> Result<Vec<Extent>> {
+        let (file, size) = self.file(ino)?;
+        let Some(file) = file else {
+            let base = self.overlay.base(ino)?;
+            let mut extents = base.extents(ino, from)?;
+            for extent in &mut extents {
+                extent.id = extent.id.and_then(|id| self.identity(base, id));
+            }
+            return Ok(extents);
+        };
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut at = from;
+        let hole = |from, to| Extent {
+            offset: from,
+            len: to - from,
+            kind: ExtentKind::Hole,
+            id: None,
+        };
+        for part in self.parts.of(file, from) {
+            if extents.len() >= EXTENTS_MAX {
+                return Ok(extents);
+            }
+            if part.offset > at {
+                extents.push(hole(at, part.offset));
+            }
+            self.extents_of(&part, from, &mut extents)?;
+            at = extents.last().map_or(at, Extent::end);
+            if at < part.end() {
+                return Ok(extents);
+            }
+        }
+        if at < size {
+            extents.push(hole(at, size));
+        }
+        Ok(extents)
+    }
+
+    fn read_at(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let (file, size) = self.file(ino)?;
+        let Some(file) = file else {
+            return self.overlay.base(ino)?.read_at(ino, offset, buf);
+        };
+        let len = size.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let (buf, end) = (&mut buf[..len], offset + len as u64);
+        let mut done = 0;
+        for part in self.parts.of(file, offset) {
+            if part.offset >= end {
+                break;
+            }
+            let (from, to) = (part.offset.max(offset), part.end().min(end));
+            let (begin, stop) = ((from - offset) as usize, (to - offset) as usize);
+            buf[done..begin].fill(0);
+            self.read_part(&part, from, &mut buf[begin..stop])?;
+            done = stop;
+        }
+        buf[done..].fill(0);
+        Ok(len)
+    }
+
+    fn read_encoded(
+        &self,
+        ino: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
+        stored.clear();
+        const NOT_OURS: Error = Error::InvalidInput("not an encoded extent of this file");
+        let ExtentKind::Encoded(wanted) = extent.kind else {
+            return Err(NOT_OURS);
+        };
+        let (file, _) = self.file(ino)?;
+        let Some(file) = file else {
+            return self.overlay.base(ino)?.read_encoded(ino, extent, stored);
+        };
+        let part = self.part_at(file, extent.offset).ok_or(NOT_OURS)?;
+        match part.between(extent.offset, part.end()).place {
+            Place::Encoded { at, encoding } if encoding.stored_len == wanted.stored_len => {
+                stored.resize(encoding.stored_len as usize, 0);
+                self.stream.input.read_exact_at(stored, at)?;
+                Ok(None)
+            }
+            Place::File { tree, ino, offset } => {
+                let extent = Extent { offset, ..*extent };
+                self.trees[tree as usize].read_encoded(ino, &extent, stored)
+            }
+            _ => Err(NOT_OURS),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The subvolume that a stream builds.
+
+use crate::command::Command;
+
+/// What a stream says about a subvolume when it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentSubvolume {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// What will be its received UUID.
+    pub uuid: [u8; 16],
+    /// The transaction of its last change.
+    pub ctransid: u64,
+    /// The UUID and transaction of the parent that an incremental stream needs.
+    pub parent: Option<([u8; 16], u64)>,
+}
+
+impl SentSubvolume {
+    /// The subvolume that this command starts, if it starts one.
+    pub fn started_by(command: &Command<'_>) -> Option<SentSubvolume> {
+        match *command {
+            Command::Subvol {
+                path,
+                uuid,
+                ctransid,
+            } => Some(SentSubvolume {
+                name: path.into(),
+                uuid,
+                ctransid,
+                parent: None,
+            }),
+            Command::Snapshot {
+                path,
+                uuid,
+                ctransid,
+                clone_uuid,
+                clone_ctransid,
+            } => Some(SentSubvolume {
+                name: path.into(),
+                uuid,
+                ctransid,
+                parent: Some((clone_uuid, clone_ctransid)),
+            }),
+            _ => None,
+        }
+    }
+}
