@@ -3,6 +3,7 @@
 //! With full quotas, an extent counts for each subvolume that leads to it, and is exclusive to a group if no subvolume
 //! outside of it leads there. With simple quotas, an extent counts for the subvolume that created it.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tree::Result;
@@ -251,14 +252,17 @@ impl Check<'_> {
         for (set, bytes) in sets.list.iter().zip(bytes).filter(|(_, bytes)| *bytes > 0) {
             shares.clear();
             for &subvolume in set {
-                if !above.contains_key(&subvolume) {
-                    let Some(list) = groups.above(subvolume) else {
-                        return false;
-                    };
-                    kept += list.len();
-                    above.insert(subvolume, list);
-                }
-                for &group in &above[&subvolume] {
+                let list = match above.entry(subvolume) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => {
+                        let Some(list) = groups.above(subvolume) else {
+                            return false;
+                        };
+                        kept += list.len();
+                        place.insert(list)
+                    }
+                };
+                for &group in &*list {
                     *shares.entry(group).or_default() += 1;
                     steps += 1;
                 }
