@@ -33,9 +33,8 @@ impl Subvolume {
         let (number, size) = (file.number, file.inode.size);
         let volume = self.volume();
         let sectorsize = volume.superblock.sectorsize;
-        let mut cursor = file
-            .tree
-            .seek_back(volume, Key::new(number, item::EXTENT_DATA, from))?;
+        let [first, last] = [from, u64::MAX].map(|at| Key::new(number, item::EXTENT_DATA, at));
+        let mut cursor = file.tree.range_back(volume, first, last)?;
         let is_before =
             |item: Item<'_>| (item.key.objectid, item.key.kind) < (number, item::EXTENT_DATA);
         if cursor.item().is_some_and(is_before) {

@@ -4,10 +4,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tree::{
     Checksum, Corrupt, DirEntry, Error, Extent, FileAttributes, FileKind, FileSystem, Ino,
-    Inventory, Metadata, Result, Storage, Xattr, with_metadata,
+    Inventory, Metadata, Result, Storage, Xattr, entry_named, with_metadata,
 };
 
 use super::Btrfs;
+use super::damaged::Damaged;
 use super::table::{INODE_BITS, Resolved, Table};
 use crate::dir::{self, Target};
 use crate::inode::Inode;
@@ -37,8 +38,13 @@ pub struct Subvolume {
     root: Ino,
     id: u64,
     has_nested: bool,
-    table: RwLock<Table>,
+    /// With the log replayed; without them, the file system's own error is found when they are needed.
+    checksums: Option<Tree>,
+    pub(super) table: RwLock<Table>,
+    /// Directories are listed as far as they can be read; and what was lost so far.
+    pub(super) damaged: Option<Damaged>,
 }
+
 impl Subvolume {
     pub(super) fn new(btrfs: &Arc<Btrfs>, tree: Tree) -> Result<Subvolume> {
         let mut table = Table::default();
@@ -48,7 +54,9 @@ impl Subvolume {
             root: Ino(top.0 | object::FIRST_FREE),
             id: tree.id,
             has_nested: true,
+            checksums: btrfs.shown_checksums().ok().flatten(),
             table: RwLock::new(table),
+            damaged: None,
         })
     }
 
@@ -57,6 +65,16 @@ impl Subvolume {
     pub fn without_nested(self) -> Subvolume {
         Subvolume {
             has_nested: false,
+            ..self
+        }
+    }
+
+    /// Lists directories as far as they can be read, also from the second record of each name and from the inodes.
+    /// [`Subvolume::lost`] says what is missing.
+    #[must_use]
+    pub fn tolerating_damage(self) -> Subvolume {
+        Subvolume {
+            damaged: Some(Damaged::default()),
             ..self
         }
     }
@@ -129,7 +147,7 @@ impl Subvolume {
         }
     }
 
-    fn inode_in(&self, tree: &Tree, number: u64) -> Result<Inode> {
+    pub(super) fn inode_in(&self, tree: &Tree, number: u64) -> Result<Inode> {
         let key = Key::new(number, item::INODE_ITEM, 0);
         let cursor = tree.find(self.volume(), key)?;
         let cursor = cursor.ok_or(Error::Corrupt(Corrupt {
@@ -171,17 +189,18 @@ impl Subvolume {
         if !inode.has_checksums() {
             return Ok(None);
         }
-        match &self.btrfs.checksums {
-            Some(tree) => Ok(Some(tree)),
-            None => Err(Error::Corrupt(Corrupt {
-                what: "there is no tree of checksums",
-                at: self.btrfs.roots.root.0,
-                got: object::CSUM_TREE,
-            })),
+        if self.checksums.is_some() {
+            return Ok(self.checksums.as_ref());
         }
+        self.btrfs.shown_checksums()?;
+        Err(Error::Corrupt(Corrupt {
+            what: "there is no tree of checksums",
+            at: self.btrfs.roots.root.0,
+            got: object::CSUM_TREE,
+        }))
     }
 
-    fn entry(
+    pub(super) fn entry(
         &self,
         tree: &Tree,
         dir: u64,
@@ -211,9 +230,10 @@ impl Subvolume {
         if self.has_nested && subvolume::is_seen_at(volume, roots, tree.id, id, dir, name)? {
             root = Root::find(volume, roots, id)?.filter(|root| root.refs > 0);
         }
+        let tree = root.map(|root| self.btrfs.shown(root.tree)).transpose()?;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        match root {
-            Some(root) => Ok(Ino(table.subvolume(root.tree)?.0 | object::FIRST_FREE)),
+        match tree {
+            Some(tree) => Ok(Ino(table.subvolume(tree)?.0 | object::FIRST_FREE)),
             None => Ok(table.empty(dir_ino, name)),
         }
     }
@@ -265,8 +285,12 @@ impl FileSystem for Subvolume {
         if self.inode_in(&tree, number)?.kind != FileKind::Directory {
             return Err(Error::NotADirectory);
         }
+        if let Some(damaged) = &self.damaged {
+            return Ok(self.readable_entries(damaged, &tree, number, dir));
+        }
         let mut entries = Vec::new();
-        let mut cursor = tree.seek(self.volume(), Key::new(number, item::DIR_INDEX, 0))?;
+        let [first, last] = [0, u64::MAX].map(|index| Key::new(number, item::DIR_INDEX, index));
+        let mut cursor = tree.range(self.volume(), first, last)?;
         while let Some(item) = cursor.item_of(number, item::DIR_INDEX) {
             dir::for_each_entry(&item, |entry| {
                 entries.push(self.entry(&tree, number, dir, &entry)?);
@@ -286,7 +310,11 @@ impl FileSystem for Subvolume {
     }
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
-        with_metadata(self, self.read_dir(dir)?)
+        let entries = self.read_dir(dir)?;
+        match &self.damaged {
+            Some(damaged) => Ok(self.readable_metadata(damaged, dir, entries)),
+            None => with_metadata(self, entries),
+        }
     }
 
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
@@ -300,7 +328,10 @@ impl FileSystem for Subvolume {
         if self.inode_in(&tree, number)?.kind != FileKind::Directory {
             return Err(Error::NotADirectory);
         }
-        let found = dir::find(self.volume(), &tree, number, name)?;
+        let found = match dir::find(self.volume(), &tree, number, name) {
+            Err(_) if self.damaged.is_some() => return entry_named(self.read_dir(dir)?, name),
+            found => found?,
+        };
         let (target, kind) = found.ok_or(Error::NotFound)?;
         self.entry(&tree, number, dir, &dir::Entry { name, target, kind })
     }
@@ -337,7 +368,8 @@ impl FileSystem for Subvolume {
             return Ok(Vec::new());
         };
         let mut xattrs = Vec::new();
-        let mut cursor = tree.seek(self.volume(), Key::new(number, item::XATTR_ITEM, 0))?;
+        let [first, last] = [0, u64::MAX].map(|hash| Key::new(number, item::XATTR_ITEM, hash));
+        let mut cursor = tree.range(self.volume(), first, last)?;
         while let Some(item) = cursor.item_of(number, item::XATTR_ITEM) {
             dir::for_each_xattr(&item, |name, value| {
                 xattrs.push(Xattr {

@@ -14,6 +14,7 @@ mod kernel;
 mod linux;
 mod many;
 mod packed;
+mod replay;
 mod small;
 mod snapshots;
 mod states;
