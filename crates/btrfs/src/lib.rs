@@ -51,7 +51,7 @@ pub use compression::Compression;
 pub use flags::{block_group, compat_ro, incompat, inode_flags};
 pub use key::{Generation, Key, Logical, Physical, item, object};
 pub use options::{NewSubvolume, Options, Received, Rule, Summary};
-pub use read::{Btrfs, Lost, OpenOptions, Subvolume, SubvolumeInfo};
+pub use read::{Btrfs, OpenOptions, Subvolume, SubvolumeInfo};
 pub use superblock::{Device, SUPERBLOCK_PLACES, Superblock};
 pub use usage::{Amount, Usage};
 pub use write::create;

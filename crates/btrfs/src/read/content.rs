@@ -5,9 +5,9 @@ use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result};
 use super::Subvolume;
 use super::files::File;
 use crate::extent::{Body, FileExtent};
+use crate::inode::Inode;
 use crate::key::{Key, item};
 use crate::node::Item;
-use crate::tree::Tree;
 
 /// Number of extents returned by one call of [`tree::FileSystem::extents`].
 const EXTENTS_MAX: usize = 256;
@@ -99,7 +99,7 @@ impl Subvolume {
         body: &Body<'_>,
         ram_bytes: u64,
         skip: u64,
-        checksums: Option<&Tree>,
+        inode: &Inode,
         buf: &mut [u8],
     ) -> Result<()> {
         let volume = self.volume();
@@ -110,6 +110,8 @@ impl Subvolume {
                 ..
             } => buf.fill(0),
             Body::Stored { extent, offset, .. } => {
+                // What is inline can be read without the tree of checksums.
+                let checksums = self.checksums(inode)?;
                 extent.read(volume, checksums, offset + skip, buf)?;
             }
             Body::Inline {
@@ -147,13 +149,12 @@ impl Subvolume {
         if wanted == 0 {
             return Ok(0);
         }
-        let checksums = self.checksums(&file.inode)?;
         let mut done = 0;
         let end = offset + wanted as u64;
         self.for_each_part(file, offset, |part| {
             let len = (part.len.min(end - part.offset)) as usize;
             let dst = &mut buf[done..done + len];
-            self.read_part(&part.body, part.ram_bytes, part.skip, checksums, dst)?;
+            self.read_part(&part.body, part.ram_bytes, part.skip, &file.inode, dst)?;
             done += len;
             Ok(done < wanted)
         })?;
@@ -243,7 +244,6 @@ impl Subvolume {
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return Err(NOT_OURS);
         };
-        let checksums = self.checksums(&file.inode)?;
         // An inline extent lies in a tree block, whose checksum is already verified.
         let sum = self.volume().superblock.checksum.verifies();
         let mut verified = None;
@@ -265,6 +265,7 @@ impl Subvolume {
                     && found.compression.is_some()
                     && found.len == encoding.stored_len =>
                 {
+                    let checksums = self.checksums(&file.inode)?;
                     found.read_stored(self.volume(), checksums, stored)?;
                     verified = Some(checksums.map(|_| sum));
                 }

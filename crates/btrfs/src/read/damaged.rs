@@ -4,9 +4,9 @@
 //! directory is listed by index. Where that fails, the other records help, which may lie in other blocks.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tree::{DirEntry, Error, Ino, Metadata, Result};
+use tree::{DirEntry, Error, FileKind, Ino, Result};
 
 use super::Subvolume;
 use crate::dir::{self, Entry, Target};
@@ -15,103 +15,47 @@ use crate::key::{Key, item};
 use crate::subvolume;
 use crate::tree::{Cursor, Tree};
 
-use tree::FileSystem as _;
-
-/// Something that could not be read in a directory.
-#[derive(Debug)]
-pub struct Lost {
-    /// The directory.
-    pub dir: Ino,
-    /// The name of what was left out; without one, the directory may lack names.
-    pub name: Option<Box<[u8]>>,
-    /// Why it could not be read.
-    pub error: Error,
-}
-
-/// What is known about the damage of a subvolume.
-#[derive(Default)]
-pub(super) struct Damaged {
-    lost: Mutex<Vec<Lost>>,
-    /// For each subvolume with damaged directories, by ID: the names in these, as their inodes have them.
-    names: Mutex<HashMap<u64, Arc<Names>>>,
-}
+/// For each subvolume with damaged directories, by ID: the names in these, as their inodes have them.
+pub(super) type NamesOfInodes = Mutex<HashMap<u64, Arc<Names>>>;
 
 /// The names in each directory, and the inode that each belongs to.
 type Names = HashMap<u64, Vec<(Box<[u8]>, u64)>>;
 
-impl Damaged {
-    fn lost(&self) -> MutexGuard<'_, Vec<Lost>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, dir: Ino, name: Option<&[u8]>, error: Error) {
-        let name = name.map(Box::from);
-        let mut lost = self.lost();
-        // A directory may be listed several times.
-        if lost
-            .iter()
-            .all(|known| (known.dir, &known.name) != (dir, &name))
-        {
-            lost.push(Lost { dir, name, error });
-        }
-    }
-}
-
 impl Subvolume {
-    /// Takes the list of what was left out of directories so far; empty unless it [tolerates
-    /// damage](Subvolume::tolerating_damage).
-    pub fn lost(&self) -> Vec<Lost> {
-        let damaged = self.damaged.as_ref();
-        damaged.map_or_else(Vec::new, |damaged| std::mem::take(&mut *damaged.lost()))
-    }
-
-    /// The entries of a directory that can be read.
+    /// The entries of a directory that can be read, sorted by name, and why others cannot.
     pub(super) fn readable_entries(
         &self,
-        damaged: &Damaged,
         tree: &Tree,
         number: u64,
         dir: Ino,
-    ) -> Vec<DirEntry> {
+    ) -> (Vec<DirEntry>, Vec<Error>) {
         let mut found = Found {
             subvolume: self,
-            damaged,
             tree,
             number,
             dir,
             entries: BTreeMap::new(),
+            failed: BTreeMap::new(),
         };
-        let by_index = found.read_items(item::DIR_INDEX);
-        if by_index.is_err() {
-            let by_name = found.read_items(item::DIR_ITEM);
-            if let Err(error) = by_name {
-                found.read_references();
-                damaged.add(dir, None, error);
-            }
+        let mut errors = Vec::new();
+        if found.read_items(item::DIR_INDEX).is_err()
+            && let Err(error) = found.read_items(item::DIR_ITEM)
+        {
+            found.read_references();
+            errors.push(error);
         }
-        found.entries.into_values().collect()
-    }
-
-    /// The entries whose inode can be read, with its metadata.
-    pub(super) fn readable_metadata(
-        &self,
-        damaged: &Damaged,
-        dir: Ino,
-        entries: Vec<DirEntry>,
-    ) -> Vec<(DirEntry, Metadata)> {
-        let mut readable = Vec::with_capacity(entries.len());
-        for entry in entries {
-            match self.metadata(entry.ino) {
-                Ok(metadata) => readable.push((entry, metadata)),
-                Err(error) => damaged.add(dir, Some(&entry.name), error),
-            }
-        }
-        readable
+        let Found {
+            entries, failed, ..
+        } = found;
+        let failed = failed.into_iter();
+        let failed = failed.filter(|(name, _)| !entries.contains_key(name));
+        errors.extend(failed.map(|(name, error)| error.in_file("read", &name)));
+        (entries.into_values().collect(), errors)
     }
 
     /// The names in damaged directories of a subvolume, as inodes have them.
-    fn names_of_inodes(&self, damaged: &Damaged, tree: &Tree) -> Result<Arc<Names>> {
-        let mut known = damaged.names.lock().unwrap_or_else(PoisonError::into_inner);
+    fn names_of_inodes(&self, tree: &Tree) -> Result<Arc<Names>> {
+        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(names) = known.get(&tree.id) {
             return Ok(Arc::clone(names));
         }
@@ -162,11 +106,12 @@ impl Subvolume {
 /// The entries of a directory that were found so far.
 struct Found<'a> {
     subvolume: &'a Subvolume,
-    damaged: &'a Damaged,
     tree: &'a Tree,
     number: u64,
     dir: Ino,
     entries: BTreeMap<Box<[u8]>, DirEntry>,
+    /// Names of what cannot be read.
+    failed: BTreeMap<Box<[u8]>, Error>,
 }
 
 impl Found<'_> {
@@ -181,7 +126,9 @@ impl Found<'_> {
             Ok(made) => {
                 self.entries.insert(entry.name.into(), made);
             }
-            Err(error) => self.damaged.add(self.dir, Some(entry.name), error),
+            Err(error) => {
+                self.failed.insert(entry.name.into(), error);
+            }
         }
     }
 
@@ -206,7 +153,7 @@ impl Found<'_> {
     /// Adds the entries that inodes and nested subvolumes have.
     fn read_references(&mut self) {
         let subvolume = self.subvolume;
-        if let Ok(names) = subvolume.names_of_inodes(self.damaged, self.tree) {
+        if let Ok(names) = subvolume.names_of_inodes(self.tree) {
             for (name, number) in names.get(&self.number).into_iter().flatten() {
                 let target = Target::Inode(*number);
                 match subvolume.inode_in(self.tree, *number) {
@@ -215,10 +162,9 @@ impl Found<'_> {
                         target,
                         kind: inode.kind,
                     }),
-                    Err(error) if !self.entries.contains_key(name) => {
-                        self.damaged.add(self.dir, Some(name), error);
+                    Err(error) => {
+                        self.failed.insert(name.clone(), error);
                     }
-                    Err(_) => {}
                 }
             }
         }
@@ -234,7 +180,7 @@ impl Found<'_> {
                 self.add(&Entry {
                     name,
                     target: Target::Subvolume(item.key.offset),
-                    kind: tree::FileKind::Directory,
+                    kind: FileKind::Directory,
                 });
             }
             if cursor.advance().is_err() {

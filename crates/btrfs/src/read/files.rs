@@ -4,11 +4,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tree::{
     Checksum, Corrupt, DirEntry, Error, Extent, FileAttributes, FileKind, FileSystem, Ino,
-    Inventory, Metadata, Result, Storage, Xattr, entry_named, with_metadata,
+    Inventory, Metadata, Result, Storage, Xattr, with_metadata,
 };
 
 use super::Btrfs;
-use super::damaged::Damaged;
+use super::damaged::NamesOfInodes;
 use super::table::{INODE_BITS, Resolved, Table};
 use crate::dir::{self, Target};
 use crate::inode::Inode;
@@ -40,9 +40,9 @@ pub struct Subvolume {
     has_nested: bool,
     /// With the log replayed; without them, the file system's own error is found when they are needed.
     checksums: Option<Tree>,
-    pub(super) table: RwLock<Table>,
-    /// Directories are listed as far as they can be read; and what was lost so far.
-    pub(super) damaged: Option<Damaged>,
+    table: RwLock<Table>,
+    /// The names in damaged directories.
+    pub(super) names: NamesOfInodes,
 }
 
 impl Subvolume {
@@ -56,7 +56,7 @@ impl Subvolume {
             has_nested: true,
             checksums: btrfs.shown_checksums().ok().flatten(),
             table: RwLock::new(table),
-            damaged: None,
+            names: NamesOfInodes::default(),
         })
     }
 
@@ -65,16 +65,6 @@ impl Subvolume {
     pub fn without_nested(self) -> Subvolume {
         Subvolume {
             has_nested: false,
-            ..self
-        }
-    }
-
-    /// Lists directories as far as they can be read, also from the second record of each name and from the inodes.
-    /// [`Subvolume::lost`] says what is missing.
-    #[must_use]
-    pub fn tolerating_damage(self) -> Subvolume {
-        Subvolume {
-            damaged: Some(Damaged::default()),
             ..self
         }
     }
@@ -285,9 +275,6 @@ impl FileSystem for Subvolume {
         if self.inode_in(&tree, number)?.kind != FileKind::Directory {
             return Err(Error::NotADirectory);
         }
-        if let Some(damaged) = &self.damaged {
-            return Ok(self.readable_entries(damaged, &tree, number, dir));
-        }
         let mut entries = Vec::new();
         let [first, last] = [0, u64::MAX].map(|index| Key::new(number, item::DIR_INDEX, index));
         let mut cursor = tree.range(self.volume(), first, last)?;
@@ -310,15 +297,18 @@ impl FileSystem for Subvolume {
     }
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
-        let entries = self.read_dir(dir)?;
-        match &self.damaged {
-            Some(damaged) => Ok(self.readable_metadata(damaged, dir, entries)),
-            None => with_metadata(self, entries),
-        }
+        with_metadata(self, self.read_dir(dir)?)
     }
 
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
-        tree::all_or_nothing(self.read_dir(dir))
+        let found = self.resolve(dir).and_then(|resolved| match resolved {
+            Resolved::Empty(_) => Ok((Vec::new(), Vec::new())),
+            Resolved::Inode(tree, number) => match self.inode_in(&tree, number)?.kind {
+                FileKind::Directory => Ok(self.readable_entries(&tree, number, dir)),
+                _ => Err(Error::NotADirectory),
+            },
+        });
+        found.unwrap_or_else(|error| (Vec::new(), vec![error]))
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
@@ -328,10 +318,7 @@ impl FileSystem for Subvolume {
         if self.inode_in(&tree, number)?.kind != FileKind::Directory {
             return Err(Error::NotADirectory);
         }
-        let found = match dir::find(self.volume(), &tree, number, name) {
-            Err(_) if self.damaged.is_some() => return entry_named(self.read_dir(dir)?, name),
-            found => found?,
-        };
+        let found = dir::find(self.volume(), &tree, number, name)?;
         let (target, kind) = found.ok_or(Error::NotFound)?;
         self.entry(&tree, number, dir, &dir::Entry { name, target, kind })
     }

@@ -22,7 +22,6 @@ use crate::superblock::{Device, Superblock};
 use crate::tree::Tree;
 use crate::volume::Volume;
 
-pub use damaged::Lost;
 pub use files::Subvolume;
 pub(crate) use table::Resolved;
 

@@ -15,6 +15,7 @@ mod linux;
 mod many;
 mod packed;
 mod replay;
+mod rescue;
 mod small;
 mod snapshots;
 mod states;
