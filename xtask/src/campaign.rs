@@ -149,6 +149,16 @@ const CAMPAIGNS: &[Campaign] = &[
         "what `btrfs check` calls damaged, `restow check` does",
     ),
     campaign_of(
+        "btrfs-rescue",
+        tests("btrfs", "rescue::every_file", 10_000),
+        "of damaged images, every file none of whose blocks was hit in all copies is read as it was",
+    ),
+    campaign_of(
+        "btrfs-replay",
+        kernel_tests("btrfs", "replay::what_was_synced", 300),
+        "what was synced and not committed is shown as Linux shows it after replaying the log",
+    ),
+    campaign_of(
         "btrfs-matrix",
         kernel_tests("btrfs", "linux::linux_mounts_scrubs", 120),
         "images of all algorithms, checksums and profiles, mounted, scrubbed, changed and balanced by Linux",

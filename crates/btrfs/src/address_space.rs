@@ -4,6 +4,7 @@ use tree::{Corrupt, Error, ReadAt, Result};
 
 use crate::chunk::{Chunk, ChunkMap, Profile};
 use crate::key::{Logical, Physical};
+use crate::read::OpenOptions;
 use crate::superblock::{Device, Superblock};
 
 /// Maximum number of devices in a file system.
@@ -13,7 +14,13 @@ const DEVICES_MAX: usize = 1024;
 pub(crate) struct AddressSpace {
     /// In ascending order of ID.
     devices: Vec<OpenDevice>,
+    /// Seed devices of other file systems, on which this one may be based: the chunk tree says whether it is.
+    candidates: Vec<(Superblock, OpenDevice)>,
+    /// IDs of seed devices that are not present.
+    missing_seeds: Vec<u64>,
     pub(crate) chunks: ChunkMap,
+    /// Blocks of the chunk tree cannot be read: there may be more chunks.
+    pub(crate) lacks_chunks: bool,
 }
 
 /// A device that is present.
@@ -25,10 +32,17 @@ pub(crate) struct OpenDevice {
 const MISSING: Error = Error::InvalidInput(
     "a device of the file system is missing or older than the others; name the images of all its devices",
 );
+const SEED_MISSING: Error = Error::InvalidInput(
+    "a seed device that the file system is based on is missing; name its image, too",
+);
+const FOREIGN: Error = Error::InvalidInput("the images are of different file systems");
 
 impl AddressSpace {
     /// Reads the superblocks and returns the newest. At first, only the chunks listed in it are known.
-    pub(crate) fn open(sources: Vec<Box<dyn ReadAt>>) -> Result<(AddressSpace, Superblock)> {
+    pub(crate) fn open(
+        sources: Vec<Box<dyn ReadAt>>,
+        options: &OpenOptions,
+    ) -> Result<(AddressSpace, Superblock)> {
         if sources.is_empty() || sources.len() > DEVICES_MAX {
             return Err(Error::InvalidInput(
                 "a btrfs file system has 1 to 1024 devices",
@@ -36,39 +50,107 @@ impl AddressSpace {
         }
         let mut found = Vec::new();
         for source in sources {
-            let superblock = Superblock::read(&*source)?;
+            let superblock = match options.superblock {
+                Some(copy) => Superblock::read_copy(&*source, copy)?,
+                None => Superblock::read(&*source)?,
+            };
             found.push((superblock, source));
         }
-        let newest = found
-            .iter()
-            .map(|(superblock, _)| superblock.generation)
-            .max();
-        let newest = found
-            .iter()
-            .find(|(superblock, _)| Some(superblock.generation) == newest);
-        let superblock = newest.expect("there is at least one").0.clone();
+        let mut superblock = newest_of_its_own(&found, options).clone();
         let mut devices: Vec<OpenDevice> = Vec::new();
+        let mut candidates = Vec::new();
         for (own, source) in found {
+            let device = own.device;
+            let open = OpenDevice { source, device };
             if own.fsid != superblock.fsid {
-                return Err(Error::InvalidInput(
-                    "the images are of different file systems",
-                ));
+                if own.is_seed {
+                    candidates.push((own, open));
+                } else if !options.ignores_foreign {
+                    return Err(FOREIGN);
+                }
+                continue;
             }
-            if devices.iter().any(|other| other.device.id == own.device.id) {
+            if devices.iter().any(|other| other.device.id == device.id) {
+                if options.ignores_foreign {
+                    continue;
+                }
                 return Err(Error::InvalidInput("two images are of the same device"));
             }
             // A device that missed a commit holds stale bytes, and not all of them have a checksum.
             if own.generation == superblock.generation {
-                let device = own.device;
-                devices.push(OpenDevice { source, device });
+                devices.push(open);
             }
         }
         devices.sort_by_key(|open| open.device.id);
+        superblock.seeds = candidates
+            .iter()
+            .map(|(seed, _)| seed.metadata_uuid)
+            .collect();
         let mut chunks = ChunkMap::default();
         for chunk in &superblock.system_chunks {
             chunks.add(chunk.clone(), 0)?;
         }
-        Ok((AddressSpace { devices, chunks }, superblock))
+        let space = AddressSpace {
+            devices,
+            candidates,
+            missing_seeds: Vec::new(),
+            chunks,
+            lacks_chunks: false,
+        };
+        Ok((space, superblock))
+    }
+
+    /// Takes in the seed devices that are among all devices of the file system, which the chunk tree lists.
+    ///
+    /// # Errors
+    /// Fails if an image is of another file system, unless that is ignored.
+    pub(crate) fn take_seeds(
+        &mut self,
+        all: &[Device],
+        superblock: &mut Superblock,
+        options: &OpenOptions,
+    ) -> Result<()> {
+        superblock.seeds.clear();
+        for (seed, open) in std::mem::take(&mut self.candidates) {
+            let is_listed = all
+                .iter()
+                .any(|known| (known.id, known.uuid) == (open.device.id, open.device.uuid));
+            let is_there = self
+                .devices
+                .iter()
+                .any(|known| known.device.id == open.device.id);
+            if is_listed && !is_there {
+                superblock.seeds.push(seed.metadata_uuid);
+                self.devices.push(open);
+            } else if !options.ignores_foreign {
+                return Err(FOREIGN);
+            }
+        }
+        self.devices.sort_by_key(|open| open.device.id);
+        let is_missing_seed = |known: &&Device| {
+            known.fsid != superblock.metadata_uuid && self.device(known.id).is_none()
+        };
+        let missing: Vec<u64> = all
+            .iter()
+            .filter(is_missing_seed)
+            .map(|known| known.id)
+            .collect();
+        self.missing_seeds = missing;
+        Ok(())
+    }
+
+    fn device(&self, id: u64) -> Option<&OpenDevice> {
+        let index = self
+            .devices
+            .binary_search_by_key(&id, |open| open.device.id);
+        let candidates = || {
+            let mut candidates = self.candidates.iter().map(|(_, open)| open);
+            candidates.find(|open| open.device.id == id)
+        };
+        index
+            .ok()
+            .map(|index| &self.devices[index])
+            .or_else(candidates)
     }
 
     /// The devices that are present.
@@ -86,7 +168,13 @@ impl AddressSpace {
             })
         };
         let chunk = self.chunks.find(logical);
-        let chunk = chunk.ok_or_else(|| corrupt("address lies in no chunk"))?;
+        let chunk = chunk.ok_or_else(|| {
+            corrupt(if self.lacks_chunks {
+                "address lies in no chunk of those that can be read"
+            } else {
+                "address lies in no chunk"
+            })
+        })?;
         if len > chunk.end().0 - logical.0 {
             return Err(corrupt("bytes reach behind the end of their chunk"));
         }
@@ -174,10 +262,13 @@ impl AddressSpace {
     }
 
     fn read_device(&self, id: u64, at: Physical, buf: &mut [u8]) -> Result<()> {
-        let index = self
-            .devices
-            .binary_search_by_key(&id, |open| open.device.id);
-        let open = &self.devices[index.map_err(|_| MISSING)?];
+        let open = self.device(id).ok_or_else(|| {
+            if self.missing_seeds.contains(&id) {
+                SEED_MISSING
+            } else {
+                MISSING
+            }
+        })?;
         open.source
             .read_exact_at(buf, at.0)
             .map_err(|error| match error.kind() {
@@ -189,4 +280,30 @@ impl AddressSpace {
                 _ => error.into(),
             })
     }
+}
+
+/// The newest superblock of the file system that is meant: that of the first source if others are ignored; otherwise one
+/// that may be based on the others, which are seeds.
+fn newest_of_its_own<'a>(
+    found: &'a [(Superblock, Box<dyn ReadAt>)],
+    options: &OpenOptions,
+) -> &'a Superblock {
+    let all = || found.iter().map(|(superblock, _)| superblock);
+    let newest = |is_candidate: &dyn Fn(&Superblock) -> bool| {
+        let mut newest: Option<&Superblock> = None;
+        for superblock in all().filter(|superblock| is_candidate(superblock)) {
+            if newest.is_none_or(|newest| superblock.generation > newest.generation) {
+                newest = Some(superblock);
+            }
+        }
+        newest
+    };
+    let first = &found[0].0;
+    let own = if options.ignores_foreign {
+        first
+    } else {
+        let based = newest(&|superblock| !superblock.is_seed);
+        based.or_else(|| newest(&|_| true)).unwrap_or(first)
+    };
+    newest(&|superblock| superblock.fsid == own.fsid).unwrap_or(own)
 }

@@ -85,7 +85,8 @@ fn look_up(
         })
     };
     let key = Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, at.0);
-    let mut cursor = tree.seek_back(volume, key)?;
+    let last = Key { offset: end, ..key };
+    let mut cursor = tree.range_back(volume, key, last)?;
     while wanted < end {
         let Some(item) = cursor.item() else {
             return Err(missing(wanted));

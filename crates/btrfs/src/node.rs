@@ -1,7 +1,7 @@
 //! Tree blocks: leaves, which hold items, and nodes, which point at blocks one level below.
 
 use tree::{Corrupt, Error, Result};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::address_space::AddressSpace;
 use crate::key::{Generation, Key, Logical, is_file_tree, object};
@@ -54,6 +54,29 @@ pub(crate) struct Expected {
     pub(crate) end: Option<Key>,
 }
 
+/// What a block that is in memory only has in its header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewNode {
+    pub(crate) at: Logical,
+    pub(crate) generation: Generation,
+    pub(crate) owner: u64,
+    pub(crate) nodesize: u32,
+}
+
+impl NewNode {
+    fn node(self, level: u8, count: usize, bytes: Box<[u8]>) -> Node {
+        Node {
+            bytes,
+            at: self.at,
+            level,
+            generation: self.generation,
+            owner: self.owner,
+            flags: raw::HEADER_WRITTEN,
+            count,
+        }
+    }
+}
+
 impl Node {
     /// Reads the block at an address from the first intact copy.
     pub(crate) fn read(
@@ -75,6 +98,45 @@ impl Node {
             node.check_place(expected)
         })?;
         Node::parse(bytes, at, superblock)
+    }
+
+    /// A leaf with these items, which is in memory only; `None` if they do not fit.
+    pub(crate) fn leaf(head: NewNode, items: &[(Key, &[u8])]) -> Option<Node> {
+        let mut bytes = vec![0; head.nodesize as usize].into_boxed_slice();
+        let room = bytes.len() - HEADER_BYTES;
+        let mut end = room;
+        for (index, (key, data)) in items.iter().enumerate() {
+            end = end.checked_sub(data.len())?;
+            if (index + 1) * ITEM_BYTES > end {
+                return None;
+            }
+            let item = raw::Item {
+                key: key.emit(),
+                offset: (end as u32).into(), // Less than the size of a block.
+                size: (data.len() as u32).into(),
+            };
+            let at = HEADER_BYTES + index * ITEM_BYTES;
+            bytes[at..at + ITEM_BYTES].copy_from_slice(item.as_bytes());
+            bytes[HEADER_BYTES + end..][..data.len()].copy_from_slice(data);
+        }
+        Some(head.node(0, items.len(), bytes))
+    }
+
+    /// A node with these pointers, which is in memory only; `None` if they do not fit.
+    pub(crate) fn pointing(head: NewNode, level: u8, pointers: &[Pointer]) -> Option<Node> {
+        let mut bytes = vec![0; head.nodesize as usize].into_boxed_slice();
+        for (index, pointer) in pointers.iter().enumerate() {
+            let raw = raw::KeyPtr {
+                key: pointer.key.emit(),
+                blockptr: pointer.at.0.into(),
+                generation: pointer.generation.0.into(),
+            };
+            let at = HEADER_BYTES + index * POINTER_BYTES;
+            bytes
+                .get_mut(at..at + POINTER_BYTES)?
+                .copy_from_slice(raw.as_bytes());
+        }
+        Some(head.node(level, pointers.len(), bytes))
     }
 
     /// Parses a block of `superblock.nodesize` bytes.
@@ -102,7 +164,7 @@ impl Node {
         if header.bytenr.get() != at.0 {
             return Err(corrupt("tree block belongs elsewhere", header.bytenr.get()));
         }
-        if header.fsid != superblock.metadata_uuid {
+        if !superblock.is_own(&header.fsid) {
             return Err(corrupt("tree block is of another file system", 0));
         }
         if header.level >= raw::LEVELS_MAX {
@@ -257,6 +319,21 @@ impl Node {
             return Err(self.corrupt("tree block's last key belongs to the next one", got));
         }
         Ok(())
+    }
+
+    /// Bytes of a leaf's items, or of a node's pointers, that fit in a block.
+    pub(crate) fn room(nodesize: u32) -> usize {
+        nodesize as usize - HEADER_BYTES
+    }
+
+    /// Bytes that an item takes in a leaf.
+    pub(crate) fn item_bytes(data: &[u8]) -> usize {
+        ITEM_BYTES + data.len()
+    }
+
+    /// Number of pointers that fit in a block.
+    pub(crate) fn pointers_max(nodesize: u32) -> usize {
+        Node::room(nodesize) / POINTER_BYTES
     }
 
     /// Number of items in a leaf, or pointers in a node.

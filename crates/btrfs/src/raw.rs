@@ -115,7 +115,7 @@ pub(crate) struct Superblock {
     pub(crate) fsid: [u8; 16],
     /// Position of this copy on its device.
     pub(crate) bytenr: U64,
-    /// 1 (`BTRFS_HEADER_FLAG_WRITTEN`).
+    /// 1 (`BTRFS_HEADER_FLAG_WRITTEN`), and [`SUPERBLOCK_SEEDING`].
     pub(crate) flags: U64,
     /// [`MAGIC`].
     pub(crate) magic: [u8; 8],
@@ -191,6 +191,9 @@ pub(crate) struct Superblock {
     pub(crate) padding: [u8; 565],
 }
 const _: () = assert!(size_of::<Superblock>() == SUPERBLOCK_BYTES);
+
+/// In [`Superblock::flags`]: the device is a seed.
+pub(crate) const SUPERBLOCK_SEEDING: u64 = 1 << 32;
 
 /// `struct btrfs_chunk`; its stripes follow.
 #[derive(

@@ -97,7 +97,8 @@ impl Root {
 
     /// The root of the tree with this ID; the first one if there are several (a snapshot's key has an offset).
     pub(crate) fn find(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<Root>> {
-        let cursor = roots.seek(volume, Key::new(id, item::ROOT_ITEM, 0))?;
+        let [first, last] = [0, u64::MAX].map(|offset| Key::new(id, item::ROOT_ITEM, offset));
+        let cursor = roots.range(volume, first, last)?;
         match cursor.item_of(id, item::ROOT_ITEM) {
             Some(item) => Root::parse(&item, &volume.superblock).map(Some),
             None => Ok(None),
@@ -137,7 +138,8 @@ pub(crate) fn parse_ref<'a>(item: &Item<'a>) -> Result<(u64, u64, &'a [u8])> {
 
 /// The place of a subvolume; `None` for the top level, and for a subvolume without a place.
 pub(crate) fn place(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<SubvolumePlace>> {
-    let cursor = roots.seek(volume, Key::new(id, item::ROOT_BACKREF, 0))?;
+    let [first, last] = [0, u64::MAX].map(|parent| Key::new(id, item::ROOT_BACKREF, parent));
+    let cursor = roots.range(volume, first, last)?;
     let Some(item) = cursor.item_of(id, item::ROOT_BACKREF) else {
         return Ok(None);
     };

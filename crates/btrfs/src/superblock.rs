@@ -74,8 +74,24 @@ pub struct Superblock {
     pub cache_generation: u64,
     /// Equal to `generation` when the UUID tree is complete.
     pub uuid_tree_generation: u64,
+    /// Whether the device is a seed: it is never written, and other file systems may be based on it.
+    pub is_seed: bool,
     /// The chunks that hold the chunk tree.
     pub(crate) system_chunks: Vec<Chunk>,
+    /// The UUIDs in tree blocks on the seed devices that the file system is based on.
+    pub(crate) seeds: Vec<[u8; 16]>,
+    /// The commits before this one, the newest first.
+    pub(crate) older: Vec<OlderRoots>,
+}
+
+/// The roots of an earlier commit. Its blocks may have been overwritten since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OlderRoots {
+    pub(crate) generation: Generation,
+    /// Root block and level of the root tree.
+    pub(crate) root: (Logical, u8),
+    /// Root block, level and generation of the chunk tree.
+    pub(crate) chunk_root: (Logical, u8, Generation),
 }
 
 /// Description of a device (`struct btrfs_dev_item`).
@@ -89,6 +105,9 @@ pub struct Device {
     pub total_bytes: u64,
     /// Bytes that chunks occupy.
     pub bytes_used: u64,
+    /// The UUID of the file system that it was made for; for a seed device, another one than that of the file system
+    /// that is based on it.
+    pub fsid: [u8; 16],
 }
 
 impl Device {
@@ -98,7 +117,39 @@ impl Device {
             uuid: raw.uuid,
             total_bytes: raw.total_bytes.get(),
             bytes_used: raw.bytes_used.get(),
+            fsid: raw.fsid,
         }
+    }
+}
+
+impl OlderRoots {
+    /// The commits that a superblock records, but for the last one, from the newest to the oldest.
+    fn list(raw: &raw::Superblock) -> Vec<OlderRoots> {
+        let sectorsize = raw.sectorsize.get().into();
+        let mut list: Vec<OlderRoots> = Vec::new();
+        for backup in &raw.super_roots {
+            let (root, chunk_root) = (backup.tree_root.get(), backup.chunk_root.get());
+            let is_older = (1..raw.generation.get()).contains(&backup.tree_root_gen.get());
+            let is_root = |at: u64, level: u8| {
+                at != 0 && at.is_multiple_of(sectorsize) && level < raw::LEVELS_MAX
+            };
+            if is_older
+                && is_root(root, backup.tree_root_level)
+                && is_root(chunk_root, backup.chunk_root_level)
+            {
+                list.push(OlderRoots {
+                    generation: Generation(backup.tree_root_gen.get()),
+                    root: (Logical(root), backup.tree_root_level),
+                    chunk_root: (
+                        Logical(chunk_root),
+                        backup.chunk_root_level,
+                        Generation(backup.chunk_root_gen.get()),
+                    ),
+                });
+            }
+        }
+        list.sort_by_key(|older| std::cmp::Reverse(older.generation));
+        list
     }
 }
 
@@ -250,8 +301,34 @@ impl Superblock {
             label: raw.label[..label_bytes].into(),
             cache_generation: raw.cache_generation.get(),
             uuid_tree_generation: raw.uuid_tree_generation.get(),
+            is_seed: raw.flags.get() & raw::SUPERBLOCK_SEEDING != 0,
+            seeds: Vec::new(),
+            older: OlderRoots::list(raw),
             system_chunks: chunk::parse_system_chunks(array, at, sectorsize, incompat)?,
         })
+    }
+
+    /// Whether a tree block with this UUID is of this file system, or of a seed that it is based on.
+    pub(crate) fn is_own(&self, fsid: &[u8; 16]) -> bool {
+        *fsid == self.metadata_uuid || self.seeds.contains(fsid)
+    }
+
+    /// One copy of the superblock of a device, by its index in [`SUPERBLOCK_PLACES`].
+    ///
+    /// # Errors
+    /// Fails if the device has no such copy, if the copy is invalid, or if it cannot be read.
+    pub fn read_copy(device: &dyn ReadAt, copy: usize) -> Result<Superblock> {
+        let place = SUPERBLOCK_PLACES.get(copy).copied();
+        let place = place.filter(|place| {
+            let size = device.size();
+            size.is_ok_and(|size| size >= place.0 + SUPERBLOCK_BYTES as u64)
+        });
+        let place = place.ok_or(Error::InvalidInput(
+            "the device has no such copy of the superblock",
+        ))?;
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        device.read_exact_at(&mut bytes, place.0)?;
+        Superblock::parse(&bytes, place)
     }
 
     /// The newest valid superblock of a device; among equally new ones, the first.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tree::Result;
+use tree::{Error, Result};
 
 use crate::key::{Generation, Key, Logical};
 use crate::node::{Expected, Item, Node};
@@ -27,11 +27,26 @@ pub(crate) struct Cursor<'v> {
     tree: Tree,
     /// The path from the root to the leaf.
     path: Vec<Step>,
+    /// The largest key that is wanted. Blocks that only have larger ones are not read.
+    last: Key,
+    /// Blocks that cannot be read are left out and listed here; without a list, they are errors.
+    damage: Option<Vec<Damage>>,
 }
 
-struct Step {
-    node: Arc<Node>,
-    index: usize,
+/// A block that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    pub(crate) error: Error,
+    /// The keys of the items that it leads to: from this one,
+    pub(crate) from: Key,
+    /// up to this one, exclusive; `None` if there is no limit.
+    pub(crate) end: Option<Key>,
+}
+
+/// A block on the path of a cursor.
+pub(crate) struct Step {
+    pub(crate) node: Arc<Node>,
+    pub(crate) index: usize,
     /// All keys in the node are below this one.
     end: Option<Key>,
 }
@@ -50,8 +65,42 @@ impl Tree {
 
     /// A cursor on the first item whose key is at least `key`.
     pub(crate) fn seek<'v>(&self, volume: &'v Volume, key: Key) -> Result<Cursor<'v>> {
-        let mut cursor = self.descend(volume, key)?;
-        if cursor.item().is_some_and(|item| item.key < key) {
+        self.range(volume, key, Key::MAX)
+    }
+
+    /// A cursor on the first item whose key is at least `first`; after the last one whose key is at most `last`, it
+    /// ends, without reading blocks that only have larger keys.
+    pub(crate) fn range<'v>(
+        &self,
+        volume: &'v Volume,
+        first: Key,
+        last: Key,
+    ) -> Result<Cursor<'v>> {
+        self.range_in(volume, first, last, None)
+    }
+
+    /// As [`Tree::range`], without the blocks that cannot be read; see [`Cursor::damage`].
+    ///
+    /// # Errors
+    /// Fails if the root block cannot be read.
+    pub(crate) fn readable<'v>(
+        &self,
+        volume: &'v Volume,
+        first: Key,
+        last: Key,
+    ) -> Result<Cursor<'v>> {
+        self.range_in(volume, first, last, Some(Vec::new()))
+    }
+
+    fn range_in<'v>(
+        &self,
+        volume: &'v Volume,
+        first: Key,
+        last: Key,
+        damage: Option<Vec<Damage>>,
+    ) -> Result<Cursor<'v>> {
+        let mut cursor = self.descend(volume, first, last, damage)?;
+        if cursor.item().is_some_and(|item| item.key < first) {
             cursor.advance()?;
         }
         Ok(cursor)
@@ -59,35 +108,54 @@ impl Tree {
 
     /// A cursor on the last item whose key is at most `key`; on the first item if all keys are greater.
     pub(crate) fn seek_back<'v>(&self, volume: &'v Volume, key: Key) -> Result<Cursor<'v>> {
-        self.descend(volume, key)
+        self.range_back(volume, key, Key::MAX)
+    }
+
+    /// As [`Tree::seek_back`], and ends as [`Tree::range`] does.
+    pub(crate) fn range_back<'v>(
+        &self,
+        volume: &'v Volume,
+        key: Key,
+        last: Key,
+    ) -> Result<Cursor<'v>> {
+        self.descend(volume, key, last, None)
     }
 
     /// A cursor on the item with this key, if there is one.
     pub(crate) fn find<'v>(&self, volume: &'v Volume, key: Key) -> Result<Option<Cursor<'v>>> {
-        let cursor = self.descend(volume, key)?;
+        let cursor = self.descend(volume, key, key, None)?;
         let is_there = cursor.item().is_some_and(|item| item.key == key);
         Ok(is_there.then_some(cursor))
     }
 
-    fn descend<'v>(&self, volume: &'v Volume, key: Key) -> Result<Cursor<'v>> {
-        let mut path = Vec::with_capacity(usize::from(self.level) + 1);
-        let mut at = self.root;
-        let mut expected = self.expected();
-        loop {
-            let node = volume.node(at, &expected)?;
-            let index = node.count_up_to(key).saturating_sub(1);
-            let end = expected.end;
-            let is_leaf = node.level == 0;
-            if !is_leaf {
-                expected = node.expected_below(index, self.id, end);
-                at = node.pointer(index).at;
+    fn descend<'v>(
+        &self,
+        volume: &'v Volume,
+        key: Key,
+        last: Key,
+        damage: Option<Vec<Damage>>,
+    ) -> Result<Cursor<'v>> {
+        let node = volume.node(self.root, &self.expected())?;
+        let mut cursor = Cursor {
+            volume,
+            tree: *self,
+            path: Vec::with_capacity(usize::from(self.level) + 1),
+            last,
+            damage,
+        };
+        cursor.push(node, None);
+        while let Some(step) = cursor.path.last_mut() {
+            step.index = step.node.count_up_to(key).saturating_sub(1);
+            if step.node.level == 0 {
+                break;
             }
-            path.push(Step { node, index, end });
-            if is_leaf {
-                let tree = *self;
-                return Ok(Cursor { volume, tree, path });
+            if !cursor.go_down()? {
+                // The block that would have the key cannot be read.
+                cursor.settle()?;
+                break;
             }
         }
+        Ok(cursor)
     }
 }
 
@@ -95,45 +163,89 @@ impl Cursor<'_> {
     /// The current item; `None` after the last one.
     pub(crate) fn item(&self) -> Option<Item<'_>> {
         let leaf = self.path.last()?;
-        (leaf.index < leaf.node.len()).then(|| leaf.node.item(leaf.index))
+        let item = (leaf.index < leaf.node.len()).then(|| leaf.node.item(leaf.index));
+        item.filter(|item| item.key <= self.last)
     }
 
     /// Advances to the next item.
     pub(crate) fn advance(&mut self) -> Result<()> {
         if let Some(leaf) = self.path.last_mut() {
             leaf.index += 1;
-            if leaf.index < leaf.node.len() {
-                return Ok(());
-            }
         }
-        // Go up to a node with more pointers, and down along the next one.
-        while let Some(step) = self.path.last_mut() {
-            if step.node.level > 0 && step.index + 1 < step.node.len() {
-                step.index += 1;
-                break;
-            }
-            self.path.pop();
-        }
-        while let Some(step) = self.path.last()
-            && step.node.level > 0
-        {
-            let expected = step.node.expected_below(step.index, self.tree.id, step.end);
-            let node = self
-                .volume
-                .node(step.node.pointer(step.index).at, &expected)?;
-            let end = expected.end;
-            self.path.push(Step {
-                node,
-                index: 0,
-                end,
-            });
-        }
-        Ok(())
+        self.settle()
     }
 
     /// The current item, if its key has this object ID and type.
     pub(crate) fn item_of(&self, objectid: u64, kind: u8) -> Option<Item<'_>> {
         self.item()
             .filter(|item| (item.key.objectid, item.key.kind) == (objectid, kind))
+    }
+
+    /// The blocks that could not be read so far, of a cursor that leaves them out.
+    pub(crate) fn damage(&self) -> &[Damage] {
+        self.damage.as_deref().unwrap_or_default()
+    }
+
+    /// As [`Cursor::damage`], with the errors.
+    pub(crate) fn into_damage(self) -> Vec<Damage> {
+        self.damage.unwrap_or_default()
+    }
+
+    /// The path from the root to the leaf.
+    pub(crate) fn into_path(self) -> Vec<Step> {
+        self.path
+    }
+
+    /// Goes to the item at the current position, up from the end of a block and down to the next leaf.
+    fn settle(&mut self) -> Result<()> {
+        while let Some(step) = self.path.last() {
+            if step.index >= step.node.len() {
+                self.path.pop();
+                if let Some(above) = self.path.last_mut() {
+                    above.index += 1;
+                }
+            } else if step.node.key(step.index) > self.last {
+                self.path.clear();
+            } else if step.node.level == 0 {
+                return Ok(());
+            } else {
+                self.go_down()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the block that the current pointer points at. If it cannot be read and is to be left out, goes to the next
+    /// pointer and returns `false`.
+    fn go_down(&mut self) -> Result<bool> {
+        let Some(step) = self.path.last_mut() else {
+            return Ok(false);
+        };
+        let expected = step.node.expected_below(step.index, self.tree.id, step.end);
+        let pointer = step.node.pointer(step.index);
+        match (self.volume.node(pointer.at, &expected), &mut self.damage) {
+            (Ok(node), _) => {
+                self.push(node, expected.end);
+                Ok(true)
+            }
+            (Err(error), None) => Err(error),
+            (Err(error), Some(damage)) => {
+                damage.push(Damage {
+                    error,
+                    from: pointer.key,
+                    end: expected.end,
+                });
+                step.index += 1;
+                Ok(false)
+            }
+        }
+    }
+
+    fn push(&mut self, node: Arc<Node>, end: Option<Key>) {
+        self.path.push(Step {
+            node,
+            index: 0,
+            end,
+        });
     }
 }

@@ -1,14 +1,17 @@
 //! The state for reading the trees of an open file system: devices, caches and decoders.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use codec::Decoder;
-use tree::{Cache, ReadAt, Result};
+use tree::{Cache, Error, ReadAt, Result};
 
 use crate::address_space::AddressSpace;
 use crate::extent::DataExtent;
 use crate::key::Logical;
 use crate::node::{Expected, Node};
+use crate::read::OpenOptions;
 use crate::superblock::Superblock;
 
 /// Bytes of tree blocks in the cache.
@@ -16,12 +19,20 @@ const NODE_BYTES_KEPT: usize = 16 << 20;
 const NODE_SHARDS: usize = 16;
 /// Number of decoded extents in the cache, of at most 128 KiB each.
 const EXTENT_SLOTS: (usize, usize) = (8, 8);
+/// Maximum number of bytes of tree blocks that are in memory only: far more than the log of a real crash changes.
+const CHANGED_BYTES_MAX: u64 = 1 << 30;
+/// The first address of tree blocks that are in memory only. Their addresses are odd, so that no pointer on disk, which
+/// is that of a sector, leads to one.
+const CHANGED_FROM: u64 = (1 << 63) + 1;
 
 /// An open file system, below the level of its trees.
 pub(crate) struct Volume {
     pub(crate) superblock: Superblock,
     pub(crate) space: AddressSpace,
     nodes: Cache<Node>,
+    /// Tree blocks that are in memory only, by address: those that replaying the log changed.
+    changed: RwLock<HashMap<Logical, Arc<Node>>>,
+    next_changed: AtomicU64,
     pub(crate) extents: Cache<Decoded>,
     workers: Mutex<Vec<Worker>>,
 }
@@ -43,25 +54,65 @@ pub(crate) struct Worker {
 
 impl Volume {
     /// Like [`AddressSpace::open`].
-    pub(crate) fn open(sources: Vec<Box<dyn ReadAt>>) -> Result<Volume> {
-        let (space, superblock) = AddressSpace::open(sources)?;
+    pub(crate) fn open(sources: Vec<Box<dyn ReadAt>>, options: &OpenOptions) -> Result<Volume> {
+        let (space, superblock) = AddressSpace::open(sources, options)?;
         let slots = NODE_BYTES_KEPT / NODE_SHARDS / superblock.nodesize as usize;
         Ok(Volume {
             superblock,
             space,
             nodes: Cache::new(NODE_SHARDS, slots),
+            changed: RwLock::default(),
+            next_changed: AtomicU64::new(0),
             extents: Cache::new(EXTENT_SLOTS.0, EXTENT_SLOTS.1),
             workers: Mutex::default(),
         })
     }
 
-    /// The tree block at an address, from the cache or from the first intact copy.
+    /// The tree block at an address: one that is in memory only, from the cache, or from the first intact copy.
     pub(crate) fn node(&self, at: Logical, expected: &Expected) -> Result<Arc<Node>> {
+        if is_in_memory(at) {
+            let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(node) = changed.get(&at) {
+                node.check_place(expected)?;
+                return Ok(Arc::clone(node));
+            }
+        }
         let node = self.nodes.find_or_make(at.0, |_| {
             Node::read(&self.space, &self.superblock, at, expected)
         })?;
         node.check_place(expected)?;
         Ok(node)
+    }
+
+    /// Adds a tree block that is in memory only, at the address that `make` is called with.
+    pub(crate) fn add_changed(
+        &self,
+        make: impl FnOnce(Logical) -> Option<Node>,
+    ) -> Result<Arc<Node>> {
+        const FULL: Error = Error::Limit("tree blocks that replaying the log changes");
+        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+        if changed.len() as u64 * u64::from(self.superblock.nodesize) >= CHANGED_BYTES_MAX {
+            return Err(FULL);
+        }
+        let number = self.next_changed.fetch_add(2, Ordering::Relaxed);
+        let at = number.checked_add(CHANGED_FROM).map(Logical).ok_or(FULL)?;
+        let node = Arc::new(make(at).ok_or(Error::Limit("bytes of an item in a tree block"))?);
+        changed.insert(at, Arc::clone(&node));
+        Ok(node)
+    }
+
+    /// Removes a tree block that is in memory only, if it is one.
+    pub(crate) fn remove_changed(&self, at: Logical) {
+        if is_in_memory(at) {
+            let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+            changed.remove(&at);
+        }
+    }
+
+    /// Removes all tree blocks that are in memory only.
+    pub(crate) fn clear_changed(&self) {
+        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+        changed.clear();
     }
 
     pub(crate) fn with_worker<T>(&self, run: impl FnOnce(&mut Worker) -> Result<T>) -> Result<T> {
@@ -71,4 +122,9 @@ impl Volume {
         pool().push(worker);
         result
     }
+}
+
+/// Whether a tree block at this address is in memory only.
+fn is_in_memory(at: Logical) -> bool {
+    !at.0.is_multiple_of(2)
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use btrfs::OpenOptions;
 use clap::Args;
 use tree::{CheckOptions, DataCheck};
 
@@ -82,7 +83,8 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
 }
 
 fn check_btrfs(file: File, name: &str, args: &Check) -> Result<bool> {
-    let btrfs = open::open_btrfs(file, &args.file).with_context(|| format!("open {name}"))?;
+    let btrfs = open::open_btrfs(file, &args.file.device, &OpenOptions::default())
+        .with_context(|| format!("open {name}"))?;
     let mut out = io::stdout().lock();
     let mut result = Ok(());
     let options = args.options();

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use btrfs::{Btrfs, SUPERBLOCK_PLACES};
+use btrfs::{Btrfs, OpenOptions, SUPERBLOCK_PLACES, Superblock};
 use codec::Wrapper;
 use squashfs::Squashfs;
 use tree::tar::Tar;
 use tree::{Error, HostDir, Limits, ReadAt};
 
-use crate::options::{ImageAt, ImageFileArgs};
+use crate::options::ImageAt;
 use crate::text;
 
 /// Bytes that suffice to recognise every container: the magic number of btrfs is at 64 KiB and 64 bytes.
@@ -272,15 +272,45 @@ pub(crate) fn open_squashfs(file: File, at: u64) -> Result<Squashfs> {
     Ok(Squashfs::open_at(file, at, &Limits::default())?)
 }
 
-/// Opens a btrfs file system on the device that `file` is an image of, and on those that the options name.
+/// Opens a btrfs file system on the device that `file` is an image of, and on the others.
 ///
 /// # Errors
 /// An image cannot be read, or breaks the format, or they are not of one file system.
-pub(crate) fn open_btrfs(file: File, args: &ImageFileArgs) -> Result<Arc<Btrfs>> {
+pub(crate) fn open_btrfs(
+    file: File,
+    others: &[PathBuf],
+    options: &OpenOptions,
+) -> Result<Arc<Btrfs>> {
     let mut images: Vec<Box<dyn ReadAt>> = vec![Box::new(file)];
-    for other in &args.device {
+    for other in others {
         let name = || format!("open {}", text::of_host_path(other, "-"));
         images.push(Box::new(File::open(other).with_context(name)?));
     }
-    Ok(Arc::new(Btrfs::open(images)?))
+    Ok(Arc::new(Btrfs::open_with(images, options)?))
+}
+
+/// Checks that each of these images is one of the devices of one of these file systems.
+///
+/// # Errors
+/// It is not, or it cannot be read.
+pub(crate) fn check_devices(images: &[PathBuf], all: &[Arc<Btrfs>]) -> Result<()> {
+    for image in images {
+        let name = || format!("open {}", text::of_host_path(image, "-"));
+        let file = File::open(image).with_context(name)?;
+        let device = Superblock::read(&file).with_context(name)?.device;
+        let is_of = |btrfs: &Arc<Btrfs>| {
+            let is_listed = btrfs
+                .devices()
+                .iter()
+                .any(|known| (known.id, known.uuid) == (device.id, device.uuid));
+            is_listed && btrfs.present_devices().any(|id| id == device.id)
+        };
+        if !all.iter().any(is_of) {
+            bail!(
+                "{}: not a device of one of the images, or older than they are",
+                name()
+            );
+        }
+    }
+    Ok(())
 }

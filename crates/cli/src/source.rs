@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use btrfs::{Btrfs, Subvolume, object};
+use btrfs::{Btrfs, OpenOptions, Subvolume, object};
 use tree::tar::Tar;
 use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, HostTimes};
 
@@ -44,6 +44,14 @@ pub(crate) enum Unnamed {
     TopLevel,
 }
 
+/// How a source is opened.
+#[derive(Clone, Copy)]
+struct Opening {
+    unnamed: Unnamed,
+    /// Further devices may belong to another source.
+    ignores_foreign: bool,
+}
+
 impl Source {
     /// Opens the tree at an address.
     ///
@@ -51,7 +59,11 @@ impl Source {
     /// It cannot be opened or read, or options do not apply to it.
     pub(crate) fn open(address: &Address, args: &SourceArgs, unnamed: Unnamed) -> Result<Source> {
         let open = || -> Result<Source> {
-            let source = Source::open_any(address, args, unnamed)?;
+            let how = Opening {
+                unnamed,
+                ignores_foreign: false,
+            };
+            let source = Source::open_any(address, args, how)?;
             if source.subvolume.is_none() {
                 args.refuse_options_of_btrfs()?;
             } else if address.subvolume.is_some() {
@@ -70,15 +82,19 @@ impl Source {
         addresses: [&Address; 2],
         args: &SourceArgs,
     ) -> Result<(Source, Source)> {
+        // Each further device belongs to one of the images.
+        let how = Opening {
+            unnamed: Unnamed::Default,
+            ignores_foreign: true,
+        };
         let open = |address: &Address| {
-            Source::open_any(address, args, Unnamed::Default)
-                .with_context(|| format!("open {}", address.name()))
+            Source::open_any(address, args, how).with_context(|| format!("open {}", address.name()))
         };
         let first = open(addresses[0])?;
         // What is opened once is one store: what two subvolumes of it share is known to be the same.
         let shared = first.subvolume.as_ref().map(|tree| tree.btrfs());
         let second = match shared.filter(|_| is_same_file(&addresses[0].path, &addresses[1].path)) {
-            Some(btrfs) => Source::of_btrfs(btrfs, addresses[1], args, Unnamed::Default)
+            Some(btrfs) => Source::of_btrfs(btrfs, addresses[1], args, how)
                 .with_context(|| format!("open {}", addresses[1].name()))?,
             None => open(addresses[1])?,
         };
@@ -91,10 +107,15 @@ impl Source {
         } else if images.iter().all(|address| address.subvolume.is_some()) {
             args.refuse_subvolume()?;
         }
+        let subvolumes = both
+            .iter()
+            .filter_map(|(_, source)| source.subvolume.as_ref());
+        let opened: Vec<Arc<Btrfs>> = subvolumes.map(|tree| Arc::clone(tree.btrfs())).collect();
+        open::check_devices(&args.file.device, &opened)?;
         Ok(sources)
     }
 
-    fn open_any(address: &Address, args: &SourceArgs, unnamed: Unnamed) -> Result<Source> {
+    fn open_any(address: &Address, args: &SourceArgs, how: Opening) -> Result<Source> {
         let container = Container::open(&address.path, args.file.image_at)?;
         let has_subvolumes = matches!(container, Container::Btrfs(_) | Container::SendStream(_));
         if address.subvolume.is_some() && !has_subvolumes {
@@ -121,8 +142,12 @@ impl Source {
                 return Ok(source(Arc::new(open::open_squashfs(file, at)?)));
             }
             Container::Btrfs(file) => {
-                let btrfs = open::open_btrfs(file, &args.file)?;
-                return Source::of_btrfs(&btrfs, address, args, unnamed);
+                let options = OpenOptions {
+                    ignores_foreign: how.ignores_foreign,
+                    ..args.open_options()
+                };
+                let btrfs = open::open_btrfs(file, &args.file.device, &options)?;
+                return Source::of_btrfs(&btrfs, address, args, how);
             }
             Container::SendStream(stream) => {
                 let sent = sent::open(stream, address, args)?;
@@ -147,13 +172,13 @@ impl Source {
         btrfs: &Arc<Btrfs>,
         address: &Address,
         args: &SourceArgs,
-        unnamed: Unnamed,
+        how: Opening,
     ) -> Result<Source> {
-        let tree = Arc::new(open_subvolume(btrfs, address, args, unnamed)?);
+        let tree = Arc::new(open_subvolume(btrfs, address, args, how.unnamed)?);
         let mut notes = Vec::new();
-        if btrfs.has_log() {
+        if btrfs.has_log() && !args.no_log && args.older_root.is_none() {
             notes.push(
-                "the image was not unmounted cleanly; changes in its log are not read".to_owned(),
+                "the image was not unmounted cleanly; what its log has is read, too".to_owned(),
             );
         }
         Ok(Source {
@@ -254,6 +279,7 @@ pub(crate) fn named_subvolume(
     let Some(wanted) = address.subvolume.as_ref().or(args.subvolume.as_ref()) else {
         return Ok(None);
     };
+    replay(btrfs)?;
     let id = match number(wanted) {
         Some(id) => Ok(id),
         None => btrfs.find_subvolume(wanted.as_bytes()),
@@ -287,12 +313,19 @@ pub(crate) fn open_subvolume(
         None if unnamed == Unnamed::TopLevel => object::FS_TREE,
         None => btrfs.default_subvolume()?,
     };
+    replay(btrfs)?;
     let subvolume = btrfs.subvolume(id)?;
     Ok(if args.no_nested {
         subvolume.without_nested()
     } else {
         subvolume
     })
+}
+
+/// Replays the log of an image that was not unmounted cleanly.
+fn replay(btrfs: &Btrfs) -> Result<()> {
+    let replayed = btrfs.replay();
+    replayed.context("replay its log (--no-log reads the last commit without it)")
 }
 
 /// A subvolume's number, which has nothing but digits; a path that has nothing else begins with `/`.

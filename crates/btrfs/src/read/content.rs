@@ -5,9 +5,9 @@ use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result};
 use super::Subvolume;
 use super::files::File;
 use crate::extent::{Body, FileExtent};
+use crate::inode::Inode;
 use crate::key::{Key, item};
 use crate::node::Item;
-use crate::tree::Tree;
 
 /// Number of extents returned by one call of [`tree::FileSystem::extents`].
 const EXTENTS_MAX: usize = 256;
@@ -33,9 +33,8 @@ impl Subvolume {
         let (number, size) = (file.number, file.inode.size);
         let volume = self.volume();
         let sectorsize = volume.superblock.sectorsize;
-        let mut cursor = file
-            .tree
-            .seek_back(volume, Key::new(number, item::EXTENT_DATA, from))?;
+        let [first, last] = [from, u64::MAX].map(|at| Key::new(number, item::EXTENT_DATA, at));
+        let mut cursor = file.tree.range_back(volume, first, last)?;
         let is_before =
             |item: Item<'_>| (item.key.objectid, item.key.kind) < (number, item::EXTENT_DATA);
         if cursor.item().is_some_and(is_before) {
@@ -100,7 +99,7 @@ impl Subvolume {
         body: &Body<'_>,
         ram_bytes: u64,
         skip: u64,
-        checksums: Option<&Tree>,
+        inode: &Inode,
         buf: &mut [u8],
     ) -> Result<()> {
         let volume = self.volume();
@@ -111,6 +110,8 @@ impl Subvolume {
                 ..
             } => buf.fill(0),
             Body::Stored { extent, offset, .. } => {
+                // What is inline can be read without the tree of checksums.
+                let checksums = self.checksums(inode)?;
                 extent.read(volume, checksums, offset + skip, buf)?;
             }
             Body::Inline {
@@ -148,13 +149,12 @@ impl Subvolume {
         if wanted == 0 {
             return Ok(0);
         }
-        let checksums = self.checksums(&file.inode)?;
         let mut done = 0;
         let end = offset + wanted as u64;
         self.for_each_part(file, offset, |part| {
             let len = (part.len.min(end - part.offset)) as usize;
             let dst = &mut buf[done..done + len];
-            self.read_part(&part.body, part.ram_bytes, part.skip, checksums, dst)?;
+            self.read_part(&part.body, part.ram_bytes, part.skip, &file.inode, dst)?;
             done += len;
             Ok(done < wanted)
         })?;
@@ -244,7 +244,6 @@ impl Subvolume {
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return Err(NOT_OURS);
         };
-        let checksums = self.checksums(&file.inode)?;
         // An inline extent lies in a tree block, whose checksum is already verified.
         let sum = self.volume().superblock.checksum.verifies();
         let mut verified = None;
@@ -266,6 +265,7 @@ impl Subvolume {
                     && found.compression.is_some()
                     && found.len == encoding.stored_len =>
                 {
+                    let checksums = self.checksums(&file.inode)?;
                     found.read_stored(self.volume(), checksums, stored)?;
                     verified = Some(checksums.map(|_| sum));
                 }

@@ -8,6 +8,7 @@ use tree::{
 };
 
 use super::Btrfs;
+use super::damaged::NamesOfInodes;
 use super::table::{INODE_BITS, Resolved, Table};
 use crate::dir::{self, Target};
 use crate::inode::Inode;
@@ -37,8 +38,13 @@ pub struct Subvolume {
     root: Ino,
     id: u64,
     has_nested: bool,
+    /// With the log replayed; without them, the file system's own error is found when they are needed.
+    checksums: Option<Tree>,
     table: RwLock<Table>,
+    /// The names in damaged directories.
+    pub(super) names: NamesOfInodes,
 }
+
 impl Subvolume {
     pub(super) fn new(btrfs: &Arc<Btrfs>, tree: Tree) -> Result<Subvolume> {
         let mut table = Table::default();
@@ -48,7 +54,9 @@ impl Subvolume {
             root: Ino(top.0 | object::FIRST_FREE),
             id: tree.id,
             has_nested: true,
+            checksums: btrfs.shown_checksums().ok().flatten(),
             table: RwLock::new(table),
+            names: NamesOfInodes::default(),
         })
     }
 
@@ -129,7 +137,7 @@ impl Subvolume {
         }
     }
 
-    fn inode_in(&self, tree: &Tree, number: u64) -> Result<Inode> {
+    pub(super) fn inode_in(&self, tree: &Tree, number: u64) -> Result<Inode> {
         let key = Key::new(number, item::INODE_ITEM, 0);
         let cursor = tree.find(self.volume(), key)?;
         let cursor = cursor.ok_or(Error::Corrupt(Corrupt {
@@ -171,17 +179,18 @@ impl Subvolume {
         if !inode.has_checksums() {
             return Ok(None);
         }
-        match &self.btrfs.checksums {
-            Some(tree) => Ok(Some(tree)),
-            None => Err(Error::Corrupt(Corrupt {
-                what: "there is no tree of checksums",
-                at: self.btrfs.roots.root.0,
-                got: object::CSUM_TREE,
-            })),
+        if self.checksums.is_some() {
+            return Ok(self.checksums.as_ref());
         }
+        self.btrfs.shown_checksums()?;
+        Err(Error::Corrupt(Corrupt {
+            what: "there is no tree of checksums",
+            at: self.btrfs.roots.root.0,
+            got: object::CSUM_TREE,
+        }))
     }
 
-    fn entry(
+    pub(super) fn entry(
         &self,
         tree: &Tree,
         dir: u64,
@@ -211,9 +220,10 @@ impl Subvolume {
         if self.has_nested && subvolume::is_seen_at(volume, roots, tree.id, id, dir, name)? {
             root = Root::find(volume, roots, id)?.filter(|root| root.refs > 0);
         }
+        let tree = root.map(|root| self.btrfs.shown(root.tree)).transpose()?;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        match root {
-            Some(root) => Ok(Ino(table.subvolume(root.tree)?.0 | object::FIRST_FREE)),
+        match tree {
+            Some(tree) => Ok(Ino(table.subvolume(tree)?.0 | object::FIRST_FREE)),
             None => Ok(table.empty(dir_ino, name)),
         }
     }
@@ -266,7 +276,8 @@ impl FileSystem for Subvolume {
             return Err(Error::NotADirectory);
         }
         let mut entries = Vec::new();
-        let mut cursor = tree.seek(self.volume(), Key::new(number, item::DIR_INDEX, 0))?;
+        let [first, last] = [0, u64::MAX].map(|index| Key::new(number, item::DIR_INDEX, index));
+        let mut cursor = tree.range(self.volume(), first, last)?;
         while let Some(item) = cursor.item_of(number, item::DIR_INDEX) {
             dir::for_each_entry(&item, |entry| {
                 entries.push(self.entry(&tree, number, dir, &entry)?);
@@ -290,7 +301,14 @@ impl FileSystem for Subvolume {
     }
 
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
-        tree::all_or_nothing(self.read_dir(dir))
+        let found = self.resolve(dir).and_then(|resolved| match resolved {
+            Resolved::Empty(_) => Ok((Vec::new(), Vec::new())),
+            Resolved::Inode(tree, number) => match self.inode_in(&tree, number)?.kind {
+                FileKind::Directory => Ok(self.readable_entries(&tree, number, dir)),
+                _ => Err(Error::NotADirectory),
+            },
+        });
+        found.unwrap_or_else(|error| (Vec::new(), vec![error]))
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
@@ -337,7 +355,8 @@ impl FileSystem for Subvolume {
             return Ok(Vec::new());
         };
         let mut xattrs = Vec::new();
-        let mut cursor = tree.seek(self.volume(), Key::new(number, item::XATTR_ITEM, 0))?;
+        let [first, last] = [0, u64::MAX].map(|hash| Key::new(number, item::XATTR_ITEM, hash));
+        let mut cursor = tree.range(self.volume(), first, last)?;
         while let Some(item) = cursor.item_of(number, item::XATTR_ITEM) {
             dir::for_each_xattr(&item, |name, value| {
                 xattrs.push(Xattr {

@@ -1,12 +1,13 @@
 //! An image, its devices and its subvolumes.
 
 mod content;
+mod damaged;
 mod files;
 mod table;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tree::{Error, FileSystem, Limits, ReadAt, Result, StoreId};
+use tree::{Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId};
 
 use crate::chunk::{Chunk, ChunkMap};
 use crate::csum_tree;
@@ -15,6 +16,7 @@ use crate::inode::for_each_ref;
 use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
 use crate::raw;
+use crate::replay::{Replayed, replay};
 use crate::subvolume::{self, Root};
 use crate::superblock::{Device, Superblock};
 use crate::tree::Tree;
@@ -23,15 +25,38 @@ use crate::volume::Volume;
 pub use files::Subvolume;
 pub(crate) use table::Resolved;
 
+/// How a file system is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Limits on what the image may make this program hold.
+    pub limits: Limits,
+    /// The copy of the superblock to use, an index into [`crate::SUPERBLOCK_PLACES`]; by default the newest that is
+    /// valid.
+    pub superblock: Option<usize>,
+    /// Read the file system as it was this many commits before the last one: up to three, as far as the superblock
+    /// records them and their blocks have not been overwritten.
+    pub older_root: usize,
+    /// Show the last commit alone, without the log.
+    pub no_log: bool,
+    /// Ignore sources that are no devices of the first one's file system, and second images of a device.
+    pub ignores_foreign: bool,
+}
+
 /// A btrfs file system, open for reading.
 ///
-/// Reads the state of the last commit. After a crash, a log tree may hold later writes, which the kernel replays and
-/// this reader does not; see [`Btrfs::has_log`].
+/// After a crash, a *log* may hold what was synced after the last commit. Subvolumes are shown as Linux would show them:
+/// with the log replayed, which happens in memory; see [`Btrfs::replay`]. Everything else is that of the last commit.
 pub struct Btrfs {
     pub(crate) volume: Volume,
     pub(crate) chunk_tree: Tree,
     pub(crate) roots: Tree,
     pub(crate) checksums: Option<Tree>,
+    /// Why the tree of checksums cannot be found.
+    checksums_damage: Option<Corrupt>,
+    /// The trees that replaying the log changed, once that is done.
+    replayed: OnceLock<Replayed>,
+    replaying: Mutex<()>,
+    has_log: bool,
     devices: Vec<Device>,
     limits: Limits,
     store: StoreId,
@@ -44,41 +69,69 @@ impl Btrfs {
     /// Fails if a source cannot be read, if the sources are not devices of one file system, or if they break the
     /// format.
     pub fn open(sources: Vec<Box<dyn ReadAt>>) -> Result<Btrfs> {
-        Self::open_with(sources, Limits::default())
+        Self::open_with(sources, &OpenOptions::default())
     }
 
-    /// Like [`Btrfs::open`], with the given limits.
+    /// Like [`Btrfs::open`], with options.
     ///
     /// # Errors
-    /// As for [`Btrfs::open`].
-    pub fn open_with(sources: Vec<Box<dyn ReadAt>>, limits: Limits) -> Result<Btrfs> {
-        let mut volume = Volume::open(sources)?;
+    /// As for [`Btrfs::open`]; also if there is no superblock or commit as the options want it.
+    pub fn open_with(sources: Vec<Box<dyn ReadAt>>, options: &OpenOptions) -> Result<Btrfs> {
+        let mut volume = Volume::open(sources, options)?;
         let superblock = &volume.superblock;
-        let (root, level, generation) = superblock.chunk_root;
-        let chunk_tree = Tree {
+        let older = match options.older_root.checked_sub(1) {
+            None => None,
+            Some(index) => Some(*superblock.older.get(index).ok_or(Error::InvalidInput(
+                "the superblock does not record so old a commit",
+            ))?),
+        };
+        let chunk_tree = |(root, level, generation)| Tree {
             id: object::CHUNK_TREE,
             root,
             level,
             generation,
         };
-        let (root, level) = superblock.root;
-        let generation = superblock.generation;
+        let mut chunks_root = chunk_tree(superblock.chunk_root);
+        let ((root, level), generation) = match older {
+            None => (superblock.root, superblock.generation),
+            Some(older) => (older.root, older.generation),
+        };
         let roots = Tree {
             id: object::ROOT_TREE,
             root,
             level,
             generation,
         };
-        let (chunks, devices) = read_chunks(&volume, &chunk_tree)?;
+        let mut read = read_chunks(&volume, &chunks_root);
+        if let (Err(_), Some(older)) = (&read, older) {
+            chunks_root = chunk_tree(older.chunk_root);
+            read = read_chunks(&volume, &chunks_root);
+        }
+        let (chunks, devices, lacks_chunks) = read?;
         volume.space.chunks = chunks;
-        let checksums = Root::find(&volume, &roots, object::CSUM_TREE)?.map(|root| root.tree);
+        volume.space.lacks_chunks = lacks_chunks;
+        let Volume {
+            space, superblock, ..
+        } = &mut volume;
+        space.take_seeds(&devices, superblock, options)?;
+        // A file whose content has no checksums can be read without their tree.
+        let (checksums, checksums_damage) = match Root::find(&volume, &roots, object::CSUM_TREE) {
+            Ok(root) => (root.map(|root| root.tree), None),
+            Err(Error::Corrupt(damage)) => (None, Some(damage)),
+            Err(error) => return Err(error),
+        };
+        let has_log = volume.superblock.log_root.is_some() && older.is_none() && !options.no_log;
         Ok(Btrfs {
             volume,
-            chunk_tree,
+            chunk_tree: chunks_root,
             roots,
             checksums,
+            checksums_damage,
+            replayed: OnceLock::new(),
+            replaying: Mutex::default(),
+            has_log,
             devices,
-            limits,
+            limits: options.limits,
             store: StoreId::new(),
         })
     }
@@ -107,9 +160,56 @@ impl Btrfs {
             .map(|open| open.device.id)
     }
 
-    /// Whether a crash left writes in a log tree that are not part of the last commit.
+    /// Whether blocks of the chunk tree cannot be read, so that chunks, or devices, may be missing in their lists.
+    pub fn lacks_chunks(&self) -> bool {
+        self.volume.space.lacks_chunks
+    }
+
+    /// Whether a crash left writes in a log that are not part of the last commit.
     pub fn has_log(&self) -> bool {
         self.volume.superblock.log_root.is_some()
+    }
+
+    /// Replays the log, if there is one, as Linux would when it mounts the file system, but in memory only. Opening a
+    /// subvolume does it, too.
+    ///
+    /// # Errors
+    /// Fails if the log cannot be read, or does not fit to the last commit.
+    pub fn replay(&self) -> Result<()> {
+        self.replayed().map(drop)
+    }
+
+    fn replayed(&self) -> Result<Option<&Replayed>> {
+        if !self.has_log {
+            return Ok(None);
+        }
+        let one_at_a_time = self.replaying.lock();
+        let _guard = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
+        if self.replayed.get().is_none() {
+            let replayed = replay(&self.volume, &self.roots, self.checksums);
+            if replayed.is_err() {
+                self.volume.clear_changed();
+            }
+            let _ = self.replayed.set(replayed?);
+        }
+        Ok(self.replayed.get())
+    }
+
+    /// The tree of a subvolume, with the log replayed.
+    pub(crate) fn shown(&self, tree: Tree) -> Result<Tree> {
+        let replayed = self.replayed()?;
+        let shown = replayed.and_then(|replayed| replayed.subvolumes.get(&tree.id));
+        Ok(shown.copied().unwrap_or(tree))
+    }
+
+    /// The checksums of what subvolumes show.
+    fn shown_checksums(&self) -> Result<Option<Tree>> {
+        match self.checksums_damage {
+            Some(damage) => Err(Error::Corrupt(damage)),
+            None => Ok(self
+                .replayed()?
+                .map_or(self.checksums, |replayed| replayed.checksums)),
+        }
     }
 
     /// The ID of the default subvolume, which is mounted when no other is named.
@@ -172,9 +272,8 @@ impl Btrfs {
                 return Ok(None);
             };
             while inode != object::FIRST_FREE {
-                let cursor = root
-                    .tree
-                    .seek(&self.volume, Key::new(inode, item::INODE_REF, 0))?;
+                let [first, last] = [0, u64::MAX].map(|at| Key::new(inode, item::INODE_REF, at));
+                let cursor = root.tree.range(&self.volume, first, last)?;
                 let Some(item) = cursor.item_of(inode, item::INODE_REF) else {
                     return Ok(None);
                 };
@@ -223,7 +322,7 @@ impl Btrfs {
         if root.refs == 0 {
             return Err(Error::NotFound);
         }
-        Subvolume::new(self, root.tree)
+        Subvolume::new(self, self.shown(root.tree)?)
     }
 
     /// The ID of the subvolume at a path from the top level.
@@ -283,11 +382,12 @@ impl SubvolumeInfo {
     }
 }
 
-fn read_chunks(volume: &Volume, tree: &Tree) -> Result<(ChunkMap, Vec<Device>)> {
+/// The chunks and devices, and whether blocks that may list more of them cannot be read.
+fn read_chunks(volume: &Volume, tree: &Tree) -> Result<(ChunkMap, Vec<Device>, bool)> {
     let superblock = &volume.superblock;
     let mut chunks = volume.space.chunks.clone();
     let mut devices: Vec<Device> = Vec::new();
-    let mut cursor = tree.seek(volume, Key::MIN)?;
+    let mut cursor = tree.readable(volume, Key::MIN, Key::MAX)?;
     while let Some(item) = cursor.item() {
         match item.key.kind {
             item::DEV_ITEM => {
@@ -306,7 +406,7 @@ fn read_chunks(volume: &Volume, tree: &Tree) -> Result<(ChunkMap, Vec<Device>)> 
         }
         cursor.advance()?;
     }
-    Ok((chunks, devices))
+    Ok((chunks, devices, !cursor.damage().is_empty()))
 }
 
 fn parse_device(item: &Item<'_>) -> Result<Device> {

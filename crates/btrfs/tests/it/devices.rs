@@ -11,7 +11,7 @@ use std::sync::Arc;
 use btrfs::Btrfs;
 use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, run, tool};
 use tree::manifest::Manifest;
-use tree::{Aspects, FileSystem, HostDir, ReadAt, Result};
+use tree::{Aspects, Error, FileSystem, HostDir, ReadAt, Result};
 
 use crate::check::findings;
 use crate::damage::is_clean_to_btrfs;
@@ -124,7 +124,7 @@ fn every_profile_of_several_devices() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_log_is_noticed_and_the_last_commit_is_read() {
+fn a_log_is_read_and_a_damaged_log_is_an_error() {
     let (Some(mkfs), Some(btrfs)) = (tool("mkfs.btrfs"), tool("btrfs")) else {
         return;
     };
@@ -137,10 +137,11 @@ fn a_log_is_noticed_and_the_last_commit_is_read() {
     let mount = Mount::new(device, FsType::Btrfs, "commit=300");
     fs::write(mount.path().join("committed"), b"before").unwrap();
     run(Command::new("sync").arg("--file-system").arg(mount.path()));
-    let theirs = manifest(&HostDir::open(mount.path()).unwrap()).unwrap();
+    let committed = manifest(&HostDir::open(mount.path()).unwrap()).unwrap();
     let mut file = File::create(mount.path().join("logged")).unwrap();
     file.write_all(&vec![7; 100_000]).unwrap();
     file.sync_all().unwrap();
+    let theirs = manifest(&HostDir::open(mount.path()).unwrap()).unwrap();
     // As after a crash: the current state of the device.
     run(Command::new("cp")
         .arg("--sparse=always")
@@ -163,7 +164,136 @@ fn a_log_is_noticed_and_the_last_commit_is_read() {
     }
     assert!(findings(&open(&[&copy]).unwrap()).1[0].contains("tree block's checksum differs"));
     assert!(!is_clean_to_btrfs(&btrfs, &copy));
-    assert_eq!(theirs.difference(&read(&[&copy]).unwrap()), "");
+    // Never a part of it, and never silently nothing of it.
+    assert!(matches!(read(&[&copy]).unwrap_err(), Error::Corrupt(_)));
+    let options = btrfs::OpenOptions {
+        no_log: true,
+        ..btrfs::OpenOptions::default()
+    };
+    let source: Box<dyn ReadAt> = Box::new(File::open(&copy).unwrap());
+    let last_commit = Btrfs::open_with(vec![source], &options).unwrap();
+    let ours = manifest(&Arc::new(last_commit).subvolume(5).unwrap()).unwrap();
+    assert_eq!(committed.difference(&ours), "");
+}
+
+/// A file system on a device that is based on another one, which is never written.
+#[test]
+#[ignore = "needs root"]
+fn a_sprout_is_read_with_its_seed() {
+    let (Some(mkfs), Some(btrfs), Some(tune)) =
+        (tool("mkfs.btrfs"), tool("btrfs"), tool("btrfstune"))
+    else {
+        return;
+    };
+    let seed = BackingFile::create(DEVICE_BYTES);
+    run(mkfs.command().arg("--quiet").arg(seed.path()));
+    let mount = Mount::new(
+        LoopDevice::attach(seed, Access::ReadWrite),
+        FsType::Btrfs,
+        "compress=zstd",
+    );
+    shapes(mount.path(), 3);
+    let of_seed = manifest(&HostDir::open(mount.path()).unwrap()).unwrap();
+    let seed = mount.unmount();
+    run(tune.command().args(["-S", "1"]).arg(seed.path()));
+    let seed_path = seed.path().to_owned();
+    let sprout = LoopDevice::attach(BackingFile::create(DEVICE_BYTES), Access::ReadWrite);
+    let seed = LoopDevice::attach(seed, Access::ReadWrite);
+    let mount = Mount::new(seed, FsType::Btrfs, "");
+    let mut command = btrfs.command();
+    run(command
+        .args(["device", "add"])
+        .arg(sprout.path())
+        .arg(mount.path()));
+    run(Command::new("mount")
+        .args(["-o", "remount,rw"])
+        .arg(mount.path()));
+    fs::write(mount.path().join("sprouted"), b"new").unwrap();
+    fs::remove_dir_all(mount.path().join("sizes")).unwrap();
+    run(Command::new("sync").arg("--file-system").arg(mount.path()));
+    let theirs = manifest(&HostDir::open(mount.path()).unwrap()).unwrap();
+    let seed = mount.unmount();
+    let sprout = sprout.detach();
+    run(btrfs.command().args(["device", "scan", "--forget"]));
+    // The seed alone is as it was; with the sprout, in any order, it is part of the other file system.
+    assert_eq!(of_seed.difference(&read(&[&seed_path]).unwrap()), "");
+    for images in [[seed.path(), sprout.path()], [sprout.path(), seed.path()]] {
+        assert_eq!(theirs.difference(&read(&images).unwrap()), "");
+    }
+    let words = read(&[sprout.path()]).unwrap_err().to_string();
+    assert!(words.contains("seed device"), "{words}");
+    // Devices of several file systems: each is taken by the one that it belongs to.
+    let options = btrfs::OpenOptions {
+        ignores_foreign: true,
+        ..btrfs::OpenOptions::default()
+    };
+    for (first, expected) in [(seed.path(), &of_seed), (sprout.path(), &theirs)] {
+        let images = [first, seed.path(), sprout.path()];
+        let sources = images.map(|path| Box::new(File::open(path).unwrap()) as Box<dyn ReadAt>);
+        let image = Btrfs::open_with(sources.into(), &options).unwrap();
+        let ours = manifest(&Arc::new(image).subvolume(5).unwrap()).unwrap();
+        assert_eq!(expected.difference(&ours), "");
+    }
+}
+
+/// Another copy of the superblock, and the commits before the last one, each when it is asked for.
+#[test]
+#[ignore = "needs root"]
+fn superblock_copies_and_older_commits_are_read_when_asked_for() {
+    let Some(mkfs) = tool("mkfs.btrfs") else {
+        return;
+    };
+    let backing = BackingFile::create(DEVICE_BYTES);
+    run(mkfs.command().arg("--quiet").arg(backing.path()));
+    let device = LoopDevice::attach(backing, Access::ReadWrite);
+    let mount = Mount::new(device, FsType::Btrfs, "commit=300");
+    let mut states = Vec::new();
+    for number in 0..4 {
+        fs::write(mount.path().join(format!("file {number}")), b"text").unwrap();
+        run(Command::new("sync").arg("--file-system").arg(mount.path()));
+        states.push(manifest(&HostDir::open(mount.path()).unwrap()).unwrap());
+    }
+    let copy = TempDir::new();
+    let path = copy.join("image");
+    run(Command::new("cp")
+        .arg("--sparse=always")
+        .args([mount.unmount().path(), &path]));
+    let open = |options: &btrfs::OpenOptions| {
+        let source: Box<dyn ReadAt> = Box::new(File::open(&path).unwrap());
+        let image = Btrfs::open_with(vec![source], options)?;
+        manifest(&Arc::new(image).subvolume(5)?)
+    };
+    let older = |older_root| btrfs::OpenOptions {
+        older_root,
+        ..btrfs::OpenOptions::default()
+    };
+    let last = open(&older(0)).unwrap();
+    assert_eq!(states[3].difference(&last), "");
+    // Unmounting commits once more, with or without a change.
+    let found: Vec<usize> = (1..=3)
+        .filter_map(|number| open(&older(number)).ok())
+        .filter_map(|ours| {
+            states
+                .iter()
+                .position(|state| state.difference(&ours).is_empty())
+        })
+        .collect();
+    assert!(
+        found.contains(&2) && found.is_sorted_by(|a, b| a >= b),
+        "{found:?}"
+    );
+    assert!(open(&older(4)).is_err());
+    // The first copy is damaged: the second is used anyway, and on request.
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&[0; 4096], 64 << 10).unwrap();
+    let copy = |copy| btrfs::OpenOptions {
+        superblock: Some(copy),
+        ..btrfs::OpenOptions::default()
+    };
+    for options in [older(0), copy(1)] {
+        assert_eq!(states[3].difference(&open(&options).unwrap()), "");
+    }
+    assert!(open(&copy(0)).is_err() && open(&copy(2)).is_err());
 }
 
 #[test]

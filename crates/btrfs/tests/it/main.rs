@@ -14,6 +14,8 @@ mod kernel;
 mod linux;
 mod many;
 mod packed;
+mod replay;
+mod rescue;
 mod small;
 mod snapshots;
 mod states;

@@ -27,11 +27,17 @@ pub(crate) fn show(btrfs: &Btrfs, id: Option<u64>, out: &mut dyn Write) -> Resul
     writeln!(out, "used bytes      {}", superblock.bytes_used)?;
     writeln!(out, "features        {}", features(superblock.incompat))?;
     let log = if btrfs.has_log() {
-        "yes, not replayed"
+        "yes, not counted below"
     } else {
         "no"
     };
     writeln!(out, "log             {log}")?;
+    if btrfs.lacks_chunks() {
+        writeln!(
+            out,
+            "damaged         chunk tree: devices and chunks may be missing here"
+        )?;
+    }
     let present: Vec<u64> = btrfs.present_devices().collect();
     for device in btrfs.devices() {
         let missing = if present.contains(&device.id) {

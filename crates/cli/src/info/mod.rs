@@ -77,7 +77,8 @@ pub(crate) fn run(args: &Info) -> Result<()> {
 
 fn show_btrfs(file: File, address: &Address, args: &Info) -> Result<()> {
     let open = || format!("open {}", address.name());
-    let btrfs = open::open_btrfs(file, &args.source.file).with_context(open)?;
+    let options = args.source.open_options();
+    let btrfs = open::open_btrfs(file, &args.source.file.device, &options).with_context(open)?;
     let id = source::named_subvolume(&btrfs, address, &args.source).with_context(open)?;
     let read = || format!("read {}", address.name());
     let mut words = Vec::new();
@@ -85,7 +86,8 @@ fn show_btrfs(file: File, address: &Address, args: &Info) -> Result<()> {
         btrfs::show(&btrfs, id, &mut words).with_context(read)?;
         return print(&words);
     };
-    let tree = source::open_subvolume(&btrfs, address, &args.source, Unnamed::Default)?;
+    let tree = source::open_subvolume(&btrfs, address, &args.source, Unnamed::Default)
+        .with_context(open)?;
     let path = path.as_bytes();
     let found = source::find(&tree, path, false);
     let usage = found.and_then(|file| tree.usage(file.ino));

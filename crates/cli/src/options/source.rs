@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
+use btrfs::OpenOptions;
 use clap::Args;
 
 /// The help of arguments that name a tree.
@@ -36,6 +37,19 @@ pub(crate) struct SourceArgs {
     /// Replay this send stream first (repeatable): an incremental stream needs its parent
     #[arg(long, value_name = "STREAM", help_heading = "Send streams as sources")]
     pub(crate) base: Vec<PathBuf>,
+    /// Read the last commit of a btrfs image alone, without what was synced after it and is in the log
+    #[arg(long, help_heading = "btrfs sources")]
+    pub(crate) no_log: bool,
+
+    /// Use this copy of the superblock of a btrfs image: 0, 1 or 2 [default: the newest that is valid]
+    #[arg(long, value_name = "N", help_heading = "btrfs sources",
+          value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(crate) superblock: Option<u8>,
+
+    /// Read a btrfs image as it was N commits before the last, 1 to 3, as far as its blocks were not overwritten since
+    #[arg(long, value_name = "N", help_heading = "btrfs sources",
+          value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub(crate) older_root: Option<u8>,
 
     #[command(flatten)]
     pub(crate) file: ImageFileArgs,
@@ -44,7 +58,7 @@ pub(crate) struct SourceArgs {
 /// Where an image is.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ImageFileArgs {
-    /// Add the image of another device of the same btrfs file system (repeatable)
+    /// Add the image of another device of the same btrfs file system, or of a seed that it is based on (repeatable)
     #[arg(long, value_name = "IMAGE", help_heading = "btrfs sources")]
     pub(crate) device: Vec<PathBuf>,
 
@@ -75,6 +89,16 @@ impl FromStr for ImageAt {
 }
 
 impl SourceArgs {
+    /// How a btrfs image is opened.
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        OpenOptions {
+            superblock: self.superblock.map(usize::from),
+            older_root: self.older_root.map_or(0, usize::from),
+            no_log: self.no_log,
+            ..OpenOptions::default()
+        }
+    }
+
     /// Refuses options for btrfs images where no source is one.
     ///
     /// # Errors
@@ -85,6 +109,15 @@ impl SourceArgs {
         }
         if self.no_nested {
             bail!("not a btrfs image: --no-nested does not apply");
+        }
+        if self.no_log {
+            bail!("not a btrfs image: --no-log does not apply");
+        }
+        if self.superblock.is_some() {
+            bail!("not a btrfs image: --superblock does not apply");
+        }
+        if self.older_root.is_some() {
+            bail!("not a btrfs image: --older-root does not apply");
         }
         self.file.refuse_device()
     }

@@ -179,6 +179,58 @@ fn several_images_are_named_and_one_may_be_missing() {
     );
 }
 
+/// Every command that opens images takes their further devices. Those of `diff` belong to either side.
+#[test]
+fn every_command_takes_further_devices() {
+    let Some(mkfs) = tool("mkfs.btrfs") else {
+        return;
+    };
+    let dir = TempDir::new();
+    for (first, second) in [("a", "b"), ("c", "d"), ("e", "f")] {
+        for name in [first, second] {
+            let file = File::create(dir.join(name)).unwrap();
+            file.set_len(256 << 20).unwrap();
+        }
+        let mut command = mkfs.command();
+        command.args(["--quiet", "--data", "raid0", "--metadata", "raid0"]);
+        run(command.args([dir.join(first), dir.join(second)]));
+    }
+    for command in ["ls", "info", "check", "manifest"] {
+        done(dir.path(), &[command, "a", "--device", "b"]);
+    }
+    done(dir.path(), &["copy", "-q", "a", "out.tar", "--device", "b"]);
+    let (code, _, error) = run_in(dir.path(), ["cat", "a", "none", "--device", "b"]);
+    assert!(code == 2 && error.contains("no such file"), "{error}");
+    let both = [
+        "diff", "--ignore", "mtime", "a", "c", "--device", "d", "--device", "b",
+    ];
+    assert_eq!(done(dir.path(), &both), "");
+    let (code, _, error) = run_in(dir.path(), [&both[..], &["--device", "f"]].concat());
+    assert_eq!(code, 2);
+    assert!(
+        error.contains("f: not a device of one of the images"),
+        "{error}"
+    );
+    let (code, _, error) = run_in(dir.path(), ["diff", "a", "c", "--device", "b"]);
+    assert_eq!(code, 2);
+    assert!(
+        error.contains("a device of the file system is missing"),
+        "{error}"
+    );
+}
+
+#[test]
+fn options_of_damaged_images_are_for_btrfs_images_only() {
+    let dir = TempDir::new();
+    std::fs::create_dir(dir.join("src")).unwrap();
+    for option in ["--no-log", "--superblock=1", "--older-root=2"] {
+        let (code, _, error) = run_in(dir.path(), ["ls", "src", option]);
+        let name = option.split('=').next().unwrap();
+        assert_eq!(code, 2);
+        assert!(error.contains(&format!("{name} does not apply")), "{error}");
+    }
+}
+
 /// Bytes of addresses that the program may have.
 const MEMORY_MAX: u64 = 256 << 20;
 
