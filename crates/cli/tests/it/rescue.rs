@@ -233,11 +233,7 @@ fn damage_costs_files_only_or_parts_of_them_in_every_destination() {
         );
         assert_eq!(words.lines().count(), 1, "{to}: {words}");
         let (_, found, _) = run_in(dir.path(), ["diff", "--ignore", "mtime", "src", to]);
-        assert_eq!(
-            found,
-            "only in src: sub/bad (file)\n".replace("src: ", "src: "),
-            "{to}"
-        );
+        assert_eq!(found, "only in src: sub/bad (file)\n", "{to}");
 
         let kept = format!("kept-{to}");
         let args = ["copy", "-q", "--keep-damaged", "x.btrfs", &kept];

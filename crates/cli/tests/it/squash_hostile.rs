@@ -185,15 +185,25 @@ fn links_planted_where_the_tree_goes_are_not_followed() {
     let (code, _, words) = run_in(&jail, args);
     assert!(code == 2 && words.contains("out"), "{words}");
     assert_untouched(&dir, "refused");
-    let args = [
-        "copy",
-        "-q",
-        "--overwrite",
-        "--no-sync",
-        "--no-owners",
-        "image",
-        "out",
-    ];
+    let with = |option| {
+        [
+            "copy",
+            "-q",
+            option,
+            "--no-sync",
+            "--no-owners",
+            "image",
+            "out",
+        ]
+    };
+    let (code, _, words) = run_in(&jail, with("--merge"));
+    assert!(
+        code == 1 && words.contains("out/sub: not merged"),
+        "{words}"
+    );
+    assert_untouched(&dir, "merged");
+    assert!(jail.join("out/sub").is_symlink());
+    let args = with("--replace");
     let (code, _, words) = run_in(&jail, args);
     assert!(code < 2, "{words}");
     assert_untouched(&dir, "replaced");

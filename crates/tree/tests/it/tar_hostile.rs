@@ -720,7 +720,13 @@ fn a_stream_that_fails_gives_its_error() {
     assert_eq!(content(&tar, "a"), b"x");
     // Nothing of it has a name.
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    let nowhere = Tar::from_stream(&mut bytes, &dir.join("missing"), Limits::default());
-    assert!(matches!(nowhere, Err(Error::Io(_))));
+    let missing = dir.join("missing");
+    let Err(Error::File { path, error, .. }) =
+        Tar::from_stream(&mut bytes, &missing, Limits::default())
+    else {
+        panic!("the folder is not named");
+    };
+    assert_eq!(&*path, missing.as_os_str().as_encoded_bytes());
+    assert!(matches!(*error, Error::Io(_)));
     assert_eq!(ReadAt::size(&vec![0u8; 3]).unwrap(), 3);
 }
