@@ -196,7 +196,11 @@ impl Check<'_> {
             return Err(corrupt(what, at, exported.0));
         }
         if inode.nlink == 0 {
-            return Err(corrupt("inode says that it has no names", at, number.into()));
+            return Err(corrupt(
+                "inode says that it has no names",
+                at,
+                number.into(),
+            ));
         }
         if inode.mode & !0o7777 != 0 {
             let (what, got) = ("inode's mode has bits of a file type", inode.mode.into());

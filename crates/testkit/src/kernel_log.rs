@@ -61,7 +61,13 @@ impl KernelLog {
     /// The messages since the last call that say that the kernel itself failed: nothing that it does from now on can be
     /// trusted.
     pub fn crashes(&mut self) -> Vec<String> {
-        let failures = ["BUG: ", "Oops: ", "general protection", "kernel BUG at", "WARNING: "];
+        let failures = [
+            "BUG: ",
+            "Oops: ",
+            "general protection",
+            "kernel BUG at",
+            "WARNING: ",
+        ];
         let mut records = self.records();
         records.retain(|record| failures.iter().any(|failure| record.contains(failure)));
         records

@@ -167,7 +167,11 @@ fn fields_of(part: Part<'_>, bytes: &[u8]) -> Vec<(usize, usize, &'static str)> 
                 8 => {
                     while at + 12 <= bytes.len() {
                         let name = number(bytes, at + 8, 4) as usize + 1;
-                        let fields = [(4, "listing offset"), (4, "listing block"), (4, "name size")];
+                        let fields = [
+                            (4, "listing offset"),
+                            (4, "listing block"),
+                            (4, "name size"),
+                        ];
                         found.extend(record(&mut at, &fields));
                         found.extend([(at, 1, "byte"), (at + name - 1, 1, "byte")]);
                         at += name;
@@ -202,7 +206,11 @@ fn fields_of(part: Part<'_>, bytes: &[u8]) -> Vec<(usize, usize, &'static str)> 
         Part::Table("exports") => found.extend(rest(&mut at, &[(8, "inode reference")])),
         Part::Table("ids") => found.extend(rest(&mut at, &[(4, "owner")])),
         Part::Table("xattr ids") => {
-            let fields = [(8, "xattr reference"), (4, "xattr count"), (4, "xattr size")];
+            let fields = [
+                (8, "xattr reference"),
+                (4, "xattr count"),
+                (4, "xattr size"),
+            ];
             found.extend(rest(&mut at, &fields));
         }
         Part::Table(_) => {
@@ -477,6 +485,7 @@ fn assert_linux_agrees(image: &Path) {
 /// `RESTOW_CASES` counts images that are mounted.
 #[test]
 #[ignore = "needs root"]
+#[expect(clippy::print_stdout, reason = "a campaign prints it")]
 fn linux_shows_what_the_check_passes() {
     if let Some(image) = std::env::var_os(IMAGE) {
         return assert_linux_agrees(Path::new(&image));
@@ -528,8 +537,10 @@ fn linux_shows_what_the_check_passes() {
                     fs::write(&kept, &image).unwrap();
                 }
                 let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                different.push(format!("codec {codec}, {changed:?}, {}: {said}", output.status));
-                eprintln!("{}", different.last().unwrap());
+                different.push(format!(
+                    "codec {codec}, {changed:?}, {}: {said}",
+                    output.status
+                ));
             }
         }
         if mounted.len() == count {
