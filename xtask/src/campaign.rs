@@ -175,6 +175,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
     campaign_of("fuzz-merge", fuzz("merge"), "no finding"),
+    campaign_of("fuzz-sendstream", fuzz("sendstream"), "no finding"),
     campaign_of("fuzz-squashfs-read", fuzz("squashfs_read"), "no finding"),
     campaign_of(
         "fuzz-squashfs-records",

@@ -449,10 +449,12 @@ pub(crate) fn number_of(name: &[u8]) -> Option<u16> {
 
 /// The first version that has the command with this number.
 pub(crate) fn since(number: u16) -> Version {
-    match number {
-        ..=number::UPDATE_EXTENT => Version::V1,
-        ..=number::ENCODED_WRITE => Version::V2,
-        _ => Version::V3,
+    if number <= number::UPDATE_EXTENT {
+        Version::V1
+    } else if number <= number::ENCODED_WRITE {
+        Version::V2
+    } else {
+        Version::V3
     }
 }
 

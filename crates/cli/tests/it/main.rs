@@ -12,6 +12,7 @@ mod pass_through; // encoded data that goes from one format into another
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod squash; // SquashFS images
 mod squash_hostile; // SquashFS images that mean harm
+mod stream; // send streams
 mod times; // which times of files an image gets
 mod words; // help, messages and exit codes
 

@@ -34,6 +34,14 @@ fn help_of_every_subcommand() {
         assert!(help.contains("Examples:"), "{command}");
         snapshot(&goldens.join(format!("{command}.txt")), help);
     }
+    for command in ["", "verify", "info", "dump", "undump", "convert"] {
+        let args = ["stream", command, "--help"].into_iter();
+        let (code, help, words) = run_in(here, args.filter(|word| !word.is_empty()));
+        assert_eq!((code, &*words), (0, ""));
+        assert!(help.contains("Examples:"), "{command}");
+        let name = format!("stream {command}").trim_end().replace(' ', "-");
+        snapshot(&goldens.join(format!("{name}.txt")), help);
+    }
     let (code, help, _) = run_in(here, ["--help"]);
     assert_eq!(code, 0);
     snapshot(&goldens.join("restow.txt"), help);

@@ -36,9 +36,7 @@ pub(super) enum Work {
 pub(super) struct Place {
     /// The number of the command that it is from.
     pub(super) number: u64,
-    /// The version of the source's stream.
-    pub(super) from: Version,
-    /// The version of the result's.
+    /// The version of the result.
     pub(super) to: Version,
     /// Whether its file may have existed before the stream.
     pub(super) is_incremental: bool,
@@ -166,8 +164,9 @@ impl Worker {
         // A write without data stays one.
         loop {
             let mut data = &rest[..rest.len().min(data_bytes_max(place.to))];
-            // Where the version becomes later, no data may look as if only the header had been changed: see `StreamReader`.
-            if place.from < Version::V2 && place.to >= Version::V2 && begins_with_length(data) {
+            // No data may look as if only the header had been changed, not even if nothing else shows the version: see
+            // `StreamReader`.
+            if place.to >= Version::V2 && begins_with_length(data) {
                 data = &data[..1];
             }
             let write = Command::Write {

@@ -10,7 +10,7 @@ use super::{ConvertOptions, Converted, Recode};
 use crate::command::Command;
 use crate::encoded::ENCODED_BYTES_MAX;
 use crate::raw::{Version, stream_header};
-use crate::reader::{Record, StreamReader};
+use crate::reader::{Record, StreamReader, begins_with_length};
 
 /// The longest data of a command that Linux writes in version 1.
 const V1_DATA_BYTES: usize = 48 << 10;
@@ -173,7 +173,11 @@ impl Plan {
                 path,
                 file_offset,
                 data,
-            } if encodes || changes_form || data.len() > V2_DATA_BYTES => {
+            } if encodes
+                || changes_form
+                || data.len() > V2_DATA_BYTES
+                || (self.from > self.to && begins_with_length(data)) =>
+            {
                 self.append(path, file_offset, data, record.number);
                 return Ok(());
             }
@@ -276,7 +280,6 @@ impl Plan {
     fn place(&self, number: u64) -> Place {
         Place {
             number,
-            from: self.from,
             to: self.to,
             is_incremental: self.is_incremental,
         }

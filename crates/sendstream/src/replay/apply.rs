@@ -309,7 +309,7 @@ impl Applying {
                     return at.wrong("owner's number is too large", uid.max(gid));
                 };
                 self.overlay.change(file, |metadata| {
-                    (metadata.uid, metadata.gid) = (user, group)
+                    (metadata.uid, metadata.gid) = (user, group);
                 })
             }
             Command::Utimes {

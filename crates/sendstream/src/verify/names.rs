@@ -255,7 +255,7 @@ impl Names {
             return;
         }
         self.names.insert(place.key, is.to_le_bytes());
-        if !place.is.is_some_and(|is| is != REMOVED) {
+        if place.is.is_none_or(|is| is == REMOVED) {
             self.count(place.directory, 1);
         }
     }
