@@ -18,7 +18,7 @@ use crate::options::{Options, Summary};
 use crate::raw::{self, CHECKSUM_BYTES, SUPERBLOCK_BYTES};
 use crate::roots::{RootItems, Roots, Uuids, as_uuid};
 use crate::space::{
-    BlockRef, DataRef, emit_extents, emit_free_space, emit_groups, emit_sums, set_used,
+    BlockRef, DataRef, References, emit_extents, emit_free_space, emit_groups, emit_sums, set_used,
 };
 use crate::superblock::SUPERBLOCK_PLACES;
 
@@ -32,9 +32,7 @@ pub(crate) struct Forest<'a> {
     options: &'a Options,
     area: &'a Area<'a>,
     trees: &'a Trees<'a>,
-    references: Vec<DataRef>,
-    /// References to blocks that trees share.
-    shared: Vec<BlockRef>,
+    references: References,
     /// By subvolume: its place in the order in which trees are written.
     turns: Vec<usize>,
     /// The creation time of the file system.
@@ -52,8 +50,7 @@ impl<'a> Forest<'a> {
             options,
             area,
             trees,
-            references: Vec::new(),
-            shared: Vec::new(),
+            references: References::default(),
             turns,
             time: timespec(trees.time(FileId(0))),
             uuids: Uuids::default(),
@@ -64,16 +61,17 @@ impl<'a> Forest<'a> {
         let nodesize = self.options.nodesize;
         let mut roots = Roots::default();
         let mut measure = Blocks::measure(nodesize);
-        let (mut references, mut shared) = (Vec::new(), Vec::new());
+        let mut references = References::default();
         self.emit_files(&mut measure, &mut roots, |subvolume, shape| {
-            self.refer(subvolume, shape, &mut references);
+            self.refer(subvolume, shape, &mut references.data);
             let root = self.trees.plan.subvolumes[subvolume].id;
             let blocks = shape.reused.iter();
-            shared.extend(blocks.map(|&block| BlockRef { block, root }));
+            let blocks = blocks.map(|&block| BlockRef { block, root });
+            references.blocks.extend(blocks);
         })?;
-        references.sort_unstable();
-        shared.sort_unstable();
-        (self.references, self.shared) = (references, shared);
+        references.data.sort_unstable();
+        references.blocks.sort_unstable();
+        self.references = references;
         let digest = as_uuid(tree::sha256(&measure.digest()));
         let fsid = self.options.uuid.unwrap_or(digest);
         self.uuids = Uuids::of(fsid, &self.trees.plan.subvolumes);
@@ -194,7 +192,6 @@ impl<'a> Forest<'a> {
             &layout.groups(),
             self.area,
             &self.references,
-            &self.shared,
             [&measured.chunk_rows(), &measured.metadata_rows()],
             !self.options.block_group_tree,
         )?;

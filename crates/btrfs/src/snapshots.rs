@@ -15,11 +15,11 @@ use crate::key::object;
 use crate::subvolume_plan::SubvolumePlan;
 
 /// Number of files of each subvolume that are compared with those of others: the ones with the smallest hashes.
-const SAMPLE: usize = 256;
+const SAMPLE: usize = 1024;
 /// Subvolumes of which less than one file in this many is unchanged are not related.
 const PART_MIN: usize = 8;
 /// Number of subvolumes that each one is compared with.
-const CANDIDATES_MAX: usize = 128;
+const CANDIDATES_MAX: usize = 64;
 /// The largest inode number taken from the source. Files beyond get one of their own, as those that are not from it.
 const NUMBER_MAX: u64 = 1 << 48;
 /// The parent of a file with names in several subvolumes.

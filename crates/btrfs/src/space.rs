@@ -55,15 +55,22 @@ pub(crate) struct BlockRef {
     pub(crate) root: u64,
 }
 
+/// The references to extents, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct References {
+    pub(crate) data: Vec<DataRef>,
+    /// Those to blocks that trees share.
+    pub(crate) blocks: Vec<BlockRef>,
+}
+
 /// Emits the extent tree: the items of data extents, tree blocks and, unless they have a tree of their own, block
-/// groups, in order of address. The references must be sorted.
+/// groups, in order of address.
 pub(crate) fn emit_extents(
     blocks: &mut Blocks<'_>,
     generation: u64,
     groups: &[&[Group]],
     area: &Area<'_>,
-    references: &[DataRef],
-    shared: &[BlockRef],
+    references: &References,
     rows: [&[Owned]; 2],
     with_groups: bool,
 ) -> Result<Root> {
@@ -71,7 +78,7 @@ pub(crate) fn emit_extents(
         unreachable!("there are three kinds of groups")
     };
     let mut builder = TreeBuilder::new(blocks, object::EXTENT_TREE);
-    let mut references = references;
+    let (mut references, shared) = (&references.data[..], &references.blocks[..]);
     let pending_of = |groups| Pending::new(if with_groups { groups } else { &[] });
     let mut pending = pending_of(data);
     for (index, extent) in (0..).zip(&area.extents) {

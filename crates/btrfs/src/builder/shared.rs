@@ -65,9 +65,8 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
         let Some(sharing) = &mut self.sharing else {
             return Ok(false);
         };
-        let leaves = match sharing.base.and_then(|base| base.levels.first()) {
-            Some(leaves) => leaves,
-            None => return Ok(false),
+        let Some(leaves) = sharing.base.and_then(|base| base.levels.first()) else {
+            return Ok(false);
         };
         while leaves
             .get(sharing.next)
