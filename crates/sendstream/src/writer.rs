@@ -82,7 +82,7 @@ impl<W: Write> StreamWriter<W> {
     }
 
     /// The output.
-    pub fn get_ref(&self) -> &W {
+    pub fn output(&self) -> &W {
         &self.output
     }
 

@@ -61,7 +61,7 @@ fn pieces_of_any_size_give_the_same() {
     let stream = kernel_made("zstd.inc.v2c");
     let mut expected = Vec::new();
     read(&stream, |_, record| {
-        expected.push((record.at, record.bytes.to_vec()))
+        expected.push((record.at, record.bytes.to_vec()));
     })
     .unwrap();
     for step in [1, 7, 4096] {
