@@ -26,11 +26,7 @@ pub(crate) struct Sent {
 /// # Errors
 /// The stream cannot be read or breaks the format, its parent is not among `--base`, or the address names a subvolume that is
 /// not in it.
-pub(crate) fn open(
-    stream: Stream,
-    address: &Address,
-    args: &SourceArgs,
-) -> Result<Sent> {
+pub(crate) fn open(stream: Stream, address: &Address, args: &SourceArgs) -> Result<Sent> {
     let mut replay = Replay::new();
     for base in &args.base {
         let mut open = || -> Result<()> {
