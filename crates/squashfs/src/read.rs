@@ -154,12 +154,11 @@ impl Squashfs {
             None => None,
         };
         let mut behind = match &xattrs {
-            Some(Err(_)) => None,
             Some(Ok(table)) => Some(table.stored()),
-            None => {
-                let at = superblock.xattr_table.unwrap_or(superblock.bytes_used);
-                Some((at, at))
+            None if superblock.xattr_table.is_none() => {
+                Some((superblock.bytes_used, superblock.bytes_used))
             }
+            _ => None,
         };
         let id_table = read_table(&image, superblock.id_table, behind, superblock.id_count)?;
         let ids = Ids::read(&image, &id_table, superblock.id_count)?;
@@ -250,8 +249,8 @@ impl Squashfs {
         Ok((inode, place))
     }
 
-    /// Checks what Linux needs to mount the image and reading does not: the options of LZ4, the lists of all tables, an
-    /// export table even without its flag, and sets in the table of extended attributes.
+    /// Checks what Linux needs to mount the image and reading does not: the options of LZ4 and xz, the lists of all tables,
+    /// an export table even without its flag, and sets in the table of extended attributes.
     pub(crate) fn check_for_mounting(&self) -> Result<()> {
         let superblock = &self.image.superblock;
         if superblock.algorithm == Algorithm::Lz4 && superblock.flags & flags::OPTIONS == 0 {
@@ -259,6 +258,19 @@ impl Squashfs {
                 what: "lz4 image has no record of its options",
                 at: SUPERBLOCK_BYTES as u64,
                 got: superblock.flags.into(),
+            }
+            .into());
+        }
+        if let Compressor::Xz {
+            dictionary_bytes, ..
+        } = self.compressor
+            && superblock.flags & flags::OPTIONS != 0
+            && (dictionary_bytes as usize) < raw::METADATA_BYTES
+        {
+            return Err(Corrupt {
+                what: "xz image has a dictionary shorter than a metadata block",
+                at: SUPERBLOCK_BYTES as u64,
+                got: dictionary_bytes.into(),
             }
             .into());
         }

@@ -160,3 +160,23 @@ fn an_lz4_image_without_its_options_is_found() {
         assert!(found.iter().zip(must).all(|(is, must)| is.contains(must)));
     }
 }
+
+/// Linux allocates the dictionary that the options name, and metadata needs 8 KiB.
+#[test]
+fn an_xz_image_with_a_short_dictionary_is_found() {
+    for (dictionary_bytes, is_found) in [(8192_u32, false), (4096, true)] {
+        let found = findings(&sample_tree(4, &|_| None), &mut |part, bytes| {
+            if part == Part::Options {
+                bytes.extend([8, 0x80]);
+                bytes.extend(dictionary_bytes.to_le_bytes());
+                bytes.extend([0; 4]);
+            }
+        });
+        let words = "xz image has a dictionary shorter than a metadata block";
+        assert_eq!(
+            found.iter().any(|finding| finding.contains(words)),
+            is_found
+        );
+        assert_eq!(found.len(), usize::from(is_found), "{found:?}");
+    }
+}
