@@ -71,13 +71,14 @@ fn block(decoder: &mut Decoder, algorithm: Algorithm, data: &[u8]) {
     let Ok(len) = decoder.decompress(algorithm, &mut content, data) else {
         return;
     };
+    if len == 0 {
+        return; // liblzma cannot tell a destination without room from one that is too short.
+    }
     let mut exact = vec![0; len];
     assert_eq!(decoder.decompress(algorithm, &mut exact, data).ok(), Some(len));
     assert_eq!(exact, content[..len]);
-    if len > 0 {
-        let short = decoder.decompress(algorithm, &mut exact[..len - 1], data);
-        assert!(short.is_err(), "{algorithm:?} in a byte less");
-    }
+    let short = decoder.decompress(algorithm, &mut exact[..len - 1], data);
+    assert!(short.is_err(), "{algorithm:?} in a byte less");
 }
 
 fuzz_target!(|data: &[u8]| {
