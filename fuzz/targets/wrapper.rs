@@ -71,17 +71,19 @@ fn block(decoder: &mut Decoder, algorithm: Algorithm, data: &[u8]) {
     let Ok(len) = decoder.decompress(algorithm, &mut content, data) else {
         return;
     };
+    if len == 0 {
+        return; // liblzma cannot tell a destination without room from one that is too short.
+    }
     let mut exact = vec![0; len];
     assert_eq!(decoder.decompress(algorithm, &mut exact, data).ok(), Some(len));
     assert_eq!(exact, content[..len]);
-    if len > 0 {
-        let short = decoder.decompress(algorithm, &mut exact[..len - 1], data);
-        assert!(short.is_err(), "{algorithm:?} in a byte less");
-    }
+    let short = decoder.decompress(algorithm, &mut exact[..len - 1], data);
+    assert!(short.is_err(), "{algorithm:?} in a byte less");
 }
 
 fuzz_target!(|data: &[u8]| {
-    if let Some(wrapper) = Wrapper::of(data) {
+    // Streams of zstd have a target of their own, and here a window of 128 MiB for each input.
+    if let Some(wrapper @ (Wrapper::Gzip | Wrapper::Xz)) = Wrapper::of(data) {
         stream(wrapper, data);
     }
     let mut decoder = Decoder::new();

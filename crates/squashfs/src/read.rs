@@ -39,6 +39,8 @@ pub struct Squashfs {
     xattrs: Option<MaybeDamaged<XattrTable>>,
     /// Where the id table starts, if that can be told.
     ids_start: Option<u64>,
+    /// The first table whose list does not end where the next table says that it starts, although it can be read.
+    gap: Option<Corrupt>,
     /// No directory lies behind this.
     directories_end: u64,
     contents: Cache<Content>,
@@ -60,18 +62,26 @@ fn damaged_or<T>(read: Result<T>) -> Result<MaybeDamaged<T>> {
 }
 
 /// Reads the list at `at` of a table behind which another one is stored from its start to its end, if that can be told.
+/// If the other table is what is wrong, notes in `gap` that they do not meet.
 fn read_table<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
     image: &Image,
     at: u64,
     behind: Option<(u64, u64)>,
     count: u32,
+    gap: &mut Option<Corrupt>,
 ) -> Result<MaybeDamaged<Table<T>>> {
     let place = (image.superblock.directory_table, at);
     let read = |end| damaged_or(Table::read(image, at, end, place, count));
     let table = read(behind.map(|(start, _)| start))?;
     match (table, behind) {
         // Where the other one starts may be what is damaged.
-        (Err(_), Some((start, end))) if !is_chain(image, start, end) => read(None),
+        (Err(damage), Some((start, end))) if !is_chain(image, start, end) => {
+            let table = read(None)?;
+            if table.is_ok() {
+                gap.get_or_insert(damage);
+            }
+            Ok(table)
+        }
         (table, _) => Ok(table),
     }
 }
@@ -160,19 +170,23 @@ impl Squashfs {
             }
             _ => None,
         };
-        let id_table = read_table(&image, superblock.id_table, behind, superblock.id_count)?;
+        let mut gap = None;
+        let count = superblock.id_count;
+        let id_table = read_table(&image, superblock.id_table, behind, count, &mut gap)?;
         let ids = Ids::read(&image, &id_table, superblock.id_count)?;
         behind = id_table.as_ref().ok().map(Table::stored);
         let ids_start = behind.map(|(start, _)| start);
         let mut exports = None;
         if let Some(at) = superblock.export_table {
-            let table = read_table(&image, at, behind, superblock.inode_count)?;
+            let count = superblock.inode_count;
+            let table = read_table(&image, at, behind, count, &mut gap)?;
             behind = table.as_ref().ok().map(Table::stored);
             exports = Some(table);
         }
         let mut fragments = None;
         if let Some(at) = superblock.fragment_table {
-            fragments = Some(read_table(&image, at, behind, superblock.fragment_count)?);
+            let count = superblock.fragment_count;
+            fragments = Some(read_table(&image, at, behind, count, &mut gap)?);
         }
         let tables = [superblock.fragment_table, superblock.export_table];
         let behind = tables.into_iter().flatten().next();
@@ -185,6 +199,7 @@ impl Squashfs {
             exports,
             xattrs,
             ids_start,
+            gap,
             directories_end,
             contents: Cache::new(CONTENT_SLOTS.0, CONTENT_SLOTS.1),
             lists: BlockLists::default(),
@@ -294,6 +309,7 @@ impl Squashfs {
             self.exports.as_ref().and_then(|table| table.as_ref().err()),
             self.xattrs.as_ref().and_then(|table| table.as_ref().err()),
             self.ids.damage.as_ref(),
+            self.gap.as_ref(),
         ];
         match lists.into_iter().flatten().next() {
             Some(&damage) => Err(damage.into()),

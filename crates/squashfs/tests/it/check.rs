@@ -96,6 +96,13 @@ const CASES: &[Case] = &[
         "table of extended attributes has no sets",
     ),
     (
+        "names and values of extended attributes that begin elsewhere",
+        Part::List("xattr ids"),
+        0,
+        &[0xf0],
+        "table's list does not end where the next begins",
+    ),
+    (
         "a table of fragments that cannot be read",
         Part::Metadata("fragments", 0),
         0,
