@@ -49,9 +49,12 @@ fn key_at(bytes: &[u8], at: usize) -> BtrfsKey {
     )
 }
 
+/// A logical address and a length: of a tree block, or of a sector of data. A copy of it is good as a whole or not at all.
+type Unit = (u64, u64);
+
 /// A leaf: the blocks from the root to it, the keys that it is for, and its items.
 struct Leaf {
-    path: Vec<u64>,
+    path: Vec<Unit>,
     first: BtrfsKey,
     end: BtrfsKey,
     items: Vec<(BtrfsKey, Vec<u8>)>,
@@ -60,9 +63,8 @@ struct Leaf {
 /// What must be left of a file: all of these blocks, and for each name on its path one of its records.
 #[derive(Clone, Default)]
 struct Needs {
-    /// Logical addresses of sectors.
-    all: Vec<u64>,
-    names: Vec<Vec<Vec<u64>>>,
+    all: Vec<Unit>,
+    names: Vec<Vec<Vec<Unit>>>,
 }
 
 /// A file of the undamaged image.
@@ -108,7 +110,7 @@ impl Sound {
         sound.trees.insert(ROOT_TREE, roots);
         let chunk_tree = sound.leaves(sound.image.root(CHUNK_TREE));
         // All of the chunk tree is needed: it is small.
-        let mut all: Vec<u64> = chunk_tree.into_iter().flat_map(|leaf| leaf.path).collect();
+        let mut all: Vec<Unit> = chunk_tree.into_iter().flat_map(|leaf| leaf.path).collect();
         all.extend(sound.leaf_of(ROOT_TREE, (FS_TREE, ROOT_ITEM, 0)));
         let needs = Needs {
             all,
@@ -166,9 +168,9 @@ impl Sound {
                 (key_at(&block, entry), block[from..from + len].to_vec())
             });
             let items = items.collect();
-            let sectors = |at: &u64| (*at..at + nodesize as u64).step_by(SECTOR);
+            let unit = |at: &u64| (*at, nodesize as u64);
             leaves.push(Leaf {
-                path: path.iter().flat_map(sectors).collect(),
+                path: path.iter().map(unit).collect(),
                 first,
                 end,
                 items,
@@ -178,13 +180,13 @@ impl Sound {
     }
 
     /// The blocks that lead to the keys from `from` to `to`.
-    fn range(&self, tree: u64, from: BtrfsKey, to: BtrfsKey) -> Vec<u64> {
+    fn range(&self, tree: u64, from: BtrfsKey, to: BtrfsKey) -> Vec<Unit> {
         let leaves = self.trees[&tree].iter();
         let leaves = leaves.filter(|leaf| leaf.first <= to && leaf.end > from);
         leaves.flat_map(|leaf| leaf.path.clone()).collect()
     }
 
-    fn leaf_of(&self, tree: u64, key: BtrfsKey) -> Vec<u64> {
+    fn leaf_of(&self, tree: u64, key: BtrfsKey) -> Vec<Unit> {
         self.range(tree, key, key)
     }
 
@@ -282,7 +284,8 @@ impl Sound {
             } else {
                 (at, number(data, 29, 8))
             };
-            needs.all.extend((from..from + len).step_by(SECTOR));
+            let sectors = (from..from + len).step_by(SECTOR);
+            needs.all.extend(sectors.map(|at| (at, SECTOR as u64)));
             if has_sums {
                 needs
                     .all
@@ -315,17 +318,20 @@ impl Sound {
         if superblocks.all(|at| hit.contains(at)) {
             return HashSet::new();
         }
-        let mut known: HashMap<u64, bool> = HashMap::new();
-        let mut is_left = |at: &u64| {
-            *known.entry(*at).or_insert_with(|| {
-                let mut places = self.places(*at).into_iter();
-                places.any(|place| !hit.contains(&place))
+        let mut known: HashMap<Unit, bool> = HashMap::new();
+        let mut is_left = |unit: &Unit| {
+            *known.entry(*unit).or_insert_with(|| {
+                let mut places = self.places(unit.0).into_iter();
+                places.any(|place| {
+                    let mut sectors = (place..place + unit.1).step_by(SECTOR);
+                    sectors.all(|sector| !hit.contains(&sector))
+                })
             })
         };
         let mut unhit = HashSet::new();
         for (path, file) in &self.files {
             let needs = &file.needs;
-            let is_named = |records: &Vec<Vec<u64>>, is_left: &mut dyn FnMut(&u64) -> bool| {
+            let is_named = |records: &Vec<Vec<Unit>>, is_left: &mut dyn FnMut(&Unit) -> bool| {
                 records
                     .iter()
                     .any(|record| record.iter().all(&mut *is_left))
@@ -532,7 +538,7 @@ fn names_come_from_any_of_their_three_records() {
         for leaf in &sound.trees[&FS_TREE] {
             // Leaves that have nothing else.
             if leaf.items.iter().all(|(key, _)| kinds.contains(&key.1)) {
-                let at = *leaf.path.last().unwrap();
+                let (at, _) = *leaf.path.last().unwrap();
                 for place in sound.places(at) {
                     image.patch(place, &[0; SECTOR]);
                     hit.insert(place);
