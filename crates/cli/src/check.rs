@@ -78,6 +78,10 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
     match Container::open(&address.path, args.file.image_at).with_context(open)? {
         Container::Btrfs(file) => check_btrfs(file, &name, args),
         Container::Squashfs(file, at) => check_squashfs(file, at, &name, args),
+        Container::SendStream(_) => bail!(
+            "{}: a btrfs send stream: use `restow stream verify`",
+            open()
+        ),
         other => bail!("{}: {}, not an image", open(), other.noun()),
     }
 }

@@ -54,6 +54,9 @@ pub(crate) fn run(args: &Info) -> Result<()> {
     let container = Container::open(&address.path, args.source.file.image_at).with_context(open)?;
     match container {
         Container::Btrfs(file) => show_btrfs(file, &address, args),
+        Container::SendStream(_) => {
+            bail!("{}: a btrfs send stream: use `restow stream info`", open())
+        }
         Container::Squashfs(file, at) => {
             let image = || {
                 if address.subvolume.is_some() {

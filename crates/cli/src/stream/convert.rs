@@ -28,7 +28,7 @@ Examples:
   restow stream convert --compress zstd:15 home.stream small.stream
   restow stream convert --decompress home.stream plain.stream
   restow stream convert --proto 1 home.stream old.stream
-  restow stream convert --compress zstd:15 - - < home.stream | ssh backup 'cat > home.stream'
+  restow stream convert --compress zstd:15 - - < home.stream > smaller.stream
 
 Exit codes: 0 success; 1 something was left out; 2 failure.")]
 pub(crate) struct Convert {

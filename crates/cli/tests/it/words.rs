@@ -90,7 +90,7 @@ fn messages_are_verb_path_and_reason() {
         (&["check", "src"], "open src: a directory, not an image"),
         (
             &["info", "x.stream"],
-            "open x.stream: a btrfs send stream, which restow cannot read yet",
+            "open x.stream: a btrfs send stream: use `restow stream info`",
         ),
         (
             &["check", "x.tar.bz2"],
@@ -106,7 +106,7 @@ fn messages_are_verb_path_and_reason() {
         ),
         (
             &["ls", "x.stream"],
-            "open x.stream: a btrfs send stream, which restow cannot read yet",
+            "open x.stream: command 1: send stream ends without an end command (found 0x0 at byte 0x11)",
         ),
         (
             &["ls", "x.tar.gz"],
