@@ -5,7 +5,7 @@ use tree::{Error, Result};
 use crate::key::{Generation, Key};
 use crate::node::{NewNode, Node, Pointer};
 use crate::raw::LEVELS_MAX;
-use crate::tree::Tree;
+use crate::tree::{Cursor, Tree};
 use crate::volume::Volume;
 
 /// A tree that is being changed.
@@ -22,7 +22,7 @@ impl<'v> Editor<'v> {
     /// The data of the item with this key.
     pub(super) fn get(&self, key: Key) -> Result<Option<Vec<u8>>> {
         let cursor = self.tree.find(self.volume, key)?;
-        let item = cursor.as_ref().and_then(|cursor| cursor.item());
+        let item = cursor.as_ref().and_then(Cursor::item);
         Ok(item.map(|item| item.data.to_vec()))
     }
 

@@ -22,7 +22,7 @@ use crate::key::{Generation, Key, is_file_tree, item, object};
 use crate::node::Item;
 use crate::raw;
 use crate::subvolume::Root;
-use crate::tree::Tree;
+use crate::tree::{Cursor, Tree};
 use crate::volume::Volume;
 
 /// The trees that a replay changed.
@@ -182,7 +182,7 @@ impl Replay<'_> {
         while let Some(item) = cursor.item() {
             let logged = self.log.find(self.volume, item.key)?;
             let mut known: Vec<Vec<u8>> = Vec::new();
-            if let Some(item) = logged.as_ref().and_then(|cursor| cursor.item()) {
+            if let Some(item) = logged.as_ref().and_then(Cursor::item) {
                 dir::for_each_xattr(&item, |name, _| {
                     known.push(name.to_vec());
                     Ok(())

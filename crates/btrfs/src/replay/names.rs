@@ -11,7 +11,7 @@ use crate::inode::{for_each_extref, for_each_ref};
 use crate::key::{Key, item, object};
 use crate::node::Item;
 use crate::raw;
-use crate::tree::Tree;
+use crate::tree::{Cursor, Tree};
 use crate::volume::Volume;
 
 /// A name of an inode.
@@ -385,7 +385,7 @@ fn names_in(item: &Item<'_>) -> Result<Vec<Name>> {
 /// The names in the item of references with this key; none if there is no item.
 fn names_at(volume: &Volume, tree: &Tree, key: Key) -> Result<Vec<Name>> {
     let cursor = tree.find(volume, key)?;
-    match cursor.as_ref().and_then(|cursor| cursor.item()) {
+    match cursor.as_ref().and_then(Cursor::item) {
         Some(item) => names_in(&item),
         None => Ok(Vec::new()),
     }

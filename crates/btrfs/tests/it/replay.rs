@@ -372,6 +372,7 @@ impl Chaos {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "a campaign prints it")]
 #[ignore = "needs root"]
 fn what_was_synced_is_shown_as_linux_replays_it() {
     let mkfs: [&[&str]; 5] = [
@@ -438,7 +439,7 @@ fn what_was_synced_is_shown_as_linux_replays_it() {
         logs += u64::from(crashed.has_log());
         crashed.compare(&format!("seed {seed}"));
     }
-    println!("{logs} of {count} images have a log");
+    println!("campaign: {logs} of {count} images have a log");
     assert!(logs * 3 > count, "{logs} logs of {count} images");
 }
 

@@ -547,7 +547,7 @@ fn linux_shows_what_the_check_passes() {
             break;
         }
     }
-    println!("{refused} refused, {count} mounted, by field: {fields:?}");
+    println!("campaign: {refused} refused, {count} mounted, by field: {fields:?}");
     assert!(
         different.is_empty(),
         "{} of {count}:\n{}",

@@ -307,6 +307,6 @@ fn every_file_that_was_not_hit_is_read() {
             }
         }
     }
-    println!("{read} files read, {hit} hit");
+    println!("campaign: {read} files read, {hit} hit");
     assert!(read > hit / 3 && hit > read / 30, "{read} read, {hit} hit");
 }
