@@ -74,7 +74,7 @@ fn damaged_images_do_no_harm() {
         assert!(total > 29_000, "{total}");
         let used = u64::from_le_bytes(image[40..48].try_into().unwrap()) as usize;
         let tables = u64::from_le_bytes(image[64..72].try_into().unwrap()) as usize;
-        for _ in 0..cases(600) {
+        for _ in 0..cases(300) {
             let mut damaged = image.clone();
             for _ in 0..1 + rng.below(3) {
                 // Mostly in the tables, sometimes in the superblock or the data.
@@ -212,7 +212,7 @@ fn mutated_images_do_no_harm() {
                 let encode = encoder(settings);
                 let sample = sample_tree(codec, &encode);
                 let mut rng = Rng::new(codec.into());
-                for _ in 0..cases(1800) {
+                for _ in 0..cases(900) {
                     let image = mutant(&mut rng, &sample);
                     let outcome = if use_all(&image).is_ok() {
                         read

@@ -51,8 +51,14 @@ mod prepared;
 /// A slow decoder after the RFC.
 #[cfg(all(feature = "decompress", not(miri)))]
 mod reference;
-/// How deep decoding goes down the stack.
-#[cfg(all(feature = "decompress", target_os = "linux", not(miri)))]
+/// How deep the codec goes down the stack, with each set of features: it compiles them itself, so once is enough.
+#[cfg(all(
+    feature = "arch",
+    feature = "compress",
+    feature = "decompress",
+    target_os = "linux",
+    not(miri)
+))]
 mod stack;
 /// Changes within a frame.
 #[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
