@@ -12,6 +12,7 @@ mod btrfs_subvolume;
 mod clone;
 pub mod errno;
 mod listxattrat;
+mod local_time;
 mod make;
 mod mounts;
 mod open;
@@ -35,6 +36,7 @@ pub use btrfs_subvolume::{
     set_subvolume_received,
 };
 pub use clone::clone_range;
+pub use local_time::local_offset;
 pub use make::{
     can_link_open_file, link_at, link_open_file, make_dir_at, make_node_at, make_symlink_at,
 };
@@ -43,10 +45,12 @@ pub use open::{OpenFlags, is_symlink_error, open_at, open_beneath, open_dir, ope
 pub use path::{PATH_BYTES_MAX, split_path};
 pub use process::{pin_thread, process_owner};
 pub use read::{device_bytes, for_each_name, read_link_at, seek_data, seek_hole};
-pub use remove::{remove_tree_at, unlink_at};
+pub use remove::{remove_dir_at, remove_tree_at, unlink_at};
 pub use rename::{exchange_at, rename_at, rename_new_at};
 pub use set::{set_mode, set_mode_at, set_owner, set_owner_at, set_times, set_times_at};
 pub use space::{allocate, drop_cached, is_btrfs};
 pub use stat::{Stat, Timestamp, is_kernel_view, stat, stat_at};
 pub use sync::{sync, sync_file_system};
-pub use xattr::{for_each_xattr, for_each_xattr_of, remove_xattr, remove_xattr_at, set_xattr, set_xattr_at};
+pub use xattr::{
+    for_each_xattr, for_each_xattr_of, remove_xattr, remove_xattr_at, set_xattr, set_xattr_at,
+};
