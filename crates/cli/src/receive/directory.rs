@@ -122,20 +122,25 @@ fn know(
     Ok(())
 }
 
-/// The UUIDs of parents and sources of clones, those in the stream itself included.
+/// The UUIDs of parents and sources of clones, without those of the stream's own subvolumes.
 fn needed(stream: &File) -> tree::Result<HashSet<[u8; 16]>> {
     let mut input = stream.try_clone()?;
     std::io::Seek::rewind(&mut input)?;
     let mut reader = StreamReader::new(input);
-    let mut needed = HashSet::new();
+    let (mut needed, mut own) = (HashSet::new(), HashSet::new());
     while reader.next_stream()?.is_some() {
         while let Some(record) = reader.next_command()? {
-            let parent = SentSubvolume::started_by(&record.command).and_then(|it| it.parent);
-            needed.extend(parent.map(|(uuid, _)| uuid));
-            if let Command::Clone { clone_uuid, .. } = record.command {
+            if let Some(sent) = SentSubvolume::started_by(&record.command) {
+                // One that comes later cannot be its parent.
+                needed.extend(sent.parent.map(|it| it.0).filter(|it| !own.contains(it)));
+                own.insert(sent.uuid);
+            }
+            if let Command::Clone { clone_uuid, .. } = record.command
+                && !own.contains(&clone_uuid)
+            {
                 needed.insert(clone_uuid);
             }
-            if needed.len() > NEEDED_MAX {
+            if needed.len() + own.len() > NEEDED_MAX {
                 return Err(tree::Error::Limit(
                     "parents and clone sources of a send stream",
                 ));

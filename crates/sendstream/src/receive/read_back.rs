@@ -43,7 +43,7 @@ impl Written {
         for (ino, from, to) in self.ranges.drain(..) {
             if open.as_ref().is_none_or(|(number, _)| *number != ino) {
                 open = None;
-                let flags = OpenFlags::RDONLY | OpenFlags::NONBLOCK;
+                let flags = OpenFlags::RDONLY | OpenFlags::NONBLOCK | OpenFlags::NOATIME;
                 match linux::open_inode(target, subvolume, ino, flags) {
                     Ok(file) => {
                         linux::drop_cached(&file)?;
