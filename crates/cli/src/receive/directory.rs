@@ -69,7 +69,7 @@ pub(super) fn receive(args: &Receive, dir: &Path) -> Result<Vec<String>> {
         let inventory = Inventory::of(&**subvolume, &Limits::default()).with_context(read)?;
         let options = ExtractOptions {
             existing: Existing::Refuse,
-            owners: true,
+            owners: !args.no_owners,
             sync: true,
             skip_unreadable: false,
             parallel: args.threads.parallel(),

@@ -31,8 +31,8 @@ use crate::{message, text};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  btrfs send /home/@monday | restow receive /backup
-  restow receive -f monday.stream /backup
+  btrfs send @monday | restow receive backup
+  restow receive -f monday.stream backup
   restow receive --to directory -f monday.stream restored
   restow receive --dump -f monday.stream
 
@@ -78,6 +78,10 @@ pub(crate) struct Receive {
     /// Do not read back from the disk what was written compressed. Linux does not report all errors of writing it
     #[arg(long)]
     no_read_back: bool,
+
+    /// In directories, ignore the owners and groups in the stream: the user who runs restow owns every file
+    #[arg(long)]
+    no_owners: bool,
 
     /// Keep a subvolume that could not be received as a whole, under a temporary name
     #[arg(long)]

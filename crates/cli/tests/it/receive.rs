@@ -1,12 +1,13 @@
 //! `restow receive`, against `btrfs receive` and hostile streams.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command as Program, Stdio};
+use std::sync::Arc;
 
 use codec::{Algorithm, Decoder};
-use sendstream::{Command, EncodedWrite, StreamReader, StreamWriter, Version};
+use sendstream::{Command, EncodedWrite, Replay, StreamReader, StreamWriter, Version};
 use testkit::{
     Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, cases, run, tool,
 };
@@ -93,11 +94,17 @@ fn directories_are_received_and_their_parents_found() {
     assert_eq!(names(&dir.join("to")), [".restow-received", "a", "b"]);
     assert_eq!(before.difference(&manifest(&dir.join("to/a"))), "");
     // As the tree that the streams are.
-    let (_, differences, words) = run_in(
-        dir.path(),
-        ["diff", "--no-owners", "to/b", "inc", "--base", "full"],
-    );
-    let _ = (differences, words);
+    if fs::metadata(dir.path()).unwrap().uid() == 0 {
+        let mut replay = Replay::new();
+        for file in ["full", "inc"] {
+            let file = File::open(dir.join(file)).unwrap();
+            replay.add(Arc::new(file)).unwrap();
+        }
+        for (tree, name) in replay.subvolumes().iter().zip(["to/a", "to/b"]) {
+            let sent = Manifest::of(&**tree, &Aspects::default()).unwrap();
+            assert_eq!(sent.difference(&manifest(&dir.join(name))), "");
+        }
+    }
     // A second time, the name is taken.
     let (code, _, words) = receive("inc", &[], "to");
     assert_eq!(code, 2);
