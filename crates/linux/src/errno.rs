@@ -18,3 +18,9 @@ pub const EOVERFLOW: i32 = Errno::OVERFLOW.raw_os_error();
 pub const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
 /// Stale file handle.
 pub const ESTALE: i32 = Errno::STALE.raw_os_error();
+/// No space left on the device.
+pub const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
+/// The ioctl is not for this kind of file.
+pub const ENOTTY: i32 = Errno::NOTTY.raw_os_error();
+/// Operation not permitted.
+pub const EPERM: i32 = Errno::PERM.raw_os_error();

@@ -1,12 +1,18 @@
 //! The Linux system calls that the standard library lacks, behind a safe interface.
 //!
 //! Most functions take an open directory and a name in it, as bytes, and never follow a symbolic link in the last
-//! component. The calls come from rustix, except for one that is too new for it and is the only unsafe code here. The
+//! component. The calls come from rustix; unsafe code is only for those that it lacks, above all the ioctls of btrfs. The
 //! crates above do not see rustix: errors are [`std::io::Error`].
 
 mod attributes;
+mod btrfs_encoded;
+mod btrfs_handle;
+mod btrfs_search;
+mod btrfs_subvolume;
+mod clone;
 pub mod errno;
 mod listxattrat;
+mod local_time;
 mod make;
 mod mounts;
 mod open;
@@ -16,11 +22,21 @@ mod read;
 mod remove;
 mod rename;
 mod set;
+mod space;
 mod stat;
 mod sync;
 mod xattr;
 
-pub use attributes::{attributes, set_attributes};
+pub use attributes::{attributes, extended_flags, set_attributes, set_extended_flags};
+pub use btrfs_encoded::{EncodedExtent, write_encoded};
+pub use btrfs_handle::open_inode;
+pub use btrfs_search::{Subvolume, subvolume, subvolume_id, subvolumes_by_uuid};
+pub use btrfs_subvolume::{
+    create_snapshot, create_subvolume, delete_subvolume, set_subvolume_read_only,
+    set_subvolume_received,
+};
+pub use clone::clone_range;
+pub use local_time::local_offset;
 pub use make::{
     can_link_open_file, link_at, link_open_file, make_dir_at, make_node_at, make_symlink_at,
 };
@@ -29,9 +45,12 @@ pub use open::{OpenFlags, is_symlink_error, open_at, open_beneath, open_dir, ope
 pub use path::{PATH_BYTES_MAX, split_path};
 pub use process::{pin_thread, process_owner};
 pub use read::{device_bytes, for_each_name, read_link_at, seek_data, seek_hole};
-pub use remove::{remove_tree_at, unlink_at};
+pub use remove::{remove_dir_at, remove_tree_at, unlink_at};
 pub use rename::{exchange_at, rename_at, rename_new_at};
 pub use set::{set_mode, set_mode_at, set_owner, set_owner_at, set_times, set_times_at};
+pub use space::{allocate, drop_cached, is_btrfs};
 pub use stat::{Stat, Timestamp, is_kernel_view, stat, stat_at};
 pub use sync::{sync, sync_file_system};
-pub use xattr::{for_each_xattr, for_each_xattr_of, remove_xattr, set_xattr, set_xattr_at};
+pub use xattr::{
+    for_each_xattr, for_each_xattr_of, remove_xattr, remove_xattr_at, set_xattr, set_xattr_at,
+};

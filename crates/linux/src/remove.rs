@@ -23,6 +23,14 @@ pub fn unlink_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     Ok(fs::unlinkat(dir, name, AtFlags::empty())?)
 }
 
+/// Removes an empty directory.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn remove_dir_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+    Ok(fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
 /// Removes a name and, if it is a directory, everything below it, without following symbolic links. Directories that
 /// deny access to their owner are made accessible first. The tree can have any depth: only a few descriptors are open
 /// at once. Returns the number of names removed, including this one.

@@ -129,3 +129,17 @@ pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
         Err(error) => Err(error.into()),
     }
 }
+
+/// Removes an extended attribute of `name` in `dir`, or of `dir` itself if `name` is empty; of a symbolic link itself, not its
+/// target.
+///
+/// # Errors
+/// What the kernel reports; `NotFound` without `/proc`.
+pub fn remove_xattr_at(dir: impl AsFd, name: &[u8], attribute: &[u8]) -> io::Result<()> {
+    let path = path_of(dir, name);
+    // The link in /proc must be followed; what is beneath it must not.
+    Ok(match name {
+        [] => fs::removexattr(path.as_slice(), attribute)?,
+        _ => fs::lremovexattr(path.as_slice(), attribute)?,
+    })
+}

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result, bail};
-use tree::extract::{Aspect, ExtractOptions, Refused, extract};
+use tree::extract::{Aspect, ExtractOptions, Refused, Unrestored, extract};
 use tree::{Error, Kept};
 
 use super::destination::is_there;
@@ -64,7 +64,23 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         let noun = if count == 1 { "entry" } else { "entries" };
         notes.push(format!("{count} {noun} of the old directory deleted"));
     }
-    let unrestored = extracted.unrestored;
+    let lost = of_unrestored(&extracted.unrestored, path_name);
+    Ok(Done {
+        files: inventory.entry_count().into(),
+        read: inventory.content_bytes(),
+        written: inventory.content_bytes(),
+        kept: Kept::default(),
+        listed,
+        lost,
+        notes,
+    })
+}
+
+/// What could not be restored, in words.
+pub(crate) fn of_unrestored(
+    unrestored: &Unrestored,
+    path_name: impl Fn(&[u8]) -> String,
+) -> Vec<String> {
     let mut lost = Vec::new();
     for (aspect, names, count) in unrestored.counts() {
         for example in unrestored.examples(aspect) {
@@ -83,15 +99,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     if unrestored.count(Aspect::Owner) > 0 {
         lost.push("use --no-owners to ignore the owners in the source".into());
     }
-    Ok(Done {
-        files: inventory.entry_count().into(),
-        read: inventory.content_bytes(),
-        written: inventory.content_bytes(),
-        kept: Kept::default(),
-        listed,
-        lost,
-        notes,
-    })
+    lost
 }
 
 fn name_of(aspect: Aspect) -> &'static str {

@@ -3,7 +3,7 @@
 mod args;
 mod btrfs;
 mod destination;
-mod directory;
+pub(crate) mod directory;
 mod job;
 mod losses;
 mod squashfs;

@@ -3,7 +3,7 @@
 mod convert;
 mod dump;
 mod info;
-mod input;
+pub(crate) mod input;
 mod undump;
 mod verify;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ use testkit::{TempDir, tool};
 use super::{restow, run_in};
 
 /// The commands that have a help text; the first is the program itself.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "",
     "copy",
     "ls",
@@ -27,13 +27,15 @@ const COMMANDS: [&str; 14] = [
     "stream dump",
     "stream undump",
     "stream convert",
+    "receive",
 ];
 
 /// Stand-ins for what examples call besides restow: name and script.
-const PROGRAMS: [(&str, &str); 3] = [
+const PROGRAMS: [(&str, &str); 4] = [
     // Runs what it would run on the host, here.
     ("ssh", "#!/bin/sh\nmkdir -p dst && exec sh -c \"$2\"\n"),
     ("curl", "#!/bin/sh\nexec cat \"$FIXTURE/src.tar\"\n"),
+    ("btrfs", "#!/bin/sh\nexec cat \"$FIXTURE/monday.stream\"\n"),
     (
         "cargo",
         "#!/bin/sh\n\
@@ -192,6 +194,8 @@ fn make_fixture(dir: &Path) -> Option<()> {
     let decoded = codec::Decoder::new().decompress(codec::Algorithm::Zstd, &mut stream, &packed);
     stream.truncate(decoded.unwrap());
     fs::write(dir.join("home.stream"), stream).unwrap();
+    fs::write(dir.join("monday.stream"), monday(dir)).unwrap();
+    fs::create_dir(dir.join("backup")).unwrap();
     for image in ["a.img", "b.img"] {
         let file = fs::File::create(dir.join(image)).unwrap();
         file.set_len(256 << 20).unwrap();
@@ -205,6 +209,39 @@ fn make_fixture(dir: &Path) -> Option<()> {
     }
     symlink(env!("CARGO_BIN_EXE_restow"), dir.join("bin/restow")).unwrap();
     Some(())
+}
+
+/// A send stream whose files belong to the user who runs the tests, so that they can be restored without root.
+fn monday(dir: &Path) -> Vec<u8> {
+    use sendstream::Command as Step;
+    let owner = fs::metadata(dir).unwrap();
+    let (uid, gid) = (owner.uid().into(), owner.gid().into());
+    let (path, name) = (&b"notes"[..], &b"@monday"[..]);
+    let mut writer = sendstream::StreamWriter::new(Vec::new(), sendstream::Version::V1);
+    writer.header().unwrap();
+    for step in [
+        Step::Subvol {
+            path: name,
+            uuid: [1; 16],
+            ctransid: 9,
+        },
+        Step::Chown {
+            path: b"",
+            uid,
+            gid,
+        },
+        Step::Mkfile { path, ino: 257 },
+        Step::Write {
+            path,
+            file_offset: 0,
+            data: b"buy milk",
+        },
+        Step::Chown { path, uid, gid },
+        Step::End,
+    ] {
+        writer.command(&step).unwrap();
+    }
+    writer.into_inner()
 }
 
 /// Runs a command in a directory where only what it makes is missing.

@@ -9,6 +9,7 @@ mod failures; // full disks, files that may not be read
 mod holes; // files of 8 EB
 mod interrupt; // signals in the midst of a copy
 mod pass_through; // encoded data that goes from one format into another
+mod receive; // send streams, received
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod squash; // SquashFS images
 mod squash_hostile; // SquashFS images that mean harm

@@ -39,7 +39,7 @@ pub(crate) fn finish<T>(finish: impl FnOnce() -> io::Result<T>) -> io::Result<T>
 
 /// A file or directory under a temporary name. Dropping it removes the file, or the directory with its contents.
 #[derive(Debug)]
-pub(crate) struct Temporary {
+pub struct Temporary {
     registry: &'static Registry,
     place: Arc<Place>,
 }
@@ -54,7 +54,10 @@ struct Place {
 impl Temporary {
     /// Calls `make` with a fresh name in `dir`, derived from `final_name`. `make` must fail with `AlreadyExists` if
     /// the name is taken.
-    pub(crate) fn create<T>(
+    ///
+    /// # Errors
+    /// What `make` returns; `Interrupted` after [`remove_all`].
+    pub fn create<T>(
         dir: &Arc<OwnedFd>,
         final_name: &[u8],
         make: impl FnMut(&OwnedFd, &[u8]) -> io::Result<T>,
@@ -87,8 +90,24 @@ impl Temporary {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
+    /// Its name in its directory.
+    pub fn name(&self) -> &[u8] {
+        &self.place.name
+    }
+
+    /// Leaves the result as it is, under its temporary name.
+    ///
+    /// # Errors
+    /// `Interrupted` after [`remove_all`].
+    pub fn keep(self) -> io::Result<()> {
+        self.finish(|_| Ok(()))
+    }
+
     /// Calls `rename` to give the result its final name. On failure, the temporary file is removed.
-    pub(crate) fn finish<T>(self, rename: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
+    ///
+    /// # Errors
+    /// What `rename` returns; `Interrupted` after [`remove_all`].
+    pub fn finish<T>(self, rename: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let mut live = self.registry.lock()?;
         let renamed = rename(&self.place.name)?;
         live.retain(|place| !Arc::ptr_eq(place, &self.place));

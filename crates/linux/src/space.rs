@@ -1,0 +1,36 @@
+//! The space of files: allocating and punching it, and dropping it from the page cache; what file system it is on.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{self, Advice, FallocateFlags};
+
+/// `BTRFS_SUPER_MAGIC`.
+const BTRFS_SUPER_MAGIC: u64 = 0x9123_683e;
+
+/// Calls fallocate(2) with this mode (`FALLOC_FL_*`).
+///
+/// # Errors
+/// What the kernel reports.
+pub fn allocate(file: impl AsFd, mode: u32, offset: u64, len: u64) -> io::Result<()> {
+    let mode = FallocateFlags::from_bits_retain(mode);
+    Ok(fs::fallocate(file, mode, offset, len)?)
+}
+
+/// Drops what the page cache holds of a file and is already on the medium, so that it is read from there.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn drop_cached(file: impl AsFd) -> io::Result<()> {
+    Ok(fs::fadvise(file, 0, None, Advice::DontNeed)?)
+}
+
+/// Whether an open file or directory is on a btrfs.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn is_btrfs(file: impl AsFd) -> io::Result<bool> {
+    // The type of the field differs between platforms; the magic number has 32 bits.
+    let kind = fs::fstatfs(file)?.f_type as u64;
+    Ok(kind & 0xffff_ffff == BTRFS_SUPER_MAGIC)
+}

@@ -1,0 +1,348 @@
+//! What each command does to the files of a subvolume that is being built.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use codec::Decoder;
+use linux::{OpenFlags, Timestamp};
+use tree::{Error, Result, Time};
+
+use super::attributes::Pending;
+use super::files::{Files, KIND, open_regular};
+use super::parent::Sources;
+use super::read_back::Written;
+use super::{ReceiveOptions, Received};
+use crate::command::{Command, compression, device};
+use crate::encoded::EncodedWrite;
+
+/// The most files that [`Received::lost`] lists.
+const LOST_MAX: usize = 100;
+/// Kinds of files (`S_IF*`).
+const FIFO: u32 = 0o010_000;
+const CHARACTER_DEVICE: u32 = 0o020_000;
+const BLOCK_DEVICE: u32 = 0o060_000;
+const SOCKET: u32 = 0o140_000;
+
+/// A subvolume that is being built.
+pub(super) struct Building {
+    files: Files,
+    target: Arc<OwnedFd>,
+    id: u64,
+    /// By it, the subvolume clones from itself.
+    uuid: [u8; 16],
+    decompresses: bool,
+    reads_back: bool,
+    pending: Pending,
+    written: Written,
+    decoder: Decoder,
+    decoded: Vec<u8>,
+}
+
+impl Building {
+    pub(super) fn new(
+        files: Files,
+        target: &Arc<OwnedFd>,
+        id: u64,
+        uuid: [u8; 16],
+        options: &ReceiveOptions,
+    ) -> Building {
+        Building {
+            files,
+            target: Arc::clone(target),
+            id,
+            uuid,
+            decompresses: options.decompresses,
+            reads_back: options.reads_back,
+            pending: Pending::default(),
+            written: Written::default(),
+            decoder: Decoder::new(),
+            decoded: Vec::new(),
+        }
+    }
+
+    pub(super) fn into_root(self) -> Rc<OwnedFd> {
+        self.files.root
+    }
+
+    /// Applies a command. Files that are immutable or append-only are unlocked for it.
+    pub(super) fn apply(
+        &mut self,
+        command: &Command<'_>,
+        sources: &mut Sources,
+        received: &mut Received,
+    ) -> Result<()> {
+        match self.step(command, sources, received) {
+            Err(Error::Io(error))
+                if error.raw_os_error() == Some(linux::errno::EPERM) && self.unlock(command) =>
+            {
+                self.step(command, sources, received)
+            }
+            done => done,
+        }
+    }
+
+    /// Unlocks the files of a command and the directories that they are in. Returns whether one was locked.
+    fn unlock(&mut self, command: &Command<'_>) -> bool {
+        let other = match *command {
+            Command::Rename { path_to, .. } => Some(path_to),
+            Command::Link { path_link, .. } => Some(path_link),
+            _ => None,
+        };
+        let mut was_locked = false;
+        for path in command.path().into_iter().chain(other) {
+            let slash = path.iter().rposition(|&byte| byte == b'/');
+            for path in [path, &path[..slash.unwrap_or(0)]] {
+                // A file that is not there yet, or cannot be opened, is not locked.
+                let unlocked = self.open(path).and_then(|file| self.pending.unlock(&file));
+                was_locked |= unlocked.unwrap_or(false);
+            }
+        }
+        was_locked
+    }
+
+    /// Opens a regular file or directory, to look at its attributes.
+    fn open(&mut self, path: &[u8]) -> Result<OwnedFd> {
+        let (dir, name) = self.files.at(path)?;
+        if linux::stat_at(&*dir, name)?.is_dir() {
+            let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+            return Ok(linux::open_at(&*dir, name, flags, 0)?);
+        }
+        Ok(open_regular(&dir, name, OpenFlags::RDONLY)?.into())
+    }
+
+    fn step(
+        &mut self,
+        command: &Command<'_>,
+        sources: &mut Sources,
+        received: &mut Received,
+    ) -> Result<()> {
+        match *command {
+            Command::Mkfile { path, .. } => {
+                let (dir, name) = self.files.at(path)?;
+                let flags = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::RDWR;
+                linux::open_at(&*dir, name, flags, 0o600)?;
+                Ok(())
+            }
+            Command::Mkdir { path, .. } => {
+                let (dir, name) = self.files.at(path)?;
+                Ok(linux::make_dir_at(&*dir, name, 0o700)?)
+            }
+            Command::Mknod {
+                path, rdev, mode, ..
+            } => {
+                let kind = mode as u32 & KIND;
+                if kind != CHARACTER_DEVICE && kind != BLOCK_DEVICE {
+                    return Err(Error::InvalidInput("mknod of a file that is no device"));
+                }
+                self.node(path, kind, rdev)
+            }
+            Command::Mkfifo { path, .. } => self.node(path, FIFO, 0),
+            Command::Mksock { path, .. } => self.node(path, SOCKET, 0),
+            Command::Symlink {
+                path, path_link, ..
+            } => {
+                let (dir, name) = self.files.at(path)?;
+                Ok(linux::make_symlink_at(path_link, &*dir, name)?)
+            }
+            Command::Rename { path, path_to } => {
+                let (dir, name) = self.files.at(path)?;
+                let (dir_to, name_to) = self.files.at(path_to)?;
+                linux::rename_new_at(&*dir, name, &*dir_to, name_to)?;
+                self.files.forget(path);
+                self.files.forget(path_to);
+                Ok(())
+            }
+            Command::Link { path, path_link } => {
+                let (dir, name) = self.files.at(path_link)?;
+                let (dir_to, name_to) = self.files.at(path)?;
+                Ok(linux::link_at(&*dir, name, &*dir_to, name_to)?)
+            }
+            Command::Unlink { path } => {
+                self.files.forget(path);
+                let (dir, name) = self.files.at(path)?;
+                Ok(linux::unlink_at(&*dir, name)?)
+            }
+            Command::Rmdir { path } => {
+                self.files.forget(path);
+                let (dir, name) = self.files.at(path)?;
+                Ok(linux::remove_dir_at(&*dir, name)?)
+            }
+            Command::SetXattr {
+                path,
+                xattr_name,
+                xattr_data,
+            } => {
+                let (dir, name) = self.files.at(path)?;
+                Ok(linux::set_xattr_at(&*dir, name, xattr_name, xattr_data)?)
+            }
+            Command::RemoveXattr { path, xattr_name } => {
+                let (dir, name) = self.files.at(path)?;
+                Ok(linux::remove_xattr_at(&*dir, name, xattr_name)?)
+            }
+            Command::Write {
+                path,
+                file_offset,
+                data,
+            } => Ok(self.files.file(path)?.write_all_at(data, file_offset)?),
+            Command::EncodedWrite(write) => self.encoded_write(&write, received),
+            Command::Clone {
+                file_offset,
+                clone_len,
+                path,
+                clone_uuid,
+                clone_ctransid,
+                clone_path,
+                clone_offset,
+            } => {
+                let source = if clone_uuid == self.uuid {
+                    let (dir, name) = self.files.at(clone_path)?;
+                    open_regular(&dir, name, OpenFlags::RDONLY)?
+                } else {
+                    let root = sources.source(clone_uuid, clone_ctransid)?;
+                    let slash = clone_path.iter().rposition(|&byte| byte == b'/');
+                    let name = slash.map_or(clone_path, |slash| &clone_path[slash + 1..]);
+                    let above = &clone_path[..slash.unwrap_or(0)];
+                    let flags = OpenFlags::PATH | OpenFlags::DIRECTORY;
+                    let dir = linux::open_beneath(&*root, above, flags, 0)?;
+                    open_regular(&dir, name, OpenFlags::RDONLY)?
+                };
+                if clone_len == 0 {
+                    return Ok(()); // Linux would take it for the rest of the file.
+                }
+                let file = self.files.file(path)?;
+                Ok(linux::clone_range(
+                    &source,
+                    clone_offset,
+                    clone_len,
+                    file,
+                    file_offset,
+                )?)
+            }
+            Command::Truncate { path, size } => Ok(self.files.file(path)?.set_len(size)?),
+            Command::Fallocate {
+                path,
+                fallocate_mode,
+                file_offset,
+                size,
+            } => {
+                let file = self.files.file(path)?;
+                Ok(linux::allocate(file, fallocate_mode, file_offset, size)?)
+            }
+            Command::Chmod { path, mode } => {
+                let mode = mode as u32 & 0o7777;
+                if let Some(file) = self.files.if_open(path) {
+                    return Ok(linux::set_mode(file, mode)?);
+                }
+                let (dir, name) = self.files.at(path)?;
+                Ok(linux::set_mode_at(&*dir, name, mode)?)
+            }
+            Command::Chown { path, uid, gid } => {
+                let id = |it: u64| {
+                    u32::try_from(it).map_err(|_| Error::InvalidInput("owner above 2^32"))
+                };
+                let (dir, name) = self.files.at(path)?;
+                Ok(linux::set_owner_at(&*dir, name, id(uid)?, id(gid)?)?)
+            }
+            Command::Utimes {
+                path, atime, mtime, ..
+            } => {
+                let (dir, name) = self.files.at(path)?;
+                let atime = Some(timestamp(atime));
+                Ok(linux::set_times_at(&*dir, name, atime, timestamp(mtime))?)
+            }
+            Command::Fileattr { path, fileattr } => {
+                let file = self.open(path)?;
+                let lost = self.pending.set(&file, fileattr)?;
+                if let Some(reason) = lost {
+                    received.lost_count += 1;
+                    if received.lost.len() < LOST_MAX {
+                        received.lost.push((path.into(), reason));
+                    }
+                }
+                Ok(())
+            }
+            Command::UpdateExtent { .. } => Err(Error::Unsupported(
+                "receiving a stream without data (btrfs send --no-data)",
+            )),
+            Command::EnableVerity { .. } => Err(Error::Unsupported("enabling fs-verity")),
+            // These do nothing to files.
+            Command::Subvol { .. } | Command::Snapshot { .. } | Command::End => Ok(()),
+        }
+    }
+
+    fn node(&mut self, path: &[u8], kind: u32, rdev: u64) -> Result<()> {
+        let device = device(rdev);
+        let (dir, name) = self.files.at(path)?;
+        let number = (device.major, device.minor);
+        Ok(linux::make_node_at(&*dir, name, kind | 0o600, number)?)
+    }
+
+    /// Writes an extent as it is encoded, or what it decodes to where Linux cannot take it. It is decoded in either case: Linux
+    /// does not look at it before somebody reads the file.
+    fn encoded_write(&mut self, write: &EncodedWrite<'_>, received: &mut Received) -> Result<()> {
+        let content = write.decode_exactly(&mut self.decoder, &mut self.decoded)?;
+        let end = write.file_offset.checked_add(write.unencoded_file_len);
+        let end = end.ok_or(Error::InvalidInput("encoded write ends above 2^64"))?;
+        let file = self.files.file(write.path)?;
+        let compression = compression(write.compression).filter(|_| !self.decompresses);
+        if let Some(compression) = compression {
+            let extent = linux::EncodedExtent {
+                offset: write.file_offset,
+                len: write.unencoded_file_len,
+                unencoded_len: write.unencoded_len,
+                unencoded_offset: write.unencoded_offset,
+                compression,
+                data: write.data,
+            };
+            match linux::write_encoded(file, &extent) {
+                Ok(()) => {
+                    received.encoded += 1;
+                    if self.reads_back {
+                        self.written
+                            .add(linux::stat(file)?.ino, write.file_offset, end);
+                        if self.written.is_full() {
+                            linux::sync_file_system(&*self.files.root)?;
+                            self.written.read(&*self.target, self.id)?;
+                        }
+                    }
+                    return Ok(());
+                }
+                Err(error) if can_fall_back(&error) => {
+                    if received.reason.is_none() {
+                        received.reason = Some(error.to_string().into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        received.decompressed += 1;
+        Ok(file.write_all_at(content, write.file_offset)?)
+    }
+
+    /// Does what comes after the last command, except for marking the subvolume.
+    pub(super) fn complete(&mut self) -> Result<()> {
+        self.files.close();
+        self.pending.complete(&*self.target, self.id)?;
+        linux::sync_file_system(&*self.files.root)?;
+        self.written
+            .read(&*self.target, self.id)
+            .map_err(|error| error.in_file("read back", b""))
+    }
+}
+
+/// Whether Linux may take the same data if it is not encoded: there is no room for the extent as a whole, the ioctl does not
+/// exist, or this file cannot hold it.
+fn can_fall_back(error: &io::Error) -> bool {
+    use linux::errno::{EINVAL, ENOSPC, ENOTTY};
+    matches!(error.raw_os_error(), Some(ENOSPC | ENOTTY | EINVAL))
+}
+
+fn timestamp(time: Time) -> Timestamp {
+    Timestamp {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    }
+}

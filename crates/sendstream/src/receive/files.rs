@@ -1,0 +1,96 @@
+//! The files of the subvolume that is being built, by path.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use linux::OpenFlags;
+use tree::{Error, Result};
+
+/// The kind of a file in its mode (`S_IFMT`), and that of regular files (`S_IFREG`).
+pub(super) const KIND: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+
+/// Opens files beneath a directory, and keeps the last ones open: commands about one file follow each other.
+pub(super) struct Files {
+    pub(super) root: Rc<OwnedFd>,
+    dir: Option<(Vec<u8>, Rc<OwnedFd>)>,
+    file: Option<(Vec<u8>, File)>,
+}
+
+impl Files {
+    pub(super) fn new(root: OwnedFd) -> Files {
+        Files {
+            root: Rc::new(root),
+            dir: None,
+            file: None,
+        }
+    }
+
+    /// The directory of a path, and the name in it: `.` for the root itself.
+    pub(super) fn at<'p>(&mut self, path: &'p [u8]) -> Result<(Rc<OwnedFd>, &'p [u8])> {
+        if path.is_empty() {
+            return Ok((Rc::clone(&self.root), b"."));
+        }
+        let Some(slash) = path.iter().rposition(|&byte| byte == b'/') else {
+            return Ok((Rc::clone(&self.root), path));
+        };
+        let (above, name) = (&path[..slash], &path[slash + 1..]);
+        if let Some((open, dir)) = &self.dir
+            && open == above
+        {
+            return Ok((Rc::clone(dir), name));
+        }
+        let flags = OpenFlags::PATH | OpenFlags::DIRECTORY;
+        let dir = Rc::new(linux::open_beneath(&*self.root, above, flags, 0)?);
+        self.dir = Some((above.to_vec(), Rc::clone(&dir)));
+        Ok((dir, name))
+    }
+
+    /// A regular file, to read and write.
+    pub(super) fn file(&mut self, path: &[u8]) -> Result<&File> {
+        let is_open = self.file.as_ref().is_some_and(|(open, _)| open == path);
+        if !is_open {
+            self.file = None;
+            let (dir, name) = self.at(path)?;
+            let file = open_regular(&dir, name, OpenFlags::RDWR)?;
+            self.file = Some((path.to_vec(), file));
+        }
+        let file = self.file.as_ref().map(|(_, file)| file);
+        file.ok_or(Error::NotFound)
+    }
+
+    /// The file with this path, if it is open.
+    pub(super) fn if_open(&self, path: &[u8]) -> Option<&File> {
+        let (open, file) = self.file.as_ref()?;
+        (open == path).then_some(file)
+    }
+
+    /// Closes what is open by this path or below it, which will mean something else.
+    pub(super) fn forget(&mut self, path: &[u8]) {
+        let is_in = |open: &[u8]| {
+            open.strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        self.file.take_if(|(open, _)| is_in(open));
+        self.dir.take_if(|(open, _)| is_in(open));
+    }
+
+    /// Closes everything but the root.
+    pub(super) fn close(&mut self) {
+        (self.file, self.dir) = (None, None);
+    }
+}
+
+/// Opens a regular file, and nothing else: opening a device or a fifo can have effects.
+pub(super) fn open_regular(dir: &OwnedFd, name: &[u8], flags: OpenFlags) -> Result<File> {
+    let before = linux::stat_at(dir, name)?;
+    if before.mode & KIND != REGULAR {
+        return Err(Error::InvalidInput("not a regular file"));
+    }
+    let file = linux::open_at(dir, name, flags | OpenFlags::NONBLOCK, 0)?;
+    if !linux::stat(&file)?.is_same_file(&before) {
+        return Err(Error::Changed);
+    }
+    Ok(File::from(file))
+}

@@ -1,0 +1,293 @@
+//! Receiving streams into a mounted btrfs.
+
+mod apply;
+mod attributes;
+mod files;
+mod parent;
+mod read_back;
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use linux::OpenFlags;
+use tree::temporary::{self, Temporary};
+use tree::{Error, Progress, Result};
+
+use self::apply::Building;
+use self::files::Files;
+use self::parent::Sources;
+use crate::reader::{Record, StreamReader};
+use crate::subvolume::SentSubvolume;
+
+/// How [`receive`] works.
+#[derive(Clone, Debug)]
+pub struct ReceiveOptions {
+    /// Decompress all data instead of writing it as it is encoded.
+    pub decompresses: bool,
+    /// The parent of incremental streams, whatever its UUID and state.
+    pub parent: Option<PathBuf>,
+    /// Keep what a failed receive has built, under its temporary name.
+    pub keeps: bool,
+    /// Read all that was written encoded from the medium before it counts as received: Linux drops some errors of writing it.
+    pub reads_back: bool,
+    /// Stop after this many commands that fail; 0 is never. A subvolume with a failed command does not count as received.
+    pub errors_max: u64,
+    /// Stop after the first end of a stream.
+    pub stops_at_end: bool,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> Self {
+        ReceiveOptions {
+            decompresses: false,
+            parent: None,
+            keeps: false,
+            reads_back: true,
+            errors_max: 1,
+            stops_at_end: false,
+        }
+    }
+}
+
+/// What happens while a stream is received.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A subvolume is started.
+    Subvolume(&'a SentSubvolume),
+    /// A command comes next.
+    Command(&'a Record<'a>),
+    /// A command failed, and the next one follows.
+    Failed(&'a Error),
+    /// A subvolume is not complete, and is kept under this name.
+    Kept(&'a [u8]),
+}
+
+/// What was received.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Subvolumes, complete and marked as received.
+    pub subvolumes: u64,
+    /// Commands that failed. The subvolumes that they are about are not complete.
+    pub failed: u64,
+    /// Extents that were written as they are encoded.
+    pub encoded: u64,
+    /// Encoded extents that Linux did not take, and that were written decompressed.
+    pub decompressed: u64,
+    /// Why Linux did not take the first of them.
+    pub reason: Option<Box<str>>,
+    /// Files with attributes that could not be kept: the first ones, with the reason.
+    pub lost: Vec<(Box<[u8]>, &'static str)>,
+    /// How many these are.
+    pub lost_count: u64,
+}
+
+/// Receives all streams of `input` into the directory `target` on a mounted btrfs, for which it needs root.
+///
+/// Each subvolume is built under a temporary name. When it is complete, everything is on the medium, and what was written
+/// encoded is read from there, it gets its received UUID, becomes read-only, and gets its name. If that fails, it is deleted.
+///
+/// Files are opened beneath the new subvolume only, and no symlink is followed. The target must not hold names that the stream
+/// has for its subvolumes.
+///
+/// # Errors
+/// The first thing that is wrong with the stream, or that Linux refuses, with the number of the command. Subvolumes that were
+/// complete before are there.
+pub fn receive<R: Read>(
+    input: R,
+    target: &Path,
+    options: &ReceiveOptions,
+    progress: &dyn Progress,
+    event: &mut dyn FnMut(&Event<'_>),
+) -> Result<Received> {
+    let target = Arc::new(linux::open_dir(target)?);
+    let mut receiver = Receiver {
+        sources: Sources::new(&target),
+        target,
+        options,
+        received: Received::default(),
+        building: None,
+    };
+    let mut reader = StreamReader::new(input);
+    let result = receiver.run(&mut reader, progress, event);
+    if let Some(unfinished) = receiver.building.take() {
+        if options.keeps && !temporary::is_stopping() {
+            let name = unfinished.temporary.name().to_vec();
+            unfinished.temporary.keep()?;
+            event(&Event::Kept(&name));
+        } else {
+            delete(&receiver.target, unfinished);
+        }
+    }
+    result.map(|()| receiver.received)
+}
+
+struct Receiver<'a> {
+    target: Arc<OwnedFd>,
+    options: &'a ReceiveOptions,
+    sources: Sources,
+    received: Received,
+    building: Option<Unfinished>,
+}
+
+/// A subvolume that is being built.
+struct Unfinished {
+    building: Building,
+    temporary: Temporary,
+    sent: SentSubvolume,
+    failed: u64,
+}
+
+/// Deletes a subvolume that is not complete.
+fn delete(target: &OwnedFd, unfinished: Unfinished) {
+    let Unfinished {
+        building,
+        temporary,
+        ..
+    } = unfinished;
+    // Nothing in it is open any more.
+    drop(building);
+    // This error cannot be reported: the error that led here is already on its way. `temporary` then deletes file by file.
+    let _ = linux::delete_subvolume(target, temporary.name());
+}
+
+impl Receiver<'_> {
+    fn run<R: Read>(
+        &mut self,
+        reader: &mut StreamReader<R>,
+        progress: &dyn Progress,
+        event: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<()> {
+        let mut reported = 0;
+        while reader.next_stream()?.is_some() {
+            while let Some(record) = reader.next_command()? {
+                if temporary::is_stopping() {
+                    return Err(Error::Io(io::ErrorKind::Interrupted.into()));
+                }
+                let number = record.number;
+                let end = record.end();
+                event(&Event::Command(&record));
+                if let Some(sent) = SentSubvolume::started_by(&record.command) {
+                    // A subvolume that cannot be started cannot be skipped, either: what follows would be another's.
+                    self.finish(event)?;
+                    event(&Event::Subvolume(&sent));
+                    self.start(sent)
+                        .map_err(|error| error.in_part("command", number))?;
+                } else if let Some(unfinished) = &mut self.building {
+                    let done = unfinished.building.apply(
+                        &record.command,
+                        &mut self.sources,
+                        &mut self.received,
+                    );
+                    if let Err(error) = done {
+                        let path = record.command.path().unwrap_or_default();
+                        let error = error.in_file(record.command.name(), path);
+                        let error = error.in_part("command", number);
+                        unfinished.failed += 1;
+                        self.received.failed += 1;
+                        if self.received.failed == self.options.errors_max {
+                            return Err(error);
+                        }
+                        event(&Event::Failed(&error));
+                    }
+                }
+                // Not for every command: most are short.
+                if end - reported >= 1 << 20 {
+                    progress.advance(0, end - reported);
+                    reported = end;
+                }
+            }
+            self.finish(event)?;
+            if self.options.stops_at_end {
+                break;
+            }
+        }
+        progress.advance(0, reader.position() - reported);
+        Ok(())
+    }
+
+    fn start(&mut self, sent: SentSubvolume) -> Result<()> {
+        if linux::stat_at(&*self.target, &sent.name).is_ok() {
+            return Err(Error::InvalidInput(
+                "the target has a file of the subvolume's name; rename or delete it first",
+            ));
+        }
+        let parent = match (sent.parent, &self.options.parent) {
+            (None, _) => None,
+            (Some(_), Some(path)) => {
+                let parent = linux::open_dir(path);
+                let bytes = path.as_os_str().as_encoded_bytes();
+                Some(parent.map_err(|error| Error::from(error).in_file("open parent", bytes))?)
+            }
+            (Some((uuid, ctransid)), None) => Some(self.sources.find(uuid, ctransid)?),
+        };
+        let make = |dir: &OwnedFd, name: &[u8]| {
+            match &parent {
+                None => linux::create_subvolume(dir, name)?,
+                Some(parent) => linux::create_snapshot(parent, dir, name)?,
+            }
+            let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+            linux::open_at(dir, name, flags, 0)
+        };
+        let (temporary, root) = Temporary::create(&self.target, &sent.name, make)?;
+        if let Some((uuid, _)) = sent.parent
+            && let Some(parent) = parent
+        {
+            // By it, files are cloned from the parent.
+            self.sources.know(uuid, parent);
+        }
+        let id = linux::subvolume_id(&root)?;
+        self.building = Some(Unfinished {
+            building: Building::new(Files::new(root), &self.target, id, sent.uuid, self.options),
+            temporary,
+            sent,
+            failed: 0,
+        });
+        Ok(())
+    }
+
+    /// Marks the subvolume as received, now that all of its commands were applied.
+    fn finish(&mut self, event: &mut dyn FnMut(&Event<'_>)) -> Result<()> {
+        let Some(unfinished) = &mut self.building else {
+            return Ok(());
+        };
+        if unfinished.failed == 0 {
+            unfinished.building.complete()?;
+        }
+        let Some(unfinished) = self.building.take() else {
+            return Ok(());
+        };
+        if unfinished.failed > 0 {
+            if self.options.keeps {
+                let name = unfinished.temporary.name().to_vec();
+                unfinished.temporary.keep()?;
+                event(&Event::Kept(&name));
+            } else {
+                delete(&self.target, unfinished);
+            }
+            return Ok(());
+        }
+        let Unfinished {
+            building,
+            temporary,
+            sent,
+            ..
+        } = unfinished;
+        let root = building.into_root();
+        let target = &self.target;
+        temporary.finish(|name| {
+            let marked = linux::set_subvolume_received(&*root, sent.uuid, sent.ctransid)
+                .and_then(|()| linux::set_subvolume_read_only(&*root))
+                .and_then(|()| linux::rename_new_at(&**target, name, &**target, &sent.name));
+            if marked.is_err() {
+                // It is read-only: nothing else could delete it.
+                let _ = linux::delete_subvolume(&**target, name);
+            }
+            marked
+        })?;
+        linux::sync_file_system(&*self.target)?;
+        self.received.subvolumes += 1;
+        Ok(())
+    }
+}

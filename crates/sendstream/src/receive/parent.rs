@@ -1,0 +1,128 @@
+//! Parents, and other subvolumes from which files are cloned.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use linux::{OpenFlags, Subvolume};
+use tree::{Error, Result};
+
+/// The inode number of the root of a subvolume (`BTRFS_FIRST_FREE_OBJECTID`).
+const ROOT: u64 = 256;
+/// The most subvolumes that are held open.
+const OPEN_MAX: usize = 128;
+
+/// Subvolumes of the file system, by the UUIDs that streams name.
+pub(super) struct Sources {
+    target: Arc<OwnedFd>,
+    open: HashMap<[u8; 16], Arc<OwnedFd>>,
+}
+
+impl Sources {
+    pub(super) fn new(target: &Arc<OwnedFd>) -> Sources {
+        Sources {
+            target: Arc::clone(target),
+            open: HashMap::new(),
+        }
+    }
+
+    /// Makes an open subvolume known by a UUID.
+    pub(super) fn know(&mut self, uuid: [u8; 16], subvolume: OwnedFd) {
+        if self.open.len() >= OPEN_MAX {
+            self.open.clear();
+        }
+        self.open.insert(uuid, Arc::new(subvolume));
+    }
+
+    /// The source of a clone.
+    pub(super) fn source(&mut self, uuid: [u8; 16], ctransid: u64) -> Result<Arc<OwnedFd>> {
+        if let Some(open) = self.open.get(&uuid) {
+            return Ok(Arc::clone(open));
+        }
+        let found = Arc::new(self.find(uuid, ctransid)?);
+        if self.open.len() >= OPEN_MAX {
+            self.open.clear();
+        }
+        self.open.insert(uuid, Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// The subvolume that was received with this UUID, or has it, and is as it was at this transaction.
+    ///
+    /// One that was sent from here, received and changed elsewhere, and is now sent back, is named by the UUID it has here; the
+    /// transaction is one of the other file system then, and says nothing.
+    pub(super) fn find(&self, uuid: [u8; 16], ctransid: u64) -> Result<OwnedFd> {
+        let mut fault = None;
+        for is_received in [true, false] {
+            for found in linux::subvolumes_by_uuid(&*self.target, uuid, is_received)? {
+                match fault_of(&found, is_received, ctransid) {
+                    None => {
+                        let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+                        return Ok(linux::open_inode(&*self.target, found.id, ROOT, flags)?);
+                    }
+                    Some(words) => fault = fault.or(Some(words)),
+                }
+            }
+        }
+        Err(fault.map_or(
+            Error::InvalidInput(
+                "no subvolume of this file system has the UUID or received UUID of the parent or clone source; receive it first",
+            ),
+            Error::InvalidInput,
+        ))
+    }
+}
+
+/// Why this is not the subvolume that the stream builds on, if it is not.
+fn fault_of(found: &Subvolume, is_received: bool, ctransid: u64) -> Option<&'static str> {
+    if !found.is_read_only {
+        return Some(
+            "the parent or clone source is not read-only, so it can have changed; --parent takes it as it is",
+        );
+    }
+    if !is_received {
+        return None;
+    }
+    if found.stransid != ctransid {
+        return Some(
+            "the parent or clone source was received in another state than the stream needs (transactions differ); --parent takes it as it is",
+        );
+    }
+    // `receive` writes everything to the medium before it marks a subvolume.
+    (found.ctransid > found.rtransid).then_some(
+        "the parent or clone source was changed after it was received; --parent takes it as it is",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_that_may_differ_is_refused() {
+        let good = Subvolume {
+            id: 257,
+            is_read_only: true,
+            uuid: [1; 16],
+            received_uuid: [2; 16],
+            ctransid: 30,
+            stransid: 9,
+            rtransid: 30,
+        };
+        assert_eq!(fault_of(&good, true, 9), None);
+        // In the reverse direction, the number is of another file system.
+        assert_eq!(fault_of(&good, false, 1234), None);
+        let writable = Subvolume {
+            is_read_only: false,
+            ..good
+        };
+        let changed = Subvolume {
+            ctransid: 31,
+            ..good
+        };
+        assert!(fault_of(&good, true, 10).unwrap().contains("another state"));
+        assert!(fault_of(&writable, true, 9).unwrap().contains("read-only"));
+        assert!(fault_of(&writable, false, 9).unwrap().contains("read-only"));
+        assert!(fault_of(&changed, true, 9).unwrap().contains("was changed"));
+    }
+}
