@@ -9,6 +9,7 @@ use crate::diff::Diff;
 use crate::info::Info;
 use crate::ls::Ls;
 use crate::manifest::Manifest;
+use crate::send::Send;
 use crate::stream::Stream;
 
 /// Copy, list, compare and check Linux file trees in directories, tar archives, and SquashFS and btrfs images
@@ -55,6 +56,7 @@ pub(crate) enum Command {
     Info(Info),
     Check(Check),
     Stream(Stream),
+    Send(Send),
 }
 
 #[cfg(test)]

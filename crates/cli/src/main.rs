@@ -16,6 +16,7 @@ mod manifest;
 mod message;
 mod open;
 mod options;
+mod send;
 mod sent;
 mod signals;
 mod source;
@@ -72,6 +73,7 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
         Command::Info(args) => info::run(args).map(|()| true)?,
         Command::Check(args) => check::run(args)?,
         Command::Stream(args) => stream::run(args)?,
+        Command::Send(args) => send::run(args).map(|()| true)?,
     };
     Ok(if is_clean {
         ExitCode::SUCCESS

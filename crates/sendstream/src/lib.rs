@@ -43,6 +43,7 @@ mod path;
 mod raw;
 mod reader;
 mod replay;
+mod send;
 mod subvolume;
 mod value;
 mod verify;
@@ -56,6 +57,7 @@ pub use info::{Changes, CommandTotal, EncodedTotal, StreamInfo, SubvolumeChanges
 pub use raw::Version;
 pub use reader::{COMMAND_BYTES_MAX, Record, StreamReader};
 pub use replay::{Replay, SentTree};
+pub use send::{SendData, SendOptions, SendSummary, StoredNames, send};
 pub use subvolume::SentSubvolume;
 pub use value::Value;
 pub use verify::{Verified, VerifyOptions, verify};
