@@ -88,10 +88,8 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     let subvolumes: Vec<Sent> = subvolumes.collect::<Result<_>>()?;
     let output = args.file.as_deref().unwrap_or(Path::new("-"));
     let mut output = create(output, true)?;
-    let mut writer = StreamWriter::new(
-        BufWriter::with_capacity(BUFFER_BYTES, &mut output),
-        version,
-    );
+    let mut writer =
+        StreamWriter::new(BufWriter::with_capacity(BUFFER_BYTES, &mut output), version);
     let bar = Bar::new("sent", args.quiet);
     for (turn, sent) in subvolumes.iter().enumerate() {
         let name = text::of_host_path(&sent.typed, "standard input");
@@ -188,7 +186,9 @@ fn open_subvolume(typed: &Path, args: &Send) -> Result<Sent> {
         bail!("the top level of a file system has no name and cannot be sent");
     }
     if !info.is_read_only {
-        bail!("the subvolume is not read-only; `btrfs property set SUBVOL ro true` makes it so while it is mounted");
+        bail!(
+            "the subvolume is not read-only; `btrfs property set SUBVOL ro true` makes it so while it is mounted"
+        );
     }
     let tree = Arc::clone(&btrfs).subvolume(id)?.without_nested();
     Ok(Sent {

@@ -287,11 +287,7 @@ pub(crate) fn named_subvolume(
 ///
 /// # Errors
 /// There is no such subvolume, or the image cannot be read.
-pub(crate) fn find_subvolume(
-    btrfs: &Arc<Btrfs>,
-    wanted: &OsString,
-    image: &Path,
-) -> Result<u64> {
+pub(crate) fn find_subvolume(btrfs: &Arc<Btrfs>, wanted: &OsString, image: &Path) -> Result<u64> {
     let id = match number(wanted) {
         Some(id) => Ok(id),
         None => btrfs.find_subvolume(wanted.as_bytes()),

@@ -12,9 +12,7 @@ use sendstream::{
     Command, ConvertOptions, Recode, SendData, SendOptions, SendSummary, StreamWriter, Version,
     convert, send,
 };
-use tree::{
-    Error, FileSystem, Inventory, NoProgress, Output, Progress, Sha256, is_valid_name,
-};
+use tree::{Error, FileSystem, Inventory, NoProgress, Output, Progress, Sha256, is_valid_name};
 
 use super::args::Copy;
 use super::job::{Done, Job};
@@ -49,7 +47,9 @@ fn compression(args: &Copy) -> Result<Option<Settings>> {
         None | Some("none") => Ok(None),
         Some(words) => {
             let settings = settings(words);
-            settings.map(Some).with_context(|| format!("--compress {words}"))
+            settings
+                .map(Some)
+                .with_context(|| format!("--compress {words}"))
         }
     }
 }
@@ -62,7 +62,10 @@ fn subvolume_name(args: &Copy) -> Result<&OsStr> {
     };
     let name = name.context("name the subvolume with --name")?;
     if !is_valid_name(name.as_bytes()) {
-        bail!("{} cannot be a subvolume's name", text::of_name(name.as_bytes()));
+        bail!(
+            "{} cannot be a subvolume's name",
+            text::of_name(name.as_bytes())
+        );
     }
     Ok(name)
 }

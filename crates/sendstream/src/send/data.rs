@@ -82,7 +82,11 @@ fn begin(extent: &Extent) -> Option<u64> {
 
 impl Data {
     /// Finds the extents that are shared within the tree.
-    pub(super) fn new(fs: &dyn FileSystem, inventory: &Inventory, order: &Order<'_>) -> Result<Data> {
+    pub(super) fn new(
+        fs: &dyn FileSystem,
+        inventory: &Inventory,
+        order: &Order<'_>,
+    ) -> Result<Data> {
         let mut ids: Vec<ExtentId> = Vec::new();
         if fs.storage().stored_extents {
             for file in inventory.files() {
@@ -90,7 +94,11 @@ impl Data {
                     continue;
                 }
                 let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
-                let mut next = || extents.next().map_err(|error| order.name_error(file, error));
+                let mut next = || {
+                    extents
+                        .next()
+                        .map_err(|error| order.name_error(file, error))
+                };
                 while let Some(extent) = next()? {
                     ids.extend(extent.id.filter(|_| extent.kind.has_data()));
                 }
@@ -164,8 +172,14 @@ impl Data {
             let origin = shown.offset.wrapping_sub(shown.begin);
             (shown.number, origin, shown.offset)
         });
+        let number = context.order.number(target.file);
+        let origin = extent.offset.wrapping_sub(begin);
         let mut best: Option<(&Shown, u64)> = None;
         for shown in found {
+            // One reference in the extent tree stands for all parts of a file that begin at one place.
+            if shown.number == number && shown.offset.wrapping_sub(shown.begin) == origin {
+                continue;
+            }
             let mut offset = shown.offset;
             if !shown.is_encoded {
                 if !(shown.begin..shown.begin + shown.len).contains(&begin) {
@@ -173,9 +187,7 @@ impl Data {
                 }
                 offset += begin - shown.begin;
             }
-            if shown.number == context.order.number(target.file)
-                && offset.saturating_add(extent.len) > target.end
-            {
+            if shown.number == number && offset.saturating_add(extent.len) > target.end {
                 continue;
             }
             if best.is_none_or(|(best, _)| shown.len > best.len) {
@@ -327,13 +339,16 @@ impl Data {
         };
         let sector = u64::from(context.options.sector_bytes);
         let skipped = encoding.unencoded_offset + (offset - extent.offset);
-        let is_expressible = compression(encoding.algorithm).is_some()
+        // Linux sends other parts of its own extents too; receivers decode them.
+        let is_aligned = context.options.names.is_some()
+            || offset.is_multiple_of(sector)
+                && skipped.is_multiple_of(sector)
+                && (len.is_multiple_of(sector) || offset + len == target.size);
+        let is_expressible = is_aligned
+            && compression(encoding.algorithm).is_some()
             && encoding.stored_len <= len.min(ENCODED_BYTES_MAX)
             && encoding.stored_len < encoding.unencoded_len
-            && encoding.unencoded_len <= ENCODED_BYTES_MAX
-            && offset.is_multiple_of(sector)
-            && skipped.is_multiple_of(sector)
-            && (len.is_multiple_of(sector) || offset + len == target.size);
+            && encoding.unencoded_len <= ENCODED_BYTES_MAX;
         if !is_expressible {
             return Ok(false);
         }

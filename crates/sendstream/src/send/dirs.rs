@@ -27,18 +27,19 @@ impl ChangedDirs {
         self.by_turn.insert(self.turns, dir);
     }
 
-    /// Takes one out if too many wait.
+    /// If too many wait, takes out the one that changed longest ago.
     pub(super) fn take_excess(&mut self) -> Option<FileId> {
-        if self.by_turn.len() > WAITING_MAX {
-            self.take()
-        } else {
-            None
+        if self.by_turn.len() <= WAITING_MAX {
+            return None;
         }
+        let (_, dir) = self.by_turn.pop_first()?;
+        self.turn_of.remove(&dir);
+        Some(dir)
     }
 
-    /// Takes out the one that changed longest ago.
-    pub(super) fn take(&mut self) -> Option<FileId> {
-        let (_, dir) = self.by_turn.pop_first()?;
+    /// Takes out the one that changed last: at the end, Linux goes backwards.
+    pub(super) fn take_last(&mut self) -> Option<FileId> {
+        let (_, dir) = self.by_turn.pop_last()?;
         self.turn_of.remove(&dir);
         Some(dir)
     }

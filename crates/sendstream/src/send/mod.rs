@@ -105,7 +105,7 @@ pub fn send<W: Write>(
         })?;
         progress.advance(1, 0);
     }
-    while let Some(dir) = sender.changed.take() {
+    while let Some(dir) = sender.changed.take_last() {
         sender.times_of_dir(dir)?;
     }
     Ok(SendSummary {
