@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use btrfs::{Subvolume, SubvolumeInfo};
+use btrfs::{OpenOptions, Subvolume, SubvolumeInfo};
 use clap::Args;
 use sendstream::{Command, SendData, SendOptions, StreamWriter, Version};
 use tree::{Error, Inventory, Limits};
@@ -13,7 +13,6 @@ use tree::{Error, Inventory, Limits};
 use crate::address::Address;
 use crate::bar::Bar;
 use crate::open::{self, Container};
-use crate::options::ImageFileArgs;
 use crate::source::find_subvolume;
 use crate::stream::create;
 use crate::{message, text};
@@ -65,8 +64,9 @@ pub(crate) struct Send {
     #[arg(short, long)]
     quiet: bool,
 
-    #[command(flatten)]
-    image: ImageFileArgs,
+    /// Add the image of another device of the same btrfs file system (repeatable)
+    #[arg(long, value_name = "IMAGE")]
+    device: Vec<PathBuf>,
 }
 
 /// A subvolume to send.
@@ -162,14 +162,14 @@ fn version(args: &Send) -> Result<Version> {
 /// Opens a subvolume, if it can be sent.
 fn open_subvolume(typed: &Path, args: &Send) -> Result<Sent> {
     let address = Address::of(typed)?;
-    let file = match Container::open(&address.path, args.image.image_at)? {
+    let file = match Container::open(&address.path, None)? {
         Container::Btrfs(file) => file,
         Container::Directory(_) => {
             bail!("a directory; `btrfs send` sends mounted subvolumes, restow those of images")
         }
         other => bail!("{} has no subvolumes to send", other.noun()),
     };
-    let btrfs = open::open_btrfs(file, &args.image)?;
+    let btrfs = open::open_btrfs(file, &args.device, &OpenOptions::default())?;
     if btrfs.has_log() {
         bail!(
             "the image was not unmounted cleanly, and its log may hold later changes; mount and unmount it first"
