@@ -10,6 +10,7 @@ use crate::info::Info;
 use crate::ls::Ls;
 use crate::manifest::Manifest;
 use crate::receive::Receive;
+use crate::send::Send;
 use crate::stream::Stream;
 
 /// Copy, list, compare and check Linux file trees in directories, tar archives, and SquashFS and btrfs images
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Check(Check),
     Stream(Stream),
     Receive(Receive),
+    Send(Send),
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod message;
 mod open;
 mod options;
 mod receive;
+mod send;
 mod sent;
 mod signals;
 mod source;
@@ -74,6 +75,7 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
         Command::Check(args) => check::run(args)?,
         Command::Stream(args) => stream::run(args)?,
         Command::Receive(args) => receive::run(args)?,
+        Command::Send(args) => send::run(args).map(|()| true)?,
     };
     Ok(if is_clean {
         ExitCode::SUCCESS

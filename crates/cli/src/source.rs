@@ -280,15 +280,23 @@ pub(crate) fn named_subvolume(
         return Ok(None);
     };
     replay(btrfs)?;
+    find_subvolume(btrfs, wanted, &address.path).map(Some)
+}
+
+/// The number of the subvolume with this path or number.
+///
+/// # Errors
+/// There is no such subvolume, or the image cannot be read.
+pub(crate) fn find_subvolume(btrfs: &Arc<Btrfs>, wanted: &OsString, image: &Path) -> Result<u64> {
     let id = match number(wanted) {
         Some(id) => Ok(id),
         None => btrfs.find_subvolume(wanted.as_bytes()),
     };
     match id.and_then(|id| btrfs.subvolume(id).map(|_| id)) {
-        Ok(id) => Ok(Some(id)),
+        Ok(id) => Ok(id),
         Err(Error::NotFound | Error::NotADirectory | Error::InvalidInput(_)) => {
             let wanted = text::of_name(wanted.as_bytes());
-            let image = text::of_host_path(&address.path, "-");
+            let image = text::of_host_path(image, "-");
             bail!("no subvolume {wanted}; `restow info {image}` lists the subvolumes")
         }
         Err(error) => {

@@ -11,7 +11,7 @@ use super::Btrfs;
 use super::damaged::NamesOfInodes;
 use super::table::{INODE_BITS, Resolved, Table};
 use crate::dir::{self, Target};
-use crate::inode::Inode;
+use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
 use crate::key::{Key, item, object};
 use crate::options::{NewSubvolume, Received};
 use crate::raw;
@@ -116,6 +116,37 @@ impl Subvolume {
             list.push((tree.id, subvolume));
         }
         Ok(list)
+    }
+
+    /// The names of a file in this subvolume, each with its directory, in the order in which the image stores them.
+    /// That of the root directory, which is in another subvolume, is not among them.
+    ///
+    /// # Errors
+    /// Fails if the names cannot be read.
+    pub fn stored_names(&self, ino: Ino) -> Result<Vec<(Ino, Box<[u8]>)>> {
+        let Resolved::Inode(tree, number) = self.resolve(ino)? else {
+            return Ok(Vec::new());
+        };
+        let mut names = Vec::new();
+        let mut cursor = tree.seek(self.volume(), Key::new(number, item::INODE_REF, 0))?;
+        while let Some(item) = cursor.item()
+            && item.key.objectid == number
+        {
+            let add = |reference: Reference<'_>| {
+                if reference.parent != number {
+                    let dir = Ino((ino.0 - number).wrapping_add(reference.parent));
+                    names.push((dir, reference.name.into()));
+                }
+                Ok(())
+            };
+            match item.key.kind {
+                item::INODE_REF => for_each_ref(&item, add)?,
+                item::INODE_EXTREF => for_each_extref(&item, add)?,
+                _ => break,
+            }
+            cursor.advance()?;
+        }
+        Ok(names)
     }
 
     pub(super) fn volume(&self) -> &Volume {

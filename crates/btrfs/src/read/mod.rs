@@ -354,6 +354,8 @@ pub struct SubvolumeInfo {
     pub path: Option<Vec<u8>>,
     /// The transaction of its last change.
     pub generation: u64,
+    /// The transaction of its last change, as its root item records it: the one that a send stream names.
+    pub ctransid: u64,
     /// It is read-only.
     pub is_read_only: bool,
     /// It is being deleted and is no longer complete.
@@ -373,6 +375,7 @@ impl SubvolumeInfo {
             id: root.tree.id,
             path,
             generation: root.tree.generation.0,
+            ctransid: root.ctransid.0,
             is_read_only: root.flags & raw::ROOT_READ_ONLY != 0,
             is_deleted: root.refs == 0,
             uuid: uuid(root.uuid),

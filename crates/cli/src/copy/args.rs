@@ -10,13 +10,14 @@ use clap::{ArgMatches, Args};
 use super::destination::Kind;
 use crate::options::{
     BtrfsArgs, DirectoryArgs, EditArgs, ImageArgs, RescueArgs, SOURCE_HELP, SOURCE_LONG_HELP,
-    SourceArgs, SquashfsArgs, ThreadArgs, bytes,
+    SourceArgs, SquashfsArgs, StreamArgs, ThreadArgs, bytes,
 };
 
 /// Copy a file tree into another container
 ///
 /// The format of SRC is detected from its content. The format of DST follows from its name: `.tar` and `-` are tar archives;
-/// `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a btrfs image; any other name is a directory.
+/// `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a btrfs image; `.stream` and `.send` are btrfs send
+/// streams; any other name is a directory.
 /// `--to` overrides this. If DST is an existing directory, it must be empty, or `--merge` or `--replace` must say what becomes
 /// of its contents. DST appears under its final name only when it is complete and on disk: an error or Ctrl-C leaves nothing
 /// behind. Only a block device is written in place.
@@ -33,6 +34,7 @@ Examples:
                                                  directory to SquashFS
   restow copy --compress zstd:9 src src.btrfs    directory to btrfs
   restow copy src.btrfs:home home.squashfs       one subvolume
+  restow copy src src.stream                     directory to btrfs send stream
   restow copy src.squashfs dst etc 'usr/*/bin'   selected files
   restow copy --exclude '... *.o' --all-root src src.tar
                                                  without object files, owned by root
@@ -93,17 +95,24 @@ pub(crate) struct Copy {
     pub(crate) btrfs: BtrfsArgs,
 
     #[command(flatten)]
+    pub(crate) stream: StreamArgs,
+
+    #[command(flatten)]
     pub(crate) source: SourceArgs,
 }
 
 /// The headings of options for some formats of the destination only, and these formats. Options without a heading, and
 /// those of sources, apply to all.
-const HEADINGS: [(&str, &[Kind]); 4] = [
+const HEADINGS: [(&str, &[Kind]); 5] = [
     ("Directories", &[Kind::Dir]),
     ("SquashFS and btrfs images", &[Kind::Squashfs, Kind::Btrfs]),
     ("SquashFS images", &[Kind::Squashfs]),
     ("btrfs images", &[Kind::Btrfs]),
+    ("btrfs send streams", &[Kind::Stream]),
 ];
+
+/// Options of images that apply to send streams too.
+const OF_STREAMS: [&str; 2] = ["compress", "uuid"];
 
 /// Refuses options on the command line that do not apply to the format of the destination.
 ///
@@ -118,7 +127,8 @@ pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, kind: Kind) -> Resu
         let known = HEADINGS
             .iter()
             .find(|(heading, _)| Some(*heading) == option.get_help_heading());
-        if known.is_some_and(|(_, kinds)| !kinds.contains(&kind)) {
+        let is_shared = kind == Kind::Stream && OF_STREAMS.contains(&id);
+        if !is_shared && known.is_some_and(|(_, kinds)| !kinds.contains(&kind)) {
             let (name, noun) = (option.get_long().unwrap_or(id), kind.noun());
             bail!("--{name} does not apply to {noun}");
         }

@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Squashfs,
     /// A btrfs image
     Btrfs,
-    /// A btrfs send stream (not supported yet)
+    /// A btrfs send stream
     Stream,
 }
 
@@ -45,13 +45,12 @@ impl Kind {
             None => kind_of_name(dst)?,
         };
         match kind {
-            Kind::Stream => bail!("restow cannot write btrfs send streams yet"),
             Kind::Dir if is_stdout => bail!("a directory cannot be written to standard output"),
             Kind::Squashfs | Kind::Btrfs if is_stdout => {
                 let noun = kind.noun();
                 bail!("{noun} is not written sequentially and cannot go to standard output")
             }
-            Kind::Dir | Kind::Tar | Kind::Squashfs | Kind::Btrfs => Ok(kind),
+            Kind::Dir | Kind::Tar | Kind::Squashfs | Kind::Btrfs | Kind::Stream => Ok(kind),
         }
     }
 
@@ -104,7 +103,7 @@ pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, kind: Kind) -> Resu
         bail!("{name} is not a directory");
     }
     let is_stream = there.is_char_device() || there.is_fifo();
-    let may_write = overwrite || (kind == Kind::Tar && is_stream);
+    let may_write = overwrite || (matches!(kind, Kind::Tar | Kind::Stream) && is_stream);
     if !may_write {
         bail!("{name} already exists; --overwrite replaces it");
     }

@@ -7,6 +7,7 @@ pub(crate) mod directory;
 mod job;
 mod losses;
 mod squashfs;
+mod stream;
 mod tar;
 
 use std::fs;
@@ -67,6 +68,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     match kind {
         Kind::Squashfs => args.squashfs.compression(&args.image).map(drop)?,
         Kind::Btrfs => BtrfsArgs::compression(&args.image).map(drop)?,
+        Kind::Stream => stream::refuse(args)?,
         _ => {}
     }
     let address = Address::of(&args.src)?;
@@ -105,7 +107,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         Kind::Tar => tar::write(&job)?,
         Kind::Squashfs => squashfs::write(&job)?,
         Kind::Btrfs => btrfs::write(&job)?,
-        Kind::Stream => unreachable!("refused above"),
+        Kind::Stream => stream::write(&job)?,
     };
     for line in &done.listed {
         tell(line);

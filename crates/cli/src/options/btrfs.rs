@@ -55,7 +55,7 @@ pub(crate) struct BtrfsArgs {
     #[arg(long, value_name = "NAME")]
     label: Option<OsString>,
 
-    /// Set the UUID of the file system [default: derived from its content]
+    /// Set the UUID of the file system, or of the subvolume in a send stream [default: derived from its content]
     #[arg(long, value_name = "UUID", value_parser = uuid)]
     uuid: Option<Uuid>,
 
@@ -75,6 +75,13 @@ pub(crate) struct BtrfsArgs {
     /// Use a block group tree: large file systems mount faster, but only Linux 6.1 and later can write to them
     #[arg(long)]
     block_group_tree: bool,
+}
+
+impl BtrfsArgs {
+    /// The UUID that was given.
+    pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
+        self.uuid.map(|uuid| uuid.0)
+    }
 }
 
 /// The bytes of a UUID.

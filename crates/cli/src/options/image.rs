@@ -15,6 +15,8 @@ pub(crate) struct ImageArgs {
     /// processor to machine code; Linux reads that only if built with the filter. lz4:hc takes a level, 2 to 12.
     ///
     /// btrfs: zstd:-15 to zstd:15 [default: zstd:3], zlib:1 to zlib:9, lzo, or none.
+    ///
+    /// btrfs send streams: zstd:-15 to zstd:22, zlib:1 to zlib:9, lzo, or none [default: as the source stores it].
     #[arg(long, value_name = "CODEC")]
     pub(crate) compress: Option<String>,
 

@@ -9,6 +9,7 @@ mod image;
 mod rescue;
 mod source;
 mod squashfs;
+mod stream;
 mod threads;
 
 pub(crate) use aspects::AspectArgs;
@@ -20,4 +21,5 @@ pub(crate) use image::ImageArgs;
 pub(crate) use rescue::RescueArgs;
 pub(crate) use source::{ImageAt, ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
 pub(crate) use squashfs::SquashfsArgs;
+pub(crate) use stream::StreamArgs;
 pub(crate) use threads::ThreadArgs;

@@ -147,7 +147,11 @@ fn version(words: &str) -> Result<Version> {
     version.ok_or_else(|| anyhow!("must be 1, 2 or 3"))
 }
 
-fn settings(words: &str) -> Result<Settings> {
+/// A codec and its level, for the data of a stream.
+///
+/// # Errors
+/// There is no such codec or level.
+pub(crate) fn settings(words: &str) -> Result<Settings> {
     let (name, level) = match words.split_once(':') {
         Some((name, level)) => (name, Some(level)),
         None => (words, None),

@@ -16,6 +16,9 @@ use info::Info;
 use undump::Undump;
 use verify::Verify;
 
+pub(crate) use convert::settings;
+pub(crate) use input::create;
+
 /// Verify, describe, print and convert btrfs send streams
 ///
 /// Reads what `btrfs send` writes: streams of versions 1 to 3, with plain or compressed data, and inputs with several streams
