@@ -138,8 +138,9 @@ pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
 pub fn remove_xattr_at(dir: impl AsFd, name: &[u8], attribute: &[u8]) -> io::Result<()> {
     let path = path_of(dir, name);
     // The link in /proc must be followed; what is beneath it must not.
-    Ok(match name {
+    match name {
         [] => fs::removexattr(path.as_slice(), attribute)?,
         _ => fs::lremovexattr(path.as_slice(), attribute)?,
-    })
+    }
+    Ok(())
 }

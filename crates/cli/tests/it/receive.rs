@@ -334,10 +334,15 @@ fn subvolumes_are_received_as_btrfs_receive_does() {
                     "At {} {name}\n",
                     if name == "a" { "subvol" } else { "snapshot" }
                 );
-                assert_eq!(
-                    shown(&received),
-                    (0, String::new(), words),
-                    "seed {seed} {options:?}"
+                let (code, out, told) = shown(&received);
+                let rest = told.strip_prefix(&words);
+                // Linux takes no encoded end of a file that was longer before; `btrfs receive` says nothing then.
+                let is_expected = rest.is_some_and(|rest| {
+                    rest.is_empty() || rest.ends_with(" written decompressed: invalid argument\n")
+                });
+                assert!(
+                    is_expected && (code, &*out) == (0, ""),
+                    "seed {seed} {options:?}: {told}"
                 );
                 run(btrfs
                     .command()
