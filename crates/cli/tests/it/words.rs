@@ -28,7 +28,9 @@ fn snapshot(expected: &Path, got: String) {
 fn help_of_every_subcommand() {
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
     let here = Path::new("/");
-    for command in ["copy", "ls", "cat", "diff", "manifest", "info", "check"] {
+    for command in [
+        "copy", "ls", "cat", "diff", "manifest", "info", "check", "send",
+    ] {
         let (code, help, words) = run_in(here, [command, "--help"]);
         assert_eq!((code, &*words), (0, ""));
         assert!(help.contains("Examples:"), "{command}");
