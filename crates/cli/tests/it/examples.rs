@@ -12,7 +12,7 @@ use testkit::{TempDir, tool};
 use super::{restow, run_in};
 
 /// The commands that have a help text; the first is the program itself.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "",
     "copy",
     "ls",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 14] = [
     "manifest",
     "info",
     "check",
+    "send",
     "stream",
     "stream verify",
     "stream info",
@@ -142,7 +143,7 @@ fn make_fixture(dir: &Path) -> Option<()> {
         }
     }
     // What examples call subvolumes is a directory in every other container.
-    const SUBVOLUMES: [&str; 4] = ["home", "monday", "snapshot", "tuesday"];
+    const SUBVOLUMES: [&str; 4] = ["home", "monday", "snapshot:ro", "tuesday"];
     for folder in ["home/user", "monday", "snapshot/etc"] {
         fs::create_dir_all(dir.join("src").join(folder)).unwrap();
     }
