@@ -26,9 +26,9 @@ const BUFFER_BYTES: usize = 256 << 10;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  restow send -f home.stream disk.btrfs:snapshots/home
-  restow send --compressed-data -f home.stream disk.btrfs:snapshots/home
-  restow send disk.btrfs:snapshots/home | ssh host 'btrfs receive /backup'
+  restow send -f home.stream disk.btrfs:snapshot
+  restow send --compressed-data -f home.stream disk.btrfs:snapshot
+  restow send disk.btrfs:snapshot | ssh host 'cat > home.stream'
 
 Exit codes: 0 success; 2 failure.")]
 pub(crate) struct Send {
