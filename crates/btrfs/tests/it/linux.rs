@@ -10,7 +10,7 @@ use codec::Settings;
 use testkit::{
     Access, BackingFile, FsType, KernelLog, LoopDevice, Mount, TempDir, cases, nasty_tree, run,
 };
-use tree::{FileSystem, HostDir, Inventory, Limits, NoProgress, Output, Parallel};
+use tree::{FileSystem, HostDir, HostTimes, Inventory, Limits, NoProgress, Output, Parallel};
 
 use crate::images::{
     add_holes, add_largest_xattr, algorithms, assert_same, check, layouts, make, memory_tree, with,
@@ -149,7 +149,7 @@ fn linux_sees_the_nasty_tree_as_it_is() {
     fs::create_dir(&source).unwrap();
     nasty_tree(&source);
     let birth = fs::metadata(source.join(DATED)).unwrap().created().unwrap();
-    let source = HostDir::open(&source).unwrap();
+    let source = HostDir::open_with(&source, HostTimes::All).unwrap();
     let image = dir.join("image");
     for (compression, nodesize) in [
         (Some(Settings::Zstd { level: 3 }), 16 << 10),

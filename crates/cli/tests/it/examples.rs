@@ -12,7 +12,7 @@ use testkit::{TempDir, tool};
 use super::{restow, run_in};
 
 /// The commands that have a help text; the first is the program itself.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "",
     "copy",
     "ls",

@@ -486,8 +486,9 @@ impl HostDir {
         // The kernel rejects offsets beyond the maximum file size.
         while at <= i64::MAX as u64 && extents.len() < EXTENTS_MAX {
             let data = match linux::seek_data(open, at) {
-                // The file system does not support holes, and does not even report everything as data.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                // The file system does not support holes, or cannot tell where they are: SquashFS of Linux 6.18 does so for
+                // files that it can read. A medium that cannot be read fails again when the data is read.
+                Err(_) => {
                     let size = self.check_unchanged(file, open)?;
                     let stored_offset = at;
                     let all = || extent(at, size, ExtentKind::Plain { stored_offset });
@@ -497,7 +498,7 @@ impl HostDir {
                     rest_is_hole = true;
                     break;
                 }
-                data => data?.unwrap_or(at),
+                Ok(Some(data)) => data,
             };
             // Data is always followed by a hole, at the end of the file at the latest.
             let end = linux::seek_hole(open, data)?.unwrap_or(data);
