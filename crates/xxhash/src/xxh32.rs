@@ -69,10 +69,10 @@ impl Xxh32 {
         }
         let (lanes, tail) = stripes(self.lanes, data);
         self.lanes = lanes;
-        self.pending
-            .split_at_mut(tail.len())
-            .0
-            .copy_from_slice(tail);
+        // The tail is less than a stripe.
+        if let Some((first, _)) = self.pending.split_at_mut_checked(tail.len()) {
+            first.copy_from_slice(tail);
+        }
     }
 
     /// The hash of the input so far.
@@ -106,10 +106,12 @@ const fn round(lane: u32, word: u32) -> u32 {
 }
 
 const fn word(bytes: &[u8; STRIPE], index: usize) -> u32 {
-    let (_, from) = bytes.split_at(index * 4);
+    let Some((_, from)) = bytes.split_at_checked(index * 4) else {
+        return 0; // index < 4
+    };
     match from.first_chunk() {
         Some(word) => u32::from_le_bytes(*word),
-        None => 0, // index < 4, so four bytes are there
+        None => 0, // index < 4, so there are as many bytes
     }
 }
 

@@ -66,10 +66,10 @@ impl Xxh64 {
         }
         let (lanes, tail) = stripes(self.lanes, data);
         self.lanes = lanes;
-        self.pending
-            .split_at_mut(tail.len())
-            .0
-            .copy_from_slice(tail);
+        // The tail is less than a stripe.
+        if let Some((first, _)) = self.pending.split_at_mut_checked(tail.len()) {
+            first.copy_from_slice(tail);
+        }
     }
 
     /// The hash of the input so far.
@@ -106,10 +106,12 @@ const fn round(lane: u64, word: u64) -> u64 {
 }
 
 const fn word(bytes: &[u8; STRIPE], index: usize) -> u64 {
-    let (_, from) = bytes.split_at(index * 8);
+    let Some((_, from)) = bytes.split_at_checked(index * 8) else {
+        return 0; // index < 4
+    };
     match from.first_chunk() {
         Some(word) => u64::from_le_bytes(*word),
-        None => 0, // index < 4, so eight bytes are there
+        None => 0, // index < 4, so there are as many bytes
     }
 }
 

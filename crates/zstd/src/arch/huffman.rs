@@ -149,7 +149,7 @@ unsafe fn run_pairs(pairs: &[PairCell; TABLE_CELLS], streams: &mut Streams<'_, '
         let mut turns = limits[busy];
         for lane in 0..4 {
             if limits[lane] == 0 {
-                streams.lanes[usize::from(decodes[lane])] = lanes[lane];
+                streams.lanes[usize::from(decodes[lane] & 3)] = lanes[lane];
                 (lanes[lane], decodes[lane]) = (lanes[busy], decodes[busy]);
             } else {
                 turns = turns.min(limits[lane]);
@@ -186,7 +186,7 @@ unsafe fn run_pairs(pairs: &[PairCell; TABLE_CELLS], streams: &mut Streams<'_, '
         }
     }
     for lane in 0..4 {
-        streams.lanes[usize::from(decodes[lane])] = lanes[lane];
+        streams.lanes[usize::from(decodes[lane] & 3)] = lanes[lane];
     }
 }
 

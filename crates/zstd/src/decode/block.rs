@@ -49,11 +49,14 @@ pub(crate) fn decode(
     output: &mut Output<'_, '_>,
 ) -> Result<Extent, Error> {
     let header = literals::Header::parse(block, content_max)?;
-    let (stored, section) = block[header.bytes..].split_at(header.stored);
+    let rest = block.get(header.bytes..).ok_or(Error::Corruption)?;
+    let (stored, section) = rest
+        .split_at_checked(header.stored)
+        .ok_or(Error::Corruption)?;
     let codes = read_codes(&header, stored, state, tables)?;
 
     let counted = sequences::Header::parse(section)?;
-    let mut section = &section[counted.bytes..];
+    let mut section = section.get(counted.bytes..).ok_or(Error::Corruption)?;
     if counted.count > 0 {
         section = update_tables(&mut state.sequences, &counted, section, tables.sequences)?;
     } else if !section.is_empty() {
@@ -70,13 +73,13 @@ pub(crate) fn decode(
     let mut literals = match header.coding {
         // Copies may read on behind the literals.
         Coding::Raw => Literals::Slice {
-            bytes: &block[header.bytes..],
+            bytes: rest,
             at: 0,
             end: header.content,
         },
         _ => match keep {
             Keep::Buffer(buffer) if header.content <= buffer.len() => {
-                let literals = &mut buffer[..header.content];
+                let literals = buffer.get_mut(..header.content).ok_or(Error::Corruption)?;
                 decode_literals(&header, codes, state.huffman.map(table), literals)?;
                 Literals::Slice {
                     bytes: buffer,
@@ -95,7 +98,7 @@ pub(crate) fn decode(
                 cut = used < header.content;
                 let end = output.at + content;
                 let at = end - used;
-                let literals = &mut output.bytes[at..end];
+                let literals = output.bytes.get_mut(at..end).ok_or(Error::Corruption)?;
                 match cut {
                     false => decode_literals(&header, codes, state.huffman.map(table), literals)?,
                     true => {
@@ -110,7 +113,7 @@ pub(crate) fn decode(
                     .filter(|&at| at >= output.at);
                 // More literals than the content may have bytes.
                 let at = at.ok_or(Error::Corruption)?;
-                let literals = &mut output.bytes[at..end];
+                let literals = output.bytes.get_mut(at..end).ok_or(Error::Corruption)?;
                 decode_literals(&header, codes, state.huffman.map(table), literals)?;
                 Literals::InPlace { at, end }
             }
@@ -119,17 +122,33 @@ pub(crate) fn decode(
     if counted.count == 0 {
         return push_last_literals(literals, cut, output);
     }
-    let (cells, logs) = (&*tables.sequences, state.sequences);
-    let mut reader = Reader::new(cells, logs, section, state.repeat, counted.count)?;
-    let extent = execute(&mut reader, &mut literals, output)?;
+    let extent = run_sequences(tables, state, section, counted.count, &mut literals, output)?;
     if extent == Extent::Truncated {
         return Ok(extent);
     }
-    if !reader.bits.is_finished() {
-        return Err(Error::Corruption);
-    }
-    state.repeat = reader.repeat;
     push_last_literals(literals, cut, output)
+}
+
+/// Executes the sequences of a block, all of them if there is room.
+#[inline(never)]
+fn run_sequences(
+    tables: &Tables<'_>,
+    state: &mut State,
+    section: &[u8],
+    count: usize,
+    literals: &mut Literals<'_>,
+    output: &mut Output<'_, '_>,
+) -> Result<Extent, Error> {
+    let (cells, logs) = (&*tables.sequences, state.sequences);
+    let mut reader = Reader::new(cells, logs, section, state.repeat, count)?;
+    let extent = execute(&mut reader, literals, output)?;
+    if extent == Extent::Whole {
+        if !reader.bits.is_finished() {
+            return Err(Error::Corruption);
+        }
+        state.repeat = reader.repeat;
+    }
+    Ok(extent)
 }
 
 /// Writes the literals after the last sequence; there are more of them if they were `cut`.
@@ -143,6 +162,7 @@ fn push_last_literals(
 }
 
 /// Reads the Huffman table, if there is one, and makes that of pairs, if it helps; gives what is left of the section.
+#[inline(never)]
 fn read_codes<'s>(
     header: &literals::Header,
     stored: &'s [u8],
@@ -191,7 +211,7 @@ fn decode_literals(
     literals: &mut [u8],
 ) -> Result<(), Error> {
     if header.coding == Coding::Rle {
-        literals.fill(codes[0]);
+        literals.fill(*codes.first().ok_or(Error::Corruption)?);
         return Ok(());
     }
     let table = table.ok_or(Error::Corruption)?;
@@ -211,7 +231,7 @@ fn decode_first_literals(
     literals: &mut [u8],
 ) -> Result<(), Error> {
     if header.coding == Coding::Rle {
-        literals.fill(codes[0]);
+        literals.fill(*codes.first().ok_or(Error::Corruption)?);
         return Ok(());
     }
     let table = table.ok_or(Error::Corruption)?;

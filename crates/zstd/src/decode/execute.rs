@@ -177,7 +177,8 @@ fn execute_exact(
             if *end - *at < count {
                 return Err(Error::Corruption);
             }
-            if output.push_slice(&bytes[*at..*at + count])? == Extent::Truncated {
+            let now = bytes.get(*at..*at + count).ok_or(Error::Corruption)?;
+            if output.push_slice(now)? == Extent::Truncated {
                 return Ok(Extent::Truncated);
             }
             *at += count;
@@ -185,7 +186,7 @@ fn execute_exact(
         Literals::InPlace { at, end } => {
             let fits = output.fit(count)?;
             let now = fits.min(*end - *at);
-            output.push_within(*at, now);
+            output.push_within(*at, now)?;
             *at += now;
             if now < count {
                 return match output.full {
@@ -217,10 +218,12 @@ pub(crate) fn push_literals(
     output: &mut Output<'_, '_>,
 ) -> Result<Extent, Error> {
     match literals {
-        Literals::Slice { bytes, at, end } => output.push_slice(&bytes[at..end]),
+        Literals::Slice { bytes, at, end } => {
+            output.push_slice(bytes.get(at..end).ok_or(Error::Corruption)?)
+        }
         Literals::InPlace { at, end } => {
             let len = output.fit(end - at)?;
-            output.push_within(at, len);
+            output.push_within(at, len)?;
             Ok(if len == end - at {
                 Extent::Whole
             } else {

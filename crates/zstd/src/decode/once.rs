@@ -5,7 +5,7 @@ use xxhash::Xxh64;
 use super::block::{self, Keep, State};
 use super::output::{Extent, Full, Older, Output, TAIL};
 use super::{DecodeOptions, LITERALS_SIZE};
-use crate::frame::{BlockHeader, BlockKind, le32};
+use crate::frame::{BlockHeader, BlockKind};
 use crate::workspace::Tables;
 use crate::{Error, Frame, FrameHeader};
 
@@ -168,7 +168,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
         let mut hash = Xxh64::new(0);
         let window = usize::try_from(header.window_size).unwrap_or(usize::MAX);
         let block_size_max = header.block_size_max as usize;
-        *src = &src[header.size..];
+        *src = src.get(header.size..).ok_or(Error::SrcSizeWrong)?;
 
         let dst_len = dst.len();
         let mut at = start;
@@ -197,7 +197,10 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
             };
             let extent = match block.kind {
                 BlockKind::Raw => output.push_slice(stored)?,
-                BlockKind::Rle => output.push_fill(stored[0], block.content)?,
+                BlockKind::Rle => {
+                    let byte = stored.first().ok_or(Error::SrcSizeWrong)?;
+                    output.push_fill(*byte, block.content)?
+                }
                 BlockKind::Compressed => {
                     let keep = match content_end {
                         Some(_) => Keep::InPlace { end },
@@ -219,7 +222,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
                 return Ok((at, extent));
             }
             if header.checksum {
-                update(&mut hash, &dst[from..at]);
+                update(&mut hash, dst.get(from..at).unwrap_or_default());
             }
             if block.last {
                 break;
@@ -247,8 +250,9 @@ fn update(hash: &mut Xxh64, content: &[u8]) {
 /// Compares a content's hash with the checksum that `src` begins with.
 #[inline(never)]
 fn check(src: &mut &[u8], hash: &Xxh64) -> Result<(), Error> {
-    let stored = le32(src, 0).ok_or(Error::SrcSizeWrong)?;
-    *src = &src[4..];
+    let (stored, rest) = src.split_first_chunk().ok_or(Error::SrcSizeWrong)?;
+    let stored = u32::from_le_bytes(*stored);
+    *src = rest;
     if stored == hash.digest() as u32 {
         Ok(())
     } else {

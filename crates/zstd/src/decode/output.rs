@@ -90,7 +90,11 @@ impl Output<'_, '_> {
     #[inline(never)]
     pub(crate) fn push_slice(&mut self, src: &[u8]) -> Result<Extent, Error> {
         let len = self.fit(src.len())?;
-        self.bytes[self.at..self.at + len].copy_from_slice(&src[..len]);
+        let place = self.bytes.get_mut(self.at..self.at.wrapping_add(len));
+        match (place, src.get(..len)) {
+            (Some(place), Some(src)) => place.copy_from_slice(src),
+            _ => return Err(Error::Corruption),
+        }
         self.at += len;
         Ok(if len == src.len() {
             Extent::Whole
@@ -103,8 +107,7 @@ impl Output<'_, '_> {
     #[inline(never)]
     pub(crate) fn push_fill(&mut self, byte: u8, count: usize) -> Result<Extent, Error> {
         let len = self.fit(count)?;
-        self.bytes[self.at..self.at + len].fill(byte);
-        self.at += len;
+        self.fill(byte, len)?;
         Ok(if len == count {
             Extent::Whole
         } else {
@@ -112,11 +115,26 @@ impl Output<'_, '_> {
         })
     }
 
-    /// Writes `len` bytes of the output buffer that begin at `from`, which is not before `at`.
+    /// Writes `byte` `len` times (they fit).
     #[inline(always)]
-    pub(crate) fn push_within(&mut self, from: usize, len: usize) {
-        self.bytes.copy_within(from..from + len, self.at);
+    fn fill(&mut self, byte: u8, len: usize) -> Result<(), Error> {
+        let place = self.bytes.get_mut(self.at..self.at.wrapping_add(len));
+        place.ok_or(Error::Corruption)?.fill(byte);
         self.at += len;
+        Ok(())
+    }
+
+    /// Writes `len` bytes (they fit) of the output buffer that begin at `from`.
+    #[inline(always)]
+    pub(crate) fn push_within(&mut self, from: usize, len: usize) -> Result<(), Error> {
+        // What `copy_within` asks, in its words: it does not panic.
+        let (size, end) = (self.bytes.len(), from.wrapping_add(len));
+        if from > end || end > size || self.at > size - (end - from) {
+            return Err(Error::Corruption);
+        }
+        self.bytes.copy_within(from..end, self.at);
+        self.at += len;
+        Ok(())
     }
 
     /// Copies `len` bytes (they fit) from `offset` bytes back. [`Error::Corruption`] if no history is there.
@@ -129,29 +147,27 @@ impl Output<'_, '_> {
         if offset > self.window || offset == 0 {
             return Err(Error::Corruption);
         }
-        self.repeat_back(offset, len);
-        Ok(())
+        self.repeat_back(offset, len)
     }
 
     /// Copies from `offset` bytes back, which is at least 1 and at hand.
     #[inline(always)]
-    fn repeat_back(&mut self, offset: usize, len: usize) {
+    fn repeat_back(&mut self, offset: usize, len: usize) -> Result<(), Error> {
         let from = self.at - offset;
         if offset >= len {
-            self.bytes.copy_within(from..from + len, self.at);
-        } else if offset == 1 {
-            let byte = self.bytes[from];
-            self.bytes[self.at..self.at + len].fill(byte);
-        } else {
-            // Each turn doubles the distance between source and destination.
-            let mut done = 0;
-            while done < len {
-                let step = (offset + done).min(len - done);
-                self.bytes.copy_within(from..from + step, self.at + done);
-                done += step;
-            }
+            return self.push_within(from, len);
         }
-        self.at += len;
+        if offset == 1 {
+            let byte = *self.bytes.get(from).ok_or(Error::Corruption)?;
+            return self.fill(byte, len);
+        }
+        // Each turn doubles the distance between source and destination.
+        let end = self.at + len;
+        while self.at < end {
+            let step = (self.at - from).min(end - self.at);
+            self.push_within(from, step)?;
+        }
+        Ok(())
     }
 
     /// Copies a match that begins before `start`.
@@ -167,21 +183,22 @@ impl Output<'_, '_> {
                     return Err(Error::Corruption);
                 }
                 let from = content.len() - back;
-                self.bytes[self.at..self.at + len_older]
-                    .copy_from_slice(&content[from..from + len_older]);
+                let place = self.bytes.get_mut(self.at..self.at.wrapping_add(len_older));
+                match (place, content.get(from..from.wrapping_add(len_older))) {
+                    (Some(place), Some(older)) => place.copy_from_slice(older),
+                    _ => return Err(Error::Corruption),
+                }
                 self.at += len_older;
             }
             Older::Wrapped { end } => {
                 if offset > self.window || back > end {
                     return Err(Error::Corruption);
                 }
-                let from = end - back;
-                self.bytes.copy_within(from..from + len_older, self.at);
-                self.at += len_older;
+                self.push_within(end - back, len_older)?;
             }
         }
         if len > len_older {
-            self.repeat_back(offset, len - len_older);
+            self.repeat_back(offset, len - len_older)?;
         }
         Ok(())
     }

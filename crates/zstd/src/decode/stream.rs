@@ -139,7 +139,9 @@ impl<'w, 'd> Decoder<'w, 'd> {
         if input_len < 1024 {
             return Err(Error::WorkspaceTooSmall);
         }
-        let (input, window) = rest.split_at_mut(input_len);
+        let (input, window) = rest
+            .split_at_mut_checked(input_len)
+            .ok_or(Error::WorkspaceTooSmall)?;
         Ok(Decoder {
             options,
             tables,
@@ -240,12 +242,14 @@ impl<'w, 'd> Decoder<'w, 'd> {
         let mut rest = input;
         let mut written = 0;
         let status = loop {
-            written += self.give(&mut output[written..]);
+            written += self.give(output.get_mut(written..).unwrap_or_default());
             if self.given < self.at {
                 if self.stage == Stage::End && !self.byte_held {
                     self.byte_held = true;
                     // The block's last byte was read in this call.
-                    rest = &input[input.len() - rest.len() - 1..];
+                    rest = input
+                        .get(input.len() - rest.len() - 1..)
+                        .unwrap_or_default();
                 }
                 break Status::Output;
             }
@@ -311,7 +315,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
             let skipped = usize::try_from(skip).unwrap_or(usize::MAX).min(pending);
             self.given += skipped;
             skip -= skipped as u64;
-            written += self.give(&mut dst[written..]);
+            written += self.give(dst.get_mut(written..).unwrap_or_default());
             if self.given < self.at {
                 return Ok((written, true));
             }
@@ -331,8 +335,11 @@ impl<'w, 'd> Decoder<'w, 'd> {
 
     /// Gives out what is decoded, as much as fits.
     fn give(&mut self, output: &mut [u8]) -> usize {
-        let len = (self.at - self.given).min(output.len());
-        output[..len].copy_from_slice(&self.window[self.given..self.given + len]);
+        let decoded = self.window.get(self.given..self.at).unwrap_or_default();
+        let len = decoded.len().min(output.len());
+        if let (Some(output), Some(decoded)) = (output.get_mut(..len), decoded.get(..len)) {
+            output.copy_from_slice(decoded);
+        }
         self.given += len;
         len
     }
@@ -345,7 +352,10 @@ impl<'w, 'd> Decoder<'w, 'd> {
             true => 0,
         };
         match self.stage {
-            Stage::FrameHeader => match self.options.parse(&self.small[..self.have]) {
+            Stage::FrameHeader => match self
+                .options
+                .parse(self.small.get(..self.have).unwrap_or_default())
+            {
                 Ok(Frame::Incomplete { needed }) => needed - self.have,
                 _ => 1,
             },
@@ -410,14 +420,20 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 } else {
                     let (now, later) = rest.split_at(rest.len().min(size - self.have));
                     *rest = later;
-                    self.input[self.have..self.have + now.len()].copy_from_slice(now);
+                    let place = self
+                        .input
+                        .get_mut(self.have..self.have.wrapping_add(now.len()));
+                    place.ok_or(Error::Corruption)?.copy_from_slice(now);
                     self.have += now.len();
                     if self.have < size {
                         return Ok(false);
                     }
                     self.have = 0;
                     let input = core::mem::take(&mut self.input);
-                    let result = self.decode_block(&input[..size]);
+                    let result = match input.get(..size) {
+                        Some(block) => self.decode_block(block),
+                        None => Err(Error::Corruption),
+                    };
                     self.input = input;
                     result?;
                 }
@@ -440,20 +456,28 @@ impl<'w, 'd> Decoder<'w, 'd> {
 
     /// Gathers `len` bytes in `small`; whether they are all there.
     fn collect(&mut self, rest: &mut &[u8], len: usize) -> bool {
-        let (now, later) = rest.split_at(rest.len().min(len - self.have));
-        *rest = later;
-        self.small[self.have..self.have + now.len()].copy_from_slice(now);
-        self.have += now.len();
+        let left = self.small.iter_mut().take(len).skip(self.have);
+        let mut now = 0;
+        for (place, byte) in left.zip(*rest) {
+            *place = *byte;
+            now += 1;
+        }
+        *rest = rest.get(now..).unwrap_or_default();
+        self.have += now;
         self.have == len
     }
 
     fn take_frame_header(&mut self, rest: &mut &[u8]) -> Result<bool, Error> {
         loop {
-            match self.options.parse(&self.small[..self.have])? {
+            match self
+                .options
+                .parse(self.small.get(..self.have).unwrap_or_default())?
+            {
                 Frame::Incomplete { needed } => {
                     if !self.collect(rest, needed) {
                         // As soon as a wrong byte is seen.
-                        self.options.parse(&self.small[..self.have])?;
+                        self.options
+                            .parse(self.small.get(..self.have).unwrap_or_default())?;
                         return Ok(false);
                     }
                 }
@@ -545,7 +569,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
         };
         let from = self.at;
         let mut output = Output {
-            bytes: &mut self.window[..self.capacity],
+            bytes: self.window.get_mut(..self.capacity).unwrap_or_default(),
             at: from,
             end: from + left.min(self.header.block_size_max as usize),
             scratch_end: from + self.header.block_size_max as usize + SLACK,
@@ -558,7 +582,8 @@ impl<'w, 'd> Decoder<'w, 'd> {
         write(&mut output, &mut self.state, &mut self.tables)?;
         self.at = output.at;
         if self.header.checksum {
-            self.hash.update(&self.window[from..self.at]);
+            self.hash
+                .update(self.window.get(from..self.at).unwrap_or_default());
         }
         self.produced += (self.at - from) as u64;
         Ok(())

@@ -144,13 +144,13 @@ impl<'d> Dictionary<'d> {
     ) -> Result<Loaded<'d>, Error> {
         let mut rest = self.entropy;
         let (huffman, bytes) = huffman::read_dictionary_table(rest, &mut scratch, huffman)?;
-        rest = &rest[bytes..];
+        rest = rest.get(bytes..).ok_or(Error::Corruption)?;
         let (offsets, bytes) = read_entropy_table(Kind::OFFSETS, rest, sequences)?;
-        rest = &rest[bytes..];
+        rest = rest.get(bytes..).ok_or(Error::Corruption)?;
         let (match_lengths, bytes) = read_entropy_table(Kind::MATCH_LENGTHS, rest, sequences)?;
-        rest = &rest[bytes..];
+        rest = rest.get(bytes..).ok_or(Error::Corruption)?;
         let (literal_lengths, bytes) = read_entropy_table(Kind::LITERAL_LENGTHS, rest, sequences)?;
-        rest = &rest[bytes..];
+        rest = rest.get(bytes..).ok_or(Error::Corruption)?;
 
         let (repeat_bytes, content) = rest.split_first_chunk::<12>().ok_or(Error::Corruption)?;
         let mut repeat = [0; 3];

@@ -317,6 +317,7 @@ impl Parts<'_> {
     }
 
     /// Writes the content of one block without a header. `None` if it is to be stored.
+    #[inline(never)]
     pub(crate) fn write_bare_block(
         &mut self,
         out: &mut [u8],

@@ -14,7 +14,7 @@ pub(crate) const BLOCK_HEADER_SIZE: usize = 3;
 #[cfg(feature = "decompress")]
 mod read;
 #[cfg(feature = "decompress")]
-pub(crate) use read::{BlockHeader, BlockKind, HEADER_SIZE_MAX, le32};
+pub(crate) use read::{BlockHeader, BlockKind, HEADER_SIZE_MAX};
 #[cfg(feature = "decompress")]
 pub use read::{
     Frame, FrameHeader, WINDOW_SIZE_MAX, content_size, frame_size, is_frame, total_content_size,

@@ -161,9 +161,10 @@ fn parse_descriptor(src: &[u8], at: usize) -> Result<Frame, Error> {
 
 /// The little-endian number of `len` bytes (at most 8) at `at`.
 fn le(src: &[u8], at: usize, len: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..len].copy_from_slice(&src[at..at + len]);
-    u64::from_le_bytes(bytes)
+    let bytes = src.iter().skip(at).take(len);
+    bytes
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 /// The little-endian 32-bit number at `at`, if it is there.
@@ -251,7 +252,7 @@ pub fn total_content_size(mut src: &[u8]) -> Result<Option<u64>, Error> {
     let mut total = Some(0u64);
     while !src.is_empty() {
         let content = content_size(src)?;
-        src = &src[frame_size(src)?..];
+        src = src.get(frame_size(src)?..).unwrap_or_default();
         total = match (total, content) {
             (Some(total), Some(content)) => {
                 Some(total.checked_add(content).ok_or(Error::Corruption)?)

@@ -40,6 +40,9 @@ pub(crate) const fn single(meaning: SymbolMeaning) -> Cell {
 /// the predefined tables.
 pub(crate) const fn build(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
     let size = cells.len();
+    if size == 0 || counts.len() > 64 {
+        return;
+    }
     let mask = size - 1;
     let step = spread_step(size);
     // States that come next for each symbol, while cells are numbered.
@@ -48,7 +51,7 @@ pub(crate) const fn build(cells: &mut [Cell], counts: &[i16], meanings: &[Symbol
     let mut symbol = 0;
     while symbol < counts.len() {
         if counts[symbol] == -1 {
-            end -= 1;
+            end = end.wrapping_sub(1) & mask;
             cells[end][0] = symbol as u8;
             next[symbol] = 1;
         } else {
@@ -61,7 +64,7 @@ pub(crate) const fn build(cells: &mut [Cell], counts: &[i16], meanings: &[Symbol
     while symbol < counts.len() {
         let mut left = counts[symbol];
         while left > 0 {
-            cells[at][0] = symbol as u8;
+            cells[at & mask][0] = symbol as u8;
             at = (at + step) & mask;
             while at >= end {
                 at = (at + step) & mask;
@@ -74,6 +77,9 @@ pub(crate) const fn build(cells: &mut [Cell], counts: &[i16], meanings: &[Symbol
     let mut at = 0;
     while at < size {
         let symbol = (cells[at][0] & 63) as usize;
+        if symbol >= meanings.len() {
+            return;
+        }
         let state = next[symbol];
         next[symbol] += 1;
         let bits = log - (state as u32 | 1).ilog2();
@@ -100,8 +106,9 @@ pub(crate) fn decode_weights(
 ) -> Result<usize, Error> {
     let mut counts = [0; WEIGHT_SYMBOLS];
     let found = read_distribution(src, WEIGHT_LOG_MAX, &mut counts)?;
-    let cells = &mut cells[..1 << found.log];
-    build(cells, &counts[..found.symbols], &WEIGHTS);
+    let cells = cells.get_mut(..1 << found.log).ok_or(Error::Corruption)?;
+    let counts = counts.get(..found.symbols).ok_or(Error::Corruption)?;
+    build(cells, counts, &WEIGHTS);
     let cell = |state: usize| {
         let word = cells.get(state).map_or(0, |&cell| u64::from_le_bytes(cell));
         (
@@ -111,7 +118,8 @@ pub(crate) fn decode_weights(
         )
     };
 
-    let mut bits = ReverseBitReader::new(&src[found.bytes..]).ok_or(Error::Corruption)?;
+    let mut bits = ReverseBitReader::new(src.get(found.bytes..).unwrap_or_default())
+        .ok_or(Error::Corruption)?;
     let mut states = [0; 2];
     for state in &mut states {
         *state = bits.read(found.log) as usize;

@@ -52,7 +52,8 @@ pub(crate) fn read_table(
 ) -> Result<(u32, usize), Error> {
     let (log, symbols, bytes) = read_weights(src, CODE_BITS_MAX, scratch)?;
     let sorted = scratch.cells.as_flattened_mut();
-    fill_cells(&scratch.weights[..symbols], log, sorted, cells);
+    let weights = scratch.weights.get(..symbols).ok_or(Error::Corruption)?;
+    fill_cells(weights, log, sorted, cells);
     Ok((log, bytes))
 }
 
@@ -65,7 +66,8 @@ pub(crate) fn read_dictionary_table(
 ) -> Result<(u32, usize), Error> {
     let (log, symbols, bytes) = read_weights(src, DICTIONARY_CODE_BITS_MAX, scratch)?;
     let sorted = scratch.cells.as_flattened_mut();
-    fill_cells(&scratch.weights[..symbols], log, sorted, cells.of(log));
+    let weights = scratch.weights.get(..symbols).ok_or(Error::Corruption)?;
+    fill_cells(weights, log, sorted, cells.of(log));
     Ok((log, bytes))
 }
 
@@ -112,7 +114,10 @@ fn complete_weights(
     log_max: u32,
 ) -> Result<u32, Error> {
     let mut sum = 0u32;
-    for &weight in &weights[..given] {
+    let (described, last) = weights
+        .split_at_mut_checked(given)
+        .ok_or(Error::Corruption)?;
+    for &mut weight in &mut *described {
         if u32::from(weight) > log_max {
             return Err(Error::Corruption);
         }
@@ -129,11 +134,9 @@ fn complete_weights(
     if !rest.is_power_of_two() {
         return Err(Error::Corruption);
     }
-    weights[given] = rest.ilog2() as u8 + 1;
-    let shortest = weights[..=given]
-        .iter()
-        .filter(|&&weight| weight == 1)
-        .count();
+    *last.first_mut().ok_or(Error::Corruption)? = rest.ilog2() as u8 + 1;
+    let shortest = described.iter().filter(|&&weight| weight == 1).count();
+    let shortest = shortest + usize::from(rest == 1);
     if shortest < 2 || shortest % 2 == 1 {
         return Err(Error::Corruption);
     }
@@ -162,7 +165,7 @@ fn fill_cells(weights: &[u8], log: u32, sorted: &mut [u8], cells: &mut [Cell]) {
     }
     let mut rest = cells;
     for weight in 1..=log as usize {
-        let symbols = usize::from(ends[weight - 1])..usize::from(ends[weight]);
+        let symbols = usize::from(ends[(weight - 1) & 15])..usize::from(ends[weight & 15]);
         let symbols = sorted.get(symbols).unwrap_or_default();
         let count = 1 << (weight - 1);
         let Some((part, behind)) = rest.split_at_mut_checked(symbols.len() * count) else {
@@ -326,7 +329,7 @@ pub(crate) fn decode_four(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Resul
     let mut rest = dst;
     for ((turn, reader), done) in readers.iter_mut().enumerate().zip(done) {
         let len = if turn < 3 { each } else { rest.len() };
-        let (part, others) = rest.split_at_mut(len);
+        let (part, others) = rest.split_at_mut_checked(len).ok_or(Error::Corruption)?;
         match is_long {
             true => finish_long(table, reader, part)?,
             false => finish_stream(table, reader, part.get_mut(done..).unwrap_or_default())?,
@@ -414,7 +417,7 @@ pub(crate) fn decode_first(
             content.max(1)
         }
     };
-    for (bits, part) in readers.iter_mut().zip(dst.chunks_mut(each)) {
+    for (bits, part) in readers.iter_mut().zip(dst.chunks_mut(each.max(1))) {
         if table.log > CODE_BITS_MAX {
             decode_long(table, bits, part);
         } else {

@@ -113,6 +113,7 @@ pub(crate) const CELLS: usize = Kind::OFFSETS.end();
 pub(crate) type Logs = [Option<u32>; 3];
 
 /// Makes the tables that a block asks for; gives what follows their descriptions.
+#[inline(never)]
 pub(crate) fn update_tables<'s>(
     logs: &mut Logs,
     header: &Header,
@@ -139,7 +140,7 @@ pub(crate) fn update_tables<'s>(
             Mode::Fse => {
                 let (new, bytes) = read_entropy_table(kind, src, cells)?;
                 *log = Some(new);
-                src = &src[bytes..];
+                src = src.get(bytes..).ok_or(Error::Corruption)?;
             }
             Mode::Repeat if log.is_none() => return Err(Error::Corruption),
             Mode::Repeat => {}
@@ -155,12 +156,15 @@ pub(crate) fn read_entropy_table(
     cells: &mut [Cell; CELLS],
 ) -> Result<(u32, usize), Error> {
     let mut counts = [0; MATCH_LENGTH_SYMBOL_MAX + 1];
-    let counts = &mut counts[..kind.meanings.len()];
+    let counts = counts
+        .get_mut(..kind.meanings.len())
+        .ok_or(Error::Corruption)?;
     let found = fse::read_distribution(src, kind.log_max, counts)?;
     let cells = cells
         .get_mut(kind.at..kind.at + (1 << found.log))
         .ok_or(Error::Corruption)?;
-    fse::build(cells, &counts[..found.symbols], kind.meanings);
+    let counts = counts.get(..found.symbols).ok_or(Error::Corruption)?;
+    fse::build(cells, counts, kind.meanings);
     Ok((found.log, found.bytes))
 }
 

@@ -1,6 +1,6 @@
 //! A dictionary whose Huffman table has codes of 12 bits: the C library takes it to encode and to decode, and so do we.
 
-use crate::assemble::Huffman;
+use crate::assemble::{BlockType, Header, Huffman, Literals, block};
 use crate::doors::{DOORS, Input};
 use crate::encode_stream::{check, trained};
 use testkit::Rng;
@@ -10,8 +10,8 @@ use zstd::{
 };
 use zstd_safe::{CCtx, CParameter};
 
-/// A trained dictionary with another Huffman table: for `bits` bits, and all bytes.
-fn dictionary(bits: u32) -> Vec<u8> {
+/// A trained dictionary with another Huffman table, of all bytes.
+fn dictionary() -> (Vec<u8>, Huffman) {
     let trained = trained();
     let (head, rest) = trained.split_at(8);
     let table = match rest[0] {
@@ -22,16 +22,17 @@ fn dictionary(bits: u32) -> Vec<u8> {
     for letter in LETTERS {
         frequencies[usize::from(letter)] = 2000;
     }
-    let huffman = Huffman::for_symbols(&frequencies, bits);
+    let huffman = Huffman::for_symbols(&frequencies, 12);
     let description = huffman.describe();
-    [head, &description[..], &rest[table..]].concat()
+    let bytes = [head, &description[..], &rest[table..]].concat();
+    (bytes, huffman)
 }
 
 /// What content is made of: of bytes far apart, so that a description of their codes is long.
-const LETTERS: [u8; 32] = {
-    let mut letters = [0; 32];
+const LETTERS: [u8; 30] = {
+    let mut letters = [0; 30];
     let mut at = 0;
-    while at < 32 {
+    while at < 30 {
         letters[at] = 8 * at as u8 + 3;
         at += 1;
     }
@@ -46,20 +47,20 @@ fn text(rng: &mut Rng, len: usize) -> Vec<u8> {
             let from = rng.index(text.len() - 8);
             text.extend_from_within(from..from + 8);
         } else {
-            text.push(LETTERS[rng.index(32)]);
+            text.push(LETTERS[rng.index(30)]);
         }
     }
     text.truncate(len);
     text
 }
 
-/// The first block's literals: how they are stored, and whether in four streams.
-fn literals_of(frame: &[u8]) -> Option<(u8, bool)> {
+/// How the first block's literals are stored.
+fn literals_of(frame: &[u8]) -> Option<u8> {
     let Ok(Frame::Zstd(header)) = Frame::parse(frame) else {
         panic!("that is no frame")
     };
     let block = &frame[header.size..];
-    (block[0] >> 1 & 3 == 2).then(|| (block[3] & 3, block[3] >> 2 & 3 != 0))
+    (block[0] >> 1 & 3 == 2).then(|| block[3] & 3)
 }
 
 #[test]
@@ -67,9 +68,9 @@ fn a_dictionary_with_a_huffman_table_of_12_bits() {
     const TREELESS: u8 = 3;
     let rng = &mut Rng::new(3);
     let mut c = CCtx::create();
-    for bits in [11, 12] {
-        let bytes = dictionary(bits);
-        let (mut one, mut four) = (0, 0);
+    let (bytes, _) = dictionary();
+    {
+        let mut treeless = 0;
         for case in 0..32_u64 {
             let content = text(rng, [30, 200, 600, 1300][case as usize % 4]);
             // By C, through every door.
@@ -79,18 +80,14 @@ fn a_dictionary_with_a_huffman_table_of_12_bits() {
             let mut frame = vec![0; 2 * content.len() + 100];
             let n = c.compress2(&mut frame[..], &content).unwrap();
             frame.truncate(n);
-            match literals_of(&frame) {
-                Some((TREELESS, false)) => one += 1,
-                Some((TREELESS, true)) => four += 1,
-                _ => {}
-            }
+            treeless += usize::from(literals_of(&frame) == Some(TREELESS));
             for (door, decode) in DOORS {
                 let input = Input {
                     dictionary: Some(&bytes),
                     ..Input::new(&frame, content.len() + rng.index(40))
                 };
                 let got = decode(&input);
-                assert!(got.as_ref() == Ok(&content), "{bits}, {case}, {door}");
+                assert!(got.as_ref() == Ok(&content), "{case}, {door}");
                 // Less room than content, and damage: no door may do more than refuse.
                 let mut damaged = frame.clone();
                 let at = rng.index(damaged.len());
@@ -122,16 +119,47 @@ fn a_dictionary_with_a_huffman_table_of_12_bits() {
             let n = Compressor::new(&mut workspace)
                 .compress_with_prepared(&mut again, &content, &prepared)
                 .unwrap();
-            assert!(frame == again[..n], "{bits}, {case}");
+            assert!(frame == again[..n], "{case}");
             let mut encoder = Encoder::new(&params, &mut workspace).unwrap();
             encoder.set_prepared(&prepared).unwrap();
             encoder.reset(Some(content.len() as u64));
             let done = encoder.step(&content, &mut again, Finish::Frame).unwrap();
-            assert!(frame == again[..done.written], "{bits}, {case}");
+            assert!(frame == again[..done.written], "{case}");
         }
-        assert!(
-            one > 3 && four > 3,
-            "{bits}: {one} and {four} without a table"
-        );
+        assert!(treeless > 3, "{treeless} without a table");
+    }
+}
+
+/// One stream and four, of every size format, through every door and by C; with all symbols, so that the longest codes are among
+/// them.
+#[test]
+fn blocks_with_codes_of_12_bits() {
+    let (bytes, huffman) = dictionary();
+    let rng = &mut Rng::new(4);
+    for case in 0..32 {
+        let format = (case % 4) as u8;
+        let len = [400, 500, 5000, 60_000][case % 4] + rng.index(100);
+        let content: Vec<u8> = match case / 4 % 2 {
+            0 => text(rng, len),
+            _ => rng.bytes(len).iter().map(|byte| byte & 0x7f).collect(),
+        };
+        let literals = Literals::Treeless {
+            format,
+            huffman: huffman.clone(),
+            bytes: content.clone(),
+        };
+        let body = [literals.bytes(), vec![0]].concat();
+        let last = block(true, BlockType::Compressed, body.len(), &body);
+        let frame = [Header::window(7).bytes(), last].concat();
+        check("by hand", &frame, &content, &bytes);
+        for (door, decode) in DOORS {
+            for capacity in [content.len(), content.len() + 70] {
+                let got = decode(&Input {
+                    dictionary: Some(&bytes),
+                    ..Input::new(&frame, capacity)
+                });
+                assert!(got.as_ref() == Ok(&content), "{case}, {door}");
+            }
+        }
     }
 }
