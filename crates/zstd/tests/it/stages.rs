@@ -76,8 +76,9 @@ fn frames_do_not_depend_on_what_was_tried() {
             prepared.push(EncoderDictionary::new(dictionary, &params, memory).unwrap());
         }
         let size = stream_workspace_size(&params);
-        let mut encoder = Encoder::owning(&params, vec![0x3c; size]).unwrap();
-        let mut spare = Encoder::owning(&params, vec![0x4d; size]).unwrap();
+        let (mut first, mut second) = (vec![0x3c; size], vec![0x4d; size]);
+        let mut encoder = Encoder::new(&params, &mut first).unwrap();
+        let mut spare = Encoder::new(&params, &mut second).unwrap();
         let mut other = vec![0xc3; size];
         let mut current = None;
         for round in 0..12 {
@@ -152,7 +153,8 @@ fn frames_do_not_depend_on_what_was_tried() {
 #[test]
 fn a_pledge_ends_with_its_frame() {
     let params = Params::for_level(3, None).with_window_log_max(15);
-    let mut encoder = Encoder::owning(&params, vec![0; stream_workspace_size(&params)]).unwrap();
+    let mut memory = vec![0; stream_workspace_size(&params)];
+    let mut encoder = Encoder::new(&params, &mut memory).unwrap();
     let content = mixture(5, 50_000);
     let mut frame = vec![0; 60_000];
     encoder.reset(Some(40_000));
