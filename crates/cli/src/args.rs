@@ -13,9 +13,9 @@ use crate::receive::Receive;
 use crate::send::Send;
 use crate::stream::Stream;
 
-/// Copy, list, compare and check Linux file trees in directories, tar archives, and SquashFS and btrfs images
+/// Copy, list, compare and check Linux file trees in directories, archives, images and send streams
 ///
-/// restow reads and writes directories, tar archives, SquashFS images and btrfs images. It detects the format of a source
+/// restow reads and writes directories, tar archives, SquashFS images, btrfs images and btrfs send streams. It detects the format of a source
 /// from its content; the format of a destination follows from its name. It preserves permissions, owners, timestamps in
 /// nanoseconds, extended attributes, hard links, holes, devices, and names with any bytes. Compressed data is copied as it
 /// is where the destination can hold it.
