@@ -221,7 +221,7 @@ const SETTINGS: [(&str, Setting); 20] = [
     ("zstd 10", zstd::<10>),
     ("zstd 15", zstd::<15>),
     ("zstd 19", zstd::<19>),
-    ("zstd -5", zstd::<-5>),
+    ("zstd 22", zstd::<22>),
     ("gzip 1", gzip::<1>),
     ("gzip 6", gzip::<6>),
     ("gzip 9", gzip::<9>),
