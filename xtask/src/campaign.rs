@@ -116,7 +116,7 @@ const CAMPAIGNS: &[Campaign] = &[
     campaign_of(
         "squashfs-rescue",
         tests("squashfs", "rescue::", 1700),
-        "of damaged images of each codec, every file is read none of whose stored parts was hit",
+        "of damaged images of each codec, every file is read whose stored parts are intact",
     ),
     campaign_of(
         "squashfs-mutants",
@@ -151,7 +151,7 @@ const CAMPAIGNS: &[Campaign] = &[
     campaign_of(
         "btrfs-rescue",
         tests("btrfs", "rescue::every_file", 10_000),
-        "of damaged images, every file none of whose blocks was hit in all copies is read as it was",
+        "of damaged images, every file is read as it was if each of its blocks is intact in one copy",
     ),
     campaign_of(
         "btrfs-replay",

@@ -74,7 +74,7 @@ pub fn write_encoded(file: impl AsFd, extent: &EncodedExtent<'_>) -> io::Result<
     // SAFETY: the kernel reads a `struct btrfs_ioctl_encoded_io_args` for this opcode, which is what it is given.
     let call = unsafe { Setter::<ENCODED_WRITE, EncodedIoArgs>::new(args) };
     // SAFETY: the kernel reads the argument, the one `Iovec` that it points to, and the bytes that this points to, which are
-    // those of `extent.data`. All live until the call is over, and the kernel writes to none of them.
+    // those of `extent.data`. All live until the call returns, and the kernel does not write to them.
     Ok(unsafe { ioctl(file, call) }?)
 }
 

@@ -379,7 +379,7 @@ impl Command<'_> {
     ///
     /// # Errors
     /// [`Error::InvalidInput`] if it cannot be expressed: this version has no such command or no time of creation, an
-    /// attribute is longer than 65,535 bytes (but data may be from version 2 on), or the algorithm is none of btrfs.
+    /// attribute is longer than 65,535 bytes (but data may be from version 2 on), or btrfs does not have the algorithm.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if self.since() > version {
             return Err(Error::InvalidInput(

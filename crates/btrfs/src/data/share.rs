@@ -12,7 +12,7 @@ use super::encode::reserved;
 use crate::flags::attribute;
 use crate::layout::SECTOR_BYTES;
 
-/// Which files refer to the extents of another one, and have none of their own.
+/// Which files refer only to the extents of another file.
 pub(super) struct Originals<'a> {
     inventory: &'a Inventory,
     duplicates: &'a Duplicates,

@@ -88,12 +88,16 @@ fn encoded_extents_are_taken_as_they_are() {
             bytes.push(std::fs::read(&second).unwrap());
         }
         assert!(bytes[0] == bytes[1] && bytes[0] == bytes[2], "{name}");
-        let anew = Options {
+        let encoded_again = Options {
             keep_extents: false,
             ..with(None, false)
         };
-        let anew = make(&top(&first), &second, &anew, 2);
-        assert_eq!((anew.image.kept.count, anew.compressed), (0, 0), "{name}");
+        let encoded_again = make(&top(&first), &second, &encoded_again, 2);
+        assert_eq!(
+            (encoded_again.image.kept.count, encoded_again.compressed),
+            (0, 0),
+            "{name}"
+        );
         assert_eq!(manifest_of(&top(&second)), expected, "{name}");
         check(&second);
     }

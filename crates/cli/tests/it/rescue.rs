@@ -361,7 +361,7 @@ fn what_an_archive_loses_is_named_and_exits_with_1() {
     );
 }
 
-/// Archives that lead out of the directory: by a link of their own, by one that is there, and by name.
+/// Archives that lead out of the directory: by their own link, by an existing link, and by name.
 #[test]
 fn hostile_archives_merge_nothing_outside() {
     let dir = TempDir::new();

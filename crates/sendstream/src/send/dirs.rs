@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tree::FileId;
 
-/// So many directories can wait after each file.
+/// Directories that can wait after each file.
 const WAITING_MAX: usize = 64;
 
 /// Directories in which files get names, which changes their times. Their times are sent when many others have changed

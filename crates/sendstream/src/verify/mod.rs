@@ -48,7 +48,7 @@ pub struct Verified {
 
 /// Verifies all streams of `input`, up to the first error.
 ///
-/// Beyond what [`StreamReader`] checks: each path leads to a file that is there, through directories and no symlink; new names
+/// Beyond what [`StreamReader`] checks: each path leads to an existing file, through directories and no symlink; new names
 /// are free, and removed directories empty; encoded data is one frame of the stated length, which Linux can read; names of
 /// subvolumes differ. Of an incremental stream's files, only those that it mentions are known, so that a path which it did not
 /// change is believed to exist. Sizes of files, and ranges of other subvolumes, are not known.

@@ -1,4 +1,4 @@
-//! Damaged images: every file none of whose stored parts was hit is read as before.
+//! Damaged images: a file whose stored parts are all intact is read as before.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

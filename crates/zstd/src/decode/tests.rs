@@ -303,7 +303,7 @@ fn levels_agree_behind_four_gib() {
     let (mut good, mut bad) = (0, 0);
     for case in 0..if cfg!(miri) { 8 } else { 600 } {
         let at = [far - 3, far - 2, far - 1, far, far + 1, far + 70_000][case % 6];
-        // So many that the fast loop reads most of them.
+        // Enough for the fast loop to read most of them.
         let count = 200 + next(1000) as usize;
         let codes = match case % 4 {
             // Repeat offsets without literals: the latest one less, sooner or later 0.

@@ -105,7 +105,7 @@ fn clash(is_dir: bool, there: &Stat) -> Option<&'static str> {
     }
 }
 
-/// Whether a file that is there stays.
+/// Whether an existing file stays.
 fn stays(inventory: &Inventory, entry: EntryId, there: &Stat, conflict: Conflict) -> bool {
     let newer = || {
         let (_, mtime) = times(&inventory.metadata(inventory.file(entry)));

@@ -89,7 +89,7 @@ pub enum Existing {
 pub enum Conflict {
     /// The tree's.
     Replace,
-    /// The one that is there.
+    /// The existing one.
     KeepExisting,
     /// The one with the later modification time; if they are equal, the tree's.
     KeepNewer,

@@ -30,7 +30,7 @@ pub(crate) fn write_stream(
         word: 0,
         count: 0,
     };
-    // As long as there is room for all that so many flushes may write, nobody asks.
+    // While there is room for all that these flushes can write, no flush checks.
     let sure = out.bytes().len().saturating_sub(8) / FLUSHED_MAX;
     let (later, now) = fives.split_at(fives.len() - sure.min(fives.len()));
     for codes in now.iter().rev() {

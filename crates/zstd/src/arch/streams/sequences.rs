@@ -160,7 +160,7 @@ pub(crate) fn write_bits(
     };
     stream.add(extra.bits, extra.lengths + extra.offset);
     stream.flush(out.bytes());
-    // As long as there is room for all that so many sequences may take, nobody asks at each.
+    // While there is room for all that these sequences can take, no sequence checks.
     while !rest.is_empty() {
         let room = out.bytes().len().saturating_sub(stream.at + 8);
         let sure = room / (2 * FLUSHED_MAX);
