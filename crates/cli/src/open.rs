@@ -208,16 +208,7 @@ impl Stream {
     /// # Errors
     /// It cannot be read, or breaks the format.
     pub(crate) fn open_tar(self) -> Result<Tar> {
-        let Stream {
-            mut file,
-            start,
-            can_seek,
-        } = self;
-        if can_seek {
-            return Ok(Tar::open(Box::new(file), Limits::default())?);
-        }
-        let mut all = (&*start).chain(&mut file);
-        Ok(Tar::from_stream(&mut all, &spool(), Limits::default())?)
+        Ok(Tar::open(Box::new(self.into_file()?), Limits::default())?)
     }
 
     /// All of it, to read at any place. A stream that cannot seek is stored in a file first.

@@ -98,28 +98,9 @@ pub(crate) fn of_time(time: Time) -> String {
         time.seconds.div_euclid(86400),
         time.seconds.rem_euclid(86400),
     );
-    let (year, month, day) = date(days);
+    let (year, month, day) = tree::date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-}
-
-/// Year, month and day in the Gregorian calendar of a day number; day 0 is 1970-01-01.
-///
-/// Years begin in March, so that the leap day is the last day; then months begin on day (153 m + 2) / 5.
-fn date(days: i64) -> (i64, i64, i64) {
-    const ERA_DAYS: i64 = 146_097; // 400 years
-    let days = days + 719_468; // day 0 is 0000-03-01
-    let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
-    let year = (day - day / 1460 + day / 36_524 - day / (ERA_DAYS - 1)) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    (era * 400 + year + next_year, month, day)
 }
 
 /// A number of bytes with a decimal unit.

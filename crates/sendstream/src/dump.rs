@@ -188,7 +188,7 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
             return Err(no_year);
         };
         let (days, second) = (local.div_euclid(86_400), local.rem_euclid(86_400));
-        let (year, month, day) = date(days);
+        let (year, month, day) = tree::date(days);
         if i32::try_from(year - 1900).is_err() {
             return Err(no_year);
         }
@@ -240,20 +240,4 @@ impl std::fmt::Display for Uuid {
         }
         Ok(())
     }
-}
-
-/// Year, month and day in the Gregorian calendar of a day number; day 0 is 1970-01-01.
-///
-/// Years begin in March, so that the leap day is the last day; then months begin on day (153 m + 2) / 5.
-fn date(days: i64) -> (i64, i64, i64) {
-    const ERA_DAYS: i64 = 146_097; // 400 years
-    let days = days + 719_468; // day 0 is 0000-03-01
-    let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
-    let year = (day - day / 1460 + day / 36_524 - day / (ERA_DAYS - 1)) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let next_year = i64::from(month >= 10);
-    let month = if next_year == 0 { month + 3 } else { month - 9 };
-    (era * 400 + year + next_year, month, day)
 }

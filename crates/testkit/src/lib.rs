@@ -7,6 +7,8 @@
 
 #[cfg(feature = "tree")]
 mod btrfs_image;
+#[cfg(feature = "tree")]
+mod counted_bytes;
 mod golden;
 #[cfg(feature = "tree")]
 mod hooked_fs;
@@ -26,6 +28,8 @@ mod use_all;
 
 #[cfg(feature = "tree")]
 pub use btrfs_image::{BtrfsImage, BtrfsItem, BtrfsKey, SECTOR};
+#[cfg(feature = "tree")]
+pub use counted_bytes::CountedBytes;
 pub use golden::{golden, updates};
 #[cfg(feature = "tree")]
 pub use hooked_fs::HookedFs;

@@ -9,6 +9,7 @@
 pub mod base64;
 mod cache;
 mod check;
+mod date;
 mod error;
 mod fs;
 mod output;
@@ -21,6 +22,7 @@ mod verify;
 
 pub use cache::Cache;
 pub use check::{CheckOptions, DataCheck, Finding, Findings};
+pub use date::date;
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent, ExtentId,

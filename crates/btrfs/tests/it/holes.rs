@@ -5,24 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use btrfs::{Btrfs, Options};
-use testkit::{HookedFs, MemoryFs, Rng, TempDir};
-use tree::{CheckOptions, FileSystem, NoProgress, Parallel, ReadAt};
+use testkit::{CountedBytes, HookedFs, MemoryFs, Rng, TempDir};
+use tree::{CheckOptions, FileSystem, NoProgress, Parallel};
 
 use crate::images::{assert_same, check, make, manifest_of};
-
-/// Bytes in memory that count how often they are read.
-struct Counted(Vec<u8>, Arc<AtomicU64>);
-
-impl ReadAt for Counted {
-    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> std::io::Result<()> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.read_exact_at(buf, at)
-    }
-
-    fn size(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-}
 
 #[test]
 fn an_8_eb_file_costs_fewer_than_1000_reads() {
@@ -52,7 +38,7 @@ fn an_8_eb_file_costs_fewer_than_1000_reads() {
     took("a copy to btrfs");
 
     let bytes = fs::read(&image).unwrap();
-    let btrfs = Btrfs::open(vec![Box::new(Counted(bytes, Arc::clone(&reads)))]).unwrap();
+    let btrfs = Btrfs::open(vec![Box::new(CountedBytes(bytes, Arc::clone(&reads)))]).unwrap();
     let btrfs = Arc::new(btrfs);
     let mut report = |finding| panic!("{finding:?}");
     let options = CheckOptions::EVERYTHING;

@@ -9,7 +9,7 @@ use ::tree::{
 
 use super::Known;
 use super::parts::{FileNumber, Part, Parts, Place};
-use super::tree::{Content, SentTree, Stream};
+use super::tree::{Built, Content, SentTree, Stream};
 use crate::command::{Command, device};
 use crate::encoded::EncodedWrite;
 use crate::subvolume::SentSubvolume;
@@ -39,15 +39,9 @@ const FLAGS: [(u64, u32); 9] = [
 
 /// A subvolume that is being built.
 pub(super) struct Applying {
-    sent: SentSubvolume,
-    overlay: Overlay<Content>,
-    parts: Parts,
-    /// The trees that parts are from. The first one is the parent, if there is one.
-    trees: Vec<Arc<dyn FileSystem>>,
+    built: Built,
     /// The UUIDs by which clones name the trees.
     uuids: Vec<[u8; 16]>,
-    stream: Stream,
-    verity: u64,
 }
 
 /// The place of a command, for its errors.
@@ -95,31 +89,27 @@ impl Applying {
                 Overlay::over(Arc::clone(&parent.tree))
             }
         };
+        let stream = Stream {
+            input,
+            number,
+            store,
+            depth,
+        };
         Ok(Applying {
             uuids: sent.parent.iter().map(|(uuid, _)| *uuid).collect(),
-            sent,
-            overlay,
-            parts: Parts::default(),
-            trees,
-            stream: Stream {
-                input,
-                number,
-                store,
-                depth,
+            built: Built {
+                sent,
+                overlay,
+                parts: Parts::default(),
+                trees,
+                stream,
+                verity: 0,
             },
-            verity: 0,
         })
     }
 
     pub(super) fn into_tree(self) -> SentTree {
-        SentTree::new(
-            self.sent,
-            self.overlay,
-            self.parts,
-            self.trees,
-            self.stream,
-            self.verity,
-        )
+        SentTree::new(self.built)
     }
 
     /// Applies a command whose data is at `data_at`, the `commands`th of the input.
@@ -167,21 +157,22 @@ impl Applying {
             } => {
                 let (dir, name) = self.free_name(path, at)?;
                 let metadata = Metadata::new(FileKind::Symlink, 0o777);
-                let link = self
-                    .overlay
-                    .add_symlink(&metadata, path_link, Content::default())?;
-                self.overlay.link(dir, name, link).map(drop)
+                let link =
+                    self.built
+                        .overlay
+                        .add_symlink(&metadata, path_link, Content::default())?;
+                self.built.overlay.link(dir, name, link).map(drop)
             }
             Command::Rename { path, path_to } => {
                 let (dir, name) = self.parent(path)?;
-                let (_, kind) = self.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
+                let (_, kind) = self.built.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
                 let inside = path_to.strip_prefix(path);
                 if kind == FileKind::Directory && inside.is_some_and(|rest| rest.starts_with(b"/"))
                 {
                     return at.wrong("directory would be moved into itself", 0);
                 }
                 let to = self.free_name(path_to, at)?;
-                self.overlay.rename((dir, name), to).map(drop)
+                self.built.overlay.rename((dir, name), to).map(drop)
             }
             Command::Link { path, path_link } => {
                 let (file, kind) = self.resolve(path_link)?;
@@ -189,26 +180,26 @@ impl Applying {
                     return at.wrong("directory would get a second name", 0);
                 }
                 let (dir, name) = self.free_name(path, at)?;
-                self.overlay.link(dir, name, file).map(drop)
+                self.built.overlay.link(dir, name, file).map(drop)
             }
             Command::Unlink { path } => {
                 let (dir, name) = self.parent(path)?;
-                let (_, kind) = self.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
+                let (_, kind) = self.built.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
                 if kind == FileKind::Directory {
                     return at.wrong("unlink command is for a directory", 0);
                 }
-                self.overlay.unlink(dir, name).map(drop)
+                self.built.overlay.unlink(dir, name).map(drop)
             }
             Command::Rmdir { path } => {
                 let (dir, name) = self.parent(path)?;
-                let (gone, kind) = self.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
+                let (gone, kind) = self.built.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
                 if kind != FileKind::Directory {
                     return at.wrong("rmdir command is for another file than a directory", 0);
                 }
-                if !self.overlay.is_empty(gone)? {
+                if !self.built.overlay.is_empty(gone)? {
                     return at.wrong("rmdir command is for a directory with files", 0);
                 }
-                self.overlay.unlink(dir, name).map(drop)
+                self.built.overlay.unlink(dir, name).map(drop)
             }
             Command::SetXattr {
                 path,
@@ -220,11 +211,11 @@ impl Applying {
                     name: xattr_name.into(),
                     value: xattr_data.into(),
                 };
-                self.overlay.set_xattr(file, xattr)
+                self.built.overlay.set_xattr(file, xattr)
             }
             Command::RemoveXattr { path, xattr_name } => {
                 let (file, _) = self.resolve(path)?;
-                match self.overlay.remove_xattr(file, xattr_name) {
+                match self.built.overlay.remove_xattr(file, xattr_name) {
                     Err(Error::NotFound) => at.wrong("removed extended attribute is not there", 0),
                     result => result,
                 }
@@ -265,8 +256,10 @@ impl Applying {
                 if size > FILE_BYTES_MAX {
                     return at.wrong("file would be too long", size);
                 }
-                self.parts.punch(file, size, u64::MAX);
-                self.overlay.change(ino, |metadata| metadata.size = size)
+                self.built.parts.punch(file, size, u64::MAX);
+                self.built
+                    .overlay
+                    .change(ino, |metadata| metadata.size = size)
             }
             Command::Fallocate {
                 path,
@@ -287,7 +280,7 @@ impl Applying {
                     }
                 }
                 if is_zeroed {
-                    self.parts.punch(file, file_offset, end);
+                    self.built.parts.punch(file, file_offset, end);
                 }
                 if fallocate_mode & KEEP_SIZE == 0 {
                     self.grow(ino, end)?;
@@ -300,7 +293,8 @@ impl Applying {
             Command::Chmod { path, mode } => {
                 let (file, _) = self.resolve(path)?;
                 let permissions = (mode & 0o7777) as u16;
-                self.overlay
+                self.built
+                    .overlay
                     .change(file, |metadata| metadata.permissions = permissions)
             }
             Command::Chown { path, uid, gid } => {
@@ -308,7 +302,7 @@ impl Applying {
                 let (Ok(user), Ok(group)) = (u32::try_from(uid), u32::try_from(gid)) else {
                     return at.wrong("owner's number is too large", uid.max(gid));
                 };
-                self.overlay.change(file, |metadata| {
+                self.built.overlay.change(file, |metadata| {
                     (metadata.uid, metadata.gid) = (user, group);
                 })
             }
@@ -320,7 +314,7 @@ impl Applying {
                 otime,
             } => {
                 let (file, _) = self.resolve(path)?;
-                self.overlay.change(file, |metadata| {
+                self.built.overlay.change(file, |metadata| {
                     metadata.mtime = mtime;
                     metadata.atime = Some(atime);
                     metadata.ctime = Some(ctime);
@@ -332,12 +326,13 @@ impl Applying {
                 let has = |&(bit, _): &(u64, u32)| fileattr & bit != 0;
                 let flags = FLAGS.iter().filter(|flag| has(flag)).map(|(_, flag)| flag);
                 let flags = flags.fold(0, |all, flag| all | flag);
-                self.overlay
+                self.built
+                    .overlay
                     .change(file, |metadata| metadata.attributes = FileAttributes(flags))
             }
             Command::EnableVerity { path, .. } => {
                 self.resolve(path)?;
-                self.verity += 1;
+                self.built.verity += 1;
                 Ok(())
             }
         }
@@ -345,9 +340,9 @@ impl Applying {
 
     fn resolve(&self, path: &[u8]) -> Result<(Ino, FileKind)> {
         if path.is_empty() {
-            return Ok((self.overlay.root(), FileKind::Directory));
+            return Ok((self.built.overlay.root(), FileKind::Directory));
         }
-        self.overlay.resolve(path.split(|&byte| byte == b'/'))
+        self.built.overlay.resolve(path.split(|&byte| byte == b'/'))
     }
 
     /// The directory of a path, and its last name.
@@ -369,7 +364,7 @@ impl Applying {
     /// The same, for a name that no file has.
     fn free_name<'p>(&self, path: &'p [u8], at: At) -> Result<(Ino, &'p [u8])> {
         let (dir, name) = self.parent(path)?;
-        if self.overlay.find(dir, name)?.is_some() {
+        if self.built.overlay.find(dir, name)?.is_some() {
             return at.wrong("new name is that of another file", 0);
         }
         Ok((dir, name))
@@ -378,11 +373,11 @@ impl Applying {
     fn make(&mut self, path: &[u8], metadata: &Metadata, at: At) -> Result<()> {
         let (dir, name) = self.free_name(path, at)?;
         let content = match metadata.kind {
-            FileKind::Regular => Some(self.parts.file()?),
+            FileKind::Regular => Some(self.built.parts.file()?),
             _ => None,
         };
-        let file = self.overlay.add(metadata, Content(content))?;
-        self.overlay.link(dir, name, file).map(drop)
+        let file = self.built.overlay.add(metadata, Content(content))?;
+        self.built.overlay.link(dir, name, file).map(drop)
     }
 
     /// A regular file whose content is about to change.
@@ -393,12 +388,12 @@ impl Applying {
             FileKind::Directory => return Err(Error::IsADirectory),
             _ => return Err(Error::InvalidInput("the file has no content")),
         }
-        if let Some(Content(Some(file))) = self.overlay.content(ino) {
+        if let Some(Content(Some(file))) = self.built.overlay.content(ino) {
             return Ok((ino, *file));
         }
         // All of it is the parent's, so far.
-        let file = self.parts.file()?;
-        let len = self.overlay.metadata(ino)?.size;
+        let file = self.built.parts.file()?;
+        let len = self.built.overlay.metadata(ino)?.size;
         if len > 0 {
             let place = Place::File {
                 tree: 0,
@@ -410,17 +405,19 @@ impl Applying {
                 len,
                 place,
             };
-            self.parts.write(file, part, u64::MAX)?;
+            self.built.parts.write(file, part, u64::MAX)?;
         }
-        self.overlay.content_mut(ino)?.0 = Some(file);
+        self.built.overlay.content_mut(ino)?.0 = Some(file);
         Ok((ino, file))
     }
 
     fn grow(&mut self, ino: Ino, end: u64) -> Result<()> {
-        if self.overlay.metadata(ino)?.size >= end {
+        if self.built.overlay.metadata(ino)?.size >= end {
             return Ok(());
         }
-        self.overlay.change(ino, |metadata| metadata.size = end)
+        self.built
+            .overlay
+            .change(ino, |metadata| metadata.size = end)
     }
 
     fn write(&mut self, path: &[u8], offset: u64, len: u64, place: Place, at: At) -> Result<()> {
@@ -432,7 +429,8 @@ impl Applying {
         if len == 0 {
             return Ok(());
         }
-        self.parts
+        self.built
+            .parts
             .write(file, Part { offset, len, place }, at.commands)?;
         self.grow(ino, end)
     }
@@ -455,15 +453,15 @@ impl Applying {
         let (Some(end), Some(to)) = (end, to.filter(|&to| to <= FILE_BYTES_MAX)) else {
             return at.wrong("clone ends behind every file", clone_len);
         };
-        let (size, parts) = if clone_uuid == self.sent.uuid {
+        let (size, parts) = if clone_uuid == self.built.sent.uuid {
             let (ino, kind) = self.resolve(clone_path)?;
-            let size = self.overlay.metadata(ino)?.size;
-            let parts = match self.overlay.content(ino) {
+            let size = self.built.overlay.metadata(ino)?.size;
+            let parts = match self.built.overlay.content(ino) {
                 _ if kind != FileKind::Regular => {
                     return at.wrong("clone is of no regular file", 0);
                 }
                 Some(Content(Some(file))) => {
-                    let parts = self.parts.of(*file, from);
+                    let parts = self.built.parts.of(*file, from);
                     parts.take_while(|part| part.offset < end).collect()
                 }
                 _ => vec![whole(0, ino, size)],
@@ -471,19 +469,20 @@ impl Applying {
             (size, parts)
         } else {
             let tree = self.tree(clone_uuid, clone_ctransid, known, at)?;
-            let (ino, size) = regular_in(&*self.trees[tree as usize], clone_path, at)?;
+            let (ino, size) = regular_in(&*self.built.trees[tree as usize], clone_path, at)?;
             (size, vec![whole(tree, ino, size)])
         };
         if end > size {
             return at.wrong("clone reaches behind the end of its source", size);
         }
         let (ino, file) = self.content(path)?;
-        self.parts.punch(file, file_offset, to);
+        self.built.parts.punch(file, file_offset, to);
         for part in parts {
             let part = part.between(part.offset.max(from), part.end().min(end));
             if part.len > 0 {
                 let offset = part.offset - from + file_offset;
-                self.parts
+                self.built
+                    .parts
                     .write(file, Part { offset, ..part }, at.commands)?;
             }
         }
@@ -499,14 +498,14 @@ impl Applying {
         let Some(found) = of_it.find(|known| known.is(ctransid)) else {
             return at.wrong("subvolume that a clone is from is not known", ctransid);
         };
-        self.stream.depth = self.stream.depth.max(found.depth + 1);
-        if self.stream.depth > DEPTH_MAX {
+        self.built.stream.depth = self.built.stream.depth.max(found.depth + 1);
+        if self.built.stream.depth > DEPTH_MAX {
             return Err(Error::Limit("snapshots of snapshots in send streams"));
         }
         // The parent must be the first tree; without one, nothing refers to it.
         self.uuids.push(uuid);
-        self.trees.push(Arc::clone(&found.tree));
-        Ok((self.trees.len() - 1) as u32)
+        self.built.trees.push(Arc::clone(&found.tree));
+        Ok((self.built.trees.len() - 1) as u32)
     }
 }
 

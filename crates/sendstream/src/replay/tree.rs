@@ -39,32 +39,27 @@ pub(super) struct Stream {
 /// Content is read from the stream, whose checksums were compared when it was replayed, and from the parent. Encoded writes
 /// are encoded extents.
 pub struct SentTree {
-    sent: SentSubvolume,
-    overlay: Overlay<Content>,
-    parts: Parts,
-    trees: Vec<Arc<dyn FileSystem>>,
-    stream: Stream,
-    verity: u64,
+    built: Built,
     decoded: Cache<Vec<u8>>,
     decoders: Mutex<Vec<Decoder>>,
 }
 
+/// What the commands of a stream build.
+pub(super) struct Built {
+    pub(super) sent: SentSubvolume,
+    pub(super) overlay: Overlay<Content>,
+    pub(super) parts: Parts,
+    /// The trees that parts are from. The first one is the parent, if there is one.
+    pub(super) trees: Vec<Arc<dyn FileSystem>>,
+    pub(super) stream: Stream,
+    /// How many files have fs-verity enabled.
+    pub(super) verity: u64,
+}
+
 impl SentTree {
-    pub(super) fn new(
-        sent: SentSubvolume,
-        overlay: Overlay<Content>,
-        parts: Parts,
-        trees: Vec<Arc<dyn FileSystem>>,
-        stream: Stream,
-        verity: u64,
-    ) -> SentTree {
+    pub(super) fn new(built: Built) -> SentTree {
         SentTree {
-            sent,
-            overlay,
-            parts,
-            trees,
-            stream,
-            verity,
+            built,
             decoded: Cache::new(DECODED.0, DECODED.1),
             decoders: Mutex::default(),
         }
@@ -72,24 +67,28 @@ impl SentTree {
 
     /// What the stream says about the subvolume.
     pub fn sent(&self) -> &SentSubvolume {
-        &self.sent
+        &self.built.sent
     }
 
     /// How many files have fs-verity enabled, which this tree does not show.
     pub fn verity_files(&self) -> u64 {
-        self.verity
+        self.built.verity
     }
 
     pub(super) fn depth(&self) -> u32 {
-        self.stream.depth
+        self.built.stream.depth
     }
 
     /// The parts of a regular file that the stream changed; otherwise `None`, and the content is that of the parent.
     fn file(&self, ino: Ino) -> Result<(Option<FileNumber>, u64)> {
-        let metadata = self.overlay.metadata(ino)?;
+        let metadata = self.built.overlay.metadata(ino)?;
         match metadata.kind {
             FileKind::Regular => {
-                let content = self.overlay.content(ino).and_then(|content| content.0);
+                let content = self
+                    .built
+                    .overlay
+                    .content(ino)
+                    .and_then(|content| content.0);
                 Ok((content, metadata.size))
             }
             FileKind::Directory => Err(Error::IsADirectory),
@@ -102,7 +101,7 @@ impl SentTree {
         self.decoded.find_or_make(at, |gone| {
             let pool = || self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
             let mut stored = vec![0; encoding.stored_len as usize];
-            self.stream.input.read_exact_at(&mut stored, at)?;
+            self.built.stream.input.read_exact_at(&mut stored, at)?;
             let write = EncodedWrite {
                 path: b"",
                 file_offset: 0,
@@ -131,7 +130,7 @@ impl SentTree {
     /// Fills `buf` with the bytes of a part from `offset` of its file on.
     fn read_part(&self, part: &Part, offset: u64, buf: &mut [u8]) -> Result<()> {
         match part.between(offset, part.end()).place {
-            Place::Plain { at } => Ok(self.stream.input.read_exact_at(buf, at)?),
+            Place::Plain { at } => Ok(self.built.stream.input.read_exact_at(buf, at)?),
             Place::Encoded { at, encoding } => {
                 let content = self.decoded(at, &encoding)?;
                 let from = encoding.unencoded_offset as usize;
@@ -140,7 +139,7 @@ impl SentTree {
                 Ok(())
             }
             Place::File { tree, ino, offset } => {
-                if self.trees[tree as usize].read_at(ino, offset, buf)? < buf.len() {
+                if self.built.trees[tree as usize].read_at(ino, offset, buf)? < buf.len() {
                     return Err(Error::Changed);
                 }
                 Ok(())
@@ -153,9 +152,9 @@ impl SentTree {
         let store = tree.storage().store;
         let is_comparable = if id.0 & IN_STREAM == 0 {
             // Those of one other store are as unique here as there.
-            self.trees[0].storage().store == store
+            self.built.trees[0].storage().store == store
         } else {
-            self.stream.store == store
+            self.built.stream.store == store
         };
         is_comparable.then_some(id)
     }
@@ -164,7 +163,7 @@ impl SentTree {
     fn extents_of(&self, part: &Part, from: u64, extents: &mut Vec<Extent>) -> Result<()> {
         let id = |at: u64| {
             let is_small = at < 1 << STREAM_SHIFT;
-            let number = u64::from(self.stream.number) << STREAM_SHIFT;
+            let number = u64::from(self.built.stream.number) << STREAM_SHIFT;
             is_small.then_some(ExtentId(IN_STREAM | number | at))
         };
         let (offset, len) = (part.offset, part.len);
@@ -186,7 +185,7 @@ impl SentTree {
                 });
             }
             Place::File { tree, ino, offset } => {
-                let tree = &*self.trees[tree as usize];
+                let tree = &*self.built.trees[tree as usize];
                 let (begin, end) = (from.max(part.offset) - part.offset + offset, offset + len);
                 for extent in tree.extents(ino, begin)? {
                     if extent.offset >= end {
@@ -208,7 +207,7 @@ impl SentTree {
 
     /// The part of a file that covers an offset.
     fn part_at(&self, file: FileNumber, offset: u64) -> Option<Part> {
-        let part = self.parts.of(file, offset).next();
+        let part = self.built.parts.of(file, offset).next();
         part.filter(|part| part.offset <= offset)
     }
 }
@@ -229,26 +228,26 @@ fn skipped(kind: ExtentKind, skip: u64) -> ExtentKind {
 
 impl FileSystem for SentTree {
     fn root(&self) -> Ino {
-        self.overlay.root()
+        self.built.overlay.root()
     }
 
     fn storage(&self) -> Storage {
         Storage {
             stored_extents: true,
-            ..Storage::plain(self.stream.store)
+            ..Storage::plain(self.built.stream.store)
         }
     }
 
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
-        self.overlay.metadata(ino)
+        self.built.overlay.metadata(ino)
     }
 
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
-        self.overlay.read_dir(dir)
+        self.built.overlay.read_dir(dir)
     }
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
-        self.overlay.read_dir_with_metadata(dir)
+        self.built.overlay.read_dir_with_metadata(dir)
     }
 
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
@@ -256,21 +255,21 @@ impl FileSystem for SentTree {
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
-        self.overlay.lookup(dir, name)
+        self.built.overlay.lookup(dir, name)
     }
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
-        self.overlay.read_link(link)
+        self.built.overlay.read_link(link)
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
-        self.overlay.xattrs(ino)
+        self.built.overlay.xattrs(ino)
     }
 
     fn extents(&self, ino: Ino, from: u64) -> Result<Vec<Extent>> {
         let (file, size) = self.file(ino)?;
         let Some(file) = file else {
-            let base = self.overlay.base(ino)?;
+            let base = self.built.overlay.base(ino)?;
             let mut extents = base.extents(ino, from)?;
             for extent in &mut extents {
                 extent.id = extent.id.and_then(|id| self.identity(base, id));
@@ -285,7 +284,7 @@ impl FileSystem for SentTree {
             kind: ExtentKind::Hole,
             id: None,
         };
-        for part in self.parts.of(file, from) {
+        for part in self.built.parts.of(file, from) {
             if extents.len() >= EXTENTS_MAX {
                 return Ok(extents);
             }
@@ -307,12 +306,12 @@ impl FileSystem for SentTree {
     fn read_at(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let (file, size) = self.file(ino)?;
         let Some(file) = file else {
-            return self.overlay.base(ino)?.read_at(ino, offset, buf);
+            return self.built.overlay.base(ino)?.read_at(ino, offset, buf);
         };
         let len = size.saturating_sub(offset).min(buf.len() as u64) as usize;
         let (buf, end) = (&mut buf[..len], offset + len as u64);
         let mut done = 0;
-        for part in self.parts.of(file, offset) {
+        for part in self.built.parts.of(file, offset) {
             if part.offset >= end {
                 break;
             }
@@ -339,18 +338,22 @@ impl FileSystem for SentTree {
         };
         let (file, _) = self.file(ino)?;
         let Some(file) = file else {
-            return self.overlay.base(ino)?.read_encoded(ino, extent, stored);
+            return self
+                .built
+                .overlay
+                .base(ino)?
+                .read_encoded(ino, extent, stored);
         };
         let part = self.part_at(file, extent.offset).ok_or(NOT_OURS)?;
         match part.between(extent.offset, part.end()).place {
             Place::Encoded { at, encoding } if encoding.stored_len == wanted.stored_len => {
                 stored.resize(encoding.stored_len as usize, 0);
-                self.stream.input.read_exact_at(stored, at)?;
+                self.built.stream.input.read_exact_at(stored, at)?;
                 Ok(None)
             }
             Place::File { tree, ino, offset } => {
                 let extent = Extent { offset, ..*extent };
-                self.trees[tree as usize].read_encoded(ino, &extent, stored)
+                self.built.trees[tree as usize].read_encoded(ino, &extent, stored)
             }
             _ => Err(NOT_OURS),
         }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use codec::Settings;
 use squashfs::{ExcessHoles, Options, Squashfs, create, excess_holes};
-use testkit::{HookedFs, MemoryFs, Part, RawKind, RawNode, RawSquashfs, TempDir};
+use testkit::{CountedBytes, HookedFs, MemoryFs, Part, RawKind, RawNode, RawSquashfs, TempDir};
 use tree::extract::{ExtractOptions, extract};
 use tree::manifest::Manifest;
 use tree::{
     Aspects, CheckOptions, Error, ExtentKind, Extents, FileSystem, Inventory, Limits, NoProgress,
-    Output, Parallel, ReadAt, Result,
+    Output, Parallel, Result,
 };
 
 use crate::vectors::encoder;
@@ -73,20 +73,6 @@ fn holes_up_to_the_limit_are_stored_and_data_does_not_count() {
     ));
 }
 
-/// Bytes in memory that count how often they are read.
-struct Counted(Vec<u8>, Arc<AtomicU64>);
-
-impl ReadAt for Counted {
-    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> std::io::Result<()> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.read_exact_at(buf, at)
-    }
-
-    fn size(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-}
-
 /// An image with two files of 1 MiB blocks: one has as many as these metadata blocks hold, all of them holes, and one
 /// claims as many as could be in the smallest metadata blocks, but has none.
 fn claiming(metadata_blocks: u64) -> Vec<u8> {
@@ -130,7 +116,7 @@ fn a_small_image_that_claims_petabytes_of_holes_costs_what_it_stores() {
     // 84 TB in 700 KB; more than there are checkpoints in the list of a file.
     let metadata_blocks = 40_000;
     let reads = Arc::new(AtomicU64::new(0));
-    let bytes = Counted(claiming(metadata_blocks), Arc::clone(&reads));
+    let bytes = CountedBytes(claiming(metadata_blocks), Arc::clone(&reads));
     let image = Squashfs::open(bytes).unwrap();
     let took = |what: &str| {
         let reads = reads.swap(0, Ordering::Relaxed);

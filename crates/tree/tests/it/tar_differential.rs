@@ -350,7 +350,12 @@ fn a_pipe_is_as_good_as_a_file() {
         .spawn()
         .unwrap();
     let mut pipe = cat.stdout.take().unwrap();
-    let tar = Tar::from_stream(&mut pipe, dir.path(), Limits::default()).unwrap();
+    let tar = Tar::spooled(
+        |mut out| std::io::copy(&mut pipe, &mut out),
+        dir.path(),
+        Limits::default(),
+    )
+    .unwrap();
     assert_same(&host, &tar, &Aspects::ALL);
     assert!(cat.wait().unwrap().success());
 }

@@ -713,17 +713,28 @@ fn a_stream_that_fails_gives_its_error() {
         }
     }
     let dir = TempDir::new();
-    let opened = Tar::from_stream(&mut Broken, dir.path(), Limits::default());
+    let opened = Tar::spooled(
+        |mut out| std::io::copy(&mut Broken, &mut out),
+        dir.path(),
+        Limits::default(),
+    );
     assert!(matches!(opened, Err(Error::Io(_))));
     let mut bytes = Cursor::new(archive([file("a", b"x")]));
-    let tar = Tar::from_stream(&mut bytes, dir.path(), Limits::default()).unwrap();
+    let tar = Tar::spooled(
+        |mut out| std::io::copy(&mut bytes, &mut out),
+        dir.path(),
+        Limits::default(),
+    )
+    .unwrap();
     assert_eq!(content(&tar, "a"), b"x");
     // Nothing of it has a name.
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     let missing = dir.join("missing");
-    let Err(Error::File { path, error, .. }) =
-        Tar::from_stream(&mut bytes, &missing, Limits::default())
-    else {
+    let Err(Error::File { path, error, .. }) = Tar::spooled(
+        |mut out| std::io::copy(&mut bytes, &mut out),
+        &missing,
+        Limits::default(),
+    ) else {
         panic!("the folder is not named");
     };
     assert_eq!(&*path, missing.as_os_str().as_encoded_bytes());

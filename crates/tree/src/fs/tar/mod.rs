@@ -20,7 +20,7 @@ mod read;
 mod ustar;
 mod write;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use super::{
@@ -124,19 +124,11 @@ impl Tar {
         })
     }
 
-    /// Reads an archive from a source that can only be read once, such as a pipe: it is first copied to an unnamed
-    /// file in the directory `spool`.
+    /// Reads an archive that `fill` writes into an unnamed file in the directory `spool`: for what can only be read once, such as
+    /// a pipe, and for a decompressor.
     ///
     /// # Errors
-    /// As for [`Tar::open`], and [`Error::File`] with the directory if the file cannot be created or written.
-    pub fn from_stream(input: &mut dyn Read, spool: &Path, limits: Limits) -> Result<Tar> {
-        Self::spooled(|mut file| io::copy(input, &mut file), spool, limits)
-    }
-
-    /// Like [`Tar::from_stream`], for an archive that `fill` writes, such as a decompressor.
-    ///
-    /// # Errors
-    /// As for [`Tar::from_stream`], and those of `fill`.
+    /// As for [`Tar::open`]; [`Error::File`] with the directory if the file cannot be created or written; and those of `fill`.
     pub fn spooled(
         fill: impl FnOnce(&mut dyn Write) -> io::Result<u64>,
         spool: &Path,
