@@ -7,5 +7,6 @@ mod json; // as JSON lines and back
 mod kernel; // converted streams, received by Linux
 mod model; // what a stream makes of files, in memory
 mod printed; // as btrfs receive --dump prints it
+mod replayed; // as trees of files
 mod sample; // streams
 mod vectors; // read and written again

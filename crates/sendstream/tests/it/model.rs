@@ -70,6 +70,14 @@ impl Model {
         self.names.iter().map(line).collect()
     }
 
+    /// The names of all files but the root, with their content.
+    pub(crate) fn contents(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let named = self.names.iter().filter(|(name, _)| !name.is_empty());
+        named
+            .map(|(name, &file)| (name.clone(), self.files[file].data.clone()))
+            .collect()
+    }
+
     fn add(&mut self, name: &[u8], kind: String) {
         self.files.push(File {
             kind,

@@ -1,0 +1,282 @@
+//! Streams as trees: the same as the slow model makes of them, whatever the version and the encoding.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sendstream::{Command, Replay, SentTree, Version};
+use tree::manifest::Manifest;
+use tree::{Aspects, Error, ExtentKind, FileKind, FileSystem, Inventory, Limits};
+
+use crate::model::replay;
+use crate::sample::{full, incremental, kernel_made, stream};
+
+const MKFILE: Command<'_> = Command::Mkfile {
+    path: b"f",
+    ino: 257,
+};
+
+/// The trees of these streams, each on top of those before.
+fn trees(streams: &[&[u8]]) -> Vec<Arc<SentTree>> {
+    let mut replay = Replay::new();
+    for stream in streams {
+        assert!(replay.add(Arc::new(stream.to_vec())).unwrap() > 0);
+    }
+    replay.subvolumes().to_vec()
+}
+
+fn manifest(tree: &SentTree) -> Manifest {
+    Manifest::of(tree, &Aspects::default()).unwrap()
+}
+
+/// The names of all files but the root, with their content if they are regular.
+fn files(tree: &SentTree) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let inventory = Inventory::of(tree, &Limits::default()).unwrap();
+    let mut files = BTreeMap::new();
+    for entry in inventory.names().skip(1) {
+        let file = inventory.file(entry);
+        let mut content = vec![0; inventory.size(file) as usize];
+        if inventory.kind(file) == FileKind::Regular {
+            // In pieces that do not match those of the stream.
+            for (at, piece) in (0..).step_by(10_007).zip(content.chunks_mut(10_007)) {
+                let read = tree.read_at(inventory.ino(file), at, piece).unwrap();
+                assert_eq!(read, piece.len());
+            }
+        } else {
+            content.clear();
+        }
+        files.insert(inventory.path(entry), content);
+    }
+    files
+}
+
+#[test]
+fn streams_of_linux_make_what_the_model_makes() {
+    for (base, next) in [
+        ("full.v1", "inc.v1"),
+        ("full.v2", "inc.v2"),
+        ("zstd.full.v2c", "zstd.inc.v2c"),
+        ("lzo.full.v2c", "lzo.inc.v2c"),
+        ("zlib.full.v2c", "zlib.inc.v2c"),
+    ] {
+        let (base, next) = (kernel_made(base), kernel_made(next));
+        let found = trees(&[&base, &next]);
+        let (_, first) = replay(&base, None).pop().unwrap();
+        let (_, second) = replay(&next, Some(&first)).pop().unwrap();
+        for (tree, model) in found.iter().zip([first, second]) {
+            let (found, expected) = (files(tree), model.contents());
+            assert!(found.keys().eq(expected.keys()), "{found:?}");
+            for (name, content) in expected {
+                assert!(found[&name] == content, "{}", name.escape_ascii());
+            }
+        }
+    }
+}
+
+#[test]
+fn versions_and_encodings_make_the_same_tree() {
+    let one = trees(&[&kernel_made("full.v1"), &kernel_made("inc.v1")]);
+    let both = trees(&[&kernel_made("both.v1")]);
+    assert_eq!(both.len(), 2);
+    for (one, other) in one.iter().zip(&both) {
+        assert_eq!(manifest(one), manifest(other));
+    }
+    for (base, next) in [("full.v2", "inc.v2"), ("zstd.full.v2c", "zstd.inc.v2c")] {
+        let other = trees(&[&kernel_made(base), &kernel_made(next)]);
+        for (one, other) in one.iter().zip(&other) {
+            assert_eq!(manifest(one), manifest(other));
+        }
+    }
+}
+
+#[test]
+fn encoded_extents_are_taken_as_they_are_stored() {
+    let stream = kernel_made("zstd.full.v2c");
+    let tree = &trees(&[&stream])[0];
+    let inventory = Inventory::of(&**tree, &Limits::default()).unwrap();
+    let mut encoded = 0;
+    let mut stored = Vec::new();
+    for file in inventory.files() {
+        if inventory.kind(file) != FileKind::Regular {
+            continue;
+        }
+        let (ino, mut at) = (inventory.ino(file), 0);
+        while at < inventory.size(file) {
+            for extent in tree.extents(ino, at).unwrap() {
+                assert!(extent.offset <= at && extent.end() > at);
+                at = extent.end();
+                if let ExtentKind::Encoded(encoding) = extent.kind {
+                    encoded += 1;
+                    tree.read_encoded(ino, &extent, &mut stored).unwrap();
+                    assert_eq!(stored.len() as u64, encoding.stored_len);
+                    let is_in = stream.windows(stored.len()).any(|part| part == stored);
+                    assert!(is_in);
+                }
+            }
+        }
+        assert_eq!(at, inventory.size(file));
+    }
+    assert!(encoded > 3, "{encoded}");
+}
+
+fn error_of(streams: &[&[u8]]) -> String {
+    let mut replay = Replay::new();
+    let (last, before) = streams.split_last().unwrap();
+    for stream in before {
+        replay.add(Arc::new(stream.to_vec())).unwrap();
+    }
+    let known = replay.subvolumes().len();
+    let error = replay.add(Arc::new(last.to_vec())).unwrap_err();
+    assert_eq!(replay.subvolumes().len(), known, "nothing is added");
+    error.to_string()
+}
+
+#[test]
+fn a_parent_must_be_known_and_unchanged() {
+    let next = incremental(Version::V1, &[]);
+    assert!(error_of(&[&next]).contains("parent of an incremental send stream is not known"));
+    let later = Command::Subvol {
+        path: b"s",
+        uuid: [7; 16],
+        ctransid: 11,
+    };
+    let later = stream(Version::V1, &[later, Command::End]);
+    assert!(error_of(&[&later, &next]).contains("parent was changed"));
+    let right = full(Version::V1, &[MKFILE]);
+    assert_eq!(trees(&[&later, &right, &next]).len(), 3);
+    // Whoever names the parent answers for it.
+    let mut replay = Replay::new();
+    replay.know([7; 16], None, Arc::<SentTree>::clone(&trees(&[&right])[0]));
+    assert_eq!(replay.add(Arc::new(next)).unwrap(), 1);
+    assert!(files(&replay.subvolumes()[0]).contains_key(&b"f"[..]));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let mkdir = |path| Command::Mkdir { path, ino: 258 };
+    let clone = |clone_path, clone_len, uuid| Command::Clone {
+        file_offset: 0,
+        clone_len,
+        path: b"f",
+        clone_uuid: [uuid; 16],
+        clone_ctransid: 9,
+        clone_path,
+        clone_offset: 4096,
+    };
+    let write = Command::Write {
+        path: b"f",
+        file_offset: 0,
+        data: &[1; 8192],
+    };
+    for (commands, words) in [
+        (&[MKFILE, MKFILE][..], "new name is that of another file"),
+        (&[Command::Unlink { path: b"g" }], "does not exist"),
+        (
+            &[mkdir(b"d"), Command::Unlink { path: b"d" }],
+            "unlink command is for a directory",
+        ),
+        (
+            &[MKFILE, Command::Rmdir { path: b"f" }],
+            "another file than a directory",
+        ),
+        (
+            &[mkdir(b"d"), mkdir(b"d/e"), Command::Rmdir { path: b"d" }],
+            "directory with files",
+        ),
+        (
+            &[
+                mkdir(b"d"),
+                Command::Rename {
+                    path: b"d",
+                    path_to: b"d/e",
+                },
+            ],
+            "moved into itself",
+        ),
+        (
+            &[
+                mkdir(b"d"),
+                Command::Link {
+                    path: b"e",
+                    path_link: b"d",
+                },
+            ],
+            "second name",
+        ),
+        (&[MKFILE, mkdir(b"f/g")], "leads through a file"),
+        (
+            &[MKFILE, write, clone(b"f", 4097, 7)],
+            "behind the end of its source",
+        ),
+        (
+            &[MKFILE, write, clone(b"f", 4096, 3)],
+            "clone is from is not known",
+        ),
+        (
+            &[MKFILE, mkdir(b"d"), clone(b"d", 4096, 7)],
+            "no regular file",
+        ),
+        (
+            &[
+                MKFILE,
+                Command::RemoveXattr {
+                    path: b"f",
+                    xattr_name: b"user.a",
+                },
+            ],
+            "is not there",
+        ),
+    ] {
+        let error = error_of(&[&full(Version::V1, commands)]);
+        assert!(error.contains(words), "{commands:?}: {error}");
+    }
+    let no_data = kernel_made("no-data.v2");
+    assert!(error_of(&[&kernel_made("full.v2"), &no_data]).contains("--no-data"));
+}
+
+#[test]
+fn snapshots_of_snapshots_end_before_the_stack_does() {
+    let uuid = |number: u32| {
+        let mut uuid = [0; 16];
+        uuid[..4].copy_from_slice(&number.to_le_bytes());
+        uuid
+    };
+    let chain = |count: u32| {
+        let mut commands = vec![
+            Command::Subvol {
+                path: b"s",
+                uuid: uuid(0),
+                ctransid: 1,
+            },
+            MKFILE,
+            Command::Write {
+                path: b"f",
+                file_offset: 0,
+                data: b"deep",
+            },
+        ];
+        for number in 1..=count {
+            commands.push(Command::Snapshot {
+                path: b"t",
+                uuid: uuid(number),
+                ctransid: 1,
+                clone_uuid: uuid(number - 1),
+                clone_ctransid: 1,
+            });
+            // Each level refers to the one below.
+            commands.push(Command::Truncate {
+                path: b"f",
+                size: 4,
+            });
+        }
+        commands.push(Command::End);
+        stream(Version::V1, &commands)
+    };
+    let mut replay = Replay::new();
+    let error = replay.add(Arc::new(chain(1001))).unwrap_err();
+    assert!(matches!(&error, Error::Part { error, .. } if matches!(**error, Error::Limit(_))));
+    // Threads of tests have stacks of 2 MiB, as have those that read for a copy.
+    let deepest = trees(&[&chain(1000)]).pop().unwrap();
+    assert_eq!(files(&deepest)[&b"f"[..]], b"deep");
+    let file = deepest.lookup(deepest.root(), b"f").unwrap().ino;
+    assert_eq!(deepest.extents(file, 0).unwrap().len(), 1);
+}
