@@ -4,7 +4,7 @@ use tree::{Corrupt, Error, ReadAt, Result};
 
 use crate::chunk::{Chunk, ChunkMap, Profile};
 use crate::key::{Logical, Physical};
-use crate::read::OpenOptions;
+use crate::open_options::OpenOptions;
 use crate::superblock::{Device, Superblock};
 
 /// Maximum number of devices in a file system.

@@ -1,14 +1,13 @@
 //! Writes the tree of a subvolume from an inventory: inodes, names, attributes, and file extents.
 
-use std::collections::HashMap;
-
-use tree::{EntryId, Error, FileId, FileKind, Inventory, Metadata, Result, Time, Xattr};
+use tree::{EntryId, Error, FileId, FileKind, Inventory, Metadata, Result, Time};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
 use crate::builder::{Blocks, GENERATION, Root, Shape, TreeBuilder, item_bytes_max};
 use crate::checksum::{NAME_SEED, name_hash};
 use crate::data::{Area, Content, Shown};
+use crate::describe::Described;
 use crate::flags::{attribute, inode_flags};
 use crate::key::{Key, item, object};
 use crate::options::Options;
@@ -33,14 +32,6 @@ const ATTRIBUTES: [(u32, u64); 9] = [
 const TYPE_XATTR: u8 = 8;
 /// The largest tree blocks of the format.
 const NODE_BYTES_MAX: u32 = 64 << 10;
-
-/// File metadata that the inventory does not hold.
-#[derive(Debug, Default)]
-pub(crate) struct Described {
-    pub(crate) xattrs: HashMap<FileId, Vec<Xattr>>,
-    /// Targets of symbolic links.
-    pub(crate) targets: HashMap<FileId, Box<[u8]>>,
-}
 
 /// The subvolume trees of a new file system.
 pub(crate) struct Trees<'a> {
@@ -73,16 +64,6 @@ pub(crate) fn timespec(time: Time) -> raw::Timespec {
         sec: time.seconds.cast_unsigned().into(),
         nsec: time.nanoseconds.into(),
     }
-}
-
-/// Maximum length of an attribute's name and value together.
-pub(crate) fn xattr_bytes_max(nodesize: u32) -> usize {
-    item_bytes_max(nodesize) - size_of::<raw::DirItem>()
-}
-
-/// Length of the longest target that fits in a tree block and that Linux follows.
-pub(crate) fn target_bytes_max(nodesize: u32) -> usize {
-    (item_bytes_max(nodesize) - size_of::<raw::FileExtentItem>()).min(4095)
 }
 
 /// The inode item of an empty directory owned by root.
@@ -167,16 +148,9 @@ impl<'a> Trees<'a> {
         plan: &'a SubvolumePlan,
         options: &'a Options,
     ) -> Self {
-        let mut members = vec![Vec::new(); plan.subvolumes.len()];
-        for entry in (1..inventory.entry_count()).map(EntryId) {
-            let file = inventory.file(entry);
-            if !area.is_lost(file) && plan.rooted_at(file).is_none() {
-                members[plan.of(inventory.parent(entry))].push(file);
-            }
-        }
+        let mut members = plan.members(inventory);
         for members in &mut members {
-            members.sort_unstable();
-            members.dedup();
+            members.retain(|&file| !area.is_lost(file));
             members.shrink_to_fit();
             // Without snapshots, this is the order already.
             members.sort_by_key(|&file| plan.ino(file));
@@ -535,17 +509,4 @@ pub(crate) fn emit_empty(blocks: &mut Blocks<'_>, id: u64, time: raw::Timespec) 
     let key = Key::new(number, item::INODE_REF, number);
     builder.push(key, &[&inode_ref(0, b"..")])?;
     builder.finish()
-}
-
-/// Why a file cannot be stored, determined before anything is written.
-pub(crate) fn check_target(target: &[u8], nodesize: u32) -> Result<()> {
-    if target.is_empty() {
-        return Err(Error::Unsupported("a symbolic link that has no target"));
-    }
-    if target.len() > target_bytes_max(nodesize) {
-        return Err(Error::Limit(
-            "the target of a symbolic link does not fit in a tree block",
-        ));
-    }
-    Ok(())
 }

@@ -12,7 +12,6 @@ use xxhash::Xxh64;
 
 use crate::builder::GENERATION;
 use crate::key::object;
-use crate::subvolume_plan::SubvolumePlan;
 
 /// Number of files of each subvolume that are compared with those of others: the ones with the smallest hashes.
 const SAMPLE: usize = 1024;
@@ -49,22 +48,28 @@ const NO_IDENTITY: FileIdentity = FileIdentity {
 };
 
 impl Snapshots {
-    /// `None` if no two subvolumes are related.
+    /// Looks for relations between the subvolumes with these root directories, and these other files; `None` if no two are
+    /// related.
     pub(crate) fn find(
         fs: &dyn FileSystem,
         inventory: &Inventory,
-        plan: &SubvolumePlan,
+        roots: &[FileId],
+        members: impl FnOnce() -> Vec<Vec<FileId>>,
     ) -> Option<Snapshots> {
         let identity = |file: FileId| {
             let metadata = fs.metadata(inventory.ino(file)).ok();
             metadata.and_then(|metadata| metadata.identity)
         };
-        let roots = plan.subvolumes.iter();
-        if roots.filter(|own| identity(own.dir).is_some()).count() < 2 {
+        if roots
+            .iter()
+            .filter(|root| identity(**root).is_some())
+            .count()
+            < 2
+        {
             return None;
         }
         let known: Vec<Option<FileIdentity>> = inventory.files().map(identity).collect();
-        let members = members(inventory, plan);
+        let members = members();
         let ages = members.iter().map(|files| {
             let identities = files.iter().filter_map(|file| known[file.0 as usize]);
             identities.map(|identity| identity.transaction).max()
@@ -107,8 +112,8 @@ impl Snapshots {
             order: others.chain(order.iter().copied()).collect(),
             is_related,
         };
-        let next = snapshots.take_identities(inventory, plan, &members, &known);
-        snapshots.fill_in(inventory, plan, &members, next);
+        let next = snapshots.take_identities(inventory, roots, &members, &known);
+        snapshots.fill_in(inventory, roots, &members, next);
         Some(snapshots)
     }
 
@@ -135,7 +140,7 @@ impl Snapshots {
     fn take_identities(
         &mut self,
         inventory: &Inventory,
-        plan: &SubvolumePlan,
+        roots: &[FileId],
         members: &[Vec<FileId>],
         known: &[Option<FileIdentity>],
     ) -> u64 {
@@ -161,7 +166,7 @@ impl Snapshots {
                 next = next.max(number + 1);
                 self.identities[file.0 as usize] = known[file.0 as usize].unwrap_or(NO_IDENTITY);
             }
-            let root = plan.subvolumes[subvolume].dir;
+            let root = roots[subvolume];
             if let Some(identity) = known[root.0 as usize] {
                 self.identities[root.0 as usize] = FileIdentity {
                     number: object::FIRST_FREE,
@@ -194,14 +199,14 @@ impl Snapshots {
     fn fill_in(
         &mut self,
         inventory: &Inventory,
-        plan: &SubvolumePlan,
+        roots: &[FileId],
         members: &[Vec<FileId>],
         mut next: u64,
     ) {
         // Directories by inode number.
         let mut dirs: Vec<Vec<(u64, FileId)>> = vec![Vec::new(); members.len()];
         for subvolume in self.related() {
-            let root = plan.subvolumes[subvolume].dir;
+            let root = roots[subvolume];
             let of_base = self.base[subvolume].map(|base| &dirs[base]);
             let mut own = Vec::new();
             for &dir in std::iter::once(&root).chain(&members[subvolume]) {
@@ -291,22 +296,6 @@ impl Snapshots {
 pub(crate) fn usual_index(inventory: &Inventory, entry: EntryId) -> u64 {
     let first = inventory.entries(inventory.parent(entry)).next();
     u64::from(entry.0 - first.map_or(entry.0, |first| first.0)) + 2
-}
-
-/// The files of each subvolume except its root.
-fn members(inventory: &Inventory, plan: &SubvolumePlan) -> Vec<Vec<FileId>> {
-    let mut members = vec![Vec::new(); plan.subvolumes.len()];
-    for entry in (1..inventory.entry_count()).map(EntryId) {
-        let file = inventory.file(entry);
-        if plan.rooted_at(file).is_none() {
-            members[plan.of(inventory.parent(entry))].push(file);
-        }
-    }
-    for members in &mut members {
-        members.sort_unstable();
-        members.dedup();
-    }
-    members
 }
 
 /// The smallest hashes of a subvolume's files, in ascending order.

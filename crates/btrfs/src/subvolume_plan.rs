@@ -107,7 +107,8 @@ impl SubvolumePlan {
             }
         }
         if plan.subvolumes.len() > 1 {
-            plan.snapshots = Snapshots::find(fs, inventory, &plan);
+            let roots: Vec<FileId> = plan.subvolumes.iter().map(|own| own.dir).collect();
+            plan.snapshots = Snapshots::find(fs, inventory, &roots, || plan.members(inventory));
         }
         if let Some(path) = &options.default_subvolume {
             let entry = inventory.find(path);
@@ -147,6 +148,22 @@ impl SubvolumePlan {
     /// The subvolume whose blocks this one shares, which is written earlier.
     pub(crate) fn base(&self, subvolume: usize) -> Option<usize> {
         (self.snapshots.as_ref()).and_then(|snapshots| snapshots.base[subvolume])
+    }
+
+    /// The files of each subvolume except its root.
+    pub(crate) fn members(&self, inventory: &Inventory) -> Vec<Vec<FileId>> {
+        let mut members = vec![Vec::new(); self.subvolumes.len()];
+        for entry in (1..inventory.entry_count()).map(EntryId) {
+            let file = inventory.file(entry);
+            if self.rooted_at(file).is_none() {
+                members[self.of(inventory.parent(entry))].push(file);
+            }
+        }
+        for members in &mut members {
+            members.sort_unstable();
+            members.dedup();
+        }
+        members
     }
 
     /// The generation of the image.

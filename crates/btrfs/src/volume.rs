@@ -11,7 +11,7 @@ use crate::address_space::AddressSpace;
 use crate::extent::DataExtent;
 use crate::key::Logical;
 use crate::node::{Expected, Node};
-use crate::read::OpenOptions;
+use crate::open_options::OpenOptions;
 use crate::superblock::Superblock;
 
 /// Bytes of tree blocks in the cache.

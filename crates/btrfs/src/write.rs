@@ -5,13 +5,14 @@
 //! twice.
 
 use tree::{
-    Describe, Duplicates, Error, FileSystem, ImageSummary, Inventory, Lost, Output, OutputKind,
-    Parallel, Progress, ReadAt, Result,
+    Duplicates, Error, FileSystem, ImageSummary, Inventory, Output, OutputKind, Parallel, Progress,
+    ReadAt, Result,
 };
 
 use crate::data::{self, Area, Content};
+use crate::describe::describe;
 use crate::forest::Forest;
-use crate::fs_tree::{Described, Trees, check_target, xattr_bytes_max};
+use crate::fs_tree::Trees;
 use crate::options::{Options, Summary};
 use crate::raw::SUPERBLOCK_BYTES;
 use crate::subvolume_plan::SubvolumePlan;
@@ -103,44 +104,4 @@ fn wipe(output: &Output) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Reads link targets and extended attributes, and returns the files that are left out.
-fn describe(
-    fs: &dyn FileSystem,
-    inventory: &Inventory,
-    options: &Options,
-    parallel: Parallel,
-    summary: &mut Summary,
-) -> Result<(Described, Lost)> {
-    let nodesize = options.nodesize;
-    let mut described = Described::default();
-    let describe = Describe {
-        fs,
-        inventory,
-        xattrs: true,
-        skip_unreadable: options.skip_unreadable,
-    };
-    let lost = describe.read(
-        parallel,
-        &mut summary.image,
-        |description| match &description.target {
-            Some(target) => check_target(target, nodesize),
-            None => Ok(()),
-        },
-        |xattr| {
-            let bytes = xattr.name.len() + xattr.value.len();
-            xattr.name.len() <= 255 && bytes <= xattr_bytes_max(nodesize)
-        },
-        |file, description| {
-            if !description.xattrs.is_empty() {
-                described.xattrs.insert(file, description.xattrs);
-            }
-            if let Some(target) = description.target {
-                described.targets.insert(file, target);
-            }
-            Ok(())
-        },
-    )?;
-    Ok((described, lost))
 }

@@ -2,34 +2,16 @@
 
 use tree::{Error, Result, ordered};
 
-use super::state::Check;
+use super::data;
+use super::extents::Encoded;
+use super::state::{Check, finding};
 use crate::compression::Compression;
 use crate::csum_tree;
-use crate::key::Logical;
 use crate::read::Btrfs;
 use crate::volume::Worker;
 
 /// Stored bytes that one job decodes.
 const JOB_BYTES: u64 = 512 << 10;
-
-/// An encoded extent, as a file refers to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Encoded {
-    at: Logical,
-    /// Stored length in bytes.
-    len: u64,
-    /// Decoded length in bytes.
-    ram_bytes: u64,
-    compression: Compression,
-    has_checksums: bool,
-}
-
-impl Encoded {
-    /// Stored length in bytes.
-    pub(super) fn len(&self) -> u64 {
-        self.len
-    }
-}
 
 /// What became of an extent's stored bytes.
 enum Decoded {
@@ -108,9 +90,9 @@ impl Check<'_> {
                         Decoded::Whole => summary.decoded_bytes += extent.ram_bytes,
                         Decoded::Unread => {}
                         Decoded::Wrong(error) => {
-                            let mut finding = super::state::finding(0, error);
+                            let mut finding = finding(0, error);
                             if findings.reports_next() {
-                                finding.file = super::data::path(btrfs, extents, extent.at.0);
+                                finding.file = data::path(btrfs, extents, extent.at.0);
                             }
                             findings.add(finding)?;
                         }

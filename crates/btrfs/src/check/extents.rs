@@ -6,8 +6,9 @@ use tree::Result;
 use zerocopy::FromBytes;
 
 use crate::checksum::name_hash;
+use crate::compression::Compression;
 use crate::flags::compat_ro;
-use crate::key::{item, object};
+use crate::key::{Logical, item, object};
 use crate::node::{Item, Node};
 use crate::raw;
 use crate::superblock::Superblock;
@@ -97,6 +98,18 @@ pub(super) struct Found {
     pub(super) generation: u64,
     /// For data, with simple quotas: the subvolume that created it; otherwise 0.
     pub(super) owner: u64,
+}
+
+/// An encoded extent, as a file refers to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Encoded {
+    pub(super) at: Logical,
+    /// Stored length in bytes.
+    pub(super) len: u64,
+    /// Decoded length in bytes.
+    pub(super) ram_bytes: u64,
+    pub(super) compression: Compression,
+    pub(super) has_checksums: bool,
 }
 
 /// A block group.

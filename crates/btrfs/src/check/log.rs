@@ -10,17 +10,6 @@ use crate::key::{Generation, Key, Logical, item, object};
 use crate::subvolume::Root;
 use crate::tree::Tree;
 
-/// Ranges of data that the log has, as start and end: sorted, without overlaps.
-#[derive(Default)]
-pub(super) struct Log {
-    /// Extents of its files.
-    pub(super) data: Vec<(u64, u64)>,
-    /// What it has checksums for.
-    sums: Vec<(u64, u64)>,
-    /// What must have checksums.
-    wanted: Vec<(u64, u64)>,
-}
-
 /// The end of the range that contains `at`; 0 if there is none.
 pub(super) fn end_in(ranges: &[(u64, u64)], at: u64) -> u64 {
     let index = ranges.partition_point(|range| range.0 <= at);

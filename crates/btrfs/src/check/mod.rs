@@ -22,11 +22,8 @@ use std::collections::HashSet;
 
 use tree::{CheckOptions, Corrupt, DataCheck, Finding, Findings, Parallel, Progress, Result};
 
-use self::decode::Encoded;
 use self::extents::{Extents, References};
-use self::log::Log;
-use self::quota::Paths;
-use self::state::Check;
+use self::state::{Check, Log, Paths};
 use crate::key::{Key, is_file_tree, object};
 use crate::raw;
 use crate::read::Btrfs;
@@ -163,7 +160,7 @@ impl Check<'_> {
 
     /// Says how many bytes will be read, as far as that is known.
     fn expect(&self) {
-        let decoded = self.encoded.iter().map(Encoded::len);
+        let decoded = self.encoded.iter().map(|extent| extent.len);
         let mut bytes = decoded.fold(0u64, u64::saturating_add);
         for extent in &self.extents.list {
             if extent.is_tree_block || self.options.data >= DataCheck::Checksums {

@@ -12,7 +12,6 @@ use zerocopy::FromBytes;
 use super::extents::Found;
 use super::state::{Check, Note, wrong};
 use crate::key::{Key, Logical, is_file_tree, item, object};
-use crate::node::Node;
 use crate::raw;
 use crate::subvolume::Root;
 use crate::tree::Tree;
@@ -26,19 +25,6 @@ const SETS_LEN_MAX: usize = 1 << 24;
 
 /// Groups that one subvolume may count for; people have a handful.
 const GROUPS_ABOVE_MAX: usize = 1024;
-
-/// What leads to blocks and extents, if full quotas have to be checked.
-#[derive(Default)]
-pub(super) struct Paths {
-    /// The level and address of a block, and the address of a block or data extent that it refers to.
-    edges: Vec<(u8, u64, u64)>,
-}
-
-impl Paths {
-    pub(super) fn add(&mut self, from: &Node, to: u64) {
-        self.edges.push((from.level, from.at.0, to));
-    }
-}
 
 /// Referenced and exclusive bytes.
 type Counts = (u64, u64);

@@ -5,11 +5,9 @@ use std::fmt;
 
 use tree::{CheckOptions, Corrupt, Error, Finding, Findings, Parallel, Progress, Result};
 
-use super::decode::Encoded;
-use super::extents::{Extents, References};
-use super::log::Log;
-use super::quota::Paths;
+use super::extents::{Encoded, Extents, References};
 use crate::key::Logical;
+use crate::node::Node;
 use crate::read::Btrfs;
 
 /// Summary of a check.
@@ -76,6 +74,30 @@ impl fmt::Display for Note {
                 "the free space tree describes {count} block groups that no longer exist, as old mkfs.btrfs leaves it"
             ),
         }
+    }
+}
+
+/// Ranges of data that the log has, as start and end: sorted, without overlaps.
+#[derive(Default)]
+pub(super) struct Log {
+    /// Extents of its files.
+    pub(super) data: Vec<(u64, u64)>,
+    /// What it has checksums for.
+    pub(super) sums: Vec<(u64, u64)>,
+    /// What must have checksums.
+    pub(super) wanted: Vec<(u64, u64)>,
+}
+
+/// What leads to blocks and extents, if full quotas have to be checked.
+#[derive(Default)]
+pub(super) struct Paths {
+    /// The level and address of a block, and the address of a block or data extent that it refers to.
+    pub(super) edges: Vec<(u8, u64, u64)>,
+}
+
+impl Paths {
+    pub(super) fn add(&mut self, from: &Node, to: u64) {
+        self.edges.push((from.level, from.at.0, to));
     }
 }
 

@@ -5,8 +5,8 @@ use tree::{FileId, Inventory};
 
 use super::share::is_nocow;
 use crate::compression::Compression;
+use crate::describe::Described;
 use crate::flags::attribute;
-use crate::fs_tree::Described;
 use crate::options::Options;
 
 /// The extended attribute that names an algorithm (`btrfs property set PATH compression`).

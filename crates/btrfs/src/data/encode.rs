@@ -7,9 +7,9 @@ use tree::{
 };
 
 use super::choice::{Choice, Chooser};
-use super::share::is_nocow;
+use super::share::{is_nocow, reserved};
 use crate::compression::Compression;
-use crate::fs_tree::Described;
+use crate::describe::Described;
 use crate::heuristic::is_compressible;
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
@@ -141,19 +141,6 @@ impl Piece {
             kept: Kept::default(),
             is_reserved: true,
         }
-    }
-}
-
-/// The space that a preallocated part starts in, if the source names it, and its offset there.
-pub(super) fn reserved(extent: &Extent) -> Option<(ExtentId, u64)> {
-    match (extent.kind, extent.id) {
-        (ExtentKind::Preallocated { stored_offset }, Some(id)) => {
-            let is_whole = [extent.offset, stored_offset]
-                .iter()
-                .all(|at| at.is_multiple_of(SECTOR_BYTES as u64));
-            is_whole.then_some((id, stored_offset))
-        }
-        _ => None,
     }
 }
 

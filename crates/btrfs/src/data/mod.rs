@@ -18,7 +18,7 @@ use jobs::jobs;
 use reserve::Reserved;
 use share::Originals;
 
-use crate::fs_tree::Described;
+use crate::describe::Described;
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
 

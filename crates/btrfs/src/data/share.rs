@@ -8,7 +8,6 @@ use tree::{
     Inventory,
 };
 
-use super::encode::reserved;
 use crate::flags::attribute;
 use crate::layout::SECTOR_BYTES;
 
@@ -63,6 +62,19 @@ impl<'a> Originals<'a> {
         // Files without copy-on-write share nothing, and preallocated space belongs to one file.
         let is_own = |file| is_nocow(self.inventory, file) || self.reserving.contains(&file);
         (!is_own(file) && !is_own(original)).then_some(original)
+    }
+}
+
+/// The space that a preallocated part starts in, if the source names it, and its offset there.
+pub(super) fn reserved(extent: &Extent) -> Option<(ExtentId, u64)> {
+    match (extent.kind, extent.id) {
+        (ExtentKind::Preallocated { stored_offset }, Some(id)) => {
+            let is_whole = [extent.offset, stored_offset]
+                .iter()
+                .all(|at| at.is_multiple_of(SECTOR_BYTES as u64));
+            is_whole.then_some((id, stored_offset))
+        }
+        _ => None,
     }
 }
 

@@ -15,6 +15,7 @@ use crate::dir;
 use crate::inode::for_each_ref;
 use crate::key::{Key, Logical, item, object};
 use crate::node::Item;
+use crate::open_options::OpenOptions;
 use crate::raw;
 use crate::replay::{Replayed, replay};
 use crate::subvolume::{self, Root};
@@ -24,23 +25,6 @@ use crate::volume::Volume;
 
 pub use files::Subvolume;
 pub(crate) use table::Resolved;
-
-/// How a file system is opened.
-#[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
-    /// Limits on what the image may make this program hold.
-    pub limits: Limits,
-    /// The copy of the superblock to use, an index into [`crate::SUPERBLOCK_PLACES`]; by default the newest that is
-    /// valid.
-    pub superblock: Option<usize>,
-    /// Read the file system as it was this many commits before the last one: up to three, as far as the superblock
-    /// records them and their blocks have not been overwritten.
-    pub older_root: usize,
-    /// Show the last commit alone, without the log.
-    pub no_log: bool,
-    /// Ignore sources that are no devices of the first one's file system, and second images of a device.
-    pub ignores_foreign: bool,
-}
 
 /// A btrfs file system, open for reading.
 ///

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
-use super::destination::Kind;
+use super::kind::Kind;
 use crate::options::{
     BtrfsArgs, DirectoryArgs, EditArgs, ImageArgs, RescueArgs, SOURCE_HELP, SOURCE_LONG_HELP,
     SourceArgs, SquashfsArgs, StreamArgs, ThreadArgs, bytes,

@@ -5,6 +5,7 @@ mod btrfs;
 mod destination;
 pub(crate) mod directory;
 mod job;
+mod kind;
 mod losses;
 mod squashfs;
 mod stream;
@@ -26,8 +27,9 @@ use crate::options::BtrfsArgs;
 use crate::source::{Source, Unnamed};
 use crate::text;
 use args::refuse_what_does_not_apply;
-use destination::{Kind, refuse_before_reading};
+use destination::refuse_before_reading;
 use job::{Done, Job};
+use kind::Kind;
 
 pub(crate) use args::Copy;
 

@@ -3,16 +3,27 @@
 use codec::{Algorithm, Decoder, Encoder};
 use tree::Result;
 
-use super::plan::data_bytes_max;
 use super::{ConvertOptions, Recode, algorithm};
 use crate::command::Command;
-use crate::encoded::EncodedWrite;
+use crate::encoded::{ENCODED_BYTES_MAX, EncodedWrite};
 use crate::raw::Version;
 use crate::reader::begins_with_length;
 
 /// Data that is encoded to at most this many bytes becomes inline at the receiver, unless it was mounted with another
 /// `max_inline`.
 const INLINE_BYTES_MAX: usize = 2048;
+
+/// The longest data of a command that Linux writes in version 1.
+pub(super) const V1_DATA_BYTES: usize = 48 << 10;
+/// The longest data of a command that Linux writes from version 2 on.
+pub(super) const V2_DATA_BYTES: usize = ENCODED_BYTES_MAX as usize;
+/// How many bytes of data a command of this version has at most.
+pub(super) fn data_bytes_max(version: Version) -> usize {
+    match version {
+        Version::V1 => V1_DATA_BYTES,
+        Version::V2 | Version::V3 => V2_DATA_BYTES,
+    }
+}
 
 /// One step of a conversion.
 pub(super) struct Job {

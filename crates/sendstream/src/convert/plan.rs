@@ -5,31 +5,18 @@ use std::io::Read;
 
 use tree::{Error, Result};
 
-use super::data::{Data, Encoded, Job, Place, Work};
+use super::data::{Data, Encoded, Job, Place, V1_DATA_BYTES, V2_DATA_BYTES, Work, data_bytes_max};
 use super::{ConvertOptions, Converted, Recode};
 use crate::command::Command;
-use crate::encoded::ENCODED_BYTES_MAX;
 use crate::raw::{Version, stream_header};
 use crate::reader::{Record, StreamReader, begins_with_length};
 
-/// The longest data of a command that Linux writes in version 1.
-const V1_DATA_BYTES: usize = 48 << 10;
-/// The longest data of a command that Linux writes from version 2 on.
-const V2_DATA_BYTES: usize = ENCODED_BYTES_MAX as usize;
 /// Commands that are copied make a job of about this size.
 const COPIED_BYTES: usize = 64 << 10;
 /// The smallest sector of btrfs.
 const MIN_SECTOR_BYTES: u64 = 4096;
 /// `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`.
 const PUNCH_HOLE: u32 = 3;
-
-/// How many bytes of data a command of this version has at most.
-pub(super) fn data_bytes_max(version: Version) -> usize {
-    match version {
-        Version::V1 => V1_DATA_BYTES,
-        Version::V2 | Version::V3 => V2_DATA_BYTES,
-    }
-}
 
 /// Reads the source and gives jobs.
 pub(super) struct Jobs<R> {
