@@ -10,7 +10,7 @@ pub(crate) struct DirectoryArgs {
     /// Put the tree into the existing directory DST
     ///
     /// Each file gets its name once all files are complete, and replaces a file of the same name. Directories that exist
-    /// keep their other files, owner, mode and times. A file never replaces a directory, nor a directory a file or a
+    /// keep their other files, owner and mode. A file never replaces a directory, nor a directory a file or a
     /// symbolic link: such entries are listed and left out, and the exit code is 1. Symbolic links in DST are not followed.
     #[arg(long, conflicts_with_all = ["overwrite", "replace"])]
     pub(crate) merge: bool,

@@ -80,6 +80,9 @@ fn a_mount_point_is_filled_and_stays_the_same_directory() {
         std::os::unix::fs::PermissionsExt::from_mode(0o1751),
     )
     .unwrap();
+    let time = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_007, 123_456_789);
+    let root = fs::File::open(from.path()).unwrap();
+    root.set_modified(time).unwrap();
     let source = HostDir::open(from.path()).unwrap();
     let before = fs::metadata(mount.path()).unwrap();
     assert_eq!(
@@ -89,7 +92,7 @@ fn a_mount_point_is_filled_and_stays_the_same_directory() {
     let after = fs::metadata(mount.path()).unwrap();
     assert_eq!((before.dev(), before.ino()), (after.dev(), after.ino()));
     assert_eq!(after.mode() & 0o7777, 0o1751);
-    assert_eq!(after.mtime(), fs::metadata(from.path()).unwrap().mtime());
+    assert_eq!(after.modified().unwrap(), time);
     let error = write(&source, mount.path(), true).unwrap_err();
     assert!(
         error

@@ -125,8 +125,8 @@ pub(super) struct Moved {
     pub(super) refused: Vec<Refused>,
 }
 
-/// Moves what was written below `staged` into the directory `into`, and calls `finish` for new directories. Without
-/// `conflict`, nothing may be there, and `into` counts as new. Files in `missing` have not been written.
+/// Moves what was written below `staged` into the directory `into`, and calls `finish` for each new directory below
+/// that. Without `conflict`, nothing may be there. Files in `missing` have not been written.
 pub(super) fn move_up(
     maker: &Maker<'_>,
     staged: &OwnedFd,
@@ -149,9 +149,8 @@ pub(super) fn move_up(
         }
         let entry = match step {
             Step::Leave(entry) => {
-                let is_new_root = entry == inventory.root() && conflict.is_none();
-                if new > 0 || is_new_root {
-                    new = new.saturating_sub(1);
+                if new > 0 {
+                    new -= 1;
                     let path = inventory.path(entry);
                     let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
                     let dir = linux::open_beneath(into, &path, flags, 0)

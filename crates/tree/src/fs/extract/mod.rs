@@ -79,8 +79,8 @@ pub enum Existing {
     /// The tree is put into the directory; a file is an error.
     ///
     /// Each file gets its name when all files are complete, and replaces a file of the same name, but never a
-    /// directory. Directories that exist keep their other files, owner, mode, times and attributes, and so does the
-    /// target itself.
+    /// directory. Directories that exist keep their other files, owner, mode and attributes, and so does the target
+    /// itself; the system gives those that change a new modification time.
     Merge(Conflict),
 }
 
@@ -290,15 +290,16 @@ pub fn extract(
             if options.sync {
                 target.sync()?;
             }
-            let moved = merge::move_up(&maker, target.dir(), into, conflict, &missing, finish)?;
+            let moved =
+                merge::move_up(&maker, target.dir(), into, conflict, &missing, &mut finish)?;
             extracted.refused.extend(moved.refused);
             extracted.kept += moved.kept;
         }
     }
+    extracted.removed = target.commit(options.sync, |root| finish(root, inventory.root()))?;
     let done = workspace.take_done();
     extracted.unrestored.append(done.unrestored);
     lost.extend(done.lost);
-    extracted.removed = target.commit(options.sync)?;
     let named = |(file, error)| (inventory.path(inventory.first_name(file)), error);
     extracted.unreadable.extend(lost.into_iter().map(named));
     extracted

@@ -152,9 +152,14 @@ impl Target {
         Ok(linux::sync_file_system(&self.dir)?)
     }
 
-    /// Gives the directory its name; or removes it, if its contents have moved up. Returns the number of names that
-    /// were deleted with a directory that was replaced, not counting its own.
-    pub(super) fn commit(self, sync: bool) -> Result<u64> {
+    /// Gives the directory its name; or removes it, if its contents have moved up, and then calls `finish` for the
+    /// directory that they moved into, if that was empty: the removal changes its times. Returns the number of names
+    /// that were deleted with a directory that was replaced, not counting its own.
+    pub(super) fn commit(
+        self,
+        sync: bool,
+        finish: impl FnOnce(&OwnedFd) -> Result<()>,
+    ) -> Result<u64> {
         match self.place {
             Place::Beside {
                 parent,
@@ -177,9 +182,12 @@ impl Target {
                 }
                 Ok(removed)
             }
-            Place::Inside(above, _) => {
+            Place::Inside(above, conflict) => {
                 self.temporary
                     .finish(|from| linux::remove_tree_at(&above, from))?;
+                if conflict.is_none() {
+                    finish(&above)?;
+                }
                 if sync {
                     linux::sync_file_system(&above)?;
                 }
