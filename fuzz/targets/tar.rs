@@ -53,7 +53,7 @@ fn read(bytes: Vec<u8>) {
     }
     let mut archive = Vec::new();
     let one = Parallel::new(1);
-    let Ok(summary) = tar::write(&fs, &inventory, one, &NoProgress, &mut archive) else {
+    let Ok(summary) = tar::write(&fs, &inventory, false, one, &NoProgress, &mut archive) else {
         return;
     };
     // Sockets cannot be written, and a name of one can be the first of a file.

@@ -297,7 +297,7 @@ fn run_fuzz(target: &str, minutes: u64) -> (Outcome, u64) {
     if let Err(reason) = test::fuzz_targets() {
         return (Outcome::skipped(reason), 0);
     }
-    let mut command = test::fuzz(target, minutes * 60);
+    let mut command = test::fuzz(target, minutes * 60, false);
     let child = command.stderr(Stdio::piped()).spawn();
     let mut child = match child {
         Ok(child) => child,

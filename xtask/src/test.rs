@@ -1,6 +1,8 @@
 //! Everything that runs a test or a measurement.
 
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 
 use crate::command::{cargo, line_of, nightly, output_of, run, run_tests, succeeds};
 use crate::outcome::{Outcome, Report};
@@ -69,6 +71,9 @@ const BARE_TARGETS: [&str; 3] = [
     "aarch64-unknown-none",
     "thumbv7em-none-eabi",
 ];
+
+/// libdeflate has the same table once for each kind of processor.
+const ASAN_OPTIONS: &str = "detect_odr_violation=0";
 
 /// Everything that this machine can run.
 pub(crate) fn test(report: &mut Report, _: &[String]) {
@@ -204,6 +209,9 @@ fn features() -> Outcome {
             "--no-default-features",
             "--features",
             features,
+            // These tests are few: optimising for them would take longer than they do.
+            "--config",
+            "profile.dev.package.zstd.opt-level=1",
         ];
         let built = build(&arguments, &mut binaries);
         outcome.failed.extend(built.failed);
@@ -224,13 +232,46 @@ pub(crate) fn fuzz_smoke(report: &mut Report, _: &[String]) {
             Ok(targets) => targets,
             Err(reason) => return Outcome::skipped(reason),
         };
-        let mut outcome = Outcome::default();
-        for target in targets {
-            println!("fuzz {target}");
-            outcome.add(run(&mut fuzz(&target, 10)));
+        // One at a time, `cargo fuzz run` would build one at a time, too.
+        let mut outcome =
+            run(nightly(["fuzz", "build", "--dev"]).env("ASAN_OPTIONS", ASAN_OPTIONS));
+        if !outcome.failed.is_empty() {
+            return outcome;
+        }
+        let left = Mutex::new(targets.iter());
+        let runs = Mutex::new(Vec::new());
+        let work = || {
+            loop {
+                let target = left.lock().expect("no worker panics").next();
+                let Some(target) = target else { return };
+                let of_it = fuzz_quietly(target);
+                runs.lock().expect("no worker panics").push(of_it);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(work);
+            }
+        });
+        for of_it in runs.into_inner().expect("no worker panics") {
+            outcome.add(of_it);
         }
         outcome
     });
+}
+
+/// 10 seconds of one fuzz target. Its words are shown only if it fails.
+fn fuzz_quietly(target: &str) -> Outcome {
+    let mut command = fuzz(target, 10, true);
+    match command.output() {
+        Ok(output) if output.status.success() => Outcome::passed(),
+        Ok(output) => {
+            print!("{}", String::from_utf8_lossy(&output.stdout));
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
+            Outcome::failed(format!("{}: {}", line_of(&command), output.status))
+        }
+        Err(error) => Outcome::failed(format!("{}: {error}", line_of(&command))),
+    }
 }
 
 /// The fuzz targets, or why none can be run.
@@ -245,9 +286,12 @@ pub(crate) fn fuzz_targets() -> Result<Vec<String>, String> {
     Ok(targets.lines().map(str::to_owned).collect())
 }
 
-/// A command that runs a fuzz target under AddressSanitizer for this many seconds.
-pub(crate) fn fuzz(target: &str, seconds: u64) -> Command {
+/// A command that runs a fuzz target under AddressSanitizer for this many seconds; built `quickly`, or to run quickly.
+pub(crate) fn fuzz(target: &str, seconds: u64, quickly: bool) -> Command {
     let mut command = nightly(["fuzz", "run", target]);
+    if quickly {
+        command.arg("--dev");
+    }
     // New inputs go to the first directory; the seeds stay as they are.
     let seeds = format!("fuzz/seeds/{target}");
     if root().join(&seeds).is_dir() {
@@ -255,8 +299,7 @@ pub(crate) fn fuzz(target: &str, seconds: u64) -> Command {
         let _ = std::fs::create_dir_all(root().join(&corpus));
         command.args([corpus, seeds]);
     }
-    // libdeflate has the same table once for each kind of processor.
-    command.env("ASAN_OPTIONS", "detect_odr_violation=0");
+    command.env("ASAN_OPTIONS", ASAN_OPTIONS);
     command.args(["--", "-rss_limit_mb=1024", "-timeout=10"]);
     command.arg(format!("-max_total_time={seconds}"));
     command
