@@ -19,6 +19,7 @@ mod sha256;
 mod summary;
 mod threads;
 mod verify;
+mod width;
 
 pub use cache::Cache;
 pub use check::{CheckOptions, DataCheck, Finding, Findings};
@@ -38,3 +39,4 @@ pub use sha256::{Sha256, sha256};
 pub use summary::ImageSummary;
 pub use threads::{NoProgress, Parallel, Progress, ordered};
 pub use verify::{Kept, Verify};
+pub use width::{low_u32, to_u64, to_usize};

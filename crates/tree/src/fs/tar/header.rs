@@ -2,12 +2,25 @@
 //!
 //! Module `ustar` has the layout of the 512-byte block. This module interprets its fields: negative and large numbers,
 //! PAX records that override any field, and PAX sparse maps. Errors carry the byte offset.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use super::Fragment;
+use crate::width::{to_u64, to_usize};
 use crate::{Corrupt, Error, Result, Time, Xattr, base64};
 
 /// The size of a tar block. A header is one block, and data is padded to whole blocks.
 pub(super) const BLOCK: u64 = 512;
+
+/// A header, or a part of a map of fragments.
+pub(super) type Block = [u8; 512];
 
 /// Maximum number of fragments of sparse files in one archive: 256 MiB of memory, far above any archive of real files.
 pub(super) const FRAGMENTS_MAX: usize = 1 << 24;
@@ -28,9 +41,9 @@ pub(super) fn number(field: &[u8], at: u64) -> Result<i64, Corrupt> {
         let mut value = if first & 0x40 == 0 {
             i128::from(first & 0x3f)
         } else {
-            i128::from(first) - 256
+            i128::from(first.cast_signed())
         };
-        for &byte in &field[1..] {
+        for &byte in field.iter().skip(1) {
             value = value
                 .checked_shl(8)
                 .filter(|_| field.len() <= 12)
@@ -50,7 +63,7 @@ pub(super) fn number(field: &[u8], at: u64) -> Result<i64, Corrupt> {
         .skip_while(|&byte| byte == b' ' || byte == 0);
     for byte in digits.by_ref() {
         match byte {
-            b'0'..=b'7' => value = value << 3 | i64::from(byte - b'0'),
+            b'0'..=b'7' => value = value << 3 | i64::from(byte & 7),
             b' ' | 0 => break,
             other => return Err(wrong(other)),
         }
@@ -89,7 +102,7 @@ pub(super) fn text(field: &[u8]) -> &[u8] {
 
 /// Whether the checksum of a header block is right: the sum of its bytes, with the checksum itself counted as spaces.
 /// Old writers summed signed bytes, which is accepted too.
-pub(super) fn checksum_is_right(block: &[u8; BLOCK as usize]) -> bool {
+pub(super) fn checksum_is_right(block: &Block) -> bool {
     const FIELD: std::ops::Range<usize> = 148..156;
     let Ok(stated) = number(&block[FIELD], 0) else {
         return false;
@@ -97,8 +110,9 @@ pub(super) fn checksum_is_right(block: &[u8; BLOCK as usize]) -> bool {
     let (mut sum, mut signed_sum) = (0i64, 0i64);
     for (at, &byte) in block.iter().enumerate() {
         let byte = if FIELD.contains(&at) { b' ' } else { byte };
-        sum += i64::from(byte);
-        signed_sum += i64::from(byte.cast_signed());
+        // The sum of 512 bytes.
+        sum = sum.wrapping_add(byte.into());
+        signed_sum = signed_sum.wrapping_add(byte.cast_signed().into());
     }
     stated == sum || stated == signed_sum
 }
@@ -221,7 +235,7 @@ pub(super) fn xattrs(records: &[u8], at: u64, value_bytes_max: u32) -> Result<Ve
                 let bad = || Corrupt {
                     what,
                     at,
-                    got: value.len() as u64,
+                    got: to_u64(value.len()),
                 };
                 Some((
                     percent_decoded(name),
@@ -236,11 +250,11 @@ pub(super) fn xattrs(records: &[u8], at: u64, value_bytes_max: u32) -> Result<Ve
             return Err(Corrupt {
                 what,
                 at,
-                got: name.len() as u64,
+                got: to_u64(name.len()),
             }
             .into());
         }
-        if value.len() > value_bytes_max as usize {
+        if value.len() > to_usize(value_bytes_max) {
             return Err(Error::Limit(
                 "size of an extended attribute in a tar archive",
             ));
@@ -298,32 +312,28 @@ impl<'a> Records<'a> {
             .iter()
             .take_while(|byte| byte.is_ascii_digit())
             .count();
-        let stated = self.rest[..digits].iter().try_fold(0u64, |len, &digit| {
-            len.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+        let (stated, after) = self.rest.split_at(digits);
+        let stated = stated.iter().try_fold(0u64, |len, &digit| {
+            len.checked_mul(10)?.checked_add(digit_value(digit)?)
         });
-        let len = stated.filter(|_| digits > 0 && self.rest.get(digits) == Some(&b' '));
+        let len = stated.filter(|_| digits > 0 && after.first() == Some(&b' '));
         let len = len.ok_or_else(|| {
-            bad(
-                "pax record does not begin with its length",
-                self.rest[0].into(),
-            )
+            let first = self.rest.first().copied().unwrap_or(0);
+            bad("pax record does not begin with its length", first.into())
         })?;
-        let record = usize::try_from(len)
-            .ok()
-            .and_then(|len| self.rest.get(digits + 1..len));
-        let record = record.ok_or_else(|| bad("pax record has a wrong length", len))?;
+        let parts = self.rest.split_at_checked(to_usize(len));
+        let parts = parts.and_then(|(record, rest)| Some((record.get(digits..)?.get(1..)?, rest)));
+        let (record, rest) = parts.ok_or_else(|| bad("pax record has a wrong length", len))?;
         let Some((b'\n', record_text)) = record.split_last() else {
             return Err(bad("pax record does not end where its length says", len));
         };
-        let equals = record_text.iter().position(|&byte| byte == b'=');
-        let equals = equals.ok_or_else(|| bad("pax record has no equals sign", len))?;
-        self.rest = &self.rest[digits + 1 + record.len()..];
-        self.at += len;
-        Ok(Record {
-            key: &record_text[..equals],
-            value: &record_text[equals + 1..],
-            at,
-        })
+        let mut parts = record_text.splitn(2, |&byte| byte == b'=');
+        let (Some(key), Some(value)) = (parts.next(), parts.next()) else {
+            return Err(bad("pax record has no equals sign", len));
+        };
+        self.rest = rest;
+        self.at = at.saturating_add(len);
+        Ok(Record { key, value, at })
     }
 }
 
@@ -349,19 +359,23 @@ fn some_text(value: &[u8], at: u64) -> Result<Option<Box<[u8]>>, Corrupt> {
         return Err(Corrupt {
             what,
             at,
-            got: value.len() as u64,
+            got: to_u64(value.len()),
         });
     }
     Ok((!value.is_empty()).then(|| value.into()))
 }
 
+/// The value of a decimal digit.
+fn digit_value(byte: u8) -> Option<u64> {
+    char::from(byte).to_digit(10).map(u64::from)
+}
+
 pub(super) fn decimal(text: &[u8], at: u64) -> Result<u64, Corrupt> {
     let value = text.iter().try_fold(0u64, |value, &byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
+        value.checked_mul(10)?.checked_add(digit_value(byte)?)
     });
     value
-        .filter(|value| !text.is_empty() && *value <= i64::MAX as u64)
+        .filter(|value| !text.is_empty() && *value <= i64::MAX.cast_unsigned())
         .ok_or(Corrupt {
             what: "decimal number in tar is not one of 63 bits",
             at,
@@ -385,7 +399,7 @@ fn time(text: &[u8], at: u64) -> Result<Time, Corrupt> {
     let bad = Corrupt {
         what: "time in pax record is not a number",
         at,
-        got: text.len() as u64,
+        got: to_u64(text.len()),
     };
     let (negative, text) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),
@@ -397,11 +411,12 @@ fn time(text: &[u8], at: u64) -> Result<Time, Corrupt> {
     let fraction = parts.next().unwrap_or_default();
     for place in 0..fraction.len().max(9) {
         let byte = fraction.get(place).copied().unwrap_or(b'0');
-        if !byte.is_ascii_digit() {
+        let Some(digit) = char::from(byte).to_digit(10) else {
             return Err(bad);
-        }
+        };
         if place < 9 {
-            nanoseconds = nanoseconds * 10 + u32::from(byte - b'0');
+            // Nine digits fit.
+            nanoseconds = nanoseconds.wrapping_mul(10).wrapping_add(digit);
         }
     }
     Ok(match (negative, nanoseconds) {
@@ -410,12 +425,13 @@ fn time(text: &[u8], at: u64) -> Result<Time, Corrupt> {
             nanoseconds,
         },
         (true, 0) => Time {
-            seconds: -whole,
+            seconds: whole.saturating_neg(),
             nanoseconds: 0,
         },
         (true, _) => Time {
-            seconds: -whole - 1,
-            nanoseconds: 1_000_000_000 - nanoseconds,
+            // The complement to -1 of a number that is not negative.
+            seconds: !whole,
+            nanoseconds: 1_000_000_000u32.saturating_sub(nanoseconds),
         },
     })
 }
@@ -429,7 +445,10 @@ fn percent_decoded(name: &[u8]) -> Vec<u8> {
         let code =
             digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
         decoded.push(code.unwrap_or(*byte));
-        rest = if code.is_some() { &tail[2..] } else { tail };
+        rest = match (code, tail) {
+            (Some(_), [_, _, after @ ..]) => after,
+            _ => tail,
+        };
     }
     decoded
 }
@@ -469,7 +488,8 @@ pub(super) fn fragments(
                 len,
                 stored,
             });
-            stored += len; // No more than `real_size`, since they do not overlap.
+            // No more than `real_size`, since they do not overlap.
+            stored = stored.saturating_add(len);
         }
     }
     if stored != stored_len {

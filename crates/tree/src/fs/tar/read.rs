@@ -1,10 +1,22 @@
 //! Reads all headers of an archive in one pass and builds the index for [`super::Tar`].
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use super::header::{self, BLOCK, FRAGMENTS_MAX, Overrides};
+use std::ops::Range;
+
+use super::header::{self, BLOCK, Block, FRAGMENTS_MAX, Overrides};
 use super::ustar::{self, Dialect};
 use super::{Content, Fragment, InArchive, Notes, Sparse};
 use crate::{
-    Corrupt, Device, Error, FileKind, Ino, Limits, Metadata, Overlay, ReadAt, Result, Time,
+    Corrupt, Device, Error, FileKind, Ino, Limits, Metadata, Overlay, ReadAt, Result, Time, to_u64,
+    to_usize,
 };
 
 /// Maximum size of the PAX records or the long name before an entry. Real ones hold a path and some attributes; maps
@@ -62,8 +74,6 @@ struct Scan<'a> {
     global: Overrides,
 }
 
-type Block = [u8; BLOCK as usize];
-
 impl Scan<'_> {
     /// Reads one entry and the extension headers before it. Returns the offset of the next one; `None` at the end.
     fn entry(&mut self, mut at: u64) -> Result<Option<u64>> {
@@ -108,7 +118,10 @@ impl Scan<'_> {
                                 "tar global headers that set a name, attributes or holes",
                             ));
                         }
-                    } else if records.replace((text_at, text.len() as u32)).is_some() {
+                    } else if records
+                        .replace((text_at, u32::try_from(text.len()).unwrap_or(u32::MAX)))
+                        .is_some()
+                    {
                         let what = "two pax headers stand before one tar entry";
                         return Err(Corrupt {
                             what,
@@ -141,7 +154,7 @@ impl Scan<'_> {
                     *place = Some(name.into());
                     at = next;
                 }
-                b'V' => at = self.data_end(&block, at + BLOCK, &Overrides::default())?,
+                b'V' => at = self.data_end(&block, after(at), &Overrides::default())?,
                 _ => return self.file(&block, at, overrides, records).map(Some),
             }
         }
@@ -149,19 +162,21 @@ impl Scan<'_> {
 
     /// The data of an extension header, its offset, and the offset of the header that follows.
     fn extension(&mut self, block: &Block, at: u64) -> Result<(Vec<u8>, u64, u64)> {
-        let next = self.data_end(block, at + BLOCK, &Overrides::default())?;
+        let text_at = after(at);
+        let next = self.data_end(block, text_at, &Overrides::default())?;
         let len = header::unsigned(&block[124..136], at)?;
         if len > EXTENSION_BYTES_MAX {
             return Err(Error::Limit("size of a tar extension header"));
         }
-        let mut text = vec![0; len as usize];
-        self.window.archive.read_exact_at(&mut text, at + BLOCK)?;
-        Ok((text, at + BLOCK, next))
+        let mut text = vec![0; to_usize(len)];
+        self.window.archive.read_exact_at(&mut text, text_at)?;
+        Ok((text, text_at, next))
     }
 
     /// The offset after the data of an entry whose data begins at `data_at`.
     fn data_end(&self, block: &Block, data_at: u64, overrides: &Overrides) -> Result<u64> {
-        let len = size(block, data_at - BLOCK, overrides)?;
+        let header_at = data_at.saturating_sub(BLOCK);
+        let len = size(block, header_at, overrides)?;
         let end = len
             .checked_next_multiple_of(BLOCK)
             .and_then(|len| data_at.checked_add(len));
@@ -169,7 +184,7 @@ impl Scan<'_> {
             let what = "tar entry runs past the end of the archive";
             Corrupt {
                 what,
-                at: data_at - BLOCK,
+                at: header_at,
                 got: len,
             }
             .into()
@@ -184,7 +199,7 @@ impl Scan<'_> {
         mut overrides: Overrides,
         records: Option<(u64, u32)>,
     ) -> Result<u64> {
-        self.entries += 1;
+        self.entries = self.entries.saturating_add(1);
         let path = match overrides.sparse.name.take().or(overrides.path.take()) {
             Some(path) => path,
             None => header_path(block).into(),
@@ -193,7 +208,7 @@ impl Scan<'_> {
         let link_target = link_target
             .as_deref()
             .unwrap_or(header::text(&block[157..257]));
-        let data_at = at + BLOCK;
+        let data_at = after(at);
 
         let kind = match block[156] {
             b'0' | 0 if path.last() == Some(&b'/') => FileKind::Directory,
@@ -235,9 +250,9 @@ impl Scan<'_> {
             _ => {}
         }
         if overrides.has_acl {
-            self.notes.acls_not_read += 1;
+            self.notes.acls_not_read = self.notes.acls_not_read.saturating_add(1);
         }
-        let permissions = (header::number(&block[100..108], at)? & 0o7777) as u16;
+        let permissions = low_bits(header::number(&block[100..108], at)?) & 0o7777;
         let metadata = Metadata {
             uid: field_or(overrides.uid, &block[108..116], at)?,
             gid: field_or(overrides.gid, &block[116..124], at)?,
@@ -277,7 +292,7 @@ impl Scan<'_> {
         at: u64,
         overrides: &mut Overrides,
     ) -> Result<(Content, u64, u64)> {
-        let mut data_at = at + BLOCK;
+        let mut data_at = after(at);
         let stored_len = size(block, at, overrides)?;
         let sparse = std::mem::take(&mut overrides.sparse);
         if block[156] == b'S' {
@@ -295,7 +310,7 @@ impl Scan<'_> {
                 add_gnu_fragments(&block[ustar::GNU_MORE_SPARSE], data_at, &mut map)?;
                 self.check_fragments(map.len())?;
                 more = block[ustar::GNU_MORE_IS_EXTENDED] != 0;
-                data_at += BLOCK;
+                data_at = after(data_at);
             }
             let next = self.data_end(block, data_at, overrides)?;
             let content = self.sparse(map.into_iter(), real_size, stored_len, at, data_at)?;
@@ -321,8 +336,8 @@ impl Scan<'_> {
             }
             (Some(1), Some(0), Some(real_size)) => {
                 let (map, map_len) = self.map_in_data(data_at, stored_len)?;
-                let data_at = data_at + map_len;
-                let stored_len = stored_len - map_len;
+                let data_at = data_at.saturating_add(map_len);
+                let stored_len = stored_len.saturating_sub(map_len);
                 let content = self.sparse(map.into_iter(), real_size, stored_len, at, data_at)?;
                 Ok((content, real_size, next))
             }
@@ -342,12 +357,11 @@ impl Scan<'_> {
     /// length of each, one decimal number per line, padded to whole blocks. Returns it with its padded length.
     fn map_in_data(&mut self, data_at: u64, stored_len: u64) -> Result<(Vec<(u64, u64)>, u64)> {
         let mut read = 0;
-        let mut block = [0; BLOCK as usize];
+        let mut block = [0; 512];
         let mut line = || -> Result<u64> {
-            let mut digits = [0; 20];
-            let mut len = 0;
+            let mut digits = Vec::new();
             loop {
-                let at = data_at + read;
+                let at = data_at.saturating_add(read);
                 if read == stored_len {
                     let what = "sparse map in tar is longer than its entry";
                     return Err(Corrupt {
@@ -360,17 +374,20 @@ impl Scan<'_> {
                 if read.is_multiple_of(BLOCK) {
                     block = self.window.block(at)?;
                 }
-                let byte = block[(read % BLOCK) as usize];
-                read += 1;
+                let byte = block.get(to_usize(read % BLOCK)).copied().unwrap_or(0);
+                read = read.saturating_add(1);
                 if byte == b'\n' {
-                    return Ok(header::decimal(&digits[..len], at)?);
+                    return Ok(header::decimal(&digits, at)?);
                 }
-                *digits.get_mut(len).ok_or(Corrupt {
-                    what: "number in a sparse map in tar is too long",
-                    at,
-                    got: byte.into(),
-                })? = byte;
-                len += 1;
+                if digits.len() == 20 {
+                    return Err(Corrupt {
+                        what: "number in a sparse map in tar is too long",
+                        at,
+                        got: byte.into(),
+                    }
+                    .into());
+                }
+                digits.push(byte);
             }
         };
         let count = line()?;
@@ -404,7 +421,7 @@ impl Scan<'_> {
         let fragments: Box<[Fragment]> =
             header::fragments(map, real_size, stored_len, header_at)?.into();
         self.check_fragments(fragments.len())?;
-        self.fragments += fragments.len();
+        self.fragments = self.fragments.saturating_add(fragments.len());
         Ok(Content::Sparse(Box::new(Sparse { at, fragments })))
     }
 
@@ -415,7 +432,7 @@ impl Scan<'_> {
             Corrupt {
                 what,
                 at,
-                got: target.len() as u64,
+                got: to_u64(target.len()),
             }
         })?;
         if kind == FileKind::Directory {
@@ -423,7 +440,7 @@ impl Scan<'_> {
             return Err(Corrupt {
                 what,
                 at,
-                got: target.len() as u64,
+                got: to_u64(target.len()),
             }
             .into());
         }
@@ -468,9 +485,9 @@ impl Scan<'_> {
     ) -> Result<()> {
         let old = std::mem::replace(self.tree.content_mut(dir)?, in_archive);
         if !old.implied {
-            self.notes.replaced += 1;
+            self.notes.replaced = self.notes.replaced.saturating_add(1);
         } else if dir != self.tree.root() {
-            self.notes.implied_directories -= 1;
+            self.notes.implied_directories = self.notes.implied_directories.saturating_sub(1);
         }
         self.tree.change(dir, |known| known.clone_from(metadata))
     }
@@ -480,13 +497,13 @@ impl Scan<'_> {
         let Some(old) = self.tree.link(parent, name, ino)? else {
             return Ok(());
         };
-        self.notes.replaced += 1;
+        self.notes.replaced = self.notes.replaced.saturating_add(1);
         if matches!(self.tree.is_empty(old), Ok(false)) {
             let what = "tar entry replaces a directory that has files";
             return Err(Corrupt {
                 what,
                 at,
-                got: name.len() as u64,
+                got: to_u64(name.len()),
             }
             .into());
         }
@@ -496,13 +513,13 @@ impl Scan<'_> {
     /// The parent directory of a path, created if necessary, and its last name; `None` for the root.
     fn parent<'p>(&mut self, path: &'p [u8], at: u64) -> Result<Option<(Ino, &'p [u8])>> {
         if path.first() == Some(&b'/') {
-            self.notes.absolute_paths += 1;
+            self.notes.absolute_paths = self.notes.absolute_paths.saturating_add(1);
         }
         let names = names(path, at)?;
         let Some((name, above)) = names.split_last() else {
             return Ok(None);
         };
-        if above.len() >= self.limits.depth_max as usize {
+        if above.len() >= to_usize(self.limits.depth_max) {
             return Err(Error::Limit("directory depth of a tar archive"));
         }
         let mut dir = self.tree.root();
@@ -514,7 +531,7 @@ impl Scan<'_> {
                     return Err(Corrupt {
                         what,
                         at,
-                        got: path.len() as u64,
+                        got: to_u64(path.len()),
                     }
                     .into());
                 }
@@ -522,7 +539,8 @@ impl Scan<'_> {
                     self.check_node_count()?;
                     let implied = self.tree.add(&IMPLIED_DIRECTORY, InArchive::implied())?;
                     self.tree.link(dir, name, implied)?;
-                    self.notes.implied_directories += 1;
+                    self.notes.implied_directories =
+                        self.notes.implied_directories.saturating_add(1);
                     implied
                 }
             };
@@ -539,7 +557,7 @@ impl Scan<'_> {
 
     /// Checks that there is room for one more.
     fn check_node_count(&self) -> Result<()> {
-        if self.tree.node_count() as u64 >= self.limits.inodes_max.min(u32::MAX.into()) {
+        if to_u64(self.tree.node_count()) >= self.limits.inodes_max.min(u32::MAX.into()) {
             return Err(Error::Limit("files in a tar archive"));
         }
         Ok(())
@@ -581,7 +599,7 @@ impl Window<'_> {
         if let Some(block) = found {
             return Ok(*block);
         }
-        let len = (self.size - at).min(WINDOW_BYTES as u64) as usize;
+        let len = to_usize(self.size.saturating_sub(at)).min(WINDOW_BYTES);
         self.bytes.resize(len, 0);
         self.at = at;
         self.archive.read_exact_at(&mut self.bytes, at)?;
@@ -599,7 +617,7 @@ fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
     let mut names = Vec::new();
     if path.len() > PATH_BYTES_MAX {
         let what = "path in tar is longer than a mebibyte";
-        let got = path.len() as u64;
+        let got = to_u64(path.len());
         return Err(Corrupt { what, at, got });
     }
     for name in path.split(|&byte| byte == b'/') {
@@ -610,7 +628,7 @@ fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
                 return Err(Corrupt {
                     what,
                     at,
-                    got: path.len() as u64,
+                    got: to_u64(path.len()),
                 });
             }
             _ if name.len() > NAME_BYTES_MAX => {
@@ -618,7 +636,7 @@ fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
                 return Err(Corrupt {
                     what,
                     at,
-                    got: name.len() as u64,
+                    got: to_u64(name.len()),
                 });
             }
             _ => names.push(name),
@@ -627,12 +645,15 @@ fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
     Ok(names)
 }
 
+/// The prefix in a header of star, which stores times in the last part.
+const STAR_PREFIX: Range<usize> = ustar::PREFIX.start..ustar::PREFIX.start + 131;
+
 /// The path in the header itself: in ustar, a prefix can precede the name.
 fn header_path(block: &Block) -> Vec<u8> {
     let name = header::text(&block[ustar::NAME]);
     let prefix = match Dialect::of(block) {
-        // star, whose magic is at the end of the block, stores times in the last part of the prefix.
-        Dialect::Ustar if &block[508..] == b"tar\0" => header::text(&block[ustar::PREFIX][..131]),
+        // The magic of star is at the end of the block.
+        Dialect::Ustar if block.ends_with(b"tar\0") => header::text(&block[STAR_PREFIX]),
         Dialect::Ustar => header::text(&block[ustar::PREFIX]),
         Dialect::Gnu | Dialect::V7 => &[],
     };
@@ -640,6 +661,17 @@ fn header_path(block: &Block) -> Vec<u8> {
         return name.to_vec();
     }
     [prefix, b"/", name].concat()
+}
+
+/// The offset after the header block at `at`, which was read.
+const fn after(at: u64) -> u64 {
+    at.saturating_add(BLOCK)
+}
+
+/// The low 16 bits of a number.
+const fn low_bits(number: i64) -> u16 {
+    let [first, second, ..] = number.to_le_bytes();
+    u16::from_le_bytes([first, second])
 }
 
 /// The size of an entry's data in the archive.
@@ -670,7 +702,7 @@ fn device(block: &Block, overrides: &Overrides, at: u64) -> Result<Device, Corru
 fn add_gnu_fragments(entries: &[u8], at: u64, map: &mut Vec<(u64, u64)>) -> Result<(), Corrupt> {
     for entry in entries.chunks_exact(ustar::GNU_FRAGMENT) {
         let (offset, len) = entry.split_at(ustar::GNU_FRAGMENT / 2);
-        if offset[0] == 0 || len[0] == 0 {
+        if offset.first() == Some(&0) || len.first() == Some(&0) {
             break;
         }
         let offset = header::unsigned(offset, at)?;

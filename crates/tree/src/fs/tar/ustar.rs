@@ -1,9 +1,18 @@
 //! The layout of the 512-byte header block: POSIX.1-1988 `ustar` (also POSIX.1-2017, "ustar Interchange Format"), and
 //! GNU's variant, described in its manual ("Basic Tar Format").
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::ops::Range;
 
-use super::header::BLOCK;
+use super::header::Block;
 
 pub(super) const NAME: Range<usize> = 0..100;
 const MODE: Range<usize> = 100..108;
@@ -51,6 +60,13 @@ pub(super) enum TypeFlag {
     PaxHeader = b'x',
 }
 
+impl TypeFlag {
+    #[expect(clippy::as_conversions, reason = "the number of a variant")]
+    const fn number(self) -> u8 {
+        self as u8
+    }
+}
+
 /// Which standard defines the fields after the link target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -61,7 +77,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    pub(super) fn of(block: &[u8; BLOCK as usize]) -> Dialect {
+    pub(super) fn of(block: &Block) -> Dialect {
         match &block[MAGIC] {
             b"ustar\x0000" => Dialect::Ustar,
             b"ustar  \0" => Dialect::Gnu,
@@ -71,7 +87,7 @@ impl Dialect {
 }
 
 /// Major and minor number of a device; v7 headers have none.
-pub(super) fn device(block: &[u8; BLOCK as usize]) -> [&[u8]; 2] {
+pub(super) fn device(block: &Block) -> [&[u8]; 2] {
     match Dialect::of(block) {
         Dialect::V7 => [&[], &[]],
         Dialect::Ustar | Dialect::Gnu => [&block[DEVMAJOR], &block[DEVMINOR]],
@@ -80,15 +96,15 @@ pub(super) fn device(block: &[u8; BLOCK as usize]) -> [&[u8]; 2] {
 
 /// A `ustar` header under construction.
 pub(super) struct Header {
-    block: [u8; BLOCK as usize],
+    block: Block,
 }
 
 impl Header {
     /// A header without a name, owned by root, with time 0.
     pub(super) fn new(type_flag: TypeFlag, mode: u16, size: u64) -> Header {
-        let mut block = [0; BLOCK as usize];
+        let mut block = [0; 512];
         block[MAGIC].copy_from_slice(b"ustar\x0000");
-        block[TYPEFLAG] = type_flag as u8;
+        block[TYPEFLAG] = type_flag.number();
         put_octal(&mut block[MODE], mode.into());
         put_octal(&mut block[UID], 0);
         put_octal(&mut block[GID], 0);
@@ -116,17 +132,17 @@ impl Header {
 
     /// At most 100 bytes.
     pub(super) fn set_name(&mut self, name: &[u8]) {
-        self.block[NAME][..name.len()].copy_from_slice(name);
+        put_text(&mut self.block[NAME], name);
     }
 
     /// At most 155 bytes.
     pub(super) fn set_prefix(&mut self, prefix: &[u8]) {
-        self.block[PREFIX][..prefix.len()].copy_from_slice(prefix);
+        put_text(&mut self.block[PREFIX], prefix);
     }
 
     /// At most 100 bytes.
     pub(super) fn set_link_name(&mut self, target: &[u8]) {
-        self.block[LINKNAME][..target.len()].copy_from_slice(target);
+        put_text(&mut self.block[LINKNAME], target);
     }
 
     /// Numbers of at most 7 octal digits.
@@ -153,6 +169,12 @@ impl Header {
     }
 }
 
+/// Copies a text to the start of a field that is as long at least.
+fn put_text(field: &mut [u8], text: &[u8]) {
+    let (start, _) = field.split_at_mut(text.len());
+    start.copy_from_slice(text);
+}
+
 /// Fills a field with octal digits and a final NUL.
 fn put_octal(field: &mut [u8], mut number: u64) {
     let Some((last, digits)) = field.split_last_mut() else {
@@ -160,7 +182,8 @@ fn put_octal(field: &mut [u8], mut number: u64) {
     };
     *last = 0;
     for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (number & 7) as u8;
+        let [lowest, ..] = number.to_le_bytes();
+        *digit = b'0' | lowest & 7;
         number >>= 3;
     }
     debug_assert_eq!(number, 0, "larger than its field");
