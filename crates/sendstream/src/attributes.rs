@@ -1,19 +1,28 @@
 //! Commands and the attributes that they consist of, in both directions.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{Corrupt, Error, Result, Time};
+use tree::{Corrupt, Error, Result, Time, to_u64};
 
 use crate::command::{self, Command, since};
 use crate::encoded::EncodedWrite;
 use crate::raw::{COMMAND_HEADER_BYTES, Version, attribute, command as number, command_header};
 
 /// The largest offset in a file, `MAX_LFS_FILESIZE`.
-const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
 /// Nanoseconds of a time are fewer than this.
 const NANOSECONDS_MAX: u32 = 1_000_000_000;
 
 /// The attributes of a command by their number, in whatever order they came.
 struct Attributes<'a> {
-    values: [Option<&'a [u8]>; attribute::LAST as usize + 1],
+    values: [Option<&'a [u8]>; attribute::COUNT],
     /// The offset of the command's header in the stream, for errors.
     at: u64,
 }
@@ -22,10 +31,11 @@ impl<'a> Attributes<'a> {
     /// # Errors
     /// An attribute is unknown, not of this version, given twice, or reaches beyond the payload.
     fn parse(version: Version, payload: &'a [u8], at: u64) -> Result<Self> {
-        let mut values = [None; attribute::LAST as usize + 1];
+        let mut values = [None; attribute::COUNT];
         let mut rest = payload;
         while !rest.is_empty() {
-            let here = at + (COMMAND_HEADER_BYTES + payload.len() - rest.len()) as u64;
+            let parsed = payload.len().saturating_sub(rest.len());
+            let here = at.saturating_add(to_u64(COMMAND_HEADER_BYTES.saturating_add(parsed)));
             let wrong = |(what, got)| {
                 Error::from(Corrupt {
                     what,
@@ -53,7 +63,8 @@ impl<'a> Attributes<'a> {
 
     fn bytes(&mut self, kind: u16) -> Result<&'a [u8]> {
         let missing = "attribute is missing from its command";
-        let value = self.values[usize::from(kind)].take();
+        let value = self.values.get_mut(usize::from(kind));
+        let value = value.and_then(Option::take);
         value.ok_or_else(|| self.wrong(missing, kind.into()))
     }
 
@@ -69,7 +80,8 @@ impl<'a> Attributes<'a> {
         kind: u16,
         read: impl FnOnce(&mut Self, u16) -> Result<T>,
     ) -> Result<Option<T>> {
-        let is_there = self.values[usize::from(kind)].is_some();
+        let value = self.values.get(usize::from(kind));
+        let is_there = value.is_some_and(Option::is_some);
         is_there.then(|| read(self, kind)).transpose()
     }
 
@@ -127,7 +139,7 @@ pub(crate) fn split<'a>(
     version: Version,
     rest: &mut &'a [u8],
 ) -> Result<(u16, &'a [u8]), (&'static str, u64)> {
-    let found = rest.len() as u64;
+    let found = to_u64(rest.len());
     let Some((kind, after)) = rest.split_first_chunk() else {
         return Err(("attribute's type is cut off", found));
     };
@@ -173,7 +185,7 @@ pub(crate) fn parse(
     let mut from = Attributes::parse(version, payload, at)?;
     let parsed = build(command, &mut from)?;
     if let Some(left) = from.values.iter().position(Option::is_some) {
-        return Err(from.wrong("attribute does not belong to its command", left as u64));
+        return Err(from.wrong("attribute does not belong to its command", to_u64(left)));
     }
     if version < Version::V2 && matches!(parsed, Command::Utimes { otime: Some(_), .. }) {
         return Err(wrong("time of creation is in a stream of version 1"));
@@ -395,7 +407,8 @@ impl Command<'_> {
         };
         let known = self.emit_attributes(&mut payload);
         let fits = payload.fits;
-        let bytes = out.len() - start - COMMAND_HEADER_BYTES;
+        let bytes = out.len().saturating_sub(start);
+        let bytes = bytes.saturating_sub(COMMAND_HEADER_BYTES);
         let result = match (known, u32::try_from(bytes)) {
             (Err(error), _) => Err(error),
             (Ok(()), Ok(bytes)) if fits => Ok(bytes),
@@ -404,8 +417,9 @@ impl Command<'_> {
             )),
         };
         let bytes = result.inspect_err(|_| out.truncate(start))?;
-        let header = command_header(bytes, self.number(), &out[start + COMMAND_HEADER_BYTES..]);
-        out[start..start + COMMAND_HEADER_BYTES].copy_from_slice(&header);
+        let (_, command) = out.split_at_mut(start);
+        let (header, payload) = command.split_at_mut(COMMAND_HEADER_BYTES);
+        header.copy_from_slice(&command_header(bytes, self.number(), payload));
         Ok(())
     }
 

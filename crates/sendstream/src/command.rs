@@ -1,7 +1,16 @@
 //! The commands of a stream.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use codec::Algorithm;
-use tree::Time;
+use tree::{Time, to_u64};
 
 use crate::encoded::EncodedWrite;
 use crate::path;
@@ -410,7 +419,7 @@ impl<'a> Command<'a> {
         match *self {
             Command::Write {
                 file_offset, data, ..
-            } => [Some((file_offset, data.len() as u64)), None],
+            } => [Some((file_offset, to_u64(data.len()))), None],
             Command::Clone {
                 file_offset,
                 clone_offset,
@@ -444,7 +453,7 @@ pub(crate) fn name(number: u16) -> Option<&'static str> {
 /// The number of the command with this name.
 pub(crate) fn number_of(name: &[u8]) -> Option<u16> {
     let at = NAMES.iter().position(|it| it.as_bytes() == name)?;
-    u16::try_from(at + 1).ok()
+    u16::try_from(at.saturating_add(1)).ok()
 }
 
 /// The first version that has the command with this number.
@@ -479,10 +488,15 @@ pub fn algorithm(compression: u32) -> Option<Algorithm> {
         1 => Some(Algorithm::Zlib),
         2 => Some(Algorithm::Zstd),
         3..=7 => Some(Algorithm::LzoBtrfs {
-            sector_bytes: 1 << (compression + 9),
+            sector_bytes: sector_bytes(compression),
         }),
         _ => None,
     }
+}
+
+/// The size of the sectors that LZO data with this number is divided into.
+const fn sector_bytes(compression: u32) -> u32 {
+    1 << compression.saturating_add(9)
 }
 
 /// The number of an algorithm in an encoded write, if Linux can send it.
@@ -491,7 +505,7 @@ pub fn compression(algorithm: Algorithm) -> Option<u32> {
         Algorithm::Zlib => Some(1),
         Algorithm::Zstd => Some(2),
         Algorithm::LzoBtrfs { sector_bytes } => {
-            (3..=7).find(|number| sector_bytes == 1 << (number + 9))
+            (3..=7).find(|&number| sector_bytes == self::sector_bytes(number))
         }
         Algorithm::Lzo | Algorithm::Lz4 | Algorithm::Xz | Algorithm::Lzma => None,
     }

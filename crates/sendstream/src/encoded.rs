@@ -1,7 +1,16 @@
 //! Encoded writes: extents as btrfs stores them.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use codec::{Algorithm, Decoder, ZstdFrame};
-use tree::{Error, Result};
+use tree::{Error, Result, to_u64, to_usize};
 
 /// The longest content of an encoded write, and the longest encoded data (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).
 pub const ENCODED_BYTES_MAX: u64 = 128 << 10;
@@ -45,7 +54,7 @@ impl EncodedWrite<'_> {
         buffer: &'b mut Vec<u8>,
     ) -> Result<&'b [u8], codec::Error> {
         self.decode_extent(decoder, buffer)?;
-        Ok(&buffer[self.shown()])
+        Ok(self.shown(buffer))
     }
 
     /// Like [`EncodedWrite::decode`], but refuses data that Linux or another reader could decode in another way: it must be
@@ -60,11 +69,11 @@ impl EncodedWrite<'_> {
         decoder: &mut Decoder,
         buffer: &'b mut Vec<u8>,
     ) -> Result<&'b [u8]> {
-        let len = self.unencoded_len as usize;
+        let len = to_usize(self.unencoded_len);
         let room = len.next_multiple_of(SECTOR_BYTES);
         // One byte more than can be content, to see that there is none.
         buffer.clear();
-        buffer.resize(room + 1, 0);
+        buffer.resize(room.saturating_add(1), 0);
         let wrong = |error: codec::Error| Error::Unverified(error.as_str());
         let (content, end) = match self.compression {
             Algorithm::Zlib => decoder
@@ -75,7 +84,7 @@ impl EncodedWrite<'_> {
                 let frame = frame.ok_or(Error::Unverified(
                     "encoded data is not a zstd frame with a window of at most 128 KiB",
                 ))?;
-                let stored = &self.data[..frame.bytes];
+                let (stored, _) = self.data.split_at(frame.bytes);
                 let content = decoder.decompress_extent(self.compression, buffer, stored);
                 (content.map_err(wrong)?, frame.bytes)
             }
@@ -86,7 +95,7 @@ impl EncodedWrite<'_> {
                     .data
                     .first_chunk()
                     .map_or(0, |it| u32::from_le_bytes(*it));
-                (content.map_err(wrong)?, end as usize)
+                (content.map_err(wrong)?, to_usize(end))
             }
         };
         let padding = self.data.get(end..).unwrap_or_default();
@@ -98,11 +107,11 @@ impl EncodedWrite<'_> {
         if padding.iter().any(|&byte| byte != 0) {
             return Err(Error::Unverified("encoded data goes on behind its frame"));
         }
-        if content > room || buffer[len..].iter().any(|&byte| byte != 0) {
+        if content > room || buffer.iter().skip(len).any(|&byte| byte != 0) {
             return Err(Error::Unverified("encoded data holds more than is stated"));
         }
         buffer.truncate(len);
-        Ok(&buffer[self.shown()])
+        Ok(self.shown(buffer))
     }
 
     fn decode_extent(
@@ -110,7 +119,7 @@ impl EncodedWrite<'_> {
         decoder: &mut Decoder,
         buffer: &mut Vec<u8>,
     ) -> Result<(), codec::Error> {
-        let len = self.unencoded_len as usize;
+        let len = to_usize(self.unencoded_len);
         // zlib must have room for what it decodes; Linux drops what is beyond the extent.
         buffer.clear();
         buffer.resize(len.next_multiple_of(SECTOR_BYTES), 0);
@@ -120,9 +129,9 @@ impl EncodedWrite<'_> {
     }
 
     /// The part of the extent that the file shows.
-    fn shown(&self) -> std::ops::Range<usize> {
-        let from = self.unencoded_offset as usize;
-        from..from + self.unencoded_file_len as usize
+    fn shown<'b>(&self, extent: &'b [u8]) -> &'b [u8] {
+        let (_, rest) = extent.split_at(to_usize(self.unencoded_offset));
+        rest.split_at(to_usize(self.unencoded_file_len)).0
     }
 
     /// What is wrong with the numbers, if anything, and the number.
@@ -136,9 +145,9 @@ impl EncodedWrite<'_> {
             let what = "encoded write shows nothing or more than its extent";
             return Some((what, self.unencoded_file_len));
         }
-        if self.data.is_empty() || self.data.len() as u64 > ENCODED_BYTES_MAX {
+        if self.data.is_empty() || to_u64(self.data.len()) > ENCODED_BYTES_MAX {
             let what = "encoded write's data is empty or longer than 128 KiB";
-            return Some((what, self.data.len() as u64));
+            return Some((what, to_u64(self.data.len())));
         }
         None
     }

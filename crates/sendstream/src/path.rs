@@ -1,4 +1,13 @@
 //! What a path in a stream may be.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 /// The longest name that Linux has.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -12,7 +21,7 @@ pub(crate) fn fault(path: &[u8]) -> Option<&'static str> {
     if path.is_empty() {
         return None;
     }
-    if path[0] == b'/' {
+    if path.first() == Some(&b'/') {
         return Some("send stream's path is absolute");
     }
     let mut names = path.split(|&byte| byte == b'/');

@@ -1,5 +1,14 @@
 //! The framing of a stream: its header, the headers of commands, the numbers of commands and attributes
 //! (`fs/btrfs/send.h`, `Documentation/dev/dev-send-stream.rst`). All integers are little-endian; nothing is aligned.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::fmt;
 
@@ -31,6 +40,7 @@ impl Version {
     }
 
     /// Its number in a stream's header.
+    #[expect(clippy::as_conversions, reason = "the number of a variant")]
     pub const fn number(self) -> u32 {
         self as u32
     }
@@ -50,8 +60,9 @@ impl fmt::Display for Version {
 /// The header of a stream.
 pub(crate) fn stream_header(version: Version) -> [u8; STREAM_HEADER_BYTES] {
     let mut header = [0; STREAM_HEADER_BYTES];
-    header[..MAGIC.len()].copy_from_slice(MAGIC);
-    header[MAGIC.len()..].copy_from_slice(&version.number().to_le_bytes());
+    let (magic, number) = header.split_at_mut(MAGIC.len());
+    magic.copy_from_slice(MAGIC);
+    number.copy_from_slice(&version.number().to_le_bytes());
     header
 }
 
@@ -144,6 +155,6 @@ pub(crate) mod attribute {
     pub(crate) const VERITY_BLOCK_SIZE: u16 = 33;
     pub(crate) const VERITY_SALT_DATA: u16 = 34;
     pub(crate) const VERITY_SIG_DATA: u16 = 35;
-    /// The highest number.
-    pub(crate) const LAST: u16 = VERITY_SIG_DATA;
+    /// One more than the greatest number.
+    pub(crate) const COUNT: usize = 36;
 }

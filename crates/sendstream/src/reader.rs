@@ -1,9 +1,18 @@
 //! Reading a stream, one command after the other.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 
-use tree::{Corrupt, Error, Result};
+use tree::{Corrupt, Error, Result, to_u64, to_usize};
 
 use crate::attributes::parse;
 use crate::command::Command;
@@ -100,13 +109,16 @@ impl Record<'_> {
     pub fn data_at(&self) -> Option<u64> {
         let data = self.command.data()?;
         // The data is borrowed from the bytes.
-        let skip = data.as_ptr().addr() - self.bytes.as_ptr().addr();
-        Some(self.at + skip as u64)
+        let skip = data
+            .as_ptr()
+            .addr()
+            .saturating_sub(self.bytes.as_ptr().addr());
+        Some(self.at.saturating_add(to_u64(skip)))
     }
 
     /// The offset of the first byte after it.
     pub fn end(&self) -> u64 {
-        self.at + self.bytes.len() as u64
+        self.at.saturating_add(to_u64(self.bytes.len()))
     }
 }
 
@@ -178,20 +190,20 @@ impl<R: Read> StreamReader<R> {
             return Ok(None);
         }
         let wrong = |what, got| Err(Corrupt { what, at, got }.into());
-        let header = &self.unread()[..found.min(STREAM_HEADER_BYTES)];
-        if found == 0 {
+        let (header, _) = self.unread().split_at(found.min(STREAM_HEADER_BYTES));
+        let Some(&first) = header.first() else {
             return wrong("send stream is empty", 0);
-        }
+        };
         let is_magic = header.iter().zip(MAGIC).all(|(byte, magic)| byte == magic);
         if !is_magic {
-            let first = u64::from(header[0]);
+            let first = first.into();
             return match is_first {
                 true => wrong("not a btrfs send stream", first),
                 false => wrong("send stream is followed by other bytes", first),
             };
         }
         let Some(number) = header.last_chunk().filter(|_| found >= STREAM_HEADER_BYTES) else {
-            return wrong("send stream's header is cut off", found as u64);
+            return wrong("send stream's header is cut off", to_u64(found));
         };
         let number = u32::from_le_bytes(*number);
         let Some(version) = Version::parse(number) else {
@@ -221,15 +233,16 @@ impl<R: Read> StreamReader<R> {
             };
         };
         self.state = State::Failed;
-        let number = self.commands + 1;
+        let number = self.commands.saturating_add(1);
         let in_command = |error: Error| error.in_part("command", number);
         let (command, bytes) = self.frame().map_err(in_command)?;
         let at = self.at;
         let start = self.unread.start;
         self.consume(bytes);
         self.commands = number;
-        let bytes = &self.buffer[start..start + bytes];
-        let payload = &bytes[COMMAND_HEADER_BYTES..];
+        let (_, unread) = self.buffer.split_at(start);
+        let (bytes, _) = unread.split_at(bytes);
+        let (_, payload) = bytes.split_at(COMMAND_HEADER_BYTES);
         let parsed = parse(inside.version, command, payload, at);
         let command = parsed.map_err(in_command)?;
         let inside = inside.after(&command, at).map_err(in_command)?;
@@ -266,7 +279,7 @@ impl<R: Read> StreamReader<R> {
             return false;
         };
         // It lies in the unread bytes: `frame` consumes nothing when it fails.
-        let skipped = (restart - self.at) as usize;
+        let skipped = to_usize(restart.saturating_sub(self.at));
         self.consume(skipped.min(self.unread.len()));
         self.state = State::Start;
         true
@@ -287,7 +300,7 @@ impl<R: Read> StreamReader<R> {
                 0 => "send stream ends without an end command",
                 _ => "send stream ends in the header of a command",
             };
-            return Err(wrong(what, found as u64));
+            return Err(wrong(what, to_u64(found)));
         }
         let header = self.unread();
         let [a, b, c, d, e, f, g, h, i, j] = *header
@@ -300,13 +313,14 @@ impl<R: Read> StreamReader<R> {
             self.find_restart(COMMAND_HEADER_BYTES)?;
             return Err(wrong("command is longer than is allowed", len.into()));
         }
-        let bytes = COMMAND_HEADER_BYTES + len as usize;
+        let bytes = COMMAND_HEADER_BYTES.saturating_add(to_usize(len));
         let found = self.fill(bytes)?;
         if found < bytes {
             self.find_restart(bytes)?;
-            return Err(wrong("send stream ends in a command", found as u64));
+            return Err(wrong("send stream ends in a command", to_u64(found)));
         }
-        let sum = checksum(len, command, &self.unread()[COMMAND_HEADER_BYTES..bytes]);
+        let (_, after) = self.unread().split_at(COMMAND_HEADER_BYTES);
+        let sum = checksum(len, command, after.split_at(to_usize(len)).0);
         if sum != expected {
             self.find_restart(bytes)?;
             return Err(wrong("command has another checksum", expected.into()));
@@ -316,13 +330,14 @@ impl<R: Read> StreamReader<R> {
 
     /// Fails if a stream begins in the broken command of this size.
     fn find_restart(&mut self, bytes: usize) -> Result<()> {
-        let found = self.fill(bytes + STREAM_HEADER_BYTES)?;
-        let unread = &self.unread()[..found.min(bytes + STREAM_HEADER_BYTES)];
+        let wanted = bytes.saturating_add(STREAM_HEADER_BYTES);
+        let found = self.fill(wanted)?;
+        let (unread, _) = self.unread().split_at(found.min(wanted));
         for (start, header) in unread.windows(STREAM_HEADER_BYTES).enumerate() {
             let (magic, number) = header.split_at(MAGIC.len());
             let number = number.first_chunk().map_or(0, |it| u32::from_le_bytes(*it));
             if magic == MAGIC && Version::parse(number).is_some() {
-                let restart = self.at + start as u64;
+                let restart = self.at.saturating_add(to_u64(start));
                 self.restart = Some(restart);
                 return Err(Error::from(Corrupt {
                     what: "send stream starts again before its end: its sender was interrupted",
@@ -335,12 +350,12 @@ impl<R: Read> StreamReader<R> {
     }
 
     fn unread(&self) -> &[u8] {
-        &self.buffer[self.unread.clone()]
+        self.buffer.get(self.unread.clone()).unwrap_or_default()
     }
 
     fn consume(&mut self, bytes: usize) {
-        self.unread.start += bytes;
-        self.at += bytes as u64;
+        self.unread.start = self.unread.start.saturating_add(bytes);
+        self.at = self.at.saturating_add(to_u64(bytes));
     }
 
     /// Reads until there are this many unread bytes, or the input ends. Returns how many there are, which can be more.
@@ -352,12 +367,18 @@ impl<R: Read> StreamReader<R> {
         self.unread = 0..self.unread.len();
         while self.unread.len() < bytes {
             if self.unread.end == self.buffer.len() {
-                let larger = (self.buffer.len() * 2).clamp(BUFFER_BYTES, bytes + BUFFER_BYTES);
+                let most = bytes.saturating_add(BUFFER_BYTES);
+                let larger = self
+                    .buffer
+                    .len()
+                    .saturating_mul(2)
+                    .clamp(BUFFER_BYTES, most);
                 self.buffer.resize(larger, 0);
             }
-            match self.input.read(&mut self.buffer[self.unread.end..]) {
+            let (_, room) = self.buffer.split_at_mut(self.unread.end);
+            match self.input.read(room) {
                 Ok(0) => break,
-                Ok(read) => self.unread.end += read,
+                Ok(read) => self.unread.end = self.unread.end.saturating_add(read),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
@@ -388,7 +409,7 @@ impl Inside {
             Command::End if self.has_lengths && !self.is_labelled_right => {
                 return Err(Corrupt {
                     what: "data begins with its own length: a stream of version 1 with a changed header",
-                    at: self.at + MAGIC.len() as u64,
+                    at: self.at.saturating_add(to_u64(MAGIC.len())),
                     got: self.version.number().into(),
                 }
                 .into());

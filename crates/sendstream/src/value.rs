@@ -1,4 +1,13 @@
 //! The attributes of a command by name, for printing.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use tree::Time;
 
@@ -33,7 +42,7 @@ pub(crate) enum Form {
 }
 
 /// Names and forms by number; there is no attribute 0.
-const ATTRIBUTES: [(&str, Form); attribute::LAST as usize + 1] = [
+const ATTRIBUTES: [(&str, Form); attribute::COUNT] = [
     ("", Form::Bytes),
     ("uuid", Form::Uuid),
     ("ctransid", Form::Number(8)),
@@ -108,7 +117,7 @@ impl Form {
 
 /// The number and form of the attribute with this name.
 pub(crate) fn named(name: &str) -> Option<(u16, Form)> {
-    let found = ATTRIBUTES.iter().position(|(it, _)| *it == name)?;
-    let number = u16::try_from(found).ok().filter(|&number| number > 0)?;
-    Some((number, ATTRIBUTES[found].1))
+    let mut numbered = (0..).zip(ATTRIBUTES);
+    let (number, (_, form)) = numbered.find(|(_, (it, _))| *it == name)?;
+    (number > 0).then_some((number, form))
 }
