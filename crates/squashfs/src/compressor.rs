@@ -2,9 +2,18 @@
 //!
 //! Readers do not need them (except for the xz dictionary size, which each block repeats). The record is omitted if all
 //! options have their default values, except for lz4, which always has one.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use codec::{Algorithm, Filters, Settings};
-use tree::{Corrupt, Error, Result};
+use tree::{Corrupt, Error, Result, to_u64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::raw;
@@ -87,7 +96,7 @@ impl Compressor {
     /// Parses a record at position `at`.
     pub(crate) fn parse(algorithm: Algorithm, record: &[u8], at: u64) -> Result<Compressor> {
         let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
-        let short = || corrupt("compressor's options are too short", record.len() as u64);
+        let short = || corrupt("compressor's options are too short", to_u64(record.len()));
         Ok(match algorithm {
             Algorithm::Zlib => {
                 let (raw, _) = raw::GzipOptions::read_from_prefix(record).map_err(|_| short())?;
@@ -119,7 +128,7 @@ impl Compressor {
                 let bytes = raw.dictionary_size.get();
                 // A power of two, or the sum of two adjacent ones.
                 let rest = bytes & bytes.wrapping_sub(1);
-                if bytes < 4096 || (rest != 0 && rest != bytes / 3 * 2) {
+                if bytes < 4096 || (rest != 0 && rest != (bytes / 3).wrapping_mul(2)) {
                     return Err(corrupt("xz options are out of range", bytes.into()));
                 }
                 Compressor::Xz {

@@ -1,10 +1,19 @@
 //! A regular file's data: a list of block sizes, and a tail in a fragment.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tree::{Corrupt, Error, Result};
+use tree::{Corrupt, Error, Result, to_u64, to_usize};
 
 use crate::image::{Image, StoredSize};
 use crate::inode::{File, Tail};
@@ -32,7 +41,8 @@ impl BlockLists {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (seen, words) = &mut *lists;
         if !seen.contains(&inode) {
-            if *words + blocks > words_max(image) {
+            let sum = words.saturating_add(blocks);
+            if sum > words_max(image) {
                 return Err(Corrupt {
                     what: "files have more blocks together than the inode table can hold",
                     at: image.superblock.inode_table,
@@ -40,7 +50,7 @@ impl BlockLists {
                 }
                 .into());
             }
-            *words += blocks;
+            *words = sum;
             seen.insert(inode);
         }
         Ok(())
@@ -50,8 +60,11 @@ impl BlockLists {
 /// The most size words that the inode table can hold: each metadata block takes at least three stored bytes.
 fn words_max(image: &Image) -> u64 {
     let superblock = &image.superblock;
-    let stored = superblock.directory_table - superblock.inode_table;
-    (stored / 3 + 1) * (METADATA_BYTES as u64 / 4)
+    let stored = superblock
+        .directory_table
+        .saturating_sub(superblock.inode_table);
+    let blocks = (stored / 3).saturating_add(1);
+    blocks.saturating_mul(to_u64(METADATA_BYTES) / 4)
 }
 
 /// The data of one file.
@@ -181,13 +194,15 @@ impl Content {
         while walk.index < end && blocks.len() < entries_max {
             // Stops at `from`, at the end, and wherever there may be a checkpoint.
             let limit = if walk.index < from { from } else { end };
-            let stop = limit.min((walk.index / stride + 1) * stride);
+            let stop = limit.min(next_multiple(walk.index, stride));
             while walk.index < stop && blocks.len() < entries_max {
                 let is_wanted = walk.index >= from;
                 let block = walk.next(stop)?;
                 match (block, blocks.last_mut()) {
                     _ if !is_wanted => {}
-                    (Block::Holes(more), Some(Block::Holes(count))) => *count += more,
+                    (Block::Holes(more), Some(Block::Holes(count))) => {
+                        *count = count.saturating_add(more);
+                    }
                     _ => blocks.push(block),
                 }
             }
@@ -210,7 +225,8 @@ impl Content {
             return Ok(None);
         };
         let block_bytes = image.superblock.block_bytes;
-        let len = (self.file.size % u64::from(block_bytes)) as u32;
+        let len = self.file.size.checked_rem(block_bytes.into());
+        let len = len.and_then(|len| u32::try_from(len).ok()).unwrap_or(0);
         let corrupt = |what, got: u64| {
             Error::Corrupt(Corrupt {
                 what,
@@ -225,7 +241,11 @@ impl Content {
         let Some(entry) = entry else {
             return Err(corrupt("fragment index is too large", tail.fragment.into()));
         };
-        if u64::from(tail.offset) + u64::from(len) > block_bytes.into() {
+        if tail
+            .offset
+            .checked_add(len)
+            .is_none_or(|end| end > block_bytes)
+        {
             return Err(corrupt(
                 "tail does not fit in a fragment",
                 tail.offset.into(),
@@ -248,8 +268,10 @@ impl Content {
 impl Known {
     /// The nearest known position at or before the block of this index, and the number of blocks between checkpoints.
     fn before(&self, index: u64) -> (Position, u64) {
-        let wanted = (index / self.stride).min(self.checkpoints.len() as u64 - 1);
-        let checkpoint = self.checkpoints[wanted as usize];
+        let wanted = to_usize(index.checked_div(self.stride).unwrap_or(0));
+        // The first one is always there.
+        let checkpoint = self.checkpoints.get(wanted).or(self.checkpoints.last());
+        let checkpoint = checkpoint.copied().unwrap_or(self.last);
         let is_last_nearer = (checkpoint.index..=index).contains(&self.last.index);
         let position = if is_last_nearer {
             self.last
@@ -263,17 +285,25 @@ impl Known {
     fn note(&mut self, position: Position) {
         self.last = position;
         if self.checkpoints.len() == CHECKPOINTS_MAX {
-            let mut number = 0;
+            // Every other one, and the first.
+            let mut is_kept = false;
             self.checkpoints.retain(|_| {
-                number += 1;
-                number % 2 == 1
+                is_kept = !is_kept;
+                is_kept
             });
-            self.stride *= 2;
+            self.stride = self.stride.saturating_mul(2);
         }
-        if position.index == self.checkpoints.len() as u64 * self.stride {
+        let next = to_u64(self.checkpoints.len()).saturating_mul(self.stride);
+        if position.index == next {
             self.checkpoints.push(position);
         }
     }
+}
+
+/// The next multiple of `stride` above `index`.
+fn next_multiple(index: u64, stride: u64) -> u64 {
+    let above = index.saturating_add(1);
+    above.checked_next_multiple_of(stride).unwrap_or(u64::MAX)
 }
 
 /// A walk along a list of size words.
@@ -295,14 +325,14 @@ impl Walk<'_> {
 
     /// The next block, or holes that end before the block of index `stop`.
     fn next(&mut self, stop: u64) -> Result<Block> {
-        let holes = self.reader.skip_zeros(stop - self.index);
+        let holes = self.reader.skip_zeros(stop.saturating_sub(self.index));
         if holes > 0 {
-            self.index += holes;
+            self.index = self.index.saturating_add(holes);
             return Ok(Block::Holes(holes));
         }
         let (image, reader) = (self.image, &mut self.reader);
         let word: zerocopy::little_endian::U32 = reader.record()?;
-        self.index += 1;
+        self.index = self.index.saturating_add(1);
         if word == 0 {
             return Ok(Block::Holes(1));
         }
@@ -316,7 +346,7 @@ impl Walk<'_> {
             }
             .into());
         }
-        self.at = begin + u64::from(size.bytes);
+        self.at = begin.saturating_add(size.bytes.into());
         Ok(Block::Stored { at: begin, size })
     }
 }
@@ -325,12 +355,13 @@ impl TailPart {
     /// Reads part of the tail, starting at `offset`.
     pub(crate) fn read(&self, image: &Image, offset: usize, buf: &mut [u8]) -> Result<()> {
         let fragment: Arc<Vec<u8>> = image.block(self.at, self.size)?;
-        let begin = self.offset as usize + offset;
-        let Some(part) = fragment.get(begin..begin + buf.len()) else {
+        let begin = to_usize(self.offset).saturating_add(offset);
+        let part = fragment.get(begin..).and_then(|rest| rest.get(..buf.len()));
+        let Some(part) = part else {
             return Err(Corrupt {
                 what: "tail lies behind its fragment's end",
                 at: self.at,
-                got: fragment.len() as u64,
+                got: to_u64(fragment.len()),
             }
             .into());
         };

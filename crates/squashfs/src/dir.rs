@@ -1,9 +1,18 @@
 //! Directories: runs of entries, each with a header for what the entries have in common.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use tree::{Corrupt, FileKind, Result, is_valid_name};
+use tree::{Corrupt, FileKind, Result, is_valid_name, to_u64, to_usize};
 use zerocopy::IntoBytes;
 
 use crate::image::Image;
@@ -89,23 +98,23 @@ impl<'a> ListingReader<'a> {
             if self.left == 0 {
                 return Ok(None);
             }
-            self.take(size_of::<raw::DirectoryHeader>() as u32)?;
+            self.take(size_of::<raw::DirectoryHeader>())?;
             self.header = self.reader.record()?;
             let count = self.header.count.get();
             if count >= raw::RUN_ENTRIES_MAX {
                 return Err(corrupt("directory run has too many entries", count.into()));
             }
-            self.run_left = count + 1;
+            self.run_left = count.saturating_add(1);
         }
-        self.run_left -= 1;
-        self.take(size_of::<raw::DirectoryEntry>() as u32)?;
+        self.run_left = self.run_left.saturating_sub(1);
+        self.take(size_of::<raw::DirectoryEntry>())?;
         let entry: raw::DirectoryEntry = self.reader.record()?;
-        let len = u32::from(entry.size.get()) + 1;
-        if len > raw::NAME_BYTES_MAX as u32 {
+        let len = u32::from(entry.size.get()).saturating_add(1);
+        if to_usize(len) > raw::NAME_BYTES_MAX {
             return Err(corrupt("directory entry's name is too long", len.into()));
         }
-        self.take(len)?;
-        let name = self.reader.bytes(len as usize)?.into_boxed_slice();
+        self.take(to_usize(len))?;
+        let name = self.reader.bytes(to_usize(len))?.into_boxed_slice();
         if !is_valid_name(&name) {
             return Err(corrupt("directory entry's name is not valid", len.into()));
         }
@@ -120,7 +129,7 @@ impl<'a> ListingReader<'a> {
             ));
         };
         let delta = i64::from(entry.inode_number.get());
-        let number = i64::from(self.header.inode_number.get()) + delta;
+        let number = i64::from(self.header.inode_number.get()).saturating_add(delta);
         let Some(number) = u32::try_from(number).ok().filter(|&number| number > 0) else {
             return Err(corrupt(
                 "directory entry's inode number is impossible",
@@ -140,8 +149,11 @@ impl<'a> ListingReader<'a> {
         self.reader.place()
     }
 
-    fn take(&mut self, bytes: u32) -> Result<()> {
-        let Some(left) = self.left.checked_sub(bytes) else {
+    fn take(&mut self, bytes: usize) -> Result<()> {
+        let left = u32::try_from(bytes)
+            .ok()
+            .and_then(|bytes| self.left.checked_sub(bytes));
+        let Some(left) = left else {
             return Err(Corrupt {
                 what: "directory record does not fit in its listing",
                 at: self.reader.at(),
@@ -228,7 +240,10 @@ pub(crate) fn list_readable(
         if !failed {
             break;
         }
-        done = listing.len.saturating_sub(reader.left).max(*skipped + 1);
+        done = listing
+            .len
+            .saturating_sub(reader.left)
+            .max(skipped.saturating_add(1));
     }
     // Damage can look like names.
     entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -252,13 +267,11 @@ fn read_index(
         let len = record.size.get().saturating_add(1);
         let skipped = record.index.get();
         let is_next = starts.last().is_some_and(|(last, _)| *last < skipped);
-        if len > raw::NAME_BYTES_MAX as u32 || skipped > listing.len || !is_next {
+        if to_usize(len) > raw::NAME_BYTES_MAX || skipped > listing.len || !is_next {
             return Ok(()); // `find` says what is wrong
         }
-        reader.bytes(len as usize)?;
-        let offset = (u32::from(listing.offset) + skipped) % raw::METADATA_BYTES as u32;
-        let from = Reference::new(record.start_block.get().into(), offset as u16);
-        starts.push((skipped, from));
+        reader.bytes(to_usize(len))?;
+        starts.push((skipped, run_place(listing, &record)));
     }
     Ok(())
 }
@@ -283,8 +296,7 @@ pub(crate) fn find(
             }
             first = Some(named);
             skipped = record.index.get();
-            let offset = (u32::from(listing.offset) + skipped) % raw::METADATA_BYTES as u32;
-            from = Reference::new(record.start_block.get().into(), offset as u16);
+            from = run_place(listing, &record);
         }
     }
     let Some(mut entries) = ListingReader::from(image, end, listing, skipped, from)? else {
@@ -310,6 +322,15 @@ pub(crate) fn find(
     Ok(None)
 }
 
+/// Where the run begins that a record of the index leads to.
+fn run_place(listing: &Listing, record: &raw::DirectoryIndex) -> Reference {
+    const BLOCK: u64 = to_u64(raw::METADATA_BYTES);
+    let at = u64::from(listing.offset).saturating_add(record.index.get().into());
+    let offset = at % BLOCK;
+    let offset = u16::try_from(offset).unwrap_or(u16::MAX); // less than 8,192
+    Reference::new(record.start_block.get().into(), offset)
+}
+
 /// The next record of a directory's index, and its name.
 fn index_record(
     reader: &mut MetadataReader,
@@ -318,7 +339,7 @@ fn index_record(
     let at = reader.at();
     let record: raw::DirectoryIndex = reader.record()?;
     let len = record.size.get().saturating_add(1);
-    if len > raw::NAME_BYTES_MAX as u32 || record.index.get() > listing.len {
+    if to_usize(len) > raw::NAME_BYTES_MAX || record.index.get() > listing.len {
         return Err(Corrupt {
             what: "directory index is impossible",
             at,
@@ -326,7 +347,7 @@ fn index_record(
         }
         .into());
     }
-    let name = reader.bytes(len as usize)?;
+    let name = reader.bytes(to_usize(len))?;
     Ok((record, name))
 }
 
@@ -350,10 +371,10 @@ pub(crate) fn check_index(
         let wanted = record.index.get();
         let mut leads_to_run = false;
         if let Some(entries) = &mut entries {
-            while listing.len - entries.left < wanted && entries.next()?.is_some() {}
-            let offset = (u32::from(listing.offset) + wanted) % raw::METADATA_BYTES as u32;
-            let place = Reference::new(record.start_block.get().into(), offset as u16);
-            leads_to_run = listing.len - entries.left == wanted
+            let done = |entries: &ListingReader| listing.len.saturating_sub(entries.left);
+            while done(entries) < wanted && entries.next()?.is_some() {}
+            let place = run_place(listing, &record);
+            leads_to_run = done(entries) == wanted
                 && entries.run_left == 0
                 && entries.reader.reference(table) == place
                 && entries.next()?.is_some_and(|entry| *entry.name == *named);
@@ -388,6 +409,12 @@ struct Run {
     base: u32,
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    reason = "a writer: these numbers are its own"
+)]
 impl ListingWriter {
     /// Appends an entry. Names must arrive in ascending order.
     pub(crate) fn push(&mut self, name: &[u8], inode: Reference, number: u32, kind: FileKind) {

@@ -1,9 +1,18 @@
 //! The image's bytes: positioned reads, a pool of decoders, and caches of decoded blocks.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codec::Decoder;
-use tree::{Cache, Corrupt, Error, ReadAt, Result};
+use tree::{Cache, Corrupt, Error, ReadAt, Result, to_u64, to_usize};
 
 use crate::find;
 use crate::raw;
@@ -84,7 +93,7 @@ impl Image {
     pub(crate) fn open(source: Box<dyn ReadAt>, base: u64) -> Result<Image> {
         let available = source.size()?.saturating_sub(base);
         let mut bytes = [0; SUPERBLOCK_BYTES];
-        if available < SUPERBLOCK_BYTES as u64 {
+        if available < to_u64(SUPERBLOCK_BYTES) {
             return Err(Corrupt {
                 what: "too short for a squashfs superblock",
                 at: 0,
@@ -102,7 +111,8 @@ impl Image {
             }
             parsed => parsed?,
         };
-        let slots = (DATA_BYTES_KEPT / superblock.block_bytes as usize).max(DATA_SLOTS_MIN);
+        let slots = DATA_BYTES_KEPT.checked_div(to_usize(superblock.block_bytes));
+        let slots = slots.unwrap_or(0).max(DATA_SLOTS_MIN);
         Ok(Image {
             source,
             base,
@@ -116,12 +126,12 @@ impl Image {
     /// Whether a block of this size can be at `at`: between the superblock and the inode table.
     pub(crate) fn holds_data(&self, at: u64, size: StoredSize) -> bool {
         let end = at.checked_add(size.bytes.into());
-        at >= SUPERBLOCK_BYTES as u64 && end.is_some_and(|end| end <= self.superblock.inode_table)
+        at >= to_u64(SUPERBLOCK_BYTES) && end.is_some_and(|end| end <= self.superblock.inode_table)
     }
 
     /// Reads stored bytes. `at` is a position in the image.
     pub(crate) fn read(&self, buf: &mut [u8], at: u64) -> Result<()> {
-        let end = at.checked_add(buf.len() as u64);
+        let end = at.checked_add(to_u64(buf.len()));
         let place = end
             .filter(|&end| end <= self.superblock.bytes_used)
             .and_then(|_| at.checked_add(self.base));
@@ -129,7 +139,7 @@ impl Image {
             return Err(Corrupt {
                 what: "stored bytes lie behind the image's end",
                 at,
-                got: buf.len() as u64,
+                got: to_u64(buf.len()),
             }
             .into());
         };
@@ -147,10 +157,10 @@ impl Image {
     /// Reads a stored block and decodes it into the start of `dst`; returns its length.
     fn decode(&self, at: u64, stored: u32, dst: &mut [u8]) -> Result<usize> {
         self.with_worker(|worker| {
-            if worker.stored.len() < stored as usize {
-                worker.stored.resize(stored as usize, 0);
+            if worker.stored.len() < to_usize(stored) {
+                worker.stored.resize(to_usize(stored), 0);
             }
-            let stored_block = &mut worker.stored[..stored as usize];
+            let (stored_block, _) = worker.stored.split_at_mut(to_usize(stored));
             self.read(stored_block, at)?;
             let algorithm = self.superblock.algorithm;
             let decoded = worker.decoder.decompress(algorithm, dst, stored_block);
@@ -158,7 +168,7 @@ impl Image {
                 let (from, got) = error.found(stored_block);
                 Error::Corrupt(Corrupt {
                     what: error.as_str(),
-                    at: at + from as u64,
+                    at: at.saturating_add(to_u64(from)),
                     got,
                 })
             })
@@ -174,9 +184,11 @@ impl Image {
                 return Err(corrupt("metadata block begins behind its table", end));
             }
             let mut buf = [0; raw::STORED_METADATA_MAX];
-            let stored = &mut buf[..room.min(raw::STORED_METADATA_MAX as u64) as usize];
+            let (stored, _) = buf.split_at_mut(to_usize(room).min(raw::STORED_METADATA_MAX));
             self.read(stored, at)?;
-            let header = u16::from_le_bytes([stored[0], stored[1]]);
+            // It has two bytes at least.
+            let header = stored.first_chunk().copied().unwrap_or_default();
+            let header = u16::from_le_bytes(header);
             let len = usize::from(header & !raw::METADATA_PLAIN);
             if len == 0 || len > raw::METADATA_BYTES {
                 return Err(corrupt(
@@ -184,13 +196,14 @@ impl Image {
                     header.into(),
                 ));
             }
-            let Some(stored) = stored.get(2..2 + len) else {
+            let Some(stored) = stored.get(2..).and_then(|rest| rest.get(..len)) else {
                 return Err(corrupt(
                     "metadata block does not fit in its table",
                     header.into(),
                 ));
             };
-            let next = at + 2 + len as u64;
+            let content_at = at.saturating_add(2);
+            let next = content_at.saturating_add(to_u64(len));
             if header & raw::METADATA_PLAIN != 0 {
                 return Ok(MetadataBlock {
                     content: stored.into(),
@@ -205,14 +218,14 @@ impl Image {
             match decoded? {
                 Ok(0) => Err(corrupt("metadata block is empty", header.into())),
                 Ok(len) => Ok(MetadataBlock {
-                    content: content[..len].into(),
+                    content: content.split_at(len).0.into(),
                     next,
                 }),
                 Err(error) => {
                     let (from, got) = error.found(stored);
                     Err(Error::Corrupt(Corrupt {
                         what: error.as_str(),
-                        at: at + 2 + from as u64,
+                        at: content_at.saturating_add(to_u64(from)),
                         got,
                     }))
                 }
@@ -223,9 +236,9 @@ impl Image {
     /// Reads a block whose content fills `dst` exactly.
     pub(crate) fn block_into(&self, at: u64, stored: StoredSize, dst: &mut [u8]) -> Result<()> {
         let len = if stored.plain {
-            let len = dst.len().min(stored.bytes as usize);
-            self.read(&mut dst[..len], at)?;
-            stored.bytes as usize
+            let len = dst.len().min(to_usize(stored.bytes));
+            self.read(dst.split_at_mut(len).0, at)?;
+            to_usize(stored.bytes)
         } else {
             self.decode(at, stored.bytes, dst)?
         };
@@ -233,7 +246,7 @@ impl Image {
             return Err(Corrupt {
                 what: "data block's content is not as long as the file says",
                 at,
-                got: len as u64,
+                got: to_u64(len),
             }
             .into());
         }
@@ -248,8 +261,8 @@ impl Image {
         dst: &mut [u8],
     ) -> Result<usize> {
         if stored.plain {
-            let len = stored.bytes as usize;
-            self.read(&mut dst[..len], at)?;
+            let len = to_usize(stored.bytes);
+            self.read(dst.split_at_mut(len).0, at)?;
             return Ok(len);
         }
         self.decode(at, stored.bytes, dst)
@@ -259,7 +272,7 @@ impl Image {
     pub(crate) fn block(&self, at: u64, stored: StoredSize) -> Result<Arc<Vec<u8>>> {
         self.data.find_or_make(at, |gone| {
             let mut content = gone.unwrap_or_default();
-            content.resize(self.superblock.block_bytes as usize, 0);
+            content.resize(to_usize(self.superblock.block_bytes), 0);
             let len = self.decode_block(at, stored, &mut content)?;
             content.truncate(len);
             Ok(content)

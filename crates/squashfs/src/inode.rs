@@ -1,6 +1,15 @@
 //! Inodes: all metadata of a file except its names.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{Corrupt, Device, FileKind, Result, Time};
+use tree::{Corrupt, Device, FileKind, Result, Time, to_usize};
 use zerocopy::IntoBytes;
 
 use crate::metadata::{MetadataReader, Place};
@@ -115,7 +124,7 @@ impl File {
     pub(crate) fn block_count(&self, block_bytes: u32) -> u64 {
         let block_bytes = u64::from(block_bytes);
         match self.tail {
-            Some(_) => self.size / block_bytes,
+            Some(_) => self.size.checked_div(block_bytes).unwrap_or(0),
             None => self.size.div_ceil(block_bytes),
         }
     }
@@ -140,7 +149,7 @@ impl Inode {
         let stored_type = header.inode_type.get();
         let extended = stored_type > 7;
         let Some(kind) = kind_of(if extended {
-            stored_type - 7
+            stored_type.saturating_sub(7)
         } else {
             stored_type
         }) else {
@@ -193,7 +202,7 @@ impl Inode {
                 };
                 nlink = raw.nlink.get();
                 xattrs = raw.xattr.get();
-                if raw.file_size.get() > i64::MAX as u64 {
+                if i64::try_from(raw.file_size.get()).is_err() {
                     return Err(corrupt("file is impossibly large", raw.file_size.get()));
                 }
                 let fragment = raw.fragment.get();
@@ -217,7 +226,7 @@ impl Inode {
                         len.into(),
                     ));
                 }
-                let target = reader.bytes(len as usize)?;
+                let target = reader.bytes(to_usize(len))?;
                 if target.contains(&0) {
                     return Err(corrupt("symbolic link's target holds a NUL", len.into()));
                 }
@@ -263,7 +272,9 @@ impl Inode {
                 listing,
                 index_count,
                 ..
-            } => *index_count > 0 || listing.len + raw::LISTING_EXTRA > u16::MAX.into(),
+            } => {
+                *index_count > 0 || listing.len.saturating_add(raw::LISTING_EXTRA) > u16::MAX.into()
+            }
             Body::File(file) => {
                 self.nlink > 1
                     || file.sparse > 0
@@ -276,6 +287,11 @@ impl Inode {
     }
 
     /// Appends the inode in its shortest form. A directory's index or a file's size words must follow.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        reason = "a writer: these numbers are its own"
+    )]
     pub(crate) fn emit(&self, out: &mut Vec<u8>) {
         let extended = self.needs_extended();
         let xattrs = self.xattrs.unwrap_or(raw::NO_XATTRS).into();
@@ -381,7 +397,7 @@ pub(crate) fn encode_device(device: Device) -> Option<u32> {
 
 /// The nearest time that the format can store.
 pub(crate) fn nearest_seconds(time: Time) -> u32 {
-    time.seconds.clamp(0, u32::MAX.into()) as u32
+    u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -1,8 +1,17 @@
 //! Tables of fixed-size records: IDs, fragments, the export table, and sets of extended attributes.
 //!
 //! The records are in metadata blocks, and an uncompressed list holds the positions of these blocks.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{Corrupt, Result};
+use tree::{Corrupt, Result, to_u64, to_usize};
 
 use crate::image::Image;
 use crate::metadata::{MetadataReader, MetadataWriter, Reference};
@@ -18,7 +27,7 @@ pub(crate) struct Table<T> {
 }
 
 impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
-    const PER_BLOCK: u32 = (METADATA_BYTES / size_of::<T>()) as u32;
+    const PER_BLOCK: usize = METADATA_BYTES / size_of::<T>();
 
     /// Reads the list at `list_at`, which ends at `list_end` if that is known; the blocks lie between `from` and `end`.
     pub(crate) fn read(
@@ -33,21 +42,27 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
             at: list_at,
             got,
         };
-        let block_count = u64::from(count.div_ceil(Self::PER_BLOCK));
+        let block_count = to_u64(to_usize(count).div_ceil(Self::PER_BLOCK));
         // Linux, too, rejects an image with more or fewer.
-        let is_end = |end| list_at.checked_add(block_count * 8) == Some(end);
+        let is_end = |end| {
+            block_count
+                .checked_mul(8)
+                .and_then(|bytes| list_at.checked_add(bytes))
+                == Some(end)
+        };
         if let Some(end) = list_end.filter(|&end| !is_end(end)) {
             return Err(corrupt("table's list does not end where the next begins", end).into());
         }
-        let mut blocks = vec![0u64; block_count as usize];
+        let mut blocks = vec![0u64; to_usize(block_count)];
         image.read(zerocopy::IntoBytes::as_mut_bytes(&mut blocks[..]), list_at)?;
         let mut below = from;
         for block in &mut blocks {
             *block = u64::from_le(*block);
         }
-        for (n, &block) in blocks.iter().enumerate() {
-            let next = blocks.get(n + 1).copied().unwrap_or(end);
-            if block < below || block >= next || next - block > STORED_METADATA_MAX as u64 {
+        let ends = blocks.iter().skip(1).copied().chain([end]);
+        for (&block, next) in blocks.iter().zip(ends) {
+            let stored = next.saturating_sub(block);
+            if block < below || block >= next || stored > to_u64(STORED_METADATA_MAX) {
                 return Err(corrupt("table's blocks are out of order", block).into());
             }
             below = next;
@@ -77,14 +92,14 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
 
     /// Number of records in a block.
     pub(crate) fn records_in(&self, block: usize) -> usize {
-        let before = block as u32 * Self::PER_BLOCK; // not more than there are records
-        (self.count - before).min(Self::PER_BLOCK) as usize
+        let before = block.saturating_mul(Self::PER_BLOCK);
+        let left = to_usize(self.count).saturating_sub(before);
+        left.min(Self::PER_BLOCK)
     }
 
-    /// The records in a block.
+    /// The records in a block. `block` must be below [`Table::block_count`].
     pub(crate) fn block(&self, image: &Image, block: usize) -> Result<Vec<T>> {
-        let at = self.blocks[block];
-        let mut reader = MetadataReader::new(image, at, self.end, Reference(0))?;
+        let mut reader = self.reader(image, block, Reference(0))?;
         (0..self.records_in(block))
             .map(|_| reader.record())
             .collect()
@@ -100,11 +115,26 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
         if index >= self.count {
             return Ok(None);
         }
-        let block = self.blocks[(index / Self::PER_BLOCK) as usize];
-        let offset = (index % Self::PER_BLOCK) as usize * size_of::<T>();
-        let at = Reference::new(0, offset as u16);
-        let mut reader = MetadataReader::new(image, block, self.end, at)?;
+        let index = to_usize(index);
+        let (block, index) = (
+            index.checked_div(Self::PER_BLOCK).unwrap_or(0),
+            index.checked_rem(Self::PER_BLOCK).unwrap_or(0),
+        );
+        let offset = index.saturating_mul(size_of::<T>());
+        let offset = u16::try_from(offset).unwrap_or(u16::MAX); // less than 8,192
+        let mut reader = self.reader(image, block, Reference::new(0, offset))?;
         reader.record().map(Some)
+    }
+
+    /// Starts in one of the blocks.
+    #[expect(clippy::indexing_slicing, reason = "the callers' blocks are there")]
+    fn reader<'a>(
+        &self,
+        image: &'a Image,
+        block: usize,
+        from: Reference,
+    ) -> Result<MetadataReader<'a>> {
+        MetadataReader::new(image, self.blocks[block], self.end, from)
     }
 
     /// All records in order.
@@ -118,9 +148,13 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
 }
 
 /// Finishes a table that is stored at `at`: appends the list and returns its position.
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "a writer: these numbers are its own"
+)]
 pub(crate) fn emit_table(writer: MetadataWriter, at: u64, out: &mut Vec<u8>) -> u64 {
     let (stored, blocks) = writer.finish();
-    let list_at = at + stored.len() as u64;
+    let list_at = at + to_u64(stored.len());
     out.extend(stored);
     for block in blocks {
         out.extend((at + block).to_le_bytes());

@@ -2,11 +2,20 @@
 //!
 //! A position in such a stream is a *reference*: where its block starts (in the table, as stored), and an offset in the
 //! content of the block.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::sync::Arc;
 
 use codec::Encoder;
-use tree::{Corrupt, Result};
+use tree::{Corrupt, Result, to_u64, to_usize};
 use zerocopy::FromBytes;
 
 use crate::image::{Image, MetadataBlock};
@@ -17,8 +26,8 @@ use crate::raw::{METADATA_BYTES, METADATA_PLAIN};
 pub(crate) struct Reference(pub(crate) u64);
 
 impl Reference {
-    pub(crate) const fn new(block: u64, offset: u16) -> Self {
-        Reference(block << 16 | offset as u64)
+    pub(crate) fn new(block: u64, offset: u16) -> Self {
+        Reference(block << 16 | u64::from(offset))
     }
 
     pub(crate) const fn block(self) -> u64 {
@@ -26,7 +35,8 @@ impl Reference {
     }
 
     pub(crate) const fn offset(self) -> u16 {
-        self.0 as u16
+        let [low, high, ..] = self.0.to_le_bytes();
+        u16::from_le_bytes([low, high])
     }
 }
 
@@ -63,7 +73,7 @@ impl<'a> MetadataReader<'a> {
             return Err(Corrupt {
                 what: "reference leads to the end of its metadata block",
                 at: block_at,
-                got: place.offset as u64,
+                got: to_u64(place.offset),
             }
             .into());
         }
@@ -86,7 +96,7 @@ impl<'a> MetadataReader<'a> {
             return Err(Corrupt {
                 what: "reference lies behind its metadata block",
                 at: block_at,
-                got: offset as u64,
+                got: to_u64(offset),
             }
             .into());
         }
@@ -112,9 +122,9 @@ impl<'a> MetadataReader<'a> {
     pub(crate) fn reference(&self, table: u64) -> Reference {
         let (block_at, offset) = match self.offset {
             METADATA_BYTES => (self.block.next, 0),
-            offset => (self.block_at, offset as u16), // less than 8,192
+            offset => (self.block_at, u16::try_from(offset).unwrap_or(u16::MAX)), // less than 8,192
         };
-        Reference::new(block_at - table, offset)
+        Reference::new(block_at.saturating_sub(table), offset)
     }
 
     /// Position in the image of the block that holds the next byte: the position that errors name.
@@ -127,7 +137,7 @@ impl<'a> MetadataReader<'a> {
             return Err(Corrupt {
                 what: "metadata goes on behind a block that is not full",
                 at: self.block_at,
-                got: self.block.content.len() as u64,
+                got: to_u64(self.block.content.len()),
             }
             .into());
         }
@@ -145,14 +155,14 @@ impl<'a> MetadataReader<'a> {
     /// Fills `buf`.
     pub(crate) fn read_exact(&mut self, mut buf: &mut [u8]) -> Result<()> {
         while !buf.is_empty() {
-            if self.offset == self.block.content.len() {
+            if self.offset >= self.block.content.len() {
                 self.advance()?;
             }
-            let rest = &self.block.content[self.offset..];
+            let (_, rest) = self.block.content.split_at(self.offset);
             let len = rest.len().min(buf.len());
             let (now, later) = buf.split_at_mut(len);
-            now.copy_from_slice(&rest[..len]);
-            self.offset += len;
+            now.copy_from_slice(rest.split_at(len).0);
+            self.offset = self.offset.saturating_add(len);
             buf = later;
         }
         Ok(())
@@ -160,13 +170,10 @@ impl<'a> MetadataReader<'a> {
 
     /// Reads a record.
     pub(crate) fn record<T: FromBytes + zerocopy::IntoBytes>(&mut self) -> Result<T> {
-        if let Some(bytes) = self
-            .block
-            .content
-            .get(self.offset..self.offset + size_of::<T>())
-        {
-            self.offset += size_of::<T>();
-            return Ok(T::read_from_bytes(bytes).expect("the slice has the record's size"));
+        let rest = self.block.content.get(self.offset..).unwrap_or_default();
+        if let Ok((record, _)) = T::read_from_prefix(rest) {
+            self.offset = self.offset.saturating_add(size_of::<T>());
+            return Ok(record);
         }
         let mut record = T::new_zeroed();
         self.read_exact(record.as_mut_bytes())?;
@@ -178,11 +185,13 @@ impl<'a> MetadataReader<'a> {
         let rest = self.block.content.get(self.offset..).unwrap_or(&[]);
         let is_zero = |part: &&[u8]| part.iter().fold(0, |any, byte| any | byte) == 0;
         // Most of a long list at once, then the rest of it word by word.
-        let parts = rest.chunks_exact(64).take_while(is_zero).count() as u64 * 16;
-        let words = rest.chunks_exact(4).skip(parts as usize);
-        let zeros = (parts + words.take_while(is_zero).count() as u64).min(count);
-        self.offset += zeros as usize * 4;
-        zeros
+        let parts = rest.chunks_exact(64).take_while(is_zero).count();
+        let skipped = parts.saturating_mul(16);
+        let words = rest.chunks_exact(4).skip(skipped);
+        let zeros = skipped.saturating_add(words.take_while(is_zero).count());
+        let zeros = zeros.min(to_usize(count));
+        self.offset = self.offset.saturating_add(zeros.saturating_mul(4));
+        to_u64(zeros)
     }
 
     /// Reads `len` bytes. The caller must have bounded `len`.
@@ -204,6 +213,12 @@ pub(crate) struct MetadataWriter {
     open: Vec<u8>,
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    reason = "a writer: these numbers are its own"
+)]
 impl MetadataWriter {
     /// A writer that compresses with `encoder`, or not at all.
     pub(crate) fn new(encoder: Option<Encoder>) -> Self {
@@ -217,7 +232,7 @@ impl MetadataWriter {
 
     /// The reference of the next byte.
     pub(crate) fn reference(&self) -> Reference {
-        Reference::new(self.stored.len() as u64, self.open.len() as u16)
+        Reference::new(to_u64(self.stored.len()), self.open.len() as u16)
     }
 
     /// Appends bytes.
@@ -235,7 +250,7 @@ impl MetadataWriter {
     }
 
     fn store(&mut self) {
-        self.blocks.push(self.stored.len() as u64);
+        self.blocks.push(to_u64(self.stored.len()));
         let header_at = self.stored.len();
         self.stored.extend([0; 2]);
         let len = self.encoder.as_mut().and_then(|encoder| {

@@ -1,11 +1,21 @@
 //! The superblock: the parameters of an image, and where its tables are.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::mem::offset_of;
 
 use codec::Algorithm;
-use tree::{Corrupt, Error, Result};
+use tree::{Corrupt, Error, Result, to_u64};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::metadata::Reference;
 use crate::raw::{self, METADATA_BYTES, flags};
 
 /// Size of the superblock in bytes.
@@ -71,7 +81,7 @@ impl Superblock {
     pub(crate) fn parse(bytes: &[u8; SUPERBLOCK_BYTES], available: u64) -> Result<Superblock> {
         let raw = raw::Superblock::read_from_bytes(bytes).expect("the array has the record's size");
         let corrupt = |what, field: usize, got: u64| -> Error {
-            let at = field as u64;
+            let at = to_u64(field);
             Corrupt { what, at, got }.into()
         };
         macro_rules! bad {
@@ -109,7 +119,7 @@ impl Superblock {
             bad!("squashfs id table is empty", no_ids);
         }
         let bytes_used = raw.bytes_used.get();
-        if bytes_used > available || bytes_used < SUPERBLOCK_BYTES as u64 {
+        if bytes_used > available || bytes_used < to_u64(SUPERBLOCK_BYTES) {
             bad!("squashfs image is shorter than it says", bytes_used);
         }
 
@@ -127,7 +137,7 @@ impl Superblock {
         let id_table = raw.id_table_start.get();
         let inode_table = raw.inode_table_start.get();
         let directory_table = raw.directory_table_start.get();
-        let mut below = SUPERBLOCK_BYTES as u64;
+        let mut below = to_u64(SUPERBLOCK_BYTES);
         for (place, field) in [
             (
                 Some(inode_table),
@@ -161,7 +171,9 @@ impl Superblock {
             bad!("squashfs inode table is empty", inode_table_start);
         }
         let root = raw.root_inode.get();
-        if root >> 16 >= directory_table - inode_table || root as u16 >= METADATA_BYTES as u16 {
+        let place = Reference(root);
+        let is_inside = place.block() < directory_table.saturating_sub(inode_table);
+        if !is_inside || usize::from(place.offset()) >= METADATA_BYTES {
             bad!(
                 "squashfs root's inode lies outside the inode table",
                 root_inode
@@ -189,6 +201,7 @@ impl Superblock {
     }
 
     /// The superblock as it is stored.
+    #[expect(clippy::as_conversions, reason = "a writer: these numbers are its own")]
     pub(crate) fn emit(&self) -> [u8; SUPERBLOCK_BYTES] {
         let (compression, _) = COMPRESSION
             .iter()

@@ -1,8 +1,17 @@
 //! Extended attributes: sets of names and values, shared by all files with the same attributes.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::collections::HashMap;
 
-use tree::{Corrupt, Error, Limits, Result, Xattr};
+use tree::{Corrupt, Error, Limits, Result, Xattr, to_u64, to_usize};
 use zerocopy::IntoBytes;
 
 use crate::image::Image;
@@ -44,7 +53,7 @@ impl XattrTable {
         if header.xattr_ids == 0 {
             return Ok(None);
         }
-        let list_at = at + size_of::<raw::XattrTableHeader>() as u64;
+        let list_at = at.saturating_add(to_u64(size_of::<raw::XattrTableHeader>()));
         let list_end = image.superblock.bytes_used;
         let count = header.xattr_ids.get();
         // The last block of sets ends where the header starts, not where the list does.
@@ -122,7 +131,7 @@ impl XattrTable {
             } else {
                 self.value(&mut reader, len.get())?
             };
-            total += name.len() + value.len();
+            total = total.saturating_add(name.len()).saturating_add(value.len());
             if total > SET_BYTES_MAX {
                 return Err(Error::Limit(
                     "extended attributes of a file of more than 16 MiB",
@@ -134,11 +143,10 @@ impl XattrTable {
             });
         }
         xattrs.sort();
-        if let Some(pair) = xattrs.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            return Err(corrupt(
-                "extended attribute occurs twice",
-                pair[0].name.len() as u64,
-            ));
+        let pairs = xattrs.iter().zip(xattrs.iter().skip(1));
+        if let Some((one, _)) = pairs.into_iter().find(|(one, next)| one.name == next.name) {
+            let len = to_u64(one.name.len());
+            return Err(corrupt("extended attribute occurs twice", len));
         }
         Ok(xattrs)
     }
@@ -147,7 +155,7 @@ impl XattrTable {
         if len > self.value_bytes_max {
             return Err(Error::Limit("an extended attribute's value is too long"));
         }
-        Ok(reader.bytes(len as usize)?.into())
+        Ok(reader.bytes(to_usize(len))?.into())
     }
 }
 
@@ -171,6 +179,11 @@ pub(crate) struct XattrWriter {
     values: HashMap<Box<[u8]>, Reference>,
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    reason = "a writer: these numbers are its own"
+)]
 impl XattrWriter {
     /// A writer without any sets.
     pub(crate) fn new(content: MetadataWriter) -> Self {
