@@ -1,6 +1,6 @@
 //! The devices as one address space: reads by logical address, trying every copy.
 
-use tree::{Corrupt, Error, ReadAt, Result};
+use tree::{Corrupt, Error, ReadAt, Result, to_u64, to_usize};
 
 use crate::chunk::{Chunk, ChunkMap, Profile};
 use crate::key::{Logical, Physical};
@@ -176,7 +176,7 @@ impl AddressSpace {
             })
         })?;
         if len > chunk.end().0 - logical.0 {
-            return Err(corrupt("bytes reach behind the end of their chunk"));
+            return Err(corrupt("bytes reach beyond the end of their chunk"));
         }
         Ok(chunk)
     }
@@ -201,14 +201,14 @@ impl AddressSpace {
         while done < buf.len() {
             let at = Logical(logical.0 + done as u64);
             let left = &mut buf[done..];
-            let place = chunk.place(at, left.len() as u64, copy.min(chunk.copies() - 1));
-            let part = &mut left[..place.len as usize];
+            let place = chunk.place(at, to_u64(left.len()), copy.min(chunk.copies() - 1));
+            let part = &mut left[..to_usize(place.len)];
             if copy < chunk.copies() {
                 self.read_device(place.device, place.at, part)?;
             } else {
                 self.rebuild(chunk, at, part)?;
             }
-            done += place.len as usize;
+            done += to_usize(place.len);
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ impl AddressSpace {
         buf: &mut [u8],
         mut verify: impl FnMut(&[u8]) -> Result<T>,
     ) -> Result<T> {
-        let chunk = self.chunk(logical, buf.len() as u64)?;
+        let chunk = self.chunk(logical, to_u64(buf.len()))?;
         let mut first: Option<Error> = None;
         for copy in 0..AddressSpace::copies(chunk) {
             let read = self.read_copy(chunk, logical, buf, copy);
@@ -240,7 +240,7 @@ impl AddressSpace {
 
     /// Reconstructs bytes of one stripe of a RAID5 or RAID6 chunk from the other stripes and the first parity.
     fn rebuild(&self, chunk: &Chunk, logical: Logical, buf: &mut [u8]) -> Result<()> {
-        let place = chunk.place(logical, buf.len() as u64, 0);
+        let place = chunk.place(logical, to_u64(buf.len()), 0);
         let second_parity = chunk.second_parity(logical);
         buf.fill(0);
         let mut other = vec![0; buf.len()];
@@ -275,7 +275,7 @@ impl AddressSpace {
                 std::io::ErrorKind::UnexpectedEof => Error::Corrupt(Corrupt {
                     what: "device ends before what it holds",
                     at: at.0,
-                    got: buf.len() as u64,
+                    got: to_u64(buf.len()),
                 }),
                 _ => error.into(),
             })

@@ -95,6 +95,15 @@ impl ChecksumType {
         }
         sum
     }
+
+    /// Whether `stored`, as in the header of a block, begins with the checksum of `bytes`.
+    pub(crate) fn is_of(self, bytes: &[u8], stored: &[u8; CHECKSUM_BYTES]) -> bool {
+        let sum = self.of(bytes);
+        sum.iter()
+            .zip(stored)
+            .take(self.size())
+            .all(|(a, b)| a == b)
+    }
 }
 
 /// The hash of a name: the key offset of directory entries and attributes and, seeded with the directory's inode

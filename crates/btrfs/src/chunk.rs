@@ -1,6 +1,15 @@
 //! Chunks: the map from logical addresses to devices.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{Corrupt, Error, Result};
+use tree::{Corrupt, Error, Result, to_u64, to_usize};
 use zerocopy::FromBytes;
 
 use crate::flags::{block_group, incompat};
@@ -127,7 +136,7 @@ impl Chunk {
             return Err(corrupt("chunk has another item's key", key.objectid));
         }
         let Ok((raw, stripes)) = raw::Chunk::ref_from_prefix(data) else {
-            return Err(corrupt("chunk item is too short", data.len() as u64));
+            return Err(corrupt("chunk item is too short", to_u64(data.len())));
         };
         let count = raw.num_stripes.get();
         let stripes = <[raw::Stripe]>::ref_from_bytes(stripes).ok();
@@ -180,13 +189,16 @@ impl Chunk {
         }
         if profile == Profile::Raid10 && (raw.sub_stripes.get() != 2 || count % 2 != 0) {
             let found = raw.sub_stripes.get();
-            return Err(corrupt("chunk's pairs are no pairs", found.into()));
+            return Err(corrupt(
+                "chunk's mirrored stripes are not in pairs",
+                found.into(),
+            ));
         }
-        let part = part_len(profile, len, count);
+        let part = part_len(profile, len, count.into());
         let stripes = stripes.iter().map(|stripe| {
             let at = stripe.offset.get();
             if at.checked_add(part).is_none() {
-                return Err(corrupt("chunk's stripe lies behind every device", at));
+                return Err(corrupt("chunk's stripe lies beyond every device", at));
             }
             Ok(Stripe {
                 device: stripe.devid.get(),
@@ -205,12 +217,12 @@ impl Chunk {
 
     /// The end of its address range.
     pub fn end(&self) -> Logical {
-        Logical(self.start.0 + self.len) // checked when parsed
+        Logical(self.start.0.saturating_add(self.len)) // checked when parsed
     }
 
     /// Bytes that it occupies on each of its devices.
     pub fn stripe_bytes(&self) -> u64 {
-        part_len(self.profile, self.len, self.stripes.len() as u16)
+        part_len(self.profile, self.len, to_u64(self.stripes.len()))
     }
 
     /// The number of copies of each byte that can be read directly.
@@ -226,8 +238,13 @@ impl Chunk {
 
     /// The place of the bytes starting at `logical`, which lies in this chunk, in this copy: up to the next stripe, at
     /// most `len` bytes.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        reason = "`parse` checked the number of stripes and their ends"
+    )]
     pub(crate) fn place(&self, logical: Logical, len: u64, copy: usize) -> Place {
-        let count = self.stripes.len() as u64;
+        let count = to_u64(self.stripes.len());
         let offset = logical.0 - self.start.0;
         let len = len.min(self.len - offset);
         let (stripe_nr, within) = (offset / STRIPE_BYTES, offset % STRIPE_BYTES);
@@ -247,7 +264,7 @@ impl Chunk {
             Profile::Raid0 => (stripe_nr % count, stripe_nr / count),
             Profile::Raid10 => {
                 let pairs = count / 2;
-                (stripe_nr % pairs * 2 + copy as u64, stripe_nr / pairs)
+                (stripe_nr % pairs * 2 + to_u64(copy), stripe_nr / pairs)
             }
             // The parities rotate by one device with each row.
             Profile::Raid5 | Profile::Raid6 => {
@@ -256,7 +273,7 @@ impl Chunk {
                 ((stripe_nr % data + row) % count, row)
             }
         };
-        let stripe = self.stripes[index as usize];
+        let stripe = self.stripes[to_usize(index)];
         Place {
             device: stripe.device,
             at: Physical(stripe.at.0 + row * STRIPE_BYTES + within),
@@ -265,13 +282,17 @@ impl Chunk {
     }
 
     /// The stripe that holds the second parity of the row that contains an address.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "`parse` checked that there are three stripes"
+    )]
     pub(crate) fn second_parity(&self, logical: Logical) -> Option<usize> {
         if self.profile != Profile::Raid6 {
             return None;
         }
-        let count = self.stripes.len() as u64;
+        let count = to_u64(self.stripes.len());
         let row = (logical.0 - self.start.0) / STRIPE_BYTES / (count - 2);
-        Some(((count - 1 + row) % count) as usize)
+        Some(to_usize((count - 1 + row) % count))
     }
 }
 
@@ -287,8 +308,11 @@ impl Profile {
 }
 
 /// Bytes that a chunk occupies on each of its devices, rounded up to whole stripes if it is striped.
-fn part_len(profile: Profile, len: u64, stripes: u16) -> u64 {
-    let stripes = u64::from(stripes);
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "each profile has its fewest stripes; see `stripe_counts`"
+)]
+fn part_len(profile: Profile, len: u64, stripes: u64) -> u64 {
     let across = match profile {
         Profile::Raid0 => stripes,
         Profile::Raid10 => stripes / 2,
@@ -308,23 +332,24 @@ pub(crate) fn parse_system_chunks(
     let whole = array.len();
     let mut chunks: Vec<Chunk> = Vec::new();
     while !array.is_empty() {
-        let at = at + (whole - array.len()) as u64;
+        let parsed = whole.saturating_sub(array.len());
+        let at = at.saturating_add(to_u64(parsed));
         let corrupt = |what, got| Error::Corrupt(Corrupt { what, at, got });
-        let cut = || corrupt("system chunk is cut off", array.len() as u64);
+        let cut = || corrupt("system chunk is cut off", to_u64(array.len()));
         let (key, rest) = raw::DiskKey::ref_from_prefix(array).map_err(|_| cut())?;
         let (raw, _) = raw::Chunk::ref_from_prefix(rest).map_err(|_| cut())?;
-        let len =
-            size_of::<raw::Chunk>() + usize::from(raw.num_stripes.get()) * size_of::<raw::Stripe>();
-        let data = rest.get(..len).ok_or_else(cut)?;
+        let stripes = usize::from(raw.num_stripes.get()).saturating_mul(size_of::<raw::Stripe>());
+        let len = size_of::<raw::Chunk>().saturating_add(stripes);
+        let (data, rest) = rest.split_at_checked(len).ok_or_else(cut)?;
         let chunk = Chunk::parse(Key::parse(key), data, at, sectorsize, incompat)?;
         if chunk.flags & block_group::SYSTEM == 0 {
             return Err(corrupt(
-                "chunk in the superblock is no system chunk",
+                "chunk in the superblock is not a system chunk",
                 chunk.flags,
             ));
         }
         chunks.push(chunk);
-        array = &rest[len..];
+        array = rest;
     }
     Ok(chunks)
 }

@@ -1,7 +1,16 @@
 //! The IDs of the three compression algorithms. `codec` knows how each one frames an extent.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use codec::{Algorithm, Decoder, Settings};
-use tree::{Corrupt, Error, Result};
+use tree::{Corrupt, Error, Result, to_u64};
 
 /// Maximum decoded and stored size of a compressed extent, in bytes (`BTRFS_MAX_UNCOMPRESSED`, `BTRFS_MAX_COMPRESSED`).
 pub(crate) const EXTENT_BYTES_MAX: u64 = 128 << 10;
@@ -88,7 +97,7 @@ impl Compression {
             let (from, got) = error.found(stored);
             Error::Corrupt(Corrupt {
                 what: error.as_str(),
-                at: at + from as u64,
+                at: at.saturating_add(to_u64(from)),
                 got,
             })
         })?;

@@ -1,6 +1,15 @@
 //! The checksum tree: a checksum for each sector of data on disk, compressed or not.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{Corrupt, Error, Result};
+use tree::{Corrupt, Error, Result, to_u64, to_usize};
 
 use crate::address_space::AddressSpace;
 use crate::key::{Key, Logical, item, object};
@@ -17,34 +26,32 @@ pub(crate) fn parse_item(item: &Item<'_>, superblock: &Superblock) -> Result<(u6
     let sector = u64::from(superblock.sectorsize);
     let size = superblock.checksum.size();
     if (item.key.objectid, item.key.kind) != (object::EXTENT_CSUM, item::EXTENT_CSUM) {
-        return Err(item.corrupt("item in the tree of checksums is none", item.key.objectid));
+        return Err(item.corrupt(
+            "item in the checksum tree is of another kind",
+            item.key.objectid,
+        ));
     }
     let start = item.key.offset;
     if !start.is_multiple_of(sector) {
         return Err(item.corrupt("checksums begin within a sector", start));
     }
     if item.data.is_empty() || !item.data.len().is_multiple_of(size) {
-        return Err(item.corrupt("checksum is cut off", item.data.len() as u64));
+        return Err(item.corrupt("checksum is cut off", to_u64(item.data.len())));
     }
-    let bytes = (item.data.len() / size) as u64 * sector;
-    let end = start.checked_add(bytes);
-    let end = end.ok_or_else(|| item.corrupt("checksums end behind every address", start))?;
+    let sums = item.data.chunks_exact(size).len();
+    let bytes = to_u64(sums).checked_mul(sector);
+    let end = bytes.and_then(|bytes| start.checked_add(bytes));
+    let end = end.ok_or_else(|| item.corrupt("checksums end beyond every address", start))?;
     Ok((start, end))
 }
 
 /// Checks that all of the `len` bytes at `at` have checksums.
 pub(crate) fn check_presence(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Result<()> {
-    let sector = u64::from(volume.superblock.sectorsize);
     let mut sums = Vec::new();
     for from in (0..len).step_by(READ_BYTES_MAX) {
-        let sectors = (len - from).min(READ_BYTES_MAX as u64) / sector;
-        look_up(
-            volume,
-            tree,
-            Logical(at.0 + from),
-            sectors as usize,
-            &mut sums,
-        )?;
+        let bytes = len.saturating_sub(from).min(to_u64(READ_BYTES_MAX));
+        let at = Logical(at.0.saturating_add(from));
+        look_up(volume, tree, at, bytes, &mut sums)?;
     }
     Ok(())
 }
@@ -63,25 +70,20 @@ pub(crate) fn has_any(volume: &Volume, tree: &Tree, at: Logical, len: u64) -> Re
     Ok(false)
 }
 
-/// Reads the checksums of the `sectors` sectors at `at` into `sums`.
-fn look_up(
-    volume: &Volume,
-    tree: &Tree,
-    at: Logical,
-    sectors: usize,
-    sums: &mut Vec<u8>,
-) -> Result<()> {
+/// Reads the checksums of the `len` bytes at `at`, whole sectors, into `sums`.
+fn look_up(volume: &Volume, tree: &Tree, at: Logical, len: u64, sums: &mut Vec<u8>) -> Result<()> {
     let superblock = &volume.superblock;
     let sector = u64::from(superblock.sectorsize);
-    let size = superblock.checksum.size();
+    let size = to_u64(superblock.checksum.size());
     sums.clear();
     let mut wanted = at.0;
-    let end = at.0 + sectors as u64 * sector;
+    let sectors = len.checked_div(sector).unwrap_or(0);
+    let end = at.0.saturating_add(sectors.saturating_mul(sector));
     let missing = |wanted| {
         Error::Corrupt(Corrupt {
             what: "data has no checksum",
             at: wanted,
-            got: sectors as u64,
+            got: sectors,
         })
     };
     let key = Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, at.0);
@@ -96,10 +98,14 @@ fn look_up(
             return Err(missing(wanted));
         }
         if to > wanted {
-            let first = ((wanted - from) / sector) as usize * size;
-            let last = ((to.min(end) - from) / sector) as usize * size;
-            sums.extend_from_slice(&item.data[first..last]);
-            wanted = to.min(end);
+            let sums_before = |at: u64| {
+                let sectors = at.saturating_sub(from).checked_div(sector).unwrap_or(0);
+                to_usize(sectors.saturating_mul(size))
+            };
+            let end = to.min(end);
+            let found = item.data.get(sums_before(wanted)..sums_before(end));
+            sums.extend_from_slice(found.unwrap_or_default());
+            wanted = end;
         }
         if wanted < end {
             cursor.advance()?;
@@ -120,10 +126,10 @@ pub(crate) fn read_data(
     let Some(tree) = checksums else {
         return volume.space.read_verified(at, dst, |_| Ok(()));
     };
-    let sector = volume.superblock.sectorsize as usize;
     for (index, dst) in dst.chunks_mut(READ_BYTES_MAX).enumerate() {
-        let at = Logical(at.0 + (index * READ_BYTES_MAX) as u64);
-        look_up(volume, tree, at, dst.len() / sector, sums)?;
+        let skipped = to_u64(index.saturating_mul(READ_BYTES_MAX));
+        let at = Logical(at.0.saturating_add(skipped));
+        look_up(volume, tree, at, to_u64(dst.len()), sums)?;
         read_verified(volume, at, dst, sums)?;
     }
     Ok(())
@@ -132,9 +138,9 @@ pub(crate) fn read_data(
 fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> Result<()> {
     let checksum = volume.superblock.checksum;
     let size = checksum.size();
-    let sector = volume.superblock.sectorsize as usize;
-    let is_right = |data: &[u8], sum: &[u8]| checksum.of(data)[..size] == *sum;
-    let chunk = volume.space.chunk(at, dst.len() as u64)?;
+    let sector = to_usize(volume.superblock.sectorsize);
+    let is_right = |data: &[u8], sum: &[u8]| checksum.of(data).starts_with(sum);
+    let chunk = volume.space.chunk(at, to_u64(dst.len()))?;
     let first = volume.space.read_copy(chunk, at, dst, 0);
     let copies = AddressSpace::copies(chunk);
     if first.is_err() && copies == 1 {
@@ -144,7 +150,7 @@ fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> R
         if first.is_ok() && is_right(data, sum) {
             continue;
         }
-        let at = Logical(at.0 + (index * sector) as u64);
+        let at = Logical(at.0.saturating_add(to_u64(index.saturating_mul(sector))));
         let found = checksum.of(data);
         let mut is_found = false;
         // Retry the first copy too: that the whole range could not be read does not mean that this sector cannot.

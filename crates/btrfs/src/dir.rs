@@ -4,13 +4,14 @@
     not(test),
     warn(
         clippy::arithmetic_side_effects,
+        clippy::as_conversions,
         clippy::indexing_slicing,
         clippy::unwrap_used
     )
 )]
 
 use tree::is_valid_name;
-use tree::{FileKind, Result};
+use tree::{FileKind, Result, to_u64};
 use zerocopy::FromBytes;
 
 use crate::checksum::{NAME_SEED, name_hash};
@@ -59,7 +60,7 @@ pub(crate) fn for_each_record<'a>(
     }
     while !rest.is_empty() {
         let Ok((raw, after)) = raw::DirItem::ref_from_prefix(rest) else {
-            return Err(item.corrupt("directory item is cut off", rest.len() as u64));
+            return Err(item.corrupt("directory item is cut off", to_u64(rest.len())));
         };
         let (name_len, value_len) = (raw.name_len.get(), raw.data_len.get());
         let name_bytes = usize::from(name_len);
@@ -134,10 +135,10 @@ fn entry<'a>(item: &Item<'a>, record: &Record<'a>) -> Result<Entry<'a>> {
         other => return Err(item.corrupt("entry's type is unknown", other.into())),
     };
     if !record.value.is_empty() {
-        return Err(item.corrupt("entry has a value", record.value.len() as u64));
+        return Err(item.corrupt("entry has a value", to_u64(record.value.len())));
     }
     if !is_valid_name(record.name) {
-        return Err(item.corrupt("entry's name cannot be one", record.name.len() as u64));
+        return Err(item.corrupt("entry's name cannot be one", to_u64(record.name.len())));
     }
     let location = Key::parse(&record.raw.location);
     let is_free = (object::FIRST_FREE..=object::LAST_FREE).contains(&location.objectid);

@@ -3,12 +3,13 @@
     not(test),
     warn(
         clippy::arithmetic_side_effects,
+        clippy::as_conversions,
         clippy::indexing_slicing,
         clippy::unwrap_used
     )
 )]
 
-use tree::Result;
+use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
 use crate::compression::{Compression, EXTENT_BYTES_MAX};
@@ -61,7 +62,7 @@ impl<'a> FileExtent<'a> {
         let sector = u64::from(sectorsize);
         let data = item.data;
         let Ok((raw, rest)) = raw::FileExtentItem::ref_from_prefix(data) else {
-            return Err(item.corrupt("file extent is too short", data.len() as u64));
+            return Err(item.corrupt("file extent is too short", to_u64(data.len())));
         };
         let offset = item.key.offset;
         if !offset.is_multiple_of(sector) {
@@ -77,19 +78,19 @@ impl<'a> FileExtent<'a> {
         match raw.extent_type {
             0 => {
                 if offset != 0 {
-                    return Err(item.corrupt("inline extent is not at the file's begin", offset));
+                    return Err(item.corrupt("inline extent is not at the file's start", offset));
                 }
-                if compression.is_none() && rest.len() as u64 != ram_bytes {
+                if compression.is_none() && to_u64(rest.len()) != ram_bytes {
                     return Err(item.corrupt("inline extent has another length", ram_bytes));
                 }
                 // Without compression, the item's size is the limit; with it, the kernel's: less than a sector, or one
                 // sector.
-                if ram_bytes > sector.max(data.len() as u64) {
+                if ram_bytes > sector.max(to_u64(data.len())) {
                     return Err(item.corrupt("inline extent is longer than a sector", ram_bytes));
                 }
                 let at = item
                     .at
-                    .saturating_add(size_of::<raw::FileExtentItem>() as u64);
+                    .saturating_add(to_u64(size_of::<raw::FileExtentItem>()));
                 let body = Body::Inline {
                     compression,
                     stored: rest,
@@ -106,7 +107,7 @@ impl<'a> FileExtent<'a> {
             other => return Err(item.corrupt("file extent's type is unknown", other.into())),
         }
         let Ok(place) = raw::ExtentPlace::ref_from_bytes(rest) else {
-            return Err(item.corrupt("file extent's size is wrong", data.len() as u64));
+            return Err(item.corrupt("file extent's size is wrong", to_u64(data.len())));
         };
         let (at, disk_len) = (place.disk_bytenr.get(), place.disk_num_bytes.get());
         let (skip, len) = (place.offset.get(), place.num_bytes.get());
@@ -116,7 +117,7 @@ impl<'a> FileExtent<'a> {
             }
         }
         if len == 0 || offset.checked_add(len).is_none_or(|end| end > 1 << 63) {
-            return Err(item.corrupt("file extent ends behind every file", len));
+            return Err(item.corrupt("file extent ends beyond every file", len));
         }
         if at == 0 {
             return Ok(FileExtent {

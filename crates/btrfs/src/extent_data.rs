@@ -2,7 +2,7 @@
 //!
 //! Each function takes the checksum tree, or `None` for a file without checksums.
 
-use tree::{Corrupt, Error, Result};
+use tree::{Corrupt, Error, Result, to_u64, to_usize};
 
 use crate::csum_tree;
 use crate::extent::DataExtent;
@@ -22,12 +22,12 @@ impl DataExtent {
         if self.compression.is_none() {
             return self.read_plain(volume, checksums, offset, dst);
         }
-        if offset == 0 && dst.len() as u64 == self.ram_bytes {
+        if offset == 0 && to_u64(dst.len()) == self.ram_bytes {
             return volume.with_worker(|worker| self.decode(volume, checksums, worker, dst));
         }
         let make = || {
             volume.with_worker(|worker| {
-                let mut content = vec![0; self.ram_bytes as usize].into_boxed_slice();
+                let mut content = vec![0; to_usize(self.ram_bytes)].into_boxed_slice();
                 self.decode(volume, checksums, worker, &mut content)?;
                 Ok(Decoded {
                     extent: *self,
@@ -39,10 +39,10 @@ impl DataExtent {
         if decoded.extent != *self {
             decoded = make()?.into();
         }
-        let from = offset as usize;
+        let from = to_usize(offset);
         let part = decoded.content.get(from..from + dst.len());
         dst.copy_from_slice(part.ok_or(Error::Corrupt(Corrupt {
-            what: "part of an extent lies behind its end",
+            what: "part of an extent lies beyond its end",
             at: self.at.0,
             got: offset,
         }))?);
@@ -56,7 +56,7 @@ impl DataExtent {
         checksums: Option<&Tree>,
         stored: &mut Vec<u8>,
     ) -> Result<()> {
-        stored.resize(self.len as usize, 0);
+        stored.resize(to_usize(self.len), 0);
         volume.with_worker(|worker| {
             csum_tree::read_data(volume, checksums, self.at, stored, &mut worker.checksums)
         })
@@ -74,7 +74,7 @@ impl DataExtent {
             stored,
             checksums: sums,
         } = worker;
-        stored.resize(self.len as usize, 0);
+        stored.resize(to_usize(self.len), 0);
         csum_tree::read_data(volume, checksums, self.at, stored, sums)?;
         let sectorsize = volume.superblock.sectorsize;
         match self.compression {
@@ -93,7 +93,7 @@ impl DataExtent {
     ) -> Result<()> {
         let sector = u64::from(volume.superblock.sectorsize);
         let from = offset / sector * sector;
-        let to = (offset + dst.len() as u64).next_multiple_of(sector);
+        let to = (offset + to_u64(dst.len())).next_multiple_of(sector);
         let at = Logical(self.at.0 + from);
         volume.with_worker(
             |Worker {
@@ -101,7 +101,7 @@ impl DataExtent {
                  checksums: sums,
                  ..
              }| {
-                if from == offset && to == offset + dst.len() as u64 {
+                if from == offset && to == offset + to_u64(dst.len()) {
                     return csum_tree::read_data(volume, checksums, at, dst, sums);
                 }
                 // Whole sectors are read in place; only the partial ones at the ends go through a buffer.

@@ -3,12 +3,15 @@
     not(test),
     warn(
         clippy::arithmetic_side_effects,
+        clippy::as_conversions,
         clippy::indexing_slicing,
         clippy::unwrap_used
     )
 )]
 
-use tree::{Device, FileAttributes, FileIdentity, FileKind, Metadata, Result, Time};
+use tree::{
+    Device, FileAttributes, FileIdentity, FileKind, Metadata, Result, Time, low_u32, to_u64,
+};
 use zerocopy::FromBytes;
 
 use crate::flags::{attribute, inode_flags};
@@ -45,7 +48,7 @@ pub(crate) struct Inode {
 impl Inode {
     pub(crate) fn parse(item: &Item<'_>, superblock: &Superblock) -> Result<Inode> {
         let Ok(raw) = raw::InodeItem::ref_from_bytes(item.data) else {
-            return Err(item.corrupt("inode item's size is wrong", item.data.len() as u64));
+            return Err(item.corrupt("inode item's size is wrong", to_u64(item.data.len())));
         };
         Inode::check(raw, item, superblock)
     }
@@ -75,7 +78,7 @@ impl Inode {
             return Err(item.corrupt("inode has unknown flags", flags));
         }
         let size = raw.size.get();
-        if size > i64::MAX as u64 {
+        if i64::try_from(size).is_err() {
             return Err(item.corrupt("inode's size is impossible", size));
         }
         let rdev = raw.rdev.get();
@@ -83,15 +86,15 @@ impl Inode {
             generation: Generation(raw.generation.get()),
             transid: Generation(raw.transid.get()),
             kind,
-            permissions: (mode & 0o7777) as u16,
+            permissions: u16::try_from(mode & 0o7777).unwrap_or(0),
             uid: raw.uid.get(),
             gid: raw.gid.get(),
             nlink,
             size,
             nbytes: raw.nbytes.get(),
             rdev: Device {
-                major: (rdev >> 20) as u32,
-                minor: (rdev & 0xf_ffff) as u32,
+                major: low_u32(rdev >> 20),
+                minor: low_u32(rdev & 0xf_ffff),
             },
             flags,
             atime: time(&raw.atime),
@@ -191,7 +194,7 @@ pub(crate) fn for_each_ref<'a>(
     }
     while !rest.is_empty() {
         let Ok((raw, names)) = raw::InodeRef::ref_from_prefix(rest) else {
-            return Err(item.corrupt("inode reference is cut off", rest.len() as u64));
+            return Err(item.corrupt("inode reference is cut off", to_u64(rest.len())));
         };
         let (name, after) = split_name(names, raw.name_len.get()).ok_or_else(|| {
             item.corrupt(
@@ -217,7 +220,7 @@ pub(crate) fn for_each_extref<'a>(
     let mut rest = item.data;
     while !rest.is_empty() {
         let Ok((raw, names)) = raw::InodeExtref::ref_from_prefix(rest) else {
-            return Err(item.corrupt("extended reference is cut off", rest.len() as u64));
+            return Err(item.corrupt("extended reference is cut off", to_u64(rest.len())));
         };
         let (name, after) = split_name(names, raw.name_len.get()).ok_or_else(|| {
             item.corrupt(

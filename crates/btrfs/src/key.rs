@@ -3,6 +3,7 @@
     not(test),
     warn(
         clippy::arithmetic_side_effects,
+        clippy::as_conversions,
         clippy::indexing_slicing,
         clippy::unwrap_used
     )
@@ -193,21 +194,21 @@ pub mod object {
     /// The RAID stripe tree.
     pub const RAID_STRIPE_TREE: u64 = 12;
     /// Orphan items are listed under it.
-    pub const ORPHAN: u64 = -5_i64 as u64;
+    pub const ORPHAN: u64 = (-5_i64).cast_unsigned();
     /// Log trees.
-    pub const TREE_LOG: u64 = -6_i64 as u64;
+    pub const TREE_LOG: u64 = (-6_i64).cast_unsigned();
     /// Trees being relocated.
-    pub const TREE_RELOC: u64 = -8_i64 as u64;
+    pub const TREE_RELOC: u64 = (-8_i64).cast_unsigned();
     /// The tree used to relocate data.
-    pub const DATA_RELOC_TREE: u64 = -9_i64 as u64;
+    pub const DATA_RELOC_TREE: u64 = (-9_i64).cast_unsigned();
     /// In the root tree: the free space cache, version 1.
-    pub const FREE_SPACE: u64 = -11_i64 as u64;
+    pub const FREE_SPACE: u64 = (-11_i64).cast_unsigned();
     /// Data checksums.
-    pub const EXTENT_CSUM: u64 = -10_i64 as u64;
+    pub const EXTENT_CSUM: u64 = (-10_i64).cast_unsigned();
     /// The first free inode and subvolume number; in a subvolume, its root directory.
     pub const FIRST_FREE: u64 = 256;
     /// The last one.
-    pub const LAST_FREE: u64 = -256_i64 as u64;
+    pub const LAST_FREE: u64 = (-256_i64).cast_unsigned();
     /// Chunks.
     pub const FIRST_CHUNK_TREE: u64 = 256;
     /// Devices.

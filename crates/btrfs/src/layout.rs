@@ -76,7 +76,7 @@ pub(crate) enum Headroom {
     None,
     /// Enough to mount it for writing, delete files and grow it, but not to add anything.
     Shrink,
-    /// What Linux wants free before it adds anything.
+    /// What Linux needs free before it adds anything.
     Change,
 }
 
@@ -90,9 +90,9 @@ const RESERVE_BYTES_MAX: u64 = 512 << 20;
 const CHANGE_ITEMS: u64 = 20;
 /// Items for which it needs blocks to delete and commit: measured, plus a few.
 const SHRINK_ITEMS: u64 = 16;
-/// Bytes of data space that it wants before it writes anything, even inline content.
+/// Bytes of data space that it needs before it writes anything, even inline content.
 const CHANGE_DATA_BYTES: u64 = 1 << 20;
-/// Tree blocks that it wants free before it changes the chunk tree: a device item and a new chunk, each with the
+/// Tree blocks that it needs free before it changes the chunk tree: a device item and a new chunk, each with the
 /// maximum number of levels, the latter twice.
 const CHUNK_TREE_BLOCKS: u64 = 24;
 

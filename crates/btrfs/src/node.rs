@@ -1,6 +1,15 @@
 //! Tree blocks: leaves, which hold items, and nodes, which point at blocks one level below.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{Corrupt, Error, Result};
+use tree::{Corrupt, Error, Result, to_u64, to_usize};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::address_space::AddressSpace;
@@ -92,7 +101,7 @@ impl Node {
                 got: expected.tree,
             }));
         }
-        let mut bytes = vec![0; superblock.nodesize as usize].into_boxed_slice();
+        let mut bytes = vec![0; to_usize(superblock.nodesize)].into_boxed_slice();
         space.read_verified(at, &mut bytes, |bytes| {
             let node = Node::parse(bytes.into(), at, superblock)?;
             node.check_place(expected)
@@ -101,8 +110,14 @@ impl Node {
     }
 
     /// A leaf with these items, which is in memory only; `None` if they do not fit.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        reason = "it is made here, and `end` stays within it"
+    )]
     pub(crate) fn leaf(head: NewNode, items: &[(Key, &[u8])]) -> Option<Node> {
-        let mut bytes = vec![0; head.nodesize as usize].into_boxed_slice();
+        let mut bytes = vec![0; to_usize(head.nodesize)].into_boxed_slice();
         let room = bytes.len() - HEADER_BYTES;
         let mut end = room;
         for (index, (key, data)) in items.iter().enumerate() {
@@ -124,17 +139,16 @@ impl Node {
 
     /// A node with these pointers, which is in memory only; `None` if they do not fit.
     pub(crate) fn pointing(head: NewNode, level: u8, pointers: &[Pointer]) -> Option<Node> {
-        let mut bytes = vec![0; head.nodesize as usize].into_boxed_slice();
-        for (index, pointer) in pointers.iter().enumerate() {
+        let mut bytes = vec![0; to_usize(head.nodesize)].into_boxed_slice();
+        let (_, room) = bytes.split_at_mut(HEADER_BYTES);
+        let mut places = room.chunks_exact_mut(POINTER_BYTES);
+        for pointer in pointers {
             let raw = raw::KeyPtr {
                 key: pointer.key.emit(),
                 blockptr: pointer.at.0.into(),
                 generation: pointer.generation.0.into(),
             };
-            let at = HEADER_BYTES + index * POINTER_BYTES;
-            bytes
-                .get_mut(at..at + POINTER_BYTES)?
-                .copy_from_slice(raw.as_bytes());
+            places.next()?.copy_from_slice(raw.as_bytes());
         }
         Some(head.node(level, pointers.len(), bytes))
     }
@@ -150,9 +164,7 @@ impl Node {
         };
         let (header, _) = raw::Header::ref_from_prefix(&bytes).expect("a block is longer");
         let checksum = superblock.checksum;
-        if checksum.of(&bytes[CHECKSUM_BYTES..])[..checksum.size()]
-            != header.csum[..checksum.size()]
-        {
+        if !checksum.is_of(bytes.split_at(CHECKSUM_BYTES).1, &header.csum) {
             let first = u32::from_le_bytes([
                 header.csum[0],
                 header.csum[1],
@@ -191,7 +203,13 @@ impl Node {
         } else {
             POINTER_BYTES
         };
-        if count as usize > (bytes.len() - HEADER_BYTES) / entry_bytes {
+        if to_usize(count)
+            > bytes
+                .split_at(HEADER_BYTES)
+                .1
+                .chunks_exact(entry_bytes)
+                .len()
+        {
             return Err(corrupt(
                 "tree block has more entries than fit",
                 count.into(),
@@ -203,7 +221,7 @@ impl Node {
             generation,
             owner: header.owner.get(),
             flags: header.flags.get(),
-            count: count as usize,
+            count: to_usize(count),
             bytes,
         };
         if node.level == 0 {
@@ -235,12 +253,12 @@ impl Node {
                     | object::DATA_RELOC_TREE
             );
             if must_have_items {
-                return Err(self.corrupt("leaf of a tree that cannot be empty is", self.owner));
+                return Err(self.corrupt("leaf is empty in a tree that cannot be", self.owner));
             }
             return Ok(());
         }
-        let mut end = (self.bytes.len() - HEADER_BYTES) as u64;
-        let items_end = (self.count * ITEM_BYTES) as u64;
+        let mut end = to_u64(self.bytes.len().saturating_sub(HEADER_BYTES));
+        let items_end = to_u64(self.count.saturating_mul(ITEM_BYTES));
         let mut before: Option<Key> = None;
         for item in self.raw_items() {
             let key = Key::parse(&item.key);
@@ -249,7 +267,7 @@ impl Node {
             }
             before = Some(key);
             let (offset, size) = (u64::from(item.offset.get()), u64::from(item.size.get()));
-            if offset + size != end {
+            if offset.saturating_add(size) != end {
                 return Err(self.corrupt("item does not end where the one before begins", offset));
             }
             if offset < items_end {
@@ -272,7 +290,7 @@ impl Node {
             }
             before = Some(pointer.key);
             if pointer.at.0 == 0 || !pointer.at.0.is_multiple_of(superblock.sectorsize.into()) {
-                return Err(self.corrupt("node's pointer is no block's address", pointer.at.0));
+                return Err(self.corrupt("node's pointer is not a block's address", pointer.at.0));
             }
             if pointer.generation > self.generation {
                 // A block is rewritten whenever a block below it is.
@@ -312,10 +330,10 @@ impl Node {
             }
         }
         if let Some(end) = expected.end
-            && self.count > 0
-            && self.key(self.count - 1) >= end
+            && let Some(last) = self.count.checked_sub(1)
+            && self.key(last) >= end
         {
-            let got = self.key(self.count - 1).objectid;
+            let got = self.key(last).objectid;
             return Err(self.corrupt("tree block's last key belongs to the next one", got));
         }
         Ok(())
@@ -323,12 +341,12 @@ impl Node {
 
     /// Bytes of a leaf's items, or of a node's pointers, that fit in a block.
     pub(crate) fn room(nodesize: u32) -> usize {
-        nodesize as usize - HEADER_BYTES
+        to_usize(nodesize).saturating_sub(HEADER_BYTES)
     }
 
     /// Bytes that an item takes in a leaf.
     pub(crate) fn item_bytes(data: &[u8]) -> usize {
-        ITEM_BYTES + data.len()
+        ITEM_BYTES.saturating_add(data.len())
     }
 
     /// Number of pointers that fit in a block.
@@ -342,16 +360,19 @@ impl Node {
     }
 
     fn raw_items(&self) -> &[raw::Item] {
-        let list = &self.bytes[HEADER_BYTES..HEADER_BYTES + self.count * ITEM_BYTES];
+        let (_, list) = self.bytes.split_at(HEADER_BYTES);
+        let (list, _) = list.split_at(self.count.saturating_mul(ITEM_BYTES));
         <[raw::Item]>::ref_from_bytes(list).expect("cut to whole items")
     }
 
     fn raw_pointers(&self) -> &[raw::KeyPtr] {
-        let list = &self.bytes[HEADER_BYTES..HEADER_BYTES + self.count * POINTER_BYTES];
+        let (_, list) = self.bytes.split_at(HEADER_BYTES);
+        let (list, _) = list.split_at(self.count.saturating_mul(POINTER_BYTES));
         <[raw::KeyPtr]>::ref_from_bytes(list).expect("cut to whole pointers")
     }
 
     /// The key of an item or pointer. `index` must be below [`Node::len`].
+    #[expect(clippy::indexing_slicing, reason = "the callers stay below `len`")]
     pub(crate) fn key(&self, index: usize) -> Key {
         if self.level == 0 {
             Key::parse(&self.raw_items()[index].key)
@@ -372,17 +393,21 @@ impl Node {
     }
 
     /// An item of a leaf. `index` must be below [`Node::len`].
+    #[expect(clippy::indexing_slicing, reason = "the callers stay below `len`")]
     pub(crate) fn item(&self, index: usize) -> Item<'_> {
         let item = &self.raw_items()[index];
-        let begin = HEADER_BYTES + item.offset.get() as usize;
+        let begin = HEADER_BYTES.saturating_add(to_usize(item.offset.get()));
+        // `check_leaf` saw that it lies in the block.
+        let (_, data) = self.bytes.split_at(begin);
         Item {
             key: Key::parse(&item.key),
-            data: &self.bytes[begin..begin + item.size.get() as usize],
-            at: self.at.0 + begin as u64,
+            data: data.split_at(to_usize(item.size.get())).0,
+            at: self.at.0.saturating_add(to_u64(begin)),
         }
     }
 
     /// A pointer of a node. `index` must be below [`Node::len`].
+    #[expect(clippy::indexing_slicing, reason = "the callers stay below `len`")]
     pub(crate) fn pointer(&self, index: usize) -> Pointer {
         let pointer = &self.raw_pointers()[index];
         Pointer {
@@ -397,13 +422,12 @@ impl Node {
         let pointer = self.pointer(index);
         Expected {
             tree,
-            level: self.level - 1, // a leaf has no pointers
+            level: self.level.saturating_sub(1), // a leaf has no pointers
             generation: pointer.generation,
             first: Some(pointer.key),
-            end: if index + 1 < self.count {
-                Some(self.key(index + 1))
-            } else {
-                end
+            end: match index.saturating_add(1) {
+                next if next < self.count => Some(self.key(next)),
+                _ => end,
             },
         }
     }

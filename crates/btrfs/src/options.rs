@@ -35,8 +35,8 @@ pub struct Options {
     /// Size of the file system in bytes; `None` for what the content needs plus `slack`. On a device, the device's
     /// size.
     pub size: Option<u64>,
-    /// Bytes of unallocated space after the last block group, beside the free space that Linux wants before it changes
-    /// anything. 0 leaves nothing free: Linux can then only read. `None` leaves what Linux wants if that is at most a
+    /// Bytes of unallocated space after the last block group, beside the free space that Linux needs before it changes
+    /// anything. 0 leaves nothing free: Linux can then only read. `None` leaves what Linux needs if that is at most a
     /// twenty-fifth of the rest, otherwise just enough to delete files and to grow the file system.
     pub slack: Option<u64>,
     /// Directories that become subvolumes.
@@ -115,9 +115,9 @@ pub struct Summary {
     pub inline_files: u64,
     /// The file system's UUID.
     pub uuid: [u8; 16],
-    /// Whether Linux finds as much free space as it wants before it writes.
+    /// Whether Linux finds as much free space as it needs before it writes.
     pub is_writable: bool,
-    /// Whether Linux finds as much free space as it wants before it deletes files.
+    /// Whether Linux finds as much free space as it needs before it deletes files.
     pub can_delete: bool,
     /// Paths of hard links across subvolumes: each subvolume gets a file of its own, and these share their content.
     pub split_links: Vec<Vec<u8>>,

@@ -1,6 +1,15 @@
 //! The on-disk records of btrfs, as in the kernel's `linux/btrfs_tree.h`.
 //!
 //! All numbers are little-endian and unaligned. Nothing is validated here; the file for each structure does that.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

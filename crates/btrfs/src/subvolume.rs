@@ -1,6 +1,15 @@
 //! Subvolumes: trees of files with a place in another subvolume; snapshots are subvolumes that started as a copy.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{Result, Time};
+use tree::{Result, Time, to_u64};
 use zerocopy::FromBytes;
 
 use crate::flags::inode_flags;
@@ -40,9 +49,9 @@ impl Root {
         let mut bytes = [0; size_of::<raw::RootItem>()];
         let len = item.data.len();
         if len != bytes.len() && len != ROOT_ITEM_V1_BYTES {
-            return Err(item.corrupt("root item's size is wrong", len as u64));
+            return Err(item.corrupt("root item's size is wrong", to_u64(len)));
         }
-        bytes[..len].copy_from_slice(item.data);
+        bytes.split_at_mut(len).0.copy_from_slice(item.data);
         let raw = raw::RootItem::ref_from_bytes(&bytes).expect("it has that size");
         let newest = superblock.generation.0.saturating_add(1);
         let generation = raw.generation.get();
@@ -129,11 +138,11 @@ pub(crate) struct SubvolumePlace {
 /// Parses the content of a `ROOT_REF` or `ROOT_BACKREF` item: directory, directory index, name.
 pub(crate) fn parse_ref<'a>(item: &Item<'a>) -> Result<(u64, u64, &'a [u8])> {
     let Ok((raw, name)) = raw::RootRef::ref_from_prefix(item.data) else {
-        return Err(item.corrupt("root reference is too short", item.data.len() as u64));
+        return Err(item.corrupt("root reference is too short", to_u64(item.data.len())));
     };
     let len = usize::from(raw.name_len.get());
     if len != name.len() || !(1..=NAME_BYTES_MAX).contains(&len) {
-        return Err(item.corrupt("root reference's name does not fill it", len as u64));
+        return Err(item.corrupt("root reference's name does not fill it", to_u64(len)));
     }
     Ok((raw.dirid.get(), raw.sequence.get(), name))
 }

@@ -114,7 +114,7 @@ impl SubvolumePlan {
             let entry = inventory.find(path);
             let index = entry.and_then(|entry| plan.by_dir.get(&inventory.file(entry)));
             plan.default = *index.ok_or_else(|| {
-                Error::InvalidInput("it is no subvolume").in_file("mount by default", path)
+                Error::InvalidInput("it is not a subvolume").in_file("mount by default", path)
             })?;
         }
         Ok(plan)

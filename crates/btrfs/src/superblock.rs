@@ -1,8 +1,17 @@
 //! The superblock: the parameters of a file system, and where its trees start.
 //!
 //! A device has up to three copies at fixed places. Each commit writes all of them, the first one first.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{Corrupt, Error, ReadAt, Result};
+use tree::{Corrupt, Error, ReadAt, Result, to_u64, to_usize};
 use zerocopy::FromBytes;
 
 use crate::checksum::ChecksumType;
@@ -105,8 +114,7 @@ pub struct Device {
     pub total_bytes: u64,
     /// Bytes that chunks occupy.
     pub bytes_used: u64,
-    /// The UUID of the file system that it was made for; for a seed device, another one than that of the file system
-    /// that is based on it.
+    /// The UUID of the file system that it was made for. The file system that is based on a seed device has another UUID.
     pub fsid: [u8; 16],
 }
 
@@ -123,7 +131,7 @@ impl Device {
 }
 
 impl OlderRoots {
-    /// The commits that a superblock records, but for the last one, from the newest to the oldest.
+    /// The commits before the last one that a superblock records, the newest first.
     fn list(raw: &raw::Superblock) -> Vec<OlderRoots> {
         let sectorsize = raw.sectorsize.get().into();
         let mut list: Vec<OlderRoots> = Vec::new();
@@ -153,6 +161,12 @@ impl OlderRoots {
     }
 }
 
+/// Whether a device of this size has a superblock at this place.
+fn has_place(size: u64, place: Physical) -> bool {
+    let after = size.checked_sub(place.0);
+    after.is_some_and(|after| after >= to_u64(SUPERBLOCK_BYTES))
+}
+
 impl Superblock {
     /// Parses the superblock that was read from `place` and verifies its checksum.
     ///
@@ -170,10 +184,10 @@ impl Superblock {
         };
         if raw.magic != raw::MAGIC {
             let magic = u64::from_le_bytes(raw.magic);
-            return Err(corrupt("no btrfs superblock is there", magic));
+            return Err(corrupt("not a btrfs superblock", magic));
         }
         let checksum = ChecksumType::parse(raw.csum_type.get())?;
-        if checksum.of(&bytes[CHECKSUM_BYTES..])[..checksum.size()] != raw.csum[..checksum.size()] {
+        if !checksum.is_of(&bytes[CHECKSUM_BYTES..], &raw.csum) {
             let first = u32::from_le_bytes([raw.csum[0], raw.csum[1], raw.csum[2], raw.csum[3]]);
             return Err(corrupt("superblock's checksum differs", first.into()));
         }
@@ -212,7 +226,7 @@ impl Superblock {
         }
         for root in [raw.root, raw.chunk_root, raw.log_root] {
             if !root.get().is_multiple_of(sectorsize.into()) {
-                return Err(corrupt("tree root is not at a sector's begin", root.get()));
+                return Err(corrupt("tree root is not at a sector's start", root.get()));
             }
         }
         if raw.root_dir_objectid.get() != crate::key::object::ROOT_TREE_DIR {
@@ -237,7 +251,7 @@ impl Superblock {
         }
         if !raw.stripesize.get().is_power_of_two() {
             return Err(corrupt(
-                "stripe size is no power of two",
+                "stripe size is not a power of two",
                 raw.stripesize.get().into(),
             ));
         }
@@ -267,16 +281,16 @@ impl Superblock {
             ));
         }
         let used = raw.sys_chunk_array_size.get();
-        let array = raw.sys_chunk_array.get(..used as usize);
+        let array = raw.sys_chunk_array.get(..to_usize(used));
         let Some(array) = array.filter(|array| !array.is_empty()) else {
             return Err(corrupt(
                 "system chunks do not fit in the superblock",
                 used.into(),
             ));
         };
-        let label_bytes = raw.label.iter().position(|&byte| byte == 0);
-        let label_bytes = label_bytes.unwrap_or(raw.label.len());
-        let at = place.0 + std::mem::offset_of!(raw::Superblock, sys_chunk_array) as u64;
+        let label = raw.label.split(|&byte| byte == 0).next();
+        let array_at = std::mem::offset_of!(raw::Superblock, sys_chunk_array);
+        let at = place.0.saturating_add(to_u64(array_at));
         let log_root = raw.log_root.get();
         Ok(Superblock {
             fsid: raw.fsid,
@@ -298,7 +312,7 @@ impl Superblock {
             incompat,
             checksum,
             device: Device::parse(&raw.dev_item),
-            label: raw.label[..label_bytes].into(),
+            label: label.unwrap_or_default().into(),
             cache_generation: raw.cache_generation.get(),
             uuid_tree_generation: raw.uuid_tree_generation.get(),
             is_seed: raw.flags.get() & raw::SUPERBLOCK_SEEDING != 0,
@@ -321,7 +335,7 @@ impl Superblock {
         let place = SUPERBLOCK_PLACES.get(copy).copied();
         let place = place.filter(|place| {
             let size = device.size();
-            size.is_ok_and(|size| size >= place.0 + SUPERBLOCK_BYTES as u64)
+            size.is_ok_and(|size| has_place(size, *place))
         });
         let place = place.ok_or(Error::InvalidInput(
             "the device has no such copy of the superblock",
@@ -340,7 +354,7 @@ impl Superblock {
         let mut newest: Option<Superblock> = None;
         let mut first_error = None;
         for place in SUPERBLOCK_PLACES {
-            if size < place.0 + SUPERBLOCK_BYTES as u64 {
+            if !has_place(size, place) {
                 break;
             }
             let mut bytes = [0; SUPERBLOCK_BYTES];

@@ -2,6 +2,15 @@
 //!
 //! Every iteration ends, whatever the image contains: a block is one level below its parent, and its keys lie between
 //! its pointer's key and the next one's, so that no block is visited twice.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::sync::Arc;
 
@@ -170,7 +179,7 @@ impl Cursor<'_> {
     /// Advances to the next item.
     pub(crate) fn advance(&mut self) -> Result<()> {
         if let Some(leaf) = self.path.last_mut() {
-            leaf.index += 1;
+            leaf.index = leaf.index.saturating_add(1);
         }
         self.settle()
     }
@@ -202,7 +211,7 @@ impl Cursor<'_> {
             if step.index >= step.node.len() {
                 self.path.pop();
                 if let Some(above) = self.path.last_mut() {
-                    above.index += 1;
+                    above.index = above.index.saturating_add(1);
                 }
             } else if step.node.key(step.index) > self.last {
                 self.path.clear();
@@ -235,7 +244,7 @@ impl Cursor<'_> {
                     from: pointer.key,
                     end: expected.end,
                 });
-                step.index += 1;
+                step.index = step.index.saturating_add(1);
                 Ok(false)
             }
         }

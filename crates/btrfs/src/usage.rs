@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tree::{FileKind, FileSystem, Ino, Result};
+use tree::{FileKind, FileSystem, Ino, Result, to_u64};
 
 use crate::compression::Compression;
 use crate::extent::{Body, FileExtent};
@@ -153,7 +153,7 @@ fn add(usage: &mut Usage, met: &mut HashSet<u64>, part: &FileExtent<'_>) {
             at,
         } => {
             let is_new = met.insert(at);
-            let stored = stored.len() as u64;
+            let stored = to_u64(stored.len());
             usage.of(compression).add(stored, shown, shown, is_new);
             usage.inline.add(stored, shown, shown, is_new);
         }

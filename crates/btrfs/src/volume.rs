@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use codec::Decoder;
-use tree::{Cache, Error, ReadAt, Result};
+use tree::{Cache, Error, ReadAt, Result, to_u64, to_usize};
 
 use crate::address_space::AddressSpace;
 use crate::extent::DataExtent;
@@ -56,7 +56,7 @@ impl Volume {
     /// Like [`AddressSpace::open`].
     pub(crate) fn open(sources: Vec<Box<dyn ReadAt>>, options: &OpenOptions) -> Result<Volume> {
         let (space, superblock) = AddressSpace::open(sources, options)?;
-        let slots = NODE_BYTES_KEPT / NODE_SHARDS / superblock.nodesize as usize;
+        let slots = NODE_BYTES_KEPT / NODE_SHARDS / to_usize(superblock.nodesize);
         Ok(Volume {
             superblock,
             space,
@@ -91,7 +91,7 @@ impl Volume {
     ) -> Result<Arc<Node>> {
         const FULL: Error = Error::Limit("tree blocks that replaying the log changes");
         let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
-        if changed.len() as u64 * u64::from(self.superblock.nodesize) >= CHANGED_BYTES_MAX {
+        if to_u64(changed.len()) * u64::from(self.superblock.nodesize) >= CHANGED_BYTES_MAX {
             return Err(FULL);
         }
         let number = self.next_changed.fetch_add(2, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tree::{DataCheck, Error, Result, ordered};
+use tree::{DataCheck, Error, Result, ordered, to_usize};
 
 use super::extents::{Extents, Found};
 use super::log::end_in;
@@ -123,7 +123,7 @@ pub(super) fn path(btrfs: &Btrfs, extents: &Extents, at: u64) -> Option<Box<[u8]
 
 /// Reads every copy of the pieces and compares it with the checksums. A copy on a missing device is left out.
 fn compare(btrfs: &Btrfs, pieces: &[Piece<'_>], buffer: &mut Vec<u8>) -> Result<Compared> {
-    let sector = btrfs.superblock().sectorsize as usize;
+    let sector = to_usize(btrfs.superblock().sectorsize);
     let mut compared = Compared::default();
     for piece in pieces {
         buffer.resize(piece.len, 0);
@@ -171,7 +171,7 @@ impl Compared {
         copy: usize,
     ) {
         let superblock = btrfs.superblock();
-        let (sector, checksum) = (superblock.sectorsize as usize, superblock.checksum);
+        let (sector, checksum) = (to_usize(superblock.sectorsize), superblock.checksum);
         let size = checksum.size();
         let sums = piece.sums.chunks(size).enumerate().skip(first);
         for (data, (index, sum)) in data.chunks(sector).zip(sums) {
@@ -334,7 +334,7 @@ impl<'b> Jobs<'b> {
                 self.queue.compare(Piece {
                     chunk,
                     at: Logical(at),
-                    len: len as usize,
+                    len: to_usize(len),
                     sums: item.data[sums..sums + sums_bytes].to_vec(),
                 });
             }

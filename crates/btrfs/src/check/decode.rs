@@ -1,6 +1,6 @@
-//! Decodes every encoded extent, each once: data with a right checksum may still be nothing that a codec wrote.
+//! Decodes every encoded extent, each once: data whose checksum matches can still be invalid to its codec.
 
-use tree::{Error, Result, ordered};
+use tree::{Error, Result, ordered, to_usize};
 
 use super::data;
 use super::extents::Encoded;
@@ -50,7 +50,7 @@ impl Check<'_> {
         }
         let volume = &self.btrfs.volume;
         let sectorsize = volume.superblock.sectorsize;
-        let mut content = vec![0; (ram_bytes as usize).next_multiple_of(sectorsize as usize)];
+        let mut content = vec![0; (to_usize(ram_bytes)).next_multiple_of(to_usize(sectorsize))];
         volume.with_worker(|worker| {
             compression.decode(&mut worker.decoder, sectorsize, stored, &mut content, at)
         })?;
@@ -111,14 +111,14 @@ fn decode(btrfs: &Btrfs, extent: &Encoded, content: &mut Vec<u8>) -> Result<Deco
         None if extent.has_checksums => return Ok(Decoded::Unread),
         _ => None,
     };
-    content.resize(extent.ram_bytes as usize, 0);
+    content.resize(to_usize(extent.ram_bytes), 0);
     volume.with_worker(
         |Worker {
              decoder,
              stored,
              checksums: sums,
          }| {
-            stored.resize(extent.len as usize, 0);
+            stored.resize(to_usize(extent.len), 0);
             match csum_tree::read_data(volume, checksums, extent.at, stored, sums) {
                 Err(Error::Io(error)) => return Err(Error::Io(error)),
                 Err(_) => return Ok(Decoded::Unread),

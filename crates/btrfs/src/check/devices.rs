@@ -1,6 +1,6 @@
 //! Checks superblocks and devices: their copies, sizes, and whether enough devices are present.
 
-use tree::{Corrupt, Result};
+use tree::{Corrupt, Result, to_u64};
 use zerocopy::FromBytes;
 
 use super::state::{Check, Note, wrong};
@@ -19,8 +19,8 @@ impl Check<'_> {
             let size = open.source.size()?;
             for place in SUPERBLOCK_PLACES {
                 let mut bytes = [0; raw::SUPERBLOCK_BYTES];
-                if size.saturating_sub(bytes.len() as u64) < place.0
-                    || open.device.total_bytes < place.0 + bytes.len() as u64
+                if size.saturating_sub(to_u64(bytes.len())) < place.0
+                    || open.device.total_bytes < place.0 + to_u64(bytes.len())
                 {
                     continue;
                 }
@@ -54,7 +54,7 @@ impl Check<'_> {
         let btrfs = self.btrfs;
         let devices = btrfs.devices();
         let count = btrfs.superblock().num_devices;
-        if devices.len() as u64 != count {
+        if to_u64(devices.len()) != count {
             let what = wrong("superblock's number of devices is wrong", Logical(0), count);
             self.corrupt(object::CHUNK_TREE, what)?;
         }
@@ -101,7 +101,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Finds chunks of which something is on missing devices only. If there are none, missing devices are no damage.
+    /// Finds chunks with parts on missing devices only. Without such chunks, missing devices are not damage.
     fn missing_devices(&mut self) -> Result<()> {
         let btrfs = self.btrfs;
         let missing = btrfs.devices().iter();
@@ -119,7 +119,7 @@ impl Check<'_> {
             None => self.notes.push(Note::MissingDevices(missing as u64)),
             Some(&first) => {
                 let what = "chunks cannot be read without the missing devices";
-                let count = self.lost_chunks.len() as u64;
+                let count = to_u64(self.lost_chunks.len());
                 self.corrupt(object::CHUNK_TREE, wrong(what, Logical(first), count))?;
             }
         }

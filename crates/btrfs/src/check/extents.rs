@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tree::Result;
+use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
 use crate::checksum::name_hash;
@@ -170,7 +170,7 @@ impl Extents {
     /// Parses a block group item.
     pub(super) fn block_group(&mut self, item: &Item<'_>) -> Result<()> {
         let Ok(raw) = raw::BlockGroupItem::ref_from_bytes(item.data) else {
-            return Err(item.corrupt("block group item's size is wrong", item.data.len() as u64));
+            return Err(item.corrupt("block group item's size is wrong", to_u64(item.data.len())));
         };
         if raw.chunk_objectid.get() != object::FIRST_CHUNK_TREE {
             let found = raw.chunk_objectid.get();
@@ -207,7 +207,7 @@ impl Extents {
             item::EXTENT_DATA_REF => {
                 let Ok(raw) = raw::ExtentDataRef::ref_from_bytes(item.data) else {
                     return Err(
-                        item.corrupt("data reference's size is wrong", item.data.len() as u64)
+                        item.corrupt("data reference's size is wrong", to_u64(item.data.len()))
                     );
                 };
                 references.push((at, data_reference(raw), raw.count.get().into()));
@@ -217,7 +217,7 @@ impl Extents {
                 let Ok(count) = <[u8; 4]>::try_from(item.data) else {
                     return Err(item.corrupt(
                         "shared data reference's size is wrong",
-                        item.data.len() as u64,
+                        to_u64(item.data.len()),
                     ));
                 };
                 let count = u32::from_le_bytes(count).into();
@@ -225,7 +225,7 @@ impl Extents {
                 Ok(())
             }
             item::EXTENT_OWNER_REF => Ok(()),
-            other => Err(item.corrupt("item in the extent tree is none", other.into())),
+            other => Err(item.corrupt("item in the extent tree is of another kind", other.into())),
         }
     }
 
@@ -234,7 +234,7 @@ impl Extents {
         let nodesize = u64::from(superblock.nodesize);
         let at = item.key.objectid;
         let Ok((raw, mut rest)) = raw::ExtentItem::ref_from_prefix(item.data) else {
-            return Err(item.corrupt("extent item is too short", item.data.len() as u64));
+            return Err(item.corrupt("extent item is too short", to_u64(item.data.len())));
         };
         let flags = raw.flags.get();
         let is_tree_block = match flags & !raw::EXTENT_FULL_BACKREF {
@@ -251,7 +251,7 @@ impl Extents {
             return Err(item.corrupt("extent is not made of sectors", at));
         }
         if at.checked_add(len).is_none() {
-            return Err(item.corrupt("extent ends behind every address", len));
+            return Err(item.corrupt("extent ends beyond every address", len));
         }
         if raw.generation.get() > superblock.generation.0 + 1 {
             let generation = raw.generation.get();
@@ -261,7 +261,7 @@ impl Extents {
         if is_tree_block && !is_skinny {
             let Ok((info, after)) = raw::TreeBlockInfo::ref_from_prefix(rest) else {
                 return Err(
-                    item.corrupt("tree block's extent item is too short", rest.len() as u64)
+                    item.corrupt("tree block's extent item is too short", to_u64(rest.len()))
                 );
             };
             rest = after;
@@ -284,7 +284,7 @@ impl Extents {
                 let word = body.get(..8)?;
                 word.try_into().ok().map(u64::from_le_bytes)
             };
-            let cut = || item.corrupt("reference in an extent item is cut off", body.len() as u64);
+            let cut = || item.corrupt("reference in an extent item is cut off", to_u64(body.len()));
             let (reference, count, size) = match kind {
                 item::TREE_BLOCK_REF if is_tree_block => {
                     (Some(Reference::Tree(word().ok_or_else(cut)?)), 1, 8)

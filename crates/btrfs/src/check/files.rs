@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tree::{FileKind, Result};
+use tree::{FileKind, Result, to_u64};
 
 use super::state::{Check, wrong};
 use crate::dir::{self, Target};
@@ -75,7 +75,7 @@ impl Check<'_> {
                 wrong(
                     "directory's two lists of entries differ",
                     at,
-                    files.entries.len() as u64,
+                    to_u64(files.entries.len()),
                 ),
             )?;
         }
@@ -87,7 +87,7 @@ impl Check<'_> {
                 wrong(
                     "names of inodes are not those in directories",
                     at,
-                    files.references.len() as u64,
+                    to_u64(files.references.len()),
                 ),
             )?;
         }
@@ -118,7 +118,7 @@ impl Check<'_> {
         lost.retain(|number| files.orphans.binary_search(number).is_err());
         lost.sort_unstable();
         for number in lost {
-            let what = wrong("inode without a name is no orphan", at, number);
+            let what = wrong("inode without a name is not an orphan", at, number);
             self.corrupt(tree.id, what)?;
         }
         Ok(())
@@ -186,11 +186,11 @@ impl Check<'_> {
             item::INODE_REF => for_each_ref(item, reference),
             item::INODE_EXTREF => for_each_extref(item, &mut reference),
             item::DIR_ITEM | item::DIR_INDEX if !is_dir => {
-                Err(item.corrupt("file that is no directory has entries", number))
+                Err(item.corrupt("file that is not a directory has entries", number))
             }
             kind @ (item::DIR_ITEM | item::DIR_INDEX) => {
                 dir::for_each_entry(item, |entry| {
-                    current.name_bytes += entry.name.len() as u64;
+                    current.name_bytes += to_u64(entry.name.len());
                     let (target, is_inode) = match entry.target {
                         Target::Inode(target) => (target, true),
                         Target::Subvolume(id) => (!id, false),

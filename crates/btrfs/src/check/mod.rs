@@ -158,7 +158,7 @@ impl Check<'_> {
         self.decode()
     }
 
-    /// Says how many bytes will be read, as far as that is known.
+    /// Reports how many bytes will be read, as far as known.
     fn expect(&self) {
         let decoded = self.encoded.iter().map(|extent| extent.len);
         let mut bytes = decoded.fold(0u64, u64::saturating_add);

@@ -1,12 +1,21 @@
 //! Checks what quota groups count against what subvolumes refer to.
 //!
-//! With full quotas, an extent counts for each subvolume that leads to it, and is exclusive to a group if no subvolume
-//! outside of it leads there. With simple quotas, an extent counts for the subvolume that created it.
+//! With full quotas, an extent counts for each subvolume that refers to it, and is exclusive to a group if no subvolume
+//! outside the group refers to it. With simple quotas, an extent counts for the subvolume that created it.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tree::Result;
+use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
 use super::extents::Found;
@@ -52,7 +61,7 @@ impl Groups {
                     return None;
                 }
             }
-            next += 1;
+            next = next.saturating_add(1);
         }
         Some(list)
     }
@@ -82,12 +91,13 @@ impl Sets {
             return number;
         }
         let number = self.list.len();
-        self.len += set.len();
+        self.len = self.len.saturating_add(set.len());
         self.list.push(set.into());
         self.numbers.insert(set.into(), number);
         number
     }
 
+    #[expect(clippy::indexing_slicing, reason = "`number` gave out the indices")]
     fn union(&mut self, a: usize, b: usize) -> usize {
         if a == b {
             return a;
@@ -97,7 +107,7 @@ impl Sets {
             return number;
         }
         let mut both = [&*self.list[a], &*self.list[b]].concat();
-        self.steps += both.len() as u64;
+        self.steps = self.steps.saturating_add(to_u64(both.len()));
         both.sort_unstable();
         both.dedup();
         let number = self.number(&both);
@@ -116,7 +126,7 @@ impl Check<'_> {
             return Ok(None);
         };
         let Ok((raw, rest)) = raw::QgroupStatus::ref_from_prefix(item.data) else {
-            return Err(item.corrupt("quota status is too short", item.data.len() as u64));
+            return Err(item.corrupt("quota status is too short", to_u64(item.data.len())));
         };
         let flags = raw.flags.get();
         let is_exact = flags & (raw::QGROUP_RESCAN | raw::QGROUP_INCONSISTENT) == 0;
@@ -171,7 +181,7 @@ impl Check<'_> {
                         groups.counts.insert(item.key.offset, (stored, (0, 0)));
                     }
                     Err(_) => {
-                        let len = item.data.len() as u64;
+                        let len = to_u64(item.data.len());
                         self.found(tree.id, item.corrupt("quota group's size is wrong", len))?;
                     }
                 },
@@ -190,7 +200,7 @@ impl Check<'_> {
                     }
                 }
                 other => {
-                    let what = "item in the quota tree is none";
+                    let what = "item in the quota tree is of another kind";
                     self.found(tree.id, item.corrupt(what, other.into()))?;
                 }
             }
@@ -228,11 +238,12 @@ impl Check<'_> {
         drop(paths);
         let mut bytes = vec![0_u64; sets.list.len()];
         for extent in &self.extents.list {
-            if let Some(&set) = sets_of.get(&extent.at) {
-                bytes[set] = bytes[set].saturating_add(extent.len);
+            let set = sets_of.get(&extent.at);
+            if let Some(bytes) = set.and_then(|&set| bytes.get_mut(set)) {
+                *bytes = bytes.saturating_add(extent.len);
             }
         }
-        let (mut steps, mut kept) = (0, 0);
+        let (mut steps, mut kept) = (0_u64, 0_usize);
         let mut above: HashMap<u64, Vec<u64>> = HashMap::new();
         let mut shares: HashMap<u64, usize> = HashMap::new();
         for (set, bytes) in sets.list.iter().zip(bytes).filter(|(_, bytes)| *bytes > 0) {
@@ -244,13 +255,14 @@ impl Check<'_> {
                         let Some(list) = groups.above(subvolume) else {
                             return false;
                         };
-                        kept += list.len();
+                        kept = kept.saturating_add(list.len());
                         place.insert(list)
                     }
                 };
                 for &group in &*list {
-                    *shares.entry(group).or_default() += 1;
-                    steps += 1;
+                    let share = shares.entry(group).or_default();
+                    *share = share.saturating_add(1);
+                    steps = steps.saturating_add(1);
                 }
                 if steps > STEPS_MAX || kept > SETS_LEN_MAX {
                     return false;

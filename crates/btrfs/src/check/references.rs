@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tree::Result;
+use tree::{Result, to_u64};
 
 use super::extents::Reference;
 use super::state::{Check, wrong};
@@ -40,7 +40,7 @@ impl Check<'_> {
         wanted.sort_unstable();
         let wanted: Vec<(u64, Reference, u64)> = wanted
             .chunk_by(|a, b| a == b)
-            .map(|same| (same[0].0, same[0].1, same.len() as u64))
+            .map(|same| (same[0].0, same[0].1, to_u64(same.len())))
             .collect();
         let found = std::mem::take(&mut self.extents.references);
         let (mut w, mut f) = (0, 0);
@@ -119,7 +119,7 @@ impl Check<'_> {
         let mut lost: Vec<u64> = counts.into_keys().collect();
         lost.sort_unstable();
         for at in lost {
-            let what = wrong("reference to an extent that is none", Logical(at), 0);
+            let what = wrong("reference to an extent that does not exist", Logical(at), 0);
             self.corrupt(object::EXTENT_TREE, what)?;
         }
         Ok(())

@@ -104,7 +104,7 @@ impl Check<'_> {
             let id = root.tree.id;
             let key = Key::new(object::ORPHAN, item::ORPHAN_ITEM, id);
             if root.refs == 0 && (self.btrfs.roots.find(&self.btrfs.volume, key)?).is_none() {
-                let what = wrong("deleted subvolume is no orphan", root.tree.root, id);
+                let what = wrong("deleted subvolume is not an orphan", root.tree.root, id);
                 self.corrupt(id, what)?;
             }
         }

@@ -1,6 +1,6 @@
 //! Checks space: block groups and chunks, device extents, free space.
 
-use tree::Result;
+use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
 use super::state::{Check, Note, wrong};
@@ -144,7 +144,7 @@ impl Check<'_> {
             if item.key.kind == item::DEV_EXTENT {
                 let Ok(raw) = raw::DevExtent::ref_from_bytes(item.data) else {
                     return Err(
-                        item.corrupt("device extent's size is wrong", item.data.len() as u64)
+                        item.corrupt("device extent's size is wrong", to_u64(item.data.len()))
                     );
                 };
                 let (device, at) = (item.key.objectid, item.key.offset);
@@ -154,11 +154,11 @@ impl Check<'_> {
         }
         if wanted != found {
             let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
-            let at = differs.map_or(found.len() as u64, |(a, _)| a.1);
+            let at = differs.map_or(to_u64(found.len()), |(a, _)| a.1);
             let what = wrong(
                 "device extents are not the chunks'",
                 Logical(at),
-                found.len() as u64,
+                to_u64(found.len()),
             );
             self.corrupt(tree.id, what)?;
         }
@@ -192,7 +192,7 @@ impl Check<'_> {
                 self.corrupt(
                     tree.id,
                     wrong(
-                        "device extent lies behind its device",
+                        "device extent lies beyond its device",
                         Logical(end),
                         device.id,
                     ),
@@ -228,7 +228,7 @@ impl Check<'_> {
                 self.free_space_count(group.as_ref(), counted)?;
                 let Ok(raw) = raw::FreeSpaceInfo::ref_from_bytes(item.data) else {
                     return Err(
-                        item.corrupt("free space info's size is wrong", item.data.len() as u64)
+                        item.corrupt("free space info's size is wrong", to_u64(item.data.len()))
                     );
                 };
                 let groups = &self.extents.block_groups;
@@ -281,7 +281,7 @@ impl Check<'_> {
         if wanted != found {
             let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
             let at = differs.map_or(0, |(a, b)| a.0.min(b.0));
-            let what = wrong("free space tree is wrong", Logical(at), found.len() as u64);
+            let what = wrong("free space tree is wrong", Logical(at), to_u64(found.len()));
             self.corrupt(tree.id, what)?;
         }
         Ok(())
@@ -307,7 +307,7 @@ fn free_ranges(item: &Item<'_>, sector: u64, mut each: impl FnMut(u64, u64)) -> 
     let (start, len) = (item.key.objectid, item.key.offset);
     match item.key.kind {
         item::FREE_SPACE_EXTENT if item.data.is_empty() => each(start, start + len),
-        item::FREE_SPACE_BITMAP if item.data.len() as u64 == (len / sector).div_ceil(8) => {
+        item::FREE_SPACE_BITMAP if to_u64(item.data.len()) == (len / sector).div_ceil(8) => {
             for bit in 0..len / sector {
                 if item.data[(bit / 8) as usize] >> (bit % 8) & 1 != 0 {
                     let from = start + bit * sector;
@@ -315,7 +315,12 @@ fn free_ranges(item: &Item<'_>, sector: u64, mut each: impl FnMut(u64, u64)) -> 
                 }
             }
         }
-        other => return Err(item.corrupt("item in the free space tree is none", other.into())),
+        other => {
+            return Err(item.corrupt(
+                "item in the free space tree is of another kind",
+                other.into(),
+            ));
+        }
     }
     Ok(())
 }

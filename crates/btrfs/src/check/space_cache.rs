@@ -1,9 +1,18 @@
 //! Checks the free space cache, version 1: a file in the root tree for each block group.
 //!
-//! Linux and `btrfs check` ignore a cache that is not of the last commit or whose pages have other checksums, so it is no
-//! damage. One that they would trust must list what no extent occupies.
+//! Linux and `btrfs check` ignore a cache that is not of the last commit or whose pages have other checksums, so it is not
+//! damage. One that they would trust must list exactly the space that no extent occupies.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::Result;
+use tree::{Result, to_u64, to_usize};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::extents::BlockGroup;
@@ -66,14 +75,18 @@ impl Check<'_> {
             }
         }
         let total = |list: &[(u64, u64)]| {
-            let lengths = list.iter().map(|range| range.1 - range.0);
+            let lengths = list.iter().map(|range| range.1.saturating_sub(range.0));
             lengths.fold(0, u64::saturating_add)
         };
         // Linux does not use a cache with another total.
         if found != wanted && total(&found) == total(&wanted) {
             let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
             let at = differs.map_or(group.start, |(a, b)| a.0.min(b.0));
-            let what = wrong("free space cache is wrong", Logical(at), found.len() as u64);
+            let what = wrong(
+                "free space cache is wrong",
+                Logical(at),
+                to_u64(found.len()),
+            );
             self.corrupt(object::ROOT_TREE, what)?;
         }
         Ok(())
@@ -89,7 +102,7 @@ impl Check<'_> {
             return Ok(None);
         };
         let Ok(header) = raw::FreeSpaceHeader::ref_from_bytes(item.data) else {
-            let len = item.data.len() as u64;
+            let len = to_u64(item.data.len());
             return Err(item.corrupt("free space header's size is wrong", len));
         };
         let number = header.location.objectid.get();
@@ -102,39 +115,41 @@ impl Check<'_> {
             return Ok(None);
         }
         let page_bytes = u64::from(btrfs.superblock().sectorsize);
-        let pages = inode.size / page_bytes;
-        let head_bytes = pages * 4 + 8;
+        let pages = inode.size.checked_div(page_bytes).unwrap_or(0);
+        let sums_bytes = pages.saturating_mul(4);
+        let head_bytes = sums_bytes.saturating_add(8);
         if pages == 0 || pages > PAGES_MAX || head_bytes > page_bytes {
             return Ok(None);
         }
-        let Some(bytes) = self.cache_content(number, pages * page_bytes)? else {
+        let Some(bytes) = self.cache_content(number, pages.saturating_mul(page_bytes))? else {
             return Ok(None);
         };
         // The checksums of all pages come first, then the generation, then entries; an entry is not divided.
-        let page = page_bytes as usize;
-        let sums = bytes[..pages as usize * 4].chunks(4);
-        for (index, (content, sum)) in bytes.chunks(page).zip(sums).enumerate() {
-            let skip = if index == 0 { pages as usize * 4 } else { 0 };
-            if ChecksumType::Crc32c.of(&content[skip..])[..4] != *sum {
+        let page = to_usize(page_bytes);
+        let (sums, entries) = bytes.split_at(to_usize(sums_bytes));
+        let mut skip = sums.len();
+        for (content, sum) in bytes.chunks(page).zip(sums.chunks(4)) {
+            let (_, content) = content.split_at(std::mem::take(&mut skip));
+            if !ChecksumType::Crc32c.of(content).starts_with(sum) {
                 return Ok(None);
             }
         }
-        let generation = &bytes[pages as usize * 4..head_bytes as usize];
-        if generation != header.generation.as_bytes() {
+        if !entries.starts_with(header.generation.as_bytes()) {
             return Ok(None);
         }
         let (mut ranges, mut bitmaps) = (Vec::new(), Vec::new());
-        let mut at = head_bytes as usize;
+        let mut at = to_usize(head_bytes);
         for _ in 0..header.num_entries.get() {
             let size = size_of::<raw::FreeSpaceEntry>();
-            if at % page + size > page {
-                at = at.next_multiple_of(page);
+            let page_end = at.checked_next_multiple_of(page).unwrap_or(usize::MAX);
+            if at != page_end && at.saturating_add(size) > page_end {
+                at = page_end;
             }
-            let Some(raw) = bytes.get(at..at + size) else {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let Ok((raw, _)) = raw::FreeSpaceEntry::ref_from_prefix(rest) else {
                 return Ok(None);
             };
-            let raw = raw::FreeSpaceEntry::ref_from_bytes(raw).expect("it has that size");
-            at += size;
+            at = at.saturating_add(size);
             let (start, len) = (raw.offset.get(), raw.bytes.get());
             match raw.kind {
                 1 => match start.checked_add(len).filter(|_| len > 0) {
@@ -145,21 +160,26 @@ impl Check<'_> {
                 _ => return Ok(None),
             }
         }
-        at = at.next_multiple_of(page);
+        let pages = bytes.chunks_exact(page);
+        let mut pages = pages.skip(at.div_ceil(page));
         for start in bitmaps {
-            let Some(bitmap) = bytes.get(at..at + page) else {
+            let Some(bitmap) = pages.next() else {
                 return Ok(None);
             };
-            at += page;
-            let Some(end) = start.checked_add(page_bytes * 8 * page_bytes) else {
+            let covered = page_bytes.saturating_mul(8).saturating_mul(page_bytes);
+            let Some(end) = start.checked_add(covered) else {
                 return Ok(None);
             };
             let sectors = (start..end).step_by(page);
             for (bit, from) in sectors.enumerate() {
-                if bitmap[bit / 8] >> (bit % 8) & 1 != 0 {
+                let to = from.saturating_add(page_bytes);
+                if bitmap
+                    .get(bit / 8)
+                    .is_some_and(|byte| byte >> (bit % 8) & 1 != 0)
+                {
                     match ranges.last_mut() {
-                        Some(last) if last.1 == from => last.1 += page_bytes,
-                        _ => ranges.push((from, from + page_bytes)),
+                        Some(last) if last.1 == from => last.1 = to,
+                        _ => ranges.push((from, to)),
                     }
                 }
             }
@@ -175,21 +195,21 @@ impl Check<'_> {
         let mut cursor = btrfs.roots.seek(&btrfs.volume, key)?;
         while let Some(item) = cursor.item_of(number, item::EXTENT_DATA) {
             let part = FileExtent::parse(&item, btrfs.superblock().sectorsize)?;
-            let at = bytes.len() as u64;
+            let at = to_u64(bytes.len());
             let Body::Stored { extent, offset, .. } = part.body else {
                 return Ok(None);
             };
             if part.offset != at || extent.compression.is_some() || at >= len {
                 break;
             }
-            let part_len = part.len.min(len - at) as usize;
-            bytes.resize(bytes.len() + part_len, 0);
-            let place = Logical(extent.at.0 + offset); // within the extent, whose end is checked
-            let dst = &mut bytes[at as usize..];
+            let part_len = to_usize(part.len.min(len.saturating_sub(at)));
+            bytes.resize(bytes.len().saturating_add(part_len), 0);
+            let place = Logical(extent.at.0.saturating_add(offset)); // within the extent, whose end is checked
+            let (_, dst) = bytes.split_at_mut(to_usize(at));
             (btrfs.volume.space).read_verified(place, dst, |_| Ok(()))?;
             cursor.advance()?;
         }
-        Ok(Some(bytes).filter(|bytes| bytes.len() as u64 == len))
+        Ok(Some(bytes).filter(|bytes| to_u64(bytes.len()) == len))
     }
 }
 
@@ -206,7 +226,7 @@ fn superblocks_in(chunk: &Chunk) -> Option<Vec<(u64, u64)>> {
                 Profile::Raid0 | Profile::Raid10 | Profile::Raid5 | Profile::Raid6 => return None,
                 _ => {}
             }
-            let start = chunk.start.0 + offset;
+            let start = chunk.start.0.saturating_add(offset);
             ranges.push((start, start.saturating_add(SUPERBLOCK_ROOM)));
         }
     }

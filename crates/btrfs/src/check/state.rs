@@ -29,7 +29,7 @@ pub struct CheckSummary {
     pub notes: Vec<Note>,
 }
 
-/// Something worth knowing about an image, which is no damage.
+/// Something worth knowing about an image that is not damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
     /// This many devices are missing, but everything can be read from the others.
@@ -88,7 +88,7 @@ pub(super) struct Log {
     pub(super) wanted: Vec<(u64, u64)>,
 }
 
-/// What leads to blocks and extents, if full quotas have to be checked.
+/// The references to blocks and extents, if full quotas are checked.
 #[derive(Default)]
 pub(super) struct Paths {
     /// The level and address of a block, and the address of a block or data extent that it refers to.

@@ -1,6 +1,6 @@
 //! Visits every tree block once, collects its references, and checks that each of its items can be parsed.
 
-use tree::Result;
+use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
 use super::state::{Check, wrong};
@@ -130,7 +130,7 @@ impl Check<'_> {
                 if tree == object::UUID_TREE
                     && (item.data.is_empty() || !item.data.len().is_multiple_of(8)) =>
             {
-                return Err(item.corrupt("uuid item's size is wrong", item.data.len() as u64));
+                return Err(item.corrupt("uuid item's size is wrong", to_u64(item.data.len())));
             }
             other if is_file_tree(tree) && !is_of_files(other) => {
                 return Err(item.corrupt("item in a subvolume has an unknown type", other.into()));

@@ -1,6 +1,6 @@
 //! File content: the parts of a file in order, including holes.
 
-use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result};
+use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result, to_u64, to_usize};
 
 use super::Subvolume;
 use super::files::File;
@@ -119,7 +119,7 @@ impl Subvolume {
                 stored,
                 ..
             } => {
-                let from = skip as usize;
+                let from = to_usize(skip);
                 buf.copy_from_slice(&stored[from..from + buf.len()]);
             }
             Body::Inline {
@@ -129,13 +129,13 @@ impl Subvolume {
             } => {
                 let sectorsize = volume.superblock.sectorsize;
                 // Newer kernels compress a whole sector, whatever the file's size.
-                let room = (ram_bytes as usize).next_multiple_of(sectorsize as usize);
+                let room = (to_usize(ram_bytes)).next_multiple_of(to_usize(sectorsize));
                 let mut content = vec![0; room];
                 volume.with_worker(|worker| {
                     let decoder = &mut worker.decoder;
                     compression.decode(decoder, sectorsize, stored, &mut content, at)
                 })?;
-                let from = skip as usize;
+                let from = to_usize(skip);
                 buf.copy_from_slice(&content[from..from + buf.len()]);
             }
         }
@@ -144,7 +144,11 @@ impl Subvolume {
 
     /// Implements [`tree::FileSystem::read_at`].
     pub(super) fn read(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let wanted = file.inode.size.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let wanted = file
+            .inode
+            .size
+            .saturating_sub(offset)
+            .min(to_u64(buf.len())) as usize;
         let buf = &mut buf[..wanted];
         if wanted == 0 {
             return Ok(0);
@@ -191,7 +195,7 @@ impl Subvolume {
                 } => {
                     let encoding = Encoding {
                         algorithm: compression.algorithm(sector_bytes),
-                        stored_len: stored.len() as u64,
+                        stored_len: to_u64(stored.len()),
                         unencoded_len: part.ram_bytes,
                         unencoded_offset: 0,
                     };
@@ -253,7 +257,7 @@ impl Subvolume {
                     compression: Some(_),
                     stored: inline,
                     ..
-                } if extent.id.is_none() && inline.len() as u64 == encoding.stored_len => {
+                } if extent.id.is_none() && to_u64(inline.len()) == encoding.stored_len => {
                     stored.extend_from_slice(inline);
                     verified = Some(Some(sum));
                 }

@@ -1,10 +1,19 @@
 //! A subvolume as a tree of files.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tree::{
     Checksum, Corrupt, DirEntry, Error, Extent, FileAttributes, FileKind, FileSystem, Ino,
-    Inventory, Metadata, Result, Storage, Xattr, with_metadata,
+    Inventory, Metadata, Result, Storage, Xattr, to_usize, with_metadata,
 };
 
 use super::Btrfs;
@@ -134,7 +143,7 @@ impl Subvolume {
         {
             let add = |reference: Reference<'_>| {
                 if reference.parent != number {
-                    let dir = Ino((ino.0 - number).wrapping_add(reference.parent));
+                    let dir = Ino(ino.0.wrapping_sub(number).wrapping_add(reference.parent));
                     names.push((dir, reference.name.into()));
                 }
                 Ok(())
@@ -156,13 +165,16 @@ impl Subvolume {
     pub(crate) fn resolve(&self, ino: Ino) -> Result<Resolved> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let inode = ino.0 & ((1 << INODE_BITS) - 1);
-        match (ino.0 >> INODE_BITS) as usize {
+        match to_usize(ino.0 >> INODE_BITS) {
             0 => {
-                let place = table.empty.get(inode as usize).ok_or(Error::NotFound)?;
+                let place = table.empty.get(to_usize(inode)).ok_or(Error::NotFound)?;
                 Ok(Resolved::Empty(place.0))
             }
             index => {
-                let tree = table.trees.get(index - 1).ok_or(Error::NotFound)?;
+                let tree = table
+                    .trees
+                    .get(index.saturating_sub(1))
+                    .ok_or(Error::NotFound)?;
                 Ok(Resolved::Inode(*tree, inode))
             }
         }
@@ -215,7 +227,7 @@ impl Subvolume {
         }
         self.btrfs.shown_checksums()?;
         Err(Error::Corrupt(Corrupt {
-            what: "there is no tree of checksums",
+            what: "there is no checksum tree",
             at: self.btrfs.roots.root.0,
             got: object::CSUM_TREE,
         }))
@@ -317,7 +329,10 @@ impl FileSystem for Subvolume {
             cursor.advance()?;
         }
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        if entries.windows(2).any(|pair| pair[0].name == pair[1].name) {
+        if entries
+            .array_windows()
+            .any(|[one, next]| one.name == next.name)
+        {
             return Err(Error::Corrupt(Corrupt {
                 what: "name comes twice in a directory",
                 at: tree.root.0,
@@ -375,7 +390,7 @@ impl FileSystem for Subvolume {
                 got: inode.size,
             }));
         }
-        let mut target = vec![0; inode.size as usize];
+        let mut target = vec![0; to_usize(inode.size)];
         self.read(&file, 0, &mut target)?;
         check_target(&target, tree, *number)?;
         Ok(target)
@@ -399,7 +414,10 @@ impl FileSystem for Subvolume {
             cursor.advance()?;
         }
         xattrs.sort_unstable();
-        if xattrs.windows(2).any(|pair| pair[0].name == pair[1].name) {
+        if xattrs
+            .array_windows()
+            .any(|[one, next]| one.name == next.name)
+        {
             return Err(Error::Corrupt(Corrupt {
                 what: "attribute comes twice",
                 at: tree.root.0,

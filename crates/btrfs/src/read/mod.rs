@@ -7,7 +7,7 @@ mod table;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tree::{Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId};
+use tree::{Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId, to_u64, to_usize};
 
 use crate::chunk::{Chunk, ChunkMap};
 use crate::csum_tree;
@@ -211,7 +211,7 @@ impl Btrfs {
     pub fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         let mut list = Vec::new();
         subvolume::for_each(&self.volume, &self.roots, |root| {
-            if list.len() as u64 >= self.limits.inodes_max {
+            if to_u64(list.len()) >= self.limits.inodes_max {
                 return Err(Error::Limit("subvolumes of one file system"));
             }
             list.push(root);
@@ -288,7 +288,7 @@ impl Btrfs {
     }
 
     fn check_depth(&self, depth: usize) -> Result<()> {
-        if depth > self.limits.depth_max as usize {
+        if depth > to_usize(self.limits.depth_max) {
             return Err(Error::Limit("directories above a subvolume"));
         }
         Ok(())
@@ -324,7 +324,7 @@ impl Btrfs {
         }
         match top.resolve(ino)? {
             Resolved::Inode(tree, object::FIRST_FREE) => Ok(tree.id),
-            _ => Err(Error::InvalidInput("it is no subvolume")),
+            _ => Err(Error::InvalidInput("it is not a subvolume")),
         }
     }
 }
@@ -400,6 +400,6 @@ fn parse_device(item: &Item<'_>) -> Result<Device> {
     use zerocopy::FromBytes;
     match raw::DevItem::ref_from_bytes(item.data) {
         Ok(raw) => Ok(Device::parse(raw)),
-        Err(_) => Err(item.corrupt("device item's size is wrong", item.data.len() as u64)),
+        Err(_) => Err(item.corrupt("device item's size is wrong", to_u64(item.data.len()))),
     }
 }

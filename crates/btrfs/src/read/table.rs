@@ -1,8 +1,17 @@
 //! Inode numbers across several subvolumes.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::collections::HashMap;
 
-use tree::{Error, Ino, Result};
+use tree::{Error, Ino, Result, to_u64};
 
 use crate::tree::Tree;
 
@@ -27,7 +36,7 @@ impl Table {
             return Ok(Ino(index << INODE_BITS));
         }
         self.trees.push(tree);
-        let index = self.trees.len() as u64;
+        let index = to_u64(self.trees.len());
         if index >= 1 << (64 - INODE_BITS) {
             return Err(Error::Limit("subvolumes in one tree"));
         }
@@ -39,7 +48,7 @@ impl Table {
         let empty = &mut self.empty;
         let index = self.by_place.entry((dir, name.into())).or_insert_with(|| {
             empty.push((dir, name.into()));
-            empty.len() as u64 - 1
+            to_u64(empty.len()).saturating_sub(1)
         });
         Ino(*index)
     }

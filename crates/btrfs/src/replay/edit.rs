@@ -46,14 +46,16 @@ impl<'v> Editor<'v> {
         let Some(leaf) = path.pop() else {
             return Ok(());
         };
-        let mut items: Vec<(Key, &[u8])> = Vec::with_capacity(leaf.node.len() + 1);
+        let mut items: Vec<(Key, &[u8])> = Vec::with_capacity(leaf.node.len().saturating_add(1));
         items.extend((0..leaf.node.len()).map(|index| {
             let item = leaf.node.item(index);
             (item.key, item.data)
         }));
         let is_append = items.last().is_none_or(|last| last.0 < key);
         match (items.binary_search_by_key(&key, |item| item.0), data) {
-            (Ok(at), Some(data)) => items[at].1 = data,
+            (Ok(at), Some(data)) => {
+                items.splice(at..=at, [(key, data)]);
+            }
             (Err(at), Some(data)) => items.insert(at, (key, data)),
             (Ok(at), None) => drop(items.remove(at)),
             (Err(_), None) => return Ok(()),
@@ -74,7 +76,7 @@ impl<'v> Editor<'v> {
             new = vec![self.add_leaf(&[])?];
         }
         while new.len() > 1 {
-            level += 1;
+            level = level.saturating_add(1);
             if level >= LEVELS_MAX {
                 return Err(Error::Limit(
                     "levels of a tree that replaying the log changes",
@@ -82,7 +84,9 @@ impl<'v> Editor<'v> {
             }
             new = self.add_nodes(level, &new)?;
         }
-        self.tree.root = new[0].at;
+        if let Some(root) = new.first() {
+            self.tree.root = root.at;
+        }
         self.tree.level = level;
         self.tree.generation = self.generation();
         Ok(())
@@ -104,14 +108,14 @@ impl<'v> Editor<'v> {
         let mut pointers = Vec::new();
         let mut rest = items;
         while !rest.is_empty() {
-            let mut count = 0;
-            let mut used = 0;
+            let mut count = 0_usize;
+            let mut used = 0_usize;
             while let Some(item) = rest.get(count) {
-                used += Node::item_bytes(item.1);
+                used = used.saturating_add(Node::item_bytes(item.1));
                 if count > 0 && (used > room || used > wanted && pointers.is_empty()) {
                     break;
                 }
-                count += 1;
+                count = count.saturating_add(1);
             }
             let (part, after) = rest.split_at(count);
             pointers.push(self.add_leaf(part)?);
@@ -148,7 +152,7 @@ impl<'v> Editor<'v> {
                     .volume
                     .add_changed(|at| Node::pointing(NewNode { at, ..head }, level, part))?;
                 Ok(Pointer {
-                    key: part[0].key,
+                    key: part.first().map_or(Key::MIN, |pointer| pointer.key),
                     at: node.at,
                     generation: node.generation,
                 })
@@ -156,7 +160,7 @@ impl<'v> Editor<'v> {
             .collect()
     }
 
-    /// The header of a changed block, but for its address.
+    /// The header of a changed block, except its address.
     fn head(&self) -> NewNode {
         NewNode {
             at: self.tree.root,

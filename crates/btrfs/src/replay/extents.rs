@@ -1,6 +1,15 @@
 //! Parts of files in the log, and their checksums.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::Result;
+use tree::{Result, to_u64, to_usize};
 use zerocopy::FromBytes;
 
 use super::{Replay, range};
@@ -62,10 +71,11 @@ impl Replay<'_> {
                     if matches!(extent.body, Body::Inline { .. }) && !is_inside {
                         return Err(item.corrupt("log cuts inline content", from));
                     }
-                    let kept = (start < from).then(|| cut(item.data, 0, from - start));
+                    let kept =
+                        (start < from).then(|| cut(item.data, 0, from.saturating_sub(start)));
                     changes.push((item.key, kept));
                     if end > to {
-                        let rest = cut(item.data, to - start, end - to);
+                        let rest = cut(item.data, to.saturating_sub(start), end.saturating_sub(to));
                         changes.push((Key::new(number, item::EXTENT_DATA, to), Some(rest)));
                     }
                 }
@@ -85,9 +95,14 @@ impl Replay<'_> {
     fn checksums(&mut self, from: u64, to: u64) -> Result<()> {
         let superblock = &self.volume.superblock;
         let (size, sector) = (
-            superblock.checksum.size() as u64,
+            to_u64(superblock.checksum.size()),
             u64::from(superblock.sectorsize),
         );
+        // The bytes that the checksums of that many bytes take.
+        let sums_before = |bytes: u64| {
+            let sectors = bytes.checked_div(sector).unwrap_or(0);
+            to_usize(sectors.saturating_mul(size))
+        };
         let Some(checksums) = &mut self.checksums else {
             return Ok(());
         };
@@ -104,17 +119,22 @@ impl Replay<'_> {
                 let (start, end) = parse_item(&item, superblock)?;
                 let (low, high) = (start.max(from), end.min(to));
                 if low < high {
-                    let bytes = |at: u64| ((at - start) / sector * size) as usize;
-                    let sums = &item.data[bytes(low)..bytes(high)];
+                    let bytes = |at: u64| sums_before(at.saturating_sub(start));
+                    let sums = item.data.get(bytes(low)..bytes(high));
+                    let sums = sums.unwrap_or_default();
                     // What the tree has for the same bytes is replaced.
                     let mut changes: Vec<(Key, Option<Vec<u8>>)> = Vec::new();
                     let back = Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, low);
-                    let end_key = Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, high - 1);
+                    let end_key = Key::new(
+                        object::EXTENT_CSUM,
+                        item::EXTENT_CSUM,
+                        high.saturating_sub(1),
+                    );
                     let mut old = checksums.tree.range_back(self.volume, back, end_key)?;
                     while let Some(item) = old.item() {
                         if item.key.kind == item::EXTENT_CSUM {
                             let (start, end) = parse_item(&item, superblock)?;
-                            let bytes = |at: u64| ((at - start) / sector * size) as usize;
+                            let bytes = |at: u64| sums_before(at.saturating_sub(start));
                             if start < high && end > low {
                                 let before = item.data.get(..bytes(low.max(start)));
                                 let before = before.filter(|sums| !sums.is_empty());
@@ -124,7 +144,8 @@ impl Replay<'_> {
                                         offset: high,
                                         ..item.key
                                     };
-                                    let after = item.data[bytes(high)..].to_vec();
+                                    let after = item.data.get(bytes(high)..).unwrap_or_default();
+                                    let after = after.to_vec();
                                     changes.push((key, Some(after)));
                                 }
                             }

@@ -5,6 +5,15 @@
 //! tree blocks in memory, in the same stages and order, so that reading shows what Linux would show.
 //!
 //! What Linux refuses to replay is an error.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 mod edit;
 mod extents;
@@ -12,7 +21,7 @@ mod names;
 
 use std::collections::{BTreeSet, HashMap};
 
-use tree::{FileKind, Result};
+use tree::{FileKind, Result, to_u64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use self::edit::Editor;
@@ -146,7 +155,7 @@ impl Replay<'_> {
     fn put_inode(&mut self, item: &Item<'_>) -> Result<u64> {
         let next = self.volume.superblock.generation.0.saturating_add(1);
         let mut new = raw::InodeItem::read_from_bytes(item.data)
-            .map_err(|_| item.corrupt("logged inode's size is wrong", item.data.len() as u64))?;
+            .map_err(|_| item.corrupt("logged inode's size is wrong", to_u64(item.data.len())))?;
         let old = self.files.get(item.key)?;
         let old = old.and_then(|data| raw::InodeItem::read_from_bytes(&data).ok());
         // Without a generation, the log only says that the inode exists.

@@ -1,6 +1,15 @@
 //! Names in the log: entries of directories, and references of inodes to them.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{FileKind, Result};
+use tree::{FileKind, Result, low_u32, to_u64, to_usize};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Replay, range};
@@ -31,7 +40,7 @@ impl Replay<'_> {
             let mut cursor = self.log.range(self.volume, first, last)?;
             while let Some(item) = cursor.item() {
                 let end = <[u8; 8]>::try_from(item.data).map_err(|_| {
-                    item.corrupt("logged range's size is wrong", item.data.len() as u64)
+                    item.corrupt("logged range's size is wrong", to_u64(item.data.len()))
                 })?;
                 ranges.push((item.key.offset, u64::from_le_bytes(end)));
                 cursor.advance()?;
@@ -260,11 +269,12 @@ impl Replay<'_> {
     fn add_reference(&mut self, number: u64, dir: u64, name: &[u8], index: u64) -> Result<()> {
         let key = Key::new(number, item::INODE_REF, dir);
         let old = self.files.get(key)?.unwrap_or_default();
-        let room = self.volume.superblock.nodesize as usize / 2;
-        if old.len() + size_of::<raw::InodeRef>() + name.len() <= room {
+        let room = to_usize(self.volume.superblock.nodesize) / 2;
+        let added = size_of::<raw::InodeRef>().saturating_add(name.len());
+        if old.len().saturating_add(added) <= room {
             let head = raw::InodeRef {
                 index: index.into(),
-                name_len: (name.len() as u16).into(), // Less than 256.
+                name_len: stored_len(name).into(),
             };
             return self.files.put(key, &[&old, head.as_bytes(), name].concat());
         }
@@ -273,7 +283,7 @@ impl Replay<'_> {
         let head = raw::InodeExtref {
             parent_objectid: dir.into(),
             index: index.into(),
-            name_len: (name.len() as u16).into(),
+            name_len: stored_len(name).into(),
         };
         self.files.put(key, &[&old, head.as_bytes(), name].concat())
     }
@@ -294,7 +304,7 @@ impl Replay<'_> {
                     found = Some(old.index);
                     continue;
                 }
-                let name_len = (old.name.len() as u16).into();
+                let name_len = stored_len(&old.name).into();
                 if key.kind == item::INODE_REF {
                     let index = old.index.into();
                     let head = raw::InodeRef { index, name_len };
@@ -348,7 +358,8 @@ impl Replay<'_> {
             let last = Key::new(number, item::INODE_EXTREF, u64::MAX);
             let mut cursor = self.files.tree.range(self.volume, first, last)?;
             while let Some(item) = cursor.item() {
-                count = count.saturating_add(names_in(&item)?.len() as u32);
+                let names = names_in(&item)?.len();
+                count = count.saturating_add(u32::try_from(names).unwrap_or(u32::MAX));
                 cursor.advance()?;
             }
             if inode.nlink.get() != count {
@@ -362,6 +373,11 @@ impl Replay<'_> {
         }
         Ok(())
     }
+}
+
+/// The length of a name, which is less than 256.
+fn stored_len(name: &[u8]) -> u16 {
+    u16::try_from(name.len()).unwrap_or(u16::MAX)
 }
 
 /// The names in an item of references, of either type.
@@ -396,6 +412,6 @@ fn extref_key(number: u64, dir: u64, name: &[u8]) -> Key {
     Key::new(
         number,
         item::INODE_EXTREF,
-        name_hash(dir as u32, name).into(),
+        name_hash(low_u32(dir), name).into(),
     )
 }

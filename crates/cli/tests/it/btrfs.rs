@@ -243,7 +243,7 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
         (&["--uuid", "1"], "32 hexadecimal digits"),
         (&["--as-subvolume", "small"], "not a directory"),
         (&["--as-subvolume", "nowhere"], "nowhere"),
-        (&["--default-subvolume", "sub"], "it is no subvolume"),
+        (&["--default-subvolume", "sub"], "it is not a subvolume"),
         (
             &["--block-size", "4K"],
             "--block-size does not apply to a btrfs image",

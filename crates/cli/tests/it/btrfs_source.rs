@@ -116,7 +116,7 @@ fn an_image_whose_first_superblock_is_gone_is_read_by_a_copy() {
     assert!(done(dir.path(), &["info", "i"]).contains("label           small\n"));
     let (code, out, _) = run_in(dir.path(), ["check", "i"]);
     assert_eq!(code, 1);
-    assert!(out.starts_with("no btrfs superblock is there "), "{out}");
+    assert!(out.starts_with("not a btrfs superblock "), "{out}");
 }
 
 #[test]

@@ -330,7 +330,7 @@ pub(super) const INODES: &[(&str, &str, usize, &[u8], &str)] = &[
         "sub",
         16,
         &[0, 0, 0xff, 0],
-        "reference lies behind its table",
+        "reference lies beyond its table",
     ),
     ("a listing behind its block", "sub", 26, &[0xff, 0x1f], ANY),
     ("a listing of 64 KiB", "sub", 24, &[0xff, 0xff], ANY),

@@ -362,7 +362,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "loot",
             2,
             0x7fff_ffff_0000,
-            "reference lies behind its table",
+            "reference lies beyond its table",
         ),
         (
             "an entry behind its block",
@@ -370,7 +370,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "loot",
             2,
             root | 0xffff,
-            "reference lies behind its metadata block",
+            "reference lies beyond its metadata block",
         ),
     ] {
         add(
@@ -481,7 +481,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "fragments",
             0,
             0x8008,
-            "metadata goes on behind a block that is not full",
+            "metadata continues after a block that is not full",
         ),
         (
             "an attribute block of no bytes",
@@ -560,7 +560,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "fragments",
             8,
             &(1u32 << 24 | 50).to_le_bytes(),
-            "tail lies behind its fragment's end",
+            "tail lies beyond its fragment's end",
         ),
         (
             "attributes of no namespace",
@@ -595,14 +595,14 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "xattr ids",
             0,
             &(1u64 << 40).to_le_bytes(),
-            "reference lies behind its table",
+            "reference lies beyond its table",
         ),
         (
             "a set in its table's ids",
             "xattr ids",
             2,
             &[0xff, 0xff],
-            "reference lies behind its table",
+            "reference lies beyond its table",
         ),
         (
             "a set of 2^32 attributes",
@@ -644,7 +644,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             1,
             8 + 4 + 5000 + 4 + 5 + 4 + 4,
             &[0xff; 3],
-            "reference lies behind its table",
+            "reference lies beyond its table",
         ),
     ] {
         let mut n = 0;

@@ -34,7 +34,7 @@ pub(super) const BLOCKS: &[Damage] = &[
     damage(
         "block: level is not below the parent's",
         |image| set_block(image, leaf(image), 100, &[1]),
-        "node's pointer is no block's address",
+        "node's pointer is not a block's address",
     ),
     damage(
         "block: level above all",
@@ -94,7 +94,7 @@ pub(super) const BLOCKS: &[Damage] = &[
     damage(
         "block: leaf without items",
         |image| set_block(image, leaf(image), 96, &[0; 4]),
-        "leaf of a tree that cannot be empty is",
+        "leaf is empty in a tree that cannot be",
     ),
     damage(
         "block: root of the csum tree without items",
@@ -108,7 +108,7 @@ pub(super) const BLOCKS: &[Damage] = &[
         |image| {
             set_block(image, image.root(DEV_TREE), 96, &[0; 4]);
         },
-        "cannot be empty",
+        "in a tree that cannot be",
     ),
     damage(
         "block: node without pointers",
@@ -232,12 +232,12 @@ pub(super) const BLOCKS: &[Damage] = &[
     damage(
         "node: points at nothing",
         |image| set_block(image, image.root(FS_TREE), 101 + 17, &le(0)),
-        "no block's address",
+        "not a block's address",
     ),
     damage(
         "node: points within a sector",
         |image| set_block(image, image.root(FS_TREE), 101 + 17, &le(METADATA + 7)),
-        "no block's address",
+        "not a block's address",
     ),
     damage(
         "node: points where no chunk is",

@@ -107,7 +107,7 @@ pub(super) const CHUNKS: &[Damage] = &[
     damage(
         "chunk: behind every device",
         |image| image.set(CHUNK_TREE, DATA_CHUNK, 56, &le(u64::MAX - 4095)),
-        "behind every device",
+        "beyond every device",
     )
     .but(LINUX),
     damage(
@@ -188,7 +188,7 @@ pub(super) const CHUNKS: &[Damage] = &[
     damage(
         "device: smaller than its chunks",
         |image| image.set(CHUNK_TREE, (1, DEV_ITEM, 1), 8, &le(20 << 20)),
-        "device extent lies behind its device",
+        "device extent lies beyond its device",
     ),
     damage(
         "device: other bytes used",

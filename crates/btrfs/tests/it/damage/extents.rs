@@ -202,7 +202,7 @@ pub(super) const EXTENTS: &[Damage] = &[
         |image| {
             image.insert(EXTENT_TREE, (DATA + 4096, 3, 0), vec![0; 8]);
         },
-        "item in the extent tree is none",
+        "item in the extent tree is of another kind",
     )
     .but(NEITHER),
     damage(
@@ -239,7 +239,7 @@ pub(super) const EXTENTS: &[Damage] = &[
     damage(
         "checksums: another object's",
         |image| image.rekey(CSUM_TREE, sums(image), (77, EXTENT_CSUM, DATA)),
-        "item in the tree of checksums is none",
+        "item in the checksum tree is of another kind",
     ),
     damage(
         "checksums: cut off",

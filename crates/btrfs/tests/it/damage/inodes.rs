@@ -66,12 +66,12 @@ pub(super) const INODES: &[Damage] = &[
     damage(
         "inode: directory is a file",
         |image| image.set(FS_TREE, (DIR, INODE_ITEM, 0), 52, &[0xa4, 0x81]),
-        "file that is no directory has entries",
+        "file that is not a directory has entries",
     ),
     damage(
         "inode: root directory is a file",
         |image| image.set(FS_TREE, (TOP, INODE_ITEM, 0), 52, &[0xa4, 0x81]),
-        "file that is no directory has entries",
+        "file that is not a directory has entries",
     ),
     damage(
         "inode: newer than the superblock",
@@ -194,7 +194,7 @@ pub(super) const INODES: &[Damage] = &[
             remove_name(image);
             image.edit_item(FS_TREE, (FIFO, INODE_ITEM, 0), |data| data[40] = 0);
         },
-        "no orphan",
+        "not an orphan",
     ),
     damage(
         "orphan: file without a name, and known as such",
@@ -291,12 +291,12 @@ pub(super) const INODES: &[Damage] = &[
                 &le(u64::MAX - 4095),
             );
         },
-        "behind every file",
+        "beyond every file",
     ),
     damage(
         "file extent: no length",
         |image| image.set(FS_TREE, (SPARSE, EXTENT_DATA, 1 << 20), 45, &le(0)),
-        "behind every file",
+        "beyond every file",
     ),
     damage(
         "file extent: where no chunk is",
@@ -361,7 +361,7 @@ pub(super) const INODES: &[Damage] = &[
                 (INLINE, EXTENT_DATA, 4096),
             );
         },
-        "not at the file's begin",
+        "not at the file's start",
     )
     .but(LINUX),
     damage(

@@ -167,7 +167,7 @@ pub(super) const NAMES: &[Damage] = &[
             let data = image.item(FS_TREE, entry(image, FIFO, DIR_INDEX)).data;
             image.insert(FS_TREE, (ZSTD, DIR_INDEX, 9), data);
         },
-        "no directory has entries",
+        "not a directory has entries",
     ),
     damage(
         "xattr: name longer than its item",

@@ -10,7 +10,7 @@ pub(super) const SUPERBLOCK: &[Damage] = &[
         |image| {
             image.patch(65_536, &[0; 4096]);
         },
-        "no btrfs superblock is there",
+        "not a btrfs superblock",
     ),
     damage(
         "superblock: all copies overwritten",
@@ -18,7 +18,7 @@ pub(super) const SUPERBLOCK: &[Damage] = &[
             image.patch(65_536, &[0; 4096]);
             image.patch(64 << 20, &[0; 4096]);
         },
-        "no btrfs superblock is there",
+        "not a btrfs superblock",
     ),
     damage(
         "superblock: a bit differs",
@@ -135,7 +135,7 @@ pub(super) const SUPERBLOCK: &[Damage] = &[
     damage(
         "superblock: root tree within a sector",
         |image| set_superblock(image, 80, &le(METADATA + 1)),
-        "not at a sector's begin",
+        "not at a sector's start",
     ),
     damage(
         "superblock: root tree is another tree",
