@@ -28,7 +28,7 @@ const STRIDE: u64 = 2048;
 const CHECKPOINTS_MAX: usize = 1 << 15;
 
 /// The lists of size words that have been seen, as far as they fill a metadata block. Lists of a sound image do not
-/// overlap; those of a hostile one could, and show a small table as petabytes of holes again and again.
+/// overlap; those of a hostile one could, so that a small table shows petabytes of holes many times.
 #[derive(Default)]
 pub(crate) struct BlockLists(Mutex<(HashSet<u64>, u64)>);
 
@@ -81,7 +81,7 @@ struct Known {
     stride: u64,
     /// The first one is the beginning of the list.
     checkpoints: Vec<Position>,
-    /// Where the last walk ended: the next one usually goes on there.
+    /// Where the last walk ended: the next one usually continues there.
     last: Position,
 }
 
@@ -359,7 +359,7 @@ impl TailPart {
         let part = fragment.get(begin..).and_then(|rest| rest.get(..buf.len()));
         let Some(part) = part else {
             return Err(Corrupt {
-                what: "tail lies behind its fragment's end",
+                what: "tail lies beyond its fragment's end",
                 at: self.at,
                 got: to_u64(fragment.len()),
             }

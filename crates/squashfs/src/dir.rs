@@ -352,7 +352,7 @@ fn index_record(
 }
 
 /// Compares a directory's index, which has `index_count` records starting at `index`, with its listing: each record
-/// must lead to a run behind that of the record before, and have the run's first name.
+/// must lead to a run after that of the previous record, and have the run's first name.
 pub(crate) fn check_index(
     image: &Image,
     end: u64,

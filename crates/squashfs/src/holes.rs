@@ -17,7 +17,7 @@ pub struct ExcessHoles {
     pub list_bytes: u64,
 }
 
-/// Finds out whether the files of a tree have larger holes together than the options allow. Files are asked for their
+/// Checks whether the holes of all files together are larger than the options allow. Files are asked for their
 /// extents only if their sizes alone exceed the limit.
 ///
 /// # Errors

@@ -137,7 +137,7 @@ impl Image {
             .and_then(|_| at.checked_add(self.base));
         let Some(place) = place else {
             return Err(Corrupt {
-                what: "stored bytes lie behind the image's end",
+                what: "stored bytes lie beyond the image's end",
                 at,
                 got: to_u64(buf.len()),
             }
@@ -181,7 +181,7 @@ impl Image {
             let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
             let room = end.min(self.superblock.bytes_used).saturating_sub(at);
             if room < 2 {
-                return Err(corrupt("metadata block begins behind its table", end));
+                return Err(corrupt("metadata block begins beyond its table", end));
             }
             let mut buf = [0; raw::STORED_METADATA_MAX];
             let (stored, _) = buf.split_at_mut(to_usize(room).min(raw::STORED_METADATA_MAX));

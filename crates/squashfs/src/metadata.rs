@@ -68,7 +68,7 @@ impl<'a> MetadataReader<'a> {
             offset: from.offset().into(),
         };
         let reader = Self::resume(image, end, place)?;
-        // Only a reader that went on from a record stands at a block's end; Linux refuses references there.
+        // Only a reader that has just read a record can be at a block's end; Linux refuses references there.
         if place.offset == reader.block.content.len() {
             return Err(Corrupt {
                 what: "reference leads to the end of its metadata block",
@@ -85,7 +85,7 @@ impl<'a> MetadataReader<'a> {
         let Place { block_at, offset } = place;
         if block_at >= end {
             return Err(Corrupt {
-                what: "reference lies behind its table",
+                what: "reference lies beyond its table",
                 at: block_at,
                 got: end,
             }
@@ -94,7 +94,7 @@ impl<'a> MetadataReader<'a> {
         let block = image.metadata(block_at, end)?;
         if offset > block.content.len() {
             return Err(Corrupt {
-                what: "reference lies behind its metadata block",
+                what: "reference lies beyond its metadata block",
                 at: block_at,
                 got: to_u64(offset),
             }
@@ -117,7 +117,7 @@ impl<'a> MetadataReader<'a> {
         }
     }
 
-    /// The reference of the next byte into the table that starts at `table`: behind the last byte of a full block, the
+    /// The reference of the next byte into the table that starts at `table`: after the last byte of a full block, the
     /// start of the next one.
     pub(crate) fn reference(&self, table: u64) -> Reference {
         let (block_at, offset) = match self.offset {
@@ -135,7 +135,7 @@ impl<'a> MetadataReader<'a> {
     fn advance(&mut self) -> Result<()> {
         if self.block.content.len() < METADATA_BYTES {
             return Err(Corrupt {
-                what: "metadata goes on behind a block that is not full",
+                what: "metadata continues after a block that is not full",
                 at: self.block_at,
                 got: to_u64(self.block.content.len()),
             }

@@ -71,7 +71,7 @@ impl<'a> Rescue<'a> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has been left out up to now, with its path, sorted by path. The inventory must be that of this view.
+    /// What has been left out so far, with its path, sorted by path. The inventory must be that of this view.
     pub fn losses(&self, inventory: &Inventory) -> Vec<(Vec<u8>, Loss)> {
         let found = std::mem::take(&mut *self.found());
         let mut wanted: HashMap<Ino, Option<EntryId>> = HashMap::new();
@@ -299,7 +299,7 @@ impl<'a> Rescue<'a> {
     }
 }
 
-/// Whether an error is due to what is stored, and not to what was asked for.
+/// Whether the stored data causes an error, and not the request.
 fn is_damage(error: &Error) -> bool {
     !matches!(
         error,

@@ -1,4 +1,4 @@
-//! Puts a tree into a directory that holds files already.
+//! Puts a tree into a directory that already holds files.
 //!
 //! First [`Selection::of`] compares the tree with the directory and selects what is to be written. The rest of the
 //! extraction writes that into a temporary directory inside the target. Then [`move_up`] renames each file to its
@@ -93,7 +93,7 @@ impl Selection {
     }
 }
 
-/// Why a file cannot take the place of what is there, as far as that is known from the types.
+/// Why a file cannot replace the existing one, as far as the types show.
 fn clash(is_dir: bool, there: &Stat) -> Option<&'static str> {
     match (is_dir, there.is_dir()) {
         (true, false) if FileKind::from_mode(there.mode) == Some(FileKind::Symlink) => {

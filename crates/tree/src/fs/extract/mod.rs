@@ -53,7 +53,7 @@ const EXAMPLES_MAX: u64 = 5;
 /// How to extract.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtractOptions {
-    /// What to do with what is there. A target that is not there, or is an empty directory, is always filled.
+    /// What to do with an existing target. A missing target or an empty directory is always filled.
     pub existing: Existing,
     /// Set the owners and groups of files, if this process may.
     pub owners: bool,
