@@ -105,7 +105,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "tar-damaged-archives",
-        tests("tree", "tar_hostile::", 1_000_000),
+        tests("tree", "hostile::tar::", 1_000_000),
         "damaged archives are read or refused, without a panic, a hang or much memory",
     ),
     campaign_of(
@@ -120,7 +120,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "squashfs-mutants",
-        kernel_tests("squashfs", "mutants::", 20_000),
+        kernel_tests("squashfs", "verdicts::", 20_000),
         "what the check passes of images with changed fields, Linux mounts and shows as we do",
     ),
     campaign_of(
@@ -160,7 +160,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "btrfs-matrix",
-        kernel_tests("btrfs", "linux::linux_mounts_scrubs", 120),
+        kernel_tests("btrfs", "kernel::ours::linux_mounts_scrubs", 120),
         "images of all algorithms, checksums and profiles, mounted, scrubbed, changed and balanced by Linux",
     ),
     campaign_of(

@@ -8,8 +8,8 @@ use testkit::{BackingFile, FsType, Mount, Rng, TempDir, cases};
 use tree::{ExtentKind, FileKind, FileSystem, HostDir, Inventory, Limits};
 
 use crate::images::{make, open, with};
+use crate::kernel::ours::{ROOM, prove_to_linux};
 use crate::kernel::{Kernel, shapes, stress};
-use crate::linux::{ROOM, prove_to_linux};
 
 const SECTOR: u64 = 4096;
 

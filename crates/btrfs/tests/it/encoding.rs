@@ -15,7 +15,7 @@ use tree::{
 
 use crate::images::{check, make, open, with};
 use crate::kernel::Kernel;
-use crate::linux::{ROOM, mount_to_write, prove_to_linux};
+use crate::kernel::ours::{ROOM, mount_to_write, prove_to_linux};
 
 const COMPRESSED: u32 = 0x4;
 const UNCOMPRESSED: u32 = 0x400;

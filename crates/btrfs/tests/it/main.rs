@@ -11,7 +11,6 @@ mod holes; // nothing costs what holes claim
 mod hostile;
 mod images;
 mod kernel;
-mod linux;
 mod many;
 mod packed;
 mod replay;

@@ -13,7 +13,7 @@ use tree::{FileIdentity, FileSystem, HostDir, Ino, Inventory, Limits};
 use crate::check::findings;
 use crate::images::{assert_same, check, make, manifest_of, open};
 use crate::kernel::Kernel;
-use crate::linux::{ROOM, mount_to_write};
+use crate::kernel::ours::{ROOM, mount_to_write};
 
 /// Number of snapshots, and the files that change before each one: one in this many.
 const SNAPSHOTS: u64 = 20;

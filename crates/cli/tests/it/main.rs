@@ -7,13 +7,13 @@ mod copy; // directories and tar archives in all directions, compared by program
 mod examples; // every command in README.md and in the help texts
 mod failures; // full disks, files that may not be read
 mod holes; // files of 8 EB
+mod hostile; // SquashFS images that mean harm
 mod interrupt; // signals in the midst of a copy
 mod pass_through; // encoded data that goes from one format into another
 mod receive; // send streams, received
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod send; // send streams of images and of other trees, also compared with those of Linux
 mod squash; // SquashFS images
-mod squash_hostile; // SquashFS images that mean harm
 mod stream; // send streams
 mod times; // which times of files an image gets
 mod words; // help, messages and exit codes

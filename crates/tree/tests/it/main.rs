@@ -2,16 +2,15 @@
 
 mod compare;
 mod dedup;
+mod differential; // GNU tar and libarchive read ours, and we theirs
 mod edit; // trees that are edited on the way
 mod extract;
 mod holes; // nothing costs what holes claim
 mod host;
-mod hostile;
+mod hostile; // trees and archives made to do harm
 mod kernel;
 mod merge; // trees that are put into directories with files
 mod output;
 mod overlay; // a tree over another one
 mod rescue; // sources that cannot be read as a whole
-mod tar_differential; // GNU tar and libarchive read ours, and we theirs
-mod tar_hostile; // archives made to do harm
 mod toy; // what a new container costs

@@ -266,7 +266,7 @@ pub(super) const HOLES: &[Case] = &[
             half_delete(image);
             image.remove(FS_TREE, of_kind(image, FS_TREE, 48)[0].key);
         },
-        "inode without a name is no orphan",
+        "inode without a name is not an orphan",
     ),
     case(
         "another number of stored bytes",
@@ -288,7 +288,7 @@ pub(super) const DELETED: &[Case] = &[
     case(
         "no orphan",
         |image| image.remove(ROOT_TREE, orphan(image)),
-        "deleted subvolume is no orphan",
+        "deleted subvolume is not an orphan",
     )
     .but(ORPHANS),
     case(
@@ -378,7 +378,7 @@ pub(super) const DUMP: &[Case] = &[
     case(
         "the second superblock is something else",
         |image| image.patch(64 << 20, &[0x5a; 4096]),
-        "no btrfs superblock is there",
+        "not a btrfs superblock",
     )
     .but(COPIES),
     case(

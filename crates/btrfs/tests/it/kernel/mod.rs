@@ -1,5 +1,7 @@
 //! File systems written by the kernel, read by the kernel and by us: the manifests are equal, including holes.
 
+pub(crate) mod ours;
+
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

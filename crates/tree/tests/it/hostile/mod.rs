@@ -1,5 +1,7 @@
 //! Trees that no honest container holds are rejected, or written where they can do no harm.
 
+mod tar;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -526,7 +526,7 @@ fn linux_shows_what_the_check_passes() {
             let mut child = Command::new("timeout");
             child.args(["--kill-after=5", "60"]);
             child.arg(std::env::current_exe().unwrap());
-            child.args(["mutants::linux_shows_what_the_check_passes", "--exact"]);
+            child.args(["verdicts::linux_shows_what_the_check_passes", "--exact"]);
             child.args(["--include-ignored", "--nocapture"]);
             let output = child.env(IMAGE, &path).output().unwrap();
             let crashes = log.crashes();
