@@ -5,6 +5,15 @@
 //! never cross a sector boundary: if fewer than four bytes of the sector remain after a segment, they are filled with
 //! zeros. The extent's length includes these zeros, even after the last segment; earlier versions of this project left
 //! out the last ones.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use crate::Error;
 
@@ -37,9 +46,8 @@ impl Segments {
                 "sector size is not a power of two from 4096 to 65536",
             ));
         }
-        Ok(Segments {
-            sector_bytes: sector_bytes as usize,
-        })
+        let sector_bytes = usize::try_from(sector_bytes).unwrap_or(usize::MAX);
+        Ok(Segments { sector_bytes })
     }
 
     /// Encodes `src` into the beginning of `dst`; `None` if it does not fit.
@@ -51,16 +59,15 @@ impl Segments {
     ) -> Option<usize> {
         let mut at = LENGTH_BYTES;
         for sector in src.chunks(self.sector_bytes) {
-            let segment = dst.get_mut(at + LENGTH_BYTES..)?;
+            let (length, segment) = dst.get_mut(at..)?.split_first_chunk_mut()?;
             let len = lzo::compress(segment, sector, workspace)?;
-            dst[at..at + LENGTH_BYTES].copy_from_slice(&(len as u32).to_le_bytes());
-            at += LENGTH_BYTES + len;
-            let end = at + self.padding(at);
-            dst.get_mut(at..end)?.fill(0);
-            at = end;
+            *length = u32::try_from(len).ok()?.to_le_bytes();
+            at = at.checked_add(LENGTH_BYTES)?.checked_add(len)?;
+            let padding = self.padding(at);
+            dst.get_mut(at..)?.get_mut(..padding)?.fill(0);
+            at = at.checked_add(padding)?;
         }
-        dst.get_mut(..LENGTH_BYTES)?
-            .copy_from_slice(&(at as u32).to_le_bytes());
+        *dst.first_chunk_mut()? = u32::try_from(at).ok()?.to_le_bytes();
         Some(at)
     }
 
@@ -73,28 +80,29 @@ impl Segments {
         let broken = |what, at, got: usize| Error::Framing {
             what,
             at,
-            got: got as u64,
+            got: u64::try_from(got).unwrap_or(u64::MAX),
         };
         let total = length(src, 0).unwrap_or(0);
         if total < 2 * LENGTH_BYTES || total > src.len() {
             return Err(broken("lzo extent's length is impossible", 0, total));
         }
-        let src = &src[..total];
-        let (mut at, mut written) = (LENGTH_BYTES, 0);
+        let (src, _) = src.split_at(total);
+        let (mut at, mut written) = (LENGTH_BYTES, 0_usize);
         while at < total && written < dst.len() {
-            let begin = at + LENGTH_BYTES;
+            let begin = at.saturating_add(LENGTH_BYTES);
             let len = length(src, at).unwrap_or(0);
-            let Some(segment) = src.get(begin..begin.saturating_add(len)) else {
+            let next = begin.saturating_add(len);
+            let Some(segment) = src.get(begin..next) else {
                 return Err(broken("lzo segment reaches behind its extent", at, len));
             };
             if segment.is_empty() {
                 return Err(broken("lzo segment is empty", at, 0));
             }
-            let end = dst.len().min(written + self.sector_bytes);
-            let decoded = crate::decompress_lzo(&mut dst[written..end], segment)?;
-            written += decoded;
-            let next = begin + len;
-            let next = next + self.padding(next);
+            let (_, room) = dst.split_at_mut(written);
+            let (sector, _) = room.split_at_mut(room.len().min(self.sector_bytes));
+            let decoded = crate::decompress_lzo(sector, segment)?;
+            written = written.saturating_add(decoded);
+            let next = next.saturating_add(self.padding(next));
             if decoded != self.sector_bytes && next < total && written < dst.len() {
                 let what = "lzo segment is shorter than a sector";
                 return Err(broken(what, at, decoded));
@@ -109,7 +117,7 @@ impl Segments {
 
     /// How many zeros fill the sector after a segment that ends at `at`.
     fn padding(self, at: usize) -> usize {
-        let left = at.wrapping_neg() & (self.sector_bytes - 1);
+        let left = at.wrapping_neg() & self.sector_bytes.wrapping_sub(1);
         if left < LENGTH_BYTES { left } else { 0 }
     }
 }
@@ -117,7 +125,7 @@ impl Segments {
 /// The length stored at `at`.
 fn length(src: &[u8], at: usize) -> Option<usize> {
     let bytes = src.get(at..)?.first_chunk()?;
-    Some(u32::from_le_bytes(*bytes) as usize)
+    usize::try_from(u32::from_le_bytes(*bytes)).ok()
 }
 
 #[cfg(test)]

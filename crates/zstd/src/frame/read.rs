@@ -1,4 +1,13 @@
 //! Reading frame and block headers, and asking what a frame holds without decoding it.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use super::{BLOCK_HEADER_SIZE, BLOCK_SIZE_MAX, MAGIC, SKIPPABLE_MAGIC};
 use crate::Error;
@@ -93,7 +102,7 @@ impl Frame {
         }
         Ok(match src.get(4..).and_then(|rest| rest.first_chunk()) {
             Some(&size) => Frame::Skippable {
-                variant: (magic & 15) as u8,
+                variant: magic.to_le_bytes()[0] & 15,
                 size: u32::from_le_bytes(size),
             },
             None => Frame::Incomplete {
@@ -110,39 +119,42 @@ impl Frame {
 
 /// Reads all of a header that follows the magic number, from the frame header descriptor at `at` on.
 fn parse_descriptor(src: &[u8], at: usize) -> Result<Frame, Error> {
+    let window_at = at.saturating_add(1);
     let Some(&descriptor) = src.get(at) else {
-        return Ok(Frame::Incomplete { needed: at + 1 });
+        return Ok(Frame::Incomplete { needed: window_at });
     };
     let single_segment = descriptor & 0x20 != 0;
     let window_len = usize::from(!single_segment);
-    let id_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let id_len = match descriptor & 3 {
+        3 => 4,
+        len => usize::from(len),
+    };
     let content_size_len = match descriptor >> 6 {
         0 => usize::from(single_segment),
         flag => 1 << flag,
     };
-    let size = at + 1 + window_len + id_len + content_size_len;
+    let id_at = window_at.saturating_add(window_len);
+    let content_size_at = id_at.saturating_add(id_len);
+    let size = content_size_at.saturating_add(content_size_len);
     if src.len() < size {
         return Ok(Frame::Incomplete { needed: size });
     }
     if descriptor & 0x08 != 0 {
         return Err(Error::FrameParameterUnsupported);
     }
-    let window_at = at + 1;
-    let id_at = window_at + window_len;
-    let content_size_at = id_at + id_len;
-
-    let dictionary_id = le(src, id_at, id_len) as u32;
+    let dictionary_id = u32::try_from(le(src, id_at, id_len)).unwrap_or(u32::MAX); // 4 bytes at most
     let content_size = match content_size_len {
         0 => None,
-        2 => Some(le(src, content_size_at, 2) + 256),
+        2 => Some(le(src, content_size_at, 2).saturating_add(256)),
         len => Some(le(src, content_size_at, len)),
     };
     let window_size = match content_size {
         Some(content_size) if single_segment => content_size,
         _ => {
             let byte = le(src, window_at, 1);
-            let base = 1u64 << (10 + (byte >> 3));
-            let window_size = base + base / 8 * (byte & 7);
+            // At most 41 bits.
+            let base = 1u64 << (byte >> 3).saturating_add(10);
+            let window_size = base.saturating_add((base / 8).saturating_mul(byte & 7));
             if base > WINDOW_SIZE_MAX {
                 return Err(Error::WindowTooLarge);
             }
@@ -153,11 +165,15 @@ fn parse_descriptor(src: &[u8], at: usize) -> Result<Frame, Error> {
         size,
         content_size,
         window_size,
-        block_size_max: window_size.min(BLOCK_SIZE_MAX as u64) as u32,
+        block_size_max: u32::try_from(window_size).map_or(BLOCK_MAX, |size| size.min(BLOCK_MAX)),
         dictionary_id,
         checksum: descriptor & 0x04 != 0,
     }))
 }
+
+/// [`BLOCK_SIZE_MAX`] as it is compared here.
+const BLOCK_MAX: u32 = 128 << 10;
+const _: () = assert!(BLOCK_SIZE_MAX == 128 << 10);
 
 /// The little-endian number of `len` bytes (at most 8) at `at`.
 fn le(src: &[u8], at: usize, len: usize) -> u64 {
@@ -204,7 +220,7 @@ impl BlockHeader {
         if size > block_size_max {
             return Err(Error::Corruption);
         }
-        let size = size as usize;
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
         let (kind, stored, content) = match (word >> 1) & 3 {
             0 => (BlockKind::Raw, size, size),
             1 => (BlockKind::Rle, 1, size),
@@ -296,28 +312,28 @@ pub(crate) fn find_length(src: &[u8], magicless: bool) -> Result<Length, Error> 
         Frame::Incomplete { .. } => return Err(Error::SrcSizeWrong),
     };
     let mut at = header.size;
-    let mut content_max = 0;
+    let mut content_max = 0u64;
     loop {
         let bytes = src
             .get(at..)
             .and_then(|rest| rest.first_chunk())
             .ok_or(Error::SrcSizeWrong)?;
         let block = BlockHeader::parse(*bytes, header.block_size_max)?;
-        at += BLOCK_HEADER_SIZE;
-        if src.len() - at < block.stored {
+        at = at.saturating_add(BLOCK_HEADER_SIZE);
+        if src.len().saturating_sub(at) < block.stored {
             return Err(Error::SrcSizeWrong);
         }
-        at += block.stored;
-        content_max += match block.kind {
-            BlockKind::Compressed => u64::from(header.block_size_max),
-            _ => block.content as u64,
-        };
+        at = at.saturating_add(block.stored);
+        content_max = content_max.saturating_add(match block.kind {
+            BlockKind::Compressed => header.block_size_max.into(),
+            _ => u64::try_from(block.content).unwrap_or(u64::MAX),
+        });
         if block.last {
             break;
         }
     }
     if header.checksum {
-        at += 4;
+        at = at.saturating_add(4);
     }
     if at > src.len() {
         return Err(Error::SrcSizeWrong);
