@@ -111,6 +111,64 @@ pub(super) fn test_data(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
+/// Lines of a page of decisions, at most: the README there says about 60.
+const DECISION_LINES_MAX: usize = 66;
+
+/// Every page of docs/decisions has the form that the README there describes, and a row in its tables.
+pub(super) fn decisions(repository: &Repository) -> Vec<Finding> {
+    const FOLDER: &str = "docs/decisions/";
+    let index = repository.file("docs/decisions/README.md");
+    let index = index.map_or("", |readme| readme.text.as_str());
+    let mut findings = Vec::new();
+    for File { path, text, .. } in repository.ending(".md") {
+        let Some(name) = path
+            .strip_prefix(FOLDER)
+            .filter(|name| *name != "README.md")
+        else {
+            continue;
+        };
+        let mut find = |line, what: &str| findings.push(Finding::new(path, line, what));
+        let mut lines = text.lines();
+        if !lines.next().is_some_and(|line| line.starts_with("# ")) {
+            find(1, "begin with the decision as a sentence: `# …`");
+        }
+        let status = lines.nth(1).unwrap_or_default();
+        let known = ["Status: accepted · Date: 20", "Status: replaced by "];
+        if !known.iter().any(|known| status.starts_with(known)) {
+            find(
+                3,
+                "put `Status: accepted · Date: YYYY-MM-DD` in the third line",
+            );
+        }
+        let headings: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("## "))
+            .collect();
+        let form = [
+            "## Context",
+            "## Decision",
+            "## Consequences",
+            "## What was tried",
+        ];
+        if headings != form && headings != form[..3] {
+            find(
+                1,
+                "its headings are Context, Decision, Consequences and, if anything was, What was tried",
+            );
+        }
+        if text.lines().count() > DECISION_LINES_MAX {
+            find(
+                1,
+                "a decision is a page of about 60 lines: move what was measured to docs/log",
+            );
+        }
+        if !index.contains(&format!("]({name})")) {
+            find(1, "it has no row in docs/decisions/README.md");
+        }
+    }
+    findings
+}
+
 /// The words that `{a,b}` in a path stand for; one pair of braces at most.
 fn alternatives(quoted: &str) -> Vec<String> {
     match quoted
@@ -253,6 +311,41 @@ mod tests {
         assert_eq!(
             missing("README.md", "```\n`crates/z`\n```\n"),
             [] as [&str; 0]
+        );
+    }
+
+    #[test]
+    fn decisions_of_another_form_are_found() {
+        let good = "# A\n\nStatus: accepted · Date: 2026-11-20\n\n## Context\n\n## Decision\n\n## Consequences\n";
+        let tried = format!("{good}\n## What was tried\n");
+        let long = format!("{good}{}", "line\n".repeat(DECISION_LINES_MAX));
+        let files = [
+            (
+                "docs/decisions/README.md",
+                "[a](good.md) [b](tried.md) [c](bad.md) [d](long.md)",
+            ),
+            ("docs/decisions/good.md", good),
+            ("docs/decisions/tried.md", &tried),
+            ("docs/decisions/bad.md", "A\n\n## Context\n\n## Choice\n"),
+            ("docs/decisions/long.md", &long),
+            ("docs/decisions/unlisted.md", good),
+            ("docs/other.md", "# Not a decision\n"),
+        ];
+        let findings = decisions(&Repository::of(&files));
+        let found: Vec<_> = (findings.iter())
+            .map(|finding| (finding.path.as_str(), finding.line))
+            .collect();
+        let [bad, long, unlisted] =
+            ["bad", "long", "unlisted"].map(|name| format!("docs/decisions/{name}.md"));
+        assert_eq!(
+            found,
+            [
+                (&*bad, 1),
+                (&*bad, 3),
+                (&*bad, 1),
+                (&*long, 1),
+                (&*unlisted, 1)
+            ]
         );
     }
 

@@ -37,6 +37,7 @@ const RULES: &[(&str, Rule)] = &[
     ("crate table in ARCHITECTURE.md", documents::crate_table),
     ("paths named in documents exist", documents::paths),
     ("test data is described", documents::test_data),
+    ("the form of decisions", documents::decisions),
     ("words", words::banned),
 ];
 
