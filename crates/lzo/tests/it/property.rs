@@ -98,7 +98,11 @@ fn naive(src: &[u8], limit: usize) -> Option<Vec<u8>> {
 fn content_survives() {
     let mut random = Random(0x1234_5678_9abc_def1);
     for case in 0..cases(1500) {
-        let content = random.content(if case % 50 == 0 { 300_000 } else { 9000 });
+        let content = random.content(match case % 50 {
+            _ if cfg!(miri) => 1000,
+            0 => 300_000,
+            _ => 9000,
+        });
         let packed = pack(&content);
         assert!(
             packed.len() <= lzo::compressed_len_max(content.len()),
@@ -119,7 +123,7 @@ fn content_survives() {
 
 #[test]
 fn short_contents_of_every_length() {
-    for len in 0..600 {
+    for len in 0..if cfg!(miri) { 40 } else { 600 } {
         for step in [0u32, 1, 7, 2_654_435_761] {
             let content: Vec<u8> = (0..len as u32)
                 .map(|n| (n.wrapping_mul(step) >> 16) as u8)
@@ -139,7 +143,7 @@ fn short_contents_of_every_length() {
 fn destinations_of_every_size() {
     let mut random = Random(99);
     for _ in 0..cases(40) {
-        let content = random.content(700);
+        let content = random.content(if cfg!(miri) { 100 } else { 700 });
         let packed = pack(&content);
         let mut workspace = lzo::Workspace::new();
         for room in 0..packed.len() + 3 {
@@ -164,7 +168,8 @@ fn destinations_of_every_size() {
 fn damaged_streams_are_judged_alike() {
     let mut random = Random(4242);
     let mut still_whole = 0;
-    for case in 0..cases(20_000) {
+    let count = cases(20_000);
+    for case in 0..count {
         let mut packed = pack(&random.content(300));
         for _ in 0..1 + random.below(3) {
             let at = random.below(packed.len());
@@ -187,7 +192,7 @@ fn damaged_streams_are_judged_alike() {
         still_whole += usize::from(got.is_ok());
     }
     assert!(
-        still_whole > 100,
+        still_whole > 100 || count < 20_000,
         "the damage must not always be fatal: {still_whole}"
     );
 }

@@ -93,7 +93,8 @@ fn every_instruction_form() {
 #[test]
 fn far_matches() {
     // 20,000 and 40,000 bytes back: the instruction's high bit and its absence.
-    for distance in [16_385usize, 20_000, 32_767, 32_768, 40_000, 49_151] {
+    let distances = [16_385usize, 49_151, 20_000, 32_767, 32_768, 40_000];
+    for &distance in &distances[..if cfg!(miri) { 2 } else { 6 }] {
         let content: Vec<u8> = (0..50_000u32)
             .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
             .collect();

@@ -25,8 +25,14 @@ fn agreed(data: &[u8], seed: u64) -> (u32, u64) {
 #[test]
 fn every_length_to_300_at_every_alignment_and_seed() {
     let data = bytes(308, 1);
-    for seed in SEEDS {
-        for len in 0..=300 {
+    // Every stripe and tail is in the first 100 bytes; Miri takes minutes for all.
+    let (seeds, len_max) = if cfg!(miri) {
+        (&SEEDS[..2], 100)
+    } else {
+        (&SEEDS[..], 300)
+    };
+    for &seed in seeds {
+        for len in 0..=len_max {
             for start in [0, 1, 3, 7] {
                 agreed(&data[start..start + len], seed);
             }
