@@ -371,9 +371,10 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
                 "names with equal hashes do not fit in a tree block; a larger --nodesize holds them"
             }));
         }
-        match self.try_shared(key, parts)? {
-            true => Ok(()),
-            false => self.append(key, parts),
+        if self.try_shared(key, parts)? {
+            Ok(())
+        } else {
+            self.append(key, parts)
         }
     }
 

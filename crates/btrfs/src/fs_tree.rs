@@ -214,9 +214,10 @@ impl<'a> Trees<'a> {
         base: Option<&Shape>,
     ) -> Result<(Root, Shape)> {
         let id = self.plan.subvolumes[subvolume].id;
-        let mut builder = match self.plan.is_related(subvolume) {
-            true => TreeBuilder::sharing(blocks, id, base),
-            false => TreeBuilder::new(blocks, id),
+        let mut builder = if self.plan.is_related(subvolume) {
+            TreeBuilder::sharing(blocks, id, base)
+        } else {
+            TreeBuilder::new(blocks, id)
         };
         let mut inline = self.area.inline.reader();
         for file in self.files(subvolume) {

@@ -213,9 +213,10 @@ impl Snapshots {
                 if inventory.kind(dir) != FileKind::Directory {
                     continue;
                 }
-                let number = match dir == root {
-                    true => object::FIRST_FREE,
-                    false => self.identities[dir.0 as usize].number,
+                let number = if dir == root {
+                    object::FIRST_FREE
+                } else {
+                    self.identities[dir.0 as usize].number
                 };
                 own.push((number, dir));
                 let same = of_base.and_then(|dirs| {

@@ -197,9 +197,10 @@ impl<R: Read> StreamReader<R> {
         let is_magic = header.iter().zip(MAGIC).all(|(byte, magic)| byte == magic);
         if !is_magic {
             let first = first.into();
-            return match is_first {
-                true => wrong("not a btrfs send stream", first),
-                false => wrong("send stream is followed by other bytes", first),
+            return if is_first {
+                wrong("not a btrfs send stream", first)
+            } else {
+                wrong("send stream is followed by other bytes", first)
             };
         }
         let Some(number) = header.last_chunk().filter(|_| found >= STREAM_HEADER_BYTES) else {

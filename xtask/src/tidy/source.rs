@@ -127,9 +127,10 @@ fn string(rest: &[u8], previous: Option<u8>) -> Option<(usize, usize, usize)> {
         raw = rest.get(prefix) == Some(&b'r');
         prefix += usize::from(raw);
     }
-    let hashes = match raw {
-        true => rest[prefix..].iter().take_while(|b| **b == b'#').count(),
-        false => 0,
+    let hashes = if raw {
+        rest[prefix..].iter().take_while(|b| **b == b'#').count()
+    } else {
+        0
     };
     let before = prefix + hashes + 1;
     if rest.get(before - 1) != Some(&b'"') {

@@ -234,9 +234,10 @@ impl Sink<'_, '_> {
             self.recycle(piece);
             return Ok(None);
         }
-        let grown = match is_first {
-            true => None,
-            false => self.area.grow(offset, &piece)?,
+        let grown = if is_first {
+            None
+        } else {
+            self.area.grow(offset, &piece)?
         };
         let place = match grown {
             Some(place) => place,

@@ -219,9 +219,10 @@ impl Known {
             && at < from + known_len
         {
             let there = from + known_len - at;
-            let len = match there < len {
-                true => there - there % SECTOR_BYTES as u64,
-                false => len,
+            let len = if there < len {
+                there - there % SECTOR_BYTES as u64
+            } else {
+                len
             };
             if len > 0 {
                 let skip = (at - from) as u32; // within a part

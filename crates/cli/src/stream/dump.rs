@@ -60,14 +60,16 @@ fn print(reader: &mut StreamReader<Input>, args: &Dump, out: &mut impl Write) ->
         let Some(version) = reader.next_stream().with_context(read)? else {
             return Ok(());
         };
-        match args.json {
-            true => writeln!(out, "{}", json::header(version, at))?,
-            false => writeln!(out, "{at:>10} {:>8} stream version={version}", 0)?,
+        if args.json {
+            writeln!(out, "{}", json::header(version, at))?;
+        } else {
+            writeln!(out, "{at:>10} {:>8} stream version={version}", 0)?;
         }
         while let Some(record) = reader.next_command().with_context(read)? {
-            match args.json {
-                true => writeln!(out, "{}", json::command(&record, args.data))?,
-                false => writeln!(out, "{}", line(&record))?,
+            if args.json {
+                writeln!(out, "{}", json::command(&record, args.data))?;
+            } else {
+                writeln!(out, "{}", line(&record))?;
             }
         }
     }

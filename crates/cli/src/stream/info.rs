@@ -65,9 +65,10 @@ fn show(info: &StreamInfo, digest: &str, out: &mut impl Write) -> Result<()> {
         writeln!(out, "\n{}", of_subvolume(&it.subvolume))?;
         let shown = changes(&it.changes).into_iter();
         for (_, number, words, is_bytes) in shown.filter(|(_, number, ..)| *number > 0) {
-            match is_bytes {
-                true => writeln!(out, "  {:>10}  {words}", text::of_bytes(number))?,
-                false => writeln!(out, "  {number:>10}  {words}")?,
+            if is_bytes {
+                writeln!(out, "  {:>10}  {words}", text::of_bytes(number))?;
+            } else {
+                writeln!(out, "  {number:>10}  {words}")?;
             }
         }
     }

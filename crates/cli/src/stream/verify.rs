@@ -110,12 +110,13 @@ fn show(verified: &Verified, no_data: bool, out: &mut impl Write) -> Result<()> 
     if more > 0 {
         writeln!(out, "and {}", text::count(more, "subvolume"))?;
     }
-    let decoded = match no_data {
-        true => "data not decompressed".to_owned(),
-        false => format!(
+    let decoded = if no_data {
+        "data not decompressed".to_owned()
+    } else {
+        format!(
             "{} decompressed",
             text::count(verified.extents_decoded, "extent")
-        ),
+        )
     };
     writeln!(
         out,

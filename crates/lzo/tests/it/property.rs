@@ -192,7 +192,7 @@ fn damaged_streams_are_judged_alike() {
         still_whole += usize::from(got.is_ok());
     }
     assert!(
-        still_whole > 100 || count < 20_000,
+        still_whole >= count / 200,
         "the damage must not always be fatal: {still_whole}"
     );
 }

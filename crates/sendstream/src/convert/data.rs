@@ -215,9 +215,10 @@ impl Worker {
             return Ok(0);
         }
         // Linux takes a part of a sector only at the end of a file. Where the file existed before, it can be longer.
-        let len = match place.is_incremental {
-            true => bytes.len() - bytes.len() % sector,
-            false => bytes.len(),
+        let len = if place.is_incremental {
+            bytes.len() - bytes.len() % sector
+        } else {
+            bytes.len()
         };
         if len == 0 {
             return Ok(0);
@@ -225,9 +226,10 @@ impl Worker {
         let whole = len.next_multiple_of(sector);
         // Extents in whole sectors must save one. Inline extents must save anything.
         let can_be_inline = offset == 0 && len <= sector;
-        let room = match can_be_inline {
-            true => INLINE_BYTES_MAX.min(len - 1),
-            false => whole - sector,
+        let room = if can_be_inline {
+            INLINE_BYTES_MAX.min(len - 1)
+        } else {
+            whole - sector
         };
         self.packed.resize(room, 0);
         let packed =

@@ -159,9 +159,10 @@ fn an_lz4_image_without_its_options_is_found() {
                 bytes.extend([8, 0x80, 1, 0, 0, 0, 0, 0, 0, 0]);
             }
         });
-        let must: &[&str] = match with_options {
-            true => &[],
-            false => &["lz4 image has no record of its options"],
+        let must: &[&str] = if with_options {
+            &[]
+        } else {
+            &["lz4 image has no record of its options"]
         };
         assert_eq!(found.len(), must.len(), "{found:?}");
         assert!(found.iter().zip(must).all(|(is, must)| is.contains(must)));

@@ -141,9 +141,10 @@ fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
         command.args(["-q", "-f", "-o"]).arg(&to);
         command.args(options.split_whitespace());
         // The length of a stream is not known in advance.
-        match is_known {
-            true => command.arg(&from),
-            false => command.stdin(File::open(&from).unwrap()),
+        if is_known {
+            command.arg(&from)
+        } else {
+            command.stdin(File::open(&from).unwrap())
         };
         testkit::run(&mut command);
         fs::read(&to).unwrap()

@@ -292,17 +292,16 @@ fn what_we_write_is_read_alike_by_all() {
         let summary = image_of(source.dir.path(), &image, &options, 2);
         let ours = open(&image, options.offset);
         let without;
-        let must = match options.xattrs {
-            true => &source.manifest,
-            false => {
-                let aspects = Aspects {
-                    xattrs: false,
-                    ..Aspects::default()
-                };
-                let source = HostDir::open(source.dir.path()).unwrap();
-                without = Manifest::of(&source, &aspects).unwrap();
-                &without
-            }
+        let must = if options.xattrs {
+            &source.manifest
+        } else {
+            let aspects = Aspects {
+                xattrs: false,
+                ..Aspects::default()
+            };
+            let source = HostDir::open(source.dir.path()).unwrap();
+            without = Manifest::of(&source, &aspects).unwrap();
+            &without
         };
         let same = |is: &Manifest, who: &str| {
             assert!(is == must, "{what}, {who}:\n{}", is.difference(must));
@@ -415,12 +414,11 @@ fn what_mksquashfs_writes_is_read_by_us_as_by_linux() {
         let new = format!("-noappend -b {block} -comp {codec}");
         let source = sources.of(block);
         // Only an existing image is turned into a directory.
-        match layout.starts_with("-root-becomes") {
-            false => make(source.dir.path(), &format!("{new} {layout}")),
-            true => {
-                make(source.dir.path(), &new);
-                make(&added, layout);
-            }
+        if layout.starts_with("-root-becomes") {
+            make(source.dir.path(), &new);
+            make(&added, layout);
+        } else {
+            make(source.dir.path(), &format!("{new} {layout}"));
         }
         let offset = if layout.starts_with("-offset") {
             OFFSET
@@ -430,9 +428,10 @@ fn what_mksquashfs_writes_is_read_by_us_as_by_linux() {
         let ours = open(&image, offset);
         // With filters it records a dictionary of 4 KiB, with which Linux cannot decode metadata.
         let is_mountable = block > 4096 || !codec.contains("-Xbcj");
-        let must = match is_mountable && is_for_linux(codec) {
-            true => of_linux(&image, offset),
-            false => of_unsquashfs(&unsquashfs, &image, offset),
+        let must = if is_mountable && is_for_linux(codec) {
+            of_linux(&image, offset)
+        } else {
+            of_unsquashfs(&unsquashfs, &image, offset)
         };
         let is = manifest(&ours);
         assert!(is == must, "{what}:\n{}", is.difference(&must));
@@ -513,9 +512,10 @@ fn what_gensquashfs_writes_is_read_by_us_as_by_linux() {
         args.extend(["-D".into(), source.dir.path().to_owned(), image.clone()]);
         gensquashfs.run(args);
         let ours = open(&image, 0);
-        let must = match is_for_linux(codec) {
-            true => of_linux(&image, 0),
-            false => of_unsquashfs(&unsquashfs, &image, 0),
+        let must = if is_for_linux(codec) {
+            of_linux(&image, 0)
+        } else {
+            of_unsquashfs(&unsquashfs, &image, 0)
         };
         let is = manifest(&ours);
         assert!(is == must, "{what}:\n{}", is.difference(&must));

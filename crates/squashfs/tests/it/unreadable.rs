@@ -54,9 +54,10 @@ fn tree(bad: &[(&str, usize, u64)]) -> (MemoryFs, Vec<(Ino, u64)>) {
 /// A file system whose files cannot be read past certain offsets.
 fn failing<F: FileSystem>(fs: F, bad: Vec<(Ino, u64)>) -> HookedFs<F> {
     HookedFs::new(fs, move |file, offset| {
-        match bad.iter().any(|&(bad, from)| bad == file && offset >= from) {
-            true => Err(Error::InvalidInput("the medium is broken")),
-            false => Ok(()),
+        if bad.iter().any(|&(bad, from)| bad == file && offset >= from) {
+            Err(Error::InvalidInput("the medium is broken"))
+        } else {
+            Ok(())
         }
     })
 }

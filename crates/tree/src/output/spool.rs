@@ -21,9 +21,12 @@ pub fn spool(fill: impl FnOnce(&mut dyn Write) -> io::Result<u64>, dir: &Path) -
         failed: false,
     };
     let filled = fill(&mut spooled);
-    filled.map_err(|error| match spooled.failed {
-        true => name(error.into()),
-        false => error.into(),
+    filled.map_err(|error| {
+        if spooled.failed {
+            name(error.into())
+        } else {
+            error.into()
+        }
     })?;
     Ok(spooled.file)
 }

@@ -288,9 +288,12 @@ fn an_error_while_files_are_read_changes_nothing() {
     let root = tree.root();
     tree.add_file(root, "a", b"ours");
     let bad = tree.add_file(root, "b", b"ours");
-    let tree = HookedFs::new(tree, move |ino, _| match ino == bad {
-        true => Err(Error::Unsupported("the test")),
-        false => Ok(()),
+    let tree = HookedFs::new(tree, move |ino, _| {
+        if ino == bad {
+            Err(Error::Unsupported("the test"))
+        } else {
+            Ok(())
+        }
     });
     let dir = TempDir::new();
     fs::write(dir.join("a"), "theirs").unwrap();

@@ -274,18 +274,20 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         // Everything is read; now the copies. Sums of addresses and 17-bit numbers do not overflow.
         let from_next = from.addr() + literal_count;
         let match_at = to.addr() + literal_count;
-        let easy_end = match IN_PLACE {
-            true => easy_end.min(from_next.wrapping_sub(CHUNK)),
-            false => easy_end,
+        let easy_end = if IN_PLACE {
+            easy_end.min(from_next.wrapping_sub(CHUNK))
+        } else {
+            easy_end
         };
         let distance = offset as usize;
         let have = match_at - start;
         // Above 0 (as a signed number): so many bytes of the match's distance lie before `start`.
         let before = distance.wrapping_sub(have);
-        let reaches_out = match WRAPPED {
+        let reaches_out = if WRAPPED {
             // Not all of it lies there, or too close to `start` for copies in chunks.
-            true => before.wrapping_sub(1) < length.max(CHUNK),
-            false => distance > have,
+            before.wrapping_sub(1) < length.max(CHUNK)
+        } else {
+            distance > have
         };
         if from_next > literals_easy_end
             || match_at + length > easy_end
@@ -304,9 +306,10 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         from = from.wrapping_add(literal_count);
         to = to.wrapping_add(literal_count);
         let near = to.wrapping_sub(distance).cast_const();
-        let match_from = match WRAPPED && before.cast_signed() > 0 {
-            true => near.wrapping_add(older_end),
-            false => near,
+        let match_from = if WRAPPED && before.cast_signed() > 0 {
+            near.wrapping_add(older_end)
+        } else {
+            near
         };
         // SAFETY: there are at least `distance` bytes before `to`, and a chunk behind the match. If the match lies
         // before `start`, it is at most `window` and hence `older_end` bytes before `older_end`, ends before that, with

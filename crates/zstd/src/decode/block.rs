@@ -99,11 +99,10 @@ pub(crate) fn decode(
                 let end = output.at + content;
                 let at = end - used;
                 let literals = output.bytes.get_mut(at..end).ok_or(Error::Corruption)?;
-                match cut {
-                    false => decode_literals(&header, codes, state.huffman.map(table), literals)?,
-                    true => {
-                        decode_first_literals(&header, codes, state.huffman.map(table), literals)?;
-                    }
+                if cut {
+                    decode_first_literals(&header, codes, state.huffman.map(table), literals)?;
+                } else {
+                    decode_literals(&header, codes, state.huffman.map(table), literals)?;
                 }
                 Literals::InPlace { at, end }
             }
@@ -215,9 +214,10 @@ fn decode_literals(
         return Ok(());
     }
     let table = table.ok_or(Error::Corruption)?;
-    match header.four_streams {
-        true => huffman::decode_four(table, codes, literals),
-        false => huffman::decode_one(table, codes, literals),
+    if header.four_streams {
+        huffman::decode_four(table, codes, literals)
+    } else {
+        huffman::decode_one(table, codes, literals)
     }
 }
 

@@ -605,22 +605,21 @@ impl<'w, 'd> Decoder<'w, 'd> {
     }
 
     fn end_block(&mut self, last: bool) -> Result<(), Error> {
-        self.stage = match last {
-            false => Stage::BlockHeader,
-            true => {
-                if self
-                    .header
-                    .content_size
-                    .is_some_and(|size| size != self.produced)
-                {
-                    return Err(Error::Corruption);
-                }
-                if self.header.checksum {
-                    Stage::Checksum
-                } else {
-                    Stage::End
-                }
+        self.stage = if last {
+            if self
+                .header
+                .content_size
+                .is_some_and(|size| size != self.produced)
+            {
+                return Err(Error::Corruption);
             }
+            if self.header.checksum {
+                Stage::Checksum
+            } else {
+                Stage::End
+            }
+        } else {
+            Stage::BlockHeader
         };
         Ok(())
     }

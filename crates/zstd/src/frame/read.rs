@@ -88,9 +88,10 @@ impl Frame {
                 [first, rest @ ..] => first & 0xf0 == 0x50 && skippable[1..].starts_with(rest),
             };
             // As in the C library, five bytes are the least that says something.
-            return match is_zstd || is_skippable {
-                true => Ok(Frame::Incomplete { needed: 5 }),
-                false => Err(Error::PrefixUnknown),
+            return if is_zstd || is_skippable {
+                Ok(Frame::Incomplete { needed: 5 })
+            } else {
+                Err(Error::PrefixUnknown)
             };
         };
         let magic = u32::from_le_bytes(magic);

@@ -322,17 +322,19 @@ pub(crate) fn decode_four(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Resul
     let mut readers = [const { ReverseBitReader::empty() }; 4];
     let each = begin_four(src, dst.len(), &mut readers)?;
     let is_long = table.log > CODE_BITS_MAX;
-    let done = match is_long {
-        true => [0; 4],
-        false => run_four(table, src, &mut readers, dst, each),
+    let done = if is_long {
+        [0; 4]
+    } else {
+        run_four(table, src, &mut readers, dst, each)
     };
     let mut rest = dst;
     for ((turn, reader), done) in readers.iter_mut().enumerate().zip(done) {
         let len = if turn < 3 { each } else { rest.len() };
         let (part, others) = rest.split_at_mut_checked(len).ok_or(Error::Corruption)?;
-        match is_long {
-            true => finish_long(table, reader, part)?,
-            false => finish_stream(table, reader, part.get_mut(done..).unwrap_or_default())?,
+        if is_long {
+            finish_long(table, reader, part)?;
+        } else {
+            finish_stream(table, reader, part.get_mut(done..).unwrap_or_default())?;
         }
         rest = others;
     }
@@ -410,12 +412,11 @@ pub(crate) fn decode_first(
     dst: &mut [u8],
 ) -> Result<(), Error> {
     let mut readers = [const { ReverseBitReader::empty() }; 4];
-    let each = match four_streams {
-        true => begin_four(src, content, &mut readers)?,
-        false => {
-            readers[0] = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
-            content.max(1)
-        }
+    let each = if four_streams {
+        begin_four(src, content, &mut readers)?
+    } else {
+        readers[0] = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
+        content.max(1)
     };
     for (bits, part) in readers.iter_mut().zip(dst.chunks_mut(each.max(1))) {
         if table.log > CODE_BITS_MAX {

@@ -130,9 +130,10 @@ fn read_assembly(text: &str, functions: &mut BTreeMap<String, Function>) {
                 let panics = ["9panicking", "_fail"];
                 function.panics += usize::from(panics.iter().any(|word| target.contains(word)));
                 if known {
-                    let calls = match jump {
-                        true => &mut function.tail_calls,
-                        false => &mut function.calls,
+                    let calls = if jump {
+                        &mut function.tail_calls
+                    } else {
+                        &mut function.calls
                     };
                     calls.insert(target.to_owned());
                 }

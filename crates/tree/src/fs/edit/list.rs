@@ -237,12 +237,13 @@ fn number<T: std::str::FromStr>(rest: &mut &[u8]) -> Result<T, &'static str> {
 }
 
 fn stats(rest: &mut &[u8], has_time: bool) -> Result<Stats, &'static str> {
-    let mtime = match has_time {
-        true => Some(Time {
+    let mtime = if has_time {
+        Some(Time {
             seconds: number(rest)?,
             nanoseconds: 0,
-        }),
-        false => None,
+        })
+    } else {
+        None
     };
     let (mode, behind) = word(rest);
     *rest = behind;
