@@ -1,7 +1,8 @@
 //! Arbitrary bytes as a file that is compressed as a whole, and as a block of each outside codec.
 //!
 //! Asserts: no panic; a stream in small pieces gives the same as in large ones; a writer that fails ends the work; a block
-//! decodes to the same content again with the same decoder, and in a destination of exactly its length.
+//! decodes to the same content again with the same decoder, and in a destination of exactly its length (of LZ4, only if its last match
+//! is not too near to its end).
 //!
 //! `cargo +nightly fuzz run wrapper fuzz/corpus/wrapper fuzz/seeds/wrapper`
 #![no_main]
@@ -75,7 +76,12 @@ fn block(decoder: &mut Decoder, algorithm: Algorithm, data: &[u8]) {
         return; // liblzma cannot tell a destination without room from one that is too short.
     }
     let mut exact = vec![0; len];
-    assert_eq!(decoder.decompress(algorithm, &mut exact, data).ok(), Some(len));
+    let again = decoder.decompress(algorithm, &mut exact, data).ok();
+    // A block of LZ4 ends with literals. liblz4 notices that only where the destination ends, too.
+    if again.is_none() && algorithm == Algorithm::Lz4 {
+        return;
+    }
+    assert_eq!(again, Some(len));
     assert_eq!(exact, content[..len]);
     let short = decoder.decompress(algorithm, &mut exact[..len - 1], data);
     assert!(short.is_err(), "{algorithm:?} in a byte less");
