@@ -22,12 +22,12 @@ use resume::Target;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Send subvolumes of btrfs images as streams for `btrfs receive`, without mounting them, or mounted ones
+/// Send subvolumes of btrfs images, or mounted ones, as streams for `btrfs receive`
 ///
 /// Of images, writes full streams, byte for byte as `btrfs send` of Linux 6.18 does. Needs no btrfs and no root. A subvolume must
 /// be read-only, and its image not be in use. Incremental streams (`-p`, `-c`) of images are not supported yet.
 ///
-/// Mounted subvolumes are sent by Linux, which needs root. If Linux is interrupted, as by a suspend, it starts again; the stream
+/// Mounted subvolumes, as in `restow send -p MONDAY TUESDAY`, are sent by Linux, which needs root. If Linux is interrupted, as by a suspend, it starts again; the stream
 /// stays whole, because what comes twice is compared and left out.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -35,8 +35,7 @@ Examples:
   restow send -f home.stream disk.btrfs:snapshot
   restow send --compressed-data -f home.stream disk.btrfs:snapshot
   restow send disk.btrfs:snapshot | ssh host 'cat > home.stream'
-  restow send -p /mnt/monday -f tuesday.stream /mnt/tuesday
-  restow send --resume-from part.stream -f part.stream /mnt/tuesday
+  restow send --resume-from part.stream -f part.stream disk.btrfs:snapshot
 
 Exit codes: 0 success; 2 failure.")]
 pub(crate) struct Send {
@@ -105,7 +104,9 @@ pub(crate) fn run(args: &Send) -> Result<()> {
         return mounted::run(args);
     }
     if args.parent.is_some() || !args.clone_sources.is_empty() {
-        bail!("incremental streams of images (-p, -c) are not supported yet, only of mounted subvolumes");
+        bail!(
+            "incremental streams of images (-p, -c) are not supported yet, only of mounted subvolumes"
+        );
     }
     let version = version(args)?;
     let subvolumes = args.subvolumes.iter().map(|typed| {

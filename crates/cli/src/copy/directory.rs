@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use tree::extract::{Aspect, ExtractOptions, Refused, Unrestored, extract};
 use tree::Error;
+use tree::extract::{Aspect, ExtractOptions, Refused, Unrestored, extract};
 
 use super::destination::is_there;
 use super::job::{Done, Job};

@@ -136,7 +136,9 @@ fn version(args: &Send) -> Result<Version> {
     };
     let version = Version::parse(wanted).filter(|_| wanted <= newest);
     version.with_context(|| {
-        format!("version {wanted} of streams cannot be sent: this Linux sends up to version {newest}")
+        format!(
+            "version {wanted} of streams cannot be sent: this Linux sends up to version {newest}"
+        )
     })
 }
 

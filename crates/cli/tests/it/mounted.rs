@@ -65,7 +65,9 @@ fn assert_same(after: &BTreeMap<PathBuf, Stored>, before: &BTreeMap<PathBuf, Sto
 /// The bytes that a file system uses for data.
 fn used(at: &Path) -> u64 {
     run(Program::new("sync").arg("-f").arg(at));
-    let output = run(Program::new("btrfs").args(["filesystem", "df", "-b"]).arg(at));
+    let output = run(Program::new("btrfs")
+        .args(["filesystem", "df", "-b"])
+        .arg(at));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let data = text.lines().find(|line| line.starts_with("Data")).unwrap();
     let used = data.split_once("used=").unwrap().1;
@@ -74,7 +76,9 @@ fn used(at: &Path) -> u64 {
 
 /// The number of extents that a summary says were kept.
 fn kept(words: &str) -> u64 {
-    let before = words.split_once(" kept compressed").map_or("", |(it, _)| it);
+    let before = words
+        .split_once(" kept compressed")
+        .map_or("", |(it, _)| it);
     let number = before.rsplit(' ').next().unwrap_or_default();
     number.replace(',', "").parse().unwrap_or(0)
 }
@@ -132,7 +136,10 @@ fn round(tree: &Path, bytes: u64) -> u64 {
     assert!(manifest(&again) == expected);
     assert_same(&stored(&again), &before);
     // Each extent that is shared is there once.
-    assert!(in_image <= directly && in_target == directly, "{in_image} {in_target} {directly}");
+    assert!(
+        in_image <= directly && in_target == directly,
+        "{in_image} {in_target} {directly}"
+    );
     before.values().map(|extents| extents.len() as u64).sum()
 }
 
@@ -149,15 +156,23 @@ fn compressed_extents_go_from_mount_to_image_to_mount_as_they_are() {
         change(&tree, &mut Rng::new(4), 80);
         for number in 0..40_u64 {
             let line = format!("line {number} of a text that repeats\n");
-            fs::write(tree.join(format!("text{number}")), line.repeat(1 << (number % 14))).unwrap();
+            fs::write(
+                tree.join(format!("text{number}")),
+                line.repeat(1 << (number % 14)),
+            )
+            .unwrap();
         }
         let big = "a large file of lines that differ little\n".repeat(200_000);
         fs::write(tree.join("big"), big).unwrap();
         fs::write(tree.join("noise"), Rng::new(1).bytes(3_000_000)).unwrap();
         let mut reflink = Program::new("cp");
-        run(reflink.args(["--reflink=always", "big", "shared"]).current_dir(&tree));
+        run(reflink
+            .args(["--reflink=always", "big", "shared"])
+            .current_dir(&tree));
         let mut reflink = Program::new("cp");
-        run(reflink.args(["--reflink=always", "noise", "noise2"]).current_dir(&tree));
+        run(reflink
+            .args(["--reflink=always", "noise", "noise2"])
+            .current_dir(&tree));
         run(Program::new("sync").arg("-f").arg(&tree));
         let extents = round(&tree, 512 << 20);
         assert!(extents > 100, "{algorithm}: {extents}");
@@ -183,7 +198,11 @@ fn what_is_shared_on_a_mounted_btrfs_stays_shared() {
     for number in 1..8 {
         for name in ["text", "noise"] {
             let mut reflink = Program::new("cp");
-            reflink.args(["--reflink=always", &format!("0{name}"), &format!("{number}{name}")]);
+            reflink.args([
+                "--reflink=always",
+                &format!("0{name}"),
+                &format!("{number}{name}"),
+            ]);
             run(reflink.current_dir(&tree));
         }
     }
@@ -215,25 +234,26 @@ fn without_privilege_what_is_compressed_is_copied_decompressed() {
         (mount.path().join("other"), true),
     ] {
         let args = ["copy", tree.to_str().unwrap(), to.to_str().unwrap()];
-        let output = without_privilege(args).stderr(Stdio::piped()).output().unwrap();
+        let output = without_privilege(args)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
         let (code, _, words) = shown(&output);
         assert_eq!(code, 0, "{words}");
         let note = "only root can read it as it is stored";
-        assert_eq!(words.matches(note).count(), usize::from(is_btrfs), "{words}");
+        assert_eq!(
+            words.matches(note).count(),
+            usize::from(is_btrfs),
+            "{words}"
+        );
         assert_eq!(kept(&words), 0, "{words}");
     }
-    let (code, out, words) = run_in(
-        dir.path(),
-        ["diff", "i.btrfs", tree.to_str().unwrap()],
-    );
+    let (code, out, words) = run_in(dir.path(), ["diff", "i.btrfs", tree.to_str().unwrap()]);
     assert_eq!((code, &*out), (0, ""), "{words}");
     // What is not yet on the medium is seen.
     fs::write(tree.join("new"), "new content\n".repeat(9000)).unwrap();
     copy(&tree, &dir.join("new.btrfs"));
-    let (code, out, words) = run_in(
-        dir.path(),
-        ["diff", "new.btrfs", tree.to_str().unwrap()],
-    );
+    let (code, out, words) = run_in(dir.path(), ["diff", "new.btrfs", tree.to_str().unwrap()]);
     assert_eq!((code, &*out), (0, ""), "{words}");
 }
 

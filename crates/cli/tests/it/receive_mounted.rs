@@ -9,9 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use sendstream::{Command, StreamWriter, Version};
-use testkit::{
-    Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, run, tool,
-};
+use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, run, tool};
 
 use super::receive::{change, mounted};
 use super::send_mounted::{btrfs_in, without_privilege};
@@ -107,7 +105,11 @@ fn several_subvolumes_ends_and_errors_are_received_as_asked() {
         (&["send", "a", "b"], &[], &["a", "b"]),
         (&["send", "a", "b"], &["-e"], &["a"]),
         (&["send", "-e", "a", "b"], &["-e"], &["a", "b"]),
-        (&["send", "--compressed-data", "a"], &["--force-decompress"], &["a"]),
+        (
+            &["send", "--compressed-data", "a"],
+            &["--force-decompress"],
+            &["a"],
+        ),
     ] {
         fs::write(&file, btrfs_in(&btrfs, at, args)).unwrap();
         assert_eq!(receive(&file, to, more), (0, String::new()), "{args:?}");
@@ -192,7 +194,10 @@ fn file_attributes_are_those_that_were_sent() {
     let (received, [sent, got]) = next("two");
     assert_eq!(received, (0, String::new()));
     assert_eq!(got, sent);
-    assert!(sent.lines().filter(|line| line.contains('i')).count() >= 3, "{sent}");
+    assert!(
+        sent.lines().filter(|line| line.contains('i')).count() >= 3,
+        "{sent}"
+    );
     // What is locked in both changes in between.
     for name in ["i", "dir"] {
         set("-i", name);
@@ -223,7 +228,9 @@ fn file_attributes_are_those_that_were_sent() {
     let (received, [sent, got]) = next("four");
     assert_eq!(received.0, 1, "{}", received.1);
     assert!(
-        received.1.contains("late: file attributes not preserved: no copy on write"),
+        received
+            .1
+            .contains("late: file attributes not preserved: no copy on write"),
         "{}",
         received.1
     );
@@ -249,10 +256,16 @@ fn a_parent_that_btrfs_received_is_built_on_unless_it_was_changed() {
         btrfs_in(&btrfs, at, &["subvolume", "snapshot", "-r", "s", name]);
     }
     let dir = TempDir::new();
-    for (file, args) in [("full", &["send", "a"][..]), ("inc", &["send", "-p", "a", "b"])] {
+    for (file, args) in [
+        ("full", &["send", "a"][..]),
+        ("inc", &["send", "-p", "a", "b"]),
+    ] {
         fs::write(dir.join(file), btrfs_in(&btrfs, at, args)).unwrap();
     }
-    run(btrfs.command().args(["receive", "-f"]).args([&*dir.join("full"), to]));
+    run(btrfs
+        .command()
+        .args(["receive", "-f"])
+        .args([&*dir.join("full"), to]));
     // It was marked before all of it had its extents.
     run(Program::new("sync").arg("-f").arg(to));
     thread::sleep(Duration::from_millis(50));
@@ -281,7 +294,10 @@ fn a_parent_that_btrfs_received_is_built_on_unless_it_was_changed() {
         assert_eq!(info().received_uuid, received.received_uuid);
         let (code, words) = receive(&dir.join("inc"), to, &[]);
         assert_eq!(code, 2, "change {number}");
-        assert!(words.contains("was changed after it was received"), "{words}");
+        assert!(
+            words.contains("was changed after it was received"),
+            "{words}"
+        );
         assert_eq!(names(to), ["a"]);
         // As if it had been received like this.
         linux::set_subvolume_read_only(&root, false).unwrap();
@@ -388,7 +404,12 @@ fn what_cannot_be_received_leaves_nothing() {
     fs::write(dir.join("stream"), &whole).unwrap();
     // Without privilege.
     let stream = dir.join("stream");
-    let args = ["receive", "-f", stream.to_str().unwrap(), to.to_str().unwrap()];
+    let args = [
+        "receive",
+        "-f",
+        stream.to_str().unwrap(),
+        to.to_str().unwrap(),
+    ];
     let (code, _, words) = shown(&without_privilege(args).output().unwrap());
     assert_eq!(code, 2);
     assert!(words.contains("only by root; `--to directory`"), "{words}");

@@ -103,8 +103,14 @@ fn what_cannot_be_sent_is_refused() {
         (&["a/dir"], "only whole subvolumes"),
         (&["."], "top level"),
         (&["/"], "restow: send /: "),
-        (&["--proto", "9", "a"], "version 9 of streams cannot be sent: this Linux sends up to version 2"),
-        (&["--proto", "1", "--compressed-data", "a"], "needs version 2"),
+        (
+            &["--proto", "9", "a"],
+            "version 9 of streams cannot be sent: this Linux sends up to version 2",
+        ),
+        (
+            &["--proto", "1", "--compressed-data", "a"],
+            "needs version 2",
+        ),
         (&["-p", "s", "a"], "not read-only"),
         (&["-p", elsewhere, "a"], "on two file systems"),
         (&["-c", "o", "a"], "related to the subvolume"),
@@ -115,18 +121,29 @@ fn what_cannot_be_sent_is_refused() {
         assert_eq!((code, &*out), (2, ""), "{args:?}");
         assert!(words.contains(expected), "{args:?}: {words}");
     }
-    let refused = without_privilege(["send", "-q", "a"]).current_dir(at).output();
+    let refused = without_privilege(["send", "-q", "a"])
+        .current_dir(at)
+        .output();
     let (code, out, words) = shown(&refused.unwrap());
     assert_eq!((code, &*out), (2, ""), "{words}");
-    assert!(words.contains("only root can send mounted subvolumes"), "{words}");
+    assert!(
+        words.contains("only root can send mounted subvolumes"),
+        "{words}"
+    );
     // Whoever reads ends early.
     let line = format!(
         "{} send -q a | head -c 20 >/dev/null; exit ${{PIPESTATUS[0]}}",
         env!("CARGO_BIN_EXE_restow")
     );
-    let ended = Program::new("bash").args(["-c", &line]).current_dir(at).output();
+    let ended = Program::new("bash")
+        .args(["-c", &line])
+        .current_dir(at)
+        .output();
     let (code, _, words) = shown(&ended.unwrap());
-    assert!(code == 0 || words.contains("the pipe was closed"), "{code} {words}");
+    assert!(
+        code == 0 || words.contains("the pipe was closed"),
+        "{code} {words}"
+    );
 }
 
 /// Stops and continues the process that sends, so that Linux starts again in the middle of a command.
@@ -197,7 +214,9 @@ fn continued(dir: &Path, args: &[&str], whole: &[u8]) {
     };
     let mut rng = Rng::new(3);
     let cuts = [0, 1, 17, whole.len() - 1, whole.len()];
-    let random: Vec<usize> = (0..4).map(|_| rng.below(whole.len() as u64) as usize).collect();
+    let random: Vec<usize> = (0..4)
+        .map(|_| rng.below(whole.len() as u64) as usize)
+        .collect();
     for cut in cuts.into_iter().chain(random) {
         fs::write(&path, &whole[..cut]).unwrap();
         let (code, rest, words) = resume(&[]);
@@ -236,7 +255,11 @@ fn a_cut_transfer_of_an_image_is_continued() {
     let (code, _, words) = run_in(dir.path(), make);
     assert_eq!(code, 0, "{words}");
     let args = ["send", "i.btrfs:sub"];
-    let whole = restow(args).current_dir(dir.path()).output().unwrap().stdout;
+    let whole = restow(args)
+        .current_dir(dir.path())
+        .output()
+        .unwrap()
+        .stdout;
     continued(dir.path(), &args, &whole);
 }
 

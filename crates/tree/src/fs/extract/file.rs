@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use linux::{OpenFlags, Timestamp};
 
 use super::super::{
-    EntryId, Extent, ExtentKind, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Time, Xattr,
+    EntryId, Extent, ExtentKind, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata,
+    Time, Xattr,
 };
 use super::stored::{Failure, StoredCopies, StoredWorkspace, StoredWriter};
 use super::{Aspect, ExtractOptions, Unrestored};

@@ -24,8 +24,8 @@ use linux::OpenFlags;
 
 use self::file::{Big, Maker};
 use self::merge::Selection;
-use self::target::Target;
 pub use self::stored::StoredCopies;
+use self::target::Target;
 use super::{EntryId, FileId, FileKind, FileSystem, Inventory, Step, Steps};
 use crate::{Error, Parallel, Progress, Result, ordered, temporary};
 

@@ -323,10 +323,7 @@ impl StoredWriter {
         match written {
             Ok(()) => Ok(true),
             Err(error)
-                if matches!(
-                    error.raw_os_error(),
-                    Some(EINVAL | ENOSPC | ENOTTY | EPERM)
-                ) =>
+                if matches!(error.raw_os_error(), Some(EINVAL | ENOSPC | ENOTTY | EPERM)) =>
             {
                 let reason = || Some(error.to_string().into());
                 ws.done.reason = ws.done.reason.take().or_else(reason);

@@ -94,11 +94,7 @@ impl StoredExtents {
     ///
     /// They are taken from the items of the tree. FIEMAP joins extents that follow each other on the medium, and so does not tell
     /// which stored bytes each one shows.
-    pub(super) fn extents(
-        &self,
-        inode: &OpenInode<'_>,
-        from: u64,
-    ) -> Result<Option<Vec<Extent>>> {
+    pub(super) fn extents(&self, inode: &OpenInode<'_>, from: u64) -> Result<Option<Vec<Extent>>> {
         let Some(subvolume) = self.subvolume(inode)? else {
             return Ok(None);
         };
