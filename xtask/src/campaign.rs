@@ -169,6 +169,11 @@ const CAMPAIGNS: &[Campaign] = &[
         "small files that Linux wrote with lzo, zlib and zstd are read by us, and ours by Linux",
     ),
     campaign_of(
+        "btrfs-mounted-usr",
+        kernel_tests("restow", "mounted::files_of_usr", 24_000),
+        "compressed files of /usr go from a mounted btrfs into an image, into another mounted btrfs and on, without an extent encoded again",
+    ),
+    campaign_of(
         "merge-model",
         tests("tree", "merge::random_trees", 5000),
         "trees merged into directories are as a model says",

@@ -1,4 +1,7 @@
-//! `restow send`: sends subvolumes of unmounted images, as `btrfs send` does from mounted ones.
+//! `restow send`: sends subvolumes of unmounted images, as `btrfs send` does from mounted ones, and mounted ones.
+
+mod mounted;
+mod resume;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -14,27 +17,44 @@ use crate::address::Address;
 use crate::bar::Bar;
 use crate::open::{self, Container};
 use crate::source::find_subvolume;
-use crate::stream::create;
 use crate::{message, text};
+use resume::Target;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Send subvolumes of btrfs images as streams for `btrfs receive`, without mounting them
+/// Send subvolumes of btrfs images, or mounted ones, as streams for `btrfs receive`
 ///
-/// Writes full streams, byte for byte as `btrfs send` of Linux 6.18 does. Needs no btrfs and no root. A subvolume must be
-/// read-only, and its image not be in use. Incremental streams (`-p`, `-c`) are not supported yet.
+/// Of images, writes full streams, byte for byte as `btrfs send` of Linux 6.18 does. Needs no btrfs and no root. A subvolume must
+/// be read-only, and its image not be in use. Incremental streams (`-p`, `-c`) of images are not supported yet.
+///
+/// Mounted subvolumes, as in `restow send -p MONDAY TUESDAY`, are sent by Linux, which needs root. If Linux is interrupted, as by a suspend, it starts again; the stream
+/// stays whole, because what comes twice is compared and left out.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   restow send -f home.stream disk.btrfs:snapshot
   restow send --compressed-data -f home.stream disk.btrfs:snapshot
   restow send disk.btrfs:snapshot | ssh host 'cat > home.stream'
+  restow send --resume-from part.stream -f part.stream disk.btrfs:snapshot
 
 Exit codes: 0 success; 2 failure.")]
 pub(crate) struct Send {
-    /// Subvolumes: IMAGE:PATH or IMAGE:ID
+    /// Subvolumes: IMAGE:PATH or IMAGE:ID, or directories where read-only subvolumes are mounted
     #[arg(required = true, value_name = "IMAGE:SUBVOL")]
     subvolumes: Vec<PathBuf>,
+
+    /// Send what differs from PARENT, a read-only snapshot that the receiver has
+    #[arg(short = 'p', value_name = "PARENT")]
+    parent: Option<PathBuf>,
+
+    /// Clone data from SRC, which the receiver has (repeatable). Without -p, the parent is chosen among these
+    #[arg(short = 'c', value_name = "SRC")]
+    clone_sources: Vec<PathBuf>,
+
+    /// Continue a stream that was cut, of which FILE is the beginning: compare it, and write only the rest. With `-f FILE`, the
+    /// rest is appended
+    #[arg(long, value_name = "FILE")]
+    resume_from: Option<PathBuf>,
 
     /// Write to FILE, which is replaced [default: standard output]
     #[arg(short = 'f', long = "outfile", value_name = "FILE")]
@@ -80,6 +100,14 @@ struct Sent {
 /// # Errors
 /// A subvolume cannot be sent or read, or the stream cannot be written.
 pub(crate) fn run(args: &Send) -> Result<()> {
+    if args.subvolumes.iter().any(|typed| typed.is_dir()) {
+        return mounted::run(args);
+    }
+    if args.parent.is_some() || !args.clone_sources.is_empty() {
+        bail!(
+            "incremental streams of images (-p, -c) are not supported yet, only of mounted subvolumes"
+        );
+    }
     let version = version(args)?;
     let subvolumes = args.subvolumes.iter().map(|typed| {
         let name = || format!("send {}", text::of_host_path(typed, "standard input"));
@@ -87,9 +115,9 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     });
     let subvolumes: Vec<Sent> = subvolumes.collect::<Result<_>>()?;
     let output = args.file.as_deref().unwrap_or(Path::new("-"));
-    let mut output = create(output, true)?;
+    let mut target = Target::open(output, args.resume_from.as_deref())?;
     let mut writer =
-        StreamWriter::new(BufWriter::with_capacity(BUFFER_BYTES, &mut output), version);
+        StreamWriter::new(BufWriter::with_capacity(BUFFER_BYTES, &mut target), version);
     let bar = Bar::new("sent", args.quiet);
     for (turn, sent) in subvolumes.iter().enumerate() {
         let name = text::of_host_path(&sent.typed, "standard input");
@@ -109,10 +137,10 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     let mut buffer = writer.into_inner();
     buffer.flush().context("write the stream")?;
     drop(buffer);
-    output.commit().context("finish the stream")?;
+    let there = target.finish()?;
     bar.finish();
     if args.verbose {
-        message::tell(&format!("{} sent", text::of_bytes(bytes)));
+        message::tell(&format!("{} sent", text::of_bytes(bytes - there)));
     }
     Ok(())
 }
@@ -164,9 +192,6 @@ fn open_subvolume(typed: &Path, args: &Send) -> Result<Sent> {
     let address = Address::of(typed)?;
     let file = match Container::open(&address.path, None)? {
         Container::Btrfs(file) => file,
-        Container::Directory(_) => {
-            bail!("a directory; `btrfs send` sends mounted subvolumes, restow those of images")
-        }
         other => bail!("{} has no subvolumes to send", other.noun()),
     };
     let btrfs = open::open_btrfs(file, &args.device, &OpenOptions::default())?;

@@ -1,6 +1,7 @@
 //! A source: a tree to read, and the name that it has for the user.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -190,6 +191,29 @@ impl Source {
             lost: Vec::new(),
             changing: None,
         })
+    }
+
+    /// The same source; if it is a directory on btrfs, with the extents that are stored there, so that compressed ones can be copied
+    /// as they are. Without privilege, it stays as it is, and there is a note.
+    ///
+    /// # Errors
+    /// It cannot be opened again.
+    pub(crate) fn with_stored_extents(mut self, times: HostTimes) -> Result<Source> {
+        let Some(dir) = &self.dir else {
+            return Ok(self);
+        };
+        let open = || format!("open {}", self.name);
+        let tree = HostDir::open_with(dir, times).with_context(open)?;
+        match tree.with_stored_extents() {
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.notes.push(
+                    "compressed data on btrfs is read decompressed; only root can read it as it is stored"
+                        .to_owned(),
+                );
+            }
+            tree => self.tree = Arc::new(tree.with_context(open)?),
+        }
+        Ok(self)
     }
 
     /// The same source, if it is a directory of the host with these times of its files. With `accepts_changes`, which applies

@@ -109,13 +109,14 @@ pub fn delete_subvolume(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     Ok(unsafe { ioctl(dir, call) }?)
 }
 
-/// Makes an open subvolume read-only (`BTRFS_IOC_SUBVOL_SETFLAGS`).
+/// Makes an open subvolume read-only, or writable (`BTRFS_IOC_SUBVOL_SETFLAGS`).
 ///
 /// # Errors
 /// What the kernel reports.
-pub fn set_subvolume_read_only(subvolume: impl AsFd) -> io::Result<()> {
+pub fn set_subvolume_read_only(subvolume: impl AsFd, is_read_only: bool) -> io::Result<()> {
+    let flags = if is_read_only { READ_ONLY } else { 0 };
     // SAFETY: the kernel reads a 64-bit number for this opcode, which is what it is given.
-    let call = unsafe { Setter::<SUBVOL_SETFLAGS, u64>::new(READ_ONLY) };
+    let call = unsafe { Setter::<SUBVOL_SETFLAGS, u64>::new(flags) };
     // SAFETY: the kernel reads the argument, which lives until the call is over; it has no pointers.
     Ok(unsafe { ioctl(subvolume, call) }?)
 }

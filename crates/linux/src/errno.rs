@@ -20,6 +20,8 @@ pub const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
 pub const ESTALE: i32 = Errno::STALE.raw_os_error();
 /// No space left on the device.
 pub const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
+/// The buffer is too small.
+pub const ENOBUFS: i32 = Errno::NOBUFS.raw_os_error();
 /// The ioctl is not for this kind of file.
 pub const ENOTTY: i32 = Errno::NOTTY.raw_os_error();
 /// Operation not permitted.

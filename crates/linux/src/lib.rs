@@ -6,11 +6,14 @@
 
 mod attributes;
 mod btrfs_encoded;
+mod btrfs_file_system;
 mod btrfs_handle;
 mod btrfs_search;
+mod btrfs_send;
 mod btrfs_subvolume;
 mod clone;
 pub mod errno;
+mod fiemap;
 mod listxattrat;
 mod local_time;
 mod make;
@@ -28,14 +31,19 @@ mod sync;
 mod xattr;
 
 pub use attributes::{attributes, extended_flags, set_attributes, set_extended_flags};
-pub use btrfs_encoded::{EncodedExtent, write_encoded};
+pub use btrfs_encoded::{EncodedExtent, ReadExtent, read_encoded, write_encoded};
+pub use btrfs_file_system::{BtrfsFileSystem, btrfs_file_system};
 pub use btrfs_handle::open_inode;
-pub use btrfs_search::{Subvolume, subvolume, subvolume_id, subvolumes_by_uuid};
+pub use btrfs_search::{
+    Subvolume, for_each_extent_item, last_change_after, subvolume, subvolume_id, subvolumes_by_uuid,
+};
+pub use btrfs_send::{SubvolumeToSend, send_subvolume};
 pub use btrfs_subvolume::{
     create_snapshot, create_subvolume, delete_subvolume, set_subvolume_read_only,
     set_subvolume_received,
 };
 pub use clone::clone_range;
+pub use fiemap::flush_extents;
 pub use local_time::local_offset;
 pub use make::{
     can_link_open_file, link_at, link_open_file, make_dir_at, make_node_at, make_symlink_at,

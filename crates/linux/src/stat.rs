@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::{self, AtFlags, StatxFlags};
 
 /// Seconds since 1970 and nanoseconds after them, as in `struct timespec`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Seconds, rounded down; may be negative.
     pub seconds: i64,

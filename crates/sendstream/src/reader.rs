@@ -24,6 +24,9 @@ pub const COMMAND_BYTES_MAX: u32 = 16 << 20;
 /// The size of the buffer at the beginning: several of Linux's longest commands, and little enough for a cache.
 const BUFFER_BYTES: usize = 512 << 10;
 
+/// How far behind a broken command a stream is looked for that starts again: it can be interrupted several times in a row.
+const RESTART_BYTES_MAX: usize = 1 << 20;
+
 /// Reads send streams from a file or pipe.
 ///
 /// An input holds one or more streams, one after the other (`btrfs send A B`). A stream holds one or more subvolumes, each
@@ -62,6 +65,8 @@ pub struct StreamReader<R> {
     command_bytes_max: u32,
     checks_paths: bool,
     restart: Option<u64>,
+    /// The bytes of the first command of the current stream, by which the stream is recognised when it starts again.
+    first: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
@@ -135,6 +140,7 @@ impl<R: Read> StreamReader<R> {
             command_bytes_max: COMMAND_BYTES_MAX,
             checks_paths: true,
             restart: None,
+            first: Vec::new(),
         }
     }
 
@@ -175,7 +181,10 @@ impl<R: Read> StreamReader<R> {
     pub fn next_stream(&mut self) -> Result<Option<Version>> {
         let is_first = match self.state {
             State::Start => true,
-            State::Ended => false,
+            State::Ended => {
+                self.first.clear();
+                false
+            }
             State::Inside(_) | State::Failed => {
                 return Err(Error::InvalidInput(
                     "the send stream before was not read to its end",
@@ -253,6 +262,9 @@ impl<R: Read> StreamReader<R> {
             let got = command.number().into();
             return Err(in_command(Corrupt { what, at, got }.into()));
         }
+        if self.first.is_empty() {
+            self.first.extend_from_slice(bytes);
+        }
         self.state = match command {
             Command::End => State::Ended,
             _ => State::Inside(inside),
@@ -329,23 +341,34 @@ impl<R: Read> StreamReader<R> {
         Ok((command, bytes))
     }
 
-    /// Fails if a stream begins in the broken command of this size.
+    /// Fails if the stream begins again in the broken command of this size.
     fn find_restart(&mut self, bytes: usize) -> Result<()> {
-        let wanted = bytes.saturating_add(STREAM_HEADER_BYTES);
-        let found = self.fill(wanted)?;
-        let (unread, _) = self.unread().split_at(found.min(wanted));
-        for (start, header) in unread.windows(STREAM_HEADER_BYTES).enumerate() {
+        // Where a header may begin: it can be interrupted right after it, too.
+        let (mut at, mut last) = (0_usize, bytes);
+        while at <= last {
+            let header_end = at.saturating_add(STREAM_HEADER_BYTES);
+            let wanted = header_end.saturating_add(self.first.len());
+            let found = self.fill(wanted)?;
+            let Some(header) = self.unread().get(at..header_end) else {
+                return Ok(());
+            };
             let (magic, number) = header.split_at(MAGIC.len());
             let number = number.first_chunk().map_or(0, |it| u32::from_le_bytes(*it));
             if magic == MAGIC && Version::parse(number).is_some() {
-                let restart = self.at.saturating_add(to_u64(start));
-                self.restart = Some(restart);
-                return Err(Error::from(Corrupt {
-                    what: "send stream starts again before its end: its sender was interrupted",
-                    at: restart,
-                    got: number.into(),
-                }));
+                // Data can look like a header. What follows must be the first command.
+                let after = self.unread().get(header_end..found.min(wanted));
+                if self.first.starts_with(after.unwrap_or_default()) {
+                    let restart = self.at.saturating_add(to_u64(at));
+                    self.restart = Some(restart);
+                    return Err(Error::from(Corrupt {
+                        what: "send stream starts again before its end: its sender was interrupted",
+                        at: restart,
+                        got: number.into(),
+                    }));
+                }
+                last = (last.max(wanted)).min(bytes.saturating_add(RESTART_BYTES_MAX));
             }
+            at = at.saturating_add(1);
         }
         Ok(())
     }

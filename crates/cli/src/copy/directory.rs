@@ -3,15 +3,23 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use tree::Error;
 use tree::extract::{Aspect, ExtractOptions, Refused, Unrestored, extract};
-use tree::{Error, Kept};
 
 use super::destination::is_there;
 use super::job::{Done, Job};
 use crate::bar::Bar;
 use crate::{message, text};
+
+/// Whether a directory is made on btrfs, which can keep extents as they are stored.
+pub(super) fn is_on_btrfs(to: &Path) -> bool {
+    let parent = linux::split_path(to).map_or(to, |(parent, _)| parent);
+    let dir = linux::open_dir(to).or_else(|_| linux::open_dir(parent));
+    dir.and_then(|dir| linux::is_btrfs(&dir)).unwrap_or(false)
+}
 
 /// Writes a directory.
 ///
@@ -64,12 +72,26 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         let noun = if count == 1 { "entry" } else { "entries" };
         notes.push(format!("{count} {noun} of the old directory deleted"));
     }
+    let stored = &extracted.stored;
+    if stored.shared > 0 {
+        notes.push(format!(
+            "{} shared with others",
+            text::count(stored.shared, "extent")
+        ));
+    }
+    if let Some(reason) = &stored.reason {
+        notes.push(format!(
+            "{} written decompressed: {}",
+            text::count(stored.decoded, "compressed extent"),
+            message::of_reason(reason)
+        ));
+    }
     let lost = of_unrestored(&extracted.unrestored, path_name);
     Ok(Done {
         files: inventory.entry_count().into(),
         read: inventory.content_bytes(),
         written: inventory.content_bytes(),
-        kept: Kept::default(),
+        kept: extracted.stored.kept,
         listed,
         lost,
         notes,

@@ -89,6 +89,15 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     if times != HostTimes::default() || args.rescue.accept_changed {
         source = source.reading(times, args.rescue.accept_changed)?;
     }
+    let keeps_extents = match kind {
+        Kind::Btrfs | Kind::Stream => true,
+        Kind::Dir => directory::is_on_btrfs(&args.dst),
+        Kind::Tar | Kind::Squashfs => false,
+    };
+    // What changes while it is read is taken as it is then, and its extents with it.
+    if keeps_extents && !args.rescue.accept_changed {
+        source = source.with_stored_extents(times)?;
+    }
     for note in source.notes.iter().chain(&source.lost) {
         tell(&format!("{}: {note}", source.name()));
     }

@@ -4,13 +4,15 @@ mod directory;
 mod record;
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
-use sendstream::{Dump, Event, ReceiveOptions, Received, StreamReader};
+use sendstream::{Command, Dump, Event, ReceiveOptions, Received, StreamReader, Version};
+use tree::Error;
 
 use crate::bar::Bar;
 use crate::options::ThreadArgs;
@@ -74,6 +76,10 @@ pub(crate) struct Receive {
     /// Decompress all data
     #[arg(long)]
     force_decompress: bool,
+
+    /// Write data decompressed also where Linux does not permit to write it compressed (EPERM), which is an error otherwise
+    #[arg(long)]
+    fallback_on_eperm: bool,
 
     /// Do not read back from the disk what was written compressed. Linux does not report all errors of writing it
     #[arg(long)]
@@ -177,10 +183,37 @@ fn dump(args: &Receive) -> Result<()> {
     printed.with_context(|| format!("read {}", name(&args.file)))
 }
 
+/// Refuses a stream with fs-verity before anything is written. One from a pipe is refused at the first such command.
+fn refuse_verity(file: &File, stops_at_end: bool) -> tree::Result<()> {
+    let mut input = file.try_clone()?;
+    if io::Seek::stream_position(&mut input).is_err() {
+        return Ok(()); // A pipe with a name.
+    }
+    let mut reader = StreamReader::new(&input);
+    // Damage is reported with what was done until then.
+    while let Ok(Some(Version::V3)) = reader.next_stream() {
+        while let Ok(Some(record)) = reader.next_command() {
+            if matches!(record.command, Command::EnableVerity { .. }) {
+                let error = Error::Unsupported("enabling fs-verity");
+                return Err(error.in_part("command", record.number));
+            }
+        }
+        if stops_at_end {
+            break;
+        }
+    }
+    let mut input = file.try_clone()?;
+    io::Seek::rewind(&mut input)?;
+    Ok(())
+}
+
 /// Receives into a mounted btrfs. Returns what could not be kept, in words.
 fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
     let bar = Bar::new("received", args.quiet);
     let input = Input::open(&args.file, &bar)?;
+    if let Input::File(file) = &input {
+        refuse_verity(file, args.end).with_context(|| format!("read {}", name(&args.file)))?;
+    }
     let options = ReceiveOptions {
         decompresses: args.force_decompress,
         parent: args.parent.clone(),
@@ -188,6 +221,7 @@ fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
         reads_back: !args.no_read_back,
         errors_max: args.max_errors,
         stops_at_end: args.end,
+        falls_back_on_eperm: args.fallback_on_eperm,
     };
     let mut event = |event: &Event<'_>| tell(event, args, dir);
     let received = sendstream::receive(input, dir, &options, &bar, &mut event);

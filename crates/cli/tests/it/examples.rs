@@ -195,6 +195,8 @@ fn make_fixture(dir: &Path) -> Option<()> {
     let decoded = codec::Decoder::new().decompress(codec::Algorithm::Zstd, &mut stream, &packed);
     stream.truncate(decoded.unwrap());
     fs::write(dir.join("home.stream"), stream).unwrap();
+    // A transfer that was cut before its first byte.
+    fs::write(dir.join("part.stream"), "").unwrap();
     fs::write(dir.join("monday.stream"), monday(dir)).unwrap();
     fs::create_dir(dir.join("backup")).unwrap();
     for image in ["a.img", "b.img"] {

@@ -9,10 +9,13 @@ mod failures; // full disks, files that may not be read
 mod holes; // files of 8 EB
 mod hostile; // SquashFS images that mean harm
 mod interrupt; // signals in the midst of a copy
+mod mounted; // directories on a mounted btrfs, as containers of compressed extents
 mod pass_through; // encoded data that goes from one format into another
 mod receive; // send streams, received
+mod receive_mounted; // send streams, received into a mounted btrfs
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod send; // send streams of images and of other trees, also compared with those of Linux
+mod send_mounted; // send streams of mounted subvolumes, and transfers that are continued
 mod squash; // SquashFS images
 mod stream; // send streams
 mod times; // which times of files an image gets

@@ -125,7 +125,7 @@ fn directories_are_received_and_their_parents_found() {
 }
 
 /// A new btrfs, mounted.
-fn mounted(mkfs: &Tool, options: &str) -> Mount {
+pub(crate) fn mounted(mkfs: &Tool, options: &str) -> Mount {
     let backing = BackingFile::create(512 << 20);
     run(mkfs.command().arg("--quiet").arg(backing.path()));
     let device = LoopDevice::attach(backing, Access::ReadWrite);
@@ -133,7 +133,7 @@ fn mounted(mkfs: &Tool, options: &str) -> Mount {
 }
 
 /// Random changes to files and names.
-fn change(at: &Path, rng: &mut Rng, steps: u64) {
+pub(crate) fn change(at: &Path, rng: &mut Rng, steps: u64) {
     for step in 0..steps {
         let dirs = [
             at.to_owned(),

@@ -165,7 +165,7 @@ fn subvolumes_of_images_are_sent() {
         (&["send", "i.btrfs"][..], "name a subvolume"),
         (&["send", "i.btrfs:5"], "top level"),
         (&["send", "i.btrfs:gone"], "no subvolume gone"),
-        (&["send", "src"], "`btrfs send` sends mounted subvolumes"),
+        (&["send", "src"], "directory"),
         (&["send", "--proto", "3", "i.btrfs:sub"], "only 1 and 2"),
         (
             &["send", "--proto", "1", "--compressed-data", "i.btrfs:sub"],

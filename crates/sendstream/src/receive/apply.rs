@@ -35,6 +35,7 @@ pub(super) struct Building {
     uuid: [u8; 16],
     decompresses: bool,
     reads_back: bool,
+    falls_back_on_eperm: bool,
     pending: Pending,
     written: Written,
     decoder: Decoder,
@@ -56,6 +57,7 @@ impl Building {
             uuid,
             decompresses: options.decompresses,
             reads_back: options.reads_back,
+            falls_back_on_eperm: options.falls_back_on_eperm,
             pending: Pending::default(),
             written: Written::default(),
             decoder: Decoder::new(),
@@ -74,14 +76,15 @@ impl Building {
         sources: &mut Sources,
         received: &mut Received,
     ) -> Result<()> {
-        match self.step(command, sources, received) {
+        let done = match self.step(command, sources, received) {
             Err(Error::Io(error))
                 if error.raw_os_error() == Some(linux::errno::EPERM) && self.unlock(command) =>
             {
                 self.step(command, sources, received)
             }
             done => done,
-        }
+        };
+        done.map_err(|error| with_needed_space(error, command))
     }
 
     /// Unlocks the files of a command and the directories that they are in. Returns whether one was locked.
@@ -310,7 +313,7 @@ impl Building {
                     }
                     return Ok(());
                 }
-                Err(error) if can_fall_back(&error) => {
+                Err(error) if can_fall_back(&error, self.falls_back_on_eperm) => {
                     if received.reason.is_none() {
                         received.reason = Some(error.to_string().into());
                     }
@@ -335,14 +338,59 @@ impl Building {
 
 /// Whether Linux may take the same data if it is not encoded: there is no room for the extent as a whole, the ioctl does not
 /// exist, or this file cannot hold it.
-fn can_fall_back(error: &io::Error) -> bool {
-    use linux::errno::{EINVAL, ENOSPC, ENOTTY};
-    matches!(error.raw_os_error(), Some(ENOSPC | ENOTTY | EINVAL))
+fn can_fall_back(error: &io::Error, also_on_eperm: bool) -> bool {
+    use linux::errno::{EINVAL, ENOSPC, ENOTTY, EPERM};
+    match error.raw_os_error() {
+        Some(ENOSPC | ENOTTY | EINVAL) => true,
+        Some(EPERM) => also_on_eperm,
+        _ => false,
+    }
+}
+
+/// Says how much space a command needs, if there is none left for it.
+fn with_needed_space(error: Error, command: &Command<'_>) -> Error {
+    let Error::Io(error) = error else {
+        return error;
+    };
+    if error.raw_os_error() != Some(linux::errno::ENOSPC) {
+        return error.into();
+    }
+    let bytes = match *command {
+        Command::EncodedWrite(write) => write.unencoded_file_len,
+        Command::Fallocate { size, .. } => size,
+        command => command.data().map_or(0, <[u8]>::len) as u64,
+    };
+    let words = match bytes {
+        0 => "no space left on the file system for a name or other metadata".to_owned(),
+        _ => format!("no space left on the file system for {bytes} bytes"),
+    };
+    io::Error::new(io::ErrorKind::StorageFull, words).into()
 }
 
 fn timestamp(time: Time) -> Timestamp {
     Timestamp {
         seconds: time.seconds,
         nanoseconds: time.nanoseconds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_decompressed_where_linux_cannot_take_it_and_eperm_only_where_asked() {
+        use linux::errno::{EINVAL, EIO, ENOSPC, ENOTTY, EPERM};
+        for (number, plain, asked) in [
+            (ENOSPC, true, true),
+            (ENOTTY, true, true),
+            (EINVAL, true, true),
+            (EPERM, false, true),
+            (EIO, false, false),
+        ] {
+            let error = io::Error::from_raw_os_error(number);
+            assert_eq!(can_fall_back(&error, false), plain, "{error}");
+            assert_eq!(can_fall_back(&error, true), asked, "{error}");
+        }
     }
 }

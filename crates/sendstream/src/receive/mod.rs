@@ -36,6 +36,8 @@ pub struct ReceiveOptions {
     pub errors_max: u64,
     /// Stop after the first end of a stream.
     pub stops_at_end: bool,
+    /// Write data decompressed also where Linux does not permit writing it encoded.
+    pub falls_back_on_eperm: bool,
 }
 
 impl Default for ReceiveOptions {
@@ -47,6 +49,7 @@ impl Default for ReceiveOptions {
             reads_back: true,
             errors_max: 1,
             stops_at_end: false,
+            falls_back_on_eperm: false,
         }
     }
 }
@@ -278,7 +281,7 @@ impl Receiver<'_> {
         let target = &self.target;
         temporary.finish(|name| {
             let marked = linux::set_subvolume_received(&*root, sent.uuid, sent.ctransid)
-                .and_then(|()| linux::set_subvolume_read_only(&*root))
+                .and_then(|()| linux::set_subvolume_read_only(&*root, true))
                 .and_then(|()| linux::rename_new_at(&**target, name, &**target, &sent.name));
             if marked.is_err() {
                 // It is read-only: nothing else could delete it.

@@ -1,10 +1,11 @@
 //! Parents, and other subvolumes from which files are cloned.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use linux::{OpenFlags, Subvolume};
+use linux::{OpenFlags, Subvolume, Timestamp};
 use tree::{Error, Result};
 
 /// The inode number of the root of a subvolume (`BTRFS_FIRST_FREE_OBJECTID`).
@@ -16,6 +17,8 @@ const OPEN_MAX: usize = 128;
 pub(super) struct Sources {
     target: Arc<OwnedFd>,
     open: HashMap<[u8; 16], Arc<OwnedFd>>,
+    /// Whether what was changed before is in the trees: Linux puts inodes there when it commits.
+    is_synced: Cell<bool>,
 }
 
 impl Sources {
@@ -23,6 +26,7 @@ impl Sources {
         Sources {
             target: Arc::clone(target),
             open: HashMap::new(),
+            is_synced: Cell::new(false),
         }
     }
 
@@ -52,10 +56,13 @@ impl Sources {
     /// One that was sent from here, received and changed elsewhere, and is now sent back, is named by the UUID it has here; the
     /// transaction is one of the other file system then, and says nothing.
     pub(super) fn find(&self, uuid: [u8; 16], ctransid: u64) -> Result<OwnedFd> {
+        if !self.is_synced.replace(true) {
+            linux::sync_file_system(&*self.target)?;
+        }
         let mut fault = None;
         for is_received in [true, false] {
             for found in linux::subvolumes_by_uuid(&*self.target, uuid, is_received)? {
-                match fault_of(&found, is_received, ctransid) {
+                match self.fault_of(&found, is_received, ctransid)? {
                     None => {
                         let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
                         return Ok(linux::open_inode(&*self.target, found.id, ROOT, flags)?);
@@ -71,10 +78,30 @@ impl Sources {
             Error::InvalidInput,
         ))
     }
+
+    fn fault_of(
+        &self,
+        found: &Subvolume,
+        is_received: bool,
+        ctransid: u64,
+    ) -> Result<Option<&'static str>> {
+        let last_change = if is_received && found.ctransid > found.rtransid {
+            linux::last_change_after(&*self.target, found.id, found.rtransid)?
+        } else {
+            None
+        };
+        Ok(parent_fault(found, is_received, ctransid, last_change))
+    }
 }
 
-/// Why this is not the subvolume that the stream builds on, if it is not.
-fn fault_of(found: &Subvolume, is_received: bool, ctransid: u64) -> Option<&'static str> {
+/// Why this is not the subvolume that the stream builds on, if it is not. `last_change` is the last change time of the files that
+/// were written to the tree after it was received.
+fn parent_fault(
+    found: &Subvolume,
+    is_received: bool,
+    ctransid: u64,
+    last_change: Option<Timestamp>,
+) -> Option<&'static str> {
     if !found.is_read_only {
         return Some(
             "the parent or clone source is not read-only, so it can have changed; --parent takes it as it is",
@@ -88,8 +115,10 @@ fn fault_of(found: &Subvolume, is_received: bool, ctransid: u64) -> Option<&'sta
             "the parent or clone source was received in another state than the stream needs (transactions differ); --parent takes it as it is",
         );
     }
-    // `receive` writes everything to the medium before it marks a subvolume.
-    (found.ctransid > found.rtransid).then_some(
+    // Linux writes data back later than it was written, so `btrfs receive` can leave a subvolume that is written to after it was
+    // marked. What changes a file sets its change time, which writing back does not.
+    let is_changed = last_change.is_some_and(|change| change > found.rtime);
+    is_changed.then_some(
         "the parent or clone source was changed after it was received; --parent takes it as it is",
     )
 }
@@ -100,29 +129,37 @@ mod tests {
 
     #[test]
     fn a_parent_that_may_differ_is_refused() {
+        let at = |seconds| Timestamp {
+            seconds,
+            nanoseconds: 5,
+        };
         let good = Subvolume {
             id: 257,
             is_read_only: true,
             uuid: [1; 16],
             received_uuid: [2; 16],
+            parent_uuid: [0; 16],
             ctransid: 30,
             stransid: 9,
             rtransid: 30,
+            rtime: at(100),
         };
-        assert_eq!(fault_of(&good, true, 9), None);
+        assert_eq!(parent_fault(&good, true, 9, None), None);
         // In the reverse direction, the number is of another file system.
-        assert_eq!(fault_of(&good, false, 1234), None);
+        assert_eq!(parent_fault(&good, false, 1234, None), None);
         let writable = Subvolume {
             is_read_only: false,
             ..good
         };
-        let changed = Subvolume {
-            ctransid: 31,
-            ..good
+        let fault = |found, is_received, ctransid| {
+            parent_fault(found, is_received, ctransid, None).unwrap_or("none")
         };
-        assert!(fault_of(&good, true, 10).unwrap().contains("another state"));
-        assert!(fault_of(&writable, true, 9).unwrap().contains("read-only"));
-        assert!(fault_of(&writable, false, 9).unwrap().contains("read-only"));
-        assert!(fault_of(&changed, true, 9).unwrap().contains("was changed"));
+        assert!(fault(&good, true, 10).contains("another state"));
+        assert!(fault(&writable, true, 9).contains("read-only"));
+        assert!(fault(&writable, false, 9).contains("read-only"));
+        // Written back later, or changed.
+        assert_eq!(parent_fault(&good, true, 9, Some(at(100))), None);
+        let changed = parent_fault(&good, true, 9, Some(at(101)));
+        assert!(changed.unwrap().contains("was changed"));
     }
 }

@@ -4,6 +4,8 @@
 //! read even if the tree changes meanwhile. Files are identified by device and inode number. A file that was moved or
 //! replaced after it was listed is an error, and so is content that changed since.
 
+mod stored;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -21,6 +23,7 @@ use super::{
     Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, is_valid_name,
 };
 use crate::{Error, Result};
+use stored::{OpenInode, StoredExtents};
 
 /// Open directories, and open files, that are kept for later calls; together these bound the number of descriptors.
 const HANDLES_MAX: usize = 48;
@@ -72,6 +75,8 @@ pub struct HostDir {
     files: Mutex<Handles<OpenFile>>,
     /// The files that have changed, if that is accepted.
     changed: Option<Mutex<BTreeSet<Ino>>>,
+    /// The btrfs of which extents are read as they are stored.
+    stored: Option<StoredExtents>,
 }
 
 /// A regular file, open for reading.
@@ -112,7 +117,20 @@ impl HostDir {
             dirs: Mutex::new(Handles::default()),
             files: Mutex::new(Handles::default()),
             changed: None,
+            stored: None,
         })
+    }
+
+    /// The same directory, but if it is on btrfs, its files have the extents that are stored there, with identities, and compressed
+    /// ones can be read as they are. This needs privilege, and does not go with accepting changes. Must be called before anything
+    /// is listed.
+    ///
+    /// # Errors
+    /// What the kernel reports; `PermissionDenied` for a directory on btrfs without privilege.
+    pub fn with_stored_extents(mut self) -> Result<HostDir> {
+        self.stored = StoredExtents::of(&self.root)?;
+        self.storage.stored_extents = self.stored.is_some();
+        Ok(self)
     }
 
     /// The same directory, but files that change after they were listed are read as they are then, and one that was
@@ -451,8 +469,20 @@ impl FileSystem for HostDir {
         Ok(len)
     }
 
-    fn read_encoded(&self, _: Ino, _: &Extent, _: &mut Vec<u8>) -> Result<Option<Checksum>> {
-        Err(NOTHING_ENCODED)
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
+        let (Some(extents), ExtentKind::Encoded(encoding)) = (&self.stored, extent.kind) else {
+            return Err(NOTHING_ENCODED);
+        };
+        let open = self.file(file)?;
+        extents.read(&open.file, extent, &encoding, stored)?;
+        self.check_unchanged(file, &open.file)?;
+        // Linux does not verify them against their checksums when it reads them so.
+        Ok(None)
     }
 }
 
@@ -460,7 +490,7 @@ impl HostDir {
     /// The extents as the kernel reports them now.
     fn extents_now(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
         let open = self.file(file)?;
-        if let Some((size, stamp)) = open.dense
+        if let Some((size, stamp)) = open.dense.filter(|_| self.stored.is_none())
             && self.table().inode(file)?.stamp == stamp
         {
             // Readers find out whether it has changed since.
@@ -474,6 +504,23 @@ impl HostDir {
             return Ok((from < size).then(all).into_iter().collect());
         }
         let open = &open.file;
+        if let Some(stored) = &self.stored {
+            let (device, inode) = {
+                let table = self.table();
+                let inode = table.inode(file)?;
+                (table.devices[inode.device as usize], inode.ino)
+            };
+            let inode = OpenInode {
+                file: open,
+                device,
+                ino: inode,
+                size: linux::stat(open)?.size,
+            };
+            if let Some(extents) = stored.extents(&inode, from)? {
+                self.check_unchanged(file, open)?;
+                return Ok(extents);
+            }
+        }
         let mut extents = Vec::new();
         let extent = |from: u64, to: u64, kind| Extent {
             offset: from,

@@ -51,6 +51,17 @@ struct Place {
     name: Box<[u8]>,
 }
 
+impl Place {
+    /// Removes what has the name, with all that is in it.
+    fn remove(&self) -> io::Result<()> {
+        // A subvolume of btrfs can hold files that cannot be removed one by one: immutable ones.
+        match linux::delete_subvolume(&*self.dir, &self.name) {
+            Ok(()) => Ok(()),
+            Err(_) => linux::remove_tree_at(&*self.dir, &self.name).map(drop),
+        }
+    }
+}
+
 impl Temporary {
     /// Calls `make` with a fresh name in `dir`, derived from `final_name`. `make` must fail with `AlreadyExists` if
     /// the name is taken.
@@ -144,7 +155,7 @@ impl Drop for Temporary {
         if live.len() < before {
             drop(live);
             // This error cannot be reported: the error that led here is already on its way.
-            let _ = linux::remove_tree_at(&*self.place.dir, &self.place.name);
+            let _ = self.place.remove();
         }
     }
 }
@@ -188,7 +199,7 @@ impl Registry {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         for place in live.drain(..) {
             for _ in 0..REMOVE_ATTEMPTS_MAX {
-                match linux::remove_tree_at(&*place.dir, &place.name) {
+                match place.remove() {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         std::thread::yield_now(); // someone is still writing into it
                     }

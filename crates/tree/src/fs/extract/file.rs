@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use linux::{OpenFlags, Timestamp};
 
 use super::super::{
-    EntryId, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Time, Xattr,
+    EntryId, Extent, ExtentKind, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata,
+    Time, Xattr,
 };
+use super::stored::{Failure, StoredCopies, StoredWorkspace, StoredWriter};
 use super::{Aspect, ExtractOptions, Unrestored};
 use crate::{Error, Result};
 
@@ -42,11 +44,14 @@ pub(super) struct Maker<'a> {
     umask: Option<u32>,
     process_owner: (u32, u32),
     buffer_bytes: u64,
+    /// Writes extents as they are stored, if that is possible.
+    stored: Option<StoredWriter>,
 }
 
 /// What a thread keeps between files.
 pub(super) struct Workspace {
     buf: Vec<u8>,
+    stored: StoredWorkspace,
     done: Done,
     /// The last owner that could not be set, and why: it is not tried again.
     denied: Option<(u32, u32, String)>,
@@ -60,10 +65,13 @@ pub(super) struct Done {
     pub(super) missing: Vec<FileId>,
     /// Files that could not be read. Of a directory, these are only its extended attributes.
     pub(super) lost: Vec<(FileId, Error)>,
+    /// What was written as it is stored.
+    pub(super) stored: StoredCopies,
 }
 
 impl Workspace {
     pub(super) fn take_done(&mut self) -> Done {
+        self.done.stored = std::mem::take(&mut self.stored.done);
         std::mem::take(&mut self.done)
     }
 }
@@ -121,7 +129,14 @@ impl<'a> Maker<'a> {
             skip_unreadable: options.skip_unreadable,
             umask,
             process_owner: linux::process_owner(),
+            stored: None,
         }
+    }
+
+    /// Writes extents as they are stored, if the target is on btrfs and this is permitted.
+    pub(super) fn storing(mut self, target: &OwnedFd) -> Self {
+        self.stored = StoredWriter::of(target, self.source);
+        self
     }
 
     pub(super) fn inventory(&self) -> &'a Inventory {
@@ -131,6 +146,7 @@ impl<'a> Maker<'a> {
     pub(super) fn workspace(&self) -> Workspace {
         Workspace {
             buf: Vec::new(),
+            stored: StoredWorkspace::default(),
             done: Done::default(),
             denied: None,
         }
@@ -301,8 +317,8 @@ impl<'a> Maker<'a> {
         size: u64,
         ws: &mut Workspace,
     ) -> Result<u64> {
-        let Range { start: mut at, end } = range;
-        if size < HOLE_BYTES_MIN {
+        let (mut at, end) = (range.start, range.end);
+        if size < HOLE_BYTES_MIN && self.stored.is_none() {
             self.copy_data(out, entry, ino, at..end, ws)?;
             return Ok(end);
         }
@@ -311,6 +327,34 @@ impl<'a> Maker<'a> {
         while at < end {
             let extent = extents.covering(at).map_err(self.unreadable(entry))?;
             let extent_end = extent.end().min(end);
+            match &self.stored {
+                Some(stored) if stored.keeps(&extent, size) => {
+                    // It is written as a whole, with the part of the file in which it begins.
+                    if extent.offset >= range.start {
+                        self.copy_stored(stored, out, entry, ino, &extent, ws)?;
+                    }
+                    at = extent.end();
+                    written = at;
+                    continue;
+                }
+                Some(stored) if extent.id.is_some() => {
+                    if let ExtentKind::Plain { stored_offset } = extent.kind {
+                        let part = Extent {
+                            offset: at,
+                            len: extent_end - at,
+                            kind: ExtentKind::Plain {
+                                stored_offset: stored_offset + (at - extent.offset),
+                            },
+                            id: extent.id,
+                        };
+                        self.share_or_copy(stored, out, entry, ino, &part, ws)?;
+                        written = extent_end;
+                        at = extent_end;
+                        continue;
+                    }
+                }
+                _ => {}
+            }
             if extent.kind.has_data() {
                 self.copy_data(out, entry, ino, at..extent_end, ws)?;
                 written = extent_end;
@@ -318,6 +362,50 @@ impl<'a> Maker<'a> {
             at = extent_end;
         }
         Ok(written)
+    }
+
+    /// Writes an extent as it is stored.
+    fn copy_stored(
+        &self,
+        stored: &StoredWriter,
+        out: &File,
+        entry: EntryId,
+        ino: Ino,
+        extent: &Extent,
+        ws: &mut Workspace,
+    ) -> Result<()> {
+        let ExtentKind::Encoded(encoding) = extent.kind else {
+            return Ok(());
+        };
+        let source = (self.source, ino);
+        let written = stored.write(source, extent, &encoding, out, &mut ws.stored);
+        written.map_err(|failure| match failure {
+            Failure::Read(error) => self.unreadable(entry)(error),
+            Failure::Write(error) => self.failed("write", entry)(error),
+        })
+    }
+
+    /// Shares a part of a file with what was written before, or copies it.
+    fn share_or_copy(
+        &self,
+        stored: &StoredWriter,
+        out: &File,
+        entry: EntryId,
+        ino: Ino,
+        part: &Extent,
+        ws: &mut Workspace,
+    ) -> Result<()> {
+        let mut shares = std::mem::take(&mut ws.stored);
+        // Its errors have their places already.
+        let copied = stored.share_plain(part, out, &mut shares, || {
+            self.copy_data(out, entry, ino, part.offset..part.end(), ws)
+                .map_err(Failure::Read)
+        });
+        ws.stored = shares;
+        copied.map_err(|failure| match failure {
+            Failure::Read(error) => error,
+            Failure::Write(error) => self.failed("write", entry)(error),
+        })
     }
 
     fn copy_data(

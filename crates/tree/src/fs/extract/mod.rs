@@ -10,6 +10,7 @@
 
 mod file;
 mod merge;
+mod stored;
 mod target;
 
 use std::collections::HashSet;
@@ -23,6 +24,7 @@ use linux::OpenFlags;
 
 use self::file::{Big, Maker};
 use self::merge::Selection;
+pub use self::stored::StoredCopies;
 use self::target::Target;
 use super::{EntryId, FileId, FileKind, FileSystem, Inventory, Step, Steps};
 use crate::{Error, Parallel, Progress, Result, ordered, temporary};
@@ -108,6 +110,8 @@ pub struct Extracted {
     pub kept: u64,
     /// The number of names that were deleted with a directory that was replaced, not counting its own.
     pub removed: u64,
+    /// What was written as it is stored in the source: on a mounted btrfs, with privilege.
+    pub stored: StoredCopies,
 }
 
 /// A name that could not be merged.
@@ -244,7 +248,7 @@ pub fn extract(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),
     );
-    let maker = Maker::new(source, inventory, options, target.umask());
+    let maker = Maker::new(source, inventory, options, target.umask()).storing(target.dir());
     let mut missing = HashSet::new();
     let mut lost = Vec::new();
     ordered(
@@ -261,6 +265,7 @@ pub fn extract(
         },
         |done| {
             extracted.unrestored.append(done.unrestored);
+            extracted.stored.append(done.stored);
             missing.extend(done.missing);
             missing.extend(done.lost.iter().map(|(file, _)| *file));
             lost.extend(done.lost);
