@@ -158,6 +158,17 @@ impl Subvolume {
         Ok(names)
     }
 
+    /// The flags of a file's inode, bits of [`inode_flags`](crate::inode_flags).
+    ///
+    /// # Errors
+    /// Fails if the inode cannot be read.
+    pub fn stored_flags(&self, ino: Ino) -> Result<u64> {
+        match self.resolve(ino)? {
+            Resolved::Inode(tree, number) => Ok(self.inode_in(&tree, number)?.flags),
+            Resolved::Empty(_) => Ok(0),
+        }
+    }
+
     pub(super) fn volume(&self) -> &Volume {
         &self.btrfs.volume
     }
