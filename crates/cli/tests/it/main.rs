@@ -13,6 +13,7 @@ mod pass_through; // encoded data that goes from one format into another
 mod receive; // send streams, received
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod send; // send streams of images and of other trees, also compared with those of Linux
+mod send_incremental; // incremental send streams of images, compared with those of Linux
 mod squash; // SquashFS images
 mod stream; // send streams
 mod times; // which times of files an image gets

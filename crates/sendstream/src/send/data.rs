@@ -5,7 +5,7 @@ use std::io::Write;
 
 use codec::Decoder;
 use tree::{
-    Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem, Inventory, Kept,
+    Encoding, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem, Inventory, Kept,
     Progress, Result,
 };
 
@@ -99,12 +99,27 @@ pub(super) fn write_bytes_max(version: Version) -> u64 {
     }
 }
 
-/// Where in the stored or decoded extent a part of a file begins; `None` for a part without data.
+/// Where in the stored or decoded extent, or in preallocated space, a part of a file begins; `None` for a hole.
 pub(super) fn begin(extent: &Extent) -> Option<u64> {
     match extent.kind {
-        ExtentKind::Plain { stored_offset } => Some(stored_offset),
+        ExtentKind::Plain { stored_offset } | ExtentKind::Preallocated { stored_offset } => {
+            Some(stored_offset)
+        }
         ExtentKind::Encoded(encoding) => Some(encoding.unencoded_offset),
-        ExtentKind::Hole | ExtentKind::Preallocated { .. } => None,
+        ExtentKind::Hole => None,
+    }
+}
+
+/// Whether two parts of files with one extent show the same bytes, if they begin at the same place of it.
+pub(super) fn is_stored_alike(a: ExtentKind, b: ExtentKind) -> bool {
+    match (a, b) {
+        (ExtentKind::Plain { .. }, ExtentKind::Plain { .. })
+        | (ExtentKind::Preallocated { .. }, ExtentKind::Preallocated { .. }) => true,
+        (ExtentKind::Encoded(a), ExtentKind::Encoded(b)) => {
+            let stored = |it: Encoding| (it.algorithm, it.stored_len, it.unencoded_len);
+            stored(a) == stored(b)
+        }
+        _ => false,
     }
 }
 
@@ -112,7 +127,9 @@ impl Data {
     /// Finds the extents that are shared within the tree.
     pub(super) fn new(root: &Root<'_>) -> Result<Data> {
         let mut ids: Vec<ExtentId> = Vec::new();
-        for_each_extent(root, &mut |_, extent| ids.extend(extent.id))?;
+        for_each_extent(root, &mut |_, extent| {
+            ids.extend(extent.id.filter(|_| extent.kind.has_data()));
+        })?;
         ids.sort_unstable();
         let shared = ids.chunk_by(|a, b| a == b);
         let shared = shared.filter(|same| (2..=REFERENCES_MAX).contains(&same.len()));
@@ -185,7 +202,7 @@ impl Data {
         Ok(())
     }
 
-    /// Sends an extent of a file, which has data.
+    /// Sends an extent of a file, which is not a hole.
     pub(super) fn send_extent<W: Write>(
         &mut self,
         context: &Context<'_>,
@@ -282,6 +299,11 @@ impl Data {
         if at == 0 && len == sector {
             return self.write(context, target, extent, offset, len, writer);
         }
+        // What ends within a sector can only be cloned to the end, and the file may have been longer.
+        if context.roots.len() > 1 && !extent.end().is_multiple_of(sector) {
+            let (path, size) = (target.path, extent.offset);
+            writer.command(&Command::Truncate { path, size })?;
+        }
         while len > 0 && at < source_size {
             let part = parts.covering(at)?;
             let is_last = part.end() == source_size;
@@ -290,6 +312,7 @@ impl Data {
             }
             let (mut part_len, mut found) = (part.end() - at, None);
             if part.id == extent.id
+                && is_stored_alike(part.kind, extent.kind)
                 && let Some(begin) = begin(&part)
             {
                 (at, part_len, found) = (part.offset, part.len, Some(begin));
@@ -457,7 +480,7 @@ impl Shown {
     }
 }
 
-/// Calls `each` with all extents with data of the files of a subvolume.
+/// Calls `each` with all extents of the files of a subvolume.
 fn for_each_extent(root: &Root<'_>, each: &mut dyn FnMut(FileId, &Extent)) -> Result<()> {
     let Root {
         fs,
@@ -475,9 +498,7 @@ fn for_each_extent(root: &Root<'_>, each: &mut dyn FnMut(FileId, &Extent)) -> Re
         let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
         let mut next = || extents.next().map_err(|error| order.name_error(file, error));
         while let Some(extent) = next()? {
-            if extent.kind.has_data() {
-                each(file, &extent);
-            }
+            each(file, &extent);
         }
     }
     Ok(())
@@ -507,7 +528,6 @@ impl Context<'_> {
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
         let root = &self.roots[source.root];
-        let sector = u64::from(self.options.sector_bytes);
         let path;
         let clone_path = if source.root > 0 {
             path = root.order.first_path(source.file)?;
@@ -518,13 +538,6 @@ impl Context<'_> {
             path = (self.path)(source.file)?;
             &path
         };
-        // Beyond an end within a sector, a file that was longer must have nothing.
-        if self.roots.len() > 1 && !(offset + len).is_multiple_of(sector) {
-            writer.command(&Command::Truncate {
-                path: target.path,
-                size: offset,
-            })?;
-        }
         writer.command(&Command::Clone {
             file_offset: offset,
             clone_len: len,

@@ -8,7 +8,7 @@ use tree::{
 };
 
 use super::attributes::{CAPABILITY, create, name_hash, set_xattr, stored_xattrs, times};
-use super::data::{Context, Data, Root, Target, begin, write_bytes_max};
+use super::data::{Context, Data, Root, Target, begin, is_stored_alike, write_bytes_max};
 use super::dirs::ChangedDirs;
 use super::moves::Moves;
 use super::order::{Order, StoredFiles};
@@ -106,7 +106,7 @@ pub fn send_changes<W: Write>(
                 next.map_err(|error| orders[0].name_error(file, error))
             };
             while let Some(extent) = next()? {
-                wanted.extend(extent.id.filter(|_| extent.kind.has_data()));
+                wanted.extend(extent.id);
             }
         }
     }
@@ -139,6 +139,12 @@ fn has_changed(files: &Files, roots: &[Root<'_>]) -> bool {
     let (sent, parent) = (&roots[0], &roots[1]);
     sent.order.transaction(new) != parent.order.transaction(old)
         || sent.inventory.metadata(new) != parent.inventory.metadata(old)
+}
+
+/// Whether a change of the owner takes away the bits by which a program has the rights of its owner.
+fn loses_bits(metadata: &Metadata) -> bool {
+    let mode = metadata.permissions;
+    metadata.kind != FileKind::Directory && (mode & 0o4000 != 0 || mode & 0o2010 == 0o2010)
 }
 
 /// An incremental stream that is being written.
@@ -219,7 +225,7 @@ impl<W: Write> Changes<'_, W> {
         if node != ROOT_NODE {
             self.change_names(node)?;
         }
-        let path = &self.receiver.file_path(node)?[..];
+        let path = &self.receiver.current_path(node)?[..];
         let xattrs = stored_xattrs(sent.fs, sent.inventory.ino(file))?;
         self.change_xattrs(path, &xattrs, old)?;
         if metadata.kind == FileKind::Regular {
@@ -236,8 +242,7 @@ impl<W: Write> Changes<'_, W> {
                 gid: metadata.gid.into(),
             })?;
         }
-        // A new owner takes away the bits that give the rights of the owner.
-        let loses_bits = is_new_owner && metadata.permissions & 0o6000 != 0;
+        let loses_bits = is_new_owner && loses_bits(&metadata);
         let is_new_mode = before
             .as_ref()
             .is_none_or(|(_, before)| before.permissions != metadata.permissions);
@@ -266,7 +271,7 @@ impl<W: Write> Changes<'_, W> {
             self.changed.add(file);
             Ok(())
         } else {
-            let path = &self.receiver.file_path(node)?;
+            let path = &self.receiver.current_path(node)?;
             times(self.writer, path, &metadata)
         }
     }
@@ -356,24 +361,39 @@ impl<W: Write> Changes<'_, W> {
         let mut hole: Option<(u64, u64)> = None;
         loop {
             let next = extents.next()?;
-            if let Some(extent) = next.filter(|extent| !extent.kind.has_data()) {
+            // Linux writes the zeros of preallocated space, but not into new files.
+            let is_hole = |kind: ExtentKind| match old {
+                Some(_) => kind == ExtentKind::Hole,
+                None => !kind.has_data(),
+            };
+            if let Some(extent) = next.filter(|extent| is_hole(extent.kind)) {
                 let (from, _) = hole.unwrap_or((extent.offset, 0));
                 hole = Some((from, extent.end()));
                 continue;
             }
-            if let (Some((from, end)), Some(old)) = (hole.take(), &mut old)
-                && old.has_data(from, end)?
-            {
-                send_hole(self.writer, &mut target, self.options.data, from, end)?;
+            let mut is_punched = false;
+            if let (Some((from, end)), Some(old)) = (hole, &mut old) {
+                is_punched = old.has_data(from, end)?;
             }
-            let Some(extent) = next else { break };
-            let is_same = match &mut old {
-                Some(old) => old.shows(&extent, sent.fs, ino)?,
-                None => false,
-            };
-            if !is_same {
-                target.done = extent.offset;
-                (self.data).send_extent(&context, &mut target, &extent, self.writer)?;
+            if let Some(extent) = &next {
+                let is_same = match &mut old {
+                    Some(old) => old.shows(extent, sent.fs, ino)?,
+                    None => false,
+                };
+                if !is_same {
+                    target.done = extent.offset;
+                    (self.data).send_extent(&context, &mut target, extent, self.writer)?;
+                }
+            }
+            // Linux sends a hole after the extent behind it, and does not count the last one as the end of what it wrote.
+            if let Some((from, end)) = hole.take().filter(|_| is_punched) {
+                let is_written = send_hole(self.writer, path, self.options.data, from, end)?;
+                if is_written && next.is_some() {
+                    target.end = end;
+                }
+            }
+            if next.is_none() {
+                break;
             }
         }
         let is_right = match before {
@@ -396,12 +416,12 @@ struct Before<'a> {
 }
 
 impl Before<'_> {
-    /// Whether it has data in a range.
+    /// Whether it has data, or preallocated space, in a range.
     fn has_data(&mut self, from: u64, end: u64) -> Result<bool> {
         let mut at = from;
         while at < end.min(self.size) {
             let part = self.extents.covering(at)?;
-            if part.kind.has_data() {
+            if part.kind != ExtentKind::Hole {
                 return Ok(true);
             }
             at = part.end();
@@ -423,13 +443,9 @@ impl Before<'_> {
             if extent.id.is_none() && part.id.is_none() && part.kind.has_data() {
                 return self.has_content(extent, &part, fs, ino);
             }
-            let is_same_kind = match (part.kind, extent.kind) {
-                (ExtentKind::Plain { .. }, ExtentKind::Plain { .. }) => true,
-                (ExtentKind::Encoded(part), ExtentKind::Encoded(extent)) => {
-                    part.algorithm == extent.algorithm
-                }
-                _ => false,
-            };
+            let is_whole = (part.offset, part.len) == (extent.offset, extent.len);
+            let is_same_kind =
+                is_stored_alike(part.kind, extent.kind) && (part.kind.has_data() || is_whole);
             let shown = begin(&part).map(|begin| begin.wrapping_sub(part.offset));
             if !is_same_kind
                 || part.id != extent.id
@@ -438,8 +454,15 @@ impl Before<'_> {
                 return Ok(false);
             }
             at = part.end();
+            if is_whole {
+                return Ok(true);
+            }
         }
-        Ok(true)
+        // Linux does not look whether what it compares with covers the extent, if a hole and another extent follow.
+        let next = self.extents.peek()?;
+        let is_before_gap =
+            next.is_some_and(|next| next.kind == ExtentKind::Hole && next.end() < self.size);
+        Ok(!is_before_gap)
     }
 
     /// Whether it has the same content in the inode's tree.
@@ -462,30 +485,30 @@ impl Before<'_> {
     }
 }
 
-/// Sends a range without data, where the parent has some.
+/// Sends a range without data, where the parent has some. Returns whether zeros were written.
 fn send_hole<W: Write>(
     writer: &mut StreamWriter<W>,
-    target: &mut Target<'_>,
+    path: &[u8],
     data: SendData,
     from: u64,
     end: u64,
-) -> Result<()> {
-    let path = target.path;
+) -> Result<bool> {
     if writer.version() >= Version::V2 {
-        return writer.command(&Command::Fallocate {
+        writer.command(&Command::Fallocate {
             path,
             fallocate_mode: PUNCH_HOLE,
             file_offset: from,
             size: end - from,
-        });
+        })?;
+        return Ok(false);
     }
-    target.end = end;
     if data == SendData::Nothing {
-        return writer.command(&Command::UpdateExtent {
+        writer.command(&Command::UpdateExtent {
             path,
             file_offset: from,
             size: end - from,
-        });
+        })?;
+        return Ok(false);
     }
     let zeros = vec![0; (end - from).min(write_bytes_max(writer.version())) as usize];
     let mut at = from;
@@ -498,5 +521,5 @@ fn send_hole<W: Write>(
         })?;
         at += len;
     }
-    Ok(())
+    Ok(true)
 }

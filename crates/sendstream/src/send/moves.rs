@@ -166,14 +166,13 @@ impl<W: Write> Changes<'_, W> {
             if self.moves.is_waiting(above) {
                 return Some(above);
             }
-            let (before, after) = (
-                receiver.place_in_parent(above),
-                receiver.place_in_child(above)?,
-            );
-            if above > self.node && before.is_some_and(|before| before != after) {
-                return Some(above);
+            let after = receiver.place_in_child(above)?;
+            match receiver.place_in_parent(above) {
+                // A new one is below nothing that moves.
+                None => break,
+                Some(before) if above > self.node && before != after => return Some(above),
+                Some(_) => above = after.dir,
             }
-            above = after.dir;
         }
         if receiver.is_within(place.dir, dir) {
             // Something between them moves later.
@@ -185,8 +184,7 @@ impl<W: Write> Changes<'_, W> {
                 above = receiver.above(above)?;
             }
         }
-        let holder = receiver.find(place.dir, &place.name)?;
-        self.moves.is_waiting(holder).then_some(holder)
+        None
     }
 
     /// Takes a name from the file that has it, which gets a temporary one if it needs one.
@@ -201,12 +199,7 @@ impl<W: Write> Changes<'_, W> {
             let names = self.receiver.names_in_parent(holder)?;
             Ok(names.first() == Some(place) || self.receiver.name_count(holder) == 1)
         };
-        if self.receiver.is_dir(holder) {
-            if self.receiver.is_dir(node) && self.moves.is_waiting(holder) {
-                return Ok(());
-            }
-            self.rename_to_temporary(holder, place)
-        } else if is_first()? {
+        if self.receiver.is_dir(holder) || is_first()? {
             self.rename_to_temporary(holder, place)
         } else {
             self.unlink(holder, place)

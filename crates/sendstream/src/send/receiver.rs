@@ -333,6 +333,19 @@ impl<'a> Receiver<'a> {
         Ok(names.join(&b'/'))
     }
 
+    /// The path of the file whose turn it is: by the first name that it had in the parent, or what that was renamed to; if that
+    /// is gone, as [`Receiver::file_path`].
+    pub(super) fn current_path(&self, node: Node) -> Result<Vec<u8>> {
+        let first = match self.names.get(&node) {
+            Some(names) => names.get(&0).cloned(),
+            None => self.first_name(node)?,
+        };
+        match first {
+            Some(place) => self.path(&place),
+            None => self.file_path(node),
+        }
+    }
+
     /// The path of a file now: by the first name that it shall have, if it has that one.
     pub(super) fn file_path(&self, node: Node) -> Result<Vec<u8>> {
         if node == ROOT_NODE {
