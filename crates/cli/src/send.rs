@@ -10,7 +10,7 @@ use clap::Args;
 use sendstream::{
     Command, KnownSubvolume, SendData, SendOptions, StoredFiles, StreamWriter, Version,
 };
-use tree::{Error, Ino, Inventory, Limits};
+use tree::{Error, ExtentId, Ino, Inventory, Limits};
 
 use crate::address::Address;
 use crate::bar::Bar;
@@ -99,6 +99,10 @@ impl StoredFiles for Stored<'_> {
 
     fn flags(&self, ino: Ino) -> tree::Result<u64> {
         self.0.stored_flags(ino)
+    }
+
+    fn preallocated(&self, ino: Ino, offset: u64) -> tree::Result<Option<(ExtentId, u64, u64)>> {
+        self.0.stored_preallocation(ino, offset)
     }
 }
 
@@ -279,7 +283,8 @@ fn refuse_known(sent: &Sent, parent: Option<&Sent>, sources: &[Sent]) -> Result<
 /// The source that is most like a subvolume, chosen as `btrfs send` does: what it is a snapshot of, or the snapshot of the same
 /// subvolume that was changed last.
 fn nearest<'a>(sent: &Sent, sources: &'a [Sent]) -> Result<&'a Sent> {
-    const UNKNOWN: &str = "no -c subvolume is a snapshot of the same subvolume; name the parent with -p";
+    const UNKNOWN: &str =
+        "no -c subvolume is a snapshot of the same subvolume; name the parent with -p";
     let origin = sent.info.parent_uuid.context(UNKNOWN)?;
     let all = sent.tree.btrfs().subvolumes()?;
     let origin = all.into_iter().find(|info| info.uuid == Some(origin));

@@ -5,8 +5,8 @@ use std::io::Write;
 
 use codec::Decoder;
 use tree::{
-    Encoding, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem, Inventory, Kept,
-    Progress, Result,
+    Encoding, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem,
+    Inventory, Kept, Progress, Result,
 };
 
 use super::order::Order;
@@ -168,11 +168,7 @@ impl Data {
         Ok(Data::with(shared, all, true))
     }
 
-    fn with(
-        shared: Vec<ExtentId>,
-        sent: HashMap<ExtentId, Vec<Shown>>,
-        is_indexed: bool,
-    ) -> Data {
+    fn with(shared: Vec<ExtentId>, sent: HashMap<ExtentId, Vec<Shown>>, is_indexed: bool) -> Data {
         Data {
             shared,
             sent,
@@ -496,7 +492,11 @@ fn for_each_extent(root: &Root<'_>, each: &mut dyn FnMut(FileId, &Extent)) -> Re
             continue;
         }
         let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
-        let mut next = || extents.next().map_err(|error| order.name_error(file, error));
+        let mut next = || {
+            extents
+                .next()
+                .map_err(|error| order.name_error(file, error))
+        };
         while let Some(extent) = next()? {
             each(file, &extent);
         }

@@ -177,12 +177,18 @@ impl<W: Write> Changes<'_, W> {
             done.map_err(|error| match (error, files) {
                 // An error of the output has no file.
                 (error @ Error::Io(_), _) => error,
-                (error, Files { child: Some(file), .. }) => {
-                    self.roots[0].order.name_error(file, error)
-                }
-                (error, Files { parent: Some(file), .. }) => {
-                    self.roots[1].order.name_error(file, error)
-                }
+                (
+                    error,
+                    Files {
+                        child: Some(file), ..
+                    },
+                ) => self.roots[0].order.name_error(file, error),
+                (
+                    error,
+                    Files {
+                        parent: Some(file), ..
+                    },
+                ) => self.roots[1].order.name_error(file, error),
                 (error, _) => error,
             })?;
             while let Some(dir) = self.changed.take_excess() {
@@ -193,8 +199,14 @@ impl<W: Write> Changes<'_, W> {
             }
         }
         self.move_all_waiters()?;
+        let mut is_root_left = self.moves.has_used_root;
         while let Some(dir) = self.changed.take_last() {
+            is_root_left &= dir != FileId(0);
             self.times_of_dir(dir)?;
+        }
+        // Linux leaves it as temporary names changed it.
+        if is_root_left {
+            self.times_of_dir(FileId(0))?;
         }
         self.receiver.check()
     }
@@ -377,7 +389,13 @@ impl<W: Write> Changes<'_, W> {
             }
             if let Some(extent) = &next {
                 let is_same = match &mut old {
-                    Some(old) => old.shows(extent, sent.fs, ino)?,
+                    Some(old) if extent.kind.has_data() => old.shows(extent, sent.fs, ino)?,
+                    Some(old) => {
+                        let stored =
+                            (self.stored_in_parent).preallocated(old.ino, extent.offset)?;
+                        stored.is_some()
+                            && stored == self.stored.preallocated(ino, extent.offset)?
+                    }
                     None => false,
                 };
                 if !is_same {
@@ -444,8 +462,7 @@ impl Before<'_> {
                 return self.has_content(extent, &part, fs, ino);
             }
             let is_whole = (part.offset, part.len) == (extent.offset, extent.len);
-            let is_same_kind =
-                is_stored_alike(part.kind, extent.kind) && (part.kind.has_data() || is_whole);
+            let is_same_kind = is_stored_alike(part.kind, extent.kind);
             let shown = begin(&part).map(|begin| begin.wrapping_sub(part.offset));
             if !is_same_kind
                 || part.id != extent.id

@@ -12,6 +12,8 @@ use crate::command::Command;
 /// What waits.
 #[derive(Default)]
 pub(super) struct Moves {
+    /// Whether there were temporary names.
+    pub(super) has_used_root: bool,
     /// Files under a temporary name, with that name.
     temporary: HashMap<Node, Place>,
     /// Directories that cannot get their place yet, each with the directory that must get its own before.
@@ -39,6 +41,7 @@ impl<W: Write> Changes<'_, W> {
     pub(super) fn create_node(&mut self, node: Node) -> Result<()> {
         let place = self.receiver.temporary_place(node);
         self.create_at(node, &self.receiver.path(&place)?)?;
+        self.moves.has_used_root = true;
         self.moves.temporary.insert(node, place.clone());
         self.receiver.add(node, place)
     }
@@ -247,6 +250,7 @@ impl<W: Write> Changes<'_, W> {
             path_to: &path_to,
         })?;
         self.receiver.rename(node, place, temporary.clone())?;
+        self.moves.has_used_root = true;
         self.moves.temporary.insert(node, temporary);
         Ok(())
     }

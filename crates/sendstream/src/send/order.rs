@@ -1,6 +1,6 @@
 //! The order in which files are sent, and the names they have meanwhile.
 
-use tree::{EntryId, Error, FileId, FileSystem, Ino, Inventory, Result};
+use tree::{EntryId, Error, ExtentId, FileId, FileSystem, Ino, Inventory, Result};
 
 /// The number of a subvolume's root directory, and the first one of a file.
 pub(super) const ROOT: u64 = 256;
@@ -21,6 +21,13 @@ pub trait StoredFiles: Sync {
     /// # Errors
     /// They cannot be read.
     fn flags(&self, ino: Ino) -> Result<u64>;
+
+    /// The preallocated extent that begins at an offset of a regular file, also behind the end of the file: its identity, where
+    /// in it that part begins, and the part's length. `None` if none begins there.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn preallocated(&self, ino: Ino, offset: u64) -> Result<Option<(ExtentId, u64, u64)>>;
 }
 
 /// The files of a tree by number, and how far sending has come.
@@ -65,10 +72,9 @@ impl<'a> Order<'a> {
                 let metadata = fs.metadata(inventory.ino(file));
                 let metadata = metadata.map_err(|error| order.name_error(file, error))?;
                 match metadata.identity {
-                    Some(identity) => (
-                        identity.number,
-                        (identity.generation, identity.transaction),
-                    ),
+                    Some(identity) => {
+                        (identity.number, (identity.generation, identity.transaction))
+                    }
                     // Where a nested subvolume was.
                     None => (0, (0, 0)),
                 }
