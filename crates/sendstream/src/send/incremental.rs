@@ -20,6 +20,8 @@ use crate::writer::StreamWriter;
 
 /// `FALLOC_FL_PUNCH_HOLE` and `FALLOC_FL_KEEP_SIZE`.
 const PUNCH_HOLE: u32 = 3;
+/// Zeros of a longer hole are written only where the parent has data, so that the work does not depend on sizes of files.
+const ZEROS_BYTES_MAX: u64 = 64 << 20;
 
 /// A read-only subvolume of the same file system that the receiver has, too.
 #[derive(Clone, Copy)]
@@ -371,6 +373,8 @@ impl<W: Write> Changes<'_, W> {
         let ino = sent.inventory.ino(file);
         let mut extents = Extents::new(sent.fs, ino, size);
         let mut hole: Option<(u64, u64)> = None;
+        let writes_holes =
+            self.writer.version() >= Version::V2 || self.options.data == SendData::Nothing;
         loop {
             let next = extents.next()?;
             // Linux writes the zeros of preallocated space, but not into new files.
@@ -383,9 +387,12 @@ impl<W: Write> Changes<'_, W> {
                 hole = Some((from, extent.end()));
                 continue;
             }
-            let mut is_punched = false;
+            let mut parts = Vec::new();
             if let (Some((from, end)), Some(old)) = (hole, &mut old) {
-                is_punched = old.has_data(from, end)?;
+                parts = old.data_in(from, end)?;
+                if !parts.is_empty() && (writes_holes || end - from <= ZEROS_BYTES_MAX) {
+                    parts = vec![(from, end)];
+                }
             }
             if let Some(extent) = &next {
                 let is_same = match &mut old {
@@ -404,7 +411,8 @@ impl<W: Write> Changes<'_, W> {
                 }
             }
             // Linux sends a hole after the extent behind it, and does not count the last one as the end of what it wrote.
-            if let Some((from, end)) = hole.take().filter(|_| is_punched) {
+            hole = None;
+            for (from, end) in parts {
                 let is_written = send_hole(self.writer, path, self.options.data, from, end)?;
                 if is_written && next.is_some() {
                     target.end = end;
@@ -434,17 +442,22 @@ struct Before<'a> {
 }
 
 impl Before<'_> {
-    /// Whether it has data, or preallocated space, in a range.
-    fn has_data(&mut self, from: u64, end: u64) -> Result<bool> {
+    /// The parts of a range in which it has data or preallocated space.
+    fn data_in(&mut self, from: u64, end: u64) -> Result<Vec<(u64, u64)>> {
+        let mut parts: Vec<(u64, u64)> = Vec::new();
         let mut at = from;
         while at < end.min(self.size) {
             let part = self.extents.covering(at)?;
+            let part_end = part.end().min(end);
             if part.kind != ExtentKind::Hole {
-                return Ok(true);
+                match parts.last_mut() {
+                    Some((_, last)) if *last == at => *last = part_end,
+                    _ => parts.push((at, part_end)),
+                }
             }
-            at = part.end();
+            at = part_end;
         }
-        Ok(false)
+        Ok(parts)
     }
 
     /// Whether it shows all of an extent at the same place.
