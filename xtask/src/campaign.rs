@@ -178,6 +178,11 @@ const CAMPAIGNS: &[Campaign] = &[
         tests("tree", "merge::random_trees", 5000),
         "trees merged into directories are as a model says",
     ),
+    campaign_of(
+        "send-incremental",
+        kernel_tests("restow", "send_incremental::random_changes", 54),
+        "incremental streams of images are received by Linux, with the result of its own",
+    ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
     campaign_of("fuzz-merge", fuzz("merge"), "no finding"),
     campaign_of("fuzz-sendstream", fuzz("sendstream"), "no finding"),
@@ -438,7 +443,8 @@ mod tests {
                     package, filter, ..
                 } => {
                     let (file, function) = filter.split_once("::").unwrap_or(("", filter));
-                    let folder = root().join("crates").join(package).join("tests/it");
+                    let crate_name = if package == "restow" { "cli" } else { package };
+                    let folder = root().join("crates").join(crate_name).join("tests/it");
                     let is_there = fs::read_dir(folder).unwrap().any(|entry| {
                         let path = entry.unwrap().path();
                         let text = fs::read_to_string(&path).unwrap_or_default();

@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use btrfs::{OpenOptions, Subvolume, SubvolumeInfo};
+use btrfs::{Btrfs, OpenOptions, Subvolume, SubvolumeInfo};
 use clap::Args;
-use sendstream::{Command, SendData, SendOptions, StreamWriter, Version};
-use tree::{Error, Inventory, Limits};
+use sendstream::{
+    Command, KnownSubvolume, SendData, SendOptions, StoredFiles, StreamWriter, Version,
+};
+use tree::{Error, ExtentId, Ino, Inventory, Limits};
 
 use crate::address::Address;
 use crate::bar::Bar;
 use crate::open::{self, Container};
-use crate::source::find_subvolume;
+use crate::source::{find_subvolume, is_same_file};
 use crate::{message, text};
 use resume::Target;
 
@@ -24,16 +26,17 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Send subvolumes of btrfs images, or mounted ones, as streams for `btrfs receive`
 ///
-/// Of images, writes full streams, byte for byte as `btrfs send` of Linux 6.18 does. Needs no btrfs and no root. A subvolume must
-/// be read-only, and its image not be in use. Incremental streams (`-p`, `-c`) of images are not supported yet.
+/// Of images, writes full streams, byte for byte as `btrfs send` of Linux 6.18 does, and incremental ones in its order. Needs no
+/// btrfs and no root. A subvolume must be read-only, and its image not be in use.
 ///
-/// Mounted subvolumes, as in `restow send -p MONDAY TUESDAY`, are sent by Linux, which needs root. If Linux is interrupted, as by a suspend, it starts again; the stream
-/// stays whole, because what comes twice is compared and left out.
+/// Mounted subvolumes, as in `restow send -p MONDAY TUESDAY`, are sent by Linux, which needs root. If Linux is interrupted, as by a
+/// suspend, it starts again; the stream stays whole, because what comes twice is compared and left out.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   restow send -f home.stream disk.btrfs:snapshot
   restow send --compressed-data -f home.stream disk.btrfs:snapshot
+  restow send -p disk.btrfs:monday -f changes.stream disk.btrfs:tuesday
   restow send disk.btrfs:snapshot | ssh host 'cat > home.stream'
   restow send --resume-from part.stream -f part.stream disk.btrfs:snapshot
 
@@ -43,11 +46,12 @@ pub(crate) struct Send {
     #[arg(required = true, value_name = "IMAGE:SUBVOL")]
     subvolumes: Vec<PathBuf>,
 
-    /// Send what differs from PARENT, a read-only snapshot that the receiver has
+    /// Send only what differs from this subvolume of the same file system, which the receiver must have
     #[arg(short = 'p', value_name = "PARENT")]
     parent: Option<PathBuf>,
 
-    /// Clone data from SRC, which the receiver has (repeatable). Without -p, the parent is chosen among these
+    /// Clone data from this subvolume of the same file system, which the receiver must have, too (repeatable); without -p, also
+    /// choose the parent among these
     #[arg(short = 'c', value_name = "SRC")]
     clone_sources: Vec<PathBuf>,
 
@@ -89,7 +93,7 @@ pub(crate) struct Send {
     device: Vec<PathBuf>,
 }
 
-/// A subvolume to send.
+/// A subvolume to send, or that the receiver has.
 struct Sent {
     typed: PathBuf,
     name: Vec<u8>,
@@ -97,40 +101,140 @@ struct Sent {
     tree: Subvolume,
 }
 
+/// What an image stores of the files of a subvolume.
+struct Stored<'a>(&'a Subvolume);
+
+impl StoredFiles for Stored<'_> {
+    fn names(&self, ino: Ino) -> tree::Result<Vec<(Ino, Box<[u8]>)>> {
+        self.0.stored_names(ino)
+    }
+
+    fn flags(&self, ino: Ino) -> tree::Result<u64> {
+        self.0.stored_flags(ino)
+    }
+
+    fn preallocated(&self, ino: Ino, offset: u64) -> tree::Result<Option<(ExtentId, u64, u64)>> {
+        self.0.stored_preallocation(ino, offset)
+    }
+}
+
+impl Sent {
+    fn typed(&self) -> String {
+        text::of_host_path(&self.typed, "standard input")
+    }
+
+    /// The UUID by which whoever received it knows it.
+    fn known_uuid(&self) -> [u8; 16] {
+        (self.info.received_uuid.or(self.info.uuid)).unwrap_or_default()
+    }
+
+    fn is(&self, other: &Sent) -> bool {
+        self.is_beside(other) && self.info.id == other.info.id
+    }
+
+    /// Whether both are of one image.
+    fn is_beside(&self, other: &Sent) -> bool {
+        Arc::ptr_eq(self.tree.btrfs(), other.tree.btrfs())
+    }
+}
+
+/// A subvolume that the receiver has.
+struct Known<'a> {
+    sent: &'a Sent,
+    stored: Stored<'a>,
+    inventory: Inventory,
+}
+
+impl Known<'_> {
+    fn of(sent: &Sent) -> Result<Known<'_>> {
+        let inventory = Inventory::of(&sent.tree, &Limits::default());
+        Ok(Known {
+            sent,
+            stored: Stored(&sent.tree),
+            inventory: inventory.with_context(|| format!("read {}", sent.typed()))?,
+        })
+    }
+
+    fn subvolume(&self) -> KnownSubvolume<'_> {
+        KnownSubvolume {
+            fs: &self.sent.tree,
+            inventory: &self.inventory,
+            stored: &self.stored,
+            uuid: self.sent.known_uuid(),
+            ctransid: self.sent.info.ctransid,
+        }
+    }
+}
+
+/// The images that are open, each once.
+#[derive(Default)]
+struct Images(Vec<(PathBuf, Arc<Btrfs>)>);
+
 /// # Errors
 /// A subvolume cannot be sent or read, or the stream cannot be written.
 pub(crate) fn run(args: &Send) -> Result<()> {
     if args.subvolumes.iter().any(|typed| typed.is_dir()) {
         return mounted::run(args);
     }
-    if args.parent.is_some() || !args.clone_sources.is_empty() {
-        bail!(
-            "incremental streams of images (-p, -c) are not supported yet, only of mounted subvolumes"
-        );
-    }
     let version = version(args)?;
-    let subvolumes = args.subvolumes.iter().map(|typed| {
-        let name = || format!("send {}", text::of_host_path(typed, "standard input"));
-        open_subvolume(typed, args).with_context(name)
-    });
+    let mut images = Images::default();
+    let mut open = |verb: &str, typed: &PathBuf| {
+        let name = || format!("{verb} {}", text::of_host_path(typed, "standard input"));
+        open_subvolume(typed, args, &mut images).with_context(name)
+    };
+    let subvolumes = args.subvolumes.iter().map(|typed| open("send", typed));
     let subvolumes: Vec<Sent> = subvolumes.collect::<Result<_>>()?;
+    let parent = (args.parent.iter().map(|typed| open("build on", typed))).next();
+    let parent = parent.transpose()?;
+    let sources = args.clone_sources.iter();
+    let sources = sources.map(|typed| open("clone from", typed));
+    let sources: Vec<Sent> = sources.collect::<Result<_>>()?;
+    for sent in &subvolumes {
+        refuse_known(sent, parent.as_ref(), &sources)?;
+    }
+    let mut known: Vec<Known<'_>> = Vec::new();
+    for sent in parent.iter().chain(&sources) {
+        if !known.iter().any(|known| known.sent.is(sent)) {
+            known.push(Known::of(sent)?);
+        }
+    }
     let output = args.file.as_deref().unwrap_or(Path::new("-"));
     let mut target = Target::open(output, args.resume_from.as_deref())?;
     let mut writer =
         StreamWriter::new(BufWriter::with_capacity(BUFFER_BYTES, &mut target), version);
     let bar = Bar::new("sent", args.quiet);
     for (turn, sent) in subvolumes.iter().enumerate() {
-        let name = text::of_host_path(&sent.typed, "standard input");
+        let name = sent.typed();
         if !args.quiet {
             // Scripts expect these words, without the name of the program.
             let _ = writeln!(io::stderr(), "At subvol {name}");
         }
-        let is_last = turn + 1 == subvolumes.len();
-        match send_one(sent, args, turn, is_last, &bar, &mut writer) {
+        let base = match &parent {
+            Some(parent) => Some(parent),
+            None if sources.is_empty() => None,
+            None => Some(nearest(sent, &sources).with_context(|| format!("send {name}"))?),
+        };
+        // The parent comes first.
+        let mut others: Vec<KnownSubvolume<'_>> = Vec::new();
+        for known in &known {
+            let at = if base.is_some_and(|base| known.sent.is(base)) {
+                0
+            } else {
+                others.len()
+            };
+            others.insert(at, known.subvolume());
+        }
+        if turn == 0 || !args.one_stream {
+            writer.header()?;
+        }
+        match send_one(sent, args, &others, &bar, &mut writer) {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                 bail!("the pipe was closed before the stream was complete")
             }
             done => done.with_context(|| format!("send {name}"))?,
+        }
+        if turn + 1 == subvolumes.len() || !args.one_stream {
+            writer.command(&Command::End)?;
         }
     }
     let bytes = writer.position();
@@ -145,20 +249,19 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     Ok(())
 }
 
+/// Sends a subvolume; if there are `known` ones, as changes of the first of these.
 fn send_one<W: Write>(
     sent: &Sent,
     args: &Send,
-    turn: usize,
-    is_last: bool,
+    known: &[KnownSubvolume<'_>],
     bar: &Bar,
     writer: &mut StreamWriter<W>,
 ) -> tree::Result<()> {
     let inventory = Inventory::of(&sent.tree, &Limits::default())?;
-    let stored_names = |ino| sent.tree.stored_names(ino);
+    let stored = Stored(&sent.tree);
     let options = SendOptions {
         name: &sent.name,
-        // Whoever received it knows it by the UUID that it was sent with.
-        uuid: (sent.info.received_uuid.or(sent.info.uuid)).unwrap_or_default(),
+        uuid: sent.known_uuid(),
         ctransid: sent.info.ctransid,
         data: match (args.no_data, args.compressed_data) {
             (true, _) => SendData::Nothing,
@@ -166,16 +269,51 @@ fn send_one<W: Write>(
             (false, false) => SendData::Plain,
         },
         sector_bytes: sent.tree.btrfs().superblock().sectorsize,
-        names: Some(&stored_names),
+        stored: Some(&stored),
     };
-    if turn == 0 || !args.one_stream {
-        writer.header()?;
-    }
-    sendstream::send(&sent.tree, &inventory, &options, bar, writer)?;
-    if is_last || !args.one_stream {
-        writer.command(&Command::End)?;
+    match known {
+        [] => sendstream::send(&sent.tree, &inventory, &options, bar, writer)?,
+        [parent, sources @ ..] => {
+            let sent = (&sent.tree as _, &inventory);
+            sendstream::send_changes(sent, parent, sources, &options, bar, writer)?
+        }
+    };
+    Ok(())
+}
+
+/// Refuses a parent and sources of clones that cannot be those of a subvolume.
+fn refuse_known(sent: &Sent, parent: Option<&Sent>, sources: &[Sent]) -> Result<()> {
+    for known in parent.into_iter().chain(sources) {
+        let (name, known_name) = (sent.typed(), known.typed());
+        if !sent.is_beside(known) {
+            bail!("send {name}: {known_name} is in another image, and both must be in one");
+        }
+        if sent.is(known) {
+            bail!("send {name}: {known_name} is the subvolume itself");
+        }
     }
     Ok(())
+}
+
+/// The source that is most like a subvolume, chosen as `btrfs send` does: what it is a snapshot of, or the snapshot of the same
+/// subvolume that was changed last.
+fn nearest<'a>(sent: &Sent, sources: &'a [Sent]) -> Result<&'a Sent> {
+    const UNKNOWN: &str =
+        "no -c subvolume is a snapshot of the same subvolume; name the parent with -p";
+    let origin = sent.info.parent_uuid.context(UNKNOWN)?;
+    let all = sent.tree.btrfs().subvolumes()?;
+    let origin = all.into_iter().find(|info| info.uuid == Some(origin));
+    let origin = origin.context(
+        "the subvolume that this is a snapshot of is not in the image; name the parent with -p",
+    )?;
+    if let Some(source) = sources.iter().find(|source| source.info.id == origin.id) {
+        return Ok(source);
+    }
+    let related = sources.iter();
+    let related = related.filter(|source| source.info.parent_uuid == origin.uuid);
+    related
+        .min_by_key(|source| source.info.ctransid.abs_diff(origin.ctransid))
+        .context(UNKNOWN)
 }
 
 fn version(args: &Send) -> Result<Version> {
@@ -187,14 +325,29 @@ fn version(args: &Send) -> Result<Version> {
     }
 }
 
+impl Images {
+    /// Opens an image, or takes it if it is open.
+    fn open(&mut self, path: &Path, args: &Send) -> Result<Arc<Btrfs>> {
+        if let Some((_, btrfs)) = self.0.iter().find(|(open, _)| is_same_file(open, path)) {
+            return Ok(Arc::clone(btrfs));
+        }
+        let file = match Container::open(path, None)? {
+            Container::Btrfs(file) => file,
+            Container::Directory(_) => {
+                bail!("a directory, while the subvolume to send is in an image")
+            }
+            other => bail!("{} has no subvolumes to send", other.noun()),
+        };
+        let btrfs = open::open_btrfs(file, &args.device, &OpenOptions::default())?;
+        self.0.push((path.to_owned(), Arc::clone(&btrfs)));
+        Ok(btrfs)
+    }
+}
+
 /// Opens a subvolume, if it can be sent.
-fn open_subvolume(typed: &Path, args: &Send) -> Result<Sent> {
+fn open_subvolume(typed: &Path, args: &Send, images: &mut Images) -> Result<Sent> {
     let address = Address::of(typed)?;
-    let file = match Container::open(&address.path, None)? {
-        Container::Btrfs(file) => file,
-        other => bail!("{} has no subvolumes to send", other.noun()),
-    };
-    let btrfs = open::open_btrfs(file, &args.device, &OpenOptions::default())?;
+    let btrfs = images.open(&address.path, args)?;
     if btrfs.has_log() {
         bail!(
             "the image was not unmounted cleanly, and its log may hold later changes; mount and unmount it first"

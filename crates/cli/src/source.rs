@@ -286,7 +286,7 @@ impl Source {
 }
 
 /// Whether two paths lead to one file.
-fn is_same_file(first: &Path, second: &Path) -> bool {
+pub(crate) fn is_same_file(first: &Path, second: &Path) -> bool {
     let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
     matches!((identity(first), identity(second)), (Ok(first), Ok(second)) if first == second)
 }

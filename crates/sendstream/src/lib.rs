@@ -61,7 +61,9 @@ pub use reader::{COMMAND_BYTES_MAX, Record, StreamReader};
 pub use receive::{Event, ReceiveOptions, Received, receive};
 pub use replay::{Replay, SentTree};
 pub use restart::{Continuous, without_restarts};
-pub use send::{SendData, SendOptions, SendSummary, StoredNames, send};
+pub use send::{
+    KnownSubvolume, SendData, SendOptions, SendSummary, StoredFiles, send, send_changes,
+};
 pub use subvolume::SentSubvolume;
 pub use value::Value;
 pub use verify::{Verified, VerifyOptions, verify};

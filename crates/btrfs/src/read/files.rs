@@ -12,14 +12,15 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tree::{
-    Checksum, Corrupt, DirEntry, Error, Extent, FileAttributes, FileKind, FileSystem, Ino,
-    Inventory, Metadata, Result, Storage, Xattr, to_usize, with_metadata,
+    Checksum, Corrupt, DirEntry, Error, Extent, ExtentId, FileAttributes, FileKind, FileSystem,
+    Ino, Inventory, Metadata, Result, Storage, Xattr, to_usize, with_metadata,
 };
 
 use super::Btrfs;
 use super::damaged::NamesOfInodes;
 use super::table::{INODE_BITS, Resolved, Table};
 use crate::dir::{self, Target};
+use crate::extent::{Body, FileExtent};
 use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
 use crate::key::{Key, item, object};
 use crate::options::{NewSubvolume, Received};
@@ -156,6 +157,48 @@ impl Subvolume {
             cursor.advance()?;
         }
         Ok(names)
+    }
+
+    /// The flags of a file's inode, bits of [`inode_flags`](crate::inode_flags).
+    ///
+    /// # Errors
+    /// Fails if the inode cannot be read.
+    pub fn stored_flags(&self, ino: Ino) -> Result<u64> {
+        match self.resolve(ino)? {
+            Resolved::Inode(tree, number) => Ok(self.inode_in(&tree, number)?.flags),
+            Resolved::Empty(_) => Ok(0),
+        }
+    }
+
+    /// The preallocated extent that begins at an offset of a regular file, also behind the end of the file: its identity, where
+    /// in it that part begins, and the part's length. `None` if none begins there.
+    ///
+    /// # Errors
+    /// Fails if the file's extents cannot be read.
+    pub fn stored_preallocation(
+        &self,
+        ino: Ino,
+        offset: u64,
+    ) -> Result<Option<(ExtentId, u64, u64)>> {
+        let Resolved::Inode(tree, number) = self.resolve(ino)? else {
+            return Ok(None);
+        };
+        let key = Key::new(number, item::EXTENT_DATA, offset);
+        let Some(cursor) = tree.find(self.volume(), key)? else {
+            return Ok(None);
+        };
+        let Some(item) = cursor.item() else {
+            return Ok(None);
+        };
+        let found = FileExtent::parse(&item, self.volume().superblock.sectorsize)?;
+        Ok(match found.body {
+            Body::Stored {
+                extent,
+                offset: begin,
+                is_preallocated: true,
+            } => Some((ExtentId(extent.at.0), begin, found.len)),
+            _ => None,
+        })
     }
 
     pub(super) fn volume(&self) -> &Volume {

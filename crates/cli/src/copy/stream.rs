@@ -91,7 +91,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
             SendData::AsStored
         },
         sector_bytes: SECTOR_BYTES,
-        names: None,
+        stored: None,
     };
     let on_source = |error| match error {
         Error::File { .. } => job.source.name_error(error),

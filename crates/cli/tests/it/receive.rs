@@ -28,7 +28,7 @@ fn kernel_made(name: &str) -> Vec<u8> {
     stream
 }
 
-fn manifest(dir: &Path) -> Manifest {
+pub(crate) fn manifest(dir: &Path) -> Manifest {
     Manifest::of(&HostDir::open(dir).unwrap(), &Aspects::default()).unwrap()
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn change(at: &Path, rng: &mut Rng, steps: u64) {
 
 /// The commands of a stream, without what differs by nature between two file systems: UUIDs, transactions, change times, and
 /// the generations in temporary names.
-fn normal(stream: &[u8]) -> Vec<String> {
+pub(crate) fn normal(stream: &[u8]) -> Vec<String> {
     let path = |path: &[u8]| {
         let names = path.split(|&byte| byte == b'/').map(|name| {
             let name = name.escape_ascii().to_string();
@@ -277,7 +277,7 @@ fn normal(stream: &[u8]) -> Vec<String> {
     lines
 }
 
-fn send(btrfs: &Tool, at: &Path, options: &[&str], name: &str) -> Vec<u8> {
+pub(crate) fn send(btrfs: &Tool, at: &Path, options: &[&str], name: &str) -> Vec<u8> {
     let mut command = btrfs.command();
     command.arg("send").args(options).arg(at.join(name));
     run(command.current_dir(at).stderr(Stdio::null())).stdout

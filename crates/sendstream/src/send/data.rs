@@ -5,8 +5,8 @@ use std::io::Write;
 
 use codec::Decoder;
 use tree::{
-    Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem, Inventory, Kept,
-    Progress, Result,
+    Encoding, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem,
+    Inventory, Kept, Progress, Result,
 };
 
 use super::order::Order;
@@ -16,7 +16,6 @@ use crate::encoded::{ENCODED_BYTES_MAX, EncodedWrite};
 use crate::raw::Version;
 use crate::writer::StreamWriter;
 
-/// The most plain bytes in one command of Linux.
 const WRITE_BYTES_V1: u64 = 48 << 10;
 const WRITE_BYTES_V2: u64 = 128 << 10;
 /// Extents with more references are not cloned.
@@ -24,8 +23,11 @@ const REFERENCES_MAX: usize = 1024;
 /// The largest sectors that a receiving file system can have.
 const SECTOR_BYTES_MAX: u64 = 64 << 10;
 
-/// A part of a file that was sent, and that shows an extent which other parts show too.
+/// A part of a file that is at the receiver, or will be, and that shows an extent which other parts show too.
+#[derive(Clone, Copy)]
 struct Shown {
+    /// Of [`Context::roots`].
+    root: usize,
     file: FileId,
     number: u64,
     offset: u64,
@@ -41,6 +43,8 @@ pub(super) struct Data {
     /// The extents that several parts of files show, in ascending order.
     shared: Vec<ExtentId>,
     sent: HashMap<ExtentId, Vec<Shown>>,
+    /// Whether `sent` has all parts from the beginning, and not only those that were sent.
+    is_indexed: bool,
     decoder: Decoder,
     buffer: Vec<u8>,
     content: Vec<u8>,
@@ -50,71 +54,130 @@ pub(super) struct Data {
 /// A regular file whose data is being sent.
 pub(super) struct Target<'a> {
     pub(super) file: FileId,
+    pub(super) number: u64,
     pub(super) path: &'a [u8],
     pub(super) size: u64,
     /// Where the last part that was sent ends.
     pub(super) end: u64,
+    /// Up to here, the file at the receiver is as it shall be.
+    pub(super) done: u64,
 }
 
 /// Where else the data of an extent is.
+#[derive(Clone, Copy)]
 struct Source {
+    root: usize,
     file: FileId,
     offset: u64,
 }
 
-/// All that does not change.
-pub(super) struct Context<'a> {
+/// A subvolume in which data to clone can be.
+#[derive(Clone, Copy)]
+pub(super) struct Root<'a> {
     pub(super) fs: &'a dyn FileSystem,
     pub(super) inventory: &'a Inventory,
-    pub(super) options: &'a SendOptions<'a>,
     pub(super) order: &'a Order<'a>,
-    pub(super) progress: &'a dyn Progress,
+    pub(super) uuid: [u8; 16],
+    pub(super) ctransid: u64,
 }
 
-/// Where in the stored or decoded extent a part of a file begins; `None` for a part without data.
-fn begin(extent: &Extent) -> Option<u64> {
+/// All that does not change.
+pub(super) struct Context<'a> {
+    pub(super) options: &'a SendOptions<'a>,
+    pub(super) progress: &'a dyn Progress,
+    /// The subvolume that is sent, and those that the receiver has.
+    pub(super) roots: &'a [Root<'a>],
+    /// The path of a file of the subvolume that is sent, as it is now.
+    pub(super) path: &'a dyn Fn(FileId) -> Result<Vec<u8>>,
+}
+
+/// The most plain bytes in one command of Linux.
+pub(super) fn write_bytes_max(version: Version) -> u64 {
+    match version {
+        Version::V1 => WRITE_BYTES_V1,
+        _ => WRITE_BYTES_V2,
+    }
+}
+
+/// Where in the stored or decoded extent, or in preallocated space, a part of a file begins; `None` for a hole.
+pub(super) fn begin(extent: &Extent) -> Option<u64> {
     match extent.kind {
-        ExtentKind::Plain { stored_offset } => Some(stored_offset),
+        ExtentKind::Plain { stored_offset } | ExtentKind::Preallocated { stored_offset } => {
+            Some(stored_offset)
+        }
         ExtentKind::Encoded(encoding) => Some(encoding.unencoded_offset),
-        ExtentKind::Hole | ExtentKind::Preallocated { .. } => None,
+        ExtentKind::Hole => None,
+    }
+}
+
+/// Whether two parts of files with one extent show the same bytes, if they begin at the same place of it.
+pub(super) fn is_stored_alike(a: ExtentKind, b: ExtentKind) -> bool {
+    match (a, b) {
+        (ExtentKind::Plain { .. }, ExtentKind::Plain { .. })
+        | (ExtentKind::Preallocated { .. }, ExtentKind::Preallocated { .. }) => true,
+        (ExtentKind::Encoded(a), ExtentKind::Encoded(b)) => {
+            let stored = |it: Encoding| (it.algorithm, it.stored_len, it.unencoded_len);
+            stored(a) == stored(b)
+        }
+        _ => false,
     }
 }
 
 impl Data {
     /// Finds the extents that are shared within the tree.
-    pub(super) fn new(
-        fs: &dyn FileSystem,
-        inventory: &Inventory,
-        order: &Order<'_>,
-    ) -> Result<Data> {
+    pub(super) fn new(root: &Root<'_>) -> Result<Data> {
         let mut ids: Vec<ExtentId> = Vec::new();
-        if fs.storage().stored_extents {
-            for file in inventory.files() {
-                if inventory.kind(file) != FileKind::Regular {
-                    continue;
-                }
-                let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
-                let mut next = || {
-                    extents
-                        .next()
-                        .map_err(|error| order.name_error(file, error))
-                };
-                while let Some(extent) = next()? {
-                    ids.extend(extent.id.filter(|_| extent.kind.has_data()));
-                }
-            }
-        }
+        for_each_extent(root, &mut |_, extent| {
+            ids.extend(extent.id.filter(|_| extent.kind.has_data()));
+        })?;
         ids.sort_unstable();
         let shared = ids.chunk_by(|a, b| a == b);
         let shared = shared.filter(|same| (2..=REFERENCES_MAX).contains(&same.len()));
-        Ok(Data {
-            shared: shared.map(|same| same[0]).collect(),
-            sent: HashMap::new(),
+        let shared = shared.map(|same| same[0]).collect();
+        Ok(Data::with(shared, HashMap::new(), false))
+    }
+
+    /// Finds all parts of the subvolumes that show one of the extents in `wanted`, if several do.
+    pub(super) fn indexed(
+        roots: &[Root<'_>],
+        mut wanted: Vec<ExtentId>,
+        sector_bytes: u32,
+    ) -> Result<Data> {
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut all: HashMap<ExtentId, Vec<Shown>> = HashMap::new();
+        for (turn, root) in roots.iter().enumerate() {
+            for_each_extent(root, &mut |file, extent| {
+                let Some(id) = extent.id.filter(|id| wanted.binary_search(id).is_ok()) else {
+                    return;
+                };
+                let number = root.order.number(file);
+                let Some(shown) = Shown::of(turn, file, number, extent, sector_bytes.into()) else {
+                    return;
+                };
+                let shown_of = all.entry(id).or_default();
+                // One more than the most says that there are more.
+                if shown_of.len() <= REFERENCES_MAX {
+                    shown_of.push(shown);
+                }
+            })?;
+        }
+        all.retain(|_, shown| (2..=REFERENCES_MAX).contains(&shown.len()));
+        let mut shared: Vec<ExtentId> = all.keys().copied().collect();
+        shared.sort_unstable();
+        Ok(Data::with(shared, all, true))
+    }
+
+    fn with(shared: Vec<ExtentId>, sent: HashMap<ExtentId, Vec<Shown>>, is_indexed: bool) -> Data {
+        Data {
+            shared,
+            sent,
+            is_indexed,
             decoder: Decoder::new(),
             buffer: Vec::new(),
             content: Vec::new(),
             kept: Kept::default(),
-        })
+        }
     }
 
     /// Sends all data of a file.
@@ -124,35 +187,42 @@ impl Data {
         target: &mut Target<'_>,
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
-        let (fs, inventory) = (context.fs, context.inventory);
-        let sector = u64::from(context.options.sector_bytes);
+        let Root { fs, inventory, .. } = *context.sent();
         let mut extents = Extents::new(fs, inventory.ino(target.file), target.size);
         while let Some(extent) = extents.next()? {
-            let Some(begin) = begin(&extent) else {
-                continue;
-            };
-            let is_aligned = extent.offset.is_multiple_of(sector) && begin.is_multiple_of(sector);
-            let id = extent.id.filter(|_| is_aligned);
-            let id = id.filter(|id| self.shared.binary_search(id).is_ok());
-            let source = id.and_then(|id| self.source(context, target, &extent, id, begin));
-            match source {
-                Some(source) if context.can_clone(target, &extent, &source) => {
-                    self.clone_parts(context, target, &extent, source, writer)?;
-                }
-                _ => self.write(context, target, &extent, extent.offset, extent.len, writer)?,
+            if extent.kind.has_data() {
+                self.send_extent(context, target, &extent, writer)?;
+                target.done = target.end;
             }
-            target.end = extent.end();
-            if let Some(id) = id {
-                let shown = Shown {
-                    file: target.file,
-                    number: context.order.number(target.file),
-                    offset: extent.offset,
-                    len: extent.len.next_multiple_of(sector),
-                    begin,
-                    is_encoded: matches!(extent.kind, ExtentKind::Encoded(_)),
-                };
-                self.sent.entry(id).or_default().push(shown);
+        }
+        Ok(())
+    }
+
+    /// Sends an extent of a file, which is not a hole.
+    pub(super) fn send_extent<W: Write>(
+        &mut self,
+        context: &Context<'_>,
+        target: &mut Target<'_>,
+        extent: &Extent,
+        writer: &mut StreamWriter<W>,
+    ) -> Result<()> {
+        let sector = u64::from(context.options.sector_bytes);
+        let begin = begin(extent).unwrap_or_default();
+        let is_aligned = extent.offset.is_multiple_of(sector) && begin.is_multiple_of(sector);
+        let id = extent.id.filter(|_| is_aligned);
+        let id = id.filter(|id| self.shared.binary_search(id).is_ok());
+        let source = id.and_then(|id| self.source(target, extent, id, begin));
+        match source {
+            Some(source) if context.can_clone(target, extent, &source) => {
+                self.clone_parts(context, target, extent, source, writer)?;
             }
+            _ => self.write(context, target, extent, extent.offset, extent.len, writer)?,
+        }
+        target.end = extent.end();
+        if let Some(id) = id.filter(|_| !self.is_indexed)
+            && let Some(shown) = Shown::of(0, target.file, target.number, extent, sector)
+        {
+            self.sent.entry(id).or_default().push(shown);
         }
         Ok(())
     }
@@ -160,7 +230,6 @@ impl Data {
     /// The part that shows most of an extent, among those that were sent; the first one that shows all that is wanted.
     fn source(
         &self,
-        context: &Context<'_>,
         target: &Target<'_>,
         extent: &Extent,
         id: ExtentId,
@@ -170,14 +239,17 @@ impl Data {
         // The order of references in an extent tree, where each names the begin of its extent.
         found.sort_by_key(|shown| {
             let origin = shown.offset.wrapping_sub(shown.begin);
-            (shown.number, origin, shown.offset)
+            (shown.number, origin, shown.offset, shown.root)
         });
-        let number = context.order.number(target.file);
         let origin = extent.offset.wrapping_sub(begin);
         let mut best: Option<(&Shown, u64)> = None;
         for shown in found {
+            let is_own = shown.root == 0 && shown.number == target.number;
+            if shown.root == 0 && shown.number > target.number {
+                continue;
+            }
             // One reference in the extent tree stands for all parts of a file that begin at one place.
-            if shown.number == number && shown.offset.wrapping_sub(shown.begin) == origin {
+            if is_own && shown.offset.wrapping_sub(shown.begin) == origin {
                 continue;
             }
             let mut offset = shown.offset;
@@ -187,7 +259,7 @@ impl Data {
                 }
                 offset += begin - shown.begin;
             }
-            if shown.number == number && offset.saturating_add(extent.len) > target.end {
+            if is_own && offset.saturating_add(extent.len) > target.done {
                 continue;
             }
             if best.is_none_or(|(best, _)| shown.len > best.len) {
@@ -198,6 +270,7 @@ impl Data {
             }
         }
         best.map(|(shown, offset)| Source {
+            root: shown.root,
             file: shown.file,
             offset,
         })
@@ -212,7 +285,7 @@ impl Data {
         source: Source,
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
-        let (fs, inventory) = (context.fs, context.inventory);
+        let Root { fs, inventory, .. } = context.roots[source.root];
         let sector = u64::from(context.options.sector_bytes);
         let source_size = inventory.size(source.file);
         let mut parts = Extents::new(fs, inventory.ino(source.file), source_size);
@@ -222,6 +295,11 @@ impl Data {
         if at == 0 && len == sector {
             return self.write(context, target, extent, offset, len, writer);
         }
+        // What ends within a sector can only be cloned to the end, and the file may have been longer.
+        if context.roots.len() > 1 && !extent.end().is_multiple_of(sector) {
+            let (path, size) = (target.path, extent.offset);
+            writer.command(&Command::Truncate { path, size })?;
+        }
         while len > 0 && at < source_size {
             let part = parts.covering(at)?;
             let is_last = part.end() == source_size;
@@ -230,6 +308,7 @@ impl Data {
             }
             let (mut part_len, mut found) = (part.end() - at, None);
             if part.id == extent.id
+                && is_stored_alike(part.kind, extent.kind)
                 && let Some(begin) = begin(&part)
             {
                 (at, part_len, found) = (part.offset, part.len, Some(begin));
@@ -250,7 +329,11 @@ impl Data {
                     shared
                 };
                 if cloned > 0 {
-                    context.clone(target, offset, cloned, source.file, at, writer)?;
+                    let part = Source {
+                        offset: at,
+                        ..source
+                    };
+                    context.clone(target, offset, cloned, &part, writer)?;
                 }
                 if cloned < shared {
                     let (offset, len) = (offset + cloned, shared - cloned);
@@ -265,7 +348,8 @@ impl Data {
             offset += shared;
             at = source_end;
             wanted += shared;
-            if source.file == target.file && at >= target.end {
+            let is_own = source.root == 0 && source.file == target.file;
+            if is_own && at >= target.done {
                 break;
             }
         }
@@ -301,16 +385,14 @@ impl Data {
             }
             SendData::AsStored | SendData::Plain => {}
         }
-        let bytes_max = match writer.version() {
-            Version::V1 => WRITE_BYTES_V1,
-            _ => WRITE_BYTES_V2,
-        };
-        let ino = context.inventory.ino(target.file);
+        let bytes_max = write_bytes_max(writer.version());
+        let Root { fs, inventory, .. } = *context.sent();
+        let ino = inventory.ino(target.file);
         let (mut offset, mut len) = (offset, len);
         while len > 0 {
             let now = len.min(bytes_max);
             self.content.resize(now as usize, 0);
-            if context.fs.read_at(ino, offset, &mut self.content)? as u64 != now {
+            if fs.read_at(ino, offset, &mut self.content)? as u64 != now {
                 return Err(Error::Changed);
             }
             writer.command(&Command::Write {
@@ -340,7 +422,7 @@ impl Data {
         let sector = u64::from(context.options.sector_bytes);
         let skipped = encoding.unencoded_offset + (offset - extent.offset);
         // Linux sends other parts of its own extents too; receivers decode them.
-        let is_aligned = context.options.names.is_some()
+        let is_aligned = context.options.stored.is_some()
             || offset.is_multiple_of(sector)
                 && skipped.is_multiple_of(sector)
                 && (len.is_multiple_of(sector) || offset + len == target.size);
@@ -352,8 +434,9 @@ impl Data {
         if !is_expressible {
             return Ok(false);
         }
-        let ino = context.inventory.ino(target.file);
-        let checksum = context.fs.read_encoded(ino, extent, &mut self.buffer)?;
+        let Root { fs, inventory, .. } = *context.sent();
+        let ino = inventory.ino(target.file);
+        let checksum = fs.read_encoded(ino, extent, &mut self.buffer)?;
         if !encoding.algorithm.is_extent(&self.buffer) {
             return Ok(false);
         }
@@ -378,13 +461,62 @@ impl Data {
     }
 }
 
+impl Shown {
+    /// A part of a file that has data.
+    fn of(root: usize, file: FileId, number: u64, extent: &Extent, sector: u64) -> Option<Shown> {
+        Some(Shown {
+            root,
+            file,
+            number,
+            offset: extent.offset,
+            len: extent.len.next_multiple_of(sector),
+            begin: begin(extent)?,
+            is_encoded: matches!(extent.kind, ExtentKind::Encoded(_)),
+        })
+    }
+}
+
+/// Calls `each` with all extents of the files of a subvolume.
+fn for_each_extent(root: &Root<'_>, each: &mut dyn FnMut(FileId, &Extent)) -> Result<()> {
+    let Root {
+        fs,
+        inventory,
+        order,
+        ..
+    } = *root;
+    if !fs.storage().stored_extents {
+        return Ok(());
+    }
+    for file in inventory.files() {
+        if inventory.kind(file) != FileKind::Regular {
+            continue;
+        }
+        let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
+        let mut next = || {
+            extents
+                .next()
+                .map_err(|error| order.name_error(file, error))
+        };
+        while let Some(extent) = next()? {
+            each(file, &extent);
+        }
+    }
+    Ok(())
+}
+
 impl Context<'_> {
+    /// The subvolume that is sent.
+    fn sent(&self) -> &Root<'_> {
+        &self.roots[0]
+    }
+
     /// Whether Linux clones an extent: one that ends within a sector must be the end of both files.
     fn can_clone(&self, target: &Target<'_>, extent: &Extent, source: &Source) -> bool {
         let sector = u64::from(self.options.sector_bytes);
+        let source_size = self.roots[source.root].inventory.size(source.file);
         extent.end().is_multiple_of(sector)
             || extent.end() == target.size
-                && source.offset.checked_add(extent.len) == Some(self.inventory.size(source.file))
+                && source.offset.checked_add(extent.len) == Some(source_size)
     }
 
     fn clone<W: Write>(
@@ -392,25 +524,28 @@ impl Context<'_> {
         target: &Target<'_>,
         offset: u64,
         len: u64,
-        source: FileId,
-        at: u64,
+        source: &Source,
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
+        let root = &self.roots[source.root];
         let path;
-        let clone_path = if source == target.file {
+        let clone_path = if source.root > 0 {
+            path = root.order.first_path(source.file)?;
+            &path
+        } else if source.file == target.file {
             target.path
         } else {
-            path = self.order.first_path(source)?;
+            path = (self.path)(source.file)?;
             &path
         };
         writer.command(&Command::Clone {
             file_offset: offset,
             clone_len: len,
             path: target.path,
-            clone_uuid: self.options.uuid,
-            clone_ctransid: self.options.ctransid,
+            clone_uuid: root.uuid,
+            clone_ctransid: root.ctransid,
             clone_path,
-            clone_offset: at,
+            clone_offset: source.offset,
         })
     }
 }

@@ -1,28 +1,28 @@
 //! Sending: a tree as the commands that build it, in the order of Linux.
 
+mod attributes;
 mod data;
 mod dirs;
+mod incremental;
+mod moves;
 mod order;
+mod receiver;
 
 use std::collections::HashSet;
 use std::io::Write;
 
 use tree::{Error, FileId, FileKind, FileSystem, Inventory, Kept, Metadata, Progress, Result};
 
-use self::data::{Context, Data, Target};
+use self::attributes::{CAPABILITY, create, set_xattr, stored_xattrs, times};
+use self::data::{Context, Data, Root, Target};
 use self::dirs::ChangedDirs;
 use self::order::Order;
-use crate::command::{Command, rdev};
+use crate::command::Command;
 use crate::raw::Version;
 use crate::writer::StreamWriter;
 
-pub use order::StoredNames;
-
-/// The attribute that a change of the owner removes, so that it comes last.
-const CAPABILITY: &[u8] = b"security.capability";
-/// Access control lists, and what stands for an empty one: its version, 2.
-const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-const EMPTY_ACCESS_LIST: &[u8] = &[2, 0, 0, 0];
+pub use incremental::{KnownSubvolume, send_changes};
+pub use order::StoredFiles;
 
 /// How a tree is sent.
 pub struct SendOptions<'a> {
@@ -36,9 +36,9 @@ pub struct SendOptions<'a> {
     pub data: SendData,
     /// The sector size of the file system.
     pub sector_bytes: u32,
-    /// The names of files as their image stores them: with it, files are sent in the order of their numbers in the image, as
-    /// Linux does. The tree is one subvolume of a btrfs image then. Without it, files get numbers.
-    pub names: Option<&'a StoredNames<'a>>,
+    /// What the image stores of files: with it, files are sent in the order of their numbers in the image, as Linux does. The
+    /// tree is one subvolume of a btrfs image then. Without it, files get numbers.
+    pub stored: Option<&'a dyn StoredFiles>,
 }
 
 /// How data is sent.
@@ -83,13 +83,20 @@ pub fn send<W: Write>(
         uuid: options.uuid,
         ctransid: options.ctransid,
     })?;
-    let order = Order::new(fs, inventory, options.names, options.ctransid)?;
+    let order = Order::new(fs, inventory, options.stored, options.ctransid)?;
+    let data = Data::new(&Root {
+        fs,
+        inventory,
+        order: &order,
+        uuid: options.uuid,
+        ctransid: options.ctransid,
+    })?;
     let mut sender = Sender {
         fs,
         inventory,
         options,
         progress,
-        data: Data::new(fs, inventory, &order)?,
+        data,
         order,
         writer,
         created: HashSet::new(),
@@ -142,19 +149,9 @@ impl<W: Write> Sender<'_, W> {
         }
         let path = &path[..];
         self.order.progress = number + 1;
-        let mut xattrs = self.fs.xattrs(self.inventory.ino(file))?;
-        xattrs.sort_by_key(|xattr| name_hash(&xattr.name));
+        let xattrs = stored_xattrs(self.fs, self.inventory.ino(file))?;
         for xattr in xattrs.iter().filter(|it| *it.name != *CAPABILITY) {
-            let is_empty_list = xattr.value.is_empty() && ACCESS_LISTS.contains(&&*xattr.name);
-            self.writer.command(&Command::SetXattr {
-                path,
-                xattr_name: &xattr.name,
-                xattr_data: if is_empty_list {
-                    EMPTY_ACCESS_LIST
-                } else {
-                    &xattr.value
-                },
-            })?;
+            set_xattr(self.writer, path, xattr)?;
         }
         if metadata.kind == FileKind::Regular {
             self.content(file, path, metadata.size)?;
@@ -169,11 +166,7 @@ impl<W: Write> Sender<'_, W> {
             self.writer.command(&Command::Chmod { path, mode })?;
         }
         if let Some(xattr) = xattrs.iter().find(|it| *it.name == *CAPABILITY) {
-            self.writer.command(&Command::SetXattr {
-                path,
-                xattr_name: &xattr.name,
-                xattr_data: &xattr.value,
-            })?;
+            set_xattr(self.writer, path, xattr)?;
         }
         if self.inventory.entries(file).len() > 0 {
             self.changed.add(file);
@@ -189,42 +182,8 @@ impl<W: Write> Sender<'_, W> {
     /// Creates a file under its temporary name.
     fn create(&mut self, file: FileId, metadata: &Metadata) -> Result<()> {
         let path = &self.order.temporary_name(file)[..];
-        let ino = self.order.number(file);
-        let mode = u64::from(metadata.kind.mode_bits() | u32::from(metadata.permissions));
-        let device = rdev(metadata.rdev);
-        let target;
-        let command = match metadata.kind {
-            FileKind::Regular => Command::Mkfile { path, ino },
-            FileKind::Directory => Command::Mkdir { path, ino },
-            FileKind::Symlink => {
-                target = self.fs.read_link(self.inventory.ino(file))?;
-                let path_link = &target;
-                Command::Symlink {
-                    path,
-                    ino,
-                    path_link,
-                }
-            }
-            FileKind::BlockDevice | FileKind::CharDevice => Command::Mknod {
-                path,
-                ino,
-                rdev: device,
-                mode,
-            },
-            FileKind::Fifo => Command::Mkfifo {
-                path,
-                ino,
-                rdev: Some(device),
-                mode: Some(mode),
-            },
-            FileKind::Socket => Command::Mksock {
-                path,
-                ino,
-                rdev: Some(device),
-                mode: Some(mode),
-            },
-        };
-        self.writer.command(&command)
+        let (ino, number) = (self.inventory.ino(file), self.order.number(file));
+        create(self.writer, self.fs, ino, metadata, number, path)
     }
 
     /// Gives a file its names, and returns the first one as a path. Directories in which it gets them are created if they
@@ -260,18 +219,26 @@ impl<W: Write> Sender<'_, W> {
 
     /// Sends the data of a regular file, and its size if that does not follow.
     fn content(&mut self, file: FileId, path: &[u8], size: u64) -> Result<()> {
-        let context = Context {
+        let root = Root {
             fs: self.fs,
             inventory: self.inventory,
-            options: self.options,
             order: &self.order,
+            uuid: self.options.uuid,
+            ctransid: self.options.ctransid,
+        };
+        let context = Context {
+            options: self.options,
             progress: self.progress,
+            roots: &[root],
+            path: &|file| self.order.first_path(file),
         };
         let mut target = Target {
             file,
+            number: self.order.number(file),
             path,
             size,
             end: 0,
+            done: 0,
         };
         self.data.send(&context, &mut target, self.writer)?;
         if target.end != size {
@@ -286,19 +253,6 @@ impl<W: Write> Sender<'_, W> {
     }
 
     fn times(&mut self, path: &[u8], metadata: &Metadata) -> Result<()> {
-        let mtime = metadata.mtime;
-        let has_otime = self.writer.version() >= Version::V2;
-        self.writer.command(&Command::Utimes {
-            path,
-            atime: metadata.atime.unwrap_or(mtime),
-            mtime,
-            ctime: metadata.ctime.unwrap_or(mtime),
-            otime: has_otime.then(|| metadata.btime.unwrap_or(mtime)),
-        })
+        times(self.writer, path, metadata)
     }
-}
-
-/// The hash by which btrfs orders the names of attributes.
-fn name_hash(name: &[u8]) -> u32 {
-    !crc32c::crc32c_append(1, name)
 }

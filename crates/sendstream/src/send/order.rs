@@ -1,23 +1,43 @@
 //! The order in which files are sent, and the names they have meanwhile.
 
-use tree::{EntryId, Error, FileId, FileSystem, Ino, Inventory, Result};
+use tree::{EntryId, Error, ExtentId, FileId, FileSystem, Ino, Inventory, Result};
 
 /// The number of a subvolume's root directory, and the first one of a file.
-const ROOT: u64 = 256;
+pub(super) const ROOT: u64 = 256;
 /// Linux knows no longer path, with a NUL at its end.
-const PATH_BYTES_MAX: usize = 4095;
+pub(super) const PATH_BYTES_MAX: usize = 4095;
 
-/// The names of a file in an image, in the order in which it stores them: each a directory and a name in it.
-pub type StoredNames<'a> = dyn Fn(Ino) -> Result<Vec<(Ino, Box<[u8]>)>> + Sync + 'a;
+/// What a btrfs image stores of its files that [`FileSystem`] does not show.
+pub trait StoredFiles: Sync {
+    /// The names of a file, in the order in which they are stored: each a directory and a name in it. The root directory has
+    /// none.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn names(&self, ino: Ino) -> Result<Vec<(Ino, Box<[u8]>)>>;
+
+    /// The flags of an inode (`btrfs_inode_item.flags`).
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn flags(&self, ino: Ino) -> Result<u64>;
+
+    /// The preallocated extent that begins at an offset of a regular file, also behind the end of the file: its identity, where
+    /// in it that part begins, and the part's length. `None` if none begins there.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn preallocated(&self, ino: Ino, offset: u64) -> Result<Option<(ExtentId, u64, u64)>>;
+}
 
 /// The files of a tree by number, and how far sending has come.
 pub(super) struct Order<'a> {
-    inventory: &'a Inventory,
-    stored: Option<&'a StoredNames<'a>>,
+    pub(super) inventory: &'a Inventory,
+    stored: Option<&'a dyn StoredFiles>,
     /// By file.
     numbers: Vec<u64>,
-    /// By file: the transaction that created it.
-    generations: Vec<u64>,
+    /// By file: the transactions that created it and last changed it.
+    generations: Vec<(u64, u64)>,
     /// All files to send, in ascending order of their numbers.
     files: Vec<FileId>,
     /// All names of files with several, by file.
@@ -32,7 +52,7 @@ impl<'a> Order<'a> {
     pub(super) fn new(
         fs: &dyn FileSystem,
         inventory: &'a Inventory,
-        stored: Option<&'a StoredNames<'a>>,
+        stored: Option<&'a dyn StoredFiles>,
         generation: u64,
     ) -> Result<Order<'a>> {
         let count = inventory.file_count() as usize;
@@ -46,19 +66,21 @@ impl<'a> Order<'a> {
             progress: ROOT,
         };
         for file in inventory.files() {
-            let (number, generation) = if stored.is_none() {
-                (ROOT + u64::from(file.0), generation)
+            let (number, generations) = if stored.is_none() {
+                (ROOT + u64::from(file.0), (generation, generation))
             } else {
                 let metadata = fs.metadata(inventory.ino(file));
                 let metadata = metadata.map_err(|error| order.name_error(file, error))?;
                 match metadata.identity {
-                    Some(identity) => (identity.number, identity.generation),
+                    Some(identity) => {
+                        (identity.number, (identity.generation, identity.transaction))
+                    }
                     // Where a nested subvolume was.
-                    None => (0, 0),
+                    None => (0, (0, 0)),
                 }
             };
             order.numbers.push(number);
-            order.generations.push(generation);
+            order.generations.push(generations);
             if number != 0 {
                 order.files.push(file);
             }
@@ -96,6 +118,16 @@ impl<'a> Order<'a> {
         self.numbers[file.0 as usize]
     }
 
+    /// The transaction that created a file.
+    pub(super) fn generation(&self, file: FileId) -> u64 {
+        self.generations[file.0 as usize].0
+    }
+
+    /// The transaction that last changed a file.
+    pub(super) fn transaction(&self, file: FileId) -> u64 {
+        self.generations[file.0 as usize].1
+    }
+
     /// Names the file of an error as the tree calls it.
     pub(super) fn name_error(&self, file: FileId, error: Error) -> Error {
         let path = self.inventory.path(self.inventory.first_name(file));
@@ -118,7 +150,7 @@ impl<'a> Order<'a> {
         };
         const DIFFER: Error = Error::Inconsistent("a file's own names differ from its entries");
         let mut names = Vec::new();
-        for (dir, name) in stored(inventory.ino(file))? {
+        for (dir, name) in stored.names(inventory.ino(file))? {
             let dir = self.file_of(dir).ok_or(DIFFER)?;
             let found = self.entry(dir, &name).ok_or(DIFFER)?;
             if inventory.file(found) != file {
@@ -142,7 +174,8 @@ impl<'a> Order<'a> {
         (self.inventory.ino(file) == ino).then_some(file)
     }
 
-    fn entry(&self, dir: FileId, name: &[u8]) -> Option<EntryId> {
+    /// The name in a directory that is this one.
+    pub(super) fn entry(&self, dir: FileId, name: &[u8]) -> Option<EntryId> {
         let mut entries = self.inventory.entries(dir);
         let mut len = entries.len() as u32;
         let mut from = entries.next()?.0;
@@ -162,7 +195,7 @@ impl<'a> Order<'a> {
 
     /// The name in the root directory that a file has until it gets its own ones. Files that keep theirs never have it.
     pub(super) fn temporary_name(&self, file: FileId) -> Vec<u8> {
-        let (number, generation) = (self.number(file), self.generations[file.0 as usize]);
+        let (number, generation) = (self.number(file), self.generation(file));
         let mut index = 0;
         loop {
             let name = format!("o{number}-{generation}-{index}").into_bytes();

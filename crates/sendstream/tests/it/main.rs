@@ -1,5 +1,6 @@
 //! The tests of send streams against the kernel's own, and against hostile ones.
 
+mod changes; // of trees in memory, replayed over their parents
 mod convert; // replayed before and after
 mod damage; // cuts and flips
 mod hostile; // streams that mean harm

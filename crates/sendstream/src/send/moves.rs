@@ -1,0 +1,304 @@
+//! Names in an incremental stream: what is in the way of a name, which directories wait for others, and what is removed when.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::Write;
+
+use tree::{Error, Result};
+
+use super::incremental::Changes;
+use super::receiver::{Node, Place, ROOT_NODE};
+use crate::command::Command;
+
+/// What waits.
+#[derive(Default)]
+pub(super) struct Moves {
+    /// Whether there were temporary names.
+    pub(super) has_used_root: bool,
+    /// Files under a temporary name, with that name.
+    temporary: HashMap<Node, Place>,
+    /// Directories that cannot get their place yet, each with the directory that must get its own before.
+    waiting: HashMap<Node, Node>,
+    /// Directories for which others wait, with these in order.
+    waiters: HashMap<Node, Vec<Node>>,
+    /// Directories that are to be removed when they are empty.
+    removed: HashSet<Node>,
+}
+
+impl Moves {
+    /// Whether a directory cannot get its place yet.
+    pub(super) fn is_waiting(&self, dir: Node) -> bool {
+        self.waiting.contains_key(&dir)
+    }
+
+    fn wait(&mut self, dir: Node, for_dir: Node) {
+        self.waiting.insert(dir, for_dir);
+        self.waiters.entry(for_dir).or_default().push(dir);
+    }
+}
+
+impl<W: Write> Changes<'_, W> {
+    /// Creates a file under a temporary name.
+    pub(super) fn create_node(&mut self, node: Node) -> Result<()> {
+        let place = self.receiver.temporary_place(node);
+        self.create_at(node, &self.receiver.path(&place)?)?;
+        self.moves.has_used_root = true;
+        self.moves.temporary.insert(node, place.clone());
+        self.receiver.add(node, place)
+    }
+
+    /// Whether a new file is there already, because another one got a name in it.
+    pub(super) fn is_created(&self, node: Node) -> bool {
+        self.receiver.name_count(node) > 0
+    }
+
+    /// Gives a file the names that it shall have.
+    pub(super) fn change_names(&mut self, node: Node) -> Result<()> {
+        let (old, new) = (
+            self.receiver.names_in_parent(node)?,
+            self.receiver.names_in_child(node)?,
+        );
+        let key = |place: &Place| (place.dir, place.name.clone());
+        let old_names: HashSet<_> = old.iter().map(key).collect();
+        let new_names: HashSet<_> = new.iter().map(key).collect();
+        let added = new.iter().filter(|place| !old_names.contains(&key(place)));
+        let removed = old.iter().filter(|place| !new_names.contains(&key(place)));
+        for place in added.clone() {
+            self.clear(node, place)?;
+        }
+        let mut changed = Vec::new();
+        let is_dir = self.receiver.is_dir(node);
+        for place in added {
+            if !self.receiver.has_dir(place.dir) {
+                self.create_node(place.dir)?;
+            }
+            changed.push(place.dir);
+            if is_dir {
+                match self.obstacle(node, place) {
+                    Some(dir) => self.moves.wait(node, dir),
+                    None => self.rename(node, place.clone())?,
+                }
+            } else if self.moves.temporary.contains_key(&node) {
+                self.rename(node, place.clone())?;
+            } else {
+                self.link(node, place)?;
+            }
+        }
+        for place in removed {
+            changed.push(place.dir);
+            if !is_dir && self.has(node, place) {
+                self.unlink(node, place)?;
+            }
+        }
+        if !is_dir {
+            self.unlink_temporary(node)?;
+        }
+        self.after_changes(&changed)
+    }
+
+    /// Removes a file that shall not be there, or makes it ready to be removed.
+    pub(super) fn delete(&mut self, node: Node) -> Result<()> {
+        let places = self.receiver.names_in_parent(node)?;
+        if self.receiver.is_dir(node) {
+            if self.receiver.count(node) == 0 {
+                self.remove_dir(node)?;
+            } else {
+                if !self.moves.temporary.contains_key(&node) {
+                    for place in &places {
+                        self.rename_to_temporary(node, place)?;
+                    }
+                }
+                self.moves.removed.insert(node);
+            }
+        } else {
+            for place in &places {
+                if self.has(node, place) {
+                    self.unlink(node, place)?;
+                }
+            }
+            self.unlink_temporary(node)?;
+        }
+        let changed: Vec<Node> = places.iter().map(|place| place.dir).collect();
+        self.after_changes(&changed)
+    }
+
+    /// Moves the directories that wait for this one, and then those that wait for these.
+    pub(super) fn move_waiters(&mut self, node: Node) -> Result<()> {
+        let mut next: VecDeque<Node> = self.moves.waiters.remove(&node).unwrap_or_default().into();
+        while let Some(dir) = next.pop_front() {
+            self.moves.waiting.remove(&dir);
+            let place = self.receiver.place_in_child(dir).ok_or(LOST)?;
+            if let Some(obstacle) = self.obstacle(dir, &place) {
+                self.moves.wait(dir, obstacle);
+                continue;
+            }
+            self.clear(dir, &place)?;
+            let left = self.receiver.above(dir);
+            let to = place.dir;
+            self.rename(dir, place)?;
+            if let Some(left) = left {
+                self.remove_if_empty(left)?;
+            }
+            self.note_change(dir);
+            for place in self.receiver.place_in_parent(dir).iter() {
+                self.note_change(place.dir);
+            }
+            self.note_change(to);
+            next.extend(self.moves.waiters.remove(&dir).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// Moves the directories that wait for each other.
+    pub(super) fn move_all_waiters(&mut self) -> Result<()> {
+        while let Some(&dir) = self.moves.waiting.values().min() {
+            // A directory in the root directory is in nobody's way.
+            if self.moves.is_waiting(dir) && !self.moves.temporary.contains_key(&dir) {
+                let place = self.receiver.first_name(dir)?.ok_or(LOST)?;
+                self.rename_to_temporary(dir, &place)?;
+            }
+            self.move_waiters(dir)?;
+        }
+        Ok(())
+    }
+
+    /// The directory that must get its place before this one can get its own.
+    fn obstacle(&self, dir: Node, place: &Place) -> Option<Node> {
+        let receiver = &self.receiver;
+        let mut above = place.dir;
+        while above != ROOT_NODE {
+            if self.moves.is_waiting(above) {
+                return Some(above);
+            }
+            let after = receiver.place_in_child(above)?;
+            match receiver.place_in_parent(above) {
+                // A new one is below nothing that moves.
+                None => break,
+                Some(before) if above > self.node && before != after => return Some(above),
+                Some(_) => above = after.dir,
+            }
+        }
+        if receiver.is_within(place.dir, dir) {
+            // Something between them moves later.
+            let mut above = place.dir;
+            while above != dir {
+                if above > self.node || self.moves.is_waiting(above) {
+                    return Some(above);
+                }
+                above = receiver.above(above)?;
+            }
+        }
+        None
+    }
+
+    /// Takes a name from the file that has it, which gets a temporary one if it needs one.
+    fn clear(&mut self, node: Node, place: &Place) -> Result<()> {
+        let Some(holder) = self.receiver.find(place.dir, &place.name) else {
+            return Ok(());
+        };
+        if holder == node {
+            return Ok(());
+        }
+        let is_first = || -> Result<bool> {
+            let names = self.receiver.names_in_parent(holder)?;
+            Ok(names.first() == Some(place) || self.receiver.name_count(holder) == 1)
+        };
+        if self.receiver.is_dir(holder) || is_first()? {
+            self.rename_to_temporary(holder, place)
+        } else {
+            self.unlink(holder, place)
+        }
+    }
+
+    /// What follows from changes in these directories.
+    fn after_changes(&mut self, dirs: &[Node]) -> Result<()> {
+        for (turn, &dir) in dirs.iter().enumerate() {
+            if turn > 0 && dirs[turn - 1] == dir {
+                continue;
+            }
+            self.remove_if_empty(dir)?;
+            self.note_change(dir);
+        }
+        Ok(())
+    }
+
+    /// Sends the times of a directory later, if it is there at the end and its own turn is over.
+    fn note_change(&mut self, dir: Node) {
+        if dir <= self.node
+            && let Some(file) = self.receiver.files(dir).child
+        {
+            self.changed.add(file);
+        }
+    }
+
+    fn remove_if_empty(&mut self, dir: Node) -> Result<()> {
+        if self.moves.removed.contains(&dir) && self.receiver.count(dir) == 0 {
+            self.moves.removed.remove(&dir);
+            self.remove_dir(dir)?;
+        }
+        Ok(())
+    }
+
+    fn has(&self, node: Node, place: &Place) -> bool {
+        self.receiver.find(place.dir, &place.name) == Some(node)
+    }
+
+    fn rename_to_temporary(&mut self, node: Node, place: &Place) -> Result<()> {
+        let temporary = self.receiver.temporary_place(node);
+        let (path, path_to) = (self.receiver.path(place)?, self.receiver.path(&temporary)?);
+        self.writer.command(&Command::Rename {
+            path: &path,
+            path_to: &path_to,
+        })?;
+        self.receiver.rename(node, place, temporary.clone())?;
+        self.moves.has_used_root = true;
+        self.moves.temporary.insert(node, temporary);
+        Ok(())
+    }
+
+    /// Renames a directory, or a file with a temporary name.
+    fn rename(&mut self, node: Node, to: Place) -> Result<()> {
+        let from = match self.moves.temporary.remove(&node) {
+            Some(place) => place,
+            None => self.receiver.first_name(node)?.ok_or(LOST)?,
+        };
+        let (path, path_to) = (self.receiver.path(&from)?, self.receiver.path(&to)?);
+        self.writer.command(&Command::Rename {
+            path: &path,
+            path_to: &path_to,
+        })?;
+        self.receiver.rename(node, &from, to)
+    }
+
+    fn link(&mut self, node: Node, place: &Place) -> Result<()> {
+        let existing = self.receiver.first_name(node)?.ok_or(LOST)?;
+        let (path, path_link) = (self.receiver.path(place)?, self.receiver.path(&existing)?);
+        self.writer.command(&Command::Link {
+            path: &path,
+            path_link: &path_link,
+        })?;
+        self.receiver.add(node, place.clone())
+    }
+
+    fn unlink(&mut self, node: Node, place: &Place) -> Result<()> {
+        let path = &self.receiver.path(place)?;
+        self.writer.command(&Command::Unlink { path })?;
+        self.receiver.remove(node, place)
+    }
+
+    fn unlink_temporary(&mut self, node: Node) -> Result<()> {
+        match self.moves.temporary.remove(&node) {
+            Some(place) => self.unlink(node, &place),
+            None => Ok(()),
+        }
+    }
+
+    fn remove_dir(&mut self, dir: Node) -> Result<()> {
+        let path = &self.receiver.dir_path(dir)?;
+        self.writer.command(&Command::Rmdir { path })?;
+        let place = self.receiver.first_name(dir)?.ok_or(LOST)?;
+        self.moves.temporary.remove(&dir);
+        self.receiver.remove(dir, &place)
+    }
+}
+
+const LOST: Error = Error::Inconsistent("a file to be moved is not at the receiver");
