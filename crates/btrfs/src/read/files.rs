@@ -22,7 +22,7 @@ use super::table::{INODE_BITS, Resolved, Table};
 use crate::dir::{self, Target};
 use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
 use crate::key::{Key, item, object};
-use crate::options::{NewSubvolume, Received};
+use crate::options::{NewSubvolume, Numbers, Received};
 use crate::raw;
 use crate::subvolume::{self, Root};
 use crate::tree::Tree;
@@ -121,6 +121,11 @@ impl Subvolume {
                 parent_uuid: uuid(root.parent_uuid),
                 received: uuid(root.received_uuid).map(received),
                 otime: Some(root.otime),
+                numbers: Some(Numbers {
+                    id: tree.id,
+                    ctransid: root.ctransid.0,
+                    otransid: root.otransid.0,
+                }),
             };
             list.push((tree.id, subvolume));
         }
