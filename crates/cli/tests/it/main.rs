@@ -11,6 +11,7 @@ mod hostile; // SquashFS images that mean harm
 mod interrupt; // signals in the midst of a copy
 mod pass_through; // encoded data that goes from one format into another
 mod receive; // send streams, received
+mod receive_image; // send streams, received into images
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod send; // send streams of images and of other trees, also compared with those of Linux
 mod squash; // SquashFS images

@@ -17,7 +17,7 @@ use tree::{Aspects, HostDir};
 use super::{names, restow, run_in, shown};
 
 /// A stream that Linux made.
-fn kernel_made(name: &str) -> Vec<u8> {
+pub(crate) fn kernel_made(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../sendstream/testdata")
         .join(format!("{name}.zst"));
@@ -28,7 +28,7 @@ fn kernel_made(name: &str) -> Vec<u8> {
     stream
 }
 
-fn manifest(dir: &Path) -> Manifest {
+pub(crate) fn manifest(dir: &Path) -> Manifest {
     Manifest::of(&HostDir::open(dir).unwrap(), &Aspects::default()).unwrap()
 }
 
@@ -125,7 +125,7 @@ fn directories_are_received_and_their_parents_found() {
 }
 
 /// A new btrfs, mounted.
-fn mounted(mkfs: &Tool, options: &str) -> Mount {
+pub(crate) fn mounted(mkfs: &Tool, options: &str) -> Mount {
     let backing = BackingFile::create(512 << 20);
     run(mkfs.command().arg("--quiet").arg(backing.path()));
     let device = LoopDevice::attach(backing, Access::ReadWrite);
@@ -133,7 +133,7 @@ fn mounted(mkfs: &Tool, options: &str) -> Mount {
 }
 
 /// Random changes to files and names.
-fn change(at: &Path, rng: &mut Rng, steps: u64) {
+pub(crate) fn change(at: &Path, rng: &mut Rng, steps: u64) {
     for step in 0..steps {
         let dirs = [
             at.to_owned(),
@@ -277,7 +277,7 @@ fn normal(stream: &[u8]) -> Vec<String> {
     lines
 }
 
-fn send(btrfs: &Tool, at: &Path, options: &[&str], name: &str) -> Vec<u8> {
+pub(crate) fn send(btrfs: &Tool, at: &Path, options: &[&str], name: &str) -> Vec<u8> {
     let mut command = btrfs.command();
     command.arg("send").args(options).arg(at.join(name));
     run(command.current_dir(at).stderr(Stdio::null())).stdout
@@ -386,7 +386,7 @@ fn subvolumes_are_received_as_btrfs_receive_does() {
 }
 
 /// A stream with these commands in a subvolume `s`.
-fn stream(commands: &[Command<'_>], has_end: bool) -> Vec<u8> {
+pub(crate) fn stream(commands: &[Command<'_>], has_end: bool) -> Vec<u8> {
     let mut writer = StreamWriter::new(Vec::new(), Version::V2);
     writer.header().unwrap();
     let start = Command::Subvol {
@@ -610,4 +610,57 @@ fn a_parent_that_was_changed_is_not_built_on() {
     let (code, _, words) = receive("inc", &["--parent", parent.to_str().unwrap()]);
     assert_eq!((code, &*words), (0, ""));
     assert!(path("b").join("new").exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_clone_that_linux_refuses_is_copied_if_wanted() {
+    let (Some(btrfs), Some(mkfs)) = (tool("btrfs"), tool("mkfs.btrfs")) else {
+        return;
+    };
+    let target = mounted(&mkfs, "noatime");
+    let dir = TempDir::new();
+    let mkfile = |path| Command::Mkfile { path, ino: 257 };
+    let text = b"text ".repeat(4096);
+    let write = Command::Write {
+        path: b"from",
+        file_offset: 0,
+        data: &text,
+    };
+    // No copy on write, and so no checksums, for a file that is still empty.
+    let nocow = Command::Fileattr {
+        path: b"to",
+        fileattr: 3,
+    };
+    let clone = Command::Clone {
+        file_offset: 4096,
+        clone_len: 8192,
+        path: b"to",
+        clone_uuid: [7; 16],
+        clone_ctransid: 9,
+        clone_path: b"from",
+        clone_offset: 4096,
+    };
+    let commands = [mkfile(b"from"), write, mkfile(b"to"), nocow, clone];
+    fs::write(dir.join("stream"), stream(&commands, true)).unwrap();
+    let receive = |more: &[&str]| {
+        let mut command = restow(["receive", "-f"]);
+        command
+            .args([&*dir.join("stream"), target.path()])
+            .args(more);
+        shown(&command.output().unwrap())
+    };
+    let (code, _, words) = receive(&[]);
+    assert_eq!(code, 2, "{words}");
+    assert!(words.contains("--clone-fallback copies it"), "{words}");
+    assert_eq!(names(target.path()), [""; 0]);
+    let (code, _, words) = receive(&["--clone-fallback"]);
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("1 clone copied, 8.2 kB"), "{words}");
+    let to = fs::read(target.path().join("s/to")).unwrap();
+    assert!(to[..4096] == [0; 4096] && to[4096..] == text[4096..12_288]);
+    run(btrfs
+        .command()
+        .args(["subvolume", "delete"])
+        .arg(target.path().join("s")));
 }

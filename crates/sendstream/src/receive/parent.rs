@@ -55,7 +55,7 @@ impl Sources {
         let mut fault = None;
         for is_received in [true, false] {
             for found in linux::subvolumes_by_uuid(&*self.target, uuid, is_received)? {
-                match fault_of(&found, is_received, ctransid) {
+                match parent_fault(&found, is_received, ctransid) {
                     None => {
                         let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
                         return Ok(linux::open_inode(&*self.target, found.id, ROOT, flags)?);
@@ -73,8 +73,9 @@ impl Sources {
     }
 }
 
-/// Why this is not the subvolume that the stream builds on, if it is not.
-fn fault_of(found: &Subvolume, is_received: bool, ctransid: u64) -> Option<&'static str> {
+/// Why a subvolume is not the one that a stream builds on, if it is not. The stream names it by its received UUID or by its own, and by
+/// the transaction of its last change where it was sent.
+pub fn parent_fault(found: &Subvolume, is_received: bool, ctransid: u64) -> Option<&'static str> {
     if !found.is_read_only {
         return Some(
             "the parent or clone source is not read-only, so it can have changed; --parent takes it as it is",
@@ -109,9 +110,9 @@ mod tests {
             stransid: 9,
             rtransid: 30,
         };
-        assert_eq!(fault_of(&good, true, 9), None);
+        assert_eq!(parent_fault(&good, true, 9), None);
         // In the reverse direction, the number is of another file system.
-        assert_eq!(fault_of(&good, false, 1234), None);
+        assert_eq!(parent_fault(&good, false, 1234), None);
         let writable = Subvolume {
             is_read_only: false,
             ..good
@@ -120,9 +121,25 @@ mod tests {
             ctransid: 31,
             ..good
         };
-        assert!(fault_of(&good, true, 10).unwrap().contains("another state"));
-        assert!(fault_of(&writable, true, 9).unwrap().contains("read-only"));
-        assert!(fault_of(&writable, false, 9).unwrap().contains("read-only"));
-        assert!(fault_of(&changed, true, 9).unwrap().contains("was changed"));
+        assert!(
+            parent_fault(&good, true, 10)
+                .unwrap()
+                .contains("another state")
+        );
+        assert!(
+            parent_fault(&writable, true, 9)
+                .unwrap()
+                .contains("read-only")
+        );
+        assert!(
+            parent_fault(&writable, false, 9)
+                .unwrap()
+                .contains("read-only")
+        );
+        assert!(
+            parent_fault(&changed, true, 9)
+                .unwrap()
+                .contains("was changed")
+        );
     }
 }
