@@ -7,7 +7,7 @@ mod table;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tree::{Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId, to_u64, to_usize};
+use tree::{Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId, Time, to_u64, to_usize};
 
 use crate::chunk::{Chunk, ChunkMap};
 use crate::csum_tree;
@@ -350,6 +350,12 @@ pub struct SubvolumeInfo {
     pub parent_uuid: Option<[u8; 16]>,
     /// The UUID of the subvolume that was sent and received as this one.
     pub received_uuid: Option<[u8; 16]>,
+    /// The transaction that the subvolume had where it was sent.
+    pub stransid: u64,
+    /// The transaction in which it was received.
+    pub rtransid: u64,
+    /// When it was received.
+    pub rtime: Time,
 }
 
 impl SubvolumeInfo {
@@ -365,6 +371,9 @@ impl SubvolumeInfo {
             uuid: uuid(root.uuid),
             parent_uuid: uuid(root.parent_uuid),
             received_uuid: uuid(root.received_uuid),
+            stransid: root.stransid.0,
+            rtransid: root.rtransid.0,
+            rtime: root.rtime,
         }
     }
 }

@@ -657,9 +657,12 @@ fn parents_are_chosen_and_refused_as_btrfs_send_does() {
     let backing = mount.unmount();
     let image = backing.path().display();
     let with_image = |args: &[&str]| -> Vec<String> {
-        let word = |word: &&str| match word.starts_with('-') {
-            true => (*word).to_owned(),
-            false => format!("{image}:{word}"),
+        let word = |word: &&str| {
+            if word.starts_with('-') {
+                (*word).to_owned()
+            } else {
+                format!("{image}:{word}")
+            }
         };
         args.iter().map(word).collect()
     };

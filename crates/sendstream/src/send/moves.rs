@@ -139,7 +139,7 @@ impl<W: Write> Changes<'_, W> {
                 self.remove_if_empty(left)?;
             }
             self.note_change(dir);
-            for place in self.receiver.place_in_parent(dir).iter() {
+            if let Some(place) = &self.receiver.place_in_parent(dir) {
                 self.note_change(place.dir);
             }
             self.note_change(to);

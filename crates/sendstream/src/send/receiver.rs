@@ -29,6 +29,9 @@ pub(super) struct Files {
     pub(super) child: Option<FileId>,
 }
 
+/// Names in a directory, each with what it names; `None` if it names nothing any more.
+type Entries = HashMap<Box<[u8]>, Option<(Node, u64)>>;
+
 /// The names at the receiver: those of the parent, changed by what was sent.
 pub(super) struct Receiver<'a> {
     pub(super) parent: &'a Order<'a>,
@@ -40,7 +43,7 @@ pub(super) struct Receiver<'a> {
     /// The names of files that changed, in order: a new name comes last, a renamed one stays where it is.
     names: HashMap<Node, BTreeMap<u64, Place>>,
     /// The entries of directories that changed, or belong to a file that did: the file, and the number of its name.
-    entries: HashMap<Node, HashMap<Box<[u8]>, Option<(Node, u64)>>>,
+    entries: HashMap<Node, Entries>,
     /// How many entries directories have, where that is no longer as in the parent.
     counts: HashMap<Node, u64>,
     /// How many names there are.
