@@ -74,9 +74,10 @@ impl Target {
         if let Some(mut part) = self.part {
             there = part.at;
             // Once its end was seen, it is not read again: it may be the output.
-            let rest = match part.has_ended {
-                true => Ok(0),
-                false => part.file.read(&mut [0]),
+            let rest = if part.has_ended {
+                Ok(0)
+            } else {
+                part.file.read(&mut [0])
             };
             if rest.with_context(|| format!("read {}", part.name))? > 0 {
                 let (name, len) = (part.name, text::of_bytes(part.at));

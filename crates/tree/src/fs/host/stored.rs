@@ -297,7 +297,7 @@ fn identity(at: u64, generation: u64) -> Option<ExtentId> {
     // Places are multiples of 4 KiB and below 2^52; transactions do not come round in the life of a copy.
     let place = at >> 12;
     let is_exact = at.is_multiple_of(4096) && place < 1 << 40;
-    is_exact.then(|| ExtentId(place << 24 | generation & 0xff_ffff))
+    is_exact.then_some(ExtentId(place << 24 | generation & 0xff_ffff))
 }
 
 #[cfg(test)]
