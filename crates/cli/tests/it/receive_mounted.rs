@@ -5,8 +5,6 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command as Program, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use sendstream::{Command, StreamWriter, Version};
 use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, run, tool};
@@ -268,7 +266,6 @@ fn a_parent_that_btrfs_received_is_built_on_unless_it_was_changed() {
         .args([&*dir.join("full"), to]));
     // It was marked before all of it had its extents.
     run(Program::new("sync").arg("-f").arg(to));
-    thread::sleep(Duration::from_millis(50));
     let root = linux::open_dir(&to.join("a")).unwrap();
     let id = linux::subvolume_id(&root).unwrap();
     let info = || linux::subvolume(&root, id).unwrap().unwrap();
@@ -288,6 +285,15 @@ fn a_parent_that_btrfs_received_is_built_on_unless_it_was_changed() {
     ];
     for (number, change) in changes.iter().enumerate() {
         let received = info();
+        // The clock of change times has a coarser step than that of the receive.
+        loop {
+            fs::write(to.join("clock"), "x").unwrap();
+            let now = linux::stat_at(linux::open_dir(to).unwrap(), b"clock").unwrap();
+            if now.ctime > received.rtime {
+                break;
+            }
+        }
+        fs::remove_file(to.join("clock")).unwrap();
         linux::set_subvolume_read_only(&root, false).unwrap();
         change(&to.join("a"));
         linux::set_subvolume_read_only(&root, true).unwrap();

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command as Program, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use testkit::{Rng, TempDir, Tool, cases, run, tool};
 
@@ -146,6 +145,28 @@ fn what_cannot_be_sent_is_refused() {
     );
 }
 
+/// How much a process has read; `None` if it has ended.
+fn bytes_read(id: &str) -> Option<u64> {
+    let io = fs::read_to_string(format!("/proc/{id}/io")).ok()?;
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    let has_ended = states(id).iter().all(|state| *state == 'Z');
+    line?.parse().ok().filter(|_| !has_ended)
+}
+
+/// The states of a process's threads.
+fn states(id: &str) -> Vec<char> {
+    let tasks = fs::read_dir(format!("/proc/{id}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let stat = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    stat.filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next())
+        .collect()
+}
+
+/// Whether all threads of a process are stopped, or it has ended.
+fn is_stopped(id: &str) -> bool {
+    states(id).iter().all(|state| matches!(state, 'T' | 'Z'))
+}
+
 /// Stops and continues the process that sends, so that Linux starts again in the middle of a command.
 #[test]
 #[ignore = "needs root"]
@@ -185,10 +206,16 @@ fn a_stream_that_linux_starts_again_stays_whole() {
             let mut kill = Program::new("kill");
             let _ = kill.args([name, &id]).stderr(Stdio::null()).status();
         };
+        let mut wanted = 0;
         for _ in 0..6 {
-            thread::sleep(Duration::from_millis(rng.below(25)));
+            wanted += rng.below(8 << 20);
+            while bytes_read(&id).is_some_and(|read| read < wanted) {
+                thread::yield_now();
+            }
             signal("-STOP");
-            thread::sleep(Duration::from_millis(10));
+            while !is_stopped(&id) {
+                thread::yield_now();
+            }
             signal("-CONT");
         }
         let (code, _, words) = shown(&child.wait_with_output().unwrap());
