@@ -145,7 +145,7 @@ fn make_fixture(dir: &Path) -> Option<()> {
         }
     }
     // What examples call subvolumes is a directory in every other container.
-    const SUBVOLUMES: [&str; 4] = ["home", "monday", "snapshot:ro", "tuesday"];
+    const SUBVOLUMES: [&str; 4] = ["home", "monday:ro", "snapshot:ro", "tuesday:ro"];
     for folder in ["home/user", "monday", "snapshot/etc"] {
         fs::create_dir_all(dir.join("src").join(folder)).unwrap();
     }
