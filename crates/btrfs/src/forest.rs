@@ -226,7 +226,8 @@ impl<'a> Forest<'a> {
                 Some(size) => size - size % SECTOR_BYTES as u64,
                 None => layout
                     .end
-                    .saturating_add(slack.next_multiple_of(STRIPE_BYTES)),
+                    .saturating_add(slack.next_multiple_of(STRIPE_BYTES))
+                    .max(self.options.size_min - self.options.size_min % SECTOR_BYTES as u64),
             };
             let is_last = Some(&headroom) == candidates.last();
             let fits = match (size, self.options.slack) {
@@ -234,6 +235,7 @@ impl<'a> Forest<'a> {
                 (None, Some(_)) => true,
                 (None, None) => {
                     is_last
+                        || layout.end <= self.options.size_min
                         || layout.device_bytes()
                             <= layout.used_bytes() / FREE_PART * (FREE_PART + 1)
                 }

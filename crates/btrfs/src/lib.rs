@@ -53,7 +53,7 @@ pub use compression::Compression;
 pub use flags::{block_group, compat_ro, incompat, inode_flags};
 pub use key::{Generation, Key, Logical, Physical, item, object};
 pub use open_options::OpenOptions;
-pub use options::{NewSubvolume, Options, Received, Rule, Summary};
+pub use options::{NewSubvolume, Numbers, Options, Received, Rule, Summary};
 pub use read::{Btrfs, Subvolume, SubvolumeInfo};
 pub use superblock::{Device, SUPERBLOCK_PLACES, Superblock};
 pub use usage::{Amount, Usage};

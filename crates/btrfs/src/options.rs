@@ -47,6 +47,12 @@ pub struct Options {
     pub label: Vec<u8>,
     /// The file system's UUID; `None` derives it from the content.
     pub uuid: Option<[u8; 16]>,
+    /// The image continues another one, whose transactions are older than this: subvolumes keep the IDs and transactions
+    /// that they state, and files those of the source as far as their subvolume shares blocks with another. `None`
+    /// numbers everything from the start.
+    pub generation: Option<u64>,
+    /// The least size of the file system, in bytes, if `size` is `None`.
+    pub size_min: u64,
     /// Upper limit for all times of files, in seconds since 1970; `None` for no limit.
     pub epoch: Option<i64>,
     /// Whether to deduplicate files with equal content.
@@ -81,6 +87,19 @@ pub struct NewSubvolume {
     pub received: Option<Received>,
     /// When it was created; `None` for the time of the file system.
     pub otime: Option<Time>,
+    /// What it keeps of its numbers if [`Options::generation`] is set; `None` numbers it as a new one.
+    pub numbers: Option<Numbers>,
+}
+
+/// The numbers of a subvolume of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// Its ID.
+    pub id: u64,
+    /// The transaction of its last change.
+    pub ctransid: u64,
+    /// The transaction that created it.
+    pub otransid: u64,
 }
 
 /// What a received subvolume records about the subvolume that was sent.
@@ -141,6 +160,8 @@ impl Default for Options {
             default_subvolume: None,
             label: Vec::new(),
             uuid: None,
+            generation: None,
+            size_min: 0,
             epoch: None,
             duplicates: true,
             skip_unreadable: false,

@@ -203,8 +203,9 @@ impl RootItems<'_> {
         item.uuid = self.uuids.subvolumes[index];
         item.parent_uuid = own.options.parent_uuid.unwrap_or_default();
         let generation = self.trees.plan.generation();
-        item.ctransid = generation.into();
-        item.otransid = generation.into();
+        let [ctransid, otransid] = self.trees.plan.transactions(own);
+        item.ctransid = ctransid.into();
+        item.otransid = otransid.into();
         if self.trees.plan.is_related(index) {
             // Otherwise Linux takes it for granted that nobody else refers to the tree's blocks.
             item.last_snapshot = generation.into();

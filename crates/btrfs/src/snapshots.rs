@@ -5,7 +5,7 @@
 //! unchanged between them ([`FileIdentity`]); a wrong guess only costs space.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use tree::{EntryId, FileId, FileIdentity, FileKind, FileSystem, Inventory};
 use xxhash::Xxh64;
@@ -49,23 +49,20 @@ const NO_IDENTITY: FileIdentity = FileIdentity {
 
 impl Snapshots {
     /// Looks for relations between the subvolumes with these root directories, and these other files; `None` if no two are
-    /// related.
+    /// related. `generation` is that of the image, if it continues the source.
     pub(crate) fn find(
         fs: &dyn FileSystem,
         inventory: &Inventory,
         roots: &[FileId],
         members: impl FnOnce() -> Vec<Vec<FileId>>,
+        generation: Option<u64>,
     ) -> Option<Snapshots> {
         let identity = |file: FileId| {
             let metadata = fs.metadata(inventory.ino(file)).ok();
             metadata.and_then(|metadata| metadata.identity)
         };
-        if roots
-            .iter()
-            .filter(|root| identity(**root).is_some())
-            .count()
-            < 2
-        {
+        let snapshots = roots.iter().filter(|root| identity(**root).is_some());
+        if generation.is_none() && snapshots.count() < 2 {
             return None;
         }
         let known: Vec<Option<FileIdentity>> = inventory.files().map(identity).collect();
@@ -100,20 +97,33 @@ impl Snapshots {
             }
         }
         order.retain(|&index| is_related[index]);
-        if order.is_empty() {
+        if generation.is_none() && order.is_empty() {
             return None;
         }
         let others = (0..members.len()).filter(|&index| !is_related[index]);
         let mut snapshots = Snapshots {
             base,
-            generation: GENERATION,
+            generation: generation.unwrap_or(GENERATION),
             identities: vec![NO_IDENTITY; known.len()],
             indexes: vec![0; inventory.entry_count() as usize],
             order: others.chain(order.iter().copied()).collect(),
             is_related,
         };
-        let next = snapshots.take_identities(inventory, roots, &members, &known);
-        snapshots.fill_in(inventory, roots, &members, next);
+        let numbered = match generation {
+            Some(_) => snapshots.order.clone(),
+            None => snapshots.related(),
+        };
+        let next = snapshots.take_identities(inventory, roots, &members, &known, &numbered);
+        match generation {
+            Some(newest) => {
+                snapshots.limit_generations(newest);
+                snapshots.number_alike(inventory, roots, &members, next);
+            }
+            None => {
+                snapshots.rank_generations();
+                snapshots.fill_in(inventory, roots, &members, next);
+            }
+        }
         Some(snapshots)
     }
 
@@ -135,14 +145,15 @@ impl Snapshots {
         order.filter(|&index| self.is_related[index]).collect()
     }
 
-    /// Gives files the identities that they have in the source, as far as these are unique; their generations become
-    /// ranks. Returns the first inode number that no file has.
+    /// Gives files the identities that they have in the source, as far as these are unique. Returns the first inode number
+    /// that no file has.
     fn take_identities(
         &mut self,
         inventory: &Inventory,
         roots: &[FileId],
         members: &[Vec<FileId>],
         known: &[Option<FileIdentity>],
+        numbered: &[usize],
     ) -> u64 {
         let mut holder: Vec<Option<u32>> = vec![None; known.len()];
         for (index, files) in (0..).zip(members) {
@@ -152,7 +163,7 @@ impl Snapshots {
             }
         }
         let mut next = object::FIRST_FREE + u64::from(inventory.file_count());
-        for subvolume in self.related() {
+        for &subvolume in numbered {
             let taken = members[subvolume].iter().filter_map(|&file| {
                 let identity = known[file.0 as usize]?;
                 let is_number = (object::FIRST_FREE + 1..NUMBER_MAX).contains(&identity.number);
@@ -174,6 +185,11 @@ impl Snapshots {
                 };
             }
         }
+        next
+    }
+
+    /// Replaces generations by their ranks.
+    fn rank_generations(&mut self) {
         let all = self
             .identities
             .iter()
@@ -192,7 +208,77 @@ impl Snapshots {
             }
         }
         self.generation = GENERATION + ranks.len() as u64;
-        next
+    }
+
+    /// Replaces generations that are newer than the image by the last ones before its own, in their order.
+    fn limit_generations(&mut self, newest: u64) {
+        let all = self.identities.iter();
+        let all = all.flat_map(|identity| [identity.generation, identity.transaction]);
+        let newer: BTreeSet<u64> = all.filter(|&it| it > newest).collect();
+        let newer: Vec<u64> = newer.into_iter().collect();
+        let limit = |it: u64| {
+            let above = newer.len() - newer.partition_point(|&other| other <= it);
+            if it > newest {
+                newest.saturating_sub(above as u64).max(GENERATION)
+            } else {
+                it.max(GENERATION)
+            }
+        };
+        for identity in &mut self.identities {
+            if identity.number != 0 {
+                identity.generation = limit(identity.generation);
+                identity.transaction = limit(identity.transaction);
+            }
+        }
+    }
+
+    /// Gives the other files numbers that no file of any subvolume has, starting at `next`, and names the same index in every state
+    /// of their directory. `btrfs send -p` compares any two subvolumes by these: it takes files of one number and
+    /// generation for the same file, and fails if the index of a name changes and its file does not.
+    fn number_alike(
+        &mut self,
+        inventory: &Inventory,
+        roots: &[FileId],
+        members: &[Vec<FileId>],
+        mut next: u64,
+    ) {
+        for (&root, files) in roots.iter().zip(members) {
+            for &file in std::iter::once(&root).chain(files) {
+                let identity = &mut self.identities[file.0 as usize];
+                if identity.number != 0 {
+                    continue;
+                }
+                *identity = FileIdentity {
+                    number: if file == root {
+                        object::FIRST_FREE
+                    } else {
+                        next
+                    },
+                    generation: self.generation,
+                    transaction: self.generation,
+                };
+                next += u64::from(file != root);
+            }
+        }
+        let mut indexes: HashMap<(u64, u64, &[u8]), u32> = HashMap::new();
+        let mut ends: HashMap<(u64, u64), u32> = HashMap::new();
+        for dir in inventory.files() {
+            if inventory.kind(dir) != FileKind::Directory {
+                continue;
+            }
+            let FileIdentity {
+                number, generation, ..
+            } = self.identities[dir.0 as usize];
+            let end = ends.entry((number, generation)).or_insert(2);
+            for entry in inventory.entries(dir) {
+                let key = (number, generation, inventory.name(entry));
+                let index = indexes.entry(key).or_insert_with(|| {
+                    *end += 1;
+                    *end - 1
+                });
+                self.indexes[entry.0 as usize] = *index;
+            }
+        }
     }
 
     /// Gives names the directory indexes that they have in the base, and the other files numbers, starting at `next`.

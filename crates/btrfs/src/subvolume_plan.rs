@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tree::{EntryId, Error, FileId, FileIdentity, FileKind, FileSystem, Inventory, Result};
 
 use crate::builder::GENERATION;
-use crate::key::object;
+use crate::key::{is_file_tree, object};
 use crate::options::{NewSubvolume, Options};
 use crate::snapshots::{Snapshots, usual_index};
 
@@ -24,7 +24,7 @@ pub(crate) struct PlannedSubvolume {
 /// The subvolumes of a new file system.
 #[derive(Debug)]
 pub(crate) struct SubvolumePlan {
-    /// The top level first, then the others in the order of their directories.
+    /// The top level first, then the others in the order of their IDs.
     pub(crate) subvolumes: Vec<PlannedSubvolume>,
     /// Index of the default subvolume.
     pub(crate) default: usize,
@@ -34,6 +34,8 @@ pub(crate) struct SubvolumePlan {
     of_dir: Vec<u32>,
     /// Which subvolumes share blocks, if any do.
     snapshots: Option<Snapshots>,
+    /// The generation of the image, if it continues another one.
+    generation: Option<u64>,
 }
 
 impl SubvolumePlan {
@@ -64,6 +66,9 @@ impl SubvolumePlan {
             let twice = Error::InvalidInput("listed as a subvolume twice");
             return Err(twice.in_file("make a subvolume of", &pair[0].2.path));
         }
+        let ids = ids(&wanted, options)?;
+        let mut wanted: Vec<_> = ids.into_iter().zip(wanted).collect();
+        wanted.sort_by_key(|wanted| wanted.0);
         let mut plan = SubvolumePlan {
             subvolumes: vec![PlannedSubvolume {
                 id: object::FS_TREE,
@@ -75,12 +80,13 @@ impl SubvolumePlan {
             by_dir: HashMap::new(),
             of_dir: Vec::new(),
             snapshots: None,
+            generation: options.generation,
         };
         plan.by_dir.insert(FileId(0), 0);
-        for (index, (dir, entry, options)) in (1..).zip(wanted) {
+        for (index, (id, (dir, entry, options))) in (1..).zip(wanted) {
             plan.by_dir.insert(dir, index);
             plan.subvolumes.push(PlannedSubvolume {
-                id: object::FIRST_FREE + index as u64 - 1,
+                id,
                 dir,
                 place: Some((entry, 0)),
                 options,
@@ -108,7 +114,8 @@ impl SubvolumePlan {
         }
         if plan.subvolumes.len() > 1 {
             let roots: Vec<FileId> = plan.subvolumes.iter().map(|own| own.dir).collect();
-            plan.snapshots = Snapshots::find(fs, inventory, &roots, || plan.members(inventory));
+            let members = || plan.members(inventory);
+            plan.snapshots = Snapshots::find(fs, inventory, &roots, members, options.generation);
         }
         if let Some(path) = &options.default_subvolume {
             let entry = inventory.find(path);
@@ -168,7 +175,20 @@ impl SubvolumePlan {
 
     /// The generation of the image.
     pub(crate) fn generation(&self) -> u64 {
-        (self.snapshots.as_ref()).map_or(GENERATION, |snapshots| snapshots.generation)
+        let snapshots = self.snapshots.as_ref();
+        let counted = snapshots.map_or(GENERATION, |snapshots| snapshots.generation);
+        self.generation.unwrap_or(counted)
+    }
+
+    /// The transactions of a subvolume's last change and of its creation.
+    pub(crate) fn transactions(&self, subvolume: &PlannedSubvolume) -> [u64; 2] {
+        let generation = self.generation();
+        match subvolume.options.numbers {
+            Some(numbers) if self.generation.is_some() => {
+                [numbers.ctransid, numbers.otransid].map(|it| it.min(generation))
+            }
+            _ => [generation; 2],
+        }
     }
 
     /// The directory index of an entry.
@@ -199,4 +219,29 @@ impl SubvolumePlan {
             object::FIRST_FREE + u64::from(file.0)
         }
     }
+}
+
+/// The IDs of new subvolumes: those that they keep, if they keep any, and the others behind, in order.
+fn ids(wanted: &[(FileId, EntryId, NewSubvolume)], options: &Options) -> Result<Vec<u64>> {
+    let kept = |own: &NewSubvolume| {
+        let numbers = own.numbers.filter(|_| options.generation.is_some());
+        numbers.map(|numbers| numbers.id)
+    };
+    let kept: Vec<Option<u64>> = wanted.iter().map(|wanted| kept(&wanted.2)).collect();
+    let mut all: Vec<u64> = kept.iter().flatten().copied().collect();
+    all.sort_unstable();
+    let is_wrong = |id: &u64| !is_file_tree(*id) || *id == object::FS_TREE;
+    if all.iter().any(is_wrong) || all.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Error::InvalidInput("the IDs of subvolumes are impossible"));
+    }
+    let mut next = all.last().map_or(object::FIRST_FREE, |last| last + 1);
+    let mut ids = Vec::with_capacity(kept.len());
+    for kept in kept {
+        ids.push(kept.unwrap_or(next));
+        next += u64::from(kept.is_none());
+    }
+    if next > object::LAST_FREE {
+        return Err(Error::Limit("the IDs of subvolumes are used up"));
+    }
+    Ok(ids)
 }

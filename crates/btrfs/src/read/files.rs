@@ -23,7 +23,7 @@ use crate::dir::{self, Target};
 use crate::extent::{Body, FileExtent};
 use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
 use crate::key::{Key, item, object};
-use crate::options::{NewSubvolume, Received};
+use crate::options::{NewSubvolume, Numbers, Received};
 use crate::raw;
 use crate::subvolume::{self, Root};
 use crate::tree::Tree;
@@ -122,6 +122,11 @@ impl Subvolume {
                 parent_uuid: uuid(root.parent_uuid),
                 received: uuid(root.received_uuid).map(received),
                 otime: Some(root.otime),
+                numbers: Some(Numbers {
+                    id: tree.id,
+                    ctransid: root.ctransid.0,
+                    otransid: root.otransid.0,
+                }),
             };
             list.push((tree.id, subvolume));
         }

@@ -350,6 +350,10 @@ pub struct SubvolumeInfo {
     pub parent_uuid: Option<[u8; 16]>,
     /// The UUID of the subvolume that was sent and received as this one.
     pub received_uuid: Option<[u8; 16]>,
+    /// The transaction that the subvolume had where it was sent.
+    pub stransid: u64,
+    /// The transaction in which it was received.
+    pub rtransid: u64,
 }
 
 impl SubvolumeInfo {
@@ -365,6 +369,8 @@ impl SubvolumeInfo {
             uuid: uuid(root.uuid),
             parent_uuid: uuid(root.parent_uuid),
             received_uuid: uuid(root.received_uuid),
+            stransid: root.stransid.0,
+            rtransid: root.rtransid.0,
         }
     }
 }

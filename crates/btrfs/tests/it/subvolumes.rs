@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use btrfs::{NewSubvolume, Options, Received, Subvolume, SubvolumeInfo};
+use btrfs::{NewSubvolume, Numbers, Options, Received, Subvolume, SubvolumeInfo};
 use testkit::{HookedFs, MemoryFs, Rng, TempDir};
-use tree::{Aspects, Error, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time};
+use tree::{
+    Aspects, Error, FileIdentity, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time,
+};
 
 use crate::images::{check, make, manifest_of, open};
 
@@ -236,4 +238,80 @@ fn a_comparison_of_snapshots_reads_nothing_that_they_share() {
     let mut report = |_| Ok(());
     let compared = tree::diff::diff(&first, &other, &aspects, parallel, &NoProgress, &mut report);
     assert!(compared.is_err());
+}
+
+#[test]
+fn an_image_that_continues_another_keeps_its_numbers() {
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let mut source = MemoryFs::new();
+    let identity = |number, transaction| {
+        Some(FileIdentity {
+            number,
+            generation: 7,
+            transaction,
+        })
+    };
+    // Nothing is unchanged between the two, so they share no blocks.
+    for (name, transaction) in [("one", 8), ("two", 1 << 60)] {
+        let own = source.add_dir(source.root(), name);
+        source.metadata_mut(own).identity = identity(256, transaction);
+        let file = source.add_file(own, "f", &[1; 9000]);
+        source.metadata_mut(file).identity = identity(300, transaction);
+        source.add_file(own, "new", &[2; 10]);
+    }
+    let subvolume = |path: &str, numbers| NewSubvolume {
+        path: path.as_bytes().to_vec(),
+        numbers,
+        ..NewSubvolume::default()
+    };
+    let numbers = Numbers {
+        id: 280,
+        ctransid: 30,
+        otransid: 20,
+    };
+    let options = Options {
+        subvolumes: vec![subvolume("two", None), subvolume("one", Some(numbers))],
+        generation: Some(50),
+        size_min: 200 << 20,
+        ..Options::default()
+    };
+    let summary = make(&source, &image, &options, 2);
+    assert_eq!(summary.image.image_bytes, 200 << 20);
+    assert!(summary.is_writable);
+    check(&image);
+    let opened = open(&image);
+    assert_eq!(opened.superblock().generation.0, 50);
+    let list = opened.subvolumes().unwrap();
+    let list: Vec<_> = list.iter().map(|own| (own.id, own.ctransid)).collect();
+    assert_eq!(list, [(5, 50), (280, 30), (281, 50)]);
+    let found = |id: u64, name: &[u8]| {
+        let tree = opened.subvolume(id).unwrap();
+        let ino = tree.lookup(tree.root(), name).unwrap().ino;
+        let identity = tree.metadata(ino).unwrap().identity.unwrap();
+        (identity.number, identity.generation, identity.transaction)
+    };
+    assert_eq!(found(280, b"f"), (300, 7, 8));
+    // What is newer than everything is of the last transaction.
+    assert_eq!(found(281, b"f"), (300, 7, 50));
+    let [one, two] = [280, 281].map(|id| found(id, b"new"));
+    assert_eq!((one.1, two.1), (50, 50));
+    assert!(one.0 != two.0 && one.0 > 300 && two.0 > 300);
+    // IDs that cannot be are refused.
+    for id in [1, 5, 255, 280] {
+        let numbers = Numbers { id, ..numbers };
+        let mut options = options.clone();
+        options.subvolumes[0].numbers = Some(numbers);
+        let output = Output::create(&dir.join("other"), false).unwrap();
+        let inventory = Inventory::of(&source, &Limits::default()).unwrap();
+        let made = btrfs::create(
+            &source,
+            &inventory,
+            &options,
+            Parallel::new(1),
+            &NoProgress,
+            &output,
+        );
+        assert!(matches!(made, Err(Error::InvalidInput(_))), "{id}");
+    }
 }

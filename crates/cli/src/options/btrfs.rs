@@ -233,6 +233,7 @@ impl BtrfsArgs {
             duplicates: !image.no_duplicates,
             skip_unreadable: rescue.skips(),
             verify: image.verify(),
+            ..Options::default()
         })
     }
 }
