@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ::tree::{
-    Corrupt, Encoding, Error, FileAttributes, FileKind, FileSystem, Ino, Metadata, Overlay, ReadAt,
-    Result, StoreId, Xattr,
+    Corrupt, Encoding, Error, FileAttributes, FileKind, FileSystem, Ino, Metadata, Overlay, Result,
+    Xattr,
 };
 
 use super::Known;
 use super::parts::{FileNumber, Part, Parts, Place};
-use super::tree::{Built, Content, SentTree, Stream};
+use super::tree::{Built, Content, SentTree, Source, Stream};
 use crate::command::{Command, device};
 use crate::encoded::EncodedWrite;
 use crate::subvolume::SentSubvolume;
@@ -57,7 +57,7 @@ impl Applying {
     pub(super) fn start(
         sent: SentSubvolume,
         known: &[Known],
-        (input, number, store): (Arc<dyn ReadAt>, u32, StoreId),
+        source: Source,
         at: u64,
     ) -> Result<Applying> {
         let wrong = |what, got| Err(Error::Corrupt(Corrupt { what, at, got }));
@@ -89,12 +89,7 @@ impl Applying {
                 Overlay::over(Arc::clone(&parent.tree))
             }
         };
-        let stream = Stream {
-            input,
-            number,
-            store,
-            depth,
-        };
+        let stream = Stream { source, at, depth };
         Ok(Applying {
             uuids: sent.parent.iter().map(|(uuid, _)| *uuid).collect(),
             built: Built {
@@ -225,7 +220,10 @@ impl Applying {
                 file_offset,
                 data,
             } => {
-                let place = Place::Plain { at: at.data };
+                let place = Place::Plain {
+                    at: at.data,
+                    skip: 0,
+                };
                 self.write(path, file_offset, data.len() as u64, place, at)
             }
             Command::EncodedWrite(EncodedWrite {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ::tree::{Corrupt, Error, FileSystem, ReadAt, Result, StoreId};
 
 use self::apply::Applying;
+use self::tree::Source;
 use crate::reader::StreamReader;
 use crate::subvolume::SentSubvolume;
 
@@ -25,6 +26,8 @@ pub use self::tree::SentTree;
 #[derive(Default)]
 pub struct Replay {
     store: Option<StoreId>,
+    /// The store of the first tree that was made known.
+    outside: Option<StoreId>,
     streams: u32,
     known: Vec<Known>,
     subvolumes: Vec<Arc<SentTree>>,
@@ -56,6 +59,7 @@ impl Replay {
     /// Makes a tree known that streams name by this UUID, as parent or as source of clones. `ctransid` is the transaction of
     /// its last change where it was sent; `None` accepts any.
     pub fn know(&mut self, uuid: [u8; 16], ctransid: Option<u64>, tree: Arc<dyn FileSystem>) {
+        self.outside.get_or_insert(tree.storage().store);
         let known = Known {
             uuid,
             ctransid,
@@ -80,7 +84,13 @@ impl Replay {
             at: 0,
         });
         let (known_before, before) = (self.known.len(), self.subvolumes.len());
-        let result = self.read(&mut reader, &input, stream, store);
+        let source = Source {
+            input: Arc::clone(&input),
+            number: stream,
+            store,
+            outside: self.outside,
+        };
+        let result = self.read(&mut reader, &source);
         if result.is_err() {
             self.known.truncate(known_before);
             self.subvolumes.truncate(before);
@@ -88,13 +98,7 @@ impl Replay {
         result.map(|()| self.subvolumes.len() - before)
     }
 
-    fn read<R: Read>(
-        &mut self,
-        reader: &mut StreamReader<R>,
-        input: &Arc<dyn ReadAt>,
-        stream: u32,
-        store: StoreId,
-    ) -> Result<()> {
+    fn read<R: Read>(&mut self, reader: &mut StreamReader<R>, source: &Source) -> Result<()> {
         while reader.next_stream()?.is_some() {
             let mut applying: Option<Applying> = None;
             while let Some(record) = reader.next_command()? {
@@ -104,7 +108,7 @@ impl Replay {
                     if let Some(done) = applying.take() {
                         self.finish(done);
                     }
-                    let source = (Arc::clone(input), stream, store);
+                    let source = source.clone();
                     let started = Applying::start(sent, &self.known, source, record.at);
                     applying = Some(started.map_err(in_command)?);
                     continue;

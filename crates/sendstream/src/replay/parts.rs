@@ -17,8 +17,8 @@ pub(super) struct FileNumber(pub(super) u32);
 /// Where the bytes of a part are. There is no part where a file has a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Plain bytes at this offset of the stream.
-    Plain { at: u64 },
+    /// Plain bytes of the stream: those of a command at this offset, without the first ones.
+    Plain { at: u64, skip: u64 },
     /// An encoded extent at this offset of the stream.
     Encoded { at: u64, encoding: Encoding },
     /// Another tree's file, from this offset on.
@@ -42,7 +42,10 @@ impl Part {
     pub(super) fn between(self, from: u64, to: u64) -> Part {
         let skip = from - self.offset;
         let place = match self.place {
-            Place::Plain { at } => Place::Plain { at: at + skip },
+            Place::Plain { at, skip: before } => Place::Plain {
+                at,
+                skip: before + skip,
+            },
             Place::Encoded { at, encoding } => Place::Encoded {
                 at,
                 encoding: Encoding {
@@ -169,7 +172,7 @@ mod tests {
                 let part = Part {
                     offset: from as u64,
                     len: (to - from) as u64,
-                    place: Place::Plain { at },
+                    place: Place::Plain { at, skip: 0 },
                 };
                 parts.write(file, part, 0).unwrap();
                 parts.write(other, part, 0).unwrap();
@@ -180,12 +183,12 @@ mod tests {
             for from in 0..64 {
                 let mut shown = [None; 64];
                 for part in parts.of(file, from) {
-                    let Place::Plain { at } = part.place else {
+                    let Place::Plain { at, skip } = part.place else {
                         panic!("{part:?}")
                     };
                     assert!(part.end() > from);
                     for index in 0..part.len {
-                        shown[(part.offset + index) as usize] = Some(at + index);
+                        shown[(part.offset + index) as usize] = Some(at + skip + index);
                     }
                 }
                 assert_eq!(shown[from as usize..], bytes[from as usize..]);
@@ -200,7 +203,7 @@ mod tests {
         let part = Part {
             offset: 0,
             len: 1,
-            place: Place::Plain { at: 0 },
+            place: Place::Plain { at: 0, skip: 0 },
         };
         let made = (0..).take_while(|_| parts.write(file, part, 3).is_ok());
         assert_eq!(made.count() as u64, PARTS_MIN + 3 * PARTS_PER_COMMAND_MAX);

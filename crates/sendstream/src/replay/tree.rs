@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::tree::{
-    Cache, Checksum, DirEntry, Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino,
-    Metadata, Overlay, ReadAt, Result, Storage, StoreId, Xattr,
+    Cache, Checksum, DirEntry, Error, Extent, ExtentId, ExtentKind, FileIdentity, FileKind,
+    FileSystem, Ino, Metadata, Overlay, ReadAt, Result, Storage, StoreId, Xattr,
 };
 use codec::Decoder;
 
@@ -24,12 +24,23 @@ const STREAM_SHIFT: u32 = 51;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Content(pub(super) Option<FileNumber>);
 
+/// An input of a [`Replay`](super::Replay).
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) input: Arc<dyn ReadAt>,
+    /// Its number among those of the replay.
+    pub(super) number: u32,
+    /// The store of the replay.
+    pub(super) store: StoreId,
+    /// The store of the trees that the replay was given, if there are any: that of the first one.
+    pub(super) outside: Option<StoreId>,
+}
+
 /// The stream that a tree is from.
 pub(super) struct Stream {
-    pub(super) input: Arc<dyn ReadAt>,
-    /// Its number among those of its [`Replay`](super::Replay).
-    pub(super) number: u32,
-    pub(super) store: StoreId,
+    pub(super) source: Source,
+    /// Where in the input the command is that starts the subvolume.
+    pub(super) at: u64,
     /// How many trees are below.
     pub(super) depth: u32,
 }
@@ -101,7 +112,11 @@ impl SentTree {
         self.decoded.find_or_make(at, |gone| {
             let pool = || self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
             let mut stored = vec![0; encoding.stored_len as usize];
-            self.built.stream.input.read_exact_at(&mut stored, at)?;
+            self.built
+                .stream
+                .source
+                .input
+                .read_exact_at(&mut stored, at)?;
             let write = EncodedWrite {
                 path: b"",
                 file_offset: 0,
@@ -130,7 +145,10 @@ impl SentTree {
     /// Fills `buf` with the bytes of a part from `offset` of its file on.
     fn read_part(&self, part: &Part, offset: u64, buf: &mut [u8]) -> Result<()> {
         match part.between(offset, part.end()).place {
-            Place::Plain { at } => Ok(self.built.stream.input.read_exact_at(buf, at)?),
+            Place::Plain { at, skip } => {
+                let input = &self.built.stream.source.input;
+                Ok(input.read_exact_at(buf, at + skip)?)
+            }
             Place::Encoded { at, encoding } => {
                 let content = self.decoded(at, &encoding)?;
                 let from = encoding.unencoded_offset as usize;
@@ -149,13 +167,11 @@ impl SentTree {
 
     /// The identity of an extent of another tree in this one.
     fn identity(&self, tree: &dyn FileSystem, id: ExtentId) -> Option<ExtentId> {
+        let source = &self.built.stream.source;
         let store = tree.storage().store;
-        let is_comparable = if id.0 & IN_STREAM == 0 {
-            // Those of one other store are as unique here as there.
-            self.built.trees[0].storage().store == store
-        } else {
-            self.built.stream.store == store
-        };
+        // Those of one other store are as unique here as there.
+        let is_comparable =
+            store == source.store || source.outside == Some(store) && id.0 & IN_STREAM == 0;
         is_comparable.then_some(id)
     }
 
@@ -163,15 +179,16 @@ impl SentTree {
     fn extents_of(&self, part: &Part, from: u64, extents: &mut Vec<Extent>) -> Result<()> {
         let id = |at: u64| {
             let is_small = at < 1 << STREAM_SHIFT;
-            let number = u64::from(self.built.stream.number) << STREAM_SHIFT;
-            is_small.then_some(ExtentId(IN_STREAM | number | at))
+            is_small.then_some(ExtentId(self.built.stream.source.place(at)))
         };
         let (offset, len) = (part.offset, part.len);
         match part.place {
-            Place::Plain { at } => extents.push(Extent {
+            Place::Plain { at, skip } => extents.push(Extent {
                 offset,
                 len,
-                kind: ExtentKind::Plain { stored_offset: 0 },
+                kind: ExtentKind::Plain {
+                    stored_offset: skip,
+                },
                 id: id(at),
             }),
             Place::Encoded { at, encoding } => {
@@ -205,6 +222,28 @@ impl SentTree {
         Ok(())
     }
 
+    /// The metadata with the identity of a file of the parent that the stream changed: it is still the same file, which last
+    /// changed in a transaction that nothing else has.
+    fn identified(&self, ino: Ino, metadata: Metadata) -> Result<Metadata> {
+        let overlay = &self.built.overlay;
+        let Ok(base) = overlay.base(ino) else {
+            return Ok(metadata);
+        };
+        if overlay.content(ino).is_none() {
+            return Ok(metadata);
+        }
+        let identity = base.metadata(ino)?.identity;
+        let stream = &self.built.stream;
+        let transaction = stream.source.place(stream.at & ((1 << STREAM_SHIFT) - 1));
+        Ok(Metadata {
+            identity: identity.map(|identity| FileIdentity {
+                transaction,
+                ..identity
+            }),
+            ..metadata
+        })
+    }
+
     /// The part of a file that covers an offset.
     fn part_at(&self, file: FileNumber, offset: u64) -> Option<Part> {
         let part = self.built.parts.of(file, offset).next();
@@ -222,7 +261,17 @@ fn skipped(kind: ExtentKind, skip: u64) -> ExtentKind {
             unencoded_offset: encoding.unencoded_offset + skip,
             ..encoding
         }),
-        kind => kind,
+        ExtentKind::Preallocated { stored_offset } => ExtentKind::Preallocated {
+            stored_offset: stored_offset + skip,
+        },
+        ExtentKind::Hole => ExtentKind::Hole,
+    }
+}
+
+impl Source {
+    /// A number for a place of the input: no other place of this replay has it, and other stores number lower.
+    fn place(&self, at: u64) -> u64 {
+        IN_STREAM | u64::from(self.number) << STREAM_SHIFT | at
     }
 }
 
@@ -234,12 +283,12 @@ impl FileSystem for SentTree {
     fn storage(&self) -> Storage {
         Storage {
             stored_extents: true,
-            ..Storage::plain(self.built.stream.store)
+            ..Storage::plain(self.built.stream.source.store)
         }
     }
 
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
-        self.built.overlay.metadata(ino)
+        self.identified(ino, self.built.overlay.metadata(ino)?)
     }
 
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
@@ -247,7 +296,11 @@ impl FileSystem for SentTree {
     }
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
-        self.built.overlay.read_dir_with_metadata(dir)
+        let mut listing = self.built.overlay.read_dir_with_metadata(dir)?;
+        for (entry, metadata) in &mut listing {
+            *metadata = self.identified(entry.ino, metadata.clone())?;
+        }
+        Ok(listing)
     }
 
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
@@ -348,7 +401,7 @@ impl FileSystem for SentTree {
         match part.between(extent.offset, part.end()).place {
             Place::Encoded { at, encoding } if encoding.stored_len == wanted.stored_len => {
                 stored.resize(encoding.stored_len as usize, 0);
-                self.built.stream.input.read_exact_at(stored, at)?;
+                self.built.stream.source.input.read_exact_at(stored, at)?;
                 Ok(None)
             }
             Place::File { tree, ino, offset } => {

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sendstream::{Command, Replay, SentTree, Version};
+use testkit::MemoryFs;
 use tree::manifest::Manifest;
-use tree::{Aspects, Error, ExtentKind, FileKind, FileSystem, Inventory, Limits};
+use tree::{
+    Aspects, Error, Extent, ExtentId, ExtentKind, FileIdentity, FileKind, FileSystem, Inventory,
+    Limits, Metadata,
+};
 
 use crate::model::replay;
 use crate::sample::{full, incremental, kernel_made, stream};
@@ -279,4 +283,127 @@ fn snapshots_of_snapshots_end_before_the_stack_does() {
     assert_eq!(files(&deepest)[&b"f"[..]], b"deep");
     let file = deepest.lookup(deepest.root(), b"f").unwrap().ino;
     assert_eq!(deepest.extents(file, 0).unwrap().len(), 1);
+}
+
+fn write<'a>(path: &'a [u8], data: &'a [u8]) -> Command<'a> {
+    Command::Write {
+        path,
+        file_offset: 0,
+        data,
+    }
+}
+
+#[test]
+fn a_clone_of_a_part_of_a_write_shares_its_bytes() {
+    let data = [7; 65_536];
+    let clone = Command::Clone {
+        file_offset: 4096,
+        clone_len: 8192,
+        path: b"g",
+        clone_uuid: [7; 16],
+        clone_ctransid: 9,
+        clone_path: b"f",
+        clone_offset: 16_384,
+    };
+    let other = Command::Mkfile {
+        path: b"g",
+        ino: 258,
+    };
+    let stream = full(Version::V2, &[MKFILE, write(b"f", &data), other, clone]);
+    let tree = &trees(&[&stream])[0];
+    let extents = |name| {
+        let ino = tree.lookup(tree.root(), name).unwrap().ino;
+        tree.extents(ino, 0).unwrap()
+    };
+    let (whole, part) = (extents(b"f")[0], extents(b"g")[1]);
+    assert!(whole.id.is_some());
+    assert_eq!(whole.id, part.id);
+    let kind = |stored_offset| ExtentKind::Plain { stored_offset };
+    assert_eq!((whole.kind, part.kind), (kind(0), kind(16_384)));
+}
+
+/// A parent with two files of known identity and 32 KiB of reserved space.
+fn parent() -> Arc<MemoryFs> {
+    let mut base = MemoryFs::new();
+    for (name, number) in [("f", 300), ("g", 301)] {
+        let ino = base.add_file(base.root(), name, &[1; 5000]);
+        base.metadata_mut(ino).identity = Some(FileIdentity {
+            number,
+            generation: 7,
+            transaction: 8,
+        });
+    }
+    let reserved = base.add_file(base.root(), "reserved", &[0; 32_768]);
+    let extent = Extent {
+        offset: 0,
+        len: 32_768,
+        kind: ExtentKind::Preallocated { stored_offset: 0 },
+        id: Some(ExtentId(5)),
+    };
+    base.lie_about_extents(reserved, vec![extent]);
+    Arc::new(base)
+}
+
+#[test]
+fn a_changed_file_of_the_parent_is_still_that_file() {
+    let chmod = Command::Chmod {
+        path: b"f",
+        mode: 0o600,
+    };
+    let mut replay = Replay::new();
+    replay.know([7; 16], None, parent());
+    for _ in 0..2 {
+        let stream = incremental(Version::V2, &[chmod]);
+        replay.add(Arc::new(stream)).unwrap();
+    }
+    let identity = |turn: usize, name: &[u8]| {
+        let tree = &replay.subvolumes()[turn];
+        let ino = tree.lookup(tree.root(), name).unwrap().ino;
+        let listed = tree.read_dir_with_metadata(tree.root()).unwrap();
+        let listed = listed.into_iter().find(|(entry, _)| *entry.name == *name);
+        let Metadata { identity, .. } = tree.metadata(ino).unwrap();
+        assert_eq!(listed.unwrap().1.identity, identity);
+        identity.unwrap()
+    };
+    let [one, other] = [0, 1].map(|turn| identity(turn, b"f"));
+    assert_eq!((one.number, one.generation), (300, 7));
+    assert_eq!((other.number, other.generation), (300, 7));
+    // Each of them differs from the parent, and from each other.
+    assert!(one.transaction > 8 && other.transaction > 8);
+    assert_ne!(one.transaction, other.transaction);
+    assert_eq!(identity(0, b"g"), identity(1, b"g"));
+    assert_eq!(identity(0, b"g").transaction, 8);
+}
+
+#[test]
+fn a_clone_out_of_reserved_space_is_the_same_space() {
+    let new = Command::Mkfile {
+        path: b"new",
+        ino: 400,
+    };
+    let clone = Command::Clone {
+        file_offset: 0,
+        clone_len: 16_384,
+        path: b"new",
+        clone_uuid: [7; 16],
+        clone_ctransid: 9,
+        clone_path: b"reserved",
+        clone_offset: 8192,
+    };
+    let mut replay = Replay::new();
+    replay.know([7; 16], None, parent());
+    let stream = incremental(Version::V2, &[new, clone]);
+    replay.add(Arc::new(stream)).unwrap();
+    let tree = &replay.subvolumes()[0];
+    let ino = tree.lookup(tree.root(), b"new").unwrap().ino;
+    let kind = ExtentKind::Preallocated {
+        stored_offset: 8192,
+    };
+    let expected = Extent {
+        offset: 0,
+        len: 16_384,
+        kind,
+        id: Some(ExtentId(5)),
+    };
+    assert_eq!(tree.extents(ino, 0).unwrap(), [expected]);
 }
