@@ -164,6 +164,16 @@ const CAMPAIGNS: &[Campaign] = &[
         "images of all algorithms, checksums and profiles, mounted, scrubbed, changed and balanced by Linux",
     ),
     campaign_of(
+        "receive-into-images",
+        kernel_tests("restow", "receive_image::linux_takes", 50),
+        "streams of Linux, full and incremental, received into images of mkfs.btrfs and ours: checked, scrubbed, sent again and received on by Linux",
+    ),
+    campaign_of(
+        "stream-memory",
+        tests("restow", "memory::", 1_000_000),
+        "streams of a million files, and of 1 GB, are verified, converted and printed in at most 64 MiB",
+    ),
+    campaign_of(
         "btrfs-small-files",
         kernel_tests("btrfs", "many::", 200_000),
         "small files that Linux wrote with lzo, zlib and zstd are read by us, and ours by Linux",

@@ -16,6 +16,8 @@ pub const EINVAL: i32 = Errno::INVAL.raw_os_error();
 pub const EOVERFLOW: i32 = Errno::OVERFLOW.raw_os_error();
 /// Operation not supported.
 pub const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
+/// The files are on different file systems.
+pub const EXDEV: i32 = Errno::XDEV.raw_os_error();
 /// Stale file handle.
 pub const ESTALE: i32 = Errno::STALE.raw_os_error();
 /// No space left on the device.

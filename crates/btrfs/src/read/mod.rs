@@ -7,7 +7,7 @@ mod table;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tree::{Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId, to_u64, to_usize};
+use tree::{Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId, Time, to_u64, to_usize};
 
 use crate::chunk::{Chunk, ChunkMap};
 use crate::csum_tree;
@@ -354,6 +354,8 @@ pub struct SubvolumeInfo {
     pub stransid: u64,
     /// The transaction in which it was received.
     pub rtransid: u64,
+    /// When it was received.
+    pub rtime: Time,
 }
 
 impl SubvolumeInfo {
@@ -371,6 +373,7 @@ impl SubvolumeInfo {
             received_uuid: uuid(root.received_uuid),
             stransid: root.stransid.0,
             rtransid: root.rtransid.0,
+            rtime: root.rtime,
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use btrfs::BtrfsArgs;
 pub(crate) use bytes::bytes;
 pub(crate) use directory::DirectoryArgs;
 pub(crate) use edits::EditArgs;
-pub(crate) use image::ImageArgs;
+pub(crate) use image::{ImageArgs, epoch};
 pub(crate) use rescue::RescueArgs;
 pub(crate) use source::{ImageAt, ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
 pub(crate) use squashfs::SquashfsArgs;

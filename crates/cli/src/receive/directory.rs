@@ -1,17 +1,16 @@
 //! Receiving into a directory of any file system.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use sendstream::{Command, Event, Replay, SentSubvolume, StreamReader};
+use sendstream::{Event, Replay};
 use tree::extract::{Existing, ExtractOptions, extract};
 use tree::{HostDir, Inventory, Limits};
 
+use super::needed::{Needed, needed};
 use super::record::{Entry, Record, digest};
 use super::{Receive, tell};
 use crate::bar::Bar;
@@ -19,9 +18,6 @@ use crate::copy::directory::of_unrestored;
 use crate::open::Container;
 use crate::stream::input::{name, of_uuid};
 use crate::text;
-
-/// The most UUIDs of parents and sources of clones in one input.
-const NEEDED_MAX: usize = 1 << 16;
 
 /// Makes a directory of each subvolume. Returns what could not be kept, in words.
 ///
@@ -46,8 +42,8 @@ pub(super) fn receive(args: &Receive, dir: &Path) -> Result<Vec<String>> {
     if let Some(path) = &args.parent {
         let parent = || format!("open parent {}", text::of_host_path(path, "-"));
         let tree = Arc::new(HostDir::open(path).with_context(parent)?);
-        for uuid in &needed {
-            replay.know(*uuid, None, Arc::<HostDir>::clone(&tree));
+        for needed in &needed {
+            replay.know(needed.uuid, None, Arc::<HostDir>::clone(&tree));
         }
     } else {
         know(&record, &needed, dir, &mut replay)?;
@@ -100,13 +96,11 @@ pub(super) fn receive(args: &Receive, dir: &Path) -> Result<Vec<String>> {
 }
 
 /// Makes the directories known that the stream needs, after comparing them with the record.
-fn know(
-    record: &Record,
-    needed: &HashSet<[u8; 16]>,
-    dir: &Path,
-    replay: &mut Replay,
-) -> Result<()> {
-    for entry in record.entries.iter().filter(|it| needed.contains(&it.uuid)) {
+fn know(record: &Record, needed: &[Needed], dir: &Path, replay: &mut Replay) -> Result<()> {
+    for entry in record.entries.iter().filter(|it| {
+        let mut needed = needed.iter();
+        needed.any(|needed| needed.uuid == it.uuid)
+    }) {
         let path = dir.join(OsStr::from_bytes(&entry.name));
         let shown = text::of_host_path(&path, "-");
         let tree = HostDir::open(&path)
@@ -120,32 +114,4 @@ fn know(
         replay.know(entry.uuid, Some(entry.ctransid), Arc::new(tree));
     }
     Ok(())
-}
-
-/// The UUIDs of parents and sources of clones, without those of the stream's own subvolumes.
-fn needed(stream: &File) -> tree::Result<HashSet<[u8; 16]>> {
-    let mut input = stream.try_clone()?;
-    std::io::Seek::rewind(&mut input)?;
-    let mut reader = StreamReader::new(input);
-    let (mut needed, mut own) = (HashSet::new(), HashSet::new());
-    while reader.next_stream()?.is_some() {
-        while let Some(record) = reader.next_command()? {
-            if let Some(sent) = SentSubvolume::started_by(&record.command) {
-                // One that comes later cannot be its parent.
-                needed.extend(sent.parent.map(|it| it.0).filter(|it| !own.contains(it)));
-                own.insert(sent.uuid);
-            }
-            if let Command::Clone { clone_uuid, .. } = record.command
-                && !own.contains(&clone_uuid)
-            {
-                needed.insert(clone_uuid);
-            }
-            if needed.len() + own.len() > NEEDED_MAX {
-                return Err(tree::Error::Limit(
-                    "parents and clone sources of a send stream",
-                ));
-            }
-        }
-    }
-    Ok(needed)
 }

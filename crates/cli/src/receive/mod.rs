@@ -1,6 +1,9 @@
 //! `restow receive`: builds subvolumes from send streams.
 
 mod directory;
+mod grafted;
+mod image;
+mod needed;
 mod record;
 
 use std::ffi::OsStr;
@@ -14,6 +17,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use sendstream::{Command, Dump, Event, ReceiveOptions, Received, StreamReader, Version};
 use tree::Error;
 
+use crate::address::Address;
 use crate::bar::Bar;
 use crate::options::ThreadArgs;
 use crate::stream::input::{Input, name};
@@ -26,6 +30,11 @@ use crate::{message, text};
 /// A subvolume gets its name and its received UUID when the stream has ended without an error and everything is on the disk,
 /// read back from there as far as it was written compressed. Otherwise it is deleted.
 ///
+/// In an image of btrfs that is not mounted, each subvolume becomes a read-only subvolume of the image, without root: IMAGE, or
+/// IMAGE:PATH for a directory in it. A new image with all that the old one has is written beside it and takes its place, with
+/// the same label, UUIDs, numbers of subvolumes and size, unless it has to grow. Compressed data is copied as it is stored, and what
+/// subvolumes share stays shared. With `--to image`, an image that does not exist is made.
+///
 /// On other file systems, and with `--to directory`, each subvolume becomes a directory. An incremental stream makes a new
 /// directory beside that of its parent, which does not change. Parents are found by a record, DIR/.restow-received.
 ///
@@ -35,12 +44,14 @@ use crate::{message, text};
 Examples:
   btrfs send @monday | restow receive backup
   restow receive -f monday.stream backup
+  restow receive -f monday.stream disk.btrfs
+  restow receive --to image -f monday.stream new.btrfs
   restow receive --to directory -f monday.stream restored
   restow receive --dump -f monday.stream
 
 Exit codes: 0 received; 1 received, but something could not be kept; 2 not received, and nothing marked as received.")]
 pub(crate) struct Receive {
-    /// The directory that gets the subvolumes
+    /// The directory, or btrfs image, that gets the subvolumes
     #[arg(required_unless_present = "dump")]
     dir: Option<PathBuf>,
 
@@ -53,11 +64,12 @@ pub(crate) struct Receive {
     )]
     file: PathBuf,
 
-    /// What the subvolumes become [default: subvolumes on btrfs, elsewhere directories]
+    /// What the subvolumes become [default: subvolumes on btrfs and in images, elsewhere directories]
     #[arg(long, value_enum, conflicts_with = "dump")]
     to: Option<To>,
 
-    /// Build incremental streams on the subvolume or directory PATH, whatever its UUID and state
+    /// Build incremental streams on the subvolume or directory PATH, whatever its UUID and state; for images, a path or ID in the
+    /// image
     #[arg(long, value_name = "PATH", conflicts_with = "dump")]
     parent: Option<PathBuf>,
 
@@ -84,6 +96,15 @@ pub(crate) struct Receive {
     /// Do not read back from the disk what was written compressed. Linux does not report all errors of writing it
     #[arg(long)]
     no_read_back: bool,
+
+    /// On a mounted btrfs, copy what Linux refuses to clone (EINVAL, EXDEV, EOPNOTSUPP), as between files with and without checksums.
+    /// By default, that is an error
+    #[arg(long, conflicts_with = "dump")]
+    clone_fallback: bool,
+
+    /// For images, do not decompress the data of the stream to verify it
+    #[arg(long, conflicts_with = "dump")]
+    no_verify: bool,
 
     /// In directories, ignore the owners and groups in the stream: the user who runs restow owns every file
     #[arg(long)]
@@ -120,6 +141,8 @@ enum To {
     Btrfs,
     /// Directories
     Directory,
+    /// Subvolumes of a btrfs image that is not mounted
+    Image,
 }
 
 /// Returns whether everything could be kept.
@@ -135,9 +158,13 @@ pub(crate) fn run(args: &Receive) -> Result<bool> {
         Some(to) => to,
         None => found(dir)?,
     };
+    if args.no_verify && to != To::Image {
+        bail!("--no-verify applies to images only");
+    }
     let lost = match to {
         To::Btrfs => into_btrfs(args, dir)?,
         To::Directory => directory::receive(args, dir)?,
+        To::Image => image::receive(args, dir)?,
     };
     for words in &lost {
         message::tell(words);
@@ -145,8 +172,13 @@ pub(crate) fn run(args: &Receive) -> Result<bool> {
     Ok(lost.is_empty())
 }
 
-/// What a directory can hold.
+/// What a directory or file can hold.
 fn found(dir: &Path) -> Result<To> {
+    let address = Address::of(dir)?;
+    let is_file = |path: &Path| std::fs::metadata(path).is_ok_and(|it| !it.is_dir());
+    if is_file(&address.path) {
+        return Ok(To::Image);
+    }
     let open = || format!("open {}", text::of_host_path(dir, "-"));
     let opened = linux::open_dir(dir).with_context(open)?;
     if !linux::is_btrfs(&opened).with_context(open)? {
@@ -219,6 +251,7 @@ fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
         parent: args.parent.clone(),
         keeps: args.keep,
         reads_back: !args.no_read_back,
+        copies_clones: args.clone_fallback,
         errors_max: args.max_errors,
         stops_at_end: args.end,
         falls_back_on_eperm: args.fallback_on_eperm,
@@ -238,8 +271,17 @@ fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
         reason,
         lost,
         lost_count,
+        copied_clones,
+        copied_bytes,
         ..
     } = received;
+    if copied_clones > 0 && !args.quiet {
+        message::tell(&format!(
+            "{} copied, {}",
+            text::count(copied_clones, "clone"),
+            text::of_bytes(copied_bytes)
+        ));
+    }
     if let Some(reason) = reason.filter(|_| !args.quiet) {
         message::tell(&format!(
             "{} written decompressed: {}",

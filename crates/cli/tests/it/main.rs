@@ -12,6 +12,7 @@ mod interrupt; // signals in the midst of a copy
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents
 mod pass_through; // encoded data that goes from one format into another
 mod receive; // send streams, received
+mod receive_image; // send streams, received into images
 mod receive_mounted; // send streams, received into a mounted btrfs
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod send; // send streams of images and of other trees, also compared with those of Linux

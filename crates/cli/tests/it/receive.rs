@@ -17,7 +17,7 @@ use tree::{Aspects, HostDir};
 use super::{names, restow, run_in, shown};
 
 /// A stream that Linux made.
-fn kernel_made(name: &str) -> Vec<u8> {
+pub(crate) fn kernel_made(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../sendstream/testdata")
         .join(format!("{name}.zst"));
@@ -386,7 +386,7 @@ fn subvolumes_are_received_as_btrfs_receive_does() {
 }
 
 /// A stream with these commands in a subvolume `s`.
-fn stream(commands: &[Command<'_>], has_end: bool) -> Vec<u8> {
+pub(crate) fn stream(commands: &[Command<'_>], has_end: bool) -> Vec<u8> {
     let mut writer = StreamWriter::new(Vec::new(), Version::V2);
     writer.header().unwrap();
     let start = Command::Subvol {
@@ -610,4 +610,57 @@ fn a_parent_that_was_changed_is_not_built_on() {
     let (code, _, words) = receive("inc", &["--parent", parent.to_str().unwrap()]);
     assert_eq!((code, &*words), (0, ""));
     assert!(path("b").join("new").exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_clone_that_linux_refuses_is_copied_if_wanted() {
+    let (Some(btrfs), Some(mkfs)) = (tool("btrfs"), tool("mkfs.btrfs")) else {
+        return;
+    };
+    let target = mounted(&mkfs, "noatime");
+    let dir = TempDir::new();
+    let mkfile = |path| Command::Mkfile { path, ino: 257 };
+    let text = b"text ".repeat(4096);
+    let write = Command::Write {
+        path: b"from",
+        file_offset: 0,
+        data: &text,
+    };
+    // No copy on write, and so no checksums, for a file that is still empty.
+    let nocow = Command::Fileattr {
+        path: b"to",
+        fileattr: 3,
+    };
+    let clone = Command::Clone {
+        file_offset: 4096,
+        clone_len: 8192,
+        path: b"to",
+        clone_uuid: [7; 16],
+        clone_ctransid: 9,
+        clone_path: b"from",
+        clone_offset: 4096,
+    };
+    let commands = [mkfile(b"from"), write, mkfile(b"to"), nocow, clone];
+    fs::write(dir.join("stream"), stream(&commands, true)).unwrap();
+    let receive = |more: &[&str]| {
+        let mut command = restow(["receive", "-f"]);
+        command
+            .args([&*dir.join("stream"), target.path()])
+            .args(more);
+        shown(&command.output().unwrap())
+    };
+    let (code, _, words) = receive(&[]);
+    assert_eq!(code, 2, "{words}");
+    assert!(words.contains("--clone-fallback copies it"), "{words}");
+    assert_eq!(names(target.path()), [""; 0]);
+    let (code, _, words) = receive(&["--clone-fallback"]);
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("1 clone copied, 8.2 kB"), "{words}");
+    let to = fs::read(target.path().join("s/to")).unwrap();
+    assert!(to[..4096] == [0; 4096] && to[4096..] == text[4096..12_288]);
+    run(btrfs
+        .command()
+        .args(["subvolume", "delete"])
+        .arg(target.path().join("s")));
 }

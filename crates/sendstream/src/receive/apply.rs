@@ -1,5 +1,6 @@
 //! What each command does to the files of a subvolume that is being built.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -20,6 +21,8 @@ use crate::encoded::EncodedWrite;
 
 /// The most files that [`Received::lost`] lists.
 const LOST_MAX: usize = 100;
+/// Bytes of a clone that are copied at once.
+const COPY_BYTES: u64 = 1 << 20;
 /// Kinds of files (`S_IF*`).
 const FIFO: u32 = 0o010_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
@@ -34,6 +37,7 @@ pub(super) struct Building {
     /// By it, the subvolume clones from itself.
     uuid: [u8; 16],
     decompresses: bool,
+    copies_clones: bool,
     reads_back: bool,
     falls_back_on_eperm: bool,
     pending: Pending,
@@ -56,6 +60,7 @@ impl Building {
             id,
             uuid,
             decompresses: options.decompresses,
+            copies_clones: options.copies_clones,
             reads_back: options.reads_back,
             falls_back_on_eperm: options.falls_back_on_eperm,
             pending: Pending::default(),
@@ -216,13 +221,16 @@ impl Building {
                     return Ok(()); // Linux would take it for the rest of the file.
                 }
                 let file = self.files.file(path)?;
-                Ok(linux::clone_range(
-                    &source,
-                    clone_offset,
-                    clone_len,
-                    file,
-                    file_offset,
-                )?)
+                match linux::clone_range(&source, clone_offset, clone_len, file, file_offset) {
+                    Err(error) if self.copies_clones && refused(&error).is_some() => {
+                        copy_range(&source, clone_offset, clone_len, file, file_offset)?;
+                        received.copied_clones += 1;
+                        received.copied_bytes += clone_len;
+                        Ok(())
+                    }
+                    Err(error) => Err(refused(&error).map_or(error.into(), Error::InvalidInput)),
+                    Ok(()) => Ok(()),
+                }
             }
             Command::Truncate { path, size } => Ok(self.files.file(path)?.set_len(size)?),
             Command::Fallocate {
@@ -365,6 +373,43 @@ fn with_needed_space(error: Error, command: &Command<'_>) -> Error {
         _ => format!("no space left on the file system for {bytes} bytes"),
     };
     io::Error::new(io::ErrorKind::StorageFull, words).into()
+}
+
+/// How Linux refuses to clone between these two files, or these ranges of them, if it does.
+fn refused(error: &io::Error) -> Option<&'static str> {
+    use linux::errno::{EINVAL, EOPNOTSUPP, EXDEV};
+    Some(match error.raw_os_error()? {
+        EINVAL => {
+            "Linux cannot clone this range (invalid argument, as between files with and without checksums); --clone-fallback copies it"
+        }
+        EXDEV => {
+            "Linux cannot clone between these files (they are on different file systems); --clone-fallback copies the range"
+        }
+        EOPNOTSUPP => {
+            "Linux cannot clone this file (not supported); --clone-fallback copies the range"
+        }
+        _ => return None,
+    })
+}
+
+/// Copies a range of one file to another.
+fn copy_range(source: &File, from: u64, len: u64, file: &File, offset: u64) -> Result<()> {
+    let end = from.checked_add(len).zip(offset.checked_add(len));
+    let end = end.ok_or(Error::InvalidInput("clone ends above 2^64"))?.0;
+    if end > source.metadata()?.len() {
+        return Err(Error::InvalidInput(
+            "clone reaches beyond the end of its source",
+        ));
+    }
+    let mut buffer = vec![0; len.min(COPY_BYTES) as usize];
+    let mut done = 0;
+    while done < len {
+        let piece = &mut buffer[..(len - done).min(COPY_BYTES) as usize];
+        source.read_exact_at(piece, from + done)?;
+        file.write_all_at(piece, offset + done)?;
+        done += piece.len() as u64;
+    }
+    Ok(())
 }
 
 fn timestamp(time: Time) -> Timestamp {

@@ -18,6 +18,7 @@ use tree::{Error, Progress, Result};
 use self::apply::Building;
 use self::files::Files;
 use self::parent::Sources;
+pub use self::parent::parent_fault;
 use crate::reader::{Record, StreamReader};
 use crate::subvolume::SentSubvolume;
 
@@ -32,6 +33,8 @@ pub struct ReceiveOptions {
     pub keeps: bool,
     /// Read all that was written encoded from the medium before it counts as received: Linux drops some errors of writing it.
     pub reads_back: bool,
+    /// Copy what Linux refuses to clone because of the files that it is in.
+    pub copies_clones: bool,
     /// Stop after this many commands that fail; 0 is never. A subvolume with a failed command does not count as received.
     pub errors_max: u64,
     /// Stop after the first end of a stream.
@@ -47,6 +50,7 @@ impl Default for ReceiveOptions {
             parent: None,
             keeps: false,
             reads_back: true,
+            copies_clones: false,
             errors_max: 1,
             stops_at_end: false,
             falls_back_on_eperm: false,
@@ -80,6 +84,10 @@ pub struct Received {
     pub decompressed: u64,
     /// Why Linux did not take the first of them.
     pub reason: Option<Box<str>>,
+    /// Clones that Linux refused, and whose bytes were copied instead.
+    pub copied_clones: u64,
+    /// How many bytes these are.
+    pub copied_bytes: u64,
     /// Files with attributes that could not be kept: the first ones, with the reason.
     pub lost: Vec<(Box<[u8]>, &'static str)>,
     /// How many these are.

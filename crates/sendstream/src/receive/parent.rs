@@ -94,9 +94,10 @@ impl Sources {
     }
 }
 
-/// Why this is not the subvolume that the stream builds on, if it is not. `last_change` is the last change time of the files that
+/// Why a subvolume is not the one that a stream builds on, if it is not. The stream names it by its received UUID or by its own, and by
+/// the transaction of its last change where it was sent. `last_change` is the last change time of the files that
 /// were written to the tree after it was received.
-fn parent_fault(
+pub fn parent_fault(
     found: &Subvolume,
     is_received: bool,
     ctransid: u64,

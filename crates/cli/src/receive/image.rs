@@ -1,0 +1,576 @@
+//! Receiving into a btrfs image that is not mounted: a new image with all that the old one has and the new subvolumes takes its place.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, bail};
+use btrfs::{
+    Btrfs, NewSubvolume, OpenOptions, Options, Profile, Rule, Subvolume, SubvolumeInfo,
+    block_group, compat_ro, incompat, object,
+};
+use linux::Timestamp;
+use sendstream::{Event, Replay, SentSubvolume, SentTree, VerifyOptions};
+use tree::edit::Patterns;
+use tree::tar::Tar;
+use tree::{FileKind, FileSystem, Ino, Inventory, Limits, Output, Progress, Time, Verify};
+
+use super::grafted::Grafted;
+use super::needed::{Needed, needed};
+use super::{Receive, tell};
+use crate::address::Address;
+use crate::bar::Bar;
+use crate::open::{Container, open_btrfs};
+use crate::options::epoch;
+use crate::source::find_subvolume;
+use crate::stream::input::name;
+use crate::{message, text};
+
+/// The image that the subvolumes are received into.
+struct Target {
+    /// Where the new image goes.
+    path: PathBuf,
+    /// The directory for new subvolumes, as a path in the image.
+    dir: Vec<u8>,
+    /// What is there.
+    old: Option<Old>,
+}
+
+/// An image that is there.
+struct Old {
+    btrfs: Arc<Btrfs>,
+    top: Arc<Subvolume>,
+    subvolumes: Vec<SubvolumeInfo>,
+    metadata: fs::Metadata,
+}
+
+/// Makes a new image that has the subvolumes of the stream, too, and puts it in place of the old one. Returns what could not be kept, in
+/// words.
+///
+/// # Errors
+/// The stream is damaged, its parent is missing or was changed, or the image cannot be read or has what a new one would not have.
+/// The old image is as it was.
+pub(super) fn receive(args: &Receive, target: &Path) -> Result<Vec<String>> {
+    refuse_options(args)?;
+    let target = Target::open(target)?;
+    let read = || format!("read {}", name(&args.file));
+    let Container::SendStream(stream) = Container::open(&args.file, None).with_context(read)?
+    else {
+        bail!("{}: not a send stream", read());
+    };
+    let stream = stream.into_file().with_context(read)?;
+    let replay = replay(args, &target, stream).with_context(read)?;
+    let received: Vec<Arc<SentTree>> = replay.subvolumes().to_vec();
+    let mut lost = Vec::new();
+    for subvolume in &received {
+        tell(&Event::Subvolume(subvolume.sent()), args, &target.path);
+        if subvolume.verity_files() > 0 {
+            lost.push(format!(
+                "{}: fs-verity of {} not enabled",
+                text::of_name(&subvolume.sent().name),
+                text::count(subvolume.verity_files(), "file")
+            ));
+        }
+    }
+    target.write(args, &received, &mut lost)?;
+    Ok(lost)
+}
+
+fn refuse_options(args: &Receive) -> Result<()> {
+    if args.end {
+        bail!("-e needs a mounted btrfs: for images, the whole input is read first");
+    }
+    if args.force_decompress {
+        bail!(
+            "--force-decompress needs a mounted btrfs; `restow stream convert --decompress` decompresses a stream"
+        );
+    }
+    if args.keep {
+        bail!("--keep needs a mounted btrfs: an image is whole, or as it was before");
+    }
+    Ok(())
+}
+
+/// Verifies the stream and replays it on what the image has.
+fn replay(args: &Receive, target: &Target, stream: File) -> Result<Replay> {
+    let mut replay = Replay::new();
+    for Needed {
+        uuid,
+        ctransid,
+        is_parent,
+    } in needed(&stream)?
+    {
+        let old = target.old.as_ref();
+        let old = old.context("it needs a parent or clone source, and the image is new")?;
+        let id = match &args.parent {
+            Some(path) if is_parent => old.named(path, &target.path)?,
+            _ => old.find(uuid, ctransid)?,
+        };
+        // Another subvolume that is nested in it is not part of a snapshot.
+        let tree = Arc::new(old.btrfs.subvolume(id)?.without_nested());
+        replay.know(uuid, Some(ctransid), tree);
+    }
+    if !args.no_verify {
+        let bar = Bar::new("verified", args.quiet);
+        bar.expect(None, stream.metadata().ok().map(|it| it.len()));
+        let options = VerifyOptions { data: true };
+        let mut input = stream.try_clone()?;
+        std::io::Seek::rewind(&mut input)?;
+        sendstream::verify(input, options, args.threads.parallel(), &bar)?;
+        bar.finish();
+    }
+    replay.add(Arc::new(stream))?;
+    Ok(replay)
+}
+
+impl Target {
+    fn open(typed: &Path) -> Result<Target> {
+        let address = Address::of(typed)?;
+        let shown = text::of_host_path(&address.path, "-");
+        let new = match fs::metadata(&address.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            found => {
+                let found = found.with_context(|| format!("open {shown}"))?;
+                if found.file_type().is_block_device() {
+                    bail!(
+                        "{shown} is a device; mount it to receive into it, or receive into an image file: a new image is written beside the old one"
+                    );
+                }
+                false
+            }
+        };
+        if new {
+            return Ok(Target {
+                path: address.path,
+                dir: Vec::new(),
+                old: None,
+            });
+        }
+        let open = || format!("open {shown}");
+        // A symbolic link stays one.
+        let path = fs::canonicalize(&address.path).with_context(open)?;
+        refuse_attached(&path).with_context(open)?;
+        let old = Old::open(&path).with_context(open)?;
+        let dir = match &address.subvolume {
+            None => Vec::new(),
+            Some(dir) => joined(dir.as_bytes()),
+        };
+        let old = Some(old);
+        Ok(Target { path, dir, old })
+    }
+
+    /// Writes the new image.
+    fn write(
+        &self,
+        args: &Receive,
+        received: &[Arc<SentTree>],
+        lost: &mut Vec<String>,
+    ) -> Result<()> {
+        let shown = text::of_host_path(&self.path, "-");
+        let write = || format!("write {shown}");
+        let now = now()?;
+        let base: Arc<dyn FileSystem> = match &self.old {
+            Some(old) => Arc::<Subvolume>::clone(&old.top),
+            // An empty archive is an empty tree.
+            None => Arc::new(Tar::open(Box::new(vec![0; 1024]), Limits::default())?),
+        };
+        let dir = self.dir(&*base)?;
+        for subvolume in received {
+            let name = &subvolume.sent().name;
+            match base.lookup(dir, name) {
+                Err(tree::Error::NotFound) => {}
+                Ok(_) => bail!(
+                    "the image has a file {}; rename or delete it first",
+                    text::of_path(&self.path_of(name))
+                ),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let grafts = received.iter().map(|tree| {
+            let name = tree.sent().name.clone();
+            (name, Arc::<SentTree>::clone(tree) as Arc<dyn FileSystem>)
+        });
+        let grafted = Grafted::new(base, dir, grafts.collect())?;
+        let inventory = Inventory::of(&grafted, &Limits::default()).with_context(write)?;
+        let mut options = match &self.old {
+            Some(old) => old.options(&inventory, received.len() as u64)?,
+            None => Options {
+                generation: Some(received.len() as u64),
+                ..Options::default()
+            },
+        };
+        self.refuse_read_only(&options)?;
+        let generation = options.generation.unwrap_or(1);
+        // The same input gives the same UUIDs, and the generation grows each time.
+        let uuid = |sent: &SentSubvolume| {
+            let fsid = options.uuid.unwrap_or_default();
+            let numbers = [sent.ctransid, generation].map(u64::to_le_bytes).concat();
+            uuid_of(&[&fsid[..], &sent.uuid, &sent.name, &numbers].concat())
+        };
+        let mut new: Vec<NewSubvolume> = Vec::new();
+        for (turn, sent) in received.iter().map(|tree| tree.sent()).enumerate() {
+            let parent = sent.parent.map(|(uuid, ctransid)| {
+                let before = received[..turn].iter().map(|tree| tree.sent());
+                match before.zip(&new).rfind(|before| before.0.uuid == uuid) {
+                    Some((_, own)) => Ok(own.uuid),
+                    None => self.uuid_of_parent(args, uuid, ctransid),
+                }
+            });
+            new.push(NewSubvolume {
+                path: self.path_of(&sent.name),
+                is_read_only: true,
+                uuid: Some(uuid(sent)),
+                parent_uuid: parent.transpose()?.flatten(),
+                // As the kernel's BTRFS_IOC_SET_RECEIVED_SUBVOL, called by `btrfs receive`.
+                received: Some(btrfs::Received {
+                    uuid: sent.uuid,
+                    stransid: sent.ctransid,
+                    rtransid: generation,
+                    stime: Time::default(),
+                    rtime: now,
+                }),
+                otime: Some(now),
+                numbers: None,
+            });
+        }
+        options.subvolumes.extend(new);
+        // What is plain stays so: this only copies.
+        options.compression = None;
+        options.rules = vec![Rule {
+            patterns: Arc::new(Patterns::new(["**"])),
+            compression: None,
+        }];
+        options.duplicates = false;
+        // The stream is verified already, and all that is compressed in an image has a checksum.
+        options.verify = Verify::Nothing;
+        let bar = Bar::new("received", args.quiet);
+        let output = Output::create(&self.path, self.old.is_some()).with_context(write)?;
+        let parallel = args.threads.parallel();
+        let made = btrfs::create(&grafted, &inventory, &options, parallel, &bar, &output);
+        let summary = made.with_context(write)?;
+        if let Some(old) = &self.old {
+            keep_owner(&output, &old.metadata).with_context(write)?;
+        }
+        output.commit().with_context(|| format!("finish {shown}"))?;
+        bar.finish();
+        for (path, name) in &summary.image.lost_xattrs {
+            lost.push(format!(
+                "{}: extended attribute {} not copied: it does not fit in a tree block",
+                text::of_path(path),
+                text::of_name(name)
+            ));
+        }
+        if !args.quiet {
+            self.notes(args, &summary);
+        }
+        Ok(())
+    }
+
+    /// Messages about the new image.
+    fn notes(&self, args: &Receive, summary: &btrfs::Summary) {
+        let kept = summary.image.kept;
+        let unverified = kept.count - kept.by_checksum - kept.decoded;
+        if args.no_verify && unverified > 0 {
+            let extents = text::count(unverified, "compressed extent");
+            message::tell(&format!("{extents} not verified"));
+        }
+        let Some(old) = &self.old else { return };
+        let before = old.btrfs.superblock().device.total_bytes;
+        if summary.image.image_bytes > before {
+            message::tell(&format!(
+                "the image grew from {} to {}",
+                text::of_bytes(before),
+                text::of_bytes(summary.image.image_bytes)
+            ));
+        }
+    }
+
+    /// The directory for new subvolumes.
+    fn dir(&self, base: &dyn FileSystem) -> Result<Ino> {
+        let shown = || format!("find {} in the image", text::of_path(&self.dir));
+        let mut dir = base.root();
+        let names = self.dir.split(|&byte| byte == b'/');
+        for name in names.filter(|name| !name.is_empty()) {
+            let entry = base.lookup(dir, name).with_context(shown)?;
+            if entry.kind != FileKind::Directory {
+                bail!("{}: not a directory", shown());
+            }
+            dir = entry.ino;
+        }
+        Ok(dir)
+    }
+
+    fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        if self.dir.is_empty() {
+            name.to_vec()
+        } else {
+            [&self.dir[..], name].join(&b'/')
+        }
+    }
+
+    /// Refuses a directory in a read-only subvolume, as Linux does.
+    fn refuse_read_only(&self, options: &Options) -> Result<()> {
+        let holds = |own: &&NewSubvolume| match self.dir.strip_prefix(&own.path[..]) {
+            Some(rest) => own.path.is_empty() || rest.is_empty() || rest[0] == b'/',
+            None => false,
+        };
+        let innermost = options.subvolumes.iter().filter(holds);
+        let innermost = innermost.max_by_key(|own| own.path.len());
+        if innermost.is_some_and(|own| own.is_read_only) {
+            bail!(
+                "{} in the image is in a read-only subvolume",
+                text::of_path(&self.dir)
+            );
+        }
+        Ok(())
+    }
+
+    /// The UUID of the subvolume that a received one started from.
+    fn uuid_of_parent(
+        &self,
+        args: &Receive,
+        uuid: [u8; 16],
+        ctransid: u64,
+    ) -> Result<Option<[u8; 16]>> {
+        let Some(old) = &self.old else {
+            return Ok(None);
+        };
+        let id = match &args.parent {
+            Some(path) => old.named(path, &self.path)?,
+            None => old.find(uuid, ctransid)?,
+        };
+        let mut subvolumes = old.subvolumes.iter();
+        let found = subvolumes.find(|own| own.id == id);
+        Ok(found.and_then(|own| own.uuid))
+    }
+}
+
+impl Old {
+    fn open(path: &Path) -> Result<Old> {
+        let Container::Btrfs(file) = Container::open(path, None)? else {
+            bail!("neither a directory nor a btrfs image");
+        };
+        let metadata = file.metadata()?;
+        let btrfs = open_btrfs(file, &[], &OpenOptions::default())?;
+        refuse_features(&btrfs)?;
+        btrfs.replay().context("replay its log")?;
+        if btrfs.has_log() {
+            message::tell("the image was not unmounted cleanly; what its log has is kept, too");
+        }
+        let subvolumes = btrfs.subvolumes()?;
+        let top = Arc::new(btrfs.subvolume(object::FS_TREE)?);
+        Ok(Old {
+            btrfs,
+            top,
+            subvolumes,
+            metadata,
+        })
+    }
+
+    /// The subvolume that the user names.
+    fn named(&self, path: &Path, image: &Path) -> Result<u64> {
+        find_subvolume(&self.btrfs, &path.as_os_str().to_owned(), image)
+    }
+
+    /// The subvolume that a stream names by this UUID.
+    fn find(&self, uuid: [u8; 16], ctransid: u64) -> Result<u64> {
+        let mut fault = None;
+        for is_received in [true, false] {
+            for own in self.subvolumes.iter().filter(|own| !own.is_deleted) {
+                let names = if is_received {
+                    own.received_uuid
+                } else {
+                    own.uuid
+                };
+                if names != Some(uuid) {
+                    continue;
+                }
+                let found = linux::Subvolume {
+                    id: own.id,
+                    is_read_only: own.is_read_only,
+                    uuid: own.uuid.unwrap_or_default(),
+                    received_uuid: own.received_uuid.unwrap_or_default(),
+                    ctransid: own.ctransid,
+                    stransid: own.stransid,
+                    rtransid: own.rtransid,
+                    rtime: timestamp(own.rtime),
+                };
+                let last_change = if is_received && own.ctransid > own.rtransid {
+                    self.last_change(own)?
+                } else {
+                    None
+                };
+                match sendstream::parent_fault(&found, is_received, ctransid, last_change) {
+                    None => return Ok(own.id),
+                    Some(words) => fault = fault.or(Some(words)),
+                }
+            }
+        }
+        match fault {
+            Some(words) => bail!("{words}"),
+            None => bail!(
+                "no subvolume of the image has the UUID or received UUID of the parent or clone source; receive it first"
+            ),
+        }
+    }
+
+    /// The last change time of the files of a subvolume that were written after it was received.
+    fn last_change(&self, own: &SubvolumeInfo) -> Result<Option<Timestamp>> {
+        let tree = self.btrfs.subvolume(own.id)?.without_nested();
+        let inventory = Inventory::of(&tree, &Limits::default())?;
+        let mut last = None;
+        for file in inventory.files() {
+            let metadata = tree.metadata(inventory.ino(file))?;
+            let identity = metadata.identity;
+            if identity.is_some_and(|identity| identity.transaction > own.rtransid) {
+                last = last.max(metadata.ctime);
+            }
+        }
+        Ok(last.map(timestamp))
+    }
+
+    /// Options for an image that continues this one by so many transactions.
+    fn options(&self, inventory: &Inventory, transactions: u64) -> Result<Options> {
+        let superblock = self.btrfs.superblock();
+        let default = self.btrfs.default_subvolume()?;
+        let (mut subvolumes, mut default_subvolume) = (Vec::new(), None);
+        let mut seen: HashMap<u64, usize> = HashMap::new();
+        for (id, subvolume) in self.top.subvolumes_in(inventory)? {
+            if id == default && id != object::FS_TREE {
+                default_subvolume = Some(subvolume.path.clone());
+            }
+            *seen.entry(id).or_default() += 1;
+            subvolumes.push(subvolume);
+        }
+        for own in self.subvolumes.iter().filter(|own| !own.is_deleted) {
+            if seen.get(&own.id) != Some(&1) {
+                bail!(
+                    "subvolume {} of the image cannot be reached from its top level and would be lost; mount the image to repair that",
+                    own.id
+                );
+            }
+        }
+        let is_dup = |kind: u64| {
+            let chunks = self.btrfs.chunks().chunks().iter();
+            let mut of_it = chunks.filter(|chunk| chunk.flags & kind != 0);
+            of_it.any(|chunk| chunk.flags & block_group::DUP != 0)
+        };
+        Ok(Options {
+            checksum: superblock.checksum,
+            metadata: if is_dup(block_group::METADATA) {
+                Profile::Dup
+            } else {
+                Profile::Single
+            },
+            nodesize: superblock.nodesize,
+            block_group_tree: superblock.compat_ro & compat_ro::BLOCK_GROUP_TREE != 0,
+            size_min: superblock.device.total_bytes,
+            subvolumes,
+            default_subvolume,
+            label: superblock.label.to_vec(),
+            uuid: Some(superblock.fsid),
+            generation: superblock.generation.0.checked_add(transactions),
+            ..Options::default()
+        })
+    }
+}
+
+/// Refuses images with something that the new image would not have.
+fn refuse_features(btrfs: &Btrfs) -> Result<()> {
+    let superblock = btrfs.superblock();
+    let lost = if superblock.num_devices != 1 {
+        Some("has several devices")
+    } else if superblock.is_seed {
+        Some("is a seed of other file systems")
+    } else if superblock.sectorsize != 4096 {
+        Some("has sectors of another size than 4096 bytes")
+    } else if superblock.compat_ro & compat_ro::VERITY != 0 {
+        Some("has files with fs-verity")
+    } else if superblock.incompat & incompat::ZONED != 0 {
+        Some("is for zoned devices")
+    } else if superblock.incompat & incompat::SIMPLE_QUOTA != 0 {
+        Some("has simple quotas")
+    } else {
+        None
+    };
+    match lost {
+        Some(what) => {
+            bail!("the image {what}, which a new one would not have; mount it to receive into it")
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a file that a loop device shows: it may be mounted.
+fn refuse_attached(path: &Path) -> Result<()> {
+    let Ok(file) = fs::metadata(path) else {
+        return Ok(());
+    };
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    for device in devices {
+        let Ok(backing) = fs::read(device.path().join("loop/backing_file")) else {
+            continue;
+        };
+        let backing = Path::new(std::ffi::OsStr::from_bytes(backing.trim_ascii_end()));
+        let is_same = |it: fs::Metadata| (it.dev(), it.ino()) == (file.dev(), file.ino());
+        if fs::metadata(backing).is_ok_and(is_same) {
+            bail!(
+                "it is attached to /dev/{}; detach it, or receive into the mounted file system",
+                device.file_name().to_string_lossy()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Gives the new file the permissions and, as far as possible, the owner of the old one.
+fn keep_owner(output: &Output, old: &fs::Metadata) -> Result<()> {
+    let file = output.reader()?;
+    // Only root can give files away; that is no reason not to receive.
+    let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
+    file.set_permissions(old.permissions())?;
+    Ok(())
+}
+
+/// The time of the receive.
+fn now() -> Result<Time> {
+    if let Some(seconds) = epoch()? {
+        return Ok(Time {
+            seconds,
+            nanoseconds: 0,
+        });
+    }
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Ok(Time {
+        seconds: since.as_secs() as i64,
+        nanoseconds: since.subsec_nanos(),
+    })
+}
+
+fn timestamp(time: Time) -> Timestamp {
+    Timestamp {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    }
+}
+
+/// A UUID that derives from these bytes (RFC 9562, version 8).
+fn uuid_of(bytes: &[u8]) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid.copy_from_slice(&tree::sha256(bytes)[..16]);
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+/// A path without leading, trailing or double slashes.
+fn joined(path: &[u8]) -> Vec<u8> {
+    let names = path.split(|&byte| byte == b'/');
+    let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
+    names.join(&b'/')
+}

@@ -1,0 +1,61 @@
+//! What a stream needs that it does not bring itself.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs::File;
+use std::io::Seek;
+
+use sendstream::{Command, SentSubvolume, StreamReader};
+use tree::{Error, Result};
+
+/// The most parents and sources of clones in one input.
+const NEEDED_MAX: usize = 1 << 16;
+
+/// A parent or a source of clones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Needed {
+    pub(super) uuid: [u8; 16],
+    /// The transaction of its last change.
+    pub(super) ctransid: u64,
+    pub(super) is_parent: bool,
+}
+
+/// The parents and sources of clones, without the stream's own subvolumes.
+///
+/// # Errors
+/// The stream cannot be read, is damaged, or needs too many.
+pub(super) fn needed(stream: &File) -> Result<Vec<Needed>> {
+    let mut input = stream.try_clone()?;
+    input.rewind()?;
+    let mut reader = StreamReader::new(input);
+    let (mut needed, mut parents, mut own) = (BTreeSet::new(), HashSet::new(), HashSet::new());
+    while reader.next_stream()?.is_some() {
+        while let Some(record) = reader.next_command()? {
+            if let Some(sent) = SentSubvolume::started_by(&record.command) {
+                // One that comes later cannot be its parent.
+                if let Some(parent) = sent.parent.filter(|it| !own.contains(&it.0)) {
+                    needed.insert(parent);
+                    parents.insert(parent.0);
+                }
+                own.insert(sent.uuid);
+            }
+            if let Command::Clone {
+                clone_uuid,
+                clone_ctransid,
+                ..
+            } = record.command
+                && !own.contains(&clone_uuid)
+            {
+                needed.insert((clone_uuid, clone_ctransid));
+            }
+            if needed.len() + own.len() > NEEDED_MAX {
+                return Err(Error::Limit("parents and clone sources of a send stream"));
+            }
+        }
+    }
+    let needed = needed.into_iter().map(|(uuid, ctransid)| Needed {
+        uuid,
+        ctransid,
+        is_parent: parents.contains(&uuid),
+    });
+    Ok(needed.collect())
+}
