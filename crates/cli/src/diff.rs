@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use tree::Error;
 use tree::diff::{Change, Difference, READ_FIRST, READ_SECOND, diff};
+use tree::{Aspects, Error, Parallel};
 
 use crate::address::{Address, only_one_is_standard_input};
 use crate::bar::Bar;
@@ -63,47 +63,55 @@ pub(crate) fn run(args: &Diff) -> Result<bool> {
     let (first, second) = Source::open_both([&first, &second], &args.source)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let bar = Bar::new("compared", args.quiet);
+    let how = (args.aspects.aspects(), args.threads.parallel());
     let mut found = false;
+    let compared = compare((&first, &second), how, &bar, &mut |line| {
+        found = true;
+        if args.quiet {
+            // An error ends the comparison; it is not reported.
+            return Err(Error::InvalidInput("found"));
+        }
+        Ok(writeln!(out, "{line}")?)
+    });
+    bar.finish();
+    if !(found && args.quiet) {
+        compared?;
+    }
+    out.flush()?;
+    Ok(found)
+}
+
+/// Calls `each` with each difference in words.
+///
+/// # Errors
+/// A tree cannot be read, or what `each` returns.
+pub(crate) fn compare(
+    (first, second): (&Source, &Source),
+    (aspects, parallel): (Aspects, Parallel),
+    bar: &Bar,
+    each: &mut dyn FnMut(&str) -> tree::Result<()>,
+) -> Result<()> {
     let result = diff(
         &*first.tree,
         &*second.tree,
-        &args.aspects.aspects(),
-        args.threads.parallel(),
-        &bar,
-        &mut |difference| {
-            found = true;
-            if args.quiet {
-                // An error ends the comparison; it is not reported.
-                return Err(Error::InvalidInput("found"));
-            }
-            Ok(writeln!(
-                out,
-                "{}",
-                line(&difference, [first.name(), second.name()])
-            )?)
-        },
+        &aspects,
+        parallel,
+        bar,
+        &mut |difference| each(&line(&difference, [first.name(), second.name()])),
     );
-    bar.finish();
     match result {
-        Err(_) if found && args.quiet => {}
         Err(Error::File {
             verb: READ_FIRST,
             path,
             error,
-        }) => {
-            return Err(first.name_error(error.in_file("read", &path)));
-        }
+        }) => Err(first.name_error(error.in_file("read", &path))),
         Err(Error::File {
             verb: READ_SECOND,
             path,
             error,
-        }) => {
-            return Err(second.name_error(error.in_file("read", &path)));
-        }
-        other => other?,
+        }) => Err(second.name_error(error.in_file("read", &path))),
+        other => Ok(other?),
     }
-    out.flush()?;
-    Ok(found)
 }
 
 fn line(difference: &Difference, [first, second]: [&str; 2]) -> String {

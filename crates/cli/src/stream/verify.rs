@@ -1,7 +1,7 @@
 //! `restow stream verify`: looks for anything wrong with a stream.
 
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -9,8 +9,11 @@ use sendstream::{SentSubvolume, Verified, VerifyOptions};
 use tree::Error;
 
 use super::input::{Hashed, Input, json_name, name, of_uuid};
+use crate::address::Address;
 use crate::bar::Bar;
-use crate::options::ThreadArgs;
+use crate::diff::compare;
+use crate::options::{AspectArgs, SourceArgs, ThreadArgs};
+use crate::source::Source;
 use crate::{message, text};
 
 /// Verify a send stream, without receiving it
@@ -20,6 +23,9 @@ use crate::{message, text};
 /// symbolic link. Files of the parent of an incremental stream are not known and are believed to exist. Prints the subvolumes and
 /// the parents that they need. Uses at most 64 MiB of memory.
 ///
+/// With --against, compares the subvolume that the stream makes with a tree, as `restow diff` does: the last one, or that of
+/// STREAM:NAME. An incremental stream needs its parent (--base).
+///
 /// Checksums find damage, not forgery: whoever changes a stream can compute them again. Keep the digest that `restow stream info`
 /// prints in a safe place, and pass it to --sha256.
 #[derive(Debug, Args)]
@@ -28,9 +34,10 @@ Examples:
   restow stream verify home.stream
   restow stream verify --no-data home.stream
   restow stream verify --json home.stream
+  restow copy home.stream home.btrfs && restow stream verify --against home.btrfs home.stream
   cat home.stream | restow stream verify -
 
-Exit codes: 0 no errors; 1 an error found; 2 failure.")]
+Exit codes: 0 no errors; 1 an error or a difference found; 2 failure.")]
 pub(crate) struct Verify {
     /// A send stream; `-` is standard input
     file: PathBuf,
@@ -42,6 +49,16 @@ pub(crate) struct Verify {
     /// Fail if the SHA-256 digest of the file is not DIGEST
     #[arg(long, value_name = "DIGEST", value_parser = digest)]
     sha256: Option<String>,
+
+    /// Compare what the stream makes with this directory, archive, image or stream
+    #[arg(long, value_name = "TREE")]
+    against: Option<PathBuf>,
+
+    #[command(flatten)]
+    aspects: AspectArgs,
+
+    #[command(flatten)]
+    source: SourceArgs,
 
     /// Print the result as one line of JSON
     #[arg(long)]
@@ -56,8 +73,17 @@ pub(crate) struct Verify {
 /// # Errors
 /// The stream cannot be read.
 pub(crate) fn run(args: &Verify) -> Result<bool> {
+    let address = Address::of(&args.file)?;
+    if args.against.is_some() && address.is_standard_input() {
+        bail!(
+            "--against reads the stream twice, and standard input can be read once; save it to a file first"
+        );
+    }
+    if args.against.is_none() && address.subvolume.is_some() {
+        bail!("STREAM:NAME applies with --against only");
+    }
     let bar = Bar::new("verified", false);
-    let input = Input::open(&args.file, &bar)?;
+    let input = Input::open(&address.path, &bar)?;
     let mut input = Hashed::new(input, args.sha256.is_some());
     let options = VerifyOptions {
         data: !args.no_data,
@@ -77,21 +103,53 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
         .filter(|(found, expected)| found != *expected)
         .map(|(found, expected)| format!("SHA-256 digest is {found}, not {expected}"));
     let error = error.or(mismatch);
-    let mut out = io::stdout().lock();
+    let mut out = BufWriter::new(io::stdout().lock());
+    // What is damaged is not compared.
+    let differences = match &args.against {
+        Some(tree) if error.is_none() => Some(compared(args, &address, tree, &mut out)?),
+        _ => None,
+    };
     match (args.json, &error, &result) {
         (true, ..) => writeln!(
             out,
             "{}",
-            json(&result.unwrap_or_default(), error.as_deref())
+            json(&result.unwrap_or_default(), error.as_deref(), differences)
         )?,
         (false, Some(error), _) => writeln!(out, "{error}")?,
         (false, None, result) => {
             if let Ok(verified) = result {
                 show(verified, args.no_data, &mut out)?;
             }
+            if let Some(differences) = differences {
+                writeln!(out, "{}", text::count(differences, "difference"))?;
+            }
         }
     }
-    Ok(error.is_none())
+    out.flush()?;
+    Ok(error.is_none() && differences.unwrap_or(0) == 0)
+}
+
+/// Compares what the stream makes with a tree, prints what differs, and returns how much that is.
+fn compared(args: &Verify, stream: &Address, tree: &Path, out: &mut impl Write) -> Result<u64> {
+    let tree = Address::of(tree)?;
+    let (first, second) = Source::open_both([stream, &tree], &args.source)?;
+    for source in [&first, &second] {
+        for note in source.notes.iter().chain(&source.lost) {
+            message::tell(&format!("{}: {note}", source.name()));
+        }
+    }
+    let bar = Bar::new("compared", false);
+    let how = (args.aspects.aspects(), args.threads.parallel());
+    let mut differences = 0;
+    let result = compare((&first, &second), how, &bar, &mut |line| {
+        differences += 1;
+        if args.json {
+            return Ok(());
+        }
+        Ok(writeln!(out, "{line}")?)
+    });
+    bar.finish();
+    result.map(|()| differences)
 }
 
 fn is_io(error: &Error) -> bool {
@@ -170,11 +228,14 @@ pub(crate) fn json_subvolume(subvolume: &SentSubvolume, to: &mut String) {
     }
 }
 
-fn json(verified: &Verified, error: Option<&str>) -> String {
+fn json(verified: &Verified, error: Option<&str>, differences: Option<u64>) -> String {
     let mut line = String::from("{\"error\":");
     match error {
         None => line += "null",
         Some(error) => sendstream::json::string(error, &mut line),
+    }
+    if let Some(differences) = differences {
+        line += &format!(",\"differences\":{differences}");
     }
     line += &format!(
         ",\"bytes\":{},\"streams\":{},\"commands\":{},\"extents_decoded\":{},\"all_names_followed\":{},\"subvolumes\":[",

@@ -156,3 +156,32 @@ fn convert_changes_the_form_or_leaves_nothing() {
         ["cut.stream", "home.stream", "lzo", "old", "plain", "zstd"]
     );
 }
+
+#[test]
+fn verify_compares_with_a_tree() {
+    let dir = TempDir::new();
+    for (file, name) in [("full", "zstd.full.v2c"), ("inc", "inc.v1")] {
+        fs::write(dir.join(file), super::receive::kernel_made(name)).unwrap();
+    }
+    let made = ["receive", "-q", "--to", "image", "-f", "full", "image"];
+    assert_eq!(run_in(dir.path(), made).0, 0);
+    let verify = |more: &[&str]| run_in(dir.path(), [&["stream", "verify"], more].concat());
+    let (code, out, words) = verify(&["full", "--against", "image:a"]);
+    assert_eq!(code, 0, "{out}{words}");
+    assert!(out.ends_with("0 differences\n"), "{out}");
+    let (code, out, _) = verify(&["full", "--against", "image:a", "--json"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("\"differences\":0,"), "{out}");
+    // An incremental stream needs its parent, and differs from it.
+    let (code, _, words) = verify(&["inc", "--against", "image:a"]);
+    assert_eq!(code, 2, "{words}");
+    let (code, out, words) = verify(&["inc", "--base", "full", "--against", "image:a"]);
+    assert_eq!(code, 1, "{words}");
+    let lines = out.lines().filter(|line| line.contains(": ")).count();
+    let counted = out.lines().last().unwrap();
+    assert!(lines > 3 && counted.ends_with(" differences"), "{out}");
+    // Options without meaning are refused.
+    let (code, _, words) = verify(&["-", "--against", "image:a"]);
+    assert_eq!(code, 2, "{words}");
+    assert!(words.contains("standard input can be read once"), "{words}");
+}
