@@ -1,0 +1,134 @@
+//! The memory that commands for send streams use, whatever the stream holds.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::process::{ChildStdin, Stdio};
+
+use sendstream::{Command, StreamWriter, Version};
+use testkit::cases;
+use tree::Time;
+
+use super::restow;
+
+/// What the help of `restow stream verify` promises.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Writes a stream of files with names, owners and times, with `bytes` of data in each, as Linux orders it. The last command is left
+/// out.
+fn write_files(to: impl Write, files: u64, bytes: usize) {
+    let mut writer = StreamWriter::new(to, Version::V2);
+    writer.header().unwrap();
+    let (uuid, time) = ([7; 16], Time::default());
+    writer
+        .command(&Command::Subvol {
+            path: b"s",
+            uuid,
+            ctransid: 9,
+        })
+        .unwrap();
+    let data = vec![0x55; bytes];
+    let mut dir = Vec::new();
+    for ino in 257..257 + files {
+        let orphan = format!("o{ino}-9-0").into_bytes();
+        let is_dir = (ino - 257) % 1000 == 0;
+        let path = if is_dir {
+            format!("dir{ino}").into_bytes()
+        } else {
+            [&dir[..], format!("/file number {ino}").as_bytes()].concat()
+        };
+        let make = if is_dir {
+            Command::Mkdir { path: &orphan, ino }
+        } else {
+            Command::Mkfile { path: &orphan, ino }
+        };
+        let rename = Command::Rename {
+            path: &orphan,
+            path_to: &path,
+        };
+        let mut commands = vec![make, rename];
+        if bytes > 0 && !is_dir {
+            commands.push(Command::Write {
+                path: &path,
+                file_offset: 0,
+                data: &data,
+            });
+        }
+        commands.push(Command::Chown {
+            path: &path,
+            uid: 0,
+            gid: 0,
+        });
+        commands.push(Command::Utimes {
+            path: &path,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            otime: Some(time),
+        });
+        for command in &commands {
+            writer.command(command).unwrap();
+        }
+        if is_dir {
+            dir = path;
+        }
+    }
+    writer.into_inner().flush().unwrap();
+}
+
+/// The largest memory that a command has used so far that reads a stream from its standard input, when it has read almost all of it.
+fn peak(args: &[&str], write: impl FnOnce(&mut ChildStdin)) -> u64 {
+    let mut child = restow(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    write(&mut input);
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+    let words = line.unwrap().trim().trim_end_matches(" kB");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    words.parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn streams_of_any_size_are_read_in_little_memory() {
+    let count = cases(60_000);
+    let all: [&[&str]; 5] = [
+        &["stream", "verify", "-"],
+        &["stream", "convert", "--compress", "zstd:1", "-", "-"],
+        &["stream", "convert", "--proto", "1", "-", "-"],
+        &["stream", "info", "-"],
+        &["receive", "--dump", "-f", "-"],
+    ];
+    for args in all {
+        for (files, bytes) in [(count, 0), (count / 60, 60_000)] {
+            let used = peak(args, |input| {
+                write_files(BufWriter::new(input), files, bytes);
+            });
+            assert!(
+                used <= BYTES_MAX,
+                "{args:?}: {files} files of {bytes} bytes: {used}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn streams_of_any_size_are_received_in_little_memory() {
+    let Some(mkfs) = testkit::tool("mkfs.btrfs") else {
+        return;
+    };
+    let target = super::receive::mounted(&mkfs, "noatime");
+    let count = cases(20_000);
+    let path = target.path().to_str().unwrap();
+    for (files, bytes) in [(count, 0), (count / 200, 60_000)] {
+        let used = peak(&["receive", "-q", "-f", "-", path], |input| {
+            write_files(BufWriter::new(input), files, bytes);
+        });
+        assert!(used <= BYTES_MAX, "{files} files of {bytes} bytes: {used}");
+    }
+}
