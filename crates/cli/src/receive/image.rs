@@ -13,6 +13,7 @@ use btrfs::{
     Btrfs, NewSubvolume, OpenOptions, Options, Profile, Rule, Subvolume, SubvolumeInfo,
     block_group, compat_ro, incompat, object,
 };
+use linux::Timestamp;
 use sendstream::{Event, Replay, SentSubvolume, SentTree, VerifyOptions};
 use tree::edit::Patterns;
 use tree::tar::Tar;
@@ -400,7 +401,7 @@ impl Old {
                     parent_uuid: own.parent_uuid.unwrap_or_default(),
                 };
                 let last_change = if is_received && own.ctransid > own.rtransid {
-                    self.last_change_after(own.id, own.rtransid)?
+                    self.last_change(own)?
                 } else {
                     None
                 };
@@ -418,16 +419,19 @@ impl Old {
         }
     }
 
-    /// The last change time of the files of a subvolume that were written to its tree after a transaction.
-    fn last_change_after(&self, id: u64, transaction: u64) -> Result<Option<linux::Timestamp>> {
-        let subvolume = self.btrfs.subvolume(id)?.without_nested();
-        let inventory = Inventory::of(&subvolume, &Limits::default())?;
-        let changed = inventory.files().filter_map(|file| {
-            let metadata = inventory.metadata(file);
-            let identity = metadata.identity?;
-            (identity.transaction > transaction).then_some(timestamp(metadata.ctime?))
-        });
-        Ok(changed.max())
+    /// The last change time of the files of a subvolume that were written after it was received.
+    fn last_change(&self, own: &SubvolumeInfo) -> Result<Option<Timestamp>> {
+        let tree = self.btrfs.subvolume(own.id)?.without_nested();
+        let inventory = Inventory::of(&tree, &Limits::default())?;
+        let mut last = None;
+        for file in inventory.files() {
+            let metadata = tree.metadata(inventory.ino(file))?;
+            let identity = metadata.identity;
+            if identity.is_some_and(|identity| identity.transaction > own.rtransid) {
+                last = last.max(metadata.ctime);
+            }
+        }
+        Ok(last.map(timestamp))
     }
 
     /// Options for an image that continues this one by so many transactions.
@@ -549,6 +553,13 @@ fn now() -> Result<Time> {
     })
 }
 
+fn timestamp(time: Time) -> Timestamp {
+    Timestamp {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    }
+}
+
 /// A UUID that derives from these bytes (RFC 9562, version 8).
 fn uuid_of(bytes: &[u8]) -> [u8; 16] {
     let mut uuid = [0; 16];
@@ -563,11 +574,4 @@ fn joined(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
     names.join(&b'/')
-}
-
-fn timestamp(time: Time) -> linux::Timestamp {
-    linux::Timestamp {
-        seconds: time.seconds,
-        nanoseconds: time.nanoseconds,
-    }
 }

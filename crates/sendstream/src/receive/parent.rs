@@ -95,8 +95,8 @@ impl Sources {
 }
 
 /// Why a subvolume is not the one that a stream builds on, if it is not. The stream names it by its received UUID or by its own, and by
-/// the transaction of its last change where it was sent. `last_change` is the last change time of the files that were written to its
-/// tree after it was received.
+/// the transaction of its last change where it was sent. `last_change` is the last change time of the files that
+/// were written to the tree after it was received.
 pub fn parent_fault(
     found: &Subvolume,
     is_received: bool,
