@@ -1,5 +1,7 @@
 //! Incremental streams of images: received by Linux, and compared with its own.
 
+#![expect(clippy::print_stdout, reason = "campaigns print what differs")]
+
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
@@ -306,8 +308,11 @@ impl Sent {
                         .get(same)
                         .map(|line| line[..line.len().min(300)].to_owned())
                 };
-                println!("other commands: {what}, {pair:?}, {}", KINDS[*kind].0);
-                println!("  {:?} by Linux: {:?}", line(&ours), line(&linux));
+                println!(
+                    "campaign: other commands: {what}, {pair:?}, {}",
+                    KINDS[*kind].0
+                );
+                println!("campaign: {:?}, by Linux {:?}", line(&ours), line(&linux));
             }
         }
     }
@@ -416,7 +421,7 @@ fn random_changes_are_received_by_linux() {
         same_results,
     } = equal;
     println!(
-        "{count} seeds; of {} streams, {bytes} are those of Linux, {commands} but for sources of clones and the root's times; {same_results} of {results} results are sent again as those of Linux",
+        "campaign: {count} seeds; of {} streams, {bytes} are those of Linux, {commands} but for sources of clones and the root's times; {same_results} of {results} results are sent again as those of Linux",
         bytes + commands + others
     );
     assert!(bytes + commands > 4 * others);
@@ -587,7 +592,7 @@ fn hard_changes_are_received_by_linux() {
     let dir = TempDir::new();
     let mut equal = Equal::default();
     linux.compare(dir.path(), &mut equal, "hard cases");
-    println!("{equal:?}");
+    println!("campaign: {equal:?}");
     linux.receive(
         [&btrfs, &mkfs],
         dir.path(),
