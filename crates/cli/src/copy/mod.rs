@@ -90,9 +90,9 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         source = source.reading(times, args.rescue.accept_changed)?;
     }
     let keeps_extents = match kind {
-        Kind::Btrfs | Kind::Stream => true,
+        Kind::Btrfs | Kind::Squashfs | Kind::Stream => true,
         Kind::Dir => directory::is_on_btrfs(&args.dst),
-        Kind::Tar | Kind::Squashfs => false,
+        Kind::Tar => false,
     };
     // What changes while it is read is taken as it is then, and its extents with it.
     if keeps_extents && !args.rescue.accept_changed {

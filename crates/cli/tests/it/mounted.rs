@@ -257,6 +257,45 @@ fn without_privilege_what_is_compressed_is_copied_decompressed() {
     assert_eq!((code, &*out), (0, ""), "{words}");
 }
 
+#[test]
+#[ignore = "needs root"]
+fn a_squashfs_image_keeps_the_blocks_of_a_mounted_btrfs() {
+    if tool("mkfs.btrfs").is_none() {
+        return;
+    }
+    for (algorithm, codec) in [("zstd", "zstd:19"), ("zlib", "gzip:9")] {
+        let source = sized(512 << 20, &format!("noatime,compress-force={algorithm}"));
+        let tree = source.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        let mut rng = Rng::new(9);
+        for number in 0..12_u64 {
+            let line = format!("{number} {}\n", rng.below(1 << 40));
+            // Some end with a whole block.
+            let text = line.repeat(30_000);
+            let len = if number % 2 == 0 { 3 << 17 } else { text.len() };
+            fs::write(tree.join(format!("text{number}")), &text[..len]).unwrap();
+        }
+        run(Program::new("sync").arg("-f").arg(&tree));
+        let dir = TempDir::new();
+        let image = dir.join("tree.squashfs");
+        let mut command = restow(["copy", "--compress", codec]);
+        let output = command.args([&tree, &image]).output().unwrap();
+        let (code, _, words) = shown(&output);
+        assert_eq!(code, 0, "{words}");
+        assert!(kept(&words) >= 6 * 3, "{algorithm}: {words}");
+        let device = LoopDevice::attach(BackingFile::existing(&image), Access::ReadOnly);
+        let mount = Mount::new(device, FsType::Squashfs, "");
+        let mut diff = Program::new("diff");
+        run(diff.arg("-r").arg(mount.path()).arg(&tree));
+        // All of it is encoded if that is wanted.
+        let again = dir.join("again.squashfs");
+        let mut command = restow(["copy", "--recompress", "--compress", codec]);
+        let output = command.args([&tree, &again]).output().unwrap();
+        let (code, _, words) = shown(&output);
+        assert_eq!((code, kept(&words)), (0, 0), "{words}");
+    }
+}
+
 /// A campaign: so many files of /usr, force-compressed.
 #[test]
 #[ignore = "needs root"]
