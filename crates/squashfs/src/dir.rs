@@ -17,8 +17,9 @@ use zerocopy::IntoBytes;
 
 use crate::image::Image;
 use crate::inode::{Listing, basic_type, kind_of};
-use crate::metadata::{MetadataReader, Place, Reference};
+use crate::metadata::{MetadataReader, Place};
 use crate::raw;
+use crate::reference::Reference;
 
 /// Longest listing that is read: 40 MiB hold a million names of average length.
 const LISTING_BYTES_MAX: u32 = 256 << 20;

@@ -30,6 +30,7 @@ mod plan;
 mod probe;
 mod raw;
 mod read;
+mod reference;
 mod sums;
 mod superblock;
 mod tables;

@@ -14,8 +14,9 @@
 use tree::{Corrupt, Result, to_u64, to_usize};
 
 use crate::image::Image;
-use crate::metadata::{MetadataReader, MetadataWriter, Reference};
+use crate::metadata::{MetadataReader, MetadataWriter};
 use crate::raw::{METADATA_BYTES, STORED_METADATA_MAX};
+use crate::reference::Reference;
 
 /// A table of `count` records of type `T`, open for reading.
 pub(crate) struct Table<T> {

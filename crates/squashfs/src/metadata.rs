@@ -20,25 +20,7 @@ use zerocopy::FromBytes;
 
 use crate::image::{Image, MetadataBlock};
 use crate::raw::{METADATA_BYTES, METADATA_PLAIN};
-
-/// A reference: the block's position in its table in the upper 48 bits, and a 16-bit offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Reference(pub(crate) u64);
-
-impl Reference {
-    pub(crate) fn new(block: u64, offset: u16) -> Self {
-        Reference(block << 16 | u64::from(offset))
-    }
-
-    pub(crate) const fn block(self) -> u64 {
-        self.0 >> 16
-    }
-
-    pub(crate) const fn offset(self) -> u16 {
-        let [low, high, ..] = self.0.to_le_bytes();
-        u16::from_le_bytes([low, high])
-    }
-}
+use crate::reference::Reference;
 
 /// Reads a table's stream, starting at a reference.
 #[derive(Clone)]

@@ -15,8 +15,9 @@ use crate::dir::{self, Entry, Listed, ListingReader};
 use crate::image::{Image, StoredSize};
 use crate::inode::{Body, Inode, decode_device};
 use crate::lookup_table::Table;
-use crate::metadata::{MetadataReader, Place, Reference};
+use crate::metadata::{MetadataReader, Place};
 use crate::raw::{self, flags};
+use crate::reference::Reference;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 use crate::xattr::XattrTable;
 

@@ -15,8 +15,8 @@ use codec::Algorithm;
 use tree::{Corrupt, Error, Result, to_u64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::metadata::Reference;
 use crate::raw::{self, METADATA_BYTES, flags};
+use crate::reference::Reference;
 
 /// Size of the superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: usize = size_of::<raw::Superblock>();

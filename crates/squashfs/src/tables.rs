@@ -11,11 +11,12 @@ use crate::describe::Described;
 use crate::dir::ListingWriter;
 use crate::inode::{Body, File, Inode, Listing, encode_device, nearest_seconds};
 use crate::lookup_table::emit_table;
-use crate::metadata::{MetadataWriter, Reference};
+use crate::metadata::MetadataWriter;
 use crate::numbers::Numbers;
 use crate::options::Fragments;
 use crate::plan::Plan;
 use crate::raw::{self, flags};
+use crate::reference::Reference;
 use crate::superblock::Superblock;
 use crate::writer::Writer;
 

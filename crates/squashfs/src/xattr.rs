@@ -16,8 +16,9 @@ use zerocopy::IntoBytes;
 
 use crate::image::Image;
 use crate::lookup_table::{Table, emit_table};
-use crate::metadata::{MetadataReader, MetadataWriter, Reference};
+use crate::metadata::{MetadataReader, MetadataWriter};
 use crate::raw::{self, XATTR_VALUE_ELSEWHERE};
+use crate::reference::Reference;
 
 /// The namespaces of the format, indexed by ID.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];

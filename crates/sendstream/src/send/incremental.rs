@@ -10,9 +10,9 @@ use tree::{
 use super::attributes::{CAPABILITY, create, name_hash, set_xattr, stored_xattrs, times};
 use super::data::{Context, Data, Root, Target, begin, is_stored_alike, write_bytes_max};
 use super::dirs::ChangedDirs;
-use super::moves::Moves;
 use super::order::{Order, StoredFiles};
 use super::receiver::{Files, Node, ROOT_NODE, Receiver};
+use super::waiting::Moves;
 use super::{SendData, SendOptions, SendSummary};
 use crate::command::Command;
 use crate::raw::Version;

@@ -7,6 +7,7 @@ mod incremental;
 mod moves;
 mod order;
 mod receiver;
+mod waiting;
 
 use std::collections::HashSet;
 use std::io::Write;

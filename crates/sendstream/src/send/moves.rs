@@ -1,6 +1,6 @@
 //! Names in an incremental stream: what is in the way of a name, which directories wait for others, and what is removed when.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::io::Write;
 
 use tree::{Error, Result};
@@ -8,33 +8,6 @@ use tree::{Error, Result};
 use super::incremental::Changes;
 use super::receiver::{Node, Place, ROOT_NODE};
 use crate::command::Command;
-
-/// What waits.
-#[derive(Default)]
-pub(super) struct Moves {
-    /// Whether there were temporary names.
-    pub(super) has_used_root: bool,
-    /// Files under a temporary name, with that name.
-    temporary: HashMap<Node, Place>,
-    /// Directories that cannot get their place yet, each with the directory that must get its own before.
-    waiting: HashMap<Node, Node>,
-    /// Directories for which others wait, with these in order.
-    waiters: HashMap<Node, Vec<Node>>,
-    /// Directories that are to be removed when they are empty.
-    removed: HashSet<Node>,
-}
-
-impl Moves {
-    /// Whether a directory cannot get its place yet.
-    pub(super) fn is_waiting(&self, dir: Node) -> bool {
-        self.waiting.contains_key(&dir)
-    }
-
-    fn wait(&mut self, dir: Node, for_dir: Node) {
-        self.waiting.insert(dir, for_dir);
-        self.waiters.entry(for_dir).or_default().push(dir);
-    }
-}
 
 impl<W: Write> Changes<'_, W> {
     /// Creates a file under a temporary name.
