@@ -415,6 +415,8 @@ fn duration(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
     use super::*;
 
     #[test]
@@ -444,6 +446,11 @@ mod tests {
         assert_eq!(executions("#1234 DONE cov: 1"), None);
     }
 
+    fn files_in(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
     /// A campaign that no longer finds its tests would be missed only when somebody runs it.
     #[test]
     fn campaigns_name_what_is_there() {
@@ -452,14 +459,17 @@ mod tests {
                 Run::Tests {
                     package, filter, ..
                 } => {
-                    let (file, function) = filter.split_once("::").unwrap_or(("", filter));
+                    let (modules, function) = filter.rsplit_once("::").unwrap_or(("", filter));
                     let crate_name = if package == "restow" { "cli" } else { package };
                     let folder = root().join("crates").join(crate_name).join("tests/it");
-                    let is_there = fs::read_dir(folder).unwrap().any(|entry| {
-                        let path = entry.unwrap().path();
-                        let text = fs::read_to_string(&path).unwrap_or_default();
-                        (file.is_empty() || path.file_stem().is_some_and(|stem| stem == file))
-                            && text.contains(&format!("fn {function}"))
+                    let file = folder.join(modules.replace("::", "/"));
+                    let files = match modules {
+                        "" => files_in(&folder),
+                        _ => vec![file.with_extension("rs"), file.join("mod.rs")],
+                    };
+                    let is_there = files.iter().any(|path| {
+                        let text = fs::read_to_string(path).unwrap_or_default();
+                        text.contains(&format!("fn {function}"))
                     });
                     assert!(is_there, "{}", campaign.name);
                 }
