@@ -9,6 +9,10 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
 
 use crate::btrfs_subvolume::BTRFS;
 
+/// The most bytes of a file that a compressed extent of btrfs holds, and the most bytes that it is stored in
+/// (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).
+pub const ENCODED_BYTES_MAX: u64 = 128 << 10;
+
 /// A compressed extent, and where its file shows which part of it.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedExtent<'a> {

@@ -7,6 +7,8 @@ use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
 
 /// `BTRFS_IOCTL_MAGIC`.
 pub(crate) const BTRFS: u8 = 0x94;
+/// The ID of the top level of every btrfs (`BTRFS_FS_TREE_OBJECTID`).
+pub const TOP_LEVEL: u64 = 5;
 /// The longest name of a subvolume, as of any file.
 const NAME_BYTES_MAX: usize = 255;
 /// `BTRFS_SUBVOL_RDONLY`.

@@ -31,7 +31,9 @@ mod sync;
 mod xattr;
 
 pub use attributes::{attributes, extended_flags, set_attributes, set_extended_flags};
-pub use btrfs_encoded::{EncodedExtent, ReadExtent, read_encoded, write_encoded};
+pub use btrfs_encoded::{
+    ENCODED_BYTES_MAX, EncodedExtent, ReadExtent, read_encoded, write_encoded,
+};
 pub use btrfs_file_system::{BtrfsFileSystem, btrfs_file_system};
 pub use btrfs_handle::open_inode;
 pub use btrfs_search::{
@@ -39,7 +41,7 @@ pub use btrfs_search::{
 };
 pub use btrfs_send::{SubvolumeToSend, send_subvolume};
 pub use btrfs_subvolume::{
-    create_snapshot, create_subvolume, delete_subvolume, set_subvolume_read_only,
+    TOP_LEVEL, create_snapshot, create_subvolume, delete_subvolume, set_subvolume_read_only,
     set_subvolume_received,
 };
 pub use clone::clone_range;

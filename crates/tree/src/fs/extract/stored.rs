@@ -9,15 +9,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use codec::{Algorithm, Decoder};
-use linux::{EncodedExtent, OpenFlags};
+use linux::{ENCODED_BYTES_MAX, EncodedExtent, OpenFlags, TOP_LEVEL};
 
 use super::super::{Encoding, Extent, ExtentId, ExtentKind, FileSystem, Ino};
 use crate::{Error, Kept, Result};
 
-/// The most bytes of a file that a compressed extent of btrfs holds, and the most that it is stored in.
-const ENCODED_BYTES_MAX: u64 = 128 << 10;
-/// The number of the top level of every file system (`BTRFS_FS_TREE_OBJECTID`).
-const TOP_LEVEL: u64 = 5;
 /// The most extents that are remembered so that others can share with them.
 const KNOWN_MAX: usize = 1 << 20;
 
@@ -129,7 +125,7 @@ impl StoredWriter {
     /// Writes an encoded extent of the source as it is stored, or what it decodes to where Linux does not take it.
     ///
     /// # Errors
-    /// `Err(Ok(..))` if it cannot be read, `Err(Err(..))` if it cannot be written.
+    /// [`Failure::Read`] if the source cannot be read or decoded, [`Failure::Write`] if the target cannot be written.
     pub(super) fn write(
         &self,
         source: (&dyn FileSystem, Ino),
@@ -199,19 +195,21 @@ impl StoredWriter {
                 write(ws)
             }
             Claim::Mine => {
-                let written = write(ws);
-                let ino = linux::stat(out).map(|stat| stat.ino);
-                let now = match (&written, ino) {
-                    (Ok(()), Ok(ino)) => Some(Written {
-                        ino,
+                let mut settling = Settling {
+                    writer: self,
+                    key,
+                    written: None,
+                };
+                write(ws)?;
+                if let Ok(stat) = linux::stat(out) {
+                    settling.written = Some(Written {
+                        ino: stat.ino,
                         offset: extent.offset,
                         len: extent.len,
                         skip,
-                    }),
-                    _ => None,
-                };
-                self.settle(key, now);
-                written
+                    });
+                }
+                Ok(())
             }
             Claim::None => write(ws),
         }
@@ -243,16 +241,6 @@ impl StoredWriter {
                 .wait(known)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    fn settle(&self, key: Key, written: Option<Written>) {
-        let mut known = self.known();
-        match written {
-            Some(written) => known.insert(key, Known::Written(written)),
-            None => known.remove(&key),
-        };
-        drop(known);
-        self.changed.notify_all();
     }
 
     /// Shares a range of a file that was written before; `None` if Linux cannot, or the range does not have all of it.
@@ -331,6 +319,26 @@ impl StoredWriter {
             }
             Err(error) => Err(Failure::Write(error)),
         }
+    }
+}
+
+/// Bytes that this thread writes. Others wait until it is dropped, also by a panic.
+struct Settling<'a> {
+    writer: &'a StoredWriter,
+    key: Key,
+    /// Where they are; `None` if they were not written.
+    written: Option<Written>,
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        let mut known = self.writer.known();
+        match self.written {
+            Some(written) => known.insert(self.key, Known::Written(written)),
+            None => known.remove(&self.key),
+        };
+        drop(known);
+        self.writer.changed.notify_all();
     }
 }
 

@@ -7,16 +7,12 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
 use codec::Algorithm;
-use linux::BtrfsFileSystem;
+use linux::{BtrfsFileSystem, ENCODED_BYTES_MAX, TOP_LEVEL};
 
 use super::super::{Encoding, Extent, ExtentId, ExtentKind};
 use super::EXTENTS_MAX;
 use crate::{Error, Result};
 
-/// The most bytes of a file that a compressed extent of btrfs holds, and the most bytes that it is stored in.
-const ENCODED_BYTES_MAX: u64 = 128 << 10;
-/// The number of the top level of every file system (`BTRFS_FS_TREE_OBJECTID`).
-const TOP_LEVEL: u64 = 5;
 /// The length of a `struct btrfs_file_extent_item` without stored bytes, and of one in which they follow.
 const ITEM_BYTES: usize = 53;
 const INLINE_AT: usize = 21;
@@ -143,7 +139,7 @@ impl StoredExtents {
         if before.is_none() && start > 0 {
             return Ok(None);
         }
-        // What is behind the last of so many is not known.
+        // Where the search ended at EXTENTS_MAX, what follows the last extent is unknown.
         let known_end = match items.last() {
             Some(last) if items.len() >= EXTENTS_MAX => last.offset.min(inode.size),
             _ => inode.size,
@@ -233,7 +229,7 @@ impl StoredExtents {
                     unencoded_len: ram_bytes,
                     unencoded_offset: skip,
                 }),
-                // The offsets in an extent that is compressed in a way that is not known are none of stored bytes.
+                // With an unknown compression, an offset in the extent says nothing about stored bytes.
                 None => ExtentKind::Plain { stored_offset },
             },
             PREALLOCATED => ExtentKind::Preallocated { stored_offset },
