@@ -1,6 +1,7 @@
 //! `restow send`: sends subvolumes of unmounted images, as `btrfs send` does from mounted ones, and mounted ones.
 
 mod mounted;
+mod parent;
 mod resume;
 
 use std::io::{self, BufWriter, Write};
@@ -20,6 +21,7 @@ use crate::bar::Bar;
 use crate::open::{self, Container};
 use crate::source::{find_subvolume, is_same_file};
 use crate::{message, text};
+use parent::Candidate;
 use resume::Target;
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -295,25 +297,20 @@ fn refuse_known(sent: &Sent, parent: Option<&Sent>, sources: &[Sent]) -> Result<
     Ok(())
 }
 
-/// The source that is most like a subvolume, chosen as `btrfs send` does: what it is a snapshot of, or the snapshot of the same
-/// subvolume that was changed last.
+/// The clone source that becomes the parent.
 fn nearest<'a>(sent: &Sent, sources: &'a [Sent]) -> Result<&'a Sent> {
-    const UNKNOWN: &str =
-        "no -c subvolume is a snapshot of the same subvolume; name the parent with -p";
-    let origin = sent.info.parent_uuid.context(UNKNOWN)?;
+    let candidate = |info: &SubvolumeInfo| Candidate {
+        uuid: info.uuid,
+        parent_uuid: info.parent_uuid,
+        ctransid: info.ctransid,
+    };
     let all = sent.tree.btrfs().subvolumes()?;
-    let origin = all.into_iter().find(|info| info.uuid == Some(origin));
-    let origin = origin.context(
-        "the subvolume that this is a snapshot of is not in the image; name the parent with -p",
-    )?;
-    if let Some(source) = sources.iter().find(|source| source.info.id == origin.id) {
-        return Ok(source);
-    }
-    let related = sources.iter();
-    let related = related.filter(|source| source.info.parent_uuid == origin.uuid);
-    related
-        .min_by_key(|source| source.info.ctransid.abs_diff(origin.ctransid))
-        .context(UNKNOWN)
+    let origin = sent.info.parent_uuid;
+    let origin = all
+        .iter()
+        .find(|info| origin.is_some() && info.uuid == origin);
+    let candidates: Vec<_> = sources.iter().map(|it| candidate(&it.info)).collect();
+    Ok(&sources[parent::nearest(origin.map(candidate), &candidates)?])
 }
 
 fn version(args: &Send) -> Result<Version> {

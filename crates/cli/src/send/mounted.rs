@@ -11,6 +11,7 @@ use linux::SubvolumeToSend;
 use sendstream::{Command, Continuous, StreamWriter, Version, without_restarts};
 use tree::{Error, Progress};
 
+use super::parent::{Candidate, nearest};
 use super::resume::Target;
 use super::{BUFFER_BYTES, Send};
 use crate::bar::Bar;
@@ -20,8 +21,6 @@ use crate::{message, text};
 const VERSION_FILE: &str = "/sys/fs/btrfs/features/send_stream_version";
 /// The inode number of the root of every subvolume (`BTRFS_FIRST_FREE_OBJECTID`).
 const ROOT: u64 = 256;
-/// The number of the top level (`BTRFS_FS_TREE_OBJECTID`).
-const TOP_LEVEL: u64 = 5;
 
 /// A mounted read-only subvolume.
 struct Mounted {
@@ -174,7 +173,7 @@ impl Mounted {
             ),
             info => info?.context("the subvolume was deleted")?,
         };
-        if id == TOP_LEVEL {
+        if id == linux::TOP_LEVEL {
             bail!("the top level of a file system has no name and cannot be sent");
         }
         if !info.is_read_only {
@@ -189,33 +188,21 @@ impl Mounted {
         })
     }
 
-    /// The subvolume that this one is a snapshot of.
-    fn origin(&self, of: &linux::Subvolume) -> Result<Option<linux::Subvolume>> {
-        if of.parent_uuid == [0; 16] {
-            return Ok(None);
-        }
-        let found = linux::subvolumes_by_uuid(&self.root, of.parent_uuid, false)?;
-        Ok(found.into_iter().next())
-    }
-
-    /// The number of the clone source that is the best parent, as `btrfs send` chooses it: the subvolume that this one is a
-    /// snapshot of, or else its other snapshot that is closest to it in transactions.
+    /// The number of the clone source that becomes the parent.
     fn parent_among(&self, sources: &[linux::Subvolume]) -> Result<u64> {
-        let none = "none of the clone sources (-c) is related to the subvolume; -p names a parent";
-        let origin = self.origin(&self.info)?.context(none)?;
-        if sources.iter().any(|source| source.id == origin.id) {
-            return Ok(origin.id);
-        }
-        let mut best: Option<(u64, u64)> = None;
-        for source in sources {
-            if self.origin(source)?.map(|it| it.id) == Some(origin.id) {
-                let distance = source.ctransid.abs_diff(origin.ctransid);
-                if best.is_none_or(|(least, _)| distance < least) {
-                    best = Some((distance, source.id));
-                }
-            }
-        }
-        Ok(best.context(none)?.1)
+        let uuid = |uuid: [u8; 16]| (uuid != [0; 16]).then_some(uuid);
+        let candidate = |info: &linux::Subvolume| Candidate {
+            uuid: uuid(info.uuid),
+            parent_uuid: uuid(info.parent_uuid),
+            ctransid: info.ctransid,
+        };
+        let origin = match uuid(self.info.parent_uuid) {
+            Some(origin) => linux::subvolumes_by_uuid(&self.root, origin, false)?,
+            None => Vec::new(),
+        };
+        let candidates: Vec<_> = sources.iter().map(candidate).collect();
+        let index = nearest(origin.first().map(candidate), &candidates)?;
+        Ok(sources[index].id)
     }
 
     /// Sends it, without the header, and without the end command unless `has_end`.

@@ -17,7 +17,7 @@ pub(super) struct Target {
     part: Option<Part>,
 }
 
-/// The part of a stream that is there already.
+/// The existing first part of a stream.
 struct Part {
     name: String,
     file: BufReader<File>,

@@ -28,6 +28,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use testkit::{Tool, run};
+
 /// A command that runs the program, with nothing on standard input.
 fn restow<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_restow"));
@@ -48,6 +50,16 @@ fn shown(output: &Output) -> (i32, String, String) {
         text(&output.stdout),
         text(&output.stderr),
     )
+}
+
+/// Runs `btrfs` in a directory, without its messages; gives its standard output.
+fn btrfs_in(btrfs: &Tool, dir: &Path, args: &[&str]) -> Vec<u8> {
+    run(btrfs
+        .command()
+        .args(args)
+        .current_dir(dir)
+        .stderr(Stdio::null()))
+    .stdout
 }
 
 /// The names in a directory, hidden ones as well.

@@ -14,7 +14,7 @@ use testkit::{
 use tree::manifest::Manifest;
 use tree::{Aspects, HostDir};
 
-use super::{names, restow, run_in, shown};
+use super::{btrfs_in, names, restow, run_in, shown};
 
 /// A stream that Linux made.
 pub(crate) fn kernel_made(name: &str) -> Vec<u8> {
@@ -299,18 +299,9 @@ fn subvolumes_are_received_as_btrfs_receive_does() {
         ];
         let source = mounted(&mkfs, options[seed as usize % options.len()]);
         let at = source.path();
-        run(btrfs
-            .command()
-            .args(["subvolume", "create"])
-            .arg(at.join("s")));
-        let snapshot = |name: &str| {
-            let snapshot = ["subvolume", "snapshot", "-r"];
-            run(btrfs
-                .command()
-                .args(snapshot)
-                .arg(at.join("s"))
-                .arg(at.join(name)));
-        };
+        btrfs_in(&btrfs, at, &["subvolume", "create", "s"]);
+        let snapshot =
+            |name: &str| btrfs_in(&btrfs, at, &["subvolume", "snapshot", "-r", "s", name]);
         change(&at.join("s"), &mut rng, 60);
         snapshot("a");
         change(&at.join("s"), &mut rng, 60);

@@ -11,7 +11,7 @@ use testkit::{
 use tree::manifest::Manifest;
 
 use super::receive::{change, kernel_made, manifest, mounted, send, stream};
-use super::{names, run_in};
+use super::{btrfs_in, names, run_in};
 
 fn mount(image: &Path) -> Mount {
     let device = LoopDevice::attach(BackingFile::existing(image), Access::ReadWrite);
@@ -36,20 +36,13 @@ fn made_by_mkfs(btrfs: &Tool, mkfs: &Tool, image: &Path, rng: &mut Rng) {
     let mount = mount(image);
     let at = mount.path();
     let keep = at.join("keep");
-    run(btrfs.command().args(["subvolume", "create"]).arg(&keep));
+    btrfs_in(btrfs, at, &["subvolume", "create", "keep"]);
     change(&keep, rng, 40);
-    let snapshot = ["subvolume", "snapshot", "-r"];
-    run(btrfs
-        .command()
-        .args(snapshot)
-        .args([&*keep, &*at.join("kept")]));
+    btrfs_in(btrfs, at, &["subvolume", "snapshot", "-r", "keep", "kept"]);
     change(&keep, rng, 10);
     fs::create_dir(at.join("dir")).unwrap();
     fs::write(at.join("dir/plain"), rng.bytes(100_000)).unwrap();
-    run(btrfs
-        .command()
-        .args(["subvolume", "set-default"])
-        .arg(at.join("kept")));
+    btrfs_in(btrfs, at, &["subvolume", "set-default", "kept"]);
 }
 
 /// What must stay as it is of a subvolume.
@@ -86,17 +79,10 @@ fn linux_takes_images_that_received_as_if_it_had_received() {
         let options = ["compress-force=zstd", "compress-force=lzo", "noatime"];
         let source = mounted(&mkfs, options[(seed / 3) as usize % options.len()]);
         let at = source.path();
-        run(btrfs
-            .command()
-            .args(["subvolume", "create"])
-            .arg(at.join("s")));
+        btrfs_in(&btrfs, at, &["subvolume", "create", "s"]);
         for name in ["a", "b", "c", "d"] {
             change(&at.join("s"), &mut rng, 40);
-            let snapshot = ["subvolume", "snapshot", "-r"];
-            run(btrfs
-                .command()
-                .args(snapshot)
-                .args([&*at.join("s"), &*at.join(name)]));
+            btrfs_in(&btrfs, at, &["subvolume", "snapshot", "-r", "s", name]);
         }
         let dir = TempDir::new();
         let image = dir.join("image");

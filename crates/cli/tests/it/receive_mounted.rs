@@ -10,8 +10,8 @@ use sendstream::{Command, StreamWriter, Version};
 use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, run, tool};
 
 use super::receive::{change, mounted};
-use super::send_mounted::{btrfs_in, without_privilege};
-use super::{names, restow, run_in, shown};
+use super::send_mounted::without_privilege;
+use super::{btrfs_in, names, restow, run_in, shown};
 
 /// Receives a file into a directory; gives exit code and messages.
 fn receive(file: &Path, into: &Path, more: &[&str]) -> (i32, String) {

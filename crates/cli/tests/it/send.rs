@@ -7,7 +7,7 @@ use std::process::Command;
 
 use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, cases, run, tool};
 
-use crate::run_in;
+use crate::{btrfs_in, run_in};
 
 /// Runs what must succeed; gives what it says on standard output.
 fn done(dir: &Path, args: &[&str]) -> String {
@@ -307,19 +307,9 @@ fn streams_of_images_are_those_of_linux() {
         let mount = Mount::new(device, FsType::Btrfs, option);
         let at = mount.path();
         let mut rng = Rng::new(seed);
-        run(btrfs
-            .command()
-            .args(["subvolume", "create"])
-            .arg(at.join("s")));
+        btrfs_in(&btrfs, at, &["subvolume", "create", "s"]);
         change(&at.join("s"), &mut rng, 150);
-        let snapshot = btrfs
-            .command()
-            .args(["subvolume", "snapshot", "-r"])
-            .arg(at.join("s"))
-            .arg(at.join("snap"))
-            .output()
-            .unwrap();
-        assert!(snapshot.status.success());
+        btrfs_in(&btrfs, at, &["subvolume", "snapshot", "-r", "s", "snap"]);
         let dir = TempDir::new();
         let kinds = [
             ("v1", &[][..]),

@@ -5,19 +5,10 @@ use std::path::Path;
 use std::process::{Command as Program, Stdio};
 use std::thread;
 
-use testkit::{Rng, TempDir, Tool, cases, run, tool};
+use testkit::{Rng, TempDir, cases, tool};
 
 use super::receive::{change, mounted};
-use super::{restow, run_in, shown};
-
-pub(crate) fn btrfs_in(btrfs: &Tool, dir: &Path, args: &[&str]) -> Vec<u8> {
-    run(btrfs
-        .command()
-        .args(args)
-        .current_dir(dir)
-        .stderr(Stdio::null()))
-    .stdout
-}
+use super::{btrfs_in, restow, run_in, shown};
 
 /// A program that is root but may not do what needs `CAP_SYS_ADMIN`.
 pub(crate) fn without_privilege<'a>(args: impl IntoIterator<Item = &'a str>) -> Program {
@@ -112,7 +103,10 @@ fn what_cannot_be_sent_is_refused() {
         ),
         (&["-p", "s", "a"], "not read-only"),
         (&["-p", elsewhere, "a"], "on two file systems"),
-        (&["-c", "o", "a"], "related to the subvolume"),
+        (
+            &["-c", "o", "a"],
+            "no -c subvolume is a snapshot of the same subvolume",
+        ),
     ];
     for (args, expected) in refused {
         let args = [&["send", "-q", "-f", "/dev/null"], args].concat();
