@@ -148,7 +148,7 @@ fn string(rest: &[u8], previous: Option<u8>) -> Option<(usize, usize, usize)> {
     Some((before, rest.len() - before, 0))
 }
 
-/// The length of the character literal that `rest` begins with, if it is none of a lifetime.
+/// The length of the character literal that `rest` begins with, unless that is a lifetime.
 fn character(rest: &[u8]) -> Option<usize> {
     match rest {
         [b'\'', b'\\', _, tail @ ..] => tail.iter().position(|b| *b == b'\'').map(|len| len + 4),

@@ -40,7 +40,7 @@ struct Target {
     old: Option<Old>,
 }
 
-/// An image that is there.
+/// The existing image.
 struct Old {
     btrfs: Arc<Btrfs>,
     top: Arc<Subvolume>,
@@ -434,7 +434,7 @@ impl Old {
         Ok(last.map(timestamp))
     }
 
-    /// Options for an image that continues this one by so many transactions.
+    /// Options for an image that continues this one by `transactions`.
     fn options(&self, inventory: &Inventory, transactions: u64) -> Result<Options> {
         let superblock = self.btrfs.superblock();
         let default = self.btrfs.default_subvolume()?;

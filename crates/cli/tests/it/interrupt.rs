@@ -7,7 +7,7 @@ use testkit::TempDir;
 
 use super::names;
 
-/// A tree of so many files of 20 kB.
+/// A tree of `files` files of 20 kB each.
 fn source(dir: &TempDir, files: usize) {
     let content = [b'x'; 20_000];
     let from = names(&dir.join("src")).len();

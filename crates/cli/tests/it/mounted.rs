@@ -102,7 +102,7 @@ fn manifest(at: &Path) -> String {
     out
 }
 
-/// A new btrfs of so many bytes, mounted.
+/// A new, mounted btrfs of `bytes` bytes.
 fn sized(bytes: u64, options: &str) -> Mount {
     let mkfs = tool("mkfs.btrfs").unwrap();
     let backing = BackingFile::create(bytes);
@@ -296,7 +296,7 @@ fn a_squashfs_image_keeps_the_blocks_of_a_mounted_btrfs() {
     }
 }
 
-/// A campaign: so many files of /usr, force-compressed.
+/// A campaign over files of /usr, force-compressed.
 #[test]
 #[ignore = "needs root"]
 fn files_of_usr_keep_their_compressed_extents() {

@@ -281,7 +281,7 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         };
         let distance = offset as usize;
         let have = match_at - start;
-        // Above 0 (as a signed number): so many bytes of the match's distance lie before `start`.
+        // As a signed number: if above 0, the number of bytes of the match's distance that lie before `start`.
         let before = distance.wrapping_sub(have);
         let reaches_out = if WRAPPED {
             // Not all of it lies there, or too close to `start` for copies in chunks.
@@ -301,7 +301,7 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
             });
             break;
         }
-        // SAFETY: so many literals plus a chunk are readable, and writable where they go.
+        // SAFETY: `literal_count` bytes plus a chunk are readable at `from`, and writable at `to`.
         unsafe { copy_literals(from, to, literal_count) };
         from = from.wrapping_add(literal_count);
         to = to.wrapping_add(literal_count);

@@ -221,7 +221,7 @@ fn decode_literals(
     }
 }
 
-/// Decodes so many of the literals as fit in `literals`.
+/// Decodes as many literals as fit in `literals`.
 #[cold]
 #[inline(never)]
 fn decode_first_literals(

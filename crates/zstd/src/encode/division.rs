@@ -47,7 +47,7 @@ pub(crate) struct Part {
 }
 
 impl<'a> Division<'a> {
-    /// Bytes of workspace, for blocks of so many chunks that may be told apart.
+    /// Bytes of workspace for blocks of at most `chunks` chunks.
     pub(crate) const fn bytes(chunks: usize) -> usize {
         4 * COUNTS * chunks + 8 * Self::marks(chunks)
     }

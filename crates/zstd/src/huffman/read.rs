@@ -194,7 +194,7 @@ fn fill_each<const COUNT: usize>(part: &mut [Cell], symbols: &[u8], bits: u8) {
     }
 }
 
-/// Whether four streams of so many bytes, which give so many literals, are decoded sooner when a table of pairs is made
+/// Whether four streams of `stored` bytes, which give `content` literals, are decoded sooner when a table of pairs is made
 /// for them first: there are enough literals to make up for that, and their codes are short enough to come in pairs.
 pub(crate) fn pairs_are_worth_it(stored: usize, content: usize) -> bool {
     // Half of the pairs or so fit in 11 bits when codes have 5.5 bits in the mean.

@@ -10,7 +10,7 @@ const RLE: u32 = 1;
 const COMPRESSED: u32 = 2;
 const TREELESS: u32 = 3;
 
-/// Below this many literals one stream is written, from it on four: so many as the header of a single stream can tell. The
+/// The least number of literals for four streams: the header of a single stream cannot state more than that less one. The
 /// other streams cost some 8 bytes, 1 % of a small block.
 const FOUR_STREAMS_FROM: usize = 1024;
 /// Fewer literals than this are not worth a table of their own.

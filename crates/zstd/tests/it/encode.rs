@@ -298,8 +298,8 @@ fn a_frame_is_refused_only_where_it_does_not_fit() {
     }
 }
 
-/// Such as a table of inodes is made of. Their literals are all bytes there are, some of them seldom and some often: a code
-/// that is no longer than it must be to tell so many bytes apart says nothing of that.
+/// As in a table of inodes. Every byte value occurs among the literals, some seldom and some often; a code with the fewest bits that
+/// can distinguish all of them would ignore that.
 #[test]
 fn records_that_differ_in_few_bytes_are_no_larger_than_those_of_c() {
     let mut content = Vec::new();

@@ -148,7 +148,7 @@ impl Model {
         self.history.extend_from_slice(bytes);
     }
 
-    /// The distance that an offset value stands for after so many literals; the repeat offsets move on. `None` if it is 0.
+    /// The distance of an offset value after `literals` literals; updates the repeat offsets. `None` if it is 0.
     pub(crate) fn distance(&mut self, offset: u64, literals: u32) -> Option<u64> {
         let [one, two, three] = self.repeats;
         let index = offset + u64::from(literals == 0);

@@ -23,7 +23,7 @@ pub(super) struct Match {
 }
 
 impl<'a> Candidates<'a> {
-    /// Bytes of workspace for so many positions.
+    /// Bytes of workspace for `span` positions.
     pub(super) fn bytes(span: usize) -> usize {
         4 * (span + 1) + 8 * Self::list(span)
     }

@@ -143,7 +143,7 @@ pub(super) struct State {
     pub(super) repeat: [u32; 3],
 }
 
-/// A decision: so many literals, then a match.
+/// A decision: a number of literals, then a match.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) literals: u32,

@@ -170,8 +170,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Sets the prices of the part of the pass before that so many bytes lie before, if it is not yet in force. `part` is the
-    /// next part, and so is what is returned.
+    /// Sets the prices of the part of the previous pass that holds the position `past`, unless they are in force. `part` is the next
+    /// part to enter; returns the new one.
     fn enter_parts(&mut self, mut part: usize, past: usize, sufficient: usize) -> usize {
         // Several parts may have been passed at once.
         let mut entered = None;

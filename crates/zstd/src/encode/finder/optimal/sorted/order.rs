@@ -5,7 +5,7 @@ use crate::encode::finder::index::read64;
 use crate::encode::finder::optimal::match_length;
 use crate::workspace::Cells;
 
-/// Positions are told in so many bits.
+/// Bits of a position.
 const POSITION_BITS: u32 = 24;
 pub(super) const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 /// Bits of a key beside a position.
@@ -237,7 +237,7 @@ fn hash(data: &[u8], from: usize, to: usize) -> u64 {
     sum >> (64 - KEY_BITS)
 }
 
-/// Up to so many positions are compared byte by byte: the fewer, the less they are known to have in common.
+/// The most positions that are compared byte by byte; fewer where they are known to have less in common.
 const FEW: usize = 6;
 const FEW_DEEP: usize = 48;
 

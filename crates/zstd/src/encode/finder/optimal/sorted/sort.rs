@@ -2,7 +2,7 @@
 
 use crate::workspace::Cells;
 
-/// Up to so many elements are sorted by rank.
+/// The most elements that are sorted by rank.
 const RANKED: usize = 16;
 
 /// Sorts ascending. All cells differ. Parts that are no larger than `aside`, whose cells may hold anything, are sorted
