@@ -169,6 +169,11 @@ const CAMPAIGNS: &[Campaign] = &[
         "streams of Linux, full and incremental, received into images of mkfs.btrfs and ours: checked, scrubbed, sent again and received on by Linux",
     ),
     campaign_of(
+        "backup-chain",
+        kernel_tests("restow", "chain::ten_days", 30),
+        "daily backups of ten days are sent, converted and restored by us and by btrfs-progs; damage and changed parents are found before anything is marked",
+    ),
+    campaign_of(
         "stream-memory",
         tests("restow", "memory::", 1_000_000),
         "streams of a million files, and of 1 GB, are verified, converted and printed in at most 64 MiB",

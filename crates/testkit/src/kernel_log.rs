@@ -103,6 +103,7 @@ fn warning<'a>(record: &'a str, fs_type: FsType, device: &str) -> Option<&'a str
     let of_file_system = text.starts_with(match fs_type {
         FsType::Btrfs => "BTRFS",
         FsType::Squashfs => "SQUASHFS",
+        FsType::Ext4 => "EXT4-fs",
     });
     (level <= WARNING && (names_device || of_file_system && !names_another)).then_some(text)
 }

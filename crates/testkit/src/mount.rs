@@ -19,6 +19,8 @@ pub enum FsType {
     Btrfs,
     /// `squashfs`, which is always read-only.
     Squashfs,
+    /// `ext4`.
+    Ext4,
 }
 
 /// Whether the kernel may write to the image.
@@ -152,6 +154,7 @@ impl Mount {
             // Without log replay, the kernel does not change the image.
             FsType::Btrfs => ("btrfs", "ro,rescue=nologreplay"),
             FsType::Squashfs => ("squashfs", "ro"),
+            FsType::Ext4 => ("ext4", "ro,noload"),
         };
         let access = match device.access {
             Access::ReadOnly => read_only_options,
