@@ -6,7 +6,8 @@ use std::path::Path;
 use codec::{Algorithm, Encoder, Settings};
 use sendstream::{Command, EncodedWrite};
 use testkit::{
-    Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, cases, run, tool,
+    Access, BackingFile, BtrfsImage, FsType, LoopDevice, Mount, Rng, TempDir, Tool, cases, run,
+    tool,
 };
 use tree::manifest::Manifest;
 
@@ -383,6 +384,58 @@ fn images_stay_as_they_are_where_a_stream_means_harm() {
     assert!(words.contains("-e needs a mounted btrfs"), "{words}");
     let (_, out, _) = run_in(dir.path(), ["cat", "image.btrfs:s", "f"]);
     assert!(out.as_bytes() == &text[..16_384]);
+}
+
+/// The number of the top level's tree, and the kind of items that are extents of files.
+const TOP_LEVEL: u64 = 5;
+const EXTENT_DATA: u8 = 108;
+
+/// What is received does not hide damage of what was there: the new image would have checksums for it that are right.
+#[test]
+fn a_damaged_extent_of_the_image_is_found_and_the_image_stays_as_it_is() {
+    for compress in ["none", "zstd", "lzo", "zlib"] {
+        let dir = TempDir::new();
+        fs::create_dir(dir.join("tree")).unwrap();
+        // Half of it is noise: it compresses, and is not in a tree block.
+        let noise = Rng::new(5).bytes(300_000);
+        let text: String = noise.iter().map(|byte| format!("{byte:02x}")).collect();
+        fs::write(dir.join("tree/file"), text).unwrap();
+        let args = ["copy", "-q", "--compress", compress, "tree", "image.btrfs"];
+        assert_eq!(run_in(dir.path(), args).0, 0);
+        fs::write(dir.join("full"), kernel_made("zstd.full.v2c")).unwrap();
+        let image = dir.join("image.btrfs");
+        let whole = fs::read(&image).unwrap();
+        let blocks = BtrfsImage::read_file(&image);
+        let extents = blocks.items(TOP_LEVEL).into_iter();
+        let extents: Vec<_> = extents.filter(|item| item.key.1 == EXTENT_DATA).collect();
+        assert!(!extents.is_empty(), "{compress}");
+        let mut rng = Rng::new(6);
+        for item in extents {
+            let field = |at: usize| {
+                let bytes = item.data[at..at + 8].try_into().unwrap();
+                u64::from_le_bytes(bytes)
+            };
+            let (disk_bytenr, disk_num_bytes) = (field(21), field(29));
+            let within = rng.below(disk_num_bytes.min(4096)) as usize;
+            let mut damaged = whole.clone();
+            for place in blocks.places(disk_bytenr) {
+                damaged[place as usize + within] ^= 1 << rng.below(8);
+            }
+            fs::write(&image, &damaged).unwrap();
+            for more in [&[][..], &["--no-verify"], &["-j1"]] {
+                let args = [&["receive", "-q", "-f", "full", "image.btrfs"], more].concat();
+                let (code, out, words) = run_in(dir.path(), args);
+                assert_eq!((code, &*out), (2, ""), "{compress} {more:?}: {words}");
+                assert!(words.contains("checksum"), "{compress}: {words}");
+                assert!(words.contains("file"), "{compress}: {words}");
+                assert!(fs::read(&image).unwrap() == damaged, "{compress} {more:?}");
+            }
+            assert_eq!(names(dir.path()), ["full", "image.btrfs", "tree"]);
+        }
+        fs::write(&image, &whole).unwrap();
+        let args = ["receive", "-q", "-f", "full", "image.btrfs"];
+        assert_eq!(run_in(dir.path(), args), (0, String::new(), String::new()));
+    }
 }
 
 #[test]
