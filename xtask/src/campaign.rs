@@ -174,6 +174,11 @@ const CAMPAIGNS: &[Campaign] = &[
         "daily backups of ten days are sent, converted and restored by us and by btrfs-progs; damage and changed parents are found before anything is marked",
     ),
     campaign_of(
+        "stream-lzo-tails",
+        kernel_tests("restow", "lzo_tails::every_end", 20_000),
+        "LZO extents that end around the end of a sector: Linux and we read, write, convert and receive the same",
+    ),
+    campaign_of(
         "stream-memory",
         tests("restow", "memory::", 1_000_000),
         "streams of a million files, and of 1 GB, are verified, converted and printed in at most 64 MiB",
