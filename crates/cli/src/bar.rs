@@ -37,6 +37,11 @@ impl Bar {
         }
     }
 
+    /// Whether anybody sees it.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.bar.is_some()
+    }
+
     /// Removes the bar from the screen.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {

@@ -7,6 +7,7 @@ mod resume;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 use btrfs::{Btrfs, OpenOptions, Subvolume, SubvolumeInfo};
@@ -14,7 +15,7 @@ use clap::Args;
 use sendstream::{
     Command, KnownSubvolume, SendData, SendOptions, StoredFiles, StreamWriter, Version,
 };
-use tree::{Error, ExtentId, Ino, Inventory, Limits};
+use tree::{Error, ExtentId, Ino, Inventory, Limits, Progress};
 
 use crate::address::Address;
 use crate::bar::Bar;
@@ -194,51 +195,32 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     for sent in &subvolumes {
         refuse_known(sent, parent.as_ref(), &sources)?;
     }
-    let mut known: Vec<Known<'_>> = Vec::new();
-    for sent in parent.iter().chain(&sources) {
-        if !known.iter().any(|known| known.sent.is(sent)) {
-            known.push(Known::of(sent)?);
-        }
-    }
+    let sending = Sending {
+        args,
+        subvolumes: &subvolumes,
+        parent: parent.as_ref(),
+        sources: &sources,
+    };
     let output = args.file.as_deref().unwrap_or(Path::new("-"));
     let mut target = Target::open(output, args.resume_from.as_deref())?;
+    let bar = Bar::new("sent", args.quiet);
+    if bar.is_shown() {
+        bar.expect(None, Some(sending.estimate(version)?));
+    }
     let mut writer =
         StreamWriter::new(BufWriter::with_capacity(BUFFER_BYTES, &mut target), version);
-    let bar = Bar::new("sent", args.quiet);
-    for (turn, sent) in subvolumes.iter().enumerate() {
-        let name = sent.typed();
+    let data = match (args.no_data, args.compressed_data) {
+        (true, _) => SendData::Nothing,
+        (false, true) => SendData::AsStored,
+        (false, false) => SendData::Plain,
+    };
+    // Scripts expect these words, without the name of the program.
+    let tell = |name: &str| {
         if !args.quiet {
-            // Scripts expect these words, without the name of the program.
             let _ = writeln!(io::stderr(), "At subvol {name}");
         }
-        let base = match &parent {
-            Some(parent) => Some(parent),
-            None if sources.is_empty() => None,
-            None => Some(nearest(sent, &sources).with_context(|| format!("send {name}"))?),
-        };
-        // The parent comes first.
-        let mut others: Vec<KnownSubvolume<'_>> = Vec::new();
-        for known in &known {
-            let at = if base.is_some_and(|base| known.sent.is(base)) {
-                0
-            } else {
-                others.len()
-            };
-            others.insert(at, known.subvolume());
-        }
-        if turn == 0 || !args.one_stream {
-            writer.header()?;
-        }
-        match send_one(sent, args, &others, &bar, &mut writer) {
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                bail!("the pipe was closed before the stream was complete")
-            }
-            done => done.with_context(|| format!("send {name}"))?,
-        }
-        if turn + 1 == subvolumes.len() || !args.one_stream {
-            writer.command(&Command::End)?;
-        }
-    }
+    };
+    sending.write(data, &tell, &bar, &mut writer)?;
     let bytes = writer.position();
     let mut buffer = writer.into_inner();
     buffer.flush().context("write the stream")?;
@@ -251,12 +233,92 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     Ok(())
 }
 
+/// What is sent, and what the receiver has.
+struct Sending<'a> {
+    args: &'a Send,
+    subvolumes: &'a [Sent],
+    parent: Option<&'a Sent>,
+    sources: &'a [Sent],
+}
+
+impl Sending<'_> {
+    /// How many bytes of files are sent: those that a stream without data names.
+    fn estimate(&self, version: Version) -> Result<u64> {
+        let bytes = FileBytes::default();
+        let mut writer = StreamWriter::new(io::sink(), version);
+        self.write(SendData::Nothing, &|_| {}, &bytes, &mut writer)?;
+        Ok(bytes.0.into_inner())
+    }
+
+    /// Sends everything; `tell` is called with the name of each subvolume.
+    fn write<W: Write>(
+        &self,
+        data: SendData,
+        tell: &dyn Fn(&str),
+        progress: &dyn Progress,
+        writer: &mut StreamWriter<W>,
+    ) -> Result<()> {
+        let chooses_parent = self.parent.is_none() && !self.sources.is_empty();
+        let mut known: Vec<Known<'_>> = Vec::new();
+        for sent in self.parent.into_iter().chain(self.sources) {
+            add(&mut known, sent)?;
+        }
+        for (turn, sent) in self.subvolumes.iter().enumerate() {
+            let name = sent.typed();
+            tell(&name);
+            let base = match self.parent {
+                Some(parent) => Some(parent),
+                None if !chooses_parent => None,
+                None => Some(nearest(sent, &known).with_context(|| format!("send {name}"))?),
+            };
+            // The parent comes first.
+            let mut others: Vec<KnownSubvolume<'_>> = Vec::new();
+            for known in &known {
+                if base.is_some_and(|base| known.sent.is(base)) {
+                    others.insert(0, known.subvolume());
+                } else if !known.sent.is(sent) {
+                    others.push(known.subvolume());
+                }
+            }
+            if turn == 0 || !self.args.one_stream {
+                writer.header()?;
+            }
+            match send_one(sent, data, &others, progress, writer) {
+                Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    bail!("the pipe was closed before the stream was complete")
+                }
+                done => done.with_context(|| format!("send {name}"))?,
+            }
+            if turn + 1 == self.subvolumes.len() || !self.args.one_stream {
+                writer.command(&Command::End)?;
+            }
+            // As `btrfs send` does: with -c and without -p, the next one can be built on it.
+            if chooses_parent {
+                add(&mut known, sent)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts the bytes of files that a stream names.
+#[derive(Default)]
+struct FileBytes(AtomicU64);
+
+impl Progress for FileBytes {
+    fn expect(&self, _files: Option<u64>, _bytes: Option<u64>) {}
+
+    fn advance(&self, _files: u64, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
 /// Sends a subvolume; if there are `known` ones, as changes of the first of these.
 fn send_one<W: Write>(
     sent: &Sent,
-    args: &Send,
+    data: SendData,
     known: &[KnownSubvolume<'_>],
-    bar: &Bar,
+    progress: &dyn Progress,
     writer: &mut StreamWriter<W>,
 ) -> tree::Result<()> {
     let inventory = Inventory::of(&sent.tree, &Limits::default())?;
@@ -265,19 +327,15 @@ fn send_one<W: Write>(
         name: &sent.name,
         uuid: sent.known_uuid(),
         ctransid: sent.info.ctransid,
-        data: match (args.no_data, args.compressed_data) {
-            (true, _) => SendData::Nothing,
-            (false, true) => SendData::AsStored,
-            (false, false) => SendData::Plain,
-        },
+        data,
         sector_bytes: sent.tree.btrfs().superblock().sectorsize,
         stored: Some(&stored),
     };
     match known {
-        [] => sendstream::send(&sent.tree, &inventory, &options, bar, writer)?,
+        [] => sendstream::send(&sent.tree, &inventory, &options, progress, writer)?,
         [parent, sources @ ..] => {
             let sent = (&sent.tree as _, &inventory);
-            sendstream::send_changes(sent, parent, sources, &options, bar, writer)?
+            sendstream::send_changes(sent, parent, sources, &options, progress, writer)?
         }
     };
     Ok(())
@@ -285,20 +343,29 @@ fn send_one<W: Write>(
 
 /// Refuses a parent and sources of clones that cannot be those of a subvolume.
 fn refuse_known(sent: &Sent, parent: Option<&Sent>, sources: &[Sent]) -> Result<()> {
+    let name = sent.typed();
     for known in parent.into_iter().chain(sources) {
-        let (name, known_name) = (sent.typed(), known.typed());
         if !sent.is_beside(known) {
-            bail!("send {name}: {known_name} is in another image, and both must be in one");
+            let known = known.typed();
+            bail!("send {name}: {known} is in another image, and both must be in one");
         }
-        if sent.is(known) {
-            bail!("send {name}: {known_name} is the subvolume itself");
-        }
+    }
+    if let Some(parent) = parent.filter(|parent| sent.is(parent)) {
+        bail!("send {name}: {} is the subvolume itself", parent.typed());
+    }
+    Ok(())
+}
+
+/// Adds a subvolume to those that the receiver has, unless it is one of them.
+fn add<'a>(known: &mut Vec<Known<'a>>, sent: &'a Sent) -> Result<()> {
+    if !known.iter().any(|known| known.sent.is(sent)) {
+        known.push(Known::of(sent)?);
     }
     Ok(())
 }
 
 /// The clone source that becomes the parent.
-fn nearest<'a>(sent: &Sent, sources: &'a [Sent]) -> Result<&'a Sent> {
+fn nearest<'a>(sent: &Sent, sources: &[Known<'a>]) -> Result<&'a Sent> {
     let candidate = |info: &SubvolumeInfo| Candidate {
         uuid: info.uuid,
         parent_uuid: info.parent_uuid,
@@ -309,8 +376,9 @@ fn nearest<'a>(sent: &Sent, sources: &'a [Sent]) -> Result<&'a Sent> {
     let origin = all
         .iter()
         .find(|info| origin.is_some() && info.uuid == origin);
+    let sources: Vec<&Sent> = sources.iter().map(|known| known.sent).collect();
     let candidates: Vec<_> = sources.iter().map(|it| candidate(&it.info)).collect();
-    Ok(&sources[parent::nearest(origin.map(candidate), &candidates)?])
+    Ok(sources[parent::nearest(origin.map(candidate), &candidates)?])
 }
 
 fn version(args: &Send) -> Result<Version> {

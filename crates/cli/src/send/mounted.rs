@@ -13,7 +13,7 @@ use tree::{Error, Progress};
 
 use super::parent::{Candidate, nearest};
 use super::resume::Target;
-use super::{BUFFER_BYTES, Send};
+use super::{BUFFER_BYTES, FileBytes, Send};
 use crate::bar::Bar;
 use crate::{message, text};
 
@@ -52,51 +52,29 @@ pub(super) fn run(args: &Send) -> Result<()> {
     for source in given.iter().chain(&parent) {
         add(&mut sources, source.info);
     }
-    let chooses_parent = parent.is_none() && !given.is_empty();
+    let sending = Sending {
+        args,
+        subvolumes: &subvolumes,
+        parent: parent.as_ref(),
+        sources,
+        version,
+        chooses_parent: parent.is_none() && !given.is_empty(),
+    };
     let output = args.file.as_deref().unwrap_or(Path::new("-"));
     let mut target = Target::open(output, args.resume_from.as_deref())?;
+    let bar = Bar::new("sent", args.quiet);
+    if bar.is_shown() {
+        bar.expect(None, Some(sending.estimate()?));
+    }
     let mut writer =
         StreamWriter::new(BufWriter::with_capacity(BUFFER_BYTES, &mut target), version);
-    let bar = Bar::new("sent", args.quiet);
-    let mut restarts = 0;
-    for (turn, subvolume) in subvolumes.iter().enumerate() {
-        let name = text::of_host_path(&subvolume.typed, "-");
+    // Scripts expect these words, without the name of the program.
+    let tell = |name: &str| {
         if !args.quiet {
-            // Scripts expect these words, without the name of the program.
             let _ = writeln!(io::stderr(), "At subvol {name}");
         }
-        let parent = match &parent {
-            Some(parent) => Some(parent.info.id),
-            None if chooses_parent => Some(
-                subvolume
-                    .parent_among(&sources)
-                    .with_context(|| format!("send {name}"))?,
-            ),
-            None => None,
-        };
-        let ids: Vec<u64> = sources.iter().map(|source| source.id).collect();
-        let what = SubvolumeToSend {
-            parent,
-            sources: &ids,
-            version: version.number(),
-            no_data: args.no_data,
-            compressed: args.compressed_data,
-        };
-        if turn == 0 || !args.one_stream {
-            writer.header()?;
-        }
-        let has_end = turn + 1 == subvolumes.len() || !args.one_stream;
-        match subvolume.send(&what, has_end, &bar, &mut writer) {
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                bail!("the pipe was closed before the stream was complete")
-            }
-            sent => restarts += sent.with_context(|| format!("send {name}"))?.restarts,
-        }
-        // As `btrfs send` does: with -c and without -p, the next one can be built on it.
-        if chooses_parent {
-            add(&mut sources, subvolume.info);
-        }
-    }
+    };
+    let restarts = sending.write(args.no_data, &tell, &bar, &mut writer)?;
     let bytes = writer.position();
     let mut buffer = writer.into_inner();
     buffer.flush().context("write the stream")?;
@@ -112,6 +90,84 @@ pub(super) fn run(args: &Send) -> Result<()> {
         message::tell(&format!("{} sent", text::of_bytes(bytes - there)));
     }
     Ok(())
+}
+
+/// What is sent, and what the receiver has.
+struct Sending<'a> {
+    args: &'a Send,
+    subvolumes: &'a [Mounted],
+    parent: Option<&'a Mounted>,
+    sources: Vec<linux::Subvolume>,
+    version: Version,
+    chooses_parent: bool,
+}
+
+impl Sending<'_> {
+    /// How many bytes of files are sent: those that a stream without data names.
+    fn estimate(&self) -> Result<u64> {
+        let bytes = FileBytes::default();
+        let mut writer = StreamWriter::new(io::sink(), self.version);
+        self.write(true, &|_| {}, &bytes, &mut writer)?;
+        Ok(bytes.0.into_inner())
+    }
+
+    /// Sends everything; `tell` is called with the name of each subvolume. Returns how often Linux started again.
+    fn write<W: Write>(
+        &self,
+        no_data: bool,
+        tell: &dyn Fn(&str),
+        progress: &dyn Progress,
+        writer: &mut StreamWriter<W>,
+    ) -> Result<u64> {
+        let mut sources = self.sources.clone();
+        let mut restarts = 0;
+        for (turn, subvolume) in self.subvolumes.iter().enumerate() {
+            let name = text::of_host_path(&subvolume.typed, "-");
+            tell(&name);
+            let parent = match self.parent {
+                Some(parent) => Some(parent.info.id),
+                None if self.chooses_parent => Some(
+                    subvolume
+                        .parent_among(&sources)
+                        .with_context(|| format!("send {name}"))?,
+                ),
+                None => None,
+            };
+            let ids: Vec<u64> = sources.iter().map(|source| source.id).collect();
+            let what = SubvolumeToSend {
+                parent,
+                sources: &ids,
+                version: self.version.number(),
+                no_data,
+                compressed: self.args.compressed_data,
+            };
+            if turn == 0 || !self.args.one_stream {
+                writer.header()?;
+            }
+            let has_end = turn + 1 == self.subvolumes.len() || !self.args.one_stream;
+            match subvolume.send(&what, has_end, progress, writer) {
+                Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    bail!("the pipe was closed before the stream was complete")
+                }
+                sent => restarts += sent.with_context(|| format!("send {name}"))?.restarts,
+            }
+            // As `btrfs send` does: with -c and without -p, the next one can be built on it.
+            if self.chooses_parent {
+                add(&mut sources, subvolume.info);
+            }
+        }
+        Ok(restarts)
+    }
+}
+
+/// How many bytes of files a command names.
+fn file_bytes(command: &Command<'_>) -> u64 {
+    match command {
+        Command::Write { data, .. } => data.len() as u64,
+        Command::EncodedWrite(write) => write.unencoded_file_len,
+        Command::UpdateExtent { size, .. } => *size,
+        _ => 0,
+    }
 }
 
 fn add(sources: &mut Vec<linux::Subvolume>, source: linux::Subvolume) {
@@ -210,7 +266,7 @@ impl Mounted {
         &self,
         what: &SubvolumeToSend<'_>,
         has_end: bool,
-        bar: &Bar,
+        progress: &dyn Progress,
         writer: &mut StreamWriter<W>,
     ) -> tree::Result<Continuous> {
         let (input, output) = io::pipe()?;
@@ -219,7 +275,7 @@ impl Mounted {
             let sender = scope.spawn(move || linux::send_subvolume(&self.root, what, output));
             // Reading ends the pipe, too: otherwise Linux would wait if it failed.
             let read = without_restarts(input, |record| {
-                bar.advance(0, record.bytes.len() as u64);
+                progress.advance(0, file_bytes(&record.command));
                 if matches!(record.command, Command::End) && !has_end {
                     return Ok(());
                 }

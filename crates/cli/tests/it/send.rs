@@ -206,6 +206,42 @@ fn subvolumes_of_images_are_sent() {
     assert!(code == 2 && words.contains("not read-only"), "{words}");
 }
 
+/// What `restow` shows on a terminal.
+pub(crate) fn on_terminal(dir: &Path, args: &[&str]) -> Option<String> {
+    let script = tool("script")?;
+    let line = [&[env!("CARGO_BIN_EXE_restow")], args].concat().join(" ");
+    let mut shown = script.command();
+    shown.args(["-qec", &line, "/dev/null"]);
+    let shown = run(shown.current_dir(dir)).stdout;
+    Some(String::from_utf8_lossy(&shown).into_owned())
+}
+
+#[test]
+fn progress_on_a_terminal_has_the_total_of_what_is_sent() {
+    let dir = TempDir::new();
+    fs::create_dir_all(dir.join("src/sub")).unwrap();
+    let at = dir.path();
+    fs::write(dir.join("src/sub/noise"), Rng::new(1).bytes(2_000_000)).unwrap();
+    // What is no data in the stream: a clone, and a hole.
+    fs::copy(dir.join("src/sub/noise"), dir.join("src/sub/copy")).unwrap();
+    let sparse = File::create(dir.join("src/sub/sparse")).unwrap();
+    sparse.set_len(1 << 30).unwrap();
+    done(
+        at,
+        &["copy", "-q", "--as-subvolume", "sub:ro", "src", "i.btrfs"],
+    );
+    for more in [&[][..], &["--proto", "2"], &["--compressed-data"]] {
+        let args = [&["send", "-f", "sub.stream"], more, &["i.btrfs:sub"]].concat();
+        let Some(shown) = on_terminal(at, &args) else {
+            return;
+        };
+        assert!(shown.contains(" of 2.00 MB "), "{more:?}: {shown}");
+        done(at, &["stream", "verify", "sub.stream"]);
+        let args = [&args[..], &["-q"]].concat();
+        assert_eq!(on_terminal(at, &args).unwrap(), "", "{more:?}");
+    }
+}
+
 /// Changes files at random: names, hard links, content, holes, clones, modes.
 fn change(dir: &Path, rng: &mut Rng, steps: usize) {
     let mut dirs = vec![dir.to_owned()];

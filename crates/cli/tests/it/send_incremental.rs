@@ -13,7 +13,7 @@ use testkit::{
 };
 
 use super::receive::{mounted, normal, send};
-use super::run_in;
+use super::{btrfs_in, run_in};
 
 const MOUNTED: [&str; 6] = [
     "noatime",
@@ -653,11 +653,21 @@ fn parents_are_chosen_and_refused_as_btrfs_send_does() {
         &["-c", "a", "-c", "b", "-c", "c", "d"],
         &["-c", "c", "-c", "a", "-c", "d", "b"],
         &["-p", "a", "-c", "d", "e"],
+        // Several at once: with -c and without -p, each is a source for the next.
+        &["a", "b", "e"],
+        &["-e", "a", "b", "e"],
+        &["-c", "a", "b", "c", "d"],
+        &["-c", "a", "-e", "d", "c", "b"],
+        &["-c", "a", "-c", "e", "b", "d", "a"],
+        &["-c", "c", "b", "c"],
+        &["-c", "c", "c"],
+        &["-p", "a", "b", "c", "d"],
+        &["-p", "a", "-c", "d", "-e", "b", "c", "e"],
+        &["-p", "a", "-c", "c", "b", "c"],
     ];
     let mut streams = Vec::new();
     for args in clones {
-        let (name, known) = args.split_last().unwrap();
-        streams.push(send(&btrfs, at, &[&["-q"], known].concat(), name));
+        streams.push(btrfs_in(&btrfs, at, &[&["send", "-q"], args].concat()));
     }
     let backing = mount.unmount();
     let image = backing.path().display();

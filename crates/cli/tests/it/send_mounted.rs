@@ -8,6 +8,7 @@ use std::thread;
 use testkit::{Rng, TempDir, cases, tool};
 
 use super::receive::{change, mounted};
+use super::send::on_terminal;
 use super::{btrfs_in, restow, run_in, shown};
 
 /// A program that is root but may not do what needs `CAP_SYS_ADMIN`.
@@ -300,4 +301,38 @@ fn a_cut_transfer_of_a_mounted_subvolume_is_continued() {
     let dir = TempDir::new();
     let whole = btrfs_in(&btrfs, at, &args);
     continued(dir.path(), &args, &whole);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn progress_of_a_mounted_subvolume_has_the_total_of_what_changed() {
+    let (Some(btrfs), Some(mkfs)) = (tool("btrfs"), tool("mkfs.btrfs")) else {
+        return;
+    };
+    let mount = mounted(&mkfs, "noatime,compress-force=zstd");
+    let at = mount.path();
+    btrfs_in(&btrfs, at, &["subvolume", "create", "s"]);
+    let text = "a line of a text\n".repeat(200_000);
+    fs::write(at.join("s/one"), &text[..1_000_000]).unwrap();
+    btrfs_in(&btrfs, at, &["subvolume", "snapshot", "-r", "s", "a"]);
+    fs::write(at.join("s/two"), &text[..3_000_000]).unwrap();
+    btrfs_in(&btrfs, at, &["subvolume", "snapshot", "-r", "s", "b"]);
+    for (args, total) in [
+        (&["a"][..], "1.00 MB"),
+        (&["-p", "a", "b"], "3.00 MB"),
+        (&["--compressed-data", "-p", "a", "b"], "3.00 MB"),
+        (&["-c", "a", "a", "b"], "3.00 MB"),
+        (&["-e", "--no-data", "a", "b"], "5.00 MB"),
+    ] {
+        let dir = TempDir::new();
+        let file = dir.join("stream");
+        let args = [&["send", "-f", file.to_str().unwrap()], args].concat();
+        let Some(shown) = on_terminal(at, &args) else {
+            return;
+        };
+        let total = format!(" of {total} ");
+        assert!(shown.contains(&total), "{args:?}: {shown}");
+        let expected = btrfs_in(&btrfs, at, &[&["send"], &args[3..]].concat());
+        assert!(fs::read(&file).unwrap() == expected, "{args:?}");
+    }
 }
