@@ -207,7 +207,8 @@ fn without_sources(stream: &[u8]) -> Vec<String> {
     commands(stream, false)
 }
 
-fn commands(stream: &[u8], has_sources: bool) -> Vec<String> {
+/// The commands of a stream, without the times of the root directory.
+pub(crate) fn commands(stream: &[u8], has_sources: bool) -> Vec<String> {
     let mut reader = StreamReader::new(stream);
     let mut lines = Vec::new();
     while reader.next_stream().unwrap().is_some() {

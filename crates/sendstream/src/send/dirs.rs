@@ -27,9 +27,14 @@ impl ChangedDirs {
         self.by_turn.insert(self.turns, dir);
     }
 
+    /// Whether too many wait.
+    pub(super) fn has_excess(&self) -> bool {
+        self.by_turn.len() > WAITING_MAX
+    }
+
     /// If too many wait, takes out the one that changed longest ago.
     pub(super) fn take_excess(&mut self) -> Option<FileId> {
-        if self.by_turn.len() <= WAITING_MAX {
+        if !self.has_excess() {
             return None;
         }
         let (_, dir) = self.by_turn.pop_first()?;

@@ -10,6 +10,7 @@ use tree::{
 use super::attributes::{CAPABILITY, create, name_hash, set_xattr, stored_xattrs, times};
 use super::data::{Context, Data, Root, Target, begin, is_stored_alike, write_bytes_max};
 use super::dirs::ChangedDirs;
+use super::items::{has_items, have_items_changed};
 use super::order::{Order, StoredFiles};
 use super::receiver::{Files, Node, ROOT_NODE, Receiver};
 use super::waiting::Moves;
@@ -193,9 +194,7 @@ impl<W: Write> Changes<'_, W> {
                 ) => self.roots[1].order.name_error(file, error),
                 (error, _) => error,
             })?;
-            while let Some(dir) = self.changed.take_excess() {
-                self.times_of_dir(dir)?;
-            }
+            self.times_of_excess()?;
             if files.child.is_some() {
                 self.progress.advance(1, 0);
             }
@@ -238,6 +237,15 @@ impl<W: Write> Changes<'_, W> {
         }
         if node != ROOT_NODE {
             self.change_names(node)?;
+        }
+        if self.changed.has_excess() {
+            let is_behind_names = match old {
+                Some(old) => have_items_changed([&sent, &parent], [file, old])?,
+                None => has_items(sent.fs, sent.inventory, file)?,
+            };
+            if is_behind_names {
+                self.times_of_excess()?;
+            }
         }
         let path = &self.receiver.current_path(node)?[..];
         let xattrs = stored_xattrs(sent.fs, sent.inventory.ino(file))?;
@@ -288,6 +296,14 @@ impl<W: Write> Changes<'_, W> {
             let path = &self.receiver.current_path(node)?;
             times(self.writer, path, &metadata)
         }
+    }
+
+    /// Sends the times of directories of which too many wait.
+    fn times_of_excess(&mut self) -> Result<()> {
+        while let Some(dir) = self.changed.take_excess() {
+            self.times_of_dir(dir)?;
+        }
+        Ok(())
     }
 
     fn times_of_dir(&mut self, dir: FileId) -> Result<()> {

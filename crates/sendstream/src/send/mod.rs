@@ -4,6 +4,7 @@ mod attributes;
 mod data;
 mod dirs;
 mod incremental;
+mod items;
 mod moves;
 mod order;
 mod receiver;
@@ -17,6 +18,7 @@ use tree::{Error, FileId, FileKind, FileSystem, Inventory, Kept, Metadata, Progr
 use self::attributes::{CAPABILITY, create, set_xattr, stored_xattrs, times};
 use self::data::{Context, Data, Root, Target};
 use self::dirs::ChangedDirs;
+use self::items::has_items;
 use self::order::Order;
 use crate::command::Command;
 use crate::raw::Version;
@@ -147,6 +149,9 @@ impl<W: Write> Sender<'_, W> {
                 self.create(file, &metadata)?;
             }
             path = self.name(file)?;
+            if self.changed.has_excess() && has_items(self.fs, self.inventory, file)? {
+                self.times_of_excess()?;
+            }
         }
         let path = &path[..];
         self.order.progress = number + 1;
@@ -174,6 +179,11 @@ impl<W: Write> Sender<'_, W> {
         } else {
             self.times(path, &metadata)?;
         }
+        self.times_of_excess()
+    }
+
+    /// Sends the times of directories of which too many wait.
+    fn times_of_excess(&mut self) -> Result<()> {
         while let Some(dir) = self.changed.take_excess() {
             self.times_of_dir(dir)?;
         }

@@ -184,8 +184,9 @@ impl<W: Write> Changes<'_, W> {
 
     /// What follows from changes in these directories.
     fn after_changes(&mut self, dirs: &[Node]) -> Result<()> {
-        for (turn, &dir) in dirs.iter().enumerate() {
-            if turn > 0 && dirs[turn - 1] == dir {
+        let mut seen = HashSet::new();
+        for &dir in dirs {
+            if !seen.insert(dir) {
                 continue;
             }
             self.remove_if_empty(dir)?;
