@@ -26,26 +26,43 @@ pub(crate) fn of_host_path(path: &Path, dash: &str) -> String {
 
 /// A name, with control characters and bytes that are not UTF-8 as `\xNN` and backslashes doubled, so that no name can look
 /// like another or send commands to a terminal.
-pub(crate) fn of_name(name: &[u8]) -> String {
-    let mut text = String::with_capacity(name.len());
+pub(crate) fn of_name(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    name(bytes, &mut text);
+    text
+}
+
+/// Writes a name as [`of_name`] does.
+pub(crate) fn name(name: &[u8], text: &mut String) {
     for chunk in name.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            match letter {
-                '\\' => text += "\\\\",
-                _ if letter.is_control() || is_invisible(letter) => {
-                    let mut bytes = [0; 4];
-                    for byte in letter.encode_utf8(&mut bytes).bytes() {
-                        let _ = write!(text, "\\x{byte:02x}");
-                    }
-                }
-                _ => text.push(letter),
-            }
+        let valid = chunk.valid();
+        if valid
+            .bytes()
+            .all(|it| matches!(it, b' '..=b'~') && it != b'\\')
+        {
+            *text += valid;
+        } else {
+            letters(valid, text);
         }
         for byte in chunk.invalid() {
             let _ = write!(text, "\\x{byte:02x}");
         }
     }
-    text
+}
+
+fn letters(valid: &str, text: &mut String) {
+    for letter in valid.chars() {
+        match letter {
+            '\\' => *text += "\\\\",
+            _ if letter.is_control() || is_invisible(letter) => {
+                let mut bytes = [0; 4];
+                for byte in letter.encode_utf8(&mut bytes).bytes() {
+                    let _ = write!(text, "\\x{byte:02x}");
+                }
+            }
+            _ => text.push(letter),
+        }
+    }
 }
 
 /// Zero-width characters, line separators and marks that change the direction of writing.
@@ -93,14 +110,24 @@ pub(crate) fn of_mode(kind: FileKind, permissions: u16) -> String {
 }
 
 /// Date and time in UTC.
-pub(crate) fn of_time(time: Time) -> String {
+pub(crate) fn of_time(moment: Time) -> String {
+    let mut text = String::new();
+    time(moment, ' ', &mut text);
+    text
+}
+
+/// Writes a time as [`of_time`] does, with `between` between day and hour.
+pub(crate) fn time(time: Time, between: char, text: &mut String) {
     let (days, second) = (
         time.seconds.div_euclid(86400),
         time.seconds.rem_euclid(86400),
     );
     let (year, month, day) = tree::date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+    let _ = write!(
+        text,
+        "{year:04}-{month:02}-{day:02}{between}{hour:02}:{minute:02}:{second:02}"
+    );
 }
 
 /// A number of bytes with a decimal unit.

@@ -1,6 +1,7 @@
 //! The lines of `btrfs receive --dump`, byte for byte: other programs parse them.
 
 use std::io::Write;
+use std::mem::take;
 
 use tree::{Error, Result, Time};
 
@@ -18,6 +19,8 @@ pub struct Dump<W, Z> {
     zone: Z,
     /// `./NAME` of the current subvolume.
     subvolume: Vec<u8>,
+    line: Vec<u8>,
+    rest: Vec<u8>,
 }
 
 impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
@@ -28,6 +31,8 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
             out,
             zone,
             subvolume: Vec::new(),
+            line: Vec::new(),
+            rest: Vec::new(),
         }
     }
 
@@ -44,24 +49,35 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
         let Some(path) = command.path() else {
             return Ok(());
         };
-        let Some(rest) = self.rest(command)? else {
-            return Ok(());
-        };
-        let mut line = format!("{:NAME_WIDTH$}", command.name()).into_bytes();
-        if command.starts_subvolume() {
-            self.subvolume = [b"./", path].concat();
-            escape(&self.subvolume, &mut line);
-        } else {
-            escape(&self.below(path), &mut line);
+        let (mut line, mut rest) = (take(&mut self.line), take(&mut self.rest));
+        line.clear();
+        rest.clear();
+        let has_line = self.rest(command, &mut rest)?;
+        if has_line {
+            write!(line, "{:NAME_WIDTH$}", command.name())?;
+            if command.starts_subvolume() {
+                self.subvolume = [b"./", path].concat();
+                escape(&self.subvolume, &mut line);
+            } else {
+                self.escape_below(path, &mut line);
+            }
+            if !rest.is_empty() {
+                // At least one space, and up to the column.
+                let width = (line.len() + 1).max(NAME_WIDTH + PATH_WIDTH);
+                line.resize(width, b' ');
+                line.extend(&rest);
+            }
+            line.push(b'\n');
+            self.out.write_all(&line)?;
         }
-        if !rest.is_empty() {
-            // At least one space, and up to the column.
-            let width = (line.len() + 1).max(NAME_WIDTH + PATH_WIDTH);
-            line.resize(width, b' ');
-            line.extend(rest);
-        }
-        line.push(b'\n');
-        Ok(self.out.write_all(&line)?)
+        (self.line, self.rest) = (line, rest);
+        Ok(())
+    }
+
+    fn escape_below(&self, path: &[u8], to: &mut Vec<u8>) {
+        escape(&self.subvolume, to);
+        to.push(b'/');
+        escape(path, to);
     }
 
     /// A path below the current subvolume.
@@ -69,9 +85,8 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
         [&self.subvolume, &b"/"[..], path].concat()
     }
 
-    /// What comes after the path; `None` if the command has no line.
-    fn rest(&self, command: &Command<'_>) -> Result<Option<Vec<u8>>> {
-        let mut to = Vec::new();
+    /// Writes what comes after the path; false if the command has no line.
+    fn rest(&self, command: &Command<'_>, to: &mut Vec<u8>) -> Result<bool> {
         match *command {
             Command::Subvol { uuid, ctransid, .. } => {
                 write!(to, "uuid={} transid={ctransid}", Uuid(uuid))?;
@@ -97,11 +112,11 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
             Command::Mknod { rdev, mode, .. } => write!(to, "mode={mode:o} dev={rdev:#x}")?,
             Command::Symlink { path_link, .. } | Command::Link { path_link, .. } => {
                 to.extend(b"dest=");
-                escape(path_link, &mut to);
+                escape(path_link, to);
             }
             Command::Rename { path_to, .. } => {
                 to.extend(b"dest=");
-                escape(&self.below(path_to), &mut to);
+                self.escape_below(path_to, to);
             }
             Command::SetXattr {
                 xattr_name,
@@ -147,7 +162,8 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
                     (" ", "mtime", mtime),
                     (" ", "ctime", ctime),
                 ] {
-                    write!(to, "{space}{name}={}", self.time(time)?)?;
+                    write!(to, "{space}{name}=")?;
+                    self.time(time, to)?;
                 }
             }
             Command::UpdateExtent {
@@ -175,13 +191,13 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
                 compression(it.compression).unwrap_or_default(),
                 it.encryption.unwrap_or_default(),
             )?,
-            Command::End | Command::EnableVerity { .. } => return Ok(None),
+            Command::End | Command::EnableVerity { .. } => return Ok(false),
         }
-        Ok(Some(to))
+        Ok(true)
     }
 
-    /// A time as strftime's `%FT%T%z`.
-    fn time(&self, time: Time) -> Result<String> {
+    /// Writes a time as strftime's `%FT%T%z`.
+    fn time(&self, time: Time, to: &mut Vec<u8>) -> Result<()> {
         let offset = (self.zone)(time.seconds);
         let no_year = Error::InvalidInput("the year of a time is too large");
         let Some(local) = time.seconds.checked_add(offset.into()) else {
@@ -196,9 +212,11 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
         let sign = if offset < 0 { '-' } else { '+' };
         let zone = offset.unsigned_abs() / 60;
         let (zone_hour, zone_minute) = (zone / 60, zone % 60);
-        Ok(format!(
+        write!(
+            to,
             "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{sign}{zone_hour:02}{zone_minute:02}"
-        ))
+        )?;
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! `restow stream dump`: prints the commands of a stream.
 
-use std::io::{self, BufWriter, Write};
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -44,7 +45,7 @@ pub(crate) struct Dump {
 /// # Errors
 /// The stream is damaged, or cannot be read; what was printed until then is right.
 pub(crate) fn run(args: &Dump) -> Result<()> {
-    let input = Input::open(&args.file, &Bar::new("read", true))?;
+    let input = Input::open(&args.file, &Bar::new("read", true))?.ahead();
     let mut reader = StreamReader::new(input).any_paths();
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(&mut reader, args, &mut out);
@@ -53,8 +54,9 @@ pub(crate) fn run(args: &Dump) -> Result<()> {
     printed
 }
 
-fn print(reader: &mut StreamReader<Input>, args: &Dump, out: &mut impl Write) -> Result<()> {
+fn print(reader: &mut StreamReader<impl Read>, args: &Dump, out: &mut impl Write) -> Result<()> {
     let read = || format!("read {}", name(&args.file));
+    let mut text = String::new();
     loop {
         let at = reader.position();
         let Some(version) = reader.next_stream().with_context(read)? else {
@@ -69,33 +71,48 @@ fn print(reader: &mut StreamReader<Input>, args: &Dump, out: &mut impl Write) ->
             if args.json {
                 writeln!(out, "{}", json::command(&record, args.data))?;
             } else {
-                writeln!(out, "{}", line(&record))?;
+                text.clear();
+                line(&record, &mut text);
+                out.write_all(text.as_bytes())?;
             }
         }
     }
 }
 
-fn line(record: &Record<'_>) -> String {
-    let mut line = format!(
+/// Writes the line of a command.
+fn line(record: &Record<'_>, to: &mut String) {
+    // Writing to a string does not fail.
+    let _ = write!(
+        to,
         "{:>10} {:>8} {}",
         record.at,
         record.number,
         record.command.name()
     );
     for (name, value) in record.attributes() {
-        line += &match value {
-            Value::Number(number) if name.ends_with("mode") => format!(" {name}={number:#o}"),
-            Value::Number(number) => format!(" {name}={number}"),
+        *to += " ";
+        *to += name;
+        *to += "=";
+        let _ = match value {
+            Value::Number(number) if name.ends_with("mode") => write!(to, "{number:#o}"),
+            Value::Number(number) => write!(to, "{number}"),
             Value::Time(time) => {
-                let day = text::of_time(time).replace(' ', "T");
-                format!(" {name}={day}.{:09}Z", time.nanoseconds)
+                text::time(time, 'T', to);
+                write!(to, ".{:09}Z", time.nanoseconds)
             }
-            Value::Uuid(uuid) => format!(" {name}={}", of_uuid(&uuid)),
+            Value::Uuid(uuid) => write!(to, "{}", of_uuid(&uuid)),
             Value::Bytes(bytes) => {
-                format!(" {name}=\"{}\"", text::of_name(bytes).replace('"', "\\\""))
+                *to += "\"";
+                if bytes.contains(&b'"') {
+                    *to += &text::of_name(bytes).replace('"', "\\\"");
+                } else {
+                    text::name(bytes, to);
+                }
+                *to += "\"";
+                Ok(())
             }
-            Value::Data(data) => format!(" {name}={} bytes", data.len()),
+            Value::Data(data) => write!(to, "{} bytes", data.len()),
         };
     }
-    line
+    *to += "\n";
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use sendstream::{Changes, StreamInfo};
 
+use super::ahead::ReadAhead;
 use super::input::{Hashed, Input, name};
 use super::verify::{json_subvolume, of_subvolume};
 use crate::bar::Bar;
@@ -37,11 +38,12 @@ pub(crate) struct Info {
 /// It is damaged, or cannot be read.
 pub(crate) fn run(args: &Info) -> Result<()> {
     let bar = Bar::new("read", false);
-    let mut input = Hashed::new(Input::open(&args.file, &bar)?, true);
+    let input = Hashed::new(Input::open(&args.file, &bar)?, true);
+    let mut input = ReadAhead::new(input);
     let info = StreamInfo::read(&mut input, &bar);
     bar.finish();
     let info = info.with_context(|| format!("read {}", name(&args.file)))?;
-    let digest = input.finish().unwrap_or_default();
+    let digest = input.finish().finish().unwrap_or_default();
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{}", json(&info, &digest))?;

@@ -1,20 +1,21 @@
 //! The stream that a command reads, and the file that it writes.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, StdinLock};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use tree::{Output, Progress, Sha256};
 
+use super::ahead::ReadAhead;
 use crate::bar::Bar;
 use crate::text;
 
 /// A file, or standard input.
 pub(crate) enum Input {
     File(File),
-    Standard(StdinLock<'static>),
+    Standard(File),
 }
 
 impl Input {
@@ -27,20 +28,25 @@ impl Input {
             if io::stdin().is_terminal() {
                 bail!("standard input is a terminal; name a file, or pipe a stream into it");
             }
-            return Ok(Input::Standard(io::stdin().lock()));
+            let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+            return Ok(Input::Standard(File::from(stdin)));
         }
         let file = File::open(path).with_context(|| format!("open {}", name(path)))?;
         let metadata = file.metadata();
         bar.expect(None, metadata.ok().map(|it| it.len()));
         Ok(Input::File(file))
     }
+
+    /// Reads ahead in another thread. Whoever leaves the rest of a pipe to others must not read ahead.
+    pub(crate) fn ahead(self) -> ReadAhead<Input> {
+        ReadAhead::new(self)
+    }
 }
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Input::File(file) => file.read(buffer),
-            Input::Standard(input) => input.read(buffer),
+            Input::File(file) | Input::Standard(file) => file.read(buffer),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `restow stream`: works on btrfs send streams.
 
+mod ahead;
 mod convert;
 mod dump;
 mod info;

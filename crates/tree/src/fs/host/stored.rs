@@ -235,7 +235,8 @@ impl StoredExtents {
             PREALLOCATED => ExtentKind::Preallocated { stored_offset },
             _ => return None,
         };
-        let has_id = at != 0 && (compression == 0) == !matches!(kind, ExtentKind::Encoded(_));
+        let is_encoded = matches!(kind, ExtentKind::Encoded(_));
+        let has_id = at != 0 && (compression != 0) == is_encoded;
         Some(Item {
             offset,
             len,
