@@ -1,5 +1,7 @@
 //! What a worker does: data is decoded, encoded, and made into commands.
 
+use std::sync::{Mutex, PoisonError};
+
 use codec::{Algorithm, Decoder, Encoder};
 use tree::Result;
 
@@ -25,15 +27,16 @@ pub(super) fn data_bytes_max(version: Version) -> usize {
     }
 }
 
-/// One step of a conversion.
+/// Some steps of a conversion.
+#[derive(Default)]
 pub(super) struct Job {
-    work: Work,
-    /// How much of the source it is, for progress.
+    pub(super) steps: Vec<Step>,
+    /// How much of the source they are, for progress.
     pub(super) read_bytes: u64,
 }
 
-/// What is to be done.
-pub(super) enum Work {
+/// One step.
+pub(super) enum Step {
     /// Commands that are written as they are.
     Copied(Vec<u8>),
     /// Plain data.
@@ -81,11 +84,13 @@ pub(super) struct Done {
     pub(super) read_bytes: u64,
 }
 
-impl Job {
-    pub(super) fn new(work: Work) -> Job {
-        Job {
-            work,
-            read_bytes: 0,
+impl Step {
+    /// How many bytes it holds, but for paths.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Step::Copied(bytes) => bytes.len(),
+            Step::Data(data) => data.bytes.len(),
+            Step::Encoded(encoded) => encoded.data.len(),
         }
     }
 }
@@ -113,7 +118,7 @@ impl Encoded {
 }
 
 /// A thread's state.
-pub(super) struct Worker {
+pub(super) struct Worker<'a> {
     pub(super) options: ConvertOptions,
     /// There is one if data is to be encoded.
     pub(super) encoder: Option<Encoder>,
@@ -122,30 +127,38 @@ pub(super) struct Worker {
     pub(super) content: Vec<u8>,
     /// Memory for encoded data.
     pub(super) packed: Vec<u8>,
+    /// Memory of results that were written.
+    pub(super) spent: &'a Mutex<Vec<Vec<u8>>>,
 }
 
-impl Worker {
+impl Worker<'_> {
     pub(super) fn run(&mut self, job: Job) -> Result<Done> {
-        let (bytes, number) = match job.work {
-            Work::Copied(bytes) => (Ok(bytes), 0),
-            Work::Data(data) => {
-                let Data {
+        let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = { spent }.pop().unwrap_or_default();
+        out.clear();
+        for step in &job.steps {
+            match step {
+                Step::Copied(bytes) => out.extend_from_slice(bytes),
+                Step::Data(Data {
                     path,
                     file_offset,
                     bytes,
                     place,
-                } = &data;
-                (self.write(path, *file_offset, bytes, *place), place.number)
+                }) => self
+                    .write(path, *file_offset, bytes, *place, &mut out)
+                    .map_err(|error| error.in_part("command", place.number))?,
+                Step::Encoded(write) => self
+                    .recode(write, &mut out)
+                    .map_err(|error| error.in_part("command", write.place.number))?,
             }
-            Work::Encoded(write) => (self.recode(&write), write.place.number),
-        };
+        }
         Ok(Done {
-            bytes: bytes.map_err(|error| error.in_part("command", number))?,
+            bytes: out,
             read_bytes: job.read_bytes,
         })
     }
 
-    fn recode(&mut self, write: &Encoded) -> Result<Vec<u8>> {
+    fn recode(&mut self, write: &Encoded, out: &mut Vec<u8>) -> Result<()> {
         let command = EncodedWrite {
             path: &write.path,
             file_offset: write.file_offset,
@@ -158,19 +171,25 @@ impl Worker {
         };
         let mut content = std::mem::take(&mut self.content);
         let shown = command.decode_exactly(&mut self.decoder, &mut content);
-        let written =
-            shown.and_then(|shown| self.write(&write.path, write.file_offset, shown, write.place));
+        let written = shown
+            .and_then(|shown| self.write(&write.path, write.file_offset, shown, write.place, out));
         self.content = content;
         written
     }
 
     /// The commands that write `bytes`, encoded if that is wanted and makes them smaller.
-    fn write(&mut self, path: &[u8], offset: u64, bytes: &[u8], place: Place) -> Result<Vec<u8>> {
-        let mut out = Vec::with_capacity(bytes.len() + 256);
-        let encoded = self.encode(path, offset, bytes, place, &mut out)?;
+    fn write(
+        &mut self,
+        path: &[u8],
+        offset: u64,
+        bytes: &[u8],
+        place: Place,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let encoded = self.encode(path, offset, bytes, place, out)?;
         let (mut offset, mut rest) = (offset + encoded as u64, &bytes[encoded..]);
         if encoded > 0 && rest.is_empty() {
-            return Ok(out);
+            return Ok(());
         }
         // A write without data stays one.
         loop {
@@ -185,11 +204,11 @@ impl Worker {
                 file_offset: offset,
                 data,
             };
-            write.emit(place.to, &mut out)?;
+            write.emit(place.to, out)?;
             offset += data.len() as u64;
             rest = &rest[data.len()..];
             if rest.is_empty() {
-                return Ok(out);
+                return Ok(());
             }
         }
     }

@@ -4,6 +4,7 @@ mod data;
 mod plan;
 
 use std::io::{Read, Write};
+use std::sync::{Mutex, PoisonError};
 
 use codec::{Algorithm, Decoder, Encoder, Settings};
 use tree::{Error, Parallel, Progress, Result, ordered};
@@ -107,12 +108,14 @@ pub fn convert<R: Read>(
     let parallel = parallel.in_flight(parallel.jobs_max().min(JOBS_MAX));
     let mut jobs = Jobs::new(StreamReader::new(input), *options);
     let mut written = 0;
+    let spent = Mutex::new(Vec::new());
     let workspace = || Worker {
         options: *options,
         encoder: encoder(options),
         decoder: Decoder::new(),
         content: Vec::new(),
         packed: Vec::new(),
+        spent: &spent,
     };
     ordered(
         parallel,
@@ -124,6 +127,10 @@ pub fn convert<R: Read>(
             written += done.bytes.len() as u64;
             progress.advance(0, done.read_bytes);
             progress.wrote(done.bytes.len() as u64);
+            spent
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(done.bytes);
             Ok(())
         },
     )?;

@@ -5,13 +5,15 @@ use std::io::Read;
 
 use tree::{Error, Result};
 
-use super::data::{Data, Encoded, Job, Place, V1_DATA_BYTES, V2_DATA_BYTES, Work, data_bytes_max};
+use super::data::{Data, Encoded, Job, Place, Step, V1_DATA_BYTES, V2_DATA_BYTES, data_bytes_max};
 use super::{ConvertOptions, Converted, Recode};
 use crate::command::Command;
 use crate::raw::{Version, stream_header};
 use crate::reader::{Record, StreamReader, begins_with_length};
 
-/// Commands that are copied make a job of about this size.
+/// A job has at least this many bytes, so that handing over small files costs little.
+const JOB_BYTES_MIN: usize = 128 << 10;
+/// Commands that are copied make a step of about this size.
 const COPIED_BYTES: usize = 64 << 10;
 /// The smallest sector of btrfs.
 const MIN_SECTOR_BYTES: u64 = 4096;
@@ -24,9 +26,11 @@ pub(super) struct Jobs<R> {
     plan: Plan,
     is_inside: bool,
     is_done: bool,
+    /// What comes after the last job.
+    error: Option<Error>,
 }
 
-/// What is planned and not yet a job.
+/// What is planned and not yet part of a job.
 struct Plan {
     options: ConvertOptions,
     /// The version of the current stream, and of what becomes of it.
@@ -34,7 +38,7 @@ struct Plan {
     to: Version,
     /// Whether the current subvolume is a snapshot, whose files can exist already.
     is_incremental: bool,
-    ready: VecDeque<Job>,
+    ready: VecDeque<Step>,
     copied: Vec<u8>,
     /// Writes that follow each other, and where they end at the latest. Nothing is copied while there are some.
     run: Option<(Data, u64)>,
@@ -72,6 +76,7 @@ impl<R: Read> Jobs<R> {
             },
             is_inside: false,
             is_done: false,
+            error: None,
         }
     }
 
@@ -110,15 +115,23 @@ impl<R: Read> Iterator for Jobs<R> {
     type Item = Result<Job>;
 
     fn next(&mut self) -> Option<Result<Job>> {
+        let mut job = Job::default();
+        let mut bytes = 0;
         loop {
-            if let Some(mut job) = self.plan.ready.pop_front() {
+            while bytes < JOB_BYTES_MIN
+                && let Some(step) = self.plan.ready.pop_front()
+            {
+                bytes += step.len();
+                job.steps.push(step);
+            }
+            if bytes >= JOB_BYTES_MIN || self.is_done && !job.steps.is_empty() {
                 let read = self.reader.position();
                 job.read_bytes = read - self.plan.planned_bytes;
                 self.plan.planned_bytes = read;
                 return Some(Ok(job));
             }
             if self.is_done {
-                return None;
+                return self.error.take().map(Err);
             }
             let next = match self.plan.write_zeros() {
                 Ok(false) => self.step(),
@@ -133,8 +146,7 @@ impl<R: Read> Iterator for Jobs<R> {
                 }
                 Err(error) => {
                     self.is_done = true;
-                    self.plan.ready.clear();
-                    return Some(Err(error));
+                    self.error = Some(error);
                 }
             }
         }
@@ -174,7 +186,7 @@ impl Plan {
                 self.flush();
                 self.flush_copied();
                 let encoded = Encoded::of(&write, self.place(record.number));
-                self.ready.push_back(Job::new(Work::Encoded(encoded)));
+                self.ready.push_back(Step::Encoded(encoded));
                 return Ok(());
             }
             _ => self.flush(),
@@ -283,18 +295,18 @@ impl Plan {
         offset + data_bytes_max(self.to) as u64
     }
 
-    /// Makes a job of the current run.
+    /// Makes a step of the current run.
     fn flush(&mut self) {
         if let Some((run, _)) = self.run.take() {
-            self.ready.push_back(Job::new(Work::Data(run)));
+            self.ready.push_back(Step::Data(run));
         }
     }
 
-    /// Makes a job of what is copied. There is no run then: it would come after it.
+    /// Makes a step of what is copied. There is no run then: it would come after it.
     fn flush_copied(&mut self) {
         if !self.copied.is_empty() {
             let copied = std::mem::take(&mut self.copied);
-            self.ready.push_back(Job::new(Work::Copied(copied)));
+            self.ready.push_back(Step::Copied(copied));
         }
     }
 
