@@ -1,11 +1,12 @@
 //! The memory that commands for send streams use, whatever the stream holds.
 
-use std::fs;
-use std::io::{BufWriter, Write};
-use std::process::{ChildStdin, Stdio};
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Stdio};
 
 use sendstream::{Command, StreamWriter, Version};
-use testkit::cases;
+use testkit::{TempDir, cases};
 use tree::Time;
 
 use super::restow;
@@ -13,9 +14,9 @@ use super::restow;
 /// What the help of `restow stream verify` promises.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Writes a stream of files with names, owners and times, with `bytes` of data in each, as Linux orders it. The last command is left
-/// out.
-fn write_files(to: impl Write, files: u64, bytes: usize) {
+/// Writes a stream of files with names, owners and times, with `bytes` of data in each, as Linux orders it. Returns its writer, without
+/// the last command.
+fn write_files<W: Write>(to: W, files: u64, bytes: usize) -> StreamWriter<W> {
     let mut writer = StreamWriter::new(to, Version::V2);
     writer.header().unwrap();
     let (uuid, time) = ([7; 16], Time::default());
@@ -72,7 +73,15 @@ fn write_files(to: impl Write, files: u64, bytes: usize) {
             dir = path;
         }
     }
-    writer.into_inner().flush().unwrap();
+    writer
+}
+
+/// The largest memory that a process has used so far.
+fn peak_of(child: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+    let words = line.unwrap().trim().trim_end_matches(" kB");
+    words.parse::<u64>().unwrap() * 1024
 }
 
 /// The largest memory that a command has used so far that reads a stream from its standard input, when it has read almost all of it.
@@ -85,12 +94,10 @@ fn peak(args: &[&str], write: impl FnOnce(&mut ChildStdin)) -> u64 {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     write(&mut input);
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
-    let words = line.unwrap().trim().trim_end_matches(" kB");
+    let used = peak_of(&child);
     child.kill().unwrap();
     child.wait().unwrap();
-    words.parse::<u64>().unwrap() * 1024
+    used
 }
 
 #[test]
@@ -106,13 +113,47 @@ fn streams_of_any_size_are_read_in_little_memory() {
     for args in all {
         for (files, bytes) in [(count, 0), (count / 60, 60_000)] {
             let used = peak(args, |input| {
-                write_files(BufWriter::new(input), files, bytes);
+                let writer = write_files(BufWriter::new(input), files, bytes);
+                writer.into_inner().flush().unwrap();
             });
             assert!(
                 used <= BYTES_MAX,
                 "{args:?}: {files} files of {bytes} bytes: {used}"
             );
         }
+    }
+}
+
+/// The largest memory that `restow ls -R` of a container has used when it prints the first name.
+fn peak_of_tree(path: &Path) -> u64 {
+    let mut child = restow(["ls".as_ref(), "-R".as_ref(), path.as_os_str()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut [0]).unwrap();
+    let used = peak_of(&child);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    used
+}
+
+#[test]
+fn a_stream_opened_as_a_tree_needs_at_most_200_bytes_an_inode() {
+    let dir = TempDir::new();
+    let count = cases(60_000);
+    for bytes in [0, 5] {
+        let used = [count / 4, count].map(|files| {
+            let path = dir.path().join("stream");
+            let file = BufWriter::new(File::create(&path).unwrap());
+            let mut writer = write_files(file, files, bytes);
+            writer.command(&Command::End).unwrap();
+            writer.into_inner().flush().unwrap();
+            peak_of_tree(&path)
+        });
+        let each = used[1].saturating_sub(used[0]) / (count - count / 4);
+        println!("stream of files with {bytes} bytes: {each} bytes an inode");
+        assert!(each <= 200, "{bytes} bytes in each file: {each}");
     }
 }
 
@@ -127,7 +168,8 @@ fn streams_of_any_size_are_received_in_little_memory() {
     let path = target.path().to_str().unwrap();
     for (files, bytes) in [(count, 0), (count / 200, 60_000)] {
         let used = peak(&["receive", "-q", "-f", "-", path], |input| {
-            write_files(BufWriter::new(input), files, bytes);
+            let writer = write_files(BufWriter::new(input), files, bytes);
+            writer.into_inner().flush().unwrap();
         });
         assert!(used <= BYTES_MAX, "{files} files of {bytes} bytes: {used}");
     }

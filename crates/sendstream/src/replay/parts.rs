@@ -1,8 +1,14 @@
-//! The content of files, part by part: all in one ordered map, so that a part costs the same wherever a file is written.
+//! The content of files, part by part.
+//!
+//! Most files have one part, which is in a table. The parts of all others are in one ordered map, so that a part costs the same
+//! wherever a file is written.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use tree::{Encoding, Error, Ino, Result};
+
+use crate::command::{algorithm, compression};
 
 /// Parts that any stream may make.
 const PARTS_MIN: u64 = 1 << 20;
@@ -10,9 +16,15 @@ const PARTS_MIN: u64 = 1 << 20;
 /// cloned to its own end doubles them each time; Linux sends a command for each.
 const PARTS_PER_COMMAND_MAX: u64 = 64;
 
-/// A file whose content was changed by the stream.
+/// A file whose content was changed by the stream: an index plus 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FileNumber(pub(super) u32);
+pub(super) struct FileNumber(NonZeroU32);
+
+impl FileNumber {
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 /// Where the bytes of a part are. There is no part where a file has a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,23 +79,114 @@ impl Part {
     }
 }
 
+/// What a file consists of.
+#[derive(Clone, Copy)]
+enum Whole {
+    /// A hole, however long.
+    Nothing,
+    /// Parts in the map.
+    Parts,
+    /// One part from the beginning on: see [`Place::Plain`].
+    Plain { at: u64, skip: u64 },
+    /// As [`Place::Encoded`], if the lengths are no longer than Linux makes them.
+    Encoded {
+        at: u64,
+        stored_len: u32,
+        unencoded_len: u32,
+        unencoded_offset: u32,
+        /// The number of the algorithm in streams.
+        compression: u8,
+    },
+    /// As [`Place::File`].
+    File { tree: u32, ino: Ino, offset: u64 },
+}
+
+impl Whole {
+    /// The one part of a file; `None` if it has to be in the map.
+    fn of(part: &Part) -> Option<Whole> {
+        if part.offset > 0 {
+            return None;
+        }
+        Some(match part.place {
+            Place::Plain { at, skip } => Whole::Plain { at, skip },
+            Place::Encoded { at, encoding } => Whole::Encoded {
+                at,
+                stored_len: u32::try_from(encoding.stored_len).ok()?,
+                unencoded_len: u32::try_from(encoding.unencoded_len).ok()?,
+                unencoded_offset: u32::try_from(encoding.unencoded_offset).ok()?,
+                compression: compression(encoding.algorithm)? as u8, // At most 7.
+            },
+            Place::File { tree, ino, offset } => Whole::File { tree, ino, offset },
+        })
+    }
+
+    /// Where the bytes of the only part are.
+    fn place(self) -> Option<Place> {
+        Some(match self {
+            Whole::Nothing | Whole::Parts => return None,
+            Whole::Plain { at, skip } => Place::Plain { at, skip },
+            Whole::Encoded {
+                at,
+                stored_len,
+                unencoded_len,
+                unencoded_offset,
+                compression,
+            } => Place::Encoded {
+                at,
+                encoding: Encoding {
+                    algorithm: algorithm(compression.into())?,
+                    stored_len: stored_len.into(),
+                    unencoded_len: unencoded_len.into(),
+                    unencoded_offset: unencoded_offset.into(),
+                },
+            },
+            Whole::File { tree, ino, offset } => Place::File { tree, ino, offset },
+        })
+    }
+}
+
+/// A file, and the length of its part if it has only one.
+#[derive(Clone, Copy)]
+struct File {
+    whole: Whole,
+    len: u64,
+}
+
+const _: () = assert!(size_of::<File>() == 32);
+
+impl File {
+    fn part(&self) -> Option<Part> {
+        self.whole.place().map(|place| Part {
+            offset: 0,
+            len: self.len,
+            place,
+        })
+    }
+}
+
 /// The parts of all files.
 #[derive(Clone, Default)]
 pub(super) struct Parts {
+    files: Vec<File>,
     /// By file and offset.
     map: BTreeMap<(FileNumber, u64), (u64, Place)>,
     /// Parts that were ever made.
     made: u64,
-    files: u32,
 }
 
 impl Parts {
     /// A file without content.
     pub(super) fn file(&mut self) -> Result<FileNumber> {
-        let number = FileNumber(self.files);
-        let next = self.files.checked_add(1);
-        self.files = next.ok_or(Error::Limit("files of a send stream"))?;
-        Ok(number)
+        if self.files.len() == self.files.capacity() {
+            self.files.reserve_exact(self.files.len() / 8 + 16);
+        }
+        self.files.push(File {
+            whole: Whole::Nothing,
+            len: 0,
+        });
+        let number = u32::try_from(self.files.len()).ok();
+        let number = number.and_then(NonZeroU32::new).map(FileNumber);
+        number.ok_or(Error::Limit("files of a send stream"))
     }
 
     /// The parts of a file that show bytes behind `from`, in order.
@@ -93,16 +196,40 @@ impl Parts {
             len,
             place,
         };
-        let before = self.map.range((file, 0)..(file, from)).next_back();
-        let before = before.map(part).filter(|part| part.end() > from);
-        let rest = self.map.range((file, from)..=(file, u64::MAX)).map(part);
-        before.into_iter().chain(rest)
+        let known = &self.files[file.index()];
+        let has_parts = matches!(known.whole, Whole::Parts);
+        let before = match has_parts {
+            true => self
+                .map
+                .range((file, 0)..(file, from))
+                .next_back()
+                .map(part),
+            false => known.part(),
+        };
+        let before = before.filter(|part| part.end() > from);
+        let rest = has_parts.then(|| self.map.range((file, from)..=(file, u64::MAX)).map(part));
+        before.into_iter().chain(rest.into_iter().flatten())
     }
 
     /// Makes a hole between two offsets.
     pub(super) fn punch(&mut self, file: FileNumber, from: u64, to: u64) {
         if from >= to {
             return;
+        }
+        let known = &mut self.files[file.index()];
+        match known.whole {
+            Whole::Nothing => return,
+            Whole::Parts => {}
+            _ if from >= known.len => return,
+            _ if to >= known.len => {
+                // What is left begins at 0, too.
+                known.len = from;
+                if from == 0 {
+                    known.whole = Whole::Nothing;
+                }
+                return;
+            }
+            _ => self.use_map(file),
         }
         let before = self.map.range((file, 0)..(file, from)).next_back();
         if let Some((&(_, offset), &(len, place))) = before {
@@ -127,8 +254,35 @@ impl Parts {
         }
     }
 
+    /// Moves the only part of a file into the map.
+    fn use_map(&mut self, file: FileNumber) {
+        let known = &mut self.files[file.index()];
+        let part = known.part();
+        known.whole = Whole::Parts;
+        if let Some(part) = part {
+            self.put(file, part);
+        }
+    }
+
+    /// Puts a part where there is a hole.
     fn put(&mut self, file: FileNumber, part: Part) {
+        let known = &mut self.files[file.index()];
+        match (known.whole, Whole::of(&part)) {
+            (Whole::Nothing, Some(whole)) => {
+                let len = part.len;
+                *known = File { whole, len };
+                return;
+            }
+            (Whole::Parts, _) => {}
+            _ => self.use_map(file),
+        }
         self.map.insert((file, part.offset), (part.len, part.place));
+    }
+
+    /// The memory that it holds, in bytes; of the map, what it has at least.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.files.capacity() * size_of::<File>()
+            + self.map.len() * size_of::<((FileNumber, u64), (u64, Place))>()
     }
 
     /// Puts a part into a file in place of what is there. `commands` is how many commands were read.
@@ -158,6 +312,7 @@ mod tests {
         for _ in 0..200 {
             let mut parts = Parts::default();
             let (file, other) = (parts.file().unwrap(), parts.file().unwrap());
+            assert!(parts.of(file, 0).next().is_none());
             // For each byte, the place in the stream that it is from.
             let mut bytes = [None; 64];
             for step in 0..30 {

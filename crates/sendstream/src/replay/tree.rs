@@ -24,6 +24,8 @@ const STREAM_SHIFT: u32 = 51;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Content(pub(super) Option<FileNumber>);
 
+const _: () = assert!(size_of::<Content>() == 4);
+
 /// An input of a [`Replay`](super::Replay).
 #[derive(Clone)]
 pub(super) struct Source {
@@ -79,6 +81,11 @@ impl SentTree {
     /// What the stream says about the subvolume.
     pub fn sent(&self) -> &SentSubvolume {
         &self.built.sent
+    }
+
+    /// The memory that the tree holds in its tables, in bytes, without those of its parent.
+    pub fn memory_bytes(&self) -> usize {
+        self.built.overlay.memory_bytes() + self.built.parts.memory_bytes()
     }
 
     /// How many files have fs-verity enabled, which this tree does not show.

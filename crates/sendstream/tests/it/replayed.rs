@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sendstream::{Command, Replay, SentTree, Version};
+use sendstream::{Command, Replay, SentTree, StreamWriter, Version};
 use testkit::MemoryFs;
 use tree::manifest::Manifest;
 use tree::{
     Aspects, Error, Extent, ExtentId, ExtentKind, FileIdentity, FileKind, FileSystem, Inventory,
-    Limits, Metadata,
+    Limits, Metadata, Time,
 };
 
 use crate::model::replay;
@@ -152,6 +152,59 @@ fn a_parent_must_be_known_and_unchanged() {
     replay.know([7; 16], None, Arc::<SentTree>::clone(&trees(&[&right])[0]));
     assert_eq!(replay.add(Arc::new(next)).unwrap(), 1);
     assert!(files(&replay.subvolumes()[0]).contains_key(&b"f"[..]));
+}
+
+#[test]
+fn a_tree_holds_at_most_200_bytes_an_inode_in_its_tables() {
+    // Below and above a size of the table of names.
+    for count in [3500, 3700, 20_000_u64] {
+        let time = Time {
+            seconds: 1 << 31,
+            nanoseconds: 1,
+        };
+        let mut out = StreamWriter::new(Vec::new(), Version::V2);
+        out.header().unwrap();
+        let uuid = [7; 16];
+        let subvol = Command::Subvol {
+            path: b"s",
+            uuid,
+            ctransid: 9,
+        };
+        out.command(&subvol).unwrap();
+        for ino in 257..257 + count {
+            let orphan = format!("o{ino}-9-0").into_bytes();
+            let path = format!("a name of twenty-{ino}").into_bytes();
+            let (path, path_to) = (&orphan[..], &path[..]);
+            for command in [
+                Command::Mkfile { path, ino },
+                Command::Rename { path, path_to },
+                Command::Write {
+                    path: path_to,
+                    file_offset: 0,
+                    data: b"content",
+                },
+                Command::Chown {
+                    path: path_to,
+                    uid: 1,
+                    gid: 1,
+                },
+                Command::Utimes {
+                    path: path_to,
+                    atime: time,
+                    mtime: time,
+                    ctime: time,
+                    otime: Some(time),
+                },
+            ] {
+                out.command(&command).unwrap();
+            }
+        }
+        out.command(&Command::End).unwrap();
+        let tree = &trees(&[&out.into_inner()])[0];
+        let used = tree.memory_bytes() as u64;
+        assert!(used <= 200 * count, "{count} inodes: {}", used / count);
+        assert_eq!(files(tree).len() as u64, count);
+    }
 }
 
 #[test]

@@ -4,14 +4,18 @@
 //! [`Overlay`] holds those. Its user stores and reads the content of regular files, and implements [`FileSystem`] on
 //! top.
 
+mod names;
+mod nodes;
+
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Device, DirEntry, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time, Xattr};
+use self::names::{DirId, Names};
+use self::nodes::{Body, NodeId, Nodes};
+use super::{DirEntry, FileKind, FileSystem, Ino, Metadata, Xattr};
 use crate::{Error, Result};
 
 /// How many numbers one overlay can give to its own files.
@@ -35,75 +39,25 @@ pub struct Overlay<C> {
     base: Option<Arc<dyn FileSystem>>,
     /// The number of the first node; the others follow in order.
     first: u64,
-    nodes: Vec<Node<C>>,
+    nodes: Nodes<C>,
+    names: Names,
     /// The files of the base that have been copied up.
     copied_up: HashMap<Ino, NodeId>,
-}
-
-/// The index of a node plus 1, so that a name without a node takes no extra space.
-#[derive(Clone, Copy)]
-struct NodeId(NonZeroU32);
-
-/// The names that a directory adds to those of the base, or hides from it.
-type Names = BTreeMap<Box<[u8]>, Option<NodeId>>;
-
-static NO_NAMES: Names = BTreeMap::new();
-
-#[derive(Clone)]
-struct Node<C> {
-    kind: FileKind,
-    permissions: u16,
-    uid: u32,
-    gid: u32,
-    nlink: u32,
-    rdev: Device,
-    size: u64,
-    mtime: Time,
-    rare: Option<Box<Rare>>,
-    body: Body,
-    content: C,
-}
-
-const _: () = assert!(size_of::<Node<()>>() == 80);
-
-/// What few files have.
-#[derive(Clone, Default)]
-struct Rare {
-    atime: Option<Time>,
-    ctime: Option<Time>,
-    btime: Option<Time>,
-    attributes: FileAttributes,
-    /// If `None`, those of the base apply.
-    xattrs: Option<Vec<Xattr>>,
-}
-
-#[derive(Clone)]
-enum Body {
-    /// Its metadata is all there is.
-    Plain,
-    Symlink(Box<[u8]>),
-    Directory(Box<Directory>),
-    /// A file of the base other than a directory.
-    Base(Ino),
-}
-
-#[derive(Clone, Default)]
-struct Directory {
-    /// The directory of the base whose names it also has.
-    base: Option<Ino>,
-    names: Names,
 }
 
 impl<C> Overlay<C> {
     /// A tree with an empty root directory and no base. Files are numbered in the order in which they are added,
     /// starting with 0 for the root.
     pub fn new(root: &Metadata, content: C) -> Overlay<C> {
-        let mut root = Node::new(root, Body::Directory(Box::default()), content);
-        root.nlink = 1;
+        let (mut nodes, mut names) = (Nodes::new(), Names::default());
+        let body = Body::Directory(names.add_dir(None));
+        let root = nodes.push(root, body, content);
+        nodes.at_mut(root.expect("it is the first node")).nlink = 1;
         Overlay {
             base: None,
             first: 0,
-            nodes: vec![root],
+            nodes,
+            names,
             copied_up: HashMap::new(),
         }
     }
@@ -117,7 +71,8 @@ impl<C> Overlay<C> {
         Overlay {
             base: Some(base),
             first: 0u64.wrapping_sub(range * NUMBERS),
-            nodes: Vec::new(),
+            nodes: Nodes::new(),
+            names: Names::default(),
             copied_up: HashMap::new(),
         }
     }
@@ -127,6 +82,13 @@ impl<C> Overlay<C> {
         self.nodes.len()
     }
 
+    /// The memory that it holds in its tables, in bytes, without what the users' data of files points to.
+    pub fn memory_bytes(&self) -> usize {
+        self.nodes.memory_bytes()
+            + self.names.memory_bytes()
+            + self.copied_up.capacity() * size_of::<(Ino, NodeId)>()
+    }
+
     /// Like [`FileSystem::root`].
     pub fn root(&self) -> Ino {
         self.base.as_ref().map_or(Ino(0), |base| base.root())
@@ -134,7 +96,7 @@ impl<C> Overlay<C> {
 
     /// The user's data of a file that was added or copied up; `None` for an unchanged file of the base.
     pub fn content(&self, ino: Ino) -> Option<&C> {
-        self.node(ino).map(|node| &node.content)
+        self.node(ino).map(|id| &self.nodes.at(id).content)
     }
 
     /// The base, if the file is from it, copied up or not.
@@ -154,7 +116,7 @@ impl<C> Overlay<C> {
     /// As there.
     pub fn metadata(&self, ino: Ino) -> Result<Metadata> {
         match self.node(ino) {
-            Some(node) => Ok(node.shown_metadata()),
+            Some(id) => Ok(self.shown_metadata(id)),
             None => self.base(ino)?.metadata(ino),
         }
     }
@@ -194,12 +156,12 @@ impl<C> Overlay<C> {
             let mut listing = base.read_dir_with_metadata(dir)?;
             for (entry, metadata) in &mut listing {
                 if let Some(&id) = self.copied_up.get(&entry.ino) {
-                    *metadata = self.at(id).shown_metadata();
+                    *metadata = self.shown_metadata(id);
                 }
             }
             Ok(listing)
         };
-        let make = |entry, node: &Node<C>| (entry, node.shown_metadata());
+        let make = |entry, id| (entry, self.shown_metadata(id));
         self.listing(dir, list, |(entry, _)| entry, make)
     }
 
@@ -209,9 +171,10 @@ impl<C> Overlay<C> {
         dir: Ino,
         list: impl Fn(&dyn FileSystem) -> Result<Vec<T>>,
         entry_of: impl Fn(&T) -> &DirEntry,
-        make: impl Fn(DirEntry, &Node<C>) -> T,
+        make: impl Fn(DirEntry, NodeId) -> T,
     ) -> Result<Vec<T>> {
-        let (names, base) = self.names(dir)?;
+        let (own, base) = self.names(dir)?;
+        let names = own.map_or(Vec::new(), |dir| self.names.sorted(dir));
         let below = base.map(list).transpose()?.unwrap_or_default();
         for item in &below {
             self.check(entry_of(item))?;
@@ -222,12 +185,12 @@ impl<C> Overlay<C> {
         let mut listing = Vec::with_capacity(below.len() + names.len());
         let mut below = below.into_iter().peekable();
         for (name, own) in names {
-            while let Some(item) = below.next_if(|item| entry_of(item).name < *name) {
+            while let Some(item) = below.next_if(|item| *entry_of(item).name < *name) {
                 listing.push(item);
             }
-            below.next_if(|item| entry_of(item).name == *name); // Hidden.
-            if let Some(id) = *own {
-                listing.push(make(self.entry(name, id), self.at(id)));
+            below.next_if(|item| *entry_of(item).name == *name); // Hidden.
+            if let Some(id) = own {
+                listing.push(make(self.entry(name, id), id));
             }
         }
         listing.extend(below);
@@ -249,9 +212,9 @@ impl<C> Overlay<C> {
     /// # Errors
     /// As for [`Overlay::read_dir`].
     pub fn find(&self, dir: Ino, name: &[u8]) -> Result<Option<(Ino, FileKind)>> {
-        let (names, base) = self.names(dir)?;
-        if let Some(own) = names.get(name) {
-            return Ok(own.map(|id| (self.ino(id), self.at(id).kind)));
+        let (own, base) = self.names(dir)?;
+        if let Some(own) = own.and_then(|dir| self.names.find(dir, name)) {
+            return Ok(own.map(|id| (self.ino(id), self.nodes.at(id).kind())));
         }
         match base.map(|base| base.lookup(dir, name)) {
             None | Some(Err(Error::NotFound)) => Ok(None),
@@ -287,7 +250,7 @@ impl<C> Overlay<C> {
     /// As for [`Overlay::read_dir`].
     pub fn is_empty(&self, dir: Ino) -> Result<bool> {
         Ok(match self.names(dir)? {
-            (names, None) => names.is_empty(),
+            (own, None) => own.is_none_or(|dir| self.names.count(dir) == 0),
             _ => self.read_dir(dir)?.is_empty(),
         })
     }
@@ -297,8 +260,8 @@ impl<C> Overlay<C> {
     /// # Errors
     /// As there.
     pub fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
-        match self.node(link).map(|node| &node.body) {
-            Some(Body::Symlink(target)) => Ok(target.to_vec()),
+        match self.node(link).map(|id| self.nodes.at(id).body()) {
+            Some(Body::Symlink(at)) => Ok(self.nodes.target(at).to_vec()),
             None | Some(Body::Base(_)) => self.base(link)?.read_link(link),
             Some(_) => Err(Error::InvalidInput("the file is not a symbolic link")),
         }
@@ -310,11 +273,11 @@ impl<C> Overlay<C> {
     /// As there.
     pub fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
         let node = self.node(ino);
-        if let Some(xattrs) = node.and_then(|node| node.rare.as_ref()?.xattrs.as_ref()) {
-            return Ok(xattrs.clone());
+        if let Some(xattrs) = node.and_then(|id| self.nodes.xattrs(id)) {
+            return Ok(xattrs.to_vec());
         }
         match node {
-            Some(node) if node.base().is_none() => Ok(Vec::new()),
+            Some(id) if self.base_of(id).is_none() => Ok(Vec::new()),
             _ => self.base(ino)?.xattrs(ino),
         }
     }
@@ -326,33 +289,26 @@ impl<C> Overlay<C> {
     /// [`Error::Limit`] if the overlay already holds 2^32 - 1 files.
     pub fn add(&mut self, metadata: &Metadata, content: C) -> Result<Ino> {
         let body = match metadata.kind {
-            FileKind::Directory => Body::Directory(Box::default()),
+            FileKind::Directory => Body::Directory(self.names.add_dir(None)),
             _ => Body::Plain,
         };
-        self.push(Node::new(metadata, body, content))
-            .map(|id| self.ino(id))
+        let id = self.nodes.push(metadata, body, content)?;
+        Ok(self.ino(id))
     }
 
     /// Adds a symbolic link without a name. Its size is the length of its target.
     ///
     /// # Errors
-    /// As for [`Overlay::add`].
+    /// As for [`Overlay::add`]; [`Error::Limit`] if all targets have more than 4 GiB.
     pub fn add_symlink(&mut self, metadata: &Metadata, target: &[u8], content: C) -> Result<Ino> {
-        let mut link = Node::new(metadata, Body::Symlink(target.into()), content);
-        link.kind = FileKind::Symlink;
-        link.size = target.len() as u64;
-        self.push(link).map(|id| self.ino(id))
-    }
-
-    fn push(&mut self, node: Node<C>) -> Result<NodeId> {
-        self.nodes.push(node);
-        let id = u32::try_from(self.nodes.len())
-            .ok()
-            .and_then(NonZeroU32::new);
-        if id.is_none() {
-            self.nodes.pop();
-        }
-        id.map(NodeId).ok_or(Error::Limit("files of an overlay"))
+        let body = self.nodes.add_target(target)?;
+        let metadata = Metadata {
+            kind: FileKind::Symlink,
+            size: target.len() as u64,
+            ..metadata.clone()
+        };
+        let id = self.nodes.push(&metadata, body, content)?;
+        Ok(self.ino(id))
     }
 
     fn is_own(&self, ino: Ino) -> bool {
@@ -370,46 +326,50 @@ impl<C> Overlay<C> {
         Ok(())
     }
 
-    fn index(&self, ino: Ino) -> Option<usize> {
+    fn node(&self, ino: Ino) -> Option<NodeId> {
         if self.is_own(ino) {
             let index = (ino.0 - self.first) as usize; // Less than 2^32.
-            return (index < self.nodes.len()).then_some(index);
+            return NodeId::new(index).filter(|_| index < self.nodes.len());
         }
-        self.copied_up.get(&ino).map(|id| id.index())
+        self.copied_up.get(&ino).copied()
     }
 
-    fn node(&self, ino: Ino) -> Option<&Node<C>> {
-        self.index(ino).map(|index| &self.nodes[index])
-    }
-
-    fn at(&self, id: NodeId) -> &Node<C> {
-        &self.nodes[id.index()]
-    }
-
-    fn at_mut(&mut self, id: NodeId) -> &mut Node<C> {
-        &mut self.nodes[id.index()]
+    /// The corresponding file of the base.
+    fn base_of(&self, id: NodeId) -> Option<Ino> {
+        match self.nodes.at(id).body() {
+            Body::Base(index) => Some(self.nodes.base(index)),
+            Body::Directory(dir) => self.names.base(dir),
+            Body::Plain | Body::Symlink(_) => None,
+        }
     }
 
     fn ino(&self, id: NodeId) -> Ino {
         let own = Ino(self.first + id.index() as u64);
-        self.at(id).base().unwrap_or(own)
+        self.base_of(id).unwrap_or(own)
     }
 
     fn entry(&self, name: &[u8], id: NodeId) -> DirEntry {
         DirEntry {
             name: name.into(),
             ino: self.ino(id),
-            kind: self.at(id).kind,
+            kind: self.nodes.at(id).kind(),
         }
     }
 
-    /// A directory's own names, and the base if the directory also has names there.
-    fn names(&self, dir: Ino) -> Result<(&Names, Option<&dyn FileSystem>)> {
-        match self.node(dir).map(|node| &node.body) {
-            None => Ok((&NO_NAMES, Some(self.base(dir)?))),
-            Some(Body::Directory(directory)) => {
-                let base = self.base.as_deref();
-                Ok((&directory.names, base.filter(|_| directory.base.is_some())))
+    /// The metadata as seen by others, to whom files without names are invisible.
+    fn shown_metadata(&self, id: NodeId) -> Metadata {
+        let mut metadata = self.nodes.metadata(id);
+        metadata.nlink = metadata.nlink.max(1);
+        metadata
+    }
+
+    /// A directory's own names, if it can have some, and the base if the directory also has names there.
+    fn names(&self, dir: Ino) -> Result<(Option<DirId>, Option<&dyn FileSystem>)> {
+        match self.node(dir).map(|id| self.nodes.at(id).body()) {
+            None => Ok((None, Some(self.base(dir)?))),
+            Some(Body::Directory(dir)) => {
+                let has_base = self.names.base(dir).is_some();
+                Ok((Some(dir), self.base.as_deref().filter(|_| has_base)))
             }
             Some(_) => Err(Error::NotADirectory),
         }
@@ -424,28 +384,34 @@ impl<C: Default> Overlay<C> {
     /// [`Error::NotADirectory`]; [`Error::Limit`] as for [`Overlay::add`]; or the base cannot be read.
     pub fn link(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<Option<Ino>> {
         let file = self.copy_up(ino)?;
-        let parent = self.copy_up(dir)?;
-        let below = match &self.at(parent).body {
-            Body::Directory(directory) => {
-                directory.base.is_some() && !directory.names.contains_key(name)
-            }
-            _ => return Err(Error::NotADirectory),
+        let (parent, below) = self.make_room(dir, name, b"")?;
+        Ok(self.give_name(parent, name, file).or(below))
+    }
+
+    /// Prepares for giving away a name in a directory. A file of the base that has it loses it, and is returned. There is
+    /// also room for a hidden name.
+    fn make_room(&mut self, dir: Ino, name: &[u8], hidden: &[u8]) -> Result<(DirId, Option<Ino>)> {
+        let parent = self.dir_mut(dir)?;
+        self.names.reserve(name, hidden)?;
+        let is_below = self.names.base(parent).is_some() && self.names.find(parent, name).is_none();
+        let below = if is_below {
+            self.find(dir, name)?
+        } else {
+            None
         };
-        let below = if below { self.find(dir, name)? } else { None };
         if let Some((old, kind)) = below {
             self.lose_name(old, kind)?;
         }
-        let links = &mut self.at_mut(file).nlink;
+        Ok((parent, below.map(|(old, _)| old)))
+    }
+
+    /// Gives a name to a node. One that had it loses it, and is returned.
+    fn give_name(&mut self, parent: DirId, name: &[u8], file: NodeId) -> Option<Ino> {
+        let links = &mut self.nodes.at_mut(file).nlink;
         *links = links.saturating_add(1);
-        Ok(
-            match self.names_mut(parent).insert(name.into(), Some(file)) {
-                Some(Some(own)) => {
-                    self.at_mut(own).count_name_less();
-                    Some(self.ino(own))
-                }
-                _ => below.map(|(old, _)| old),
-            },
-        )
+        let own = self.names.insert(parent, name, Some(file))?;
+        self.nodes.at_mut(own).count_name_less();
+        Some(self.ino(own))
     }
 
     /// Removes a name and returns the file that had it. The caller checks that a directory is
@@ -455,7 +421,8 @@ impl<C: Default> Overlay<C> {
     /// [`Error::NotFound`], or as for [`Overlay::link`].
     pub fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<Ino> {
         let (ino, kind) = self.find(dir, name)?.ok_or(Error::NotFound)?;
-        let parent = self.copy_up(dir)?;
+        let parent = self.dir_mut(dir)?;
+        self.names.reserve(name, b"")?;
         self.lose_name(ino, kind)?;
         self.remove_name(parent, name);
         Ok(ino)
@@ -471,11 +438,11 @@ impl<C: Default> Overlay<C> {
         if from == to {
             return Ok(None);
         }
-        let (file, parent) = (self.copy_up(ino)?, self.copy_up(from.0)?);
-        let replaced = self.link(to.0, to.1, ino)?;
-        self.at_mut(file).count_name_less();
+        let (file, parent) = (self.copy_up(ino)?, self.dir_mut(from.0)?);
+        let (parent_to, below) = self.make_room(to.0, to.1, from.1)?;
+        self.nodes.at_mut(file).count_name_less();
         self.remove_name(parent, from.1);
-        Ok(replaced)
+        Ok(self.give_name(parent_to, to.1, file).or(below))
     }
 
     /// Changes the metadata of a file, except its type and identity.
@@ -484,10 +451,9 @@ impl<C: Default> Overlay<C> {
     /// [`Error::Limit`] as for [`Overlay::add`]; or the base cannot be read.
     pub fn change(&mut self, ino: Ino, change: impl FnOnce(&mut Metadata)) -> Result<()> {
         let id = self.copy_up(ino)?;
-        let node = self.at_mut(id);
-        let mut metadata = node.metadata();
+        let mut metadata = self.nodes.metadata(id);
         change(&mut metadata);
-        node.set_metadata(&metadata);
+        self.nodes.set_metadata(id, &metadata);
         Ok(())
     }
 
@@ -497,7 +463,7 @@ impl<C: Default> Overlay<C> {
     /// As for [`Overlay::change`].
     pub fn content_mut(&mut self, ino: Ino) -> Result<&mut C> {
         let id = self.copy_up(ino)?;
-        Ok(&mut self.at_mut(id).content)
+        Ok(&mut self.nodes.at_mut(id).content)
     }
 
     /// Sets an extended attribute of a file, replacing one with the same name.
@@ -525,42 +491,46 @@ impl<C: Default> Overlay<C> {
     }
 
     fn xattrs_mut(&mut self, ino: Ino) -> Result<&mut Vec<Xattr>> {
-        let xattrs = self.xattrs(ino)?;
         let id = self.copy_up(ino)?;
-        let rare = self.at_mut(id).rare.get_or_insert_default();
-        Ok(rare.xattrs.get_or_insert(xattrs))
+        let of_base = match self.nodes.xattrs(id) {
+            None => self.xattrs(ino)?,
+            Some(_) => Vec::new(),
+        };
+        Ok(self.nodes.xattrs_mut(id, of_base))
     }
 
     /// The node of a file; a file of the base gets one if it has none yet.
     fn copy_up(&mut self, ino: Ino) -> Result<NodeId> {
-        if self.is_own(ino) {
-            let index = self.index(ino).ok_or(Error::NotFound)?;
-            return NodeId::new(index).ok_or(Error::NotFound);
-        }
-        if let Some(&id) = self.copied_up.get(&ino) {
+        if let Some(id) = self.node(ino) {
             return Ok(id);
         }
         let metadata = self.base(ino)?.metadata(ino)?;
         self.push_copy(ino, &metadata)
     }
 
+    /// A directory, which gets a node if it has none yet.
+    fn dir_mut(&mut self, ino: Ino) -> Result<DirId> {
+        let id = self.copy_up(ino)?;
+        match self.nodes.at(id).body() {
+            Body::Directory(dir) => Ok(dir),
+            _ => Err(Error::NotADirectory),
+        }
+    }
+
     fn push_copy(&mut self, ino: Ino, metadata: &Metadata) -> Result<NodeId> {
         let body = match metadata.kind {
-            FileKind::Directory => Body::Directory(Box::new(Directory {
-                base: Some(ino),
-                names: Names::new(),
-            })),
-            _ => Body::Base(ino),
+            FileKind::Directory => Body::Directory(self.names.add_dir(Some(ino))),
+            _ => self.nodes.add_base(ino),
         };
-        let id = self.push(Node::new(metadata, body, C::default()))?;
-        self.at_mut(id).nlink = metadata.nlink;
+        let id = self.nodes.push(metadata, body, C::default())?;
+        self.nodes.at_mut(id).nlink = metadata.nlink;
         self.copied_up.insert(ino, id);
         Ok(id)
     }
 
     /// Removes one name from a file's count. A file of the base that has no other name is not copied up for this.
     fn lose_name(&mut self, ino: Ino, kind: FileKind) -> Result<()> {
-        let id = match self.index(ino).and_then(NodeId::new) {
+        let id = match self.node(ino) {
             Some(id) => id,
             None if kind == FileKind::Directory => return Ok(()),
             None => {
@@ -571,24 +541,15 @@ impl<C: Default> Overlay<C> {
                 self.push_copy(ino, &metadata)?
             }
         };
-        self.at_mut(id).count_name_less();
+        self.nodes.at_mut(id).count_name_less();
         Ok(())
     }
 
-    fn remove_name(&mut self, dir: NodeId, name: &[u8]) {
-        let has_base = self.at(dir).base().is_some();
-        let names = self.names_mut(dir);
-        if has_base {
-            names.insert(name.into(), None);
+    fn remove_name(&mut self, dir: DirId, name: &[u8]) {
+        if self.names.base(dir).is_some() {
+            self.names.insert(dir, name, None);
         } else {
-            names.remove(name);
-        }
-    }
-
-    fn names_mut(&mut self, dir: NodeId) -> &mut Names {
-        match &mut self.at_mut(dir).body {
-            Body::Directory(directory) => &mut directory.names,
-            _ => unreachable!("it is known to be a directory"),
+            self.names.remove(dir, name);
         }
     }
 }
@@ -598,100 +559,5 @@ impl<C> fmt::Debug for Overlay<C> {
         let mut overlay = f.debug_struct("Overlay");
         overlay.field("nodes", &self.nodes.len());
         overlay.finish_non_exhaustive()
-    }
-}
-
-impl NodeId {
-    fn new(index: usize) -> Option<NodeId> {
-        let index = u32::try_from(index).ok()?;
-        Some(NodeId(NonZeroU32::MIN.checked_add(index)?))
-    }
-
-    fn index(self) -> usize {
-        self.0.get() as usize - 1
-    }
-}
-
-impl<C> Node<C> {
-    /// A node without names.
-    fn new(metadata: &Metadata, body: Body, content: C) -> Node<C> {
-        let mut node = Node {
-            kind: metadata.kind,
-            permissions: 0,
-            uid: 0,
-            gid: 0,
-            nlink: 0,
-            rdev: Device::default(),
-            size: 0,
-            mtime: Time::default(),
-            rare: None,
-            body,
-            content,
-        };
-        node.set_metadata(metadata);
-        node.nlink = 0;
-        node
-    }
-
-    /// The corresponding file of the base.
-    fn base(&self) -> Option<Ino> {
-        match &self.body {
-            Body::Base(ino) => Some(*ino),
-            Body::Directory(directory) => directory.base,
-            Body::Plain | Body::Symlink(_) => None,
-        }
-    }
-
-    fn metadata(&self) -> Metadata {
-        let rare = self.rare.as_deref();
-        Metadata {
-            kind: self.kind,
-            permissions: self.permissions,
-            uid: self.uid,
-            gid: self.gid,
-            nlink: self.nlink,
-            size: self.size,
-            rdev: self.rdev,
-            mtime: self.mtime,
-            atime: rare.and_then(|rare| rare.atime),
-            ctime: rare.and_then(|rare| rare.ctime),
-            btime: rare.and_then(|rare| rare.btime),
-            attributes: rare.map_or(FileAttributes::default(), |rare| rare.attributes),
-            identity: None,
-        }
-    }
-
-    fn count_name_less(&mut self) {
-        self.nlink = self.nlink.saturating_sub(1);
-    }
-
-    /// The metadata as seen by others, to whom files without names are invisible.
-    fn shown_metadata(&self) -> Metadata {
-        let mut metadata = self.metadata();
-        metadata.nlink = metadata.nlink.max(1);
-        metadata
-    }
-
-    fn set_metadata(&mut self, metadata: &Metadata) {
-        let Metadata {
-            atime,
-            ctime,
-            btime,
-            attributes,
-            ..
-        } = *metadata;
-        self.permissions = metadata.permissions;
-        self.uid = metadata.uid;
-        self.gid = metadata.gid;
-        self.nlink = metadata.nlink;
-        self.rdev = metadata.rdev;
-        self.size = metadata.size;
-        self.mtime = metadata.mtime;
-        let has_times = atime.is_some() || ctime.is_some() || btime.is_some();
-        if has_times || attributes != FileAttributes::default() || self.rare.is_some() {
-            let rare = self.rare.get_or_insert_default();
-            (rare.atime, rare.ctime, rare.btime) = (atime, ctime, btime);
-            rare.attributes = attributes;
-        }
     }
 }

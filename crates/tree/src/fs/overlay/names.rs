@@ -1,0 +1,363 @@
+//! The names of an overlay, all of them in one table: an archive or a stream can have millions.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use super::nodes::{NodeId, push};
+use crate::fs::Ino;
+use crate::{Error, Result};
+
+/// Instead of the index of an entry: there is none.
+const NONE: u32 = u32::MAX;
+/// Directories with more names have a table to find them.
+const LISTED_MAX: u32 = 8;
+/// Bytes of removed names that are kept in any case.
+const GARBAGE_MIN: usize = 64 << 10;
+
+/// The index of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DirId(u32);
+
+/// The names that directories have of their own, or hide from the base.
+#[derive(Clone, Default)]
+pub(super) struct Names {
+    dirs: Vec<Directory>,
+    entries: Vec<Entry>,
+    hasher: RandomState,
+    /// For each entry, a length byte and the name.
+    bytes: Vec<u8>,
+    /// How many of `bytes` belong to removed names.
+    garbage: usize,
+    /// The first removed entry; its `next` is the second.
+    removed: Option<u32>,
+}
+
+#[derive(Clone)]
+struct Directory {
+    /// The directory of the base whose names it also has.
+    base: Option<Ino>,
+    /// The entry that was added last; its `next` is the one before.
+    first: u32,
+    count: u32,
+    /// The entries by the hash of their names.
+    table: Option<Box<HashTable<u32>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    name_at: u32,
+    /// `None` hides a name of the base.
+    node: Option<NodeId>,
+    next: u32,
+    previous: u32,
+    /// The hash of the name, if it is in a table.
+    hash: u32,
+}
+
+const _: () = assert!(size_of::<Entry>() == 20 && size_of::<Directory>() == 32);
+
+impl DirId {
+    pub(super) fn of(number: u32) -> DirId {
+        DirId(number)
+    }
+
+    pub(super) fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl Names {
+    /// Adds a directory without names of its own. There are no more of them than nodes, so that the index fits.
+    pub(super) fn add_dir(&mut self, base: Option<Ino>) -> DirId {
+        let id = DirId(self.dirs.len() as u32);
+        let dir = Directory {
+            base,
+            first: NONE,
+            count: 0,
+            table: None,
+        };
+        push(&mut self.dirs, dir);
+        id
+    }
+
+    fn dir(&self, dir: DirId) -> &Directory {
+        &self.dirs[dir.0 as usize]
+    }
+
+    /// The directory of the base whose names it also has.
+    pub(super) fn base(&self, dir: DirId) -> Option<Ino> {
+        self.dir(dir).base
+    }
+
+    /// How many names a directory has of its own or hides.
+    pub(super) fn count(&self, dir: DirId) -> usize {
+        self.dir(dir).count as usize
+    }
+
+    /// What a name stands for: a node, or nothing if it hides one of the base.
+    pub(super) fn find(&self, dir: DirId, name: &[u8]) -> Option<Option<NodeId>> {
+        let entry = self.find_entry(self.dir(dir), name)?;
+        Some(self.entries[entry as usize].node)
+    }
+
+    fn find_entry(&self, dir: &Directory, name: &[u8]) -> Option<u32> {
+        if let Some(table) = &dir.table {
+            let hash = self.hash(name);
+            let found = table.find(wide(hash), |&index| {
+                let entry = &self.entries[index as usize];
+                entry.hash == hash && self.name(entry) == name
+            });
+            return found.copied();
+        }
+        self.list(dir)
+            .find(|&index| self.name(&self.entries[index as usize]) == name)
+    }
+
+    /// The entries of a directory, the last one first.
+    fn list(&self, dir: &Directory) -> impl Iterator<Item = u32> {
+        let some = |index: u32| (index != NONE).then_some(index);
+        std::iter::successors(some(dir.first), move |&index| {
+            some(self.entries[index as usize].next)
+        })
+    }
+
+    /// The names of a directory, sorted.
+    pub(super) fn sorted(&self, dir: DirId) -> Vec<(&[u8], Option<NodeId>)> {
+        let dir = self.dir(dir);
+        let mut names = Vec::with_capacity(dir.count as usize);
+        for index in self.list(dir) {
+            let entry = &self.entries[index as usize];
+            names.push((self.name(entry), entry.node));
+        }
+        names.sort_unstable_by_key(|(name, _)| *name);
+        names
+    }
+
+    /// Ensures that both names can be added.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub(super) fn reserve(&mut self, name: &[u8], other: &[u8]) -> Result<()> {
+        if name.len().max(other.len()) > 255 {
+            return Err(Error::Limit("bytes of a name"));
+        }
+        if self.garbage > GARBAGE_MIN.max(self.bytes.len() / 2) {
+            self.compact();
+        }
+        let end = self.bytes.len() + name.len() + other.len() + 2;
+        if end > u32::MAX as usize || self.entries.len() + 2 >= NONE as usize {
+            return Err(Error::Limit("names of an overlay"));
+        }
+        Ok(())
+    }
+
+    /// Gives a name to a node, or hides it, and returns what it stood for. There must be [room](Names::reserve) for it.
+    pub(super) fn insert(
+        &mut self,
+        dir: DirId,
+        name: &[u8],
+        node: Option<NodeId>,
+    ) -> Option<NodeId> {
+        if let Some(known) = self.find_entry(self.dir(dir), name) {
+            return std::mem::replace(&mut self.entries[known as usize].node, node);
+        }
+        let directory = &mut self.dirs[dir.0 as usize];
+        let mut entry = Entry {
+            name_at: self.bytes.len() as u32,
+            node,
+            next: directory.first,
+            previous: NONE,
+            hash: 0,
+        };
+        reserve(&mut self.bytes, name.len() + 1);
+        self.bytes.push(name.len() as u8);
+        self.bytes.extend_from_slice(name);
+        if directory.table.is_some() {
+            entry.hash = short(self.hasher.hash_one(name));
+        }
+        let index = match self.removed {
+            None => {
+                push(&mut self.entries, entry);
+                self.entries.len() as u32 - 1
+            }
+            Some(index) => {
+                let next = self.entries[index as usize].next;
+                self.removed = (next != NONE).then_some(next);
+                self.entries[index as usize] = entry;
+                index
+            }
+        };
+        if entry.next != NONE {
+            self.entries[entry.next as usize].previous = index;
+        }
+        directory.first = index;
+        directory.count += 1;
+        if let Some(table) = &mut directory.table {
+            let entries = &self.entries;
+            let rehash = |&index: &u32| wide(entries[index as usize].hash);
+            table.insert_unique(wide(entry.hash), index, rehash);
+        } else if directory.count > LISTED_MAX {
+            self.add_table(dir);
+        }
+        None
+    }
+
+    /// Gives a directory a table.
+    fn add_table(&mut self, dir: DirId) {
+        let mut table = HashTable::new();
+        let mut at = self.dir(dir).first;
+        while at != NONE {
+            let hash = self.hash(self.name(&self.entries[at as usize]));
+            self.entries[at as usize].hash = hash;
+            let rehash = |&index: &u32| wide(self.entries[index as usize].hash);
+            table.insert_unique(wide(hash), at, rehash);
+            at = self.entries[at as usize].next;
+        }
+        self.dirs[dir.0 as usize].table = Some(Box::new(table));
+    }
+
+    /// Removes a name.
+    pub(super) fn remove(&mut self, dir: DirId, name: &[u8]) {
+        let Some(index) = self.find_entry(self.dir(dir), name) else {
+            return;
+        };
+        let Entry {
+            name_at,
+            next,
+            previous,
+            hash,
+            ..
+        } = self.entries[index as usize];
+        let directory = &mut self.dirs[dir.0 as usize];
+        if let Some(table) = &mut directory.table
+            && let Ok(found) = table.find_entry(wide(hash), |&known| known == index)
+        {
+            found.remove();
+        }
+        directory.count -= 1;
+        if previous == NONE {
+            directory.first = next;
+        } else {
+            self.entries[previous as usize].next = next;
+        }
+        if next != NONE {
+            self.entries[next as usize].previous = previous;
+        }
+        // A stream gives most files a temporary name, which is the last one when it goes.
+        let len = name.len() + 1;
+        if name_at as usize + len == self.bytes.len() {
+            self.bytes.truncate(name_at as usize);
+        } else {
+            self.garbage += len;
+        }
+        let removed = &mut self.entries[index as usize];
+        removed.next = self.removed.unwrap_or(NONE);
+        removed.name_at = NONE;
+        self.removed = Some(index);
+    }
+
+    /// Drops the bytes of removed names.
+    fn compact(&mut self) {
+        let mut bytes = Vec::with_capacity(self.bytes.len() - self.garbage);
+        for entry in &mut self.entries {
+            if entry.name_at != NONE {
+                let at = entry.name_at as usize;
+                entry.name_at = bytes.len() as u32;
+                let end = at + 1 + usize::from(self.bytes[at]);
+                bytes.extend_from_slice(&self.bytes[at..end]);
+            }
+        }
+        self.bytes = bytes;
+        self.garbage = 0;
+    }
+
+    fn hash(&self, name: &[u8]) -> u32 {
+        short(self.hasher.hash_one(name))
+    }
+
+    fn name(&self, entry: &Entry) -> &[u8] {
+        let at = entry.name_at as usize;
+        let len = usize::from(self.bytes[at]);
+        &self.bytes[at + 1..at + 1 + len]
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let tables = self.dirs.iter().filter_map(|dir| dir.table.as_deref());
+        let in_table = |it: &HashTable<u32>| size_of_val(it) + it.allocation_size();
+        self.dirs.capacity() * size_of::<Directory>()
+            + tables.map(in_table).sum::<usize>()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.bytes.capacity()
+    }
+}
+
+fn short(hash: u64) -> u32 {
+    hash as u32
+}
+
+/// A hash for the table, which uses the bits at both ends.
+fn wide(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
+/// Makes room in steps of an eighth, not by doubling.
+pub(super) fn reserve<T>(vec: &mut Vec<T>, more: usize) {
+    if vec.capacity() - vec.len() < more {
+        vec.reserve_exact(more + vec.len() / 8 + 16);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use testkit::Rng;
+
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_an_ordered_map() {
+        let mut rng = Rng::new(1);
+        let mut names = Names::default();
+        let dirs: Vec<DirId> = (0..5).map(|_| names.add_dir(None)).collect();
+        let mut must: Vec<BTreeMap<Vec<u8>, Option<NodeId>>> = vec![BTreeMap::new(); dirs.len()];
+        for step in 0..60_000 {
+            let at = rng.index(dirs.len());
+            // Long names, so that removed ones are dropped now and then.
+            let name = format!("{:0>200}", rng.index(500)).into_bytes();
+            if rng.index(5) < 2 {
+                names.remove(dirs[at], &name);
+                must[at].remove(&name);
+            } else {
+                let node = NodeId::new(step).filter(|_| rng.index(4) > 0);
+                names.reserve(&name, b"").unwrap();
+                let before = names.insert(dirs[at], &name, node);
+                assert_eq!(before, must[at].insert(name.clone(), node).flatten());
+            }
+            assert_eq!(names.find(dirs[at], &name), must[at].get(&name).copied());
+            if step % 1000 == 0 {
+                let sorted = names.sorted(dirs[at]);
+                assert_eq!(sorted.len(), names.count(dirs[at]));
+                let is = sorted.into_iter().map(|(name, node)| (name.to_vec(), node));
+                assert!(is.eq(must[at].clone()));
+            }
+        }
+        // 2,500 names at most, and as much garbage.
+        assert!(names.bytes.len() <= 2 * 2500 * 201 + GARBAGE_MIN);
+        assert!(names.entries.len() <= 2500);
+    }
+
+    #[test]
+    fn temporary_names_leave_nothing() {
+        let mut names = Names::default();
+        let dir = names.add_dir(None);
+        for number in 0..1000 {
+            let name = format!("o{number}-9-0");
+            names.reserve(name.as_bytes(), b"").unwrap();
+            names.insert(dir, name.as_bytes(), None);
+            names.remove(dir, name.as_bytes());
+        }
+        assert_eq!((names.bytes.len(), names.entries.len()), (0, 1));
+    }
+}
