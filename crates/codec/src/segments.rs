@@ -93,7 +93,7 @@ impl Segments {
             let len = length(src, at).unwrap_or(0);
             let next = begin.saturating_add(len);
             let Some(segment) = src.get(begin..next) else {
-                return Err(broken("lzo segment reaches behind its extent", at, len));
+                return Err(broken("lzo segment reaches beyond its extent", at, len));
             };
             if segment.is_empty() {
                 return Err(broken("lzo segment is empty", at, 0));
@@ -254,12 +254,12 @@ mod tests {
             Some(("lzo extent's length is impossible", 0, 1 << 20))
         );
         assert_eq!(with(second, 0), Some(("lzo segment is empty", second, 0)));
-        let behind = Some((
-            "lzo segment reaches behind its extent",
+        let beyond = Some((
+            "lzo segment reaches beyond its extent",
             second,
             u64::from(u32::MAX),
         ));
-        assert_eq!(with(second, u32::MAX), behind);
+        assert_eq!(with(second, u32::MAX), beyond);
         let short = Some(("lzo segment is shorter than a sector", second, 3000));
         assert_eq!(with(0, end as u32 + 5), short);
         for sector_bytes in [0, 1, 2048, 5000, 128 << 10] {

@@ -142,8 +142,9 @@ fn run(stream: Result<Stream, stream::Error>, dst: &mut [u8], src: &[u8]) -> Res
     match stream.process(src, dst, Action::Finish) {
         Ok(Status::StreamEnd) => usize::try_from(stream.total_out()).map_err(|_| CORRUPT),
         Err(stream::Error::MemLimit | stream::Error::Mem) => Err(Error::MemoryLimit),
-        // Out of input or out of room: if all input has been used up, it is the former.
-        _ if stream.total_out() == dst.len() as u64 => Err(Error::DstSizeTooSmall),
-        _ => Err(CORRUPT),
+        Err(_) => Err(CORRUPT),
+        // Out of input or out of room. If input is left, it is the latter.
+        Ok(_) if stream.total_in() < src.len() as u64 => Err(Error::DstSizeTooSmall),
+        Ok(_) => Err(CORRUPT),
     }
 }

@@ -47,9 +47,9 @@ pub use error::Error;
 /// The instruction that ends every stream: a match of three bytes at the reserved distance.
 const END: [u8; 3] = [0b0001_0001, 0, 0];
 
-/// Longest distance of the two-byte match.
+/// Longest distance of a match that is encoded in two bytes.
 const NEAR_MAX: usize = 1 << 11;
-/// Longest distance of the three-byte match whose length has five bits.
+/// Longest distance of a match that is encoded with five bits of its length in the first byte.
 const MIDDLE_MAX: usize = 1 << 14;
 /// Longest distance of any match.
 const FAR_MAX: usize = MIDDLE_MAX + (1 << 15) - 1;

@@ -100,7 +100,37 @@ fn content_survives_every_codec() {
     }
 }
 
-/// Zeros at the end of a stream are not told from those behind it if its checksum has nothing else.
+/// All content fits, but its end is damaged or missing: that is not too much content.
+#[test]
+fn an_xz_stream_with_a_damaged_end_is_corrupt_and_not_too_long() {
+    let content = b"to be, or not to be, or not to be".repeat(20);
+    let settings = Settings::Xz {
+        level: 6,
+        extreme: false,
+        dictionary_bytes: 1 << 16,
+        filters: Filters::default(),
+    };
+    let mut stored = vec![0; content.len()];
+    let mut encoder = Encoder::new(&settings).unwrap();
+    let len = encoder.compress(&mut stored, &content).unwrap();
+    stored.truncate(len);
+    let decode = |stored: &[u8], room: usize| {
+        Decoder::new().decompress(Algorithm::Xz, &mut vec![0; room], stored)
+    };
+    assert_eq!(decode(&stored, content.len()), Ok(content.len()));
+    // The footer has 12 bytes, the index 8, and the checksum of the content is before them.
+    let mut damaged = stored.clone();
+    damaged[len - 21] ^= 1;
+    let cut = &stored[..len - 1];
+    for stored in [&damaged, cut] {
+        let decoded = decode(stored, content.len());
+        assert!(matches!(decoded, Err(Error::Corrupt(_))), "{decoded:?}");
+    }
+    let decoded = decode(&stored, content.len() - 1);
+    assert_eq!(decoded, Err(Error::DstSizeTooSmall));
+}
+
+/// Zeros at the end of a stream cannot be told from those after it if its checksum is zero.
 #[test]
 fn a_zlib_stream_with_a_checksum_of_zero_has_no_end() {
     // Zeros at the front raise the checksum's upper half by 1 each, what follows makes the lower half 65,521.
