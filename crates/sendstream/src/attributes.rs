@@ -1,4 +1,4 @@
-//! Commands and the attributes that they consist of, in both directions.
+//! Parsing and emitting commands, which consist of attributes.
 #![cfg_attr(
     not(test),
     warn(
@@ -17,8 +17,10 @@ use crate::raw::{COMMAND_HEADER_BYTES, Version, attribute, command as number, co
 
 /// The largest offset in a file, `MAX_LFS_FILESIZE`.
 const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
-/// Nanoseconds of a time are fewer than this.
-const NANOSECONDS_MAX: u32 = 1_000_000_000;
+/// A time has fewer nanoseconds than this.
+const NANOSECONDS_END: u32 = 1_000_000_000;
+
+const UNKNOWN: &str = "send stream has an unknown command";
 
 /// The attributes of a command by their number, in whatever order they came.
 struct Attributes<'a> {
@@ -29,7 +31,7 @@ struct Attributes<'a> {
 
 impl<'a> Attributes<'a> {
     /// # Errors
-    /// An attribute is unknown, not of this version, given twice, or reaches beyond the payload.
+    /// An attribute is unknown, given twice, or reaches beyond the payload.
     fn parse(version: Version, payload: &'a [u8], at: u64) -> Result<Self> {
         let mut values = [None; attribute::COUNT];
         let mut rest = payload;
@@ -70,11 +72,11 @@ impl<'a> Attributes<'a> {
 
     fn array<const N: usize>(&mut self, kind: u16) -> Result<[u8; N]> {
         let array = self.bytes(kind)?.try_into();
-        let what = "attribute has a length that its type does not have";
+        let what = "attribute has the wrong length for its type";
         array.map_err(|_| self.wrong(what, kind.into()))
     }
 
-    /// `read` of an attribute that can be absent.
+    /// What `read` returns for an attribute, or `None` if the command does not have it.
     fn optional<T>(
         &mut self,
         kind: u16,
@@ -85,18 +87,30 @@ impl<'a> Attributes<'a> {
         is_there.then(|| read(self, kind)).transpose()
     }
 
+    fn uuid(&mut self, kind: u16) -> Result<[u8; 16]> {
+        self.array(kind)
+    }
+
     fn u64(&mut self, kind: u16) -> Result<u64> {
         self.array(kind).map(u64::from_le_bytes)
+    }
+
+    fn optional_u64(&mut self, kind: u16) -> Result<Option<u64>> {
+        self.optional(kind, Self::u64)
     }
 
     fn u32(&mut self, kind: u16) -> Result<u32> {
         self.array(kind).map(u32::from_le_bytes)
     }
 
+    fn u8(&mut self, kind: u16) -> Result<u8> {
+        self.array(kind).map(u8::from_le_bytes)
+    }
+
     fn time(&mut self, kind: u16) -> Result<Time> {
         let [seconds @ .., a, b, c, d] = self.array::<12>(kind)?;
         let nanoseconds = u32::from_le_bytes([a, b, c, d]);
-        if nanoseconds >= NANOSECONDS_MAX {
+        if nanoseconds >= NANOSECONDS_END {
             let what = "time has a second or more of nanoseconds";
             return Err(self.wrong(what, nanoseconds.into()));
         }
@@ -104,6 +118,10 @@ impl<'a> Attributes<'a> {
             seconds: i64::from_le_bytes(seconds),
             nanoseconds,
         })
+    }
+
+    fn optional_time(&mut self, kind: u16) -> Result<Option<Time>> {
+        self.optional(kind, Self::time)
     }
 
     fn encoded_write(&mut self) -> Result<EncodedWrite<'a>> {
@@ -115,7 +133,7 @@ impl<'a> Attributes<'a> {
             return Err(Error::Unsupported("encryption in a send stream"));
         }
         let algorithm = command::algorithm(compression);
-        let what = "encoded write has a compression that Linux does not have";
+        let what = "encoded write has an unknown compression";
         let algorithm = algorithm.ok_or_else(|| self.wrong(what, compression.into()))?;
         let write = EncodedWrite {
             path: self.bytes(attribute::PATH)?,
@@ -153,7 +171,7 @@ pub(crate) fn split<'a>(
     };
     let len = u16::from_le_bytes(*len);
     let Some((value, after)) = after.split_at_checked(len.into()) else {
-        return Err(("attribute reaches behind its command", len.into()));
+        return Err(("attribute reaches beyond its command", len.into()));
     };
     *rest = after;
     Ok((kind, value))
@@ -177,7 +195,7 @@ pub(crate) fn parse(
         })
     };
     if command::name(command).is_none() {
-        return Err(wrong("send stream has an unknown command"));
+        return Err(wrong(UNKNOWN));
     }
     if since(command) > version {
         return Err(wrong("send stream has a command of a later version"));
@@ -195,147 +213,111 @@ pub(crate) fn parse(
             .checked_add(len)
             .is_none_or(|end| end > FILE_BYTES_MAX)
         {
-            return Err(from.wrong("range reaches behind the largest file", offset));
+            return Err(from.wrong("range ends beyond the largest possible file", offset));
         }
     }
     Ok(parsed)
 }
 
-fn build<'a>(command: u16, from: &mut Attributes<'a>) -> Result<Command<'a>> {
-    use attribute::{
-        ATIME, CLONE_CTRANSID, CLONE_LEN, CLONE_OFFSET, CLONE_PATH, CLONE_UUID, CTIME, CTRANSID,
-        DATA, FALLOCATE_MODE, FILE_OFFSET, FILEATTR, GID, INO, MODE, MTIME, OTIME, PATH, PATH_LINK,
-        PATH_TO, RDEV, SIZE, UID, UUID, VERITY_ALGORITHM, VERITY_BLOCK_SIZE, VERITY_SALT_DATA,
-        VERITY_SIG_DATA, XATTR_DATA, XATTR_NAME,
+/// The attributes of every command, in the order in which Linux writes them, and how each is stored. From this table come the
+/// functions that read them (`build`) and write them ([`Command::emit`]).
+macro_rules! commands {
+    ($($number:ident => $name:ident { $($field:ident: $form:ident $attribute:ident),* $(,)? })*) => {
+        fn build<'a>(command: u16, from: &mut Attributes<'a>) -> Result<Command<'a>> {
+            Ok(match command {
+                $(number::$number => Command::$name {
+                    $($field: from.$form(attribute::$attribute)?,)*
+                },)*
+                number::ENCODED_WRITE => Command::EncodedWrite(from.encoded_write()?),
+                _ => return Err(from.wrong(UNKNOWN, command.into())),
+            })
+        }
+
+        impl Command<'_> {
+            fn emit_attributes(&self, to: &mut Payload<'_>) -> Result<()> {
+                match *self {
+                    $(Command::$name { $($field),* } => {
+                        $(to.$form(attribute::$attribute, $field);)*
+                    })*
+                    Command::EncodedWrite(write) => to.encoded_write(&write)?,
+                }
+                Ok(())
+            }
+        }
     };
-    if command == number::END {
-        return Ok(Command::End);
+}
+
+commands! {
+    SUBVOL => Subvol { path: bytes PATH, uuid: uuid UUID, ctransid: u64 CTRANSID }
+    SNAPSHOT => Snapshot {
+        path: bytes PATH,
+        uuid: uuid UUID,
+        ctransid: u64 CTRANSID,
+        clone_uuid: uuid CLONE_UUID,
+        clone_ctransid: u64 CLONE_CTRANSID,
     }
-    if command == number::ENCODED_WRITE {
-        return from.encoded_write().map(Command::EncodedWrite);
+    MKFILE => Mkfile { path: bytes PATH, ino: u64 INO }
+    MKDIR => Mkdir { path: bytes PATH, ino: u64 INO }
+    MKNOD => Mknod { path: bytes PATH, ino: u64 INO, rdev: u64 RDEV, mode: u64 MODE }
+    MKFIFO => Mkfifo {
+        path: bytes PATH,
+        ino: u64 INO,
+        rdev: optional_u64 RDEV,
+        mode: optional_u64 MODE,
     }
-    let path = from.bytes(PATH)?;
-    Ok(match command {
-        number::SUBVOL => Command::Subvol {
-            path,
-            uuid: from.array(UUID)?,
-            ctransid: from.u64(CTRANSID)?,
-        },
-        number::SNAPSHOT => Command::Snapshot {
-            path,
-            uuid: from.array(UUID)?,
-            ctransid: from.u64(CTRANSID)?,
-            clone_uuid: from.array(CLONE_UUID)?,
-            clone_ctransid: from.u64(CLONE_CTRANSID)?,
-        },
-        number::MKFILE => Command::Mkfile {
-            path,
-            ino: from.u64(INO)?,
-        },
-        number::MKDIR => Command::Mkdir {
-            path,
-            ino: from.u64(INO)?,
-        },
-        number::MKNOD => Command::Mknod {
-            path,
-            ino: from.u64(INO)?,
-            rdev: from.u64(RDEV)?,
-            mode: from.u64(MODE)?,
-        },
-        number::MKFIFO => Command::Mkfifo {
-            path,
-            ino: from.u64(INO)?,
-            rdev: from.optional(RDEV, Attributes::u64)?,
-            mode: from.optional(MODE, Attributes::u64)?,
-        },
-        number::MKSOCK => Command::Mksock {
-            path,
-            ino: from.u64(INO)?,
-            rdev: from.optional(RDEV, Attributes::u64)?,
-            mode: from.optional(MODE, Attributes::u64)?,
-        },
-        number::SYMLINK => Command::Symlink {
-            path,
-            ino: from.u64(INO)?,
-            path_link: from.bytes(PATH_LINK)?,
-        },
-        number::RENAME => Command::Rename {
-            path,
-            path_to: from.bytes(PATH_TO)?,
-        },
-        number::LINK => Command::Link {
-            path,
-            path_link: from.bytes(PATH_LINK)?,
-        },
-        number::UNLINK => Command::Unlink { path },
-        number::RMDIR => Command::Rmdir { path },
-        number::SET_XATTR => Command::SetXattr {
-            path,
-            xattr_name: from.bytes(XATTR_NAME)?,
-            xattr_data: from.bytes(XATTR_DATA)?,
-        },
-        number::REMOVE_XATTR => Command::RemoveXattr {
-            path,
-            xattr_name: from.bytes(XATTR_NAME)?,
-        },
-        number::WRITE => Command::Write {
-            path,
-            file_offset: from.u64(FILE_OFFSET)?,
-            data: from.bytes(DATA)?,
-        },
-        number::CLONE => Command::Clone {
-            file_offset: from.u64(FILE_OFFSET)?,
-            clone_len: from.u64(CLONE_LEN)?,
-            path,
-            clone_uuid: from.array(CLONE_UUID)?,
-            clone_ctransid: from.u64(CLONE_CTRANSID)?,
-            clone_path: from.bytes(CLONE_PATH)?,
-            clone_offset: from.u64(CLONE_OFFSET)?,
-        },
-        number::TRUNCATE => Command::Truncate {
-            path,
-            size: from.u64(SIZE)?,
-        },
-        number::CHMOD => Command::Chmod {
-            path,
-            mode: from.u64(MODE)?,
-        },
-        number::CHOWN => Command::Chown {
-            path,
-            uid: from.u64(UID)?,
-            gid: from.u64(GID)?,
-        },
-        number::UTIMES => Command::Utimes {
-            path,
-            atime: from.time(ATIME)?,
-            mtime: from.time(MTIME)?,
-            ctime: from.time(CTIME)?,
-            otime: from.optional(OTIME, Attributes::time)?,
-        },
-        number::UPDATE_EXTENT => Command::UpdateExtent {
-            path,
-            file_offset: from.u64(FILE_OFFSET)?,
-            size: from.u64(SIZE)?,
-        },
-        number::FALLOCATE => Command::Fallocate {
-            path,
-            fallocate_mode: from.u32(FALLOCATE_MODE)?,
-            file_offset: from.u64(FILE_OFFSET)?,
-            size: from.u64(SIZE)?,
-        },
-        number::FILEATTR => Command::Fileattr {
-            path,
-            fileattr: from.u64(FILEATTR)?,
-        },
-        // The numbers end here: unknown ones were refused.
-        _ => Command::EnableVerity {
-            path,
-            verity_algorithm: u8::from_le_bytes(from.array(VERITY_ALGORITHM)?),
-            verity_block_size: from.u32(VERITY_BLOCK_SIZE)?,
-            verity_salt_data: from.bytes(VERITY_SALT_DATA)?,
-            verity_sig_data: from.bytes(VERITY_SIG_DATA)?,
-        },
-    })
+    MKSOCK => Mksock {
+        path: bytes PATH,
+        ino: u64 INO,
+        rdev: optional_u64 RDEV,
+        mode: optional_u64 MODE,
+    }
+    SYMLINK => Symlink { path: bytes PATH, ino: u64 INO, path_link: bytes PATH_LINK }
+    RENAME => Rename { path: bytes PATH, path_to: bytes PATH_TO }
+    LINK => Link { path: bytes PATH, path_link: bytes PATH_LINK }
+    UNLINK => Unlink { path: bytes PATH }
+    RMDIR => Rmdir { path: bytes PATH }
+    SET_XATTR => SetXattr {
+        path: bytes PATH,
+        xattr_name: bytes XATTR_NAME,
+        xattr_data: bytes XATTR_DATA,
+    }
+    REMOVE_XATTR => RemoveXattr { path: bytes PATH, xattr_name: bytes XATTR_NAME }
+    WRITE => Write { path: bytes PATH, file_offset: u64 FILE_OFFSET, data: bytes DATA }
+    CLONE => Clone {
+        file_offset: u64 FILE_OFFSET,
+        clone_len: u64 CLONE_LEN,
+        path: bytes PATH,
+        clone_uuid: uuid CLONE_UUID,
+        clone_ctransid: u64 CLONE_CTRANSID,
+        clone_path: bytes CLONE_PATH,
+        clone_offset: u64 CLONE_OFFSET,
+    }
+    TRUNCATE => Truncate { path: bytes PATH, size: u64 SIZE }
+    CHMOD => Chmod { path: bytes PATH, mode: u64 MODE }
+    CHOWN => Chown { path: bytes PATH, uid: u64 UID, gid: u64 GID }
+    UTIMES => Utimes {
+        path: bytes PATH,
+        atime: time ATIME,
+        mtime: time MTIME,
+        ctime: time CTIME,
+        otime: optional_time OTIME,
+    }
+    END => End {}
+    UPDATE_EXTENT => UpdateExtent { path: bytes PATH, file_offset: u64 FILE_OFFSET, size: u64 SIZE }
+    FALLOCATE => Fallocate {
+        path: bytes PATH,
+        fallocate_mode: u32 FALLOCATE_MODE,
+        file_offset: u64 FILE_OFFSET,
+        size: u64 SIZE,
+    }
+    FILEATTR => Fileattr { path: bytes PATH, fileattr: u64 FILEATTR }
+    ENABLE_VERITY => EnableVerity {
+        path: bytes PATH,
+        verity_algorithm: u8 VERITY_ALGORITHM,
+        verity_block_size: u32 VERITY_BLOCK_SIZE,
+        verity_salt_data: bytes VERITY_SALT_DATA,
+        verity_sig_data: bytes VERITY_SIG_DATA,
+    }
 }
 
 /// Where a command is written to.
@@ -347,41 +329,70 @@ struct Payload<'a> {
 }
 
 impl Payload<'_> {
-    fn bytes(&mut self, kind: u16, value: &[u8]) -> &mut Self {
+    fn bytes(&mut self, kind: u16, value: &[u8]) {
         self.out.extend(kind.to_le_bytes());
         if kind != attribute::DATA || !self.version.has_long_data() {
             match u16::try_from(value.len()) {
                 Ok(len) => self.out.extend(len.to_le_bytes()),
                 Err(_) => {
                     self.fits = false;
-                    return self;
+                    return;
                 }
             }
         }
         self.out.extend_from_slice(value);
-        self
     }
 
-    fn u64(&mut self, kind: u16, value: u64) -> &mut Self {
-        self.bytes(kind, &value.to_le_bytes())
+    fn uuid(&mut self, kind: u16, value: [u8; 16]) {
+        self.bytes(kind, &value);
     }
 
-    fn optional_u64(&mut self, kind: u16, value: Option<u64>) -> &mut Self {
-        match value {
-            Some(value) => self.u64(kind, value),
-            None => self,
+    fn u64(&mut self, kind: u16, value: u64) {
+        self.bytes(kind, &value.to_le_bytes());
+    }
+
+    fn optional_u64(&mut self, kind: u16, value: Option<u64>) {
+        if let Some(value) = value {
+            self.u64(kind, value);
         }
     }
 
-    fn u32(&mut self, kind: u16, value: u32) -> &mut Self {
-        self.bytes(kind, &value.to_le_bytes())
+    fn u32(&mut self, kind: u16, value: u32) {
+        self.bytes(kind, &value.to_le_bytes());
     }
 
-    fn time(&mut self, kind: u16, time: Time) -> &mut Self {
+    fn u8(&mut self, kind: u16, value: u8) {
+        self.bytes(kind, &[value]);
+    }
+
+    fn time(&mut self, kind: u16, time: Time) {
         let mut value = [0; 12];
         value[..8].copy_from_slice(&time.seconds.to_le_bytes());
         value[8..].copy_from_slice(&time.nanoseconds.to_le_bytes());
-        self.bytes(kind, &value)
+        self.bytes(kind, &value);
+    }
+
+    fn optional_time(&mut self, kind: u16, time: Option<Time>) {
+        if let Some(time) = time {
+            self.time(kind, time);
+        }
+    }
+
+    fn encoded_write(&mut self, write: &EncodedWrite<'_>) -> Result<()> {
+        let compression = command::compression(write.compression);
+        let compression =
+            compression.ok_or(Error::InvalidInput("send streams have no such compression"))?;
+        self.bytes(attribute::PATH, write.path);
+        self.u64(attribute::FILE_OFFSET, write.file_offset);
+        self.u64(attribute::UNENCODED_FILE_LEN, write.unencoded_file_len);
+        self.u64(attribute::UNENCODED_LEN, write.unencoded_len);
+        self.u64(attribute::UNENCODED_OFFSET, write.unencoded_offset);
+        self.u32(attribute::COMPRESSION, compression);
+        if let Some(encryption) = write.encryption {
+            self.u32(attribute::ENCRYPTION, encryption);
+        }
+        self.bytes(attribute::DATA, write.data);
+        Ok(())
     }
 }
 
@@ -391,11 +402,16 @@ impl Command<'_> {
     ///
     /// # Errors
     /// [`Error::InvalidInput`] if it cannot be expressed: this version has no such command or no time of creation, an
-    /// attribute is longer than 65,535 bytes (but data may be from version 2 on), or btrfs does not have the algorithm.
+    /// attribute is longer than 65,535 bytes (except data in version 2 and later), or btrfs does not have the algorithm.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if self.since() > version {
             return Err(Error::InvalidInput(
                 "this version of send streams has no such command",
+            ));
+        }
+        if version < Version::V2 && matches!(self, Command::Utimes { otime: Some(_), .. }) {
+            return Err(Error::InvalidInput(
+                "send streams of version 1 have no time of creation",
             ));
         }
         let start = out.len();
@@ -405,11 +421,11 @@ impl Command<'_> {
             version,
             fits: true,
         };
-        let known = self.emit_attributes(&mut payload);
+        let emitted = self.emit_attributes(&mut payload);
         let fits = payload.fits;
         let bytes = out.len().saturating_sub(start);
         let bytes = bytes.saturating_sub(COMMAND_HEADER_BYTES);
-        let result = match (known, u32::try_from(bytes)) {
+        let result = match (emitted, u32::try_from(bytes)) {
             (Err(error), _) => Err(error),
             (Ok(()), Ok(bytes)) if fits => Ok(bytes),
             _ => Err(Error::InvalidInput(
@@ -420,185 +436,6 @@ impl Command<'_> {
         let (_, command) = out.split_at_mut(start);
         let (header, payload) = command.split_at_mut(COMMAND_HEADER_BYTES);
         header.copy_from_slice(&command_header(bytes, self.number(), payload));
-        Ok(())
-    }
-
-    fn emit_attributes(&self, to: &mut Payload<'_>) -> Result<()> {
-        use attribute::{
-            ATIME, CLONE_CTRANSID, CLONE_LEN, CLONE_OFFSET, CLONE_PATH, CLONE_UUID, COMPRESSION,
-            CTIME, CTRANSID, DATA, ENCRYPTION, FALLOCATE_MODE, FILE_OFFSET, FILEATTR, GID, INO,
-            MODE, MTIME, OTIME, PATH, PATH_LINK, PATH_TO, RDEV, SIZE, UID, UNENCODED_FILE_LEN,
-            UNENCODED_LEN, UNENCODED_OFFSET, UUID, VERITY_ALGORITHM, VERITY_BLOCK_SIZE,
-            VERITY_SALT_DATA, VERITY_SIG_DATA, XATTR_DATA, XATTR_NAME,
-        };
-        match *self {
-            Command::Subvol {
-                path,
-                uuid,
-                ctransid,
-            } => to
-                .bytes(PATH, path)
-                .bytes(UUID, &uuid)
-                .u64(CTRANSID, ctransid),
-            Command::Snapshot {
-                path,
-                uuid,
-                ctransid,
-                clone_uuid,
-                clone_ctransid,
-            } => to
-                .bytes(PATH, path)
-                .bytes(UUID, &uuid)
-                .u64(CTRANSID, ctransid)
-                .bytes(CLONE_UUID, &clone_uuid)
-                .u64(CLONE_CTRANSID, clone_ctransid),
-            Command::Mkfile { path, ino } | Command::Mkdir { path, ino } => {
-                to.bytes(PATH, path).u64(INO, ino)
-            }
-            Command::Mknod {
-                path,
-                ino,
-                rdev,
-                mode,
-            } => to
-                .bytes(PATH, path)
-                .u64(INO, ino)
-                .u64(RDEV, rdev)
-                .u64(MODE, mode),
-            Command::Mkfifo {
-                path,
-                ino,
-                rdev,
-                mode,
-            }
-            | Command::Mksock {
-                path,
-                ino,
-                rdev,
-                mode,
-            } => to
-                .bytes(PATH, path)
-                .u64(INO, ino)
-                .optional_u64(RDEV, rdev)
-                .optional_u64(MODE, mode),
-            Command::Symlink {
-                path,
-                ino,
-                path_link,
-            } => to
-                .bytes(PATH, path)
-                .u64(INO, ino)
-                .bytes(PATH_LINK, path_link),
-            Command::Rename { path, path_to } => to.bytes(PATH, path).bytes(PATH_TO, path_to),
-            Command::Link { path, path_link } => to.bytes(PATH, path).bytes(PATH_LINK, path_link),
-            Command::Unlink { path } | Command::Rmdir { path } => to.bytes(PATH, path),
-            Command::SetXattr {
-                path,
-                xattr_name,
-                xattr_data,
-            } => to
-                .bytes(PATH, path)
-                .bytes(XATTR_NAME, xattr_name)
-                .bytes(XATTR_DATA, xattr_data),
-            Command::RemoveXattr { path, xattr_name } => {
-                to.bytes(PATH, path).bytes(XATTR_NAME, xattr_name)
-            }
-            Command::Write {
-                path,
-                file_offset,
-                data,
-            } => to
-                .bytes(PATH, path)
-                .u64(FILE_OFFSET, file_offset)
-                .bytes(DATA, data),
-            Command::Clone {
-                file_offset,
-                clone_len,
-                path,
-                clone_uuid,
-                clone_ctransid,
-                clone_path,
-                clone_offset,
-            } => to
-                .u64(FILE_OFFSET, file_offset)
-                .u64(CLONE_LEN, clone_len)
-                .bytes(PATH, path)
-                .bytes(CLONE_UUID, &clone_uuid)
-                .u64(CLONE_CTRANSID, clone_ctransid)
-                .bytes(CLONE_PATH, clone_path)
-                .u64(CLONE_OFFSET, clone_offset),
-            Command::Truncate { path, size } => to.bytes(PATH, path).u64(SIZE, size),
-            Command::Chmod { path, mode } => to.bytes(PATH, path).u64(MODE, mode),
-            Command::Chown { path, uid, gid } => to.bytes(PATH, path).u64(UID, uid).u64(GID, gid),
-            Command::Utimes {
-                path,
-                atime,
-                mtime,
-                ctime,
-                otime,
-            } => {
-                to.bytes(PATH, path)
-                    .time(ATIME, atime)
-                    .time(MTIME, mtime)
-                    .time(CTIME, ctime);
-                match otime {
-                    None => to,
-                    Some(otime) if to.version >= Version::V2 => to.time(OTIME, otime),
-                    Some(_) => {
-                        return Err(Error::InvalidInput(
-                            "send streams of version 1 have no time of creation",
-                        ));
-                    }
-                }
-            }
-            Command::End => to,
-            Command::UpdateExtent {
-                path,
-                file_offset,
-                size,
-            } => to
-                .bytes(PATH, path)
-                .u64(FILE_OFFSET, file_offset)
-                .u64(SIZE, size),
-            Command::Fallocate {
-                path,
-                fallocate_mode,
-                file_offset,
-                size,
-            } => to
-                .bytes(PATH, path)
-                .u32(FALLOCATE_MODE, fallocate_mode)
-                .u64(FILE_OFFSET, file_offset)
-                .u64(SIZE, size),
-            Command::Fileattr { path, fileattr } => to.bytes(PATH, path).u64(FILEATTR, fileattr),
-            Command::EncodedWrite(write) => {
-                let compression = command::compression(write.compression);
-                let compression = compression
-                    .ok_or(Error::InvalidInput("send streams have no such compression"))?;
-                to.bytes(PATH, write.path)
-                    .u64(FILE_OFFSET, write.file_offset)
-                    .u64(UNENCODED_FILE_LEN, write.unencoded_file_len)
-                    .u64(UNENCODED_LEN, write.unencoded_len)
-                    .u64(UNENCODED_OFFSET, write.unencoded_offset)
-                    .u32(COMPRESSION, compression);
-                if let Some(encryption) = write.encryption {
-                    to.u32(ENCRYPTION, encryption);
-                }
-                to.bytes(DATA, write.data)
-            }
-            Command::EnableVerity {
-                path,
-                verity_algorithm,
-                verity_block_size,
-                verity_salt_data,
-                verity_sig_data,
-            } => to
-                .bytes(PATH, path)
-                .bytes(VERITY_ALGORITHM, &[verity_algorithm])
-                .u32(VERITY_BLOCK_SIZE, verity_block_size)
-                .bytes(VERITY_SALT_DATA, verity_salt_data)
-                .bytes(VERITY_SIG_DATA, verity_sig_data),
-        };
         Ok(())
     }
 

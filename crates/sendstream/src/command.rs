@@ -21,12 +21,12 @@ const LINK_TARGET_BYTES_MAX: usize = 4095;
 
 /// A command: one step of building a subvolume. Names and data are borrowed from the stream.
 ///
-/// Fields are called as the attributes are. Paths are relative to the subvolume, and the empty path is the subvolume itself;
+/// Fields have the names of the attributes. Paths are relative to the subvolume, and the empty path is the subvolume itself;
 /// they name files as the steps before left them. In [`Command::Subvol`] and [`Command::Snapshot`], `path` is the name of the
 /// new subvolume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Start a new subvolume: all that follow are about it, until another one starts or the stream ends.
+    /// Start a new subvolume: all commands that follow apply to it, until another one starts or the stream ends.
     Subvol {
         /// Its name.
         path: &'a [u8],
@@ -204,12 +204,12 @@ pub enum Command<'a> {
         mtime: Time,
         /// Last change of the inode. A receiver cannot set it on a mounted file system.
         ctime: Time,
-        /// Creation, from version 2 on. A receiver cannot set it on a mounted file system.
+        /// Creation, in version 2 and later. A receiver cannot set it on a mounted file system.
         otime: Option<Time>,
     },
     /// The end of the stream, and of its last subvolume.
     End,
-    /// A range changed, of whose data nothing was sent (`btrfs send --no-data`).
+    /// A range changed, and its data was left out (`btrfs send --no-data`).
     UpdateExtent {
         /// The file.
         path: &'a [u8],
@@ -331,7 +331,7 @@ impl<'a> Command<'a> {
         matches!(self, Command::Subvol { .. } | Command::Snapshot { .. })
     }
 
-    /// The file that it is about, or the name of the subvolume that it starts. [`Command::End`] has none.
+    /// The file that it changes, or the name of the subvolume that it starts. [`Command::End`] has none.
     pub fn path(&self) -> Option<&'a [u8]> {
         match *self {
             Command::Subvol { path, .. }

@@ -58,7 +58,7 @@ impl EncodedWrite<'_> {
     }
 
     /// Like [`EncodedWrite::decode`], but refuses data that Linux or another reader could decode in another way: it must be
-    /// one frame with at most zeros behind it, with a window that Linux reads, and with no more content than is stated.
+    /// one frame followed by nothing but zeros, with a window that Linux reads, and with no more content than is stated.
     ///
     /// Some kernels compress the last sector of an inline extent whole: zeros up to its end are not content.
     ///
@@ -101,11 +101,11 @@ impl EncodedWrite<'_> {
         let padding = self.data.get(end..).unwrap_or_default();
         if padding.len() >= SECTOR_BYTES {
             return Err(Error::Unverified(
-                "encoded data has a sector or more behind its frame",
+                "encoded data has a sector or more after its frame",
             ));
         }
         if padding.iter().any(|&byte| byte != 0) {
-            return Err(Error::Unverified("encoded data goes on behind its frame"));
+            return Err(Error::Unverified("encoded data continues after its frame"));
         }
         if content > room || buffer.iter().skip(len).any(|&byte| byte != 0) {
             return Err(Error::Unverified("encoded data holds more than is stated"));

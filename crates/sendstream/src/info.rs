@@ -36,7 +36,7 @@ pub struct EncodedTotal {
 /// What a stream does to the files of a subvolume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// New files that are no directories.
+    /// New files that are not directories.
     pub files_created: u64,
     /// New directories.
     pub directories_created: u64,

@@ -2,7 +2,7 @@
 //!
 //! A line is an object: `{"at":0,"stream":2}` for a header with its version, `{"at":17,"number":1,"command":"subvol","path":"s",…}`
 //! for a command with its attributes in the order of the stream. Names and paths are strings if they are UTF-8; otherwise the
-//! key has `_base64` behind it, and the value is Base64. Times are seconds, a dot, and nine digits of nanoseconds, which
+//! key ends in `_base64`, and the value is Base64. Times are seconds, a dot, and nine digits of nanoseconds, which
 //! are added to the seconds also before 1970. Data is Base64, or left out: then `data_bytes` states its length.
 
 use std::fmt::Write as _;
@@ -84,8 +84,8 @@ pub fn string(text: &str, to: &mut String) {
 /// Builds the stream that these lines describe, with data. `at` and `number` are not needed.
 ///
 /// # Errors
-/// [`Error::Part`] with the number of a line that is no such line, or whose command a reader would refuse; what the input or the
-/// output report.
+/// [`Error::Part`] with the number of a line that does not have this form, or whose command a reader would refuse; what the
+/// input or the output reports.
 pub fn build(mut input: impl BufRead, mut output: impl Write) -> Result<()> {
     let mut line = Vec::new();
     let (mut version, mut number) = (None, 0);
@@ -191,12 +191,15 @@ fn value_of(form: Form, value: &Field, is_base64: bool) -> Option<Vec<u8>> {
         (Form::Bytes | Form::Data, Field::Text(text)) => base64::decode(text.as_bytes()),
         (Form::Uuid, Field::Text(text)) => {
             let digits: String = text.split('-').collect();
+            // The standard library's parsers accept a sign.
+            let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
             let number = u128::from_str_radix(&digits, 16).ok()?;
-            (digits.len() == 32).then(|| number.to_be_bytes().to_vec())
+            (is_hex && digits.len() == 32).then(|| number.to_be_bytes().to_vec())
         }
         (Form::Time, Field::Text(text)) => {
             let (seconds, nanoseconds) = text.split_once('.')?;
-            let is_whole = nanoseconds.len() == 9;
+            let is_whole =
+                nanoseconds.len() == 9 && nanoseconds.bytes().all(|it| it.is_ascii_digit());
             let seconds: i64 = seconds.parse().ok()?;
             let nanoseconds: u32 = nanoseconds.parse().ok().filter(|_| is_whole)?;
             let mut bytes = seconds.to_le_bytes().to_vec();
@@ -243,6 +246,15 @@ fn fields(line: &[u8]) -> Option<Vec<(String, Field)>> {
     }
 }
 
+/// Takes the four hexadecimal digits of a UTF-16 code unit.
+fn code_unit(rest: &mut &str) -> Option<u16> {
+    let (digits, after) = rest.split_at_checked(4)?;
+    *rest = after;
+    // `from_str_radix` accepts a sign.
+    let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
+    u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+}
+
 /// Parses a string. Returns what follows it, too.
 fn parse_string(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('"')?;
@@ -264,25 +276,12 @@ fn parse_string(text: &str) -> Option<(String, &str)> {
             'r' => '\r',
             't' => '\t',
             'u' => {
-                let mut unit = || {
-                    let (digits, after) = rest.split_at_checked(4)?;
-                    rest = after;
-                    let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
-                    u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
-                };
-                let first = unit()?;
-                let units = match first {
-                    0xd800..0xdc00 => {
-                        rest = rest.strip_prefix("\\u")?;
-                        let mut unit = || {
-                            let (digits, after) = rest.split_at_checked(4)?;
-                            rest = after;
-                            u16::from_str_radix(digits, 16).ok()
-                        };
-                        vec![first, unit()?]
-                    }
-                    _ => vec![first],
-                };
+                let first = code_unit(&mut rest)?;
+                let mut units = vec![first];
+                if (0xd800..0xdc00).contains(&first) {
+                    rest = rest.strip_prefix("\\u")?;
+                    units.push(code_unit(&mut rest)?);
+                }
                 char::decode_utf16(units).next()?.ok()?
             }
             _ => return None,

@@ -66,8 +66,8 @@ pub(crate) fn stream_header(version: Version) -> [u8; STREAM_HEADER_BYTES] {
     header
 }
 
-/// The checksum of a command: CRC-32C over its header, with zeros in place of the checksum, and its payload. Other than
-/// usual, the register starts at 0 and is not inverted at the end.
+/// The checksum of a command: CRC-32C over its header, with zeros in place of the checksum, and its payload. Unlike the
+/// usual CRC-32C, the register starts at 0 and is not inverted at the end.
 pub(crate) fn checksum(payload_bytes: u32, command: u16, payload: &[u8]) -> u32 {
     let mut header = [0; COMMAND_HEADER_BYTES];
     header[..4].copy_from_slice(&payload_bytes.to_le_bytes());

@@ -24,7 +24,7 @@ pub const COMMAND_BYTES_MAX: u32 = 16 << 20;
 /// The size of the buffer at the beginning: several of Linux's longest commands, and little enough for a cache.
 const BUFFER_BYTES: usize = 512 << 10;
 
-/// How far behind a broken command a stream is looked for that starts again: it can be interrupted several times in a row.
+/// How far after a broken command a restarted stream is searched for: it can be interrupted several times in a row.
 const RESTART_BYTES_MAX: usize = 1 << 20;
 
 /// Reads send streams from a file or pipe.
@@ -47,9 +47,9 @@ const RESTART_BYTES_MAX: usize = 1 << 20;
 /// # }
 /// ```
 ///
-/// Each command is verified against its checksum before it is parsed. What comes out is right in itself: the command exists
-/// in this version and has all its attributes, and its numbers and paths are possible ones (see [`Command::path_fault`]). What
-/// it means for the files that exist is for the receiver to check. Memory is that of the longest command.
+/// Each command is verified against its checksum before it is parsed. Each command that is returned is valid by itself: it exists
+/// in this version and has all its attributes, and its numbers and paths are possible (see [`Command::path_fault`]). Whether it
+/// fits the files that exist is for the receiver to check. Memory is that of the longest command.
 ///
 /// Errors in a command are [`Error::Part`] with the command's number, counted from 1 over the whole input; the place of a
 /// [`Corrupt`] is its byte in the input.
@@ -233,8 +233,8 @@ impl<R: Read> StreamReader<R> {
     /// The next command of the current stream. The last one is [`Command::End`]; after it, the result is `None`.
     ///
     /// # Errors
-    /// The stream ends without [`Command::End`], a command breaks the format, or the input cannot be read. What was read
-    /// before is not to be taken for a whole stream.
+    /// The stream ends without [`Command::End`], a command breaks the format, or the input cannot be read. The commands before are
+    /// not a whole stream then.
     pub fn next_command(&mut self) -> Result<Option<Record<'_>>> {
         let State::Inside(inside) = self.state else {
             return match self.state {
@@ -303,7 +303,7 @@ impl<R: Read> StreamReader<R> {
         self.input
     }
 
-    /// Makes all of the next command unread bytes, and verifies its checksum. Returns its number and its size with the header.
+    /// Reads all of the next command into the buffer, without consuming it, and verifies its checksum. Returns its number and its size with the header.
     fn frame(&mut self) -> Result<(u16, usize)> {
         let at = self.at;
         let wrong = |what, got| Error::from(Corrupt { what, at, got });
@@ -336,12 +336,12 @@ impl<R: Read> StreamReader<R> {
         let sum = checksum(len, command, after.split_at(to_usize(len)).0);
         if sum != expected {
             self.find_restart(bytes)?;
-            return Err(wrong("command has another checksum", expected.into()));
+            return Err(wrong("command has the wrong checksum", expected.into()));
         }
         Ok((command, bytes))
     }
 
-    /// Fails if the stream begins again in the broken command of this size.
+    /// Fails if the stream starts again inside the broken command, which has this size.
     fn find_restart(&mut self, bytes: usize) -> Result<()> {
         // Where a header may begin: it can be interrupted right after it, too.
         let (mut at, mut last) = (0_usize, bytes);
@@ -418,7 +418,7 @@ impl Inside {
         if command.starts_subvolume() {
             self.has_subvolume = true;
         } else if !self.has_subvolume {
-            let what = "command comes before the subvolume that it is about";
+            let what = "command comes before the first subvolume";
             return Err(Corrupt { what, at, got }.into());
         }
         if command.since() > Version::V1 {

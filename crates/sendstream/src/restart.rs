@@ -18,7 +18,7 @@ pub struct Continuous {
     pub restarts: u64,
 }
 
-/// What is wrong if what was sent is not sent again.
+/// The error if the second start does not repeat what was sent before.
 const DIFFERS: &str =
     "Linux was interrupted while it sent the stream, and sends another one after that";
 

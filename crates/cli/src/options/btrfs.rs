@@ -142,7 +142,8 @@ fn uuid(words: &str) -> Result<Uuid> {
     let digits: Vec<u8> = words.bytes().filter(|&byte| byte != b'-').collect();
     let wrong = || anyhow!("must be 32 hexadecimal digits, with or without hyphens, not all zero");
     let mut uuid = [0; 16];
-    if digits.len() != 32 {
+    // `from_str_radix` accepts a sign.
+    if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
         return Err(wrong());
     }
     for (byte, pair) in uuid.iter_mut().zip(digits.chunks(2)) {
@@ -269,6 +270,7 @@ mod tests {
             "0",
             "00000000-0000-0000-0000-000000000000",
             "x1234567-89ab-cdef-0123-456789ABCDE",
+            "+1234567-89ab-cdef-0123-456789ABCDEF",
         ] {
             assert!(uuid(wrong).is_err(), "{wrong}");
         }

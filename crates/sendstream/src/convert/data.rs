@@ -17,7 +17,7 @@ const INLINE_BYTES_MAX: usize = 2048;
 
 /// The longest data of a command that Linux writes in version 1.
 pub(super) const V1_DATA_BYTES: usize = 48 << 10;
-/// The longest data of a command that Linux writes from version 2 on.
+/// The longest data of a command that Linux writes in version 2 and later.
 pub(super) const V2_DATA_BYTES: usize = ENCODED_BYTES_MAX as usize;
 /// How many bytes of data a command of this version has at most.
 pub(super) fn data_bytes_max(version: Version) -> usize {
@@ -45,7 +45,7 @@ pub(super) enum Step {
     Encoded(Encoded),
 }
 
-/// Where data stands.
+/// Where data is from, and in which stream it is written.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     /// The number of the command that it is from.
@@ -213,7 +213,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Writes as much of `bytes` as one extent that is encoded, from its beginning, as makes sense. Returns how much.
+    /// Writes the beginning of `bytes` as one encoded extent, if that saves space. Returns how many bytes of it.
     fn encode(
         &mut self,
         path: &[u8],

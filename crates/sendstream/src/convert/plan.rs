@@ -40,7 +40,7 @@ struct Plan {
     is_incremental: bool,
     ready: VecDeque<Step>,
     copied: Vec<u8>,
-    /// Writes that follow each other, and where they end at the latest. Nothing is copied while there are some.
+    /// Writes that follow each other, and the offset up to which they can grow. Nothing is copied while there are some.
     run: Option<(Data, u64)>,
     zeros: Option<Zeros>,
     /// The file in which zeros can reach beyond the end, unless it is truncated next.
@@ -80,7 +80,7 @@ impl<R: Read> Jobs<R> {
         }
     }
 
-    /// What was done, but for what was written.
+    /// What was done, without the count of bytes written.
     pub(super) fn converted(&self) -> Converted {
         Converted {
             bytes_read: self.reader.position(),
@@ -218,7 +218,7 @@ impl Plan {
             Command::Fileattr { .. } if self.to < Version::V2 => {
                 if !self.options.drops_fileattr {
                     return Err(Error::InvalidInput(
-                        "version 1 of send streams has no file attributes, and they are not to be left out",
+                        "version 1 of send streams has no file attributes, and leaving them out was not requested",
                     ));
                 }
                 self.converted.fileattrs_dropped += 1;
@@ -227,7 +227,7 @@ impl Plan {
             Command::EnableVerity { .. } if self.to < Version::V3 => {
                 if !self.options.drops_verity {
                     return Err(Error::InvalidInput(
-                        "only version 3 of send streams has fs-verity, and it is not to be left out",
+                        "only version 3 of send streams has fs-verity, and leaving it out was not requested",
                     ));
                 }
                 self.converted.verity_dropped += 1;
@@ -284,7 +284,7 @@ impl Plan {
         }
     }
 
-    /// Where a run that begins here ends at the latest.
+    /// The offset up to which a run that begins here can grow.
     fn unit_end(&self, offset: u64) -> u64 {
         let sector = u64::from(self.options.sector_bytes);
         let encodes = matches!(self.options.recode, Recode::Encode(_));
@@ -323,7 +323,7 @@ impl Plan {
         };
         if fallocate_mode != PUNCH_HOLE {
             return Err(Error::InvalidInput(
-                "version 1 of send streams has no fallocate but to punch holes",
+                "version 1 of send streams cannot express this mode of fallocate",
             ));
         }
         let zeros = &mut self.converted.zeros_bytes;

@@ -34,7 +34,7 @@ pub(super) struct Building {
     files: Files,
     target: Arc<OwnedFd>,
     id: u64,
-    /// By it, the subvolume clones from itself.
+    /// By this UUID, the subvolume clones from itself.
     uuid: [u8; 16],
     decompresses: bool,
     copies_clones: bool,
@@ -143,7 +143,7 @@ impl Building {
             } => {
                 let kind = mode as u32 & KIND;
                 if kind != CHARACTER_DEVICE && kind != BLOCK_DEVICE {
-                    return Err(Error::InvalidInput("mknod of a file that is no device"));
+                    return Err(Error::InvalidInput("mknod of a file that is not a device"));
                 }
                 self.node(path, kind, rdev)
             }

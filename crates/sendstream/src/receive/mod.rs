@@ -157,7 +157,7 @@ fn delete(target: &OwnedFd, unfinished: Unfinished) {
         temporary,
         ..
     } = unfinished;
-    // Nothing in it is open any more.
+    // Closes everything in it.
     drop(building);
     // This error cannot be reported: the error that led here is already on its way. `temporary` then deletes file by file.
     let _ = linux::delete_subvolume(target, temporary.name());
@@ -245,7 +245,7 @@ impl Receiver<'_> {
         if let Some((uuid, _)) = sent.parent
             && let Some(parent) = parent
         {
-            // By it, files are cloned from the parent.
+            // By this UUID, files are cloned from the parent.
             self.sources.know(uuid, parent);
         }
         let id = linux::subvolume_id(&root)?;

@@ -426,7 +426,7 @@ impl<W: Write> Changes<'_, W> {
                     (self.data).send_extent(&context, &mut target, extent, self.writer)?;
                 }
             }
-            // Linux sends a hole after the extent behind it, and does not count the last one as the end of what it wrote.
+            // Linux sends a hole after the extent after it, and does not count the last one as the end of what it wrote.
             hole = None;
             for (from, end) in parts {
                 let is_written = send_hole(self.writer, path, self.options.data, from, end)?;

@@ -22,7 +22,7 @@ pub trait StoredFiles: Sync {
     /// They cannot be read.
     fn flags(&self, ino: Ino) -> Result<u64>;
 
-    /// The preallocated extent that begins at an offset of a regular file, also behind the end of the file: its identity, where
+    /// The preallocated extent that begins at an offset of a regular file, even beyond the end of the file: its identity, where
     /// in it that part begins, and the part's length. `None` if none begins there.
     ///
     /// # Errors

@@ -7,13 +7,13 @@ use std::hash::{BuildHasher, RandomState};
 const NAMES_MAX: usize = (1 << 21) / 8 * 7;
 /// The root directory of the subvolume.
 const ROOT: u32 = 0;
-/// What a name that is no known directory stands for; lower numbers are directories.
+/// What a name stands for if it is not a known directory; lower numbers are directories.
 const FILE: u32 = u32::MAX;
 const SYMLINK: u32 = u32::MAX - 1;
 const OTHER: u32 = u32::MAX - 2;
-/// It is there, and may be anything: it is from the parent.
+/// It exists and is of unknown kind, because it is from the parent.
 const ANYTHING: u32 = u32::MAX - 3;
-/// It is not there any more, in a directory of the parent.
+/// It was removed from a directory of the parent.
 const REMOVED: u32 = u32::MAX - 4;
 
 /// What a new name stands for.
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 ///
 /// A name is remembered as a hash of its directory's number and itself, under a key that the stream's author does not know. If
 /// the root is complete, so are all directories, and a name that is not remembered does not exist. A snapshot begins with an
-/// unknown root: then a name is believed to exist when it is first met. So it is when there are too many names.
+/// unknown root: then a name is assumed to exist when it first occurs, as it is when there are too many names.
 #[derive(Default)]
 pub(super) struct Names {
     hasher: RandomState,
@@ -185,7 +185,7 @@ impl Names {
         let place = self.place(path)?;
         match place.is {
             None | Some(REMOVED) => Ok(place),
-            Some(_) => Err("new file has the name of another one"),
+            Some(_) => Err("new file's name is taken"),
         }
     }
 
@@ -207,7 +207,9 @@ impl Names {
             directory = match place.is {
                 Some(is) if is < REMOVED => is,
                 Some(SYMLINK) => return Err("path leads through a symlink"),
-                Some(FILE | OTHER) => return Err("path leads through a file that is no directory"),
+                Some(FILE | OTHER) => {
+                    return Err("path leads through a file that is not a directory");
+                }
                 Some(REMOVED) => return Err("path leads through a directory that was removed"),
                 None if self.is_complete(directory) => {
                     return Err("path leads through a directory that does not exist");

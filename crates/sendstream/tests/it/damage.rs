@@ -160,7 +160,7 @@ fn errors_name_the_command_and_the_byte() {
     stream[at + 12] ^= 1;
     let found = words(verify(&stream));
     assert!(
-        found.starts_with("command 3: command has another checksum"),
+        found.starts_with("command 3: command has the wrong checksum"),
         "{found}"
     );
     assert!(found.ends_with(&format!("at byte {at:#x})")), "{found}");

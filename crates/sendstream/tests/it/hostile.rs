@@ -200,19 +200,19 @@ fn what_is_unknown_or_out_of_order() {
     refused(&with_raw(&raw(11, b"")), "missing");
     refused(&with_raw(&raw(11, &path[..3])), "length is cut off");
     refused(&with_raw(&raw(11, &path[..1])), "type is cut off");
-    refused(&with_raw(&raw(11, &path[..4])), "reaches behind");
+    refused(&with_raw(&raw(11, &path[..4])), "reaches beyond");
     let short = [path.clone(), attribute(4, &[0; 7])].concat();
-    refused(&with_raw(&raw(17, &short)), "length that its type");
+    refused(&with_raw(&raw(17, &short)), "wrong length for its type");
     // Data that is not last swallows what follows.
     let write = [attribute(19, b""), path, attribute(18, &[0; 8])].concat();
     refused(&with_raw(&raw(15, &write)), "missing");
     refused(
         &stream(Version::V1, &[MKFILE, Command::End]),
-        "before the subvolume",
+        "before the first subvolume",
     );
     refused(
         &stream(Version::V1, &[Command::End]),
-        "before the subvolume",
+        "before the first subvolume",
     );
     let whole = full(Version::V1, &[MKFILE]);
     refused(&[&whole[..], b"x"].concat(), "followed by other bytes");
@@ -292,7 +292,10 @@ fn numbers_that_overflow() {
             clone_offset: u64::MAX - 4095,
         },
     ] {
-        refused(&full(Version::V2, &[MKFILE, command]), "largest file");
+        refused(
+            &full(Version::V2, &[MKFILE, command]),
+            "largest possible file",
+        );
     }
     let mut time = vec![0; 12];
     time[8..].copy_from_slice(&1_000_000_000_u32.to_le_bytes());
@@ -369,11 +372,11 @@ fn encoded_data_that_linux_would_take_unseen() {
             &of(algorithm, &more, &same),
             match algorithm {
                 Algorithm::Zlib => "end cannot be found",
-                _ => "behind its frame",
+                _ => "after its frame",
             },
         );
         padded.resize(padded.len() + 4096, 0);
-        refused(&of(algorithm, &padded, &same), "a sector or more behind");
+        refused(&of(algorithm, &padded, &same), "a sector or more after");
         verify(&of(algorithm, &data[..data.len() - 1], &same)).unwrap_err();
         verify(&of(algorithm, b"garbage garbage garbage", &same)).unwrap_err();
         let shorter = |write: &mut EncodedWrite<'_>| {
@@ -384,7 +387,7 @@ fn encoded_data_that_linux_would_take_unseen() {
     }
     refused(
         &of(Algorithm::Zstd, &[&zstd[..], &zstd].concat(), &same),
-        "behind its frame",
+        "after its frame",
     );
 
     type Change = fn(&mut EncodedWrite<'_>);

@@ -87,6 +87,17 @@ fn lines_that_are_no_stream_are_refused() {
             "left out of the dump",
         ),
         (header, "{\"command\":\"enable_verity\"}", "later version"),
+        // Rust's parsers of numbers accept a sign.
+        (
+            header,
+            "{\"command\":\"subvol\",\"path\":\"a\",\"uuid\":\"+1010101-0101-0101-0101-010101010101\"}",
+            "impossible value",
+        ),
+        (
+            header,
+            "{\"command\":\"utimes\",\"path\":\"a\",\"atime\":\"1.+00000001\"}",
+            "impossible value",
+        ),
     ];
     for (before, line, expected) in bad {
         let input = format!("{before}{line}\n");

@@ -442,6 +442,8 @@ fn percent_decoded(name: &[u8]) -> Vec<u8> {
     let mut rest = name;
     while let [byte, tail @ ..] = rest {
         let digits = (*byte == b'%').then(|| tail.get(..2)).flatten();
+        // `from_str_radix` accepts a sign, so that `%+f` would be one.
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
         let code =
             digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
         decoded.push(code.unwrap_or(*byte));
@@ -507,6 +509,18 @@ pub(super) fn fragments(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percent_sign_is_an_escape_only_before_two_hexadecimal_digits() {
+        for (name, decoded) in [
+            (&b"user.a%3Db"[..], &b"user.a=b"[..]),
+            (b"user.%3d%25", b"user.=%"),
+            (b"user.%+f", b"user.%+f"),
+            (b"user.%-1%3", b"user.%-1%3"),
+        ] {
+            assert_eq!(percent_decoded(name), decoded);
+        }
+    }
 
     #[test]
     fn numbers_in_octal_and_base_256() {
