@@ -133,7 +133,7 @@ impl Chunk {
     ) -> Result<Chunk> {
         let corrupt = |what, got| Error::Corrupt(Corrupt { what, at, got });
         if (key.objectid, key.kind) != (object::FIRST_CHUNK_TREE, item::CHUNK_ITEM) {
-            return Err(corrupt("chunk has another item's key", key.objectid));
+            return Err(corrupt("chunk has the wrong key", key.objectid));
         }
         let Ok((raw, stripes)) = raw::Chunk::ref_from_prefix(data) else {
             return Err(corrupt("chunk item is too short", to_u64(data.len())));
@@ -154,7 +154,7 @@ impl Chunk {
         }
         if raw.sector_size.get() != sectorsize {
             let found = raw.sector_size.get();
-            return Err(corrupt("chunk has another sector size", found.into()));
+            return Err(corrupt("chunk has the wrong sector size", found.into()));
         }
         if len == 0 || !len.is_multiple_of(sector) || start.checked_add(len).is_none() {
             return Err(corrupt("chunk's length is impossible", len));
@@ -183,7 +183,7 @@ impl Chunk {
         let (fewest, most) = profile.stripe_counts();
         if !(fewest..=most).contains(&count) {
             return Err(corrupt(
-                "chunk's profile has another number of stripes",
+                "chunk's profile has the wrong number of stripes",
                 count.into(),
             ));
         }

@@ -27,7 +27,7 @@ pub(crate) fn parse_item(item: &Item<'_>, superblock: &Superblock) -> Result<(u6
     let size = superblock.checksum.size();
     if (item.key.objectid, item.key.kind) != (object::EXTENT_CSUM, item::EXTENT_CSUM) {
         return Err(item.corrupt(
-            "item in the checksum tree is of another kind",
+            "item in the checksum tree is of an unexpected kind",
             item.key.objectid,
         ));
     }

@@ -96,7 +96,7 @@ pub(crate) fn for_each_xattr<'a>(
             return Err(item.corrupt("attribute points at an inode", found));
         }
         if u64::from(name_hash(NAME_SEED, record.name)) != item.key.offset {
-            return Err(item.corrupt("attribute's name has another hash", item.key.offset));
+            return Err(item.corrupt("attribute's name has the wrong hash", item.key.offset));
         }
         if record.name.contains(&0) {
             return Err(item.corrupt("attribute's name has a NUL", item.key.offset));
@@ -117,7 +117,7 @@ pub(crate) fn for_each_entry<'a>(
             return Err(item.corrupt("index of a directory has two entries", item.key.offset));
         }
         if !is_index && u64::from(name_hash(NAME_SEED, record.name)) != item.key.offset {
-            return Err(item.corrupt("entry's name has another hash", item.key.offset));
+            return Err(item.corrupt("entry's name has the wrong hash", item.key.offset));
         }
         each(entry(item, &record)?)
     })

@@ -81,7 +81,7 @@ impl<'a> FileExtent<'a> {
                     return Err(item.corrupt("inline extent is not at the file's start", offset));
                 }
                 if compression.is_none() && to_u64(rest.len()) != ram_bytes {
-                    return Err(item.corrupt("inline extent has another length", ram_bytes));
+                    return Err(item.corrupt("inline extent has the wrong length", ram_bytes));
                 }
                 // Without compression, the item's size is the limit; with it, the kernel's: less than a sector, or one
                 // sector.

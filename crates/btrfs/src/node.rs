@@ -177,7 +177,7 @@ impl Node {
             return Err(corrupt("tree block belongs elsewhere", header.bytenr.get()));
         }
         if !superblock.is_own(&header.fsid) {
-            return Err(corrupt("tree block is of another file system", 0));
+            return Err(corrupt("tree block belongs to another file system", 0));
         }
         if header.level >= raw::LEVELS_MAX {
             return Err(corrupt(
@@ -318,7 +318,7 @@ impl Node {
             tree => tree == self.owner,
         };
         if !is_owner {
-            return Err(self.corrupt("tree block is of another tree", self.owner));
+            return Err(self.corrupt("tree block belongs to another tree", self.owner));
         }
         if let Some(first) = expected.first {
             if self.count == 0 {

@@ -221,7 +221,7 @@ impl SubvolumePlan {
     }
 }
 
-/// The IDs of new subvolumes: those that they keep, if they keep any, and the others behind, in order.
+/// The IDs of new subvolumes: those that they keep, if they keep any, then those of the others, in order.
 fn ids(wanted: &[(FileId, EntryId, NewSubvolume)], options: &Options) -> Result<Vec<u64>> {
     let kept = |own: &NewSubvolume| {
         let numbers = own.numbers.filter(|_| options.generation.is_some());

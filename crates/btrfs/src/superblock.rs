@@ -232,7 +232,7 @@ impl Superblock {
         if raw.root_dir_objectid.get() != crate::key::object::ROOT_TREE_DIR {
             let dir = raw.root_dir_objectid.get();
             return Err(corrupt(
-                "directory of the root tree has another number",
+                "directory of the root tree has the wrong number",
                 dir,
             ));
         }

@@ -45,7 +45,7 @@ Exit codes:
   0  success
   1  differences (diff) or damage (check) found, or something could not be preserved (copy)
   2  failure, or an invalid command line
-A closed pipe (as with `| head`) is not an error, except for `copy`.";
+A closed pipe (as with `| head`) is not an error, except for commands that write an archive or stream.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -59,6 +59,23 @@ pub(crate) enum Command {
     Stream(Stream),
     Receive(Receive),
     Send(Send),
+}
+
+impl Command {
+    /// Whether the output is a whole, such as an archive, of which a part is worth nothing.
+    pub(crate) fn must_write_all(&self) -> bool {
+        match self {
+            Command::Copy(_) | Command::Send(_) => true,
+            Command::Stream(args) => args.must_write_all(),
+            Command::Ls(_)
+            | Command::Cat(_)
+            | Command::Diff(_)
+            | Command::Manifest(_)
+            | Command::Info(_)
+            | Command::Check(_)
+            | Command::Receive(_) => false,
+        }
+    }
 }
 
 #[cfg(test)]

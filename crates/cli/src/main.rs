@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
     match result {
         Ok(code) => code,
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) && !command.must_write_all() => ExitCode::SUCCESS,
         Err(error) => {
             let error = in_standard_output(error);
             message::tell(&message::of_error(&error));
@@ -84,7 +84,7 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
     })
 }
 
-/// Whether the reader of our output closed it, which is not an error.
+/// Whether the reader of our output closed it, which is not an error where the output is a list.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

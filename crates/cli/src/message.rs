@@ -56,10 +56,11 @@ pub(crate) fn of_finding(finding: &Finding) -> String {
 }
 
 fn of_io_error(error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::AlreadyExists {
-        return "already exists; --overwrite replaces it".to_owned();
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => "already exists".to_owned(),
+        io::ErrorKind::BrokenPipe => "the pipe was closed before everything was written".to_owned(),
+        _ => of_reason(&error.to_string()),
     }
-    of_reason(&error.to_string())
 }
 
 /// The system's words for an error, in lower case and without the error number.
@@ -68,4 +69,17 @@ pub(crate) fn of_reason(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().map(|letter| letter.to_ascii_lowercase());
     first.into_iter().chain(letters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Most commands do not have the option.
+    #[test]
+    fn a_file_that_exists_is_not_said_to_be_replaced_by_overwrite() {
+        let error = Error::Io(io::ErrorKind::AlreadyExists.into());
+        let error = error.in_file("mkfile", b"a").in_part("command", 3);
+        assert_eq!(of_tree_error(&error), "command 3: mkfile a: already exists");
+    }
 }

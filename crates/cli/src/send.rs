@@ -15,7 +15,7 @@ use clap::Args;
 use sendstream::{
     Command, KnownSubvolume, SendData, SendOptions, StoredFiles, StreamWriter, Version,
 };
-use tree::{Error, ExtentId, Ino, Inventory, Limits, Progress};
+use tree::{ExtentId, Ino, Inventory, Limits, Progress};
 
 use crate::address::Address;
 use crate::bar::Bar;
@@ -283,12 +283,8 @@ impl Sending<'_> {
             if turn == 0 || !self.args.one_stream {
                 writer.header()?;
             }
-            match send_one(sent, data, &others, progress, writer) {
-                Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    bail!("the pipe was closed before the stream was complete")
-                }
-                done => done.with_context(|| format!("send {name}"))?,
-            }
+            let done = send_one(sent, data, &others, progress, writer);
+            done.with_context(|| format!("send {name}"))?;
             if turn + 1 == self.subvolumes.len() || !self.args.one_stream {
                 writer.command(&Command::End)?;
             }

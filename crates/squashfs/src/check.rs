@@ -154,7 +154,7 @@ impl Check<'_> {
         self.summary.inodes = inventory.file_count().into();
         if superblock.inode_count != inventory.file_count() {
             let (what, got) = (
-                "image has another number of inodes than it says",
+                "image has the wrong number of inodes",
                 inventory.file_count(),
             );
             self.findings.add(corrupt(what, 0, got.into()).into())?;
@@ -209,11 +209,7 @@ impl Check<'_> {
             return Err(corrupt(what, at, exported.0));
         }
         if inode.nlink == 0 {
-            return Err(corrupt(
-                "inode says that it has no names",
-                at,
-                number.into(),
-            ));
+            return Err(corrupt("inode has a link count of 0", at, number.into()));
         }
         if inode.mode & !0o7777 != 0 {
             let (what, got) = ("inode's mode has bits of a file type", inode.mode.into());
@@ -222,7 +218,7 @@ impl Check<'_> {
         check_xattrs(&image.xattrs(ino)?, at)?;
         let metadata = inventory.metadata(file);
         if metadata.uid == NO_OWNER || metadata.gid == NO_OWNER {
-            let what = "file's owner is the number that stands for none";
+            let what = "file's owner is the reserved number 2^32 - 1";
             return Err(corrupt(what, at, NO_OWNER.into()));
         }
         if metadata.kind == FileKind::Symlink && metadata.size >= PAGE_BYTES {
@@ -232,7 +228,7 @@ impl Check<'_> {
         if metadata.kind != FileKind::Directory && metadata.nlink != inventory.name_count(file) {
             let nlink = metadata.nlink.into();
             return Err(corrupt(
-                "file has another number of names than its inode says",
+                "file's inode has the wrong number of names",
                 at,
                 nlink,
             ));
@@ -256,7 +252,7 @@ impl Check<'_> {
         let above = inventory.parent(inventory.first_name(dir));
         // The root has no parent, and tools store various numbers for it.
         if dir != above && parent != self.numbers[above.0 as usize] {
-            let what = "directory has another parent than its inode says";
+            let what = "directory's inode names the wrong parent";
             return Err(corrupt(what, at, parent.into()));
         }
         let end = image.directories_end();
@@ -266,7 +262,7 @@ impl Check<'_> {
                 let number = self.numbers[inventory.file(entry).0 as usize];
                 // Linux finds the file by this number if it has read another one that has it.
                 if number != 0 && stored.number != number {
-                    let what = "directory entry has another number than its inode";
+                    let what = "directory entry has the wrong inode number";
                     let error = corrupt(what, at, stored.number.into());
                     let error = error.in_file("check", &inventory.path(entry));
                     self.findings.add(error.into())?;

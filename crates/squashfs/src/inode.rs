@@ -228,7 +228,7 @@ impl Inode {
                 }
                 let target = reader.bytes(to_usize(len))?;
                 if target.contains(&0) {
-                    return Err(corrupt("symbolic link's target holds a NUL", len.into()));
+                    return Err(corrupt("symbolic link's target contains a NUL", len.into()));
                 }
                 Body::Symlink {
                     target: target.into(),

@@ -1,4 +1,13 @@
 //! Reads an image as a tree of files.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::sync::Arc;
 
@@ -6,7 +15,7 @@ use codec::Algorithm;
 use tree::{
     BlockEncoding, Cache, Checksum, Corrupt, DirEntry, Encoding, Error, Extent, ExtentId,
     ExtentKind, FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt, Result, Storage,
-    StoreId, Time, Xattr, with_metadata,
+    StoreId, Time, Xattr, to_u64, to_usize, with_metadata,
 };
 
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
@@ -38,11 +47,11 @@ pub struct Squashfs {
     fragments: Option<MaybeDamaged<Table<raw::FragmentEntry>>>,
     exports: Option<MaybeDamaged<Table<zerocopy::little_endian::U64>>>,
     xattrs: Option<MaybeDamaged<XattrTable>>,
-    /// Where the id table starts, if that can be told.
+    /// Where the id table starts, if that is known.
     ids_start: Option<u64>,
     /// The first table whose list does not end where the next table says that it starts, although it can be read.
     gap: Option<Corrupt>,
-    /// No directory lies behind this.
+    /// Where the directory table ends.
     directories_end: u64,
     contents: Cache<Content>,
     lists: BlockLists,
@@ -62,20 +71,20 @@ fn damaged_or<T>(read: Result<T>) -> Result<MaybeDamaged<T>> {
     }
 }
 
-/// Reads the list at `at` of a table behind which another one is stored from its start to its end, if that can be told.
-/// If the other table is what is wrong, notes in `gap` that they do not meet.
+/// Reads the list at `at` of a table. `next` is where the next table in the image starts and ends, if that is known: the list
+/// must end where it starts. If the next table is what is wrong, notes in `gap` that they do not meet.
 fn read_table<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
     image: &Image,
     at: u64,
-    behind: Option<(u64, u64)>,
+    next: Option<(u64, u64)>,
     count: u32,
     gap: &mut Option<Corrupt>,
 ) -> Result<MaybeDamaged<Table<T>>> {
     let place = (image.superblock.directory_table, at);
     let read = |end| damaged_or(Table::read(image, at, end, place, count));
-    let table = read(behind.map(|(start, _)| start))?;
-    match (table, behind) {
-        // Where the other one starts may be what is damaged.
+    let table = read(next.map(|(start, _)| start))?;
+    match (table, next) {
+        // Where the next one starts may be what is damaged.
         (Err(damage), Some((start, end))) if !is_chain(image, start, end) => {
             let table = read(None)?;
             if table.is_ok() {
@@ -113,7 +122,7 @@ impl Ids {
         count: u32,
     ) -> Result<Ids> {
         let mut ids = Ids {
-            numbers: Vec::with_capacity(count as usize),
+            numbers: Vec::with_capacity(to_usize(count)),
             damage: None,
         };
         match table {
@@ -123,7 +132,7 @@ impl Ids {
                     match damaged_or(table.block(image, block))? {
                         Ok(block) => ids.numbers.extend(block.iter().map(|id| Some(id.get()))),
                         Err(corrupt) => {
-                            let end = ids.numbers.len() + table.records_in(block);
+                            let end = ids.numbers.len().saturating_add(table.records_in(block));
                             ids.numbers.resize(end, None);
                             ids.damage = ids.damage.or(Some(corrupt));
                         }
@@ -131,7 +140,7 @@ impl Ids {
                 }
             }
         }
-        ids.numbers.resize(count as usize, None);
+        ids.numbers.resize(to_usize(count), None);
         Ok(ids)
     }
 }
@@ -164,7 +173,7 @@ impl Squashfs {
             Some(at) => damaged_or(XattrTable::read(&image, at, limits))?.transpose(),
             None => None,
         };
-        let mut behind = match &xattrs {
+        let mut next = match &xattrs {
             Some(Ok(table)) => Some(table.stored()),
             None if superblock.xattr_table.is_none() => {
                 Some((superblock.bytes_used, superblock.bytes_used))
@@ -173,25 +182,25 @@ impl Squashfs {
         };
         let mut gap = None;
         let count = superblock.id_count;
-        let id_table = read_table(&image, superblock.id_table, behind, count, &mut gap)?;
+        let id_table = read_table(&image, superblock.id_table, next, count, &mut gap)?;
         let ids = Ids::read(&image, &id_table, superblock.id_count)?;
-        behind = id_table.as_ref().ok().map(Table::stored);
-        let ids_start = behind.map(|(start, _)| start);
+        next = id_table.as_ref().ok().map(Table::stored);
+        let ids_start = next.map(|(start, _)| start);
         let mut exports = None;
         if let Some(at) = superblock.export_table {
             let count = superblock.inode_count;
-            let table = read_table(&image, at, behind, count, &mut gap)?;
-            behind = table.as_ref().ok().map(Table::stored);
+            let table = read_table(&image, at, next, count, &mut gap)?;
+            next = table.as_ref().ok().map(Table::stored);
             exports = Some(table);
         }
         let mut fragments = None;
         if let Some(at) = superblock.fragment_table {
             let count = superblock.fragment_count;
-            fragments = Some(read_table(&image, at, behind, count, &mut gap)?);
+            fragments = Some(read_table(&image, at, next, count, &mut gap)?);
         }
         let tables = [superblock.fragment_table, superblock.export_table];
-        let behind = tables.into_iter().flatten().next();
-        let directories_end = behind.unwrap_or(superblock.id_table);
+        let first = tables.into_iter().flatten().next();
+        let directories_end = first.unwrap_or(superblock.id_table);
         Ok(Squashfs {
             image,
             compressor,
@@ -272,7 +281,7 @@ impl Squashfs {
         if superblock.algorithm == Algorithm::Lz4 && superblock.flags & flags::OPTIONS == 0 {
             return Err(Corrupt {
                 what: "lz4 image has no record of its options",
-                at: SUPERBLOCK_BYTES as u64,
+                at: to_u64(SUPERBLOCK_BYTES),
                 got: superblock.flags.into(),
             }
             .into());
@@ -281,11 +290,11 @@ impl Squashfs {
             dictionary_bytes, ..
         } = self.compressor
             && superblock.flags & flags::OPTIONS != 0
-            && (dictionary_bytes as usize) < raw::METADATA_BYTES
+            && to_usize(dictionary_bytes) < raw::METADATA_BYTES
         {
             return Err(Corrupt {
                 what: "xz image has a dictionary shorter than a metadata block",
-                at: SUPERBLOCK_BYTES as u64,
+                at: to_u64(SUPERBLOCK_BYTES),
                 got: dictionary_bytes.into(),
             }
             .into());
@@ -427,7 +436,7 @@ fn read_compressor(image: &Image) -> Result<Compressor> {
         ));
     }
     // The record is a metadata block of its own, always uncompressed: the options to decode it are not known yet.
-    let at = SUPERBLOCK_BYTES as u64;
+    let at = to_u64(SUPERBLOCK_BYTES);
     let mut header = [0; 2];
     image.read(&mut header, at)?;
     let header = u16::from_le_bytes(header);
@@ -441,8 +450,10 @@ fn read_compressor(image: &Image) -> Result<Compressor> {
         .into());
     }
     let mut record = [0; OPTIONS_BYTES_MAX];
-    image.read(&mut record[..len], at + 2)?;
-    Compressor::parse(superblock.algorithm, &record[..len], at + 2)
+    let (record, _) = record.split_at_mut(len);
+    let at = at.saturating_add(2);
+    image.read(record, at)?;
+    Compressor::parse(superblock.algorithm, record, at)
 }
 
 impl FileSystem for Squashfs {
@@ -466,7 +477,7 @@ impl FileSystem for Squashfs {
         let (inode, _) = self.inode(ino)?;
         let size = match &inode.body {
             Body::File(file) => file.size,
-            Body::Symlink { target } => target.len() as u64,
+            Body::Symlink { target } => to_u64(target.len()),
             _ => 0,
         };
         let rdev = match inode.body {
@@ -509,7 +520,7 @@ impl FileSystem for Squashfs {
         }
         if !self.listed.note((from, reader.place()), Reference(dir.0)) {
             return Err(Corrupt {
-                what: "directory's listing is another's too",
+                what: "directory's listing is also that of another directory",
                 at: self.image.superblock.directory_table,
                 got: listing.block.into(),
             }
@@ -586,12 +597,13 @@ impl FileSystem for Squashfs {
         if from >= content.size() {
             return Ok(extents);
         }
-        let mut index = from / block_bytes;
+        let mut index = from.checked_div(block_bytes).unwrap_or(0);
         let rest = index..content.block_count();
         for block in content.blocks(&self.image, rest, EXTENTS_MAX)? {
-            let offset = index * block_bytes;
-            index += block.count();
-            let len = content.size().min(index * block_bytes) - offset;
+            let offset = index.saturating_mul(block_bytes);
+            index = index.saturating_add(block.count());
+            let end = content.size().min(index.saturating_mul(block_bytes));
+            let len = end.saturating_sub(offset);
             extents.push(match block {
                 Block::Holes(_) => Extent {
                     offset,
@@ -609,7 +621,7 @@ impl FileSystem for Squashfs {
             let begin = tail.offset.into();
             // The length of the fragment's content is not recorded; it is at most a block.
             extents.push(self.extent(
-                index * block_bytes,
+                index.saturating_mul(block_bytes),
                 tail.len.into(),
                 tail.at,
                 tail.size,
@@ -623,25 +635,25 @@ impl FileSystem for Squashfs {
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let content = self.content(file)?;
         let left = content.size().saturating_sub(offset);
-        let wanted = left.min(buf.len() as u64) as usize;
-        let buf = &mut buf[..wanted];
-        if wanted == 0 {
+        let wanted = to_usize(left).min(buf.len());
+        let Some(last_byte) = wanted.checked_sub(1) else {
             return Ok(0);
-        }
+        };
+        let (mut rest, _) = buf.split_at_mut(wanted);
         let image = &self.image;
         let block_bytes = u64::from(image.superblock.block_bytes);
-        let first = offset / block_bytes;
-        let last = (offset + wanted as u64 - 1) / block_bytes;
-        let mut done = 0;
-        let mut index = first;
-        for block in content.blocks(image, first..last + 1, usize::MAX)? {
-            let begin = index * block_bytes;
-            index += block.count();
-            let len = (content.size().min(index * block_bytes) - begin) as usize;
-            let skip = (offset + done as u64 - begin) as usize;
-            let part = &mut buf[done..];
-            let part_len = part.len().min(len - skip);
-            let part = &mut part[..part_len];
+        let block_of = |at: u64| at.checked_div(block_bytes).unwrap_or(0);
+        let mut at = offset;
+        let mut index = block_of(offset);
+        let blocks_end = block_of(offset.saturating_add(to_u64(last_byte))).saturating_add(1);
+        for block in content.blocks(image, index..blocks_end, usize::MAX)? {
+            let begin = index.saturating_mul(block_bytes);
+            index = index.saturating_add(block.count());
+            let end = content.size().min(index.saturating_mul(block_bytes));
+            let len = to_usize(end.saturating_sub(begin));
+            let skip = to_usize(at.saturating_sub(begin));
+            let part_len = rest.len().min(len.saturating_sub(skip));
+            let (part, after) = std::mem::take(&mut rest).split_at_mut(part_len);
             match block {
                 Block::Holes(_) => part.fill(0),
                 Block::Stored { at, size } if part_len == len => {
@@ -649,21 +661,23 @@ impl FileSystem for Squashfs {
                 }
                 Block::Stored { at, size } => {
                     let decoded = image.block(at, size)?;
-                    if decoded.len() != len {
+                    let shown = decoded.get(skip..).and_then(|rest| rest.get(..part_len));
+                    let Some(shown) = shown.filter(|_| decoded.len() == len) else {
                         return Err(Corrupt {
                             what: "data block is not as long as its file says",
                             at,
-                            got: decoded.len() as u64,
+                            got: to_u64(decoded.len()),
                         }
                         .into());
-                    }
-                    part.copy_from_slice(&decoded[skip..skip + part_len]);
+                    };
+                    part.copy_from_slice(shown);
                 }
             }
-            done += part_len;
+            rest = after;
+            at = at.saturating_add(to_u64(part_len));
         }
-        if done < wanted {
-            let begin = content.block_count() * block_bytes;
+        if !rest.is_empty() {
+            let begin = content.block_count().saturating_mul(block_bytes);
             let Some(tail) = self.tail(&content)? else {
                 return Err(Corrupt {
                     what: "file's blocks end before its size",
@@ -672,11 +686,7 @@ impl FileSystem for Squashfs {
                 }
                 .into());
             };
-            tail.read(
-                image,
-                (offset + done as u64 - begin) as usize,
-                &mut buf[done..],
-            )?;
+            tail.read(image, to_usize(at.saturating_sub(begin)), rest)?;
         }
         Ok(wanted)
     }
@@ -694,9 +704,10 @@ impl FileSystem for Squashfs {
         };
         let content = self.content(file)?;
         let block_bytes = u64::from(self.image.superblock.block_bytes);
-        let index = extent.offset / block_bytes;
+        let index = extent.offset.checked_div(block_bytes).unwrap_or(0);
         let (place, size) = if index < content.block_count() {
-            match content.blocks(&self.image, index..index + 1, 1)?.first() {
+            let one = index..index.saturating_add(1);
+            match content.blocks(&self.image, one, 1)?.first() {
                 Some(&Block::Stored { at, size }) => (at, size),
                 _ => return Err(NOT_OURS),
             }
@@ -709,7 +720,7 @@ impl FileSystem for Squashfs {
         if place != at || size.plain || u64::from(size.bytes) != encoding.stored_len {
             return Err(NOT_OURS);
         }
-        stored.resize(size.bytes as usize, 0);
+        stored.resize(to_usize(size.bytes), 0);
         self.image.read(stored, at)?;
         Ok(None)
     }

@@ -86,7 +86,7 @@ pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) ->
                 && ours.file(found).0 + 1 == number
         });
         if !same {
-            let error = differs("the image has another name there");
+            let error = differs("the image has a different name there");
             return Err(error.in_file("verify", &theirs.path(entry)));
         }
     }
@@ -145,7 +145,7 @@ fn file(
     }
     match kind {
         FileKind::Symlink if image.read_link(ino)? != expected.fs.read_link(source)? => {
-            Err(differs("the image has another link target"))
+            Err(differs("the image has a different link target"))
         }
         FileKind::Regular if must.size > 0 => {
             let (start, words, tail) = expected.data(file);

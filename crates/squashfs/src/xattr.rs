@@ -121,7 +121,7 @@ impl XattrTable {
             let value = if kind & XATTR_VALUE_ELSEWHERE != 0 {
                 if len != 8 {
                     return Err(corrupt(
-                        "reference to an attribute's value has no 8 bytes",
+                        "reference to an attribute's value is not 8 bytes long",
                         len.get().into(),
                     ));
                 }

@@ -20,10 +20,10 @@ const JOB_BYTES: usize = 1 << 20;
 
 /// Identifies the damaged copy.
 const COPIES: [&str; 4] = [
-    "first copy of data has another checksum",
-    "second copy of data has another checksum",
-    "third copy of data has another checksum",
-    "fourth copy of data has another checksum",
+    "first copy of data has the wrong checksum",
+    "second copy of data has the wrong checksum",
+    "third copy of data has the wrong checksum",
+    "fourth copy of data has the wrong checksum",
 ];
 
 /// Data in one chunk, and its checksums.
@@ -272,7 +272,11 @@ impl<'b> Jobs<'b> {
             at = covered;
             if at < to {
                 let next = self.next_extent(at).min(to);
-                let what = wrong("checksums of what is no extent", Logical(at), next);
+                let what = wrong(
+                    "checksums of bytes outside of all extents",
+                    Logical(at),
+                    next,
+                );
                 self.queue.report(what.into());
                 at = next;
             }

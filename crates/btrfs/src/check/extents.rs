@@ -225,7 +225,10 @@ impl Extents {
                 Ok(())
             }
             item::EXTENT_OWNER_REF => Ok(()),
-            other => Err(item.corrupt("item in the extent tree is of another kind", other.into())),
+            other => Err(item.corrupt(
+                "item in the extent tree is of an unexpected kind",
+                other.into(),
+            )),
         }
     }
 

@@ -200,7 +200,7 @@ impl Check<'_> {
                     }
                 }
                 other => {
-                    let what = "item in the quota tree is of another kind";
+                    let what = "item in the quota tree is of an unexpected kind";
                     self.found(tree.id, item.corrupt(what, other.into()))?;
                 }
             }

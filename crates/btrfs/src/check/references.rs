@@ -64,7 +64,7 @@ impl Check<'_> {
                 (_, Some(b)) => {
                     f += 1;
                     wrong(
-                        "extent tree has a reference that is none",
+                        "extent tree has a reference that does not exist",
                         Logical(b.0),
                         b.2,
                     )

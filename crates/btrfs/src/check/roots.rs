@@ -72,7 +72,7 @@ impl Check<'_> {
             } else if is_nested && root.refs == 0 && is_seen {
                 "deleted subvolume is still seen"
             } else if is_file_tree(id) && root.refs > 0 && root.dirid != object::FIRST_FREE {
-                "subvolume's root directory has another number"
+                "subvolume's root directory has the wrong number"
             } else {
                 continue;
             };

@@ -93,7 +93,7 @@ impl Check<'_> {
             }
             if is_misplaced {
                 let what = wrong(
-                    "extent is in a block group of another type",
+                    "extent is in a block group of the wrong type",
                     Logical(group.start),
                     group.flags,
                 );
@@ -317,7 +317,7 @@ fn free_ranges(item: &Item<'_>, sector: u64, mut each: impl FnMut(u64, u64)) -> 
         }
         other => {
             return Err(item.corrupt(
-                "item in the free space tree is of another kind",
+                "item in the free space tree is of an unexpected kind",
                 other.into(),
             ));
         }

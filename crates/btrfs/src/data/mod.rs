@@ -22,7 +22,7 @@ use crate::describe::Described;
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
 
-/// Number of jobs in flight per thread. Text at a high level takes a hundred times as long as noise, and results behind
+/// Number of jobs in flight per thread. Text at a high level takes a hundred times as long as noise, and results after
 /// a slow job have to wait.
 const JOBS_PER_THREAD: usize = 16;
 /// With more threads than this, each has four jobs in flight, of up to 128 KiB each.

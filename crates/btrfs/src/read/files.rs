@@ -175,7 +175,7 @@ impl Subvolume {
         }
     }
 
-    /// The preallocated extent that begins at an offset of a regular file, also behind the end of the file: its identity, where
+    /// The preallocated extent that begins at an offset of a regular file, even beyond the end of the file: its identity, where
     /// in it that part begins, and the part's length. `None` if none begins there.
     ///
     /// # Errors

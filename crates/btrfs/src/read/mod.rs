@@ -389,7 +389,7 @@ fn read_chunks(volume: &Volume, tree: &Tree) -> Result<(ChunkMap, Vec<Device>, b
             item::DEV_ITEM => {
                 let device = parse_device(&item)?;
                 if item.key.objectid != object::DEV_ITEMS || device.id != item.key.offset {
-                    return Err(item.corrupt("device has another one's key", item.key.offset));
+                    return Err(item.corrupt("device has the wrong key", item.key.offset));
                 }
                 devices.push(device);
             }

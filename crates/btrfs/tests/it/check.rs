@@ -82,7 +82,7 @@ fn damaged_data_is_found_in_the_order_of_its_addresses() {
     assert_eq!(lines.len(), damaged.len(), "{lines:#?}");
     for (line, (sector, name)) in lines.iter().zip(damaged) {
         let place = format!(" at byte {sector:#x}), in {name}");
-        let is_so = line.starts_with("first copy of data has another checksum");
+        let is_so = line.starts_with("first copy of data has the wrong checksum");
         assert!(is_so && line.ends_with(&place), "{line}, not {place}");
     }
     assert_eq!(summary.findings, lines.len() as u64);

@@ -106,12 +106,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         None => write_to(job.tree, &inventory, &options, version, &bar, &mut output),
         Some(settings) => encoded(job, &inventory, &options, settings, &bar, &mut output),
     };
-    let (summary, bytes) = match written {
-        Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            bail!("the pipe was closed before the stream was complete")
-        }
-        written => written.map_err(on_source)?,
-    };
+    let (summary, bytes) = written.map_err(on_source)?;
     output.commit().with_context(|| job.on_dst("finish"))?;
     bar.finish();
     Ok(Done {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tree::{Error, Kept, Output};
 
 use super::job::{Done, Job};
@@ -34,10 +34,6 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     );
     let summary = match written {
         Err(error @ Error::File { .. }) => return Err(job.source.name_error(error)),
-        // A closed pipe is an error only here: part of an archive is not an archive.
-        Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            bail!("the pipe was closed before the archive was complete")
-        }
         written => written.with_context(|| job.on_dst("write"))?,
     };
     output.commit().with_context(|| job.on_dst("finish"))?;

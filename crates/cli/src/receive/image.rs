@@ -488,7 +488,7 @@ fn refuse_features(btrfs: &Btrfs) -> Result<()> {
     } else if superblock.is_seed {
         Some("is a seed of other file systems")
     } else if superblock.sectorsize != 4096 {
-        Some("has sectors of another size than 4096 bytes")
+        Some("has sectors of a size other than 4096 bytes")
     } else if superblock.compat_ro & compat_ro::VERITY != 0 {
         Some("has files with fs-verity")
     } else if superblock.incompat & incompat::ZONED != 0 {

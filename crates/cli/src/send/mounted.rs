@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use linux::SubvolumeToSend;
 use sendstream::{Command, Continuous, StreamWriter, Version, without_restarts};
-use tree::{Error, Progress};
+use tree::Progress;
 
 use super::parent::{Candidate, nearest};
 use super::resume::Target;
@@ -145,12 +145,8 @@ impl Sending<'_> {
                 writer.header()?;
             }
             let has_end = turn + 1 == self.subvolumes.len() || !self.args.one_stream;
-            match subvolume.send(&what, has_end, progress, writer) {
-                Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    bail!("the pipe was closed before the stream was complete")
-                }
-                sent => restarts += sent.with_context(|| format!("send {name}"))?.restarts,
-            }
+            let sent = subvolume.send(&what, has_end, progress, writer);
+            restarts += sent.with_context(|| format!("send {name}"))?.restarts;
             // As `btrfs send` does: with -c and without -p, the next one can be built on it.
             if self.chooses_parent {
                 add(&mut sources, subvolume.info);

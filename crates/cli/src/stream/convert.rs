@@ -1,15 +1,13 @@
 //! `restow stream convert`: another version, another compression.
 
-use std::io;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use codec::Settings;
 use sendstream::{ConvertOptions, Converted, Recode, Version};
-use tree::Error;
 
-use super::input::{Input, create, name};
+use super::input::{Input, create, name, output_name};
 use crate::bar::Bar;
 use crate::options::{ThreadArgs, bytes};
 use crate::{message, text};
@@ -112,15 +110,10 @@ pub(crate) fn run(args: &Convert) -> Result<bool> {
     let parallel = args.threads.parallel();
     let converted = sendstream::convert(input, &mut output, &options, parallel, &bar);
     bar.finish();
-    let converted = match converted {
-        Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            bail!("the pipe was closed before the stream was complete")
-        }
-        converted => converted.with_context(|| format!("convert {}", name(&args.src)))?,
-    };
+    let converted = converted.with_context(|| format!("convert {}", name(&args.src)))?;
     output
         .commit()
-        .with_context(|| format!("finish {}", name(&args.dst)))?;
+        .with_context(|| format!("finish {}", output_name(&args.dst)))?;
     let lost = lost(&converted);
     if !args.quiet {
         for words in &lost {

@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use tree::{Output, Progress, Sha256};
+use anyhow::{Context, Result, anyhow, bail};
+use tree::{Error, Output, Progress, Sha256};
 
 use super::ahead::ReadAhead;
 use crate::bar::Bar;
@@ -95,10 +95,24 @@ pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Output> {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
         return Ok(Output::stream(File::from(stdout)));
     }
-    Output::create(path, overwrite).with_context(|| format!("create {}", name(path)))
+    let created = Output::create(path, overwrite);
+    created.map_err(|error| match error {
+        Error::Io(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            anyhow!(
+                "{} already exists; --overwrite replaces it",
+                output_name(path)
+            )
+        }
+        error => anyhow::Error::from(error).context(format!("create {}", output_name(path))),
+    })
 }
 
-/// A file's name in messages.
+/// The name of what is written, in messages.
+pub(crate) fn output_name(path: &Path) -> String {
+    text::of_host_path(path, "standard output")
+}
+
+/// The name of what is read, in messages.
 pub(crate) fn name(path: &Path) -> String {
     text::of_host_path(path, "standard input")
 }

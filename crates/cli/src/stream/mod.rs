@@ -47,6 +47,13 @@ enum Command {
     Convert(Convert),
 }
 
+impl Stream {
+    /// Whether the output is a stream.
+    pub(crate) fn must_write_all(&self) -> bool {
+        matches!(self.command, Command::Convert(_) | Command::Undump(_))
+    }
+}
+
 /// Returns whether the stream is whole, and all of it could be kept.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::input::{Input, create, name};
+use super::input::{Input, create, name, output_name};
 use crate::bar::Bar;
 
 /// Build a send stream from the output of `dump --json --data`
@@ -40,9 +40,8 @@ pub(crate) fn run(args: &Undump) -> Result<()> {
     let mut buffered = BufWriter::with_capacity(256 << 10, &mut output);
     let built = sendstream::json::build(BufReader::new(input), &mut buffered);
     built.with_context(|| format!("build a stream from {}", name(&args.file)))?;
-    buffered.flush()?;
+    let dst = output_name(&args.dst);
+    buffered.flush().with_context(|| format!("write {dst}"))?;
     drop(buffered);
-    output
-        .commit()
-        .with_context(|| format!("finish {}", name(&args.dst)))
+    output.commit().with_context(|| format!("finish {dst}"))
 }

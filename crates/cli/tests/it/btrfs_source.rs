@@ -131,7 +131,7 @@ fn damage_is_told_and_nothing_is_kept_of_what_cannot_be_read() {
     assert_eq!(code, 1);
     let found = BtrfsImage::checksum(&image.bytes(image.places(data)[0], 4096));
     let line = format!(
-        "first copy of data has another checksum (found {found:#x} at byte {data:#x}), in zstd\n"
+        "first copy of data has the wrong checksum (found {found:#x} at byte {data:#x}), in zstd\n"
     );
     assert!(out.starts_with(&line), "{out}");
     let (code, out, _) = run_in(dir.path(), ["check", "--no-data", "i"]);

@@ -378,7 +378,7 @@ fn edits_are_what_others_see() {
         ),
         (&["src", "no", "--add=out"], "read out: line 1: "),
         (&["src", "no", "--map-uids=1:2"], "three numbers"),
-        (&["src", "no", "--file-mode=rw"], "no mode"),
+        (&["src", "no", "--file-mode=rw"], "not a mode"),
     ] {
         let (code, _, said) = run_in(dir.path(), ["copy"].iter().chain(args));
         assert!(code == 2 && said.contains(words), "{said}");

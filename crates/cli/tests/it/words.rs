@@ -276,13 +276,85 @@ fn a_reader_that_goes_is_no_error() {
         child.stdout.take().unwrap().read_exact(&mut first).unwrap();
         let output = child.wait_with_output().unwrap();
         let words = String::from_utf8_lossy(&output.stderr);
-        let why = "the pipe was closed before the archive was complete";
+        let why = "write standard output: the pipe was closed before everything was written";
         let expected = match args[0] {
             "copy" => (2, format!("restow: copy src to standard output: {why}\n")),
             _ => (0, String::new()),
         };
         assert_eq!((output.status.code().unwrap(), words.into()), expected);
     }
+}
+
+/// Even if all of it fits in a buffer, so that only the last write fails.
+#[test]
+fn a_stream_that_nobody_reads_is_an_error() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/f"), "x").unwrap();
+    for args in [
+        &[
+            "copy",
+            "-q",
+            "--as-subvolume",
+            "src:ro",
+            ".",
+            "disk.btrfs",
+            "src",
+        ][..],
+        &["send", "-q", "-f", "home.stream", "disk.btrfs:src"],
+    ] {
+        let (code, _, words) = run_in(dir.path(), args);
+        assert_eq!(code, 0, "{words}");
+    }
+    let dump = ["stream", "dump", "--json", "--data", "home.stream"];
+    let (code, lines, _) = run_in(dir.path(), dump);
+    assert_eq!(code, 0);
+    fs::write(dir.join("home.json"), &lines).unwrap();
+    for (args, expected) in [
+        (
+            &["copy", "-q", "--to", "stream", "--name", "s", "src", "-"][..],
+            2,
+        ),
+        (&["send", "-q", "disk.btrfs:src"], 2),
+        (
+            &[
+                "stream",
+                "convert",
+                "-q",
+                "--decompress",
+                "home.stream",
+                "-",
+            ],
+            2,
+        ),
+        (&["stream", "undump", "home.json", "-"], 2),
+        (&["stream", "dump", "home.stream"], 0),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = restow(args);
+        command.current_dir(dir.path()).stdout(writer);
+        let output = command.stderr(Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(expected), "{args:?}: {words}");
+        let why = "the pipe was closed before everything was written\n";
+        assert_eq!(words.ends_with(why), expected == 2, "{args:?}: {words}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_for_the_file_that_is_written() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    let (code, _, words) = run_in(dir.path(), ["copy", "-q", "src", "home.stream"]);
+    assert_eq!(code, 0, "{words}");
+    let dump = ["stream", "dump", "--json", "--data", "home.stream"];
+    let (_, lines, _) = run_in(dir.path(), dump);
+    fs::write(dir.join("home.json"), &lines).unwrap();
+    let (code, _, words) = run_in(dir.path(), ["stream", "undump", "home.json", "/dev/full"]);
+    let expected = "restow: write /dev/full: no space left on device\n";
+    assert_eq!((code, &*words), (2, expected));
 }
 
 #[test]

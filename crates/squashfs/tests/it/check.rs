@@ -30,7 +30,7 @@ const CASES: &[Case] = &[
         Part::Listing("link-b"),
         12 + 2,
         &[5, 0],
-        "directory entry has another number than its inode",
+        "directory entry has the wrong inode number",
     ),
     (
         "a mode with the bits of a file type",
@@ -51,21 +51,21 @@ const CASES: &[Case] = &[
         Part::Inode("wire"),
         16,
         &[0; 4],
-        "inode says that it has no names",
+        "inode has a link count of 0",
     ),
     (
         "a directory without names",
         Part::Inode("sub/deep"),
         20,
         &[0; 4],
-        "inode says that it has no names",
+        "inode has a link count of 0",
     ),
     (
         "a directory with another parent",
         Part::Inode("sub/deep"),
         28,
         &[1, 0, 0, 0],
-        "directory has another parent than its inode says",
+        "directory's inode names the wrong parent",
     ),
     (
         "an index that leads into a run",
@@ -86,7 +86,7 @@ const CASES: &[Case] = &[
         Part::Table("ids"),
         0,
         &[0xff; 4],
-        "file's owner is the number that stands for none",
+        "file's owner is the reserved number 2^32 - 1",
     ),
     (
         "a table of extended attributes without sets",

@@ -105,13 +105,13 @@ pub(super) const SUPERBLOCK: &[(&str, usize, &[u8], &str)] = &[
         "squashfs image is shorter than it says",
     ),
     (
-        "the root behind the inodes",
+        "the root beyond the inodes",
         32,
         &[0, 0, 0, 0, 0, 1],
         "root's inode lies outside",
     ),
     (
-        "the root behind its block",
+        "the root beyond its block",
         32,
         &[0xff, 0xff],
         "root's inode lies outside",
@@ -147,7 +147,7 @@ pub(super) const SUPERBLOCK: &[(&str, usize, &[u8], &str)] = &[
         "squashfs tables are out of order",
     ),
     (
-        "the xattr table behind the end",
+        "the xattr table beyond the end",
         56,
         &[0, 0, 0, 0, 0, 0, 1, 0],
         "squashfs tables are out of order",
@@ -225,7 +225,7 @@ pub(super) const INODES: &[(&str, &str, usize, &[u8], &str)] = &[
         "link-a",
         26,
         &[0],
-        "symbolic link's target holds a NUL",
+        "symbolic link's target contains a NUL",
     ),
     (
         "a file of 2^63 bytes",
@@ -263,7 +263,7 @@ pub(super) const INODES: &[(&str, &str, usize, &[u8], &str)] = &[
         "fragment index is too large",
     ),
     (
-        "a tail behind its fragment",
+        "a tail beyond its fragment",
         "mixed",
         24,
         &[0xff, 0x0f, 0, 0],
@@ -284,14 +284,14 @@ pub(super) const INODES: &[(&str, &str, usize, &[u8], &str)] = &[
         "file's block lies where no data can be",
     ),
     (
-        "data behind the end",
+        "data beyond the end",
         "noise",
         16,
         &[0xff, 0xff, 0xff, 0xff],
         "file's block lies where no data can be",
     ),
     (
-        "data behind 2^63",
+        "data beyond 2^63",
         "blocks",
         16,
         &[0xff; 8],
@@ -326,13 +326,13 @@ pub(super) const INODES: &[(&str, &str, usize, &[u8], &str)] = &[
         "stored block size is impossible",
     ),
     (
-        "a listing behind the table",
+        "a listing beyond the table",
         "sub",
         16,
         &[0, 0, 0xff, 0],
         "reference lies beyond its table",
     ),
-    ("a listing behind its block", "sub", 26, &[0xff, 0x1f], ANY),
+    ("a listing beyond its block", "sub", 26, &[0xff, 0x1f], ANY),
     ("a listing of 64 KiB", "sub", 24, &[0xff, 0xff], ANY),
     (
         "a listing of 4 GiB",

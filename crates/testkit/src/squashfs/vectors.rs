@@ -138,7 +138,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
     );
     add(
         "two directories with one listing",
-        Some("directory's listing is another's too"),
+        Some("directory's listing is also that of another directory"),
         &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
             if part == Part::Inode("zone") {
                 let (block, offset) = sound.listings["sub"];
@@ -159,7 +159,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
     let (len, skipped, block) = (word(20), word(40), word(44));
     add(
         "a listing that is the end of another",
-        Some("directory's listing is another's too"),
+        Some("directory's listing is also that of another directory"),
         &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
             if part == Part::Inode("zone") {
                 put(bytes, 24, &block.to_le_bytes());
@@ -178,7 +178,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
         },
     );
     add(
-        "an index that leads behind the listing",
+        "an index that leads beyond the listing",
         Some("directory index is impossible"),
         &mut |part: Part<'_>, bytes: &mut Vec<u8>| {
             if part == Part::Inode("big") {
@@ -357,7 +357,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "directory entry's type is unknown",
         ),
         (
-            "an entry behind the inode table",
+            "an entry beyond the inode table",
             "link-b",
             "loot",
             2,
@@ -365,7 +365,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "reference lies beyond its table",
         ),
         (
-            "an entry behind its block",
+            "an entry beyond its block",
             "link-b",
             "loot",
             2,
@@ -521,7 +521,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "fragment lies where no data can be",
         ),
         (
-            "a fragment behind the end",
+            "a fragment beyond the end",
             "fragments",
             0,
             &(1u64 << 62).to_le_bytes(),
@@ -591,7 +591,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "extended attribute's name is not valid",
         ),
         (
-            "a set behind its table",
+            "a set beyond its table",
             "xattr ids",
             0,
             &(1u64 << 40).to_le_bytes(),
@@ -637,10 +637,10 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             1,
             8 + 4 + 5000 + 4 + 5,
             &[7],
-            "reference to an attribute's value has no 8 bytes",
+            "reference to an attribute's value is not 8 bytes long",
         ),
         (
-            "a value elsewhere behind the table",
+            "a value elsewhere beyond the table",
             1,
             8 + 4 + 5000 + 4 + 5 + 4 + 4,
             &[0xff; 3],
@@ -670,7 +670,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "table's blocks are out of order",
         ),
         (
-            "ids behind their list",
+            "ids beyond their list",
             "ids",
             0,
             &u64::MAX.to_le_bytes(),
@@ -705,7 +705,7 @@ pub fn squashfs_vectors(codec: u16, encode: Encode) -> Vec<Vector> {
             "extended attributes lie outside their table",
         ),
         (
-            "attributes behind the end",
+            "attributes beyond the end",
             "xattr ids",
             0,
             &u64::MAX.to_le_bytes(),

@@ -24,7 +24,7 @@ pub(super) const BLOCKS: &[Damage] = &[
     damage(
         "block: of another file system",
         |image| set_block(image, leaf(image), 32, &[1; 16]),
-        "of another file system",
+        "belongs to another file system",
     ),
     damage(
         "block: of another chunk tree",
@@ -71,7 +71,7 @@ pub(super) const BLOCKS: &[Damage] = &[
     damage(
         "block: of another tree",
         |image| set_block(image, leaf(image), 88, &le(EXTENT_TREE)),
-        "of another tree",
+        "belongs to another tree",
     ),
     damage(
         "block: of another subvolume",
@@ -84,7 +84,7 @@ pub(super) const BLOCKS: &[Damage] = &[
             let at = image.item(EXTENT_TREE, SHARED).leaf;
             set_block(image, at, 88, &le(FS_TREE));
         },
-        "of another tree",
+        "belongs to another tree",
     ),
     damage(
         "block: more items than fit",
@@ -276,6 +276,6 @@ pub(super) const BLOCKS: &[Damage] = &[
         |image| {
             image.edit_block(image.root(FS_TREE), |block| block[96] -= 1);
         },
-        "extent tree has a reference that is none",
+        "extent tree has a reference that does not exist",
     ),
 ];

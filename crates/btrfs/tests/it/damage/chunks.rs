@@ -73,18 +73,18 @@ pub(super) const CHUNKS: &[Damage] = &[
     damage(
         "chunk: mirrored on one stripe",
         |image| image.set(CHUNK_TREE, DATA_CHUNK, 24, &le(1 | 0x20)),
-        "another number of stripes",
+        "wrong number of stripes",
     )
     .but(LINUX),
     damage(
         "chunk: pairs on one stripe",
         |image| image.set(CHUNK_TREE, DATA_CHUNK, 24, &le(1 | 0x40)),
-        "another number of stripes",
+        "wrong number of stripes",
     ),
     damage(
         "chunk: other sector size",
         |image| image.set(CHUNK_TREE, DATA_CHUNK, 40, &[0, 32, 0, 0]),
-        "another sector size",
+        "wrong sector size",
     ),
     damage(
         "chunk: of metadata where data lies",
@@ -99,13 +99,13 @@ pub(super) const CHUNKS: &[Damage] = &[
     )
     .but(LINUX),
     damage(
-        "chunk: behind its device",
+        "chunk: beyond its device",
         |image| image.set(CHUNK_TREE, DATA_CHUNK, 56, &le(1 << 40)),
         "device extents are not the chunks'",
     )
     .but(LINUX),
     damage(
-        "chunk: behind every device",
+        "chunk: beyond every device",
         |image| image.set(CHUNK_TREE, DATA_CHUNK, 56, &le(u64::MAX - 4095)),
         "beyond every device",
     )
@@ -144,7 +144,7 @@ pub(super) const CHUNKS: &[Damage] = &[
                 (257, CHUNK_ITEM, MORE_DATA),
             );
         },
-        "another item's key",
+        "chunk has the wrong key",
     )
     .but(NEITHER),
     damage(
@@ -174,7 +174,7 @@ pub(super) const CHUNKS: &[Damage] = &[
     damage(
         "device: another number",
         |image| image.set(CHUNK_TREE, (1, DEV_ITEM, 1), 0, &le(2)),
-        "another one's key",
+        "device has the wrong key",
     ),
     damage(
         "device: larger than it is",

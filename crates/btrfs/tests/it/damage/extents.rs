@@ -27,7 +27,7 @@ pub(super) const EXTENTS: &[Damage] = &[
                 image.item(EXTENT_TREE, SHARED).data,
             );
         },
-        "reference that is none",
+        "reference that does not exist",
     ),
     damage(
         "extent: tree block of nothing",
@@ -38,7 +38,7 @@ pub(super) const EXTENTS: &[Damage] = &[
                 image.item(EXTENT_TREE, block_item(image, leaf(image))).data,
             );
         },
-        "reference that is none",
+        "reference that does not exist",
     ),
     damage(
         "extent: more references than listed",
@@ -101,7 +101,7 @@ pub(super) const EXTENTS: &[Damage] = &[
             data.splice(24..24, [&[176][..], &le(SUBVOLUME)].concat());
             image.replace(EXTENT_TREE, key, data);
         },
-        "reference that is none",
+        "reference that does not exist",
     ),
     damage(
         "extent: tree block as data",
@@ -202,7 +202,7 @@ pub(super) const EXTENTS: &[Damage] = &[
         |image| {
             image.insert(EXTENT_TREE, (DATA + 4096, 3, 0), vec![0; 8]);
         },
-        "item in the extent tree is of another kind",
+        "item in the extent tree is of an unexpected kind",
     )
     .but(NEITHER),
     damage(
@@ -223,7 +223,7 @@ pub(super) const EXTENTS: &[Damage] = &[
                 (u64::MAX - 9, EXTENT_CSUM, DATA + 4096),
             );
         },
-        "checksums of what is no extent",
+        "checksums of bytes outside of all extents",
     ),
     damage(
         "checksums: within a sector",
@@ -239,7 +239,7 @@ pub(super) const EXTENTS: &[Damage] = &[
     damage(
         "checksums: another object's",
         |image| image.rekey(CSUM_TREE, sums(image), (77, EXTENT_CSUM, DATA)),
-        "item in the checksum tree is of another kind",
+        "item in the checksum tree is of an unexpected kind",
     ),
     damage(
         "checksums: cut off",
@@ -266,7 +266,7 @@ pub(super) const EXTENTS: &[Damage] = &[
         |image| {
             image.set(CSUM_TREE, sums(image), 4, &[1, 2, 3, 4]);
         },
-        "another checksum",
+        "wrong checksum",
     ),
     damage(
         "data: a bit differs",
@@ -275,7 +275,7 @@ pub(super) const EXTENTS: &[Damage] = &[
             let byte = image.bytes(at + 99, 1)[0];
             image.patch(at + 99, &[byte ^ 1]);
         },
-        "another checksum",
+        "wrong checksum",
     ),
     damage(
         "data: does not decode",

@@ -83,7 +83,7 @@ pub(super) const FREE_SPACE: &[Damage] = &[
                 vec![0; 100],
             );
         },
-        "item in the free space tree is of another kind",
+        "item in the free space tree is of an unexpected kind",
     ),
     damage(
         "free space: number of extents",
@@ -144,6 +144,6 @@ pub(super) const FREE_SPACE: &[Damage] = &[
     damage(
         "free space: an item of another kind",
         |image| image.insert(FREE_SPACE_TREE, (MORE_DATA, 250, 4096), vec![1]),
-        "item in the free space tree is of another kind",
+        "item in the free space tree is of an unexpected kind",
     ),
 ];

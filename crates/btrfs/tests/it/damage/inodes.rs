@@ -350,7 +350,7 @@ pub(super) const INODES: &[Damage] = &[
     damage(
         "inline: another length",
         |image| image.set(FS_TREE, (INLINE, EXTENT_DATA, 0), 8, &le(4)),
-        "another length",
+        "wrong length",
     ),
     damage(
         "inline: not at the begin",

@@ -32,7 +32,7 @@ pub(super) const NAMES: &[Damage] = &[
             let key = entry(image, FIFO, DIR_ITEM);
             image.rekey(FS_TREE, key, (key.0, key.1, key.2 + 1));
         },
-        "another hash",
+        "wrong hash",
     ),
     damage(
         "name: longer than its item",
@@ -211,7 +211,7 @@ pub(super) const NAMES: &[Damage] = &[
             let key = image.item_of(FS_TREE, ZSTD, XATTR_ITEM).key;
             image.set(FS_TREE, key, 34, b"z");
         },
-        "another hash",
+        "wrong hash",
     )
     .but(LINUX),
 ];

@@ -89,7 +89,7 @@ pub(super) const SUBVOLUMES: &[Damage] = &[
     damage(
         "root: another directory",
         |image| image.set(ROOT_TREE, (257, ROOT_ITEM, 0), 168, &le(999)),
-        "subvolume's root directory has another number",
+        "subvolume's root directory has the wrong number",
     ),
     damage(
         "root: other bytes used",

@@ -140,7 +140,7 @@ pub(super) const SUPERBLOCK: &[Damage] = &[
     damage(
         "superblock: root tree is another tree",
         |image| set_superblock(image, 80, &le(image.root(EXTENT_TREE))),
-        "tree block is of another tree",
+        "tree block belongs to another tree",
     ),
     damage(
         "superblock: root tree is old",
@@ -200,7 +200,7 @@ pub(super) const SUPERBLOCK: &[Damage] = &[
     damage(
         "superblock: another root directory",
         |image| set_superblock(image, 128, &le(7)),
-        "has another number",
+        "has the wrong number",
     )
     .but(NEITHER),
     damage(
@@ -226,6 +226,6 @@ pub(super) const SUPERBLOCK: &[Damage] = &[
                 block[201 + 82..201 + 98].fill(3);
             });
         },
-        "of another file system",
+        "belongs to another file system",
     ),
 ];

@@ -91,7 +91,7 @@ fn border(image: &BtrfsImage) -> (BtrfsItem, u64) {
     panic!("each item of checksums lies in one chunk");
 }
 
-const OTHER_DATA: &str = "data has another checksum";
+const OTHER_DATA: &str = "data has the wrong checksum";
 
 pub(super) const SPANNING: &[Case] = &[
     case("sound", sound, ""),

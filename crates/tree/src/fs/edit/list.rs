@@ -123,7 +123,7 @@ fn parse(line: &[u8]) -> Result<Addition, &'static str> {
         b"x" => Added::Xattr(xattr(rest)?),
         b"f" | b"F" => {
             return Err(
-                "it would run a program, which is not done: make the file, and add it with `l`",
+                "`f` would run a program, which is refused: create the file, and add it with `l`",
             );
         }
         [
@@ -165,7 +165,7 @@ fn parse(line: &[u8]) -> Result<Addition, &'static str> {
                 }
             };
             if kind == FileKind::Symlink && (target.is_empty() || target.contains(&0)) {
-                return Err("the link's target is missing or not possible");
+                return Err("the link's target is missing or invalid");
             }
             if kind != FileKind::Directory && path.is_empty() {
                 return Err("the root is a directory");

@@ -24,7 +24,7 @@ enum Operator {
     Set,
 }
 
-const NOT_A_MODE: Error = Error::InvalidInput("it is no mode such as 755 or u=rwX,go-w");
+const NOT_A_MODE: Error = Error::InvalidInput("not a mode such as 755 or u=rwX,go-w");
 
 impl ModeChange {
     /// Parses a change.

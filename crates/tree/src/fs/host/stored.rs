@@ -117,7 +117,7 @@ impl StoredExtents {
         start: u64,
         from: u64,
     ) -> Result<Option<Vec<Extent>>> {
-        // The last item at or before `from`, and the ones behind it.
+        // The last item at or before `from`, and the ones after it.
         let mut before: Option<Item> = None;
         let mut items: Vec<Item> = Vec::new();
         let mut fault = None;
