@@ -10,7 +10,7 @@ use crate::measure::Rounds;
 use crate::options::Options;
 use crate::table::{Form, Row, Table};
 
-/// What is measured when nothing else is asked for: as `--compress` takes it, and a block size behind `@`.
+/// What is measured when nothing else is asked for: as `--compress` takes it, and a block size after `@`.
 const CODECS: [&str; 11] = [
     "zstd:1",
     "zstd:5",

@@ -61,7 +61,7 @@ impl Table {
         })
     }
 
-    /// Adds a row and prints it, the first one behind the head.
+    /// Adds a row and prints it, the first one after the head.
     pub(crate) fn print_and_add(&mut self, row: Row) {
         if self.rows.is_empty() {
             println!("{}", self.head(!row.sizes.is_empty()));

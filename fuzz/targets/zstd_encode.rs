@@ -127,7 +127,7 @@ fn stream(content: &[u8], params: Params, how: u8) {
     decoded(&parts, content, dictionary);
 }
 
-/// Encodes in pieces, each with its length and whether to flush behind it.
+/// Encodes in pieces, each with its length and whether to flush after it.
 fn pieces(
     encoder: &mut Encoder<'_, &mut [u8]>,
     content: &[u8],

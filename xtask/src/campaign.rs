@@ -389,7 +389,7 @@ fn row(campaign: &Campaign, cases: u64, result: &str, time: Duration) -> Result<
     ))
 }
 
-/// The page with `row` in place of the one of that name, or behind the last row.
+/// The page with `row` in place of the one of that name, or after the last row.
 fn with_row(page: &str, name: &str, row: &str) -> String {
     let start = format!("| `{name}` |");
     let mut lines: Vec<&str> = page.lines().collect();

@@ -46,7 +46,7 @@ pub fn extended_flags(file: impl AsFd) -> io::Result<u32> {
     Ok(fsxattr(file)?.xflags)
 }
 
-/// Sets the extended flags of an open file or directory (`FS_IOC_FSSETXATTR`), all at once. Other than [`set_attributes`], this
+/// Sets the extended flags of an open file or directory (`FS_IOC_FSSETXATTR`), all at once. Unlike [`set_attributes`], this
 /// does not change how btrfs compresses the file.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use crate::btrfs_subvolume::BTRFS;
 /// A mounted btrfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BtrfsFileSystem {
-    /// Its UUID, which two file systems that are mounted at once do not share.
+    /// Its UUID, which no two mounted file systems share.
     pub uuid: [u8; 16],
     /// The unit in which it stores data, in bytes.
     pub sector_bytes: u32,

@@ -1,4 +1,4 @@
-//! Finding subvolumes of a mounted btrfs: items of its trees (`BTRFS_IOC_TREE_SEARCH_V2`).
+//! Searching the trees of a mounted btrfs (`BTRFS_IOC_TREE_SEARCH_V2`): for subvolumes, changes and extents.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -213,8 +213,8 @@ pub fn last_change_after(
     Ok(last)
 }
 
-/// Calls `each` with the extent items of a file, in order, from the one at or behind `from`: with the offset in the file, and the
-/// `struct btrfs_file_extent_item` as it is stored. Ends when it returns whether to go on as `false`. Needs privilege.
+/// Calls `each` with the extent items of a file, in order, from the first one at or after `from`: with the offset in the file, and the
+/// `struct btrfs_file_extent_item` as it is stored. Ends when `each` returns `false`. Needs privilege.
 ///
 /// What was written and has no extent yet is not seen: see [`flush_extents`](crate::flush_extents).
 ///
@@ -301,7 +301,7 @@ fn search_range(
             buf_size: BUFFER_BYTES as u64,
         };
         // SAFETY: the kernel reads and writes a `struct btrfs_ioctl_search_args_v2` for this opcode, and at most `buf_size`
-        // bytes behind it, which is what it is given.
+        // bytes after it, which is what it is given.
         let call = unsafe { Updater::<TREE_SEARCH_V2, SearchArgs>::new(&mut args) };
         // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has no pointers, and any
         // bytes are a value of it.

@@ -77,7 +77,7 @@ pub fn send_subvolume(
     };
     // SAFETY: the kernel reads a `struct btrfs_ioctl_send_args` for this opcode, which is what it is given.
     let call = unsafe { Setter::<SEND, SendArgs>::new(args) };
-    // SAFETY: the kernel reads the argument, and as many numbers behind its pointer as it says, which are those of
+    // SAFETY: the kernel reads the argument, and as many numbers as it says where it points, which are those of
     // `what.sources`. Both live until the call returns, and so does the descriptor of `output`.
     Ok(unsafe { ioctl(subvolume, call) }?)
 }

@@ -36,7 +36,7 @@ pub fn flush_extents(file: impl AsFd) -> io::Result<()> {
         fm_extent_count: 0,
         fm_reserved: 0,
     };
-    // SAFETY: the kernel reads and writes a `struct fiemap` for this opcode, and as many extents behind it as `fm_extent_count`
+    // SAFETY: the kernel reads and writes a `struct fiemap` for this opcode, and as many extents after it as `fm_extent_count`
     // says: zero.
     let call = unsafe { Updater::<FIEMAP, Fiemap>::new(&mut args) };
     // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has no pointers, and any bytes

@@ -197,7 +197,7 @@ impl BitWriter {
         self.count &= 7;
     }
 
-    /// One that goes on behind `at` bytes, with `count` bits that wait.
+    /// One that goes on after `at` bytes, with `count` bits that wait.
     #[inline(always)]
     pub(crate) fn resume(at: usize, bits: u64, count: u32) -> Self {
         BitWriter { at, bits, count }

@@ -8,7 +8,7 @@
 //! | an extent of a file system: one frame, perhaps padding | the content, or as much as fits | [`DecodeOptions::decompress_extent`] |
 //! | a whole frame | bytes from the middle | [`Decoder::decompress_range`] |
 //! | pieces | pieces | [`Decoder::step`] |
-//! | headers and blocks, each as a whole | content behind the content before | [`PieceDecoder`] |
+//! | headers and blocks, each as a whole | content after the content before | [`PieceDecoder`] |
 //! | many frames with one dictionary | its tables made once | [`DecoderDictionary`], and [`EncoderDictionary`] |
 //! | some first bytes | what they are | [`Frame::parse`], [`content_size`], [`frame_size`], [`total_content_size`] |
 //!

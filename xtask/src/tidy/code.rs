@@ -9,13 +9,12 @@ use super::{File, Finding, Repository};
 const UNSAFE_ROOMS: &[&str] = &[
     "crates/ffi/src/",
     "crates/linux/src/",
-    "crates/lzo/src/",
     "crates/zstd/src/arch/",
     "kmod/",
 ];
 
 /// Crates whose root cannot forbid unsafe code, because it holds a room.
-const HOLDS_A_ROOM: &[&str] = &["crates/ffi/", "crates/linux/", "crates/lzo/", "kmod/"];
+const HOLDS_A_ROOM: &[&str] = &["crates/ffi/", "crates/linux/", "kmod/"];
 
 const LINES_MAX: usize = 1000;
 

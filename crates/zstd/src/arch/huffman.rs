@@ -17,7 +17,7 @@ const BACK_MAX: usize = 7;
 const AHEAD: usize = 7;
 
 /// Decodes the start of each stream's part of `dst`: part `n` begins at `n * each`, the last is the rest. Gives how many
-/// bytes of each part are done; the readers then stand behind them.
+/// bytes of each part are done; the readers then stand after them.
 ///
 /// The streams lie in `src`, one after the other; each has a reader that has not been used. There must be at least
 /// `3 * each` bytes of `dst`.
@@ -195,7 +195,7 @@ unsafe fn run_pairs(pairs: &[PairCell; TABLE_CELLS], streams: &mut Streams<'_, '
 struct Lane {
     /// Bits at hand, the next one at the top.
     bits: u64,
-    /// How many they are, 56 to 63; those behind them are the right ones, or 0.
+    /// How many they are, 56 to 63; those after them are the right ones, or 0.
     count: u32,
     /// One less than where in the source the word of them begins.
     at: u32,
@@ -212,7 +212,7 @@ impl Lane {
         source.min((self.end - self.to) / bytes)
     }
 
-    /// Makes up for `used` bits, 55 at most: gives the bits to go behind those that are left.
+    /// Makes up for `used` bits, 55 at most: gives the bits to go after those that are left.
     ///
     /// # Safety
     ///

@@ -311,9 +311,9 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         } else {
             near
         };
-        // SAFETY: there are at least `distance` bytes before `to`, and a chunk behind the match. If the match lies
+        // SAFETY: there are at least `distance` bytes before `to`, and a chunk after the match. If the match lies
         // before `start`, it is at most `window` and hence `older_end` bytes before `older_end`, ends before that, with
-        // a chunk of the buffer behind it, and its distance is more than a chunk.
+        // a chunk of the buffer after it, and its distance is more than a chunk.
         unsafe { copy_match(match_from, to, distance, length) };
         to = to.wrapping_add(length);
     }

@@ -33,7 +33,7 @@ impl State {
 
 /// Where Huffman-coded literals, and those of one byte, may be kept until they are used.
 pub(crate) enum Keep<'w> {
-    /// In the output, so that the last of them would be just before this byte. The block must not give content behind it.
+    /// In the output, so that the last of them would be just before this byte. The block must not give content after it.
     InPlace { end: usize },
     /// Here, if they fit; otherwise, in the output once it is known how long the content is.
     Buffer(&'w mut [u8]),
@@ -71,7 +71,7 @@ pub(crate) fn decode(
     // Whether the last literals do not fit, and hence were not decoded.
     let mut cut = false;
     let mut literals = match header.coding {
-        // Copies may read on behind the literals.
+        // Copies may read past the end of the literals.
         Coding::Raw => Literals::Slice {
             bytes: rest,
             at: 0,

@@ -16,7 +16,7 @@ pub(crate) fn execute(
     output: &mut Output<'_, '_>,
 ) -> Result<Extent, Error> {
     while reader.left > 0 {
-        // The last sequence has no states behind it, which the fast loop does not look after.
+        // The fast loop reads the states after each sequence, and the last one has none.
         let fast = reader.left.saturating_sub(output.tail.max(1));
         let hard = if fast > 0 {
             run_fast(reader, literals, output, fast)
@@ -136,7 +136,7 @@ fn copy_literals(to: &mut [u8], from: &[u8], count: usize) {
     }
 }
 
-/// Copies `length` bytes from `offset` bytes back, in chunks; there is a chunk more behind them.
+/// Copies `length` bytes from `offset` bytes back, in chunks; there is a chunk more after them.
 #[inline(always)]
 fn copy_match(bytes: &mut [u8], at: usize, offset: usize, length: usize) {
     let (before, after) = bytes.split_at_mut(at);

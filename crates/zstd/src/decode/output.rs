@@ -2,7 +2,7 @@
 
 use crate::Error;
 
-/// The fast loop writes and reads no farther than this many bytes behind what it copies.
+/// The fast loop writes and reads no farther than this many bytes after what it copies.
 pub(crate) const CHUNK: usize = 32;
 
 /// Sequences at the end of a block that make up for a whole chunk, as each gives at least 3 bytes.
@@ -38,15 +38,15 @@ pub(crate) struct Output<'o, 'd> {
     pub(crate) at: usize,
     /// This byte and all after it stay as they are.
     pub(crate) end: usize,
-    /// Bytes before this one may be written over by copies that are longer than they must be, but for those that
+    /// Bytes before this one may be written over by copies that are longer than they must be, except for those that
     /// the last [`tail`](Self::tail) sequences of a block leave behind them.
     pub(crate) scratch_end: usize,
-    /// So many sequences at the end of a block are copied exactly.
+    /// The number of sequences at the end of a block that are copied exactly.
     pub(crate) tail: usize,
     /// Matches reach back to this byte, and then into `older`.
     pub(crate) start: usize,
     pub(crate) older: Older<'d>,
-    /// Matches reach back no farther than this many bytes, but for those into a dictionary.
+    /// Matches reach back no farther than this many bytes, except into a dictionary.
     pub(crate) window: usize,
     /// What it means that content does not fit before `end`.
     pub(crate) full: Full,

@@ -10,7 +10,7 @@ use crate::frame::{BLOCK_HEADER_SIZE, BLOCK_SIZE_MAX, BlockHeader, BlockKind, HE
 use crate::workspace::Tables;
 use crate::{Error, Frame, FrameHeader};
 
-/// The checksum behind the last block.
+/// The checksum after the last block.
 const CHECKSUM_SIZE: usize = 4;
 
 /// What the next piece of a frame is (RFC 8878, section 3.1).
@@ -123,7 +123,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     }
 
     /// Becomes a copy of `other`, wherever that is in its frame: tables are copied, the dictionary is shared. What follows
-    /// goes on behind the same content.
+    /// goes on after the same content.
     pub fn copy_from(&mut self, other: &PieceDecoder<'_, 'd>) {
         self.tables.copy_from(&other.tables);
         self.options = other.options;
@@ -177,7 +177,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     ///
     /// [`Error::SrcSizeWrong`] if `piece` has not as many bytes as [`wanted`](Self::wanted);
     /// [`Error::DstSizeTooSmall`] if the content does not fit; those of a bad frame. The decoder then needs a
-    /// [`reset`](Self::reset), but for a piece of the wrong size.
+    /// [`reset`](Self::reset), except for a piece of the wrong size.
     pub fn decode(&mut self, piece: &[u8], output: &mut [u8], at: usize) -> Result<usize, Error> {
         if let Stage::Failed(error) = self.stage {
             return Err(error);
@@ -333,7 +333,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     /// Decodes the content of one compressed block that has no header, nor a frame around it (RFC 8878, section
     /// 3.1.1.2.3). Writes to `output[at..]`, and returns how many bytes that are.
     ///
-    /// The first block of a series comes right behind [`new`](Self::new) or [`reset`](Self::reset). Blocks know the tables and
+    /// The first block of a series comes right after [`new`](Self::new) or [`reset`](Self::reset). Blocks know the tables and
     /// offsets of those before, and the content, of which `output[..at]` ends with as much as they may refer to.
     ///
     /// # Errors
@@ -366,7 +366,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         Ok(written)
     }
 
-    /// Declares `size` bytes that lie in the output behind the content so far, as those of a block that was stored: the
+    /// Declares `size` bytes that lie in the output after the content so far, as those of a block that was stored: the
     /// blocks that follow may refer to them.
     ///
     /// # Errors

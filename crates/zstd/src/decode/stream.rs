@@ -10,7 +10,7 @@ use crate::frame::{BLOCK_SIZE_MAX, BlockHeader, BlockKind, HEADER_SIZE_MAX};
 use crate::workspace::{TABLES_SIZE, Tables};
 use crate::{Error, Frame, FrameHeader};
 
-/// Bytes behind a block in the window that may be written over.
+/// Bytes after a block in the window that may be written over.
 const SLACK: usize = 64;
 
 /// What a call of [`Decoder::step`] did.
@@ -40,7 +40,7 @@ pub enum Status {
 
 /// Decodes frames that come in pieces of any size, to pieces of any size.
 ///
-/// All its memory is the workspace, but for a few hundred bytes in itself. Frames may follow one another; skippable
+/// All its memory is the workspace, except for a few hundred bytes in the value itself. Frames may follow one another; skippable
 /// frames are passed over, each giving [`Status::Done`] at its end. After an error, the same error comes again until
 /// [`reset`](Self::reset).
 pub struct Decoder<'w, 'd> {
@@ -228,7 +228,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
     /// is not reported as read before all content is given out, so that a caller may simply go on while there is input.
     ///
     /// Fails with the errors of a bad frame, and with [`Error::WindowTooLarge`] if its window does not fit in the
-    /// workspace. What was read and written before the error in the same call is not told.
+    /// workspace. What was read and written before the error in the same call is not reported.
     pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, Error> {
         if let Some(error) = self.error {
             return Err(error);

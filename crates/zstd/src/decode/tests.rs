@@ -158,7 +158,7 @@ fn vectors_at_every_level() {
             let once = once
                 .map(|len| (len, xxhash::xxh64(&dst[..len], 0)))
                 .map_err(Error::as_str);
-            // Miri is given little room, too, and a destination that is too small is told before a fault behind it.
+            // Miri is given little room, too, and a destination that is too small is reported before a fault that comes later.
             if !(cfg!(miri) && expected.is_err() && once == Err(Error::DstSizeTooSmall.as_str())) {
                 assert_eq!(once, expected, "{name} at once, {twin:?}");
             }
@@ -273,7 +273,7 @@ fn levels_agree_on_codes_in_pairs() {
 }
 
 /// A compressed block without header: these raw literals, and `count` sequences of one code for all (which say no more bits
-/// than an offset's), with these bits behind the codes.
+/// than an offset's), with these bits after the codes.
 fn block_of(
     literals: &[u8],
     count: usize,

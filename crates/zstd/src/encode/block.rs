@@ -85,7 +85,7 @@ impl<'a> Entropy<'a> {
     }
 
     /// Writes the content of a compressed block. `None` if it does not fit in `out`, or if it was seen before it was coded
-    /// that it would take more than `limit`. Which new tables are then in force is told by [`Entropy::commit`].
+    /// that it would take more than `limit`. After that, [`Entropy::commit`] puts the new tables in force.
     fn write_compressed(
         &mut self,
         out: &mut [u8],

@@ -164,7 +164,7 @@ impl CompressionParameters {
         self.params().map(|_| ())
     }
 
-    /// The same, with window and tables reduced to what `source_size` bytes behind a dictionary of `dictionary_size` bytes can
+    /// The same, with window and tables reduced to what `source_size` bytes after a dictionary of `dictionary_size` bytes can
     /// use; `ZSTD_adjustCParams`. A source of unknown size changes nothing.
     ///
     /// # Errors

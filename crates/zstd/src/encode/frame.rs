@@ -33,7 +33,7 @@ pub fn dictionary_workspace_size(
     workspace_size(params) + history + joined_size(params, history, source_size)
 }
 
-/// How much of the content is copied behind `history` bytes of a dictionary: what reaches it, as far as there is room.
+/// How much of the content is copied after `history` bytes of a dictionary: what reaches it, as far as there is room.
 fn joined_size(params: &Params, history: usize, source_size: usize) -> usize {
     let reaching = (1 << params.window_log) + params.block_size();
     source_size
@@ -215,7 +215,7 @@ impl<W: Held> Compressor<W> {
         self.run(dst, src, params, Before::Nothing)
     }
 
-    /// As [`compress`](Self::compress), behind the content of a dictionary. The frame is the same as that of an
+    /// As [`compress`](Self::compress), after the content of a dictionary. The frame is the same as that of an
     /// [`Encoder`](crate::Encoder) which is given all at once, but where dictionary and window together are too large for the
     /// memory.
     ///
@@ -283,7 +283,7 @@ impl<W: Held> Compressor<W> {
 }
 
 /// Begins a frame of content `src` at this index. Gives the length of what is used of a dictionary, and that with the
-/// beginning of `src` behind it.
+/// beginning of `src` after it.
 #[inline(never)]
 fn begin<'m>(
     parts: &mut Parts<'_>,
@@ -317,7 +317,7 @@ fn begin<'m>(
 /// The content of a frame.
 struct Source<'a> {
     src: &'a [u8],
-    /// The end of a dictionary's content, and behind it the beginning of this content, as far as it is found there.
+    /// The end of a dictionary's content, and after it the beginning of this content, as far as it is found there.
     joined: &'a [u8],
     /// The length of the former, 0 without a dictionary.
     history: usize,

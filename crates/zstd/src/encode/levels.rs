@@ -59,7 +59,7 @@ const fn with(window_log: u8, strategy: Strategy) -> Params {
 
 /// The shortest match is what a sample of the first block suggests.
 const SAMPLED: Option<u8> = None;
-/// Rows alone, without chains behind them.
+/// Rows alone, without chains after them.
 const NO_CHAINS: Option<u8> = None;
 
 const fn fast(window: u8, hash: u8, min_match: Option<u8>, acceleration: u16) -> Params {
@@ -351,7 +351,7 @@ impl Fast {
         self.hash_log - u8::from(half)
     }
 
-    /// How far two positions are apart at first; both they and the ones behind them are looked at.
+    /// How far two positions are apart at first; both they and the ones after them are looked at.
     pub(crate) fn first_step(&self) -> usize {
         usize::from(self.acceleration.max(1)) + 1
     }

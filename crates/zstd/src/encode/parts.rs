@@ -28,10 +28,10 @@ pub(crate) struct Kept {
     division: Progress,
     /// The shortest match that is looked for in this frame, 0 before that is known.
     min_match: u8,
-    /// The last offsets, as a decoder has them behind what of the block at hand was `told`.
+    /// The last offsets, as a decoder has them after the first `followed` sequences of the block at hand.
     repeat: [u32; 3],
-    told: u32,
-    /// The last offsets behind the block at hand.
+    followed: u32,
+    /// The last offsets after the block at hand.
     repeat_after: [u32; 3],
     /// Index of the first byte of the frame, less what indexes were lowered by.
     origin: u32,
@@ -49,7 +49,7 @@ impl Kept {
             division: Progress::default(),
             min_match: 0,
             repeat: REPEAT_OFFSETS,
-            told: 0,
+            followed: 0,
             repeat_after: REPEAT_OFFSETS,
             origin: 1,
             end_index: 1,
@@ -145,7 +145,7 @@ impl<'a> Parts<'a> {
         Ok(&content[content.len() - content.len().min(history_max)..])
     }
 
-    /// Begins a frame behind a dictionary that was made ready; `data` is a copy of what is used of its content. If it enters
+    /// Begins a frame after a dictionary that was made ready; `data` is a copy of what is used of its content. If it enters
     /// the tables here, its first byte has this index.
     pub(crate) fn start_from(
         &mut self,
@@ -268,7 +268,7 @@ impl Parts<'_> {
         );
     }
 
-    /// A decoder does not see the sequences of a part: those behind it that name a repeat offset are renamed.
+    /// A decoder does not see the sequences of a part: those after it that name a repeat offset are renamed.
     #[cold]
     #[inline(never)]
     fn leave_out(&mut self, part: Part, params: &Params) {
@@ -280,7 +280,7 @@ impl Parts<'_> {
         let regions = Regions::of(self.memory, params);
         let mut store = SequenceStore::filled(regions.store, kept.ends);
         let mut sequences = store.sequences();
-        for sequence in sequences.by_ref().take(from).skip(kept.told as usize) {
+        for sequence in sequences.by_ref().take(from).skip(kept.followed as usize) {
             update_repeat_offsets(
                 &mut kept.repeat,
                 sequence.offset_value(),
@@ -295,7 +295,7 @@ impl Parts<'_> {
                 sequence.literal_length(),
             );
         }
-        kept.told = to as u32;
+        kept.followed = to as u32;
         let mut known = kept.repeat;
         store.rename_from(to, |sequence| {
             let literals = sequence.literal_length();
@@ -366,7 +366,7 @@ impl Parts<'_> {
         let kept = &mut *self.kept;
         let regions = Regions::of(self.memory, params);
         let mut store = SequenceStore::new(regions.store);
-        (kept.told, kept.repeat_after) = (0, kept.repeat);
+        (kept.followed, kept.repeat_after) = (0, kept.repeat);
         let mut anchor = start;
         let mut reached = end;
         if end - start >= SEARCHED_MIN {
@@ -395,7 +395,7 @@ impl Parts<'_> {
         let block = self.place(&piece, params);
         let min_match = self.settle(params, data, true);
         self.finder(params).insert(&block, min_match);
-        // The frame's first byte comes behind.
+        // The frame's first byte comes next.
         self.kept.origin = self.kept.origin.wrapping_add(data.len() as u32);
     }
 

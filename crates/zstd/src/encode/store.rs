@@ -41,7 +41,7 @@ pub(crate) struct SequenceStore<'a> {
     literals: usize,
     /// Where the last sequence lies; the first lies at the end of the buffer.
     sequences: usize,
-    /// Whether the block ends behind the last sequence.
+    /// Whether the block ends after the last sequence.
     cut: bool,
 }
 
@@ -95,7 +95,7 @@ impl<'a> SequenceStore<'a> {
         self.cut = false;
     }
 
-    /// Lets the block end behind the last sequence.
+    /// Lets the block end after the last sequence.
     pub(crate) fn cut(&mut self) {
         self.cut = true;
     }
@@ -103,7 +103,7 @@ impl<'a> SequenceStore<'a> {
     /// Appends a sequence whose literals begin at `data[anchor]`.
     ///
     /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
-    /// sequence was taken), and the caller must stop, with the block ending behind this match.
+    /// sequence was taken), and the caller must stop, with the block ending after this match.
     #[inline]
     #[must_use]
     pub(crate) fn push(&mut self, data: &[u8], anchor: usize, sequence: Sequence) -> bool {
@@ -123,7 +123,7 @@ impl<'a> SequenceStore<'a> {
         !self.is_full(data.len() - next)
     }
 
-    /// Whether the block ends behind the last sequence: because it was cut there, or because there may be no room for
+    /// Whether the block ends after the last sequence: because it was cut there, or because there may be no room for
     /// one more sequence, were all the `rest` of the block literals.
     #[inline(always)]
     pub(crate) fn is_full(&self, rest: usize) -> bool {
@@ -183,7 +183,7 @@ impl<'a> SequenceStore<'a> {
         )
     }
 
-    /// Has all sequences behind the first `n` named anew, in their order.
+    /// Replaces the names of the offsets of all sequences after the first `n`, in their order.
     pub(crate) fn rename_from(&mut self, n: usize, mut name: impl FnMut(Sequence) -> Sequence) {
         let sequences = self.buffer[self.sequences..].as_chunks_mut::<8>().0;
         for place in sequences.iter_mut().rev().skip(n) {

@@ -64,9 +64,9 @@ enum Stage {
 
 /// Encodes frames from input that comes in pieces.
 ///
-/// All its memory is the workspace, but for a few hundred bytes in itself. The workspace is borrowed ([`Encoder::new`]) or
+/// All its memory is the workspace, except for a few hundred bytes in the value itself. The workspace is borrowed ([`Encoder::new`]) or
 /// owned ([`Encoder::owning`]); owned, an encoder is one value that can be kept anywhere. What a frame is depends neither on
-/// how its content is cut into pieces (but for flushes) nor on the frames before it. After an error the same error comes again
+/// how its content is cut into pieces (except by flushes) nor on the frames before it. After an error the same error comes again
 /// until [`reset`](Self::reset).
 pub struct Encoder<'d, W> {
     workspace: W,
@@ -209,7 +209,7 @@ impl<'d, W: Held> Encoder<'d, W> {
     /// # Errors
     ///
     /// [`Error::SrcSizeWrong`] if the content is not of the size that was pledged; [`Error::StageWrong`] for input
-    /// behind the end of a frame; [`Error::DictionaryCorrupted`].
+    /// after the end of a frame; [`Error::DictionaryCorrupted`].
     pub fn step(
         &mut self,
         input: &[u8],
@@ -348,7 +348,7 @@ impl<'d> State<'d> {
         }
     }
 
-    /// Begins a frame, behind the dictionary if there is one.
+    /// Begins a frame, after the dictionary if there is one.
     #[inline(never)]
     fn begin(&mut self, workspace: &mut [u8]) -> Result<(), Error> {
         let params = &self.params;

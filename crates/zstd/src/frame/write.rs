@@ -16,7 +16,7 @@ pub(crate) struct HeaderFields {
 }
 
 impl HeaderFields {
-    /// Whether the content is the window: no window field, and the content size is told.
+    /// Whether the content is the window: no window field, and the content size is stated.
     pub(crate) fn is_single_segment(&self) -> bool {
         self.content_size
             .is_some_and(|size| size <= 1 << self.window_log)

@@ -1,4 +1,4 @@
-//! Tables for encoding, and how they are told.
+//! Tables for encoding, and their descriptions in a frame.
 
 use crate::bits::BitWriter;
 use crate::workspace::{Carver, Cells};

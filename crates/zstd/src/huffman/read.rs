@@ -315,7 +315,7 @@ fn begin_four<'s>(
     Ok(each)
 }
 
-/// Decodes four streams behind a jump table (RFC 8878, section 3.1.1.3.1.6). `dst` is filled exactly and each stream
+/// Decodes four streams after a jump table (RFC 8878, section 3.1.1.3.1.6). `dst` is filled exactly and each stream
 /// is used up exactly, else [`Error::Corruption`].
 #[inline(never)]
 pub(crate) fn decode_four(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! Codes for encoding, and how they are told.
+//! Codes for encoding, and their descriptions in a frame.
 
 use crate::bits::BitWriter;
 use crate::fse::{FseEncoder, accuracy, end, normalise, start, step, write_description};
@@ -166,7 +166,7 @@ impl<'a> HuffmanEncoder<'a> {
         scratch: &mut HuffmanScratch<'_>,
     ) -> Option<usize> {
         let last = (0..SYMBOLS).rposition(|symbol| self.length(symbol as u8) != 0)?;
-        // The last weight is not told: it makes the sum a power of two.
+        // The last weight is not written: it makes the sum a power of two.
         for symbol in 0..last {
             let length = self.length(symbol as u8);
             scratch.weights[symbol] = [if length == 0 {
@@ -292,7 +292,7 @@ fn depths(tree: &mut [[u8; 4]], sorted: &[[u8; 4]]) {
     for i in (0..n - 2).rev() {
         tree.put(i, tree.at(tree.at(i) as usize) + 1);
     }
-    // Depths of leaves: at each level, what is no inner node.
+    // Depths of leaves: at each level, what is not an inner node.
     let (mut available, mut depth) = (1, 0);
     let (mut inner, mut place) = (n as isize - 2, n as isize - 1);
     while available > 0 {

@@ -9,7 +9,7 @@ pub(crate) enum Coding {
     Raw,
     /// One byte, which all of them are.
     Rle,
-    /// Huffman-coded, behind the description of their table.
+    /// Huffman-coded, after the description of their table.
     Compressed,
     /// Huffman-coded with the table of an earlier block.
     Treeless,

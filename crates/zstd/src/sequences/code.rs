@@ -19,7 +19,7 @@ pub(crate) static MATCH_LENGTH_BITS: [u8; 64] = extra_bits(
     ],
 );
 
-/// Codes below `first` are the lengths themselves; behind them come `rest`.
+/// Codes below `first` are the lengths themselves; after them come `rest`.
 const fn extra_bits(first: usize, rest: &[u8]) -> [u8; 64] {
     let mut bits = [0; 64];
     let mut i = 0;

@@ -20,7 +20,7 @@ pub(crate) struct Counted {
 
 /// Counts the codes of the first sequences: of all or, if `PART`, of those up to the first pair that reaches `bytes`.
 ///
-/// What they consist of is told of a part only.
+/// The result says only of a part which literals and bytes it has.
 pub(crate) fn count_codes<const PART: bool>(
     counts: &mut [[u8; 4]; CODES],
     reversed: &[[u8; 8]],
@@ -109,6 +109,6 @@ pub(crate) fn offset_slots() -> impl Iterator<Item = u32> {
 }
 
 /// The first code of a literal length of 64, and of a match length of 131: what lies below has a slot of its own. There are
-/// fewer than 16 codes behind each, which `% 16` says to the compiler and to the tables that are read without a check.
+/// fewer than 16 codes after each, which `% 16` says to the compiler and to the tables that are read without a check.
 pub(crate) const LITERAL_LENGTH_CODE_LONG: u32 = 25;
 pub(crate) const MATCH_LENGTH_CODE_LONG: u32 = 43;

@@ -40,7 +40,7 @@ impl<'a> SequenceTables<'a> {
     }
 }
 
-/// How a table is told.
+/// How a table is described.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Predefined = 0,
@@ -214,7 +214,7 @@ fn choose_table(
     let most = (0..=largest).map(|code| counts.at(code)).max()?;
     let predefined = cost_of_probabilities(counts, kind.predefined, kind.predefined_log);
     if most == n && (n > 2 || predefined.is_none()) {
-        // A single code: free but for its byte. The table in force may be the same.
+        // A single code costs only its byte. The table in force may be the same.
         if previous.is_valid() && previous.cost(largest) == Some(0) {
             return Some((Mode::Repeat, 0));
         }
@@ -267,7 +267,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// Of equal sequences only the bits behind their codes are written: that many, and few bytes more.
+    /// Of equal sequences only the bits after their codes are written: that many, and few bytes more.
     #[test]
     fn offsets_take_the_least() {
         let bytes = 2 * SequenceTables::BYTES;

@@ -43,7 +43,7 @@ impl<'a> Memory<'a> {
         self.first
     }
 
-    /// The index behind the last byte.
+    /// The index after the last byte.
     #[inline(always)]
     pub(crate) fn end(self) -> usize {
         self.end
@@ -247,7 +247,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Four bytes that a longer match has in common, of which the last is the first behind the best match so far.
+/// Four bytes that a longer match has in common, of which the last is the first after the best match so far.
 #[derive(Clone, Copy)]
 pub(crate) struct Tail<'a> {
     place: *const u8,

@@ -43,11 +43,11 @@ impl<'s, 'a> Store<'s, 'a> {
     /// Appends a sequence: `literals` bytes from `anchor` on, then a match of `matched` bytes.
     ///
     /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
-    /// sequence was taken), and the search must return, with the block ending behind this match.
+    /// sequence was taken), and the search must return, with the block ending after this match.
     ///
     /// # Safety
     ///
-    /// The literals and the match lie in the last bytes of `data` that the store is for, behind those of the call before,
+    /// The literals and the match lie in the last bytes of `data` that the store is for, after those of the call before,
     /// which returned true.
     #[inline(always)]
     #[must_use]
@@ -77,7 +77,7 @@ impl<'s, 'a> Store<'s, 'a> {
                 // SAFETY: `done < literals`, and as above.
                 let chunk = unsafe { data.read::<16>(anchor + done) };
                 let place = to.wrapping_add(done).cast::<[u8; 16]>();
-                // SAFETY: as above; this writes at most 15 bytes behind the literals.
+                // SAFETY: as above; this writes at most 15 bytes after the literals.
                 unsafe { place.write(chunk) };
                 // Were this seen through, the loop would become a call of `memcpy`, around which nothing stays in
                 // registers.

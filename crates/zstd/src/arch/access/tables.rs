@@ -33,7 +33,7 @@ impl<'a> Table<'a> {
     #[inline(always)]
     pub(crate) unsafe fn at(&self, place: usize) -> u32 {
         debug_assert!(place < self.len);
-        // SAFETY: the caller promises that `place` is below the length of the slice behind `start`.
+        // SAFETY: the caller promises that `place` is below the length of the slice after `start`.
         let cell = unsafe { self.start.add(place) };
         // SAFETY: as above, and the slice is borrowed for as long as this lives.
         u32::from_ne_bytes(unsafe { cell.read() })
@@ -105,7 +105,7 @@ impl<'a, const W: usize> Rows<'a, W> {
     #[inline(always)]
     pub(crate) unsafe fn head(&self, row: usize) -> u8 {
         debug_assert!(row * W < self.places);
-        // SAFETY: the caller promises that `row` is below the length of the slice behind `heads`.
+        // SAFETY: the caller promises that `row` is below the length of the slice after `heads`.
         let head = unsafe { self.heads.add(row) };
         // SAFETY: as above, and the slice is borrowed for as long as this lives.
         unsafe { head.read() }

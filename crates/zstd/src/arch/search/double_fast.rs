@@ -35,8 +35,8 @@ impl Task {
 }
 
 proven_fn! {
-    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals behind the last one begin, and the
-    /// repeat offsets behind it.
+    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals after the last one begin, and the
+    /// repeat offsets after it.
     ///
     /// # Safety
     ///
@@ -100,8 +100,8 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
-    // No repeat offset leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
-    // that has been found, from behind that match.
+    // No repeat offset leads before the first byte, from `begin` or from any position after it; nor does the distance of a match
+    // that has been found, from after that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let mut anchor = start;
     'block: loop {

@@ -36,7 +36,7 @@ impl Task {
             && self.window >= 2 * self.patience()
     }
 
-    /// Positions without a match behind which the step grows.
+    /// Positions without a match after which the step grows.
     #[inline(always)]
     fn patience(&self) -> usize {
         if self.step == 2 {
@@ -48,8 +48,8 @@ impl Task {
 }
 
 proven_fn! {
-    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals behind the last one begin, and the
-    /// repeat offsets behind it.
+    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals after the last one begin, and the
+    /// repeat offsets after it.
     ///
     /// # Safety
     ///
@@ -109,8 +109,8 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
-    // No repeat offset leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
-    // that has been found, from behind that match.
+    // No repeat offset leads before the first byte, from `begin` or from any position after it; nor does the distance of a match
+    // that has been found, from after that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let mut anchor = start;
     'block: loop {
@@ -184,7 +184,7 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
 
         let candidate = found - distance;
         let (value, back) = if repeated {
-            // SAFETY: `found` is at least a step behind `begin`, from where on `distance` does not lead before the first.
+            // SAFETY: `found` is at least a step after `begin`, from where on `distance` does not lead before the first.
             let same = proven!(data.byte(found - 1) == data.byte(candidate - 1));
             (1, usize::from(same))
         } else {

@@ -38,7 +38,7 @@ impl Task {
     }
 }
 
-/// Where the literals behind the last sequence begin, the last offsets, and the first index that has not entered the rows.
+/// Where the literals after the last sequence begin, the last offsets, and the first index that has not entered the rows.
 pub(crate) type Found = (usize, [usize; 3], usize);
 
 proven_fn! {
@@ -124,8 +124,8 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
     let (first, end) = (data.first(), data.end());
     let mut store = Store::new(store, end - start);
     let begin = start.max(first + 1);
-    // No repeat offset leads before the first byte, from `begin` or from any position behind it; nor does the distance of a match
-    // that has been found, from behind that match.
+    // No repeat offset leads before the first byte, from `begin` or from any position after it; nor does the distance of a match
+    // that has been found, from after that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     // Nothing that lies before the data can enter any more.
     let next = task.next.clamp(first, begin);
@@ -211,7 +211,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
         let offset = if best.offset == 0 {
             rep1
         } else {
-            // SAFETY: what the search found lies at `low` or behind it; `anchor <= at <= begins`.
+            // SAFETY: what the search found lies at `low` or after it; `anchor <= at <= begins`.
             let back = proven!(data.count_back(begins, begins - best.offset, anchor));
             begins -= back;
             length += back;

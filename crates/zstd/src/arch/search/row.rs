@@ -145,7 +145,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
                 // SAFETY: as above, and `place` is below `W`.
                 let candidate = proven!(self.rows.position(row, place)) as usize;
                 let back = opaque(candidate.wrapping_sub(at));
-                // Before `low` lies what an earlier frame left, too. Nothing lies at `at` or behind it, or else this is too
+                // Before `low` lies what an earlier frame left, too. Nothing lies at `at` or after it, or else this is too
                 // small as well: `farthest` is negative.
                 if back < farthest {
                     break;

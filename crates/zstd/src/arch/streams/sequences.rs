@@ -89,7 +89,7 @@ impl Run {
         let places = tables[self.slots..SLOT_BYTES].as_chunks_mut::<8>().0;
         for (code, place) in codes.zip(places) {
             let (raise, first) = symbol(table, code);
-            // At most 31 behind the shift, for every state of 16 bits. A state from which this subtracts gives 0 bits, and
+            // At most 31 after the shift, for every state of 16 bits. A state from which this subtracts gives 0 bits, and
             // does so as well unchanged.
             let raise = raise.cast_signed().clamp(0, 31 << 16);
             let extra = u16::from(self.extra_bits[code as usize & 63] & 31);

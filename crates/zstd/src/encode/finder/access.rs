@@ -29,7 +29,7 @@ impl<'a> Memory<'a> {
         self.first
     }
 
-    /// The index behind the last byte.
+    /// The index after the last byte.
     pub(crate) fn end(self) -> usize {
         self.first + self.data.len()
     }
@@ -67,7 +67,7 @@ impl<'a> Memory<'a> {
         u64::from_le_bytes(self.read(at))
     }
 
-    /// How many bytes at `at` and at `before`, which does not lie behind it, are equal, up to the end.
+    /// How many bytes at `at` and at `before`, which does not lie after it, are equal, up to the end.
     #[inline(always)]
     pub(crate) fn match_length(self, at: usize, before: usize) -> usize {
         let ahead = &self.data[at - self.first..];
@@ -113,7 +113,7 @@ pub(crate) fn opaque_word(value: u64) -> u64 {
     value
 }
 
-/// Four bytes that a longer match has in common, of which the last is the first behind the best match so far.
+/// Four bytes that a longer match has in common, of which the last is the first after the best match so far.
 #[derive(Clone, Copy)]
 pub(crate) struct Tail<'a> {
     data: &'a [u8],
@@ -287,7 +287,7 @@ impl<'s, 'a> Store<'s, 'a> {
     /// Appends a sequence: `literals` bytes from `anchor` on, then a match of `matched` bytes.
     ///
     /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
-    /// sequence was taken), and the search must return, with the block ending behind this match.
+    /// sequence was taken), and the search must return, with the block ending after this match.
     #[inline(always)]
     #[must_use]
     pub(crate) fn append(

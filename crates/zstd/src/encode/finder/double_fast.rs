@@ -68,7 +68,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Finds the sequences of a block. Returns where the literals behind the last one begin.
+    /// Finds the sequences of a block. Returns where the literals after the last one begin.
     #[inline(never)]
     pub(crate) fn find(
         &mut self,

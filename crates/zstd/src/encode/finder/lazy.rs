@@ -7,7 +7,7 @@ use super::search;
 use super::search::lazy::Task;
 use crate::encode::store::SequenceStore;
 
-/// Finds the sequences of a block. Returns where the literals behind the last one begin.
+/// Finds the sequences of a block. Returns where the literals after the last one begin.
 #[inline(never)]
 pub(crate) fn find_block(
     tables: &mut Tables<'_>,

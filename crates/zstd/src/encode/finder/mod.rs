@@ -167,7 +167,7 @@ impl<'a> Finder<'a> {
 }
 
 /// Finds the sequences of a block, of matches of at least `min_match` bytes, with the tables in `memory`. Returns where the
-/// literals behind the last one begin.
+/// literals after the last one begin.
 ///
 /// The optimal parser goes deepest down the stack: larger tables than its own do not share a frame with them.
 #[inline(always)]

@@ -40,7 +40,7 @@ impl<'a> Tables<'a> {
         chain_log.map_or(0, |log| 1 << log)
     }
 
-    /// How many cells behind the rows are of chains.
+    /// How many cells after the rows are of chains.
     fn chain_cells(links: usize) -> usize {
         links + (links >> LazyDivided::CHAIN_SHARE_LOG)
     }

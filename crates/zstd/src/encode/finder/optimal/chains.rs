@@ -38,7 +38,7 @@ impl Chains {
         Self::table(log, TABLES.len()) + (1 << chain_log)
     }
 
-    /// Where a table begins. The chains lie behind the last.
+    /// Where a table begins. The chains lie after the last.
     #[inline(always)]
     fn table(log: u8, i: usize) -> usize {
         TABLES[..i]
@@ -196,7 +196,7 @@ impl Chains {
         } = block;
         let index = base + at as u32;
         let oldest = base.max(index.saturating_sub(window).max(1));
-        // What has entered for an earlier plan that was not kept lies behind.
+        // What has entered for an earlier plan that was not kept comes later.
         let is_candidate = |candidate: u32| candidate.wrapping_sub(oldest) < index - oldest;
         let word = read64(data, at);
         let seen = self.enter(cells, word, index);

@@ -257,7 +257,7 @@ impl<'a> Tables<'a> {
 
     /// Finds the sequences of a block, which may end earlier than asked for: then [`SequenceStore::cut`] is called.
     ///
-    /// Returns where the literals behind the last sequence begin.
+    /// Returns where the literals after the last sequence begin.
     #[inline(always)]
     pub(crate) fn find(
         &mut self,

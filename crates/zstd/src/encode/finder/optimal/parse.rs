@@ -23,7 +23,7 @@ pub(super) const TAIL: usize = 8;
 
 /// The positions of one series.
 ///
-/// A position can be reached by a match that ends there, or by literals behind one. Both ways are followed: what a
+/// A position can be reached by a match that ends there, or by literals after one. Both ways are followed: what a
 /// literal costs depends on how many there are in a row, and one literal may be much cheaper than none. The way by
 /// literals is that of the position before, hence only its price and length are kept, in the loop.
 pub(super) struct Nodes<'a> {
@@ -34,7 +34,7 @@ pub(super) struct Nodes<'a> {
     reach: usize,
     /// Number of literals at the end of the cheapest way to here.
     literals: &'a mut [[u8; 4]; NODES],
-    /// Repeat offsets behind the match.
+    /// Repeat offsets after the match.
     repeat: &'a mut [[u8; 12]; NODES],
     /// Matches of the cheapest way, the last one first: where they begin and end.
     path: &'a mut [[u8; 8]; STEPS_MAX],
@@ -354,6 +354,6 @@ pub(super) struct Way {
     steps: usize,
     node: usize,
     last: Option<(usize, u32)>,
-    /// The node behind the last step that was taken.
+    /// The node after the last step that was taken.
     behind: usize,
 }

@@ -9,7 +9,7 @@ pub(super) const CHUNK_LOG: u32 = 12;
 const CHUNKS: usize = 32;
 
 /// Cells of lists: the number of parts; the first chunk of each part, ascending; what each part costs; what it costs together
-/// with the one behind it.
+/// with the one after it.
 const LISTS: usize = 1 + 3 * CHUNKS;
 
 /// Counts of each chunk of a block; then of each part.

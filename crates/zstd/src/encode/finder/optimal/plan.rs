@@ -88,7 +88,7 @@ impl Plan {
         self.part = 0;
     }
 
-    /// Hands out the next part. Returns where the literals behind it begin that are not in `store`.
+    /// Hands out the next part. Returns where the literals after it begin that are not in `store`.
     pub(super) fn hand_out(
         &mut self,
         cells: &[[u8; 4]],

@@ -126,7 +126,7 @@ pub(super) fn fade(counts: &mut Counts) {
     }
 }
 
-/// Where the prices of literal lengths, of offsets and of match lengths begin, behind those of literals.
+/// Where the prices of literal lengths, of offsets and of match lengths begin, after those of literals.
 const LITERAL_LENGTH_PRICES: usize = 256;
 const OFFSET_PRICES: usize = LITERAL_LENGTH_PRICES + 64;
 const MATCH_LENGTH_PRICES: usize = OFFSET_PRICES + 32;

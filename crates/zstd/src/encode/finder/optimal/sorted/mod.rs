@@ -43,7 +43,7 @@ pub(super) struct State {
     len: u32,
     /// Where a long match begins and ends, and its offset. A later plan may begin before it.
     within: (usize, usize, u32),
-    /// Whether what is found is recorded, or told from the record.
+    /// Whether what is found is recorded, or read from the record.
     record: Record,
     /// The next cell for a match that is not a position's longest.
     more: u32,

@@ -260,7 +260,7 @@ fn sort_few(run: &mut [[u8; 8]], data: &[u8], depth: usize) {
     }
     for i in 1..run.len() {
         let element = run.at(i) & POSITION_MASK;
-        // The place behind all that are not greater.
+        // The place after all that are not greater.
         let (mut from, mut to) = (0, i);
         while from < to {
             let middle = (from + to) / 2;
