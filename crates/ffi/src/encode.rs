@@ -1,0 +1,169 @@
+//! Contexts that encode.
+
+use core::ffi::c_void;
+
+use zstd::{Compressor, EncodeProgress, Encoder, Finish, Params, stream_workspace_size};
+
+use crate::buffers::{InBuffer, OutBuffer};
+use crate::failure::Failure;
+use crate::memory::{Memory, place, with};
+
+/// A context that encodes: frames in one call, or a stream.
+///
+/// `zstd_cctx` and `zstd_cstream`, `ZSTD_CCtx` and `ZSTD_CStream`. It lies at the start of the caller's workspace.
+pub struct CCtx {
+    memory: Memory,
+    coder: Coder,
+    /// Somebody else is to find the sequences, which no encoder here knows.
+    pub(crate) has_producer: bool,
+}
+
+/// What the memory is used for.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is no allocator, and the workspace has room for the largest"
+)]
+enum Coder {
+    Nothing,
+    Once(Compressor<&'static mut [u8]>),
+    Stream(Stream),
+}
+
+struct Stream {
+    encoder: Encoder<'static, &'static mut [u8]>,
+    /// The frame was given out as a whole.
+    is_over: bool,
+}
+
+impl CCtx {
+    /// Bytes of workspace for a context with so many bytes of memory.
+    pub(crate) const fn with(bytes: usize) -> usize {
+        with::<CCtx>(bytes)
+    }
+
+    /// Bytes of workspace for streams with these parameters.
+    pub(crate) fn with_stream(params: &Params) -> usize {
+        CCtx::with(stream_workspace_size(params))
+    }
+
+    /// A context at the start of the workspace, `None` if that is NULL or too small for it.
+    ///
+    /// # Safety
+    ///
+    /// There are `size` bytes at `workspace` that nobody else uses while the context is used, unless `workspace` is NULL.
+    pub(crate) unsafe fn place(workspace: *mut c_void, size: usize) -> Option<&'static mut CCtx> {
+        // SAFETY: the caller promises it.
+        let (place, memory) = unsafe { place::<CCtx>(workspace, size) }?;
+        Some(place.write(CCtx {
+            memory: Memory::new(memory),
+            coder: Coder::Nothing,
+            has_producer: false,
+        }))
+    }
+
+    /// The encoder of whole frames. A stream is given up.
+    pub(crate) fn once(&mut self) -> Result<&mut Compressor<&'static mut [u8]>, Failure> {
+        self.check()?;
+        if !matches!(self.coder, Coder::Once(_)) {
+            self.coder = Coder::Nothing;
+            // SAFETY: the coder that used it is gone.
+            let memory = unsafe { self.memory.lend() };
+            self.coder = Coder::Once(Compressor::new(memory));
+        }
+        match &mut self.coder {
+            Coder::Once(compressor) => Ok(compressor),
+            _ => Err(Failure::InitMissing),
+        }
+    }
+
+    /// Whether everything that was asked for is there.
+    fn check(&self) -> Result<(), Failure> {
+        if self.has_producer {
+            return Err(Failure::Unsupported);
+        }
+        Ok(())
+    }
+
+    /// Begins a stream.
+    #[inline(never)]
+    pub(crate) fn begin(
+        &mut self,
+        params: &Params,
+    ) -> Result<&mut Encoder<'static, &'static mut [u8]>, Failure> {
+        self.coder = Coder::Nothing;
+        // SAFETY: the coder that used it is gone.
+        let memory = unsafe { self.memory.lend() };
+        self.coder = Coder::Stream(Stream {
+            encoder: Encoder::new(params, memory)?,
+            is_over: false,
+        });
+        self.encoder()
+    }
+
+    /// The encoder of a stream that was begun.
+    pub(crate) fn encoder(&mut self) -> Result<&mut Encoder<'static, &'static mut [u8]>, Failure> {
+        Ok(&mut self.stream()?.encoder)
+    }
+
+    fn stream(&mut self) -> Result<&mut Stream, Failure> {
+        self.check()?;
+        match &mut self.coder {
+            Coder::Stream(stream) => Ok(stream),
+            _ => Err(Failure::InitMissing),
+        }
+    }
+
+    /// Begins another frame. 0 stands for an unknown size.
+    pub(crate) fn reset(&mut self, pledged: u64) -> Result<(), Failure> {
+        let stream = self.stream()?;
+        stream.is_over = false;
+        stream.encoder.reset((pledged > 0).then_some(pledged));
+        Ok(())
+    }
+
+    /// Takes input; gives how many bytes of input would complete a block.
+    ///
+    /// # Safety
+    ///
+    /// As [`InBuffer::rest`] and [`OutBuffer::rest`] for both buffers.
+    pub(crate) unsafe fn compress(
+        &mut self,
+        output: &mut OutBuffer,
+        input: &mut InBuffer,
+    ) -> Result<usize, Failure> {
+        if self.stream()?.is_over {
+            self.reset(0)?;
+        }
+        let stream = self.stream()?;
+        // SAFETY: the caller promises it.
+        let taken = unsafe { input.rest() }?;
+        // SAFETY: as above.
+        let room = unsafe { output.rest() }?;
+        let progress = stream.encoder.step(taken, room, Finish::Nothing)?;
+        input.pos += progress.read;
+        output.pos += progress.written;
+        Ok(match progress.wanted {
+            0 => stream.encoder.block_size_max(),
+            wanted => wanted,
+        })
+    }
+
+    /// Completes a block or the frame; gives how many bytes wait for room, at least.
+    ///
+    /// # Safety
+    ///
+    /// As [`OutBuffer::rest`].
+    pub(crate) unsafe fn finish(
+        &mut self,
+        output: &mut OutBuffer,
+        finish: Finish,
+    ) -> Result<usize, Failure> {
+        let stream = self.stream()?;
+        // SAFETY: the caller promises it.
+        let room = unsafe { output.rest() }?;
+        let EncodeProgress { written, held, .. } = stream.encoder.step(&[], room, finish)?;
+        output.pos += written;
+        stream.is_over |= finish == Finish::Frame && held == 0;
+        Ok(held)
+    }
+}
