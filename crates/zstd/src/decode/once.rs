@@ -123,6 +123,8 @@ struct Frames<'w, 'o, 'd> {
     options: &'o DecodeOptions<'d>,
     tables: Tables<'w>,
     literals: &'w mut [u8; LITERALS_SIZE],
+    /// Of the frame's content so far: not in `decode`, whose frame on the stack is the largest.
+    hash: Xxh64,
 }
 
 impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
@@ -136,6 +138,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
             options,
             tables,
             literals,
+            hash: Xxh64::new(0),
         })
     }
 
@@ -148,6 +151,9 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
 
     /// Decodes the frame that `src` begins with to `dst[start..]`; gives where the content ends. `src` is then what
     /// follows the frame, or the last block that was read.
+    ///
+    /// Apart from its callers, for smaller frames on the stack.
+    #[inline(never)]
     fn decode(
         &mut self,
         header: &FrameHeader,
@@ -165,7 +171,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
             _ => None,
         };
         let (mut state, dictionary) = self.load_dictionary()?;
-        let mut hash = Xxh64::new(0);
+        self.hash = Xxh64::new(0);
         let window = usize::try_from(header.window_size).unwrap_or(usize::MAX);
         let block_size_max = header.block_size_max as usize;
         *src = src.get(header.size..).ok_or(Error::SrcSizeWrong)?;
@@ -196,11 +202,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
                 full,
             };
             let extent = match block.kind {
-                BlockKind::Raw => output.push_slice(stored)?,
-                BlockKind::Rle => {
-                    let byte = stored.first().ok_or(Error::SrcSizeWrong)?;
-                    output.push_fill(*byte, block.content)?
-                }
+                BlockKind::Raw | BlockKind::Rle => push_stored(&mut output, &block, stored)?,
                 BlockKind::Compressed => {
                     let keep = match content_end {
                         Some(_) => Keep::InPlace { end },
@@ -222,7 +224,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
                 return Ok((at, extent));
             }
             if header.checksum {
-                update(&mut hash, dst.get(from..at).unwrap_or_default());
+                update(&mut self.hash, dst.get(from..at).unwrap_or_default());
             }
             if block.last {
                 break;
@@ -235,10 +237,24 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
             return Err(Error::Corruption);
         }
         if header.checksum {
-            check(src, &hash)?;
+            check(src, &self.hash)?;
         }
         Ok((at, Extent::Whole))
     }
+}
+
+/// Puts out a block without codes. Apart, for a smaller frame of the caller on the stack.
+#[inline(never)]
+fn push_stored(
+    output: &mut Output<'_, '_>,
+    block: &BlockHeader,
+    stored: &[u8],
+) -> Result<Extent, Error> {
+    if block.kind == BlockKind::Raw {
+        return output.push_slice(stored);
+    }
+    let byte = stored.first().ok_or(Error::SrcSizeWrong)?;
+    output.push_fill(*byte, block.content)
 }
 
 /// Apart, for a smaller frame of the caller on the stack.

@@ -37,7 +37,8 @@ pub(crate) fn read_distribution(
     while left > 0 {
         let count = counts.get_mut(symbols).ok_or(Error::Corruption)?;
         // One of left + 2 values: the smaller ones take one bit less.
-        let width = (left + 1).ilog2() + 1;
+        // The lowest bit changes nothing, and shows the compiler that there is one.
+        let width = ((left + 1) | 1).ilog2() + 1;
         let short = (1 << width) - (left + 2);
         let low = bits.peek(width - 1);
         let value = if low < short {

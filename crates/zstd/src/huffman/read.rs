@@ -126,7 +126,8 @@ fn complete_weights(
     if sum == 0 {
         return Err(Error::Corruption);
     }
-    let log = sum.ilog2() + 1;
+    // The lowest bit changes nothing, and shows the compiler that there is one.
+    let log = (sum | 1).ilog2() + 1;
     if log > log_max {
         return Err(Error::Corruption);
     }
@@ -134,7 +135,7 @@ fn complete_weights(
     if !rest.is_power_of_two() {
         return Err(Error::Corruption);
     }
-    *last.first_mut().ok_or(Error::Corruption)? = rest.ilog2() as u8 + 1;
+    *last.first_mut().ok_or(Error::Corruption)? = rest.trailing_zeros() as u8 + 1;
     let shortest = described.iter().filter(|&&weight| weight == 1).count();
     let shortest = shortest + usize::from(rest == 1);
     if shortest < 2 || shortest % 2 == 1 {

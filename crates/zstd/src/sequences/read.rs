@@ -123,9 +123,12 @@ pub(crate) fn update_tables<'s>(
     for ((log, kind), mode) in logs.iter_mut().zip(Kind::ALL).zip(header.modes) {
         match mode {
             Mode::Predefined => {
-                let size = kind.predefined.len();
-                cells[kind.at..kind.at + size].copy_from_slice(kind.predefined);
-                *log = Some(size.ilog2());
+                // Each access is checked in a way that cannot panic, as everywhere in the decoder.
+                let place = cells.get_mut(kind.at..).unwrap_or_default();
+                for (cell, predefined) in place.iter_mut().zip(kind.predefined) {
+                    *cell = *predefined;
+                }
+                *log = kind.predefined.len().checked_ilog2();
             }
             Mode::Rle => {
                 let (&symbol, rest) = src.split_first().ok_or(Error::Corruption)?;
@@ -133,7 +136,7 @@ pub(crate) fn update_tables<'s>(
                     .meanings
                     .get(usize::from(symbol))
                     .ok_or(Error::Corruption)?;
-                cells[kind.at] = fse::single(meaning);
+                *cells.get_mut(kind.at).ok_or(Error::Corruption)? = fse::single(meaning);
                 *log = Some(0);
                 src = rest;
             }

@@ -110,8 +110,9 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
         /// # Safety
         ///
         /// `first <= low < at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
-        #[cfg_attr(not(feature = "arch"), inline(never))]
-        #[cfg_attr(feature = "arch", inline(always))]
+        // Once for each width where it is fast, and apart where code is to be small: in safe code, and in a kernel.
+        #[cfg_attr(any(not(feature = "arch"), all(target_arch = "x86_64", not(target_feature = "sse2"))), inline(never))]
+        #[cfg_attr(all(feature = "arch", not(all(target_arch = "x86_64", not(target_feature = "sse2")))), inline(always))]
         pub(super) fn search<const MIN: u32>(
             &mut self,
             data: Memory<'_>,
