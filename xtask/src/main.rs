@@ -12,6 +12,7 @@ mod campaign;
 mod changed;
 mod check;
 mod command;
+mod kmod;
 mod outcome;
 mod suite;
 mod test;
@@ -43,6 +44,16 @@ const TASKS: &[(&str, Task, &str)] = &[
         "kernel",
         test::kernel,
         "the tests that mount (root); arguments select tests by name",
+    ),
+    (
+        "kmod",
+        kmod::kmod,
+        "builds the kernel modules for Debian's current kernel, and looks at what was built",
+    ),
+    (
+        "kmod-boot",
+        kmod::kmod_boot,
+        "boots that kernel with the modules in QEMU, and tries what they promise",
     ),
     (
         "campaign",

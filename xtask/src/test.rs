@@ -7,7 +7,7 @@ use std::thread;
 use crate::command::{cargo, line_of, nightly, output_of, run, run_tests, succeeds};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Binary, Suite};
-use crate::{check, is_ci, root, tidy, tools};
+use crate::{check, is_ci, kmod, root, tidy, tools};
 
 /// How long `cargo xtask test` may take on two cores, from a clone, in seconds.
 #[cfg(test)]
@@ -22,12 +22,13 @@ const SHARES: &[(&str, u64)] = &[
     ("tidy", 5),
     ("clippy", 90),
     ("documentation", 30),
-    ("cargo-deny", 100),
+    ("cargo-deny", 90),
     ("build", 210),
     ("crates/xxhash", 5),
     ("crates/lzo", 15),
     ("crates/codec", 15),
-    ("crates/zstd", 120),
+    ("crates/zstd", 55),
+    ("crates/ffi", 15),
     ("crates/linux", 5),
     ("crates/tree", 30),
     ("crates/squashfs", 60),
@@ -42,6 +43,8 @@ const SHARES: &[(&str, u64)] = &[
     ("features of zstd", 90),
     ("no standard library", 25),
     ("kernel", 150),
+    ("kmod", 35),
+    ("kmod-boot", 25),
     // Counted only where a nightly compiler and cargo-fuzz are installed.
     ("fuzz-smoke", 0),
 ];
@@ -106,6 +109,7 @@ pub(crate) fn test(report: &mut Report, _: &[String]) {
             ..Outcome::default()
         },
     });
+    kmod::steps(report);
     fuzz_smoke(report, &[]);
 }
 

@@ -1,12 +1,13 @@
 //! What the tests need besides this repository: outside programs, and parts of the Rust toolchain.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-use crate::command::{cargo, line_of, run, succeeds};
+use crate::command::{cargo, line_of, output_of, run, succeeds};
 use crate::outcome::{Outcome, Report};
 use crate::{is_ci, root};
 
@@ -133,15 +134,14 @@ pub(crate) fn cargo_deny() -> Result<Command, String> {
 }
 
 /// Where cargo puts what it builds.
-fn target_dir() -> PathBuf {
+pub(crate) fn target_dir() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// Adds a target's standard library, which is only `core` and `alloc` for one without an operating system.
 pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     let has_target = || {
-        let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let output = Command::new(rustc)
+        let output = Command::new(rustc())
             .args(["--print", "target-libdir", "--target", target])
             .output();
         output
@@ -157,6 +157,26 @@ pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
         Err(format!(
             "the toolchain lacks the target: rustup target add {target}"
         ))
+    }
+}
+
+/// The compiler of the toolchain that runs us.
+pub(crate) fn rustc() -> OsString {
+    env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())
+}
+
+/// Adds the sources of the standard library to the toolchain if it lacks them.
+pub(crate) fn ensure_rust_source() -> Result<(), String> {
+    let sysroot = output_of(Command::new(rustc()).args(["--print", "sysroot"]))?;
+    let core = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core/src/lib.rs");
+    if !core.is_file() {
+        println!("installing: rustup component add rust-src");
+        run(Command::new("rustup").args(["component", "add", "rust-src"]));
+    }
+    if core.is_file() {
+        Ok(())
+    } else {
+        Err("the toolchain lacks its sources: rustup component add rust-src".to_owned())
     }
 }
 

@@ -226,7 +226,8 @@ pub(super) fn ignored_tests(repository: &Repository) -> Vec<Finding> {
 }
 
 fn is_test(path: &str) -> bool {
-    path.contains("/tests/") || path.contains("/testkit/") || path.starts_with("fuzz/")
+    let folders = ["/tests/", "/examples/", "/testkit/"];
+    folders.iter().any(|folder| path.contains(folder)) || path.starts_with("fuzz/")
 }
 
 fn starts_with_any(path: &str, prefixes: &[&str]) -> bool {

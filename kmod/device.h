@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * A character device that takes bytes, gives them to a codec, and keeps what it finds.
+ *
+ * The module that includes this defines the functions declared here. Its results are in the log, and in /sys/module.
+ */
+#include <linux/device.h>
+#include <linux/fs.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/version.h>
+
+/* Begins to take bytes: those of another file. */
+static int codec_begin(void);
+/* Takes the first `length` bytes of `input`. */
+static int codec_take(size_t length);
+/* All bytes were taken, or none of the rest can be. Says in `digest` what came of them. */
+static int codec_finish(bool is_good);
+
+static int major;
+module_param(major, int, 0444);
+MODULE_PARM_DESC(major, "the device's major number, for mknod (result)");
+static unsigned long long uncompressed_len;
+module_param(uncompressed_len, ullong, 0444);
+static unsigned long long compressed_len;
+module_param(compressed_len, ullong, 0444);
+static int error;
+module_param(error, int, 0444);
+MODULE_PARM_DESC(error, "what the last file came to: 0 or a negative errno (result)");
+static char digest[17];
+module_param_string(digest, digest, sizeof(digest), 0444);
+MODULE_PARM_DESC(digest, "hash of the last file's output (result)");
+
+/* Bytes that are taken at once. */
+static unsigned int piece = 4096;
+static u8 *input;
+static unsigned long opened;
+static struct class *device_class;
+
+static int device_open(struct inode *inode, struct file *file)
+{
+	if (test_and_set_bit(0, &opened))
+		return -EBUSY;
+	uncompressed_len = 0;
+	compressed_len = 0;
+	digest[0] = 0;
+	error = codec_begin();
+	if (error)
+		clear_bit(0, &opened);
+	return error;
+}
+
+static ssize_t device_write(struct file *file, const char __user *bytes, size_t size, loff_t *at)
+{
+	size_t done = 0;
+
+	/* After an error only another file will do. */
+	if (error)
+		return error;
+	while (done < size) {
+		size_t length = min_t(size_t, size - done, piece);
+
+		if (copy_from_user(input, bytes + done, length))
+			return -EFAULT;
+		error = codec_take(length);
+		if (error)
+			return error;
+		done += length;
+		cond_resched();
+	}
+	return done;
+}
+
+static int device_release(struct inode *inode, struct file *file)
+{
+	int result = codec_finish(!error);
+
+	if (!error)
+		error = result;
+	pr_info("uncompressed_len: %llu, compressed_len: %llu, digest: %s, error: %d\n", uncompressed_len, compressed_len,
+		digest, error);
+	clear_bit(0, &opened);
+	return 0;
+}
+
+static const struct file_operations device_operations = {
+	.owner = THIS_MODULE,
+	.open = device_open,
+	.write = device_write,
+	.release = device_release,
+};
+
+static int device_start(void)
+{
+	struct device *device;
+
+	input = kmalloc(piece, GFP_KERNEL);
+	if (!input)
+		return -ENOMEM;
+	major = register_chrdev(0, KBUILD_MODNAME, &device_operations);
+	if (major < 0)
+		goto free;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+	device_class = class_create(KBUILD_MODNAME);
+#else
+	device_class = class_create(THIS_MODULE, KBUILD_MODNAME);
+#endif
+	if (IS_ERR(device_class))
+		goto unregister;
+	device = device_create(device_class, NULL, MKDEV(major, 0), NULL, KBUILD_MODNAME);
+	if (IS_ERR(device))
+		goto destroy;
+	pr_info("/dev/" KBUILD_MODNAME ": mknod " KBUILD_MODNAME " c %d 0\n", major);
+	return 0;
+
+destroy:
+	class_destroy(device_class);
+unregister:
+	unregister_chrdev(major, KBUILD_MODNAME);
+free:
+	kfree(input);
+	return -ENOMEM;
+}
+
+static void device_end(void)
+{
+	device_destroy(device_class, MKDEV(major, 0));
+	class_destroy(device_class);
+	unregister_chrdev(major, KBUILD_MODNAME);
+	kfree(input);
+}

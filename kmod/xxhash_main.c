@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* xxhash.ko: XXH32 and XXH64. */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include "restow_xxhash.h"
+#include <linux/errno.h>
+#include <linux/module.h>
+#include "panic.h"
+
+EXPORT_SYMBOL_GPL(xxh32);
+EXPORT_SYMBOL_GPL(xxh32_copy_state);
+EXPORT_SYMBOL_GPL(xxh32_digest);
+EXPORT_SYMBOL_GPL(xxh32_reset);
+EXPORT_SYMBOL_GPL(xxh32_update);
+EXPORT_SYMBOL_GPL(xxh64);
+EXPORT_SYMBOL_GPL(xxh64_copy_state);
+EXPORT_SYMBOL_GPL(xxh64_digest);
+EXPORT_SYMBOL_GPL(xxh64_reset);
+EXPORT_SYMBOL_GPL(xxh64_update);
+
+/* The bytes 0 to 100 with a seed, in one call and in two. */
+static int __init self_test(void)
+{
+	static const u32 seed = 0x9E3779B1;
+	static const u32 expected32 = 0x37B352EE;
+	static const u64 expected64 = 0xA1C6D4174C37136DULL;
+	struct xxh32_state state32, copy32;
+	struct xxh64_state state64, copy64;
+	u8 bytes[101];
+	int i;
+
+	for (i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i;
+	if (xxh32(bytes, sizeof(bytes), seed) != expected32 || xxh64(bytes, sizeof(bytes), seed) != expected64)
+		return -EINVAL;
+	xxh32_reset(&state32, seed);
+	xxh64_reset(&state64, seed);
+	if (xxh32_update(&state32, bytes, 50) || xxh64_update(&state64, bytes, 50))
+		return -EINVAL;
+	xxh32_copy_state(&copy32, &state32);
+	xxh64_copy_state(&copy64, &state64);
+	if (xxh32_update(&copy32, bytes + 50, 51) || xxh64_update(&copy64, bytes + 50, 51))
+		return -EINVAL;
+	if (xxh32_digest(&copy32) != expected32 || xxh64_digest(&copy64) != expected64)
+		return -EINVAL;
+	return 0;
+}
+
+static int __init start(void)
+{
+	int error = self_test();
+
+	if (error)
+		pr_err("the self-test failed\n");
+	return error;
+}
+
+static void __exit end(void)
+{
+}
+
+module_init(start);
+module_exit(end);
+MODULE_DESCRIPTION("XXH32 and XXH64 of restow");
+MODULE_LICENSE("Dual MIT/GPL");

@@ -1,0 +1,139 @@
+//! The kernel that the modules are built for: Debian's current one, unpacked from its packages and not installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::out_folder;
+use crate::command::{output_of, run};
+use crate::tools;
+
+/// The metapackage whose dependency is the current kernel of virtual machines, which is the smallest.
+const HEADERS: &str = "linux-headers-cloud-amd64";
+
+/// The shell of the booted machine.
+const BUSYBOX: &str = "busybox-static";
+
+/// An unpacked kernel.
+pub(super) struct Kernel {
+    /// What `uname -r` says of it.
+    pub(super) release: String,
+    /// The version of its packages.
+    pub(super) version: String,
+    /// Where modules are built for it.
+    pub(super) headers: PathBuf,
+    /// What boots.
+    pub(super) image: PathBuf,
+    /// Where its packages are unpacked.
+    pub(super) root: PathBuf,
+}
+
+/// The current kernel, downloaded unless it is there.
+pub(super) fn kernel() -> Result<Kernel, String> {
+    let headers = match depends(HEADERS) {
+        Ok(found) if !found.is_empty() => found,
+        _ => {
+            update()?;
+            depends(HEADERS)?
+        }
+    };
+    let headers = headers
+        .into_iter()
+        .find(|name| name.starts_with("linux-headers-"))
+        .ok_or_else(|| format!("{HEADERS} depends on no headers"))?;
+    let release = headers["linux-headers-".len()..].to_owned();
+    let version = candidate(&headers)?;
+    let folder = out_folder().join(format!("kernel-{version}"));
+    let root = folder.join("root");
+    let kernel = Kernel {
+        headers: root.join("usr/src").join(&headers),
+        image: root.join(format!("boot/vmlinuz-{release}")),
+        root,
+        version,
+        release,
+    };
+    let unpacked = folder.join("unpacked");
+    if !unpacked.is_file() {
+        let _ = fs::remove_dir_all(&folder);
+        let mut packages = depends(&headers)?;
+        packages.retain(|name| name.starts_with("linux-"));
+        packages.extend([
+            format!("linux-image-{}", kernel.release),
+            headers,
+            BUSYBOX.to_owned(),
+        ]);
+        download(&packages, &folder)?;
+        unpack(&folder, &kernel)?;
+        fs::write(&unpacked, "")
+            .map_err(|error| format!("write {}: {error}", unpacked.display()))?;
+    }
+    Ok(kernel)
+}
+
+/// Asks for the lists of packages, which a fresh machine lacks.
+fn update() -> Result<(), String> {
+    let Some(prefix) = tools::root_prefix() else {
+        return Err(format!("apt knows no {HEADERS}: apt-get update"));
+    };
+    let words: Vec<&str> = prefix
+        .iter()
+        .copied()
+        .chain(["apt-get", "update", "-q"])
+        .collect();
+    match run(Command::new(words[0]).args(&words[1..])).failed.pop() {
+        Some(reason) => Err(reason),
+        None => Ok(()),
+    }
+}
+
+/// The packages that a package depends on.
+fn depends(package: &str) -> Result<Vec<String>, String> {
+    let list = output_of(Command::new("apt-cache").args(["depends", package]))?;
+    Ok(list
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .map(str::to_owned)
+        .collect())
+}
+
+/// The version of a package that would be installed.
+pub(super) fn candidate(package: &str) -> Result<String, String> {
+    let policy = output_of(Command::new("apt-cache").args(["policy", package]))?;
+    policy
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Candidate: "))
+        .map(str::to_owned)
+        .ok_or_else(|| format!("apt knows no {package}"))
+}
+
+/// Downloads packages into a folder, which takes no root.
+pub(super) fn download(packages: &[String], folder: &Path) -> Result<(), String> {
+    println!("downloading: {}", packages.join(" "));
+    fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
+    let mut command = Command::new("apt-get");
+    command
+        .args(["download", "-q"])
+        .args(packages)
+        .current_dir(folder);
+    output_of(&mut command).map(drop)
+}
+
+/// Unpacks the packages of `folder` into the root of `kernel`, and lets the headers find each other there.
+fn unpack(folder: &Path, kernel: &Kernel) -> Result<(), String> {
+    let failed = |error| format!("unpack {}: {error}", folder.display());
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let package = entry.map_err(failed)?.path();
+        if package
+            .extension()
+            .is_some_and(|extension| extension == "deb")
+        {
+            let mut command = Command::new("dpkg-deb");
+            output_of(command.arg("-x").arg(&package).arg(&kernel.root))?;
+            fs::remove_file(&package).map_err(failed)?;
+        }
+    }
+    let makefile = kernel.headers.join("Makefile");
+    let text = fs::read_to_string(&makefile).map_err(failed)?;
+    let below = format!("include {}/usr/src/", kernel.root.display());
+    fs::write(&makefile, text.replace("include /usr/src/", &below)).map_err(failed)
+}
