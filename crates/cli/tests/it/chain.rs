@@ -1,6 +1,6 @@
 //! Backups as people make them: daily snapshots of a mounted btrfs, sent, kept, restored, cut, damaged and forged.
 
-#![expect(clippy::print_stdout, reason = "campaigns print what was cut")]
+#![expect(clippy::print_stdout, reason = "what was cut is printed")]
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -133,7 +133,7 @@ impl Backup {
         let number = 1 + rng.index(DAYS);
         let whole = fs::read(self.sent(number)).unwrap();
         let at = rng.index(whole.len());
-        println!("campaign: {}: {} cut at byte {at}", self.what, day(number));
+        println!("{}: {} cut at byte {at}", self.what, day(number));
         let part = self.dir.join("part");
         fs::write(&part, &whole[..at]).unwrap();
         let (code, out, _) = run_in(self.dir.path(), ["stream", "verify", "part"]);

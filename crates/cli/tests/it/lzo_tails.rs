@@ -19,7 +19,7 @@ const SECTOR: usize = 4096;
 /// How far around the end of a sector the segments end.
 const AROUND: usize = 16;
 /// How often the files are written until their lengths are those that are wanted.
-const TURNS: usize = 5;
+const TURNS: usize = 8;
 
 /// `len` bytes, of which the first ones of each sector are noise, `noise` in all, and the others compress well.
 fn content(seed: u64, len: usize, noise: usize) -> Vec<u8> {
@@ -55,7 +55,7 @@ impl Wanted {
             number,
             len: (sectors - 1) * SECTOR + 1 + rng.index(SECTOR),
             encoded,
-            noise: encoded - 800,
+            noise: encoded - 1500,
         }
     }
 
@@ -177,7 +177,7 @@ fn every_end_of_a_sector_is_as_linux_has_it() {
     println!(
         "campaign: Linux: {extents_of_linux} extents, zeros behind the last segment: {counts:?}"
     );
-    assert!(extents_of_linux as u64 >= count && counts.iter().all(|&it| it > 0));
+    assert!(extents_of_linux as u64 >= count - count / 100 && counts.iter().all(|&it| it > 0));
     let dir = TempDir::new();
     let manifest = |at: &Path, tree: &str| run_in(at, ["manifest", tree]);
     let expected = manifest(&at.join("a"), ".");
@@ -195,7 +195,7 @@ fn every_end_of_a_sector_is_as_linux_has_it() {
     println!(
         "campaign: ours: {extents_of_ours} extents, zeros behind the last segment: {counts:?}"
     );
-    assert!(extents_of_ours as u64 >= count && counts.iter().all(|&it| it > 0));
+    assert!(extents_of_ours as u64 >= count - count / 100 && counts.iter().all(|&it| it > 0));
     // Each stream, received by Linux and by us, and sent again by Linux.
     for (name, stream) in [("linux", &linux), ("ours", &ours)] {
         let targets = [mounted(&mkfs, "noatime"), mounted(&mkfs, "noatime")];
