@@ -174,6 +174,21 @@ const CAMPAIGNS: &[Campaign] = &[
         "daily backups of ten days are sent, converted and restored by us and by btrfs-progs; damage and changed parents are found before anything is marked",
     ),
     campaign_of(
+        "send-usr-zstd",
+        kernel_tests("restow", "send_usr::zstd", 30_000),
+        "files of /usr under zstd, full and with changes: sent as by Linux, received by Linux and by us, and converted",
+    ),
+    campaign_of(
+        "send-usr-lzo",
+        kernel_tests("restow", "send_usr::lzo", 30_000),
+        "files of /usr under lzo, full and with changes: sent as by Linux, received by Linux and by us, and converted",
+    ),
+    campaign_of(
+        "send-usr-zlib",
+        kernel_tests("restow", "send_usr::zlib", 30_000),
+        "files of /usr under zlib, full and with changes: sent as by Linux, received by Linux and by us, and converted",
+    ),
+    campaign_of(
         "stream-lzo-tails",
         kernel_tests("restow", "lzo_tails::every_end", 20_000),
         "LZO extents that end around the end of a sector: Linux and we read, write, convert and receive the same",

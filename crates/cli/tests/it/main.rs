@@ -22,6 +22,7 @@ mod send; // send streams of images and of other trees, also compared with those
 mod send_dirs; // send streams of trees with many directories, compared with those of Linux
 mod send_incremental; // incremental send streams of images, compared with those of Linux
 mod send_mounted; // send streams of mounted subvolumes, and transfers that are continued
+mod send_usr; // send streams of a large part of /usr
 mod squash; // SquashFS images
 mod stream; // send streams
 mod times; // which times of files an image gets

@@ -103,7 +103,7 @@ fn manifest(at: &Path) -> String {
 }
 
 /// A new, mounted btrfs of `bytes` bytes.
-fn sized(bytes: u64, options: &str) -> Mount {
+pub(crate) fn sized(bytes: u64, options: &str) -> Mount {
     let mkfs = tool("mkfs.btrfs").unwrap();
     let backing = BackingFile::create(bytes);
     run(mkfs.command().arg("--quiet").arg(backing.path()));
