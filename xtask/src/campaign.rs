@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::command::{line_of, output_of};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Suite};
-use crate::{root, test, tools};
+use crate::{outside, root, test, tools};
 
 /// Where the results are kept.
 const PAGE: &str = "docs/campaigns.md";
@@ -33,6 +33,8 @@ enum Run {
         /// They mount.
         as_root: bool,
     },
+    /// The test suite of another project, run with its programs and with ours.
+    Outside(fn() -> Outcome),
     /// A fuzz target under AddressSanitizer.
     Fuzz { target: &'static str, minutes: u64 },
 }
@@ -218,6 +220,16 @@ const CAMPAIGNS: &[Campaign] = &[
         kernel_tests("restow", "send_incremental::random_changes", 54),
         "incremental streams of images are received by Linux, with the result of its own",
     ),
+    campaign_of(
+        "btrfs-progs-tests",
+        Run::Outside(outside::btrfs_progs),
+        "tests of btrfs-progs for send and receive that pass with it pass with restow",
+    ),
+    campaign_of(
+        "fstests-send",
+        Run::Outside(outside::fstests),
+        "tests of fstests for send and receive that pass with btrfs-progs pass with restow",
+    ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
     campaign_of("fuzz-merge", fuzz("merge"), "no finding"),
     campaign_of("fuzz-sendstream", fuzz("sendstream"), "no finding"),
@@ -265,6 +277,7 @@ impl Run {
                 let root = if *as_root { ", as root" } else { "" };
                 format!("{filter} of {package}, {} cases{root}", grouped(*cases))
             }
+            Run::Outside(_) => "the test suite of another project, as root".to_owned(),
             Run::Fuzz { target, minutes } => format!("fuzz target {target}, {minutes} minutes"),
         }
     }
@@ -280,6 +293,11 @@ fn record(campaign: &Campaign) -> Outcome {
             cases,
             as_root,
         } => (run_tests(package, filter, cases, as_root), cases),
+        Run::Outside(run) => {
+            let outcome = run();
+            let cases = outcome.passed + outcome.failed.len();
+            (outcome, cases as u64)
+        }
         Run::Fuzz { target, minutes } => run_fuzz(target, minutes),
     };
     let was_run = outcome.passed > 0 || !outcome.failed.is_empty();
@@ -498,6 +516,7 @@ mod tests {
                     });
                     assert!(is_there, "{}", campaign.name);
                 }
+                Run::Outside(_) => {}
                 Run::Fuzz { target, .. } => {
                     let path = root().join(format!("fuzz/targets/{target}.rs"));
                     assert!(path.is_file(), "{}", campaign.name);

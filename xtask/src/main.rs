@@ -14,6 +14,7 @@ mod check;
 mod command;
 mod kmod;
 mod outcome;
+mod outside;
 mod suite;
 mod test;
 mod tidy;
