@@ -237,7 +237,12 @@ fn compare(algorithm: &str, to: &[&str], forms: &[(&'static str, &'static [&'sta
     encoded.receive_ours(targets[1].path().to_str().unwrap(), "btrfs");
     for (known, name) in [(&[][..], "a"), (&["-p", "a"], "b")] {
         let options = [&["-q", "--compressed-data"], known].concat();
-        let sent = |target: &Mount| normal(&send(&btrfs, target.path(), &options, name));
+        let sent = |target: &Mount| {
+            let mut lines = normal(&send(&btrfs, target.path(), &options, name));
+            // Of the root, which Linux does not send again if temporary names changed it since.
+            lines.retain(|line| !line.starts_with("utimes  "));
+            lines
+        };
         let [theirs, ours] = [0, 1].map(|index| sent(&targets[index]));
         assert_same(&ours, &theirs, &format!("{name} sent again"));
         println!("{name} sent again: {} commands equal", ours.len());
