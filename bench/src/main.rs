@@ -37,6 +37,8 @@ mod rows;
 mod sizes;
 /// One frame, fed and taken in small pieces.
 mod stream;
+/// Send streams, by whole processes.
+mod streams;
 /// Rows, cells, means.
 mod table;
 /// What can be measured, and how the tables of the documentation are made of it.
@@ -44,6 +46,7 @@ mod tables;
 
 use clap::{CommandFactory, Parser};
 use options::Options;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -66,6 +69,11 @@ fn main() -> ExitCode {
         "sizes" => {
             let words = std::iter::once("cargo xtask bench".to_owned()).chain(arguments.clone());
             sizes::sizes(&Options::parse_from(words))
+        }
+        "crc32c" => streams::crc32c(Path::new(arguments.get(1).map_or("-", |it| it))),
+        "streams" => {
+            let words = std::iter::once("cargo xtask bench".to_owned()).chain(arguments.clone());
+            streams::streams(&Options::parse_from(words))
         }
         _ => tables::measure(&arguments),
     };
@@ -90,6 +98,7 @@ fn names() -> String {
         text += &format!("  {work:15} {help}\n");
     }
     text + "\nOther:\n  \
+        streams         send streams of --corpus DIR, beside btrfs-progs (as root; prints tables)\n  \
         sizes           compare exact sizes with bench/sizes.csv (--update rewrites it)\n  \
         report          put the records of bench/record into docs/BENCHMARKS.md again"
 }

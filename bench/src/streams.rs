@@ -1,0 +1,486 @@
+//! Send streams, by whole processes: `restow` beside btrfs-progs, Linux and CRC-32C alone.
+//!
+//! The steps are those by which compressed send and receive were published: time of the user and of the system, elapsed time,
+//! memory, and blocks read and written.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::options::Options;
+
+/// Rounds of each step. Programs take turns, and the order turns around after each round.
+const ROUNDS: usize = 7;
+
+/// Prints the tables.
+///
+/// # Errors
+/// A program is missing, fails, or makes something else than it should.
+pub(crate) fn streams(options: &Options) -> Result<(), String> {
+    let [tree] = &options.paths().collect::<Vec<_>>()[..] else {
+        return Err("--corpus names one directory, to be sent".into());
+    };
+    let place = Place::new(tree)?;
+    place.print_sizes()?;
+    println!("\n{HEAD}");
+    for step in place.steps()? {
+        step.measure()?;
+    }
+    Ok(())
+}
+
+/// Reads a file and prints its CRC-32C: what checking a stream costs at least.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn crc32c(file: &Path) -> Result<(), String> {
+    let failed = |error| format!("read {}: {error}", file.display());
+    let mut input = File::open(file).map_err(failed)?;
+    let mut buffer = vec![0; 256 << 10];
+    let mut crc = 0;
+    loop {
+        match input.read(&mut buffer).map_err(failed)? {
+            0 => break,
+            read => crc = crc32c::crc32c_append(crc, &buffer[..read]),
+        }
+    }
+    println!("{crc:08x}");
+    Ok(())
+}
+
+const HEAD: &str = "| step | program | user s | system s | elapsed s | CPU | peak memory | blocks in | blocks out | elapsed, ratio |
+|---|---|---|---|---|---|---|---|---|---|";
+
+/// What GNU time says of a process.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    user: f64,
+    system: f64,
+    elapsed: f64,
+    memory_kib: f64,
+    blocks_in: f64,
+    blocks_out: f64,
+}
+
+/// A program that takes its turn.
+struct Turn {
+    name: &'static str,
+    /// What is run before each turn and not measured.
+    before: Vec<Vec<String>>,
+    command: Vec<String>,
+}
+
+/// The same work by several programs; the first is the one that the others are compared with.
+struct Step {
+    name: &'static str,
+    turns: Vec<Turn>,
+    /// Files that must be the same bytes.
+    same: Option<[PathBuf; 2]>,
+    /// A tree, and what must be the same tree.
+    trees: Vec<[String; 2]>,
+    restow: PathBuf,
+}
+
+impl Step {
+    fn measure(&self) -> Result<(), String> {
+        let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); self.turns.len()];
+        // The first round warms up.
+        for round in 0..=ROUNDS {
+            let mut order: Vec<usize> = (0..self.turns.len()).collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for at in order {
+                let cost = self.turns[at].run()?;
+                if round > 0 {
+                    costs[at].push(cost);
+                }
+            }
+        }
+        if let Some([a, b]) = &self.same
+            && fs::read(a).ok() != fs::read(b).ok()
+        {
+            return Err(format!("{}: {} differs", self.name, b.display()));
+        }
+        for [tree, made] in &self.trees {
+            run(&self.restow, &["diff", "-q", tree, made])?;
+        }
+        for (turn, of_turn) in self.turns.iter().zip(&costs) {
+            println!("{}", self.line(turn, of_turn, &costs[0]));
+        }
+        Ok(())
+    }
+
+    fn line(&self, turn: &Turn, costs: &[Cost], first: &[Cost]) -> String {
+        let of = |field: fn(&Cost) -> f64| median(costs.iter().map(field));
+        let ratio = median(
+            costs
+                .iter()
+                .zip(first)
+                .map(|(cost, first)| cost.elapsed / first.elapsed.max(0.001)),
+        );
+        let (user, system, elapsed) = (of(|it| it.user), of(|it| it.system), of(|it| it.elapsed));
+        let mut line = format!("| {} | {} |", self.name, turn.name);
+        let _ = write!(line, " {user:.2} | {system:.2} | {elapsed:.3} |");
+        let _ = write!(
+            line,
+            " {:.0} % |",
+            (user + system) / elapsed.max(0.001) * 100.0
+        );
+        let _ = write!(line, " {:.0} MB |", of(|it| it.memory_kib) * 1024.0 / 1e6);
+        let _ = write!(
+            line,
+            " {} | {} |",
+            of(|it| it.blocks_in),
+            of(|it| it.blocks_out)
+        );
+        let _ = write!(line, " {ratio:.3} |");
+        line
+    }
+}
+
+impl Turn {
+    fn new(name: &'static str, command: Vec<String>) -> Turn {
+        Turn {
+            name,
+            before: Vec::new(),
+            command,
+        }
+    }
+
+    fn after(mut self, before: Vec<Vec<String>>) -> Turn {
+        self.before = before;
+        self
+    }
+
+    fn run(&self) -> Result<Cost, String> {
+        for words in &self.before {
+            // There is nothing to remove in the first round.
+            let _ = Command::new(&words[0])
+                .args(&words[1..])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+        }
+        let start = Instant::now();
+        let output = Command::new("time")
+            .args(["-f", "%U %S %M %I %O"])
+            .args(&self.command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .output()
+            .map_err(|error| format!("run time: {error}"))?;
+        let elapsed: Duration = start.elapsed();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return Err(format!("{:?}: {said}", self.command));
+        }
+        let numbers = said.lines().last().unwrap_or_default().split(' ');
+        let numbers: Vec<f64> = numbers.filter_map(|word| word.parse().ok()).collect();
+        let [user, system, memory_kib, blocks_in, blocks_out] = numbers[..] else {
+            return Err(format!("time said: {said}"));
+        };
+        Ok(Cost {
+            user,
+            system,
+            elapsed: elapsed.as_secs_f64(),
+            memory_kib,
+            blocks_in,
+            blocks_out,
+        })
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// A file system with the tree, unmounted at the end.
+struct Place {
+    dir: PathBuf,
+    restow: PathBuf,
+    bench: PathBuf,
+}
+
+impl Place {
+    fn new(tree: &Path) -> Result<Place, String> {
+        let bench = std::env::current_exe().map_err(|error| error.to_string())?;
+        let restow = bench.with_file_name("restow");
+        let dir = std::env::temp_dir().join(format!("restow-bench-{}", std::process::id()));
+        fs::create_dir(&dir).map_err(|error| format!("create {}: {error}", dir.display()))?;
+        let place = Place { dir, restow, bench };
+        for (name, options) in [
+            ("source", "noatime,compress-force=zstd:3"),
+            ("plain", "noatime"),
+            ("forced", "noatime,compress-force=zstd:3"),
+        ] {
+            let (image, at) = (place.path(&format!("{name}.img")), place.path(name));
+            run("truncate", &["-s", "8G", &image])?;
+            run("mkfs.btrfs", &["-q", &image])?;
+            run("mkdir", &[&at])?;
+            run("mount", &["-o", &format!("loop,{options}"), &image, &at])?;
+        }
+        let (tree, live) = (tree.display().to_string(), place.path("source/live"));
+        run("btrfs", &["subvolume", "create", &live])?;
+        run("cp", &["-a", &tree, &live])?;
+        run("sync", &["-f", &live])?;
+        let snapshot = place.path("source/tree");
+        run("btrfs", &["subvolume", "snapshot", "-r", &live, &snapshot])?;
+        run("sync", &["-f", &live])?;
+        // The image is read while it is mounted.
+        run("mount", &["-o", "remount,ro", &place.path("source")])?;
+        for (file, options) in [
+            ("v1", &["--proto", "1"][..]),
+            ("v2", &["--compressed-data"]),
+        ] {
+            let stream = place.path(file);
+            run(
+                "btrfs",
+                &[&["send", "-q", "-f", &stream], options, &[&snapshot]].concat(),
+            )?;
+        }
+        Ok(place)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+
+    fn print_sizes(&self) -> Result<(), String> {
+        let packed = self.path("v1.zst");
+        run("zstd", &["-q", "-3", "-o", &packed, &self.path("v1")])?;
+        println!("| stream | bytes |\n|---|---|");
+        for (name, file) in [
+            ("version 1", "v1"),
+            ("compressed data", "v2"),
+            ("version 1 through zstd -3", "v1.zst"),
+        ] {
+            let size = fs::metadata(self.path(file))
+                .map_err(|error| error.to_string())?
+                .len();
+            println!("| {name} | {size} |");
+        }
+        Ok(())
+    }
+
+    fn steps(&self) -> Result<Vec<Step>, String> {
+        let mut steps = Vec::new();
+        for (file, names) in [
+            (
+                "v1",
+                [
+                    "check v1",
+                    "send v1",
+                    "receive v1, none",
+                    "receive v1, force",
+                ],
+            ),
+            (
+                "v2",
+                [
+                    "check compressed",
+                    "send compressed",
+                    "receive compressed",
+                    "receive, decompressed",
+                ],
+            ),
+        ] {
+            let stream = self.path(file);
+            let restow = |words: &[&str]| self.words(&self.restow, words);
+            steps.push(self.step(
+                names[0],
+                vec![
+                    Turn::new(
+                        "CRC-32C alone",
+                        self.words(&self.bench, &["crc32c", &stream]),
+                    ),
+                    Turn::new(
+                        "restow stream verify --no-data",
+                        restow(&["stream", "verify", "--no-data", &stream]),
+                    ),
+                    Turn::new("restow stream dump", restow(&["stream", "dump", &stream])),
+                    Turn::new(
+                        "restow receive --dump",
+                        restow(&["receive", "--dump", "-f", &stream]),
+                    ),
+                    Turn::new(
+                        "btrfs receive --dump",
+                        words(&["btrfs", "receive", "--dump", "-f", &stream]),
+                    ),
+                ],
+            ));
+            let (theirs, ours, mounted) =
+                (self.path("theirs"), self.path("ours"), self.path("mounted"));
+            let kind = if file == "v1" {
+                ["--proto", "1"]
+            } else {
+                ["--proto", "2"]
+            };
+            let compressed: &[&str] = if file == "v1" {
+                &[]
+            } else {
+                &["--compressed-data"]
+            };
+            let send = [&["send", "-q"], &kind[..], compressed, &["-f"]].concat();
+            let snapshot = self.path("source/tree");
+            let image = format!("{}:tree", self.path("source.img"));
+            let remove = |file: &str| vec![words(&["rm", "-f", file])];
+            let mut step = self.step(
+                names[1],
+                vec![
+                    Turn::new(
+                        "btrfs send",
+                        words(&[&["btrfs"], &send[..], &[&theirs, &snapshot]].concat()),
+                    )
+                    .after(remove(&theirs)),
+                    Turn::new(
+                        "restow send, mounted",
+                        restow(&[&send[..], &[&mounted, &snapshot]].concat()),
+                    )
+                    .after(remove(&mounted)),
+                    Turn::new(
+                        "restow send, image",
+                        restow(&[&send[..], &[&ours, &image]].concat()),
+                    )
+                    .after(remove(&ours)),
+                ],
+            );
+            step.same = Some([theirs.into(), ours.into()]);
+            steps.push(step);
+            let targets: [(&str, &str, &[&str]); 2] = if file == "v1" {
+                [(names[2], "plain", &[]), (names[3], "forced", &[])]
+            } else {
+                [
+                    (names[2], "plain", &[]),
+                    (names[3], "plain", &["--force-decompress"]),
+                ]
+            };
+            for (name, target, more) in targets {
+                let received = |who: &str| self.path(&format!("{target}/{who}"));
+                let turn = |who: &'static str, dir: &str, program: Vec<String>| {
+                    let at = received(dir);
+                    let before = vec![
+                        words(&["btrfs", "subvolume", "delete", &format!("{at}/tree")]),
+                        words(&["mkdir", "-p", &at]),
+                        words(&["btrfs", "subvolume", "sync", &self.path(target)]),
+                        words(&["sync", "-f", &self.path(target)]),
+                    ];
+                    // Both end when all is on disk.
+                    let script = format!("{} && sync -f {}", program.join(" "), self.path(target));
+                    Turn::new(who, words(&["sh", "-c", &script])).after(before)
+                };
+                let receive = |dir: &str| {
+                    [&["receive", "-q", "-f", &stream], more, &[&*received(dir)]]
+                        .concat()
+                        .iter()
+                        .map(|word| (*word).to_owned())
+                        .collect::<Vec<_>>()
+                };
+                let with = |program: &Path, args: Vec<String>| {
+                    [vec![program.display().to_string()], args].concat()
+                };
+                let mut unread = receive("unread");
+                unread.insert(1, "--no-read-back".to_owned());
+                let mut step = self.step(
+                    name,
+                    vec![
+                        turn(
+                            "btrfs receive",
+                            "theirs",
+                            with(Path::new("btrfs"), receive("theirs")),
+                        ),
+                        turn(
+                            "restow receive",
+                            "ours",
+                            with(&self.restow, receive("ours")),
+                        ),
+                        turn(
+                            "restow receive --no-read-back",
+                            "unread",
+                            with(&self.restow, unread),
+                        ),
+                    ],
+                );
+                step.trees = ["theirs", "ours", "unread"]
+                    .map(|who| [snapshot.clone(), format!("{}/tree", received(who))])
+                    .to_vec();
+                steps.push(step);
+            }
+        }
+        let (one, two) = (self.path("one"), self.path("two"));
+        let convert = |threads: &str, to: &str| {
+            let words = [
+                "stream",
+                "convert",
+                "-q",
+                threads,
+                "--compress",
+                "zstd:3",
+                "--overwrite",
+                &self.path("v1"),
+                to,
+            ];
+            self.words(&self.restow, &words)
+        };
+        let mut step = self.step(
+            "convert v1 to zstd:3",
+            vec![
+                Turn::new("restow stream convert -j1", convert("-j1", &one)),
+                Turn::new("restow stream convert -j2", convert("-j2", &two)),
+            ],
+        );
+        step.same = Some([one.into(), two.into()]);
+        steps.push(step);
+        Ok(steps)
+    }
+
+    fn step(&self, name: &'static str, turns: Vec<Turn>) -> Step {
+        Step {
+            name,
+            turns,
+            same: None,
+            trees: Vec::new(),
+            restow: self.restow.clone(),
+        }
+    }
+
+    fn words(&self, program: &Path, args: &[&str]) -> Vec<String> {
+        words(&[&[&*program.display().to_string()], args].concat())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for name in ["source", "plain", "forced"] {
+            let _ = run("umount", &[&self.path(name)]);
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn run(program: impl AsRef<Path>, args: &[&str]) -> Result<(), String> {
+    let program = program.as_ref();
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("run {}: {error}", program.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!(
+        "{} {args:?}: {}",
+        program.display(),
+        String::from_utf8_lossy(&said)
+    ))
+}
