@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command as Program, Stdio};
 use std::thread;
 
-use testkit::{Rng, TempDir, cases, tool};
+use testkit::{Rng, TempDir, cases, run, tool};
 
 use super::receive::{change, mounted};
 use super::send::on_terminal;
@@ -335,4 +335,34 @@ fn progress_of_a_mounted_subvolume_has_the_total_of_what_changed() {
         let expected = btrfs_in(&btrfs, at, &[&["send"], &args[3..]].concat());
         assert!(fs::read(&file).unwrap() == expected, "{args:?}");
     }
+}
+
+/// `btrfs send` looks for the parent at one mount point only.
+#[test]
+#[ignore = "needs root"]
+fn parents_at_another_mount_point_are_found() {
+    let (Some(btrfs), Some(mkfs)) = (tool("btrfs"), tool("mkfs.btrfs")) else {
+        return;
+    };
+    let mount = mounted(&mkfs, "noatime");
+    let at = mount.path();
+    for name in ["s", "inner"] {
+        btrfs_in(&btrfs, at, &["subvolume", "create", name]);
+    }
+    change(&at.join("s"), &mut Rng::new(8), 30);
+    btrfs_in(&btrfs, at, &["subvolume", "snapshot", "-r", "s", "inner/a"]);
+    change(&at.join("s"), &mut Rng::new(9), 30);
+    btrfs_in(&btrfs, at, &["subvolume", "snapshot", "-r", "s", "b"]);
+    let expected = btrfs_in(&btrfs, at, &["send", "-p", "inner/a", "b"]);
+    let elsewhere = TempDir::new();
+    let mut again = Program::new("mount");
+    again.args(["-t", "btrfs", "-o", "subvol=inner"]);
+    run(again.args([mount.device(), elsewhere.path()]));
+    let parent = elsewhere.join("a");
+    let args = ["send", "-q", "-p", parent.to_str().unwrap(), "b"];
+    let sent = restow(args).current_dir(at).output().unwrap();
+    run(Program::new("umount").arg(elsewhere.path()));
+    let (code, _, words) = shown(&sent);
+    assert_eq!(code, 0, "{words}");
+    assert!(sent.stdout == expected);
 }
