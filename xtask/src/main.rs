@@ -14,7 +14,6 @@ mod check;
 mod command;
 mod kmod;
 mod outcome;
-mod outside;
 mod suite;
 mod test;
 mod tidy;

@@ -17,7 +17,7 @@ pub(crate) struct Outcome {
     pub(crate) skipped: Vec<String>,
     /// Tests that this step leaves to a later one.
     pub(crate) left: usize,
-    /// What a person should know at the end, though it is no outcome of a test.
+    /// What a person should know at the end, though it is not the outcome of a test.
     pub(crate) notes: Vec<String>,
     /// The tests whose times are known.
     pub(crate) tests: Vec<Test>,

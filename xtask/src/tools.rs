@@ -24,7 +24,7 @@ pub(crate) fn tools(report: &mut Report, _: &[String]) {
 
 /// Installs the outside programs that are missing where that can be done without a question, and otherwise says how.
 ///
-/// Without `CI=true` a program that stays missing is no failure: the tests that ask for it report themselves as skipped.
+/// Without `CI=true` a program that stays missing is not a failure: the tests that ask for it report themselves as skipped.
 pub(crate) fn ensure() -> Outcome {
     let missing = match missing() {
         Ok(missing) if missing.is_empty() => return Outcome::passed(),
@@ -214,7 +214,7 @@ fn missing() -> Result<Vec<(String, String)>, String> {
     for line in list.lines().filter(|line| !line.starts_with('#')) {
         let Some((tool, package)) = line.split_once(char::is_whitespace) else {
             return Err(format!(
-                "{}: \"{line}\" is no program and package",
+                "{}: \"{line}\" is not a program and a package",
                 path.display()
             ));
         };

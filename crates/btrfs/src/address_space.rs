@@ -1,4 +1,13 @@
 //! The devices as one address space: reads by logical address, trying every copy.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use tree::{Corrupt, Error, ReadAt, Result, to_u64, to_usize};
 
@@ -149,7 +158,7 @@ impl AddressSpace {
         };
         index
             .ok()
-            .map(|index| &self.devices[index])
+            .and_then(|index| self.devices.get(index))
             .or_else(candidates)
     }
 
@@ -175,7 +184,7 @@ impl AddressSpace {
                 "address lies in no chunk"
             })
         })?;
-        if len > chunk.end().0 - logical.0 {
+        if len > chunk.end().0.saturating_sub(logical.0) {
             return Err(corrupt("bytes reach beyond the end of their chunk"));
         }
         Ok(chunk)
@@ -197,18 +206,18 @@ impl AddressSpace {
         buf: &mut [u8],
         copy: usize,
     ) -> Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            let at = Logical(logical.0 + done as u64);
-            let left = &mut buf[done..];
-            let place = chunk.place(at, to_u64(left.len()), copy.min(chunk.copies() - 1));
-            let part = &mut left[..to_usize(place.len)];
-            if copy < chunk.copies() {
+        let (mut at, mut left) = (logical, buf);
+        let last = chunk.copies().saturating_sub(1);
+        while !left.is_empty() {
+            let place = chunk.place(at, to_u64(left.len()), copy.min(last));
+            let (part, rest) = left.split_at_mut(to_usize(place.len));
+            if copy <= last {
                 self.read_device(place.device, place.at, part)?;
             } else {
                 self.rebuild(chunk, at, part)?;
             }
-            done += to_usize(place.len);
+            at = Logical(at.0.saturating_add(place.len));
+            left = rest;
         }
         Ok(())
     }
@@ -244,15 +253,15 @@ impl AddressSpace {
         let second_parity = chunk.second_parity(logical);
         buf.fill(0);
         let mut other = vec![0; buf.len()];
-        let lost = chunk
-            .stripes
-            .iter()
-            .position(|stripe| stripe.device == place.device);
-        let lost = lost.expect("the place is on one of the chunk's devices");
-        let offset = place.at.0 - chunk.stripes[lost].at.0;
+        // A device can have several stripes of a damaged chunk, so the device does not say which stripe is lost.
+        let lost = chunk.stripes.get(place.stripe);
+        let begin = lost.map_or(0, |lost| lost.at.0);
+        let offset = place.at.0.saturating_sub(begin);
         for (index, stripe) in chunk.stripes.iter().enumerate() {
-            if index != lost && Some(index) != second_parity {
-                self.read_device(stripe.device, Physical(stripe.at.0 + offset), &mut other)?;
+            if index != place.stripe && Some(index) != second_parity {
+                // `Chunk::parse` checked that the ends of stripes do not overflow.
+                let at = Physical(stripe.at.0.saturating_add(offset));
+                self.read_device(stripe.device, at, &mut other)?;
                 for (byte, other) in buf.iter_mut().zip(&other) {
                     *byte ^= other;
                 }
@@ -298,12 +307,62 @@ fn newest_of_its_own<'a>(
         }
         newest
     };
-    let first = &found[0].0;
     let own = if options.ignores_foreign {
-        first
+        all().next()
     } else {
         let based = newest(&|superblock| !superblock.is_seed);
-        based.or_else(|| newest(&|_| true)).unwrap_or(first)
+        based.or_else(|| newest(&|_| true))
     };
+    let own = own.expect("the caller has at least one source");
     newest(&|superblock| superblock.fsid == own.fsid).unwrap_or(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{STRIPE_BYTES, Stripe};
+    use crate::flags::block_group;
+
+    /// Linux makes no such chunk, but nothing in the format forbids it.
+    #[test]
+    fn a_chunk_with_two_stripes_on_one_device_is_rebuilt_from_the_other_stripe() {
+        const STRIPE: usize = STRIPE_BYTES as usize;
+        let stripe = |at| Stripe {
+            device: 1,
+            device_uuid: [0; 16],
+            at: Physical(at),
+        };
+        let chunk = Chunk {
+            start: Logical(0),
+            len: 2 * STRIPE_BYTES,
+            flags: block_group::DATA,
+            profile: Profile::Raid5,
+            // The second stripe is before the first.
+            stripes: [stripe(2 * STRIPE_BYTES), stripe(0)].into(),
+        };
+        let mut medium = vec![0_u8; 4 * STRIPE];
+        for (number, part) in (1..).zip(medium.chunks_mut(STRIPE)) {
+            part.fill(number);
+        }
+        let source: Box<dyn ReadAt> = Box::new(medium);
+        let device = Device {
+            id: 1,
+            uuid: [0; 16],
+            total_bytes: 4 * STRIPE_BYTES,
+            bytes_used: 4 * STRIPE_BYTES,
+            fsid: [0; 16],
+        };
+        let space = AddressSpace {
+            devices: vec![OpenDevice { source, device }],
+            candidates: Vec::new(),
+            missing_seeds: Vec::new(),
+            chunks: ChunkMap::default(),
+            lacks_chunks: false,
+        };
+        let mut found = vec![0; 2 * STRIPE];
+        space.read_copy(&chunk, Logical(0), &mut found, 0).unwrap();
+        assert_eq!((found[0], found[STRIPE]), (3, 2));
+        space.read_copy(&chunk, Logical(0), &mut found, 1).unwrap();
+        assert_eq!((found[0], found[STRIPE]), (1, 4));
+    }
 }

@@ -1,5 +1,14 @@
 //! The four checksum algorithms (`fs/btrfs/accessors.h`, `enum btrfs_csum_type`), for superblocks, tree blocks and
 //! data.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use tree::{Checksum, Error, Result};
 

@@ -117,6 +117,8 @@ pub struct Stripe {
 /// A range on a device: how many of the requested bytes are contiguous there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
+    /// The index of the stripe in its chunk.
+    pub(crate) stripe: usize,
     pub(crate) device: u64,
     pub(crate) at: Physical,
     pub(crate) len: u64,
@@ -256,6 +258,7 @@ impl Chunk {
             | Profile::Raid1c4 => {
                 let stripe = self.stripes[copy];
                 return Place {
+                    stripe: copy,
                     device: stripe.device,
                     at: Physical(stripe.at.0 + offset),
                     len,
@@ -273,8 +276,10 @@ impl Chunk {
                 ((stripe_nr % data + row) % count, row)
             }
         };
-        let stripe = self.stripes[to_usize(index)];
+        let index = to_usize(index);
+        let stripe = self.stripes[index];
         Place {
+            stripe: index,
             device: stripe.device,
             at: Physical(stripe.at.0 + row * STRIPE_BYTES + within),
             len: len.min(STRIPE_BYTES - within),

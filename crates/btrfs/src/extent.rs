@@ -58,6 +58,11 @@ pub(crate) struct DataExtent {
 }
 
 impl<'a> FileExtent<'a> {
+    /// Where it ends in the file.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.len) // checked when parsed
+    }
+
     pub(crate) fn parse(item: &Item<'a>, sectorsize: u32) -> Result<FileExtent<'a>> {
         let sector = u64::from(sectorsize);
         let data = item.data;

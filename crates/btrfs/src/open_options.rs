@@ -15,6 +15,6 @@ pub struct OpenOptions {
     pub older_root: usize,
     /// Show the last commit alone, without the log.
     pub no_log: bool,
-    /// Ignore sources that are no devices of the first one's file system, and second images of a device.
+    /// Ignore sources that are not devices of the first one's file system, and second images of a device.
     pub ignores_foreign: bool,
 }

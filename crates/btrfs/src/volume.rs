@@ -1,4 +1,13 @@
 //! The state for reading the trees of an open file system: devices, caches and decoders.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,11 +65,11 @@ impl Volume {
     /// Like [`AddressSpace::open`].
     pub(crate) fn open(sources: Vec<Box<dyn ReadAt>>, options: &OpenOptions) -> Result<Volume> {
         let (space, superblock) = AddressSpace::open(sources, options)?;
-        let slots = NODE_BYTES_KEPT / NODE_SHARDS / to_usize(superblock.nodesize);
+        let slots = (NODE_BYTES_KEPT / NODE_SHARDS).checked_div(to_usize(superblock.nodesize));
         Ok(Volume {
             superblock,
             space,
-            nodes: Cache::new(NODE_SHARDS, slots),
+            nodes: Cache::new(NODE_SHARDS, slots.unwrap_or(0)),
             changed: RwLock::default(),
             next_changed: AtomicU64::new(0),
             extents: Cache::new(EXTENT_SLOTS.0, EXTENT_SLOTS.1),
@@ -91,7 +100,8 @@ impl Volume {
     ) -> Result<Arc<Node>> {
         const FULL: Error = Error::Limit("tree blocks that replaying the log changes");
         let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
-        if to_u64(changed.len()) * u64::from(self.superblock.nodesize) >= CHANGED_BYTES_MAX {
+        let nodesize = u64::from(self.superblock.nodesize);
+        if to_u64(changed.len()).saturating_mul(nodesize) >= CHANGED_BYTES_MAX {
             return Err(FULL);
         }
         let number = self.next_changed.fetch_add(2, Ordering::Relaxed);

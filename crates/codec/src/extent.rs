@@ -2,6 +2,15 @@
 //!
 //! zlib and zstd have their own frames; LZO needs [segments](crate::segments). Extents in whole sectors are padded
 //! with zeros. The content can be shorter than its extent; the rest reads as zeros.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use crate::segments::Segments;
 use crate::{Algorithm, Decoder, Encoder, EncoderKind, Error, ZstdFrame, zlib};
@@ -70,7 +79,8 @@ impl Decoder {
             }
             _ => self.decompress(algorithm, dst, stored)?,
         };
-        dst[len..].fill(0);
+        let (_, rest) = dst.split_at_mut(len);
+        rest.fill(0);
         Ok(len)
     }
 
@@ -86,7 +96,7 @@ impl Decoder {
         stored: &[u8],
     ) -> Result<(usize, usize), Error> {
         let len = self.decompress(Algorithm::Zlib, dst, stored)?;
-        let end = zlib::end(&dst[..len], stored);
+        let end = zlib::end(dst.split_at(len).0, stored);
         end.map(|end| (len, end))
             .ok_or(Error::Corrupt("zlib stream's end cannot be found"))
     }

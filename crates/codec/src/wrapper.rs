@@ -1,4 +1,13 @@
 //! Files compressed as a whole, such as `.tar.gz`: streams of any length, in bounded memory.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::io::{self, BufReader, Read, Write};
 
@@ -71,21 +80,29 @@ fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<u64> {
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut total = 0;
     loop {
-        match read(from, &mut buffer)? {
-            0 => return Ok(total),
-            len => {
-                to.write_all(&buffer[..len])?;
-                total += len as u64;
-            }
+        let part = read(from, &mut buffer)?;
+        if part.is_empty() {
+            return Ok(total);
         }
+        to.write_all(part)?;
+        total = add(total, part);
     }
 }
 
-fn read(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+fn add(total: u64, part: &[u8]) -> u64 {
+    total.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX))
+}
+
+/// The bytes that were read into `buffer`; empty at the end.
+fn read<'b>(from: &mut dyn Read, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
     loop {
         match from.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => return read,
+            read => {
+                // `Read` promises a length of at most that of the buffer.
+                let len = read?.min(buffer.len());
+                return Ok(buffer.split_at(len).0);
+            }
         }
     }
 }
@@ -100,17 +117,17 @@ fn zstd_frames(input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
     let (mut source, mut content) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
     let (mut total, mut is_whole) = (0, false);
     loop {
-        let len = read(input, &mut source)?;
-        if len == 0 {
+        let mut rest = read(input, &mut source)?;
+        if rest.is_empty() {
             break;
         }
-        let mut rest = &source[..len];
         let mut has_more = true;
         while has_more || !rest.is_empty() {
             let done = decoder.step(rest, &mut content).map_err(bad)?;
-            rest = &rest[done.read..];
-            out.write_all(&content[..done.written])?;
-            total += done.written as u64;
+            let written = content.get(..done.written).unwrap_or_default();
+            rest = rest.get(done.read..).unwrap_or_default();
+            out.write_all(written)?;
+            total = add(total, written);
             is_whole = done.status == zstd::Status::Done;
             has_more = done.status == zstd::Status::Output;
         }

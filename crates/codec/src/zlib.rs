@@ -1,4 +1,13 @@
 //! zlib streams, with libdeflate.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use crate::Error;
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
@@ -55,6 +64,9 @@ pub(crate) fn end(content: &[u8], src: &[u8]) -> Option<usize> {
         return None;
     }
     let zeros = |bytes: &[u8]| bytes.iter().rev().take_while(|&&byte| byte == 0).count();
-    let end = src.len() - zeros(src) + zeros(&sum);
+    let end = src
+        .len()
+        .checked_sub(zeros(src))?
+        .checked_add(zeros(&sum))?;
     src.get(..end)?.ends_with(&sum).then_some(end)
 }

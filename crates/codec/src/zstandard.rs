@@ -1,4 +1,13 @@
 //! Zstandard frames, with this project's own encoder.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use crate::Error;
 
@@ -24,7 +33,7 @@ impl Encoder {
     }
 
     pub(crate) fn compress(&mut self, dst: &mut [u8], src: &[u8]) -> Option<usize> {
-        let params = zstd::Params::for_level(self.level, Some(src.len() as u64));
+        let params = zstd::Params::for_level(self.level, u64::try_from(src.len()).ok());
         let needed = zstd::workspace_size(&params);
         if self.workspace_size < needed {
             self.compressor = zstd::Compressor::owning(vec![0; needed]);

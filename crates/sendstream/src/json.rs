@@ -4,11 +4,20 @@
 //! for a command with its attributes in the order of the stream. Names and paths are strings if they are UTF-8; otherwise the
 //! key ends in `_base64`, and the value is Base64. Times are seconds, a dot, and nine digits of nanoseconds, which
 //! are added to the seconds also before 1970. Data is Base64, or left out: then `data_bytes` states its length.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Read, Write};
 
-use tree::{Error, Result, Time, base64};
+use tree::{Error, Result, Time, base64, to_u64};
 
 use crate::attributes::parse;
 use crate::command::number_of;
@@ -18,7 +27,8 @@ use crate::reader::{COMMAND_BYTES_MAX, Record};
 use crate::value::{Form, Value, named};
 
 /// The longest line that is read: the longest command in Base64, and what stands beside it.
-const LINE_BYTES_MAX: u64 = COMMAND_BYTES_MAX as u64 / 3 * 4 + (1 << 20);
+#[expect(clippy::as_conversions, reason = "`From` is not const")]
+const LINE_BYTES_MAX: usize = COMMAND_BYTES_MAX as usize / 3 * 4 + (1 << 20);
 
 /// The line of a stream's header at an offset, without a line feed.
 pub fn header(version: Version, at: u64) -> String {
@@ -92,16 +102,16 @@ pub fn build(mut input: impl BufRead, mut output: impl Write) -> Result<()> {
     let mut bytes = Vec::new();
     loop {
         line.clear();
-        number += 1;
+        number = u64::saturating_add(number, 1);
         let read = (&mut input)
-            .take(LINE_BYTES_MAX)
+            .take(to_u64(LINE_BYTES_MAX))
             .read_until(b'\n', &mut line)?;
         if read == 0 {
             return Ok(());
         }
         bytes.clear();
         let in_line = |error: Error| error.in_part("line", number);
-        if read as u64 == LINE_BYTES_MAX && line.last() != Some(&b'\n') {
+        if read == LINE_BYTES_MAX && line.last() != Some(&b'\n') {
             return Err(in_line(Error::Limit("the length of a line")));
         }
         let wrong = |what| in_line(Error::InvalidInput(what));
@@ -182,10 +192,8 @@ fn value_of(form: Form, value: &Field, is_base64: bool) -> Option<Vec<u8>> {
     match (form, value) {
         (Form::Number(len), Field::Number(number)) => {
             let bytes = number.to_le_bytes();
-            bytes[len..]
-                .iter()
-                .all(|&byte| byte == 0)
-                .then(|| bytes[..len].to_vec())
+            let (value, rest) = bytes.split_at_checked(len)?;
+            rest.iter().all(|&byte| byte == 0).then(|| value.to_vec())
         }
         (Form::Bytes, Field::Text(text)) if !is_base64 => Some(text.as_bytes().to_vec()),
         (Form::Bytes | Form::Data, Field::Text(text)) => base64::decode(text.as_bytes()),
@@ -261,13 +269,14 @@ fn parse_string(text: &str) -> Option<(String, &str)> {
     let mut parsed = String::new();
     loop {
         let end = rest.find(['"', '\\'])?;
-        parsed.push_str(&rest[..end]);
-        if let Some(after) = rest[end..].strip_prefix('"') {
+        let (plain, after) = rest.split_at(end);
+        parsed.push_str(plain);
+        if let Some(after) = after.strip_prefix('"') {
             return Some((parsed, after));
         }
-        rest = &rest[end + 1..];
-        let letter = rest.chars().next()?;
-        rest = &rest[letter.len_utf8()..];
+        let mut letters = after.strip_prefix('\\')?.chars();
+        let letter = letters.next()?;
+        rest = letters.as_str();
         parsed.push(match letter {
             '"' | '\\' | '/' => letter,
             'b' => '\x08',

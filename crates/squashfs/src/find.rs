@@ -1,6 +1,15 @@
 //! Finds where an image starts in a file.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use tree::{ReadAt, Result};
+use tree::{ReadAt, Result, to_u64, to_usize};
 
 use crate::raw::{MAGIC, METADATA_BYTES, METADATA_PLAIN};
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
@@ -10,7 +19,7 @@ const SEARCH_BYTES: usize = 1 << 20;
 /// Padding between an image and what follows it: images are padded to a multiple of 4 KiB.
 const PADDING_MAX: u64 = 4096;
 /// Bytes at the end of a file that are searched for a superblock: its own size, plus padding before and after it.
-const END_BYTES: u64 = SUPERBLOCK_BYTES as u64 + 2 * PADDING_MAX;
+const END_BYTES: u64 = to_u64(SUPERBLOCK_BYTES) + 2 * PADDING_MAX;
 /// Magic numbers of superblocks at the end.
 const STREAM_MARKS: [&[u8; 4]; 2] = [b"SQSH", b"HSQS"];
 
@@ -40,39 +49,45 @@ pub fn search_image(source: &dyn ReadAt) -> Result<Option<u64>> {
     let size = source.size()?;
     let mut buf = vec![0; SEARCH_BYTES];
     let mut at = 0;
-    while size - at >= SUPERBLOCK_BYTES as u64 {
-        let len = (size - at).min(SEARCH_BYTES as u64) as usize;
-        let piece = &mut buf[..len];
+    loop {
+        let len = to_usize(size.saturating_sub(at)).min(SEARCH_BYTES);
+        let (piece, _) = buf.split_at_mut(len);
+        // A superblock that starts in the last bytes is complete in the next piece.
+        let Some(step) = len
+            .checked_sub(SUPERBLOCK_BYTES - 1)
+            .filter(|&step| step > 0)
+        else {
+            return Ok(None);
+        };
         source.read_exact_at(piece, at)?;
         for begin in beginnings(piece) {
-            let begin = at + begin as u64;
+            let begin = at.saturating_add(to_u64(begin));
             if tables_at(source, begin, size)? {
                 return Ok(Some(begin));
             }
         }
-        // A superblock that starts in the last bytes is complete in the next piece.
-        at += (len as u64 - SUPERBLOCK_BYTES as u64) + 1;
+        at = at.saturating_add(to_u64(step));
     }
-    Ok(None)
 }
 
 /// Positions in `piece` where a superblock fits and its magic number matches.
 fn beginnings(piece: &[u8]) -> impl Iterator<Item = usize> {
-    let last = piece.len().saturating_sub(SUPERBLOCK_BYTES - 1);
-    (0..last).filter(|&at| piece[at..at + 4] == MAGIC.to_le_bytes())
+    let places = piece.windows(SUPERBLOCK_BYTES).enumerate();
+    let found = places.filter(|(_, bytes)| bytes.starts_with(&MAGIC.to_le_bytes()));
+    found.map(|(at, _)| at)
 }
 
 /// Whether the superblock at `at` is valid and followed by the data that it describes.
 fn tables_at(source: &dyn ReadAt, at: u64, size: u64) -> Result<bool> {
     let mut bytes = [0; SUPERBLOCK_BYTES];
     source.read_exact_at(&mut bytes, at)?;
-    Ok(match Superblock::parse(&bytes, size - at) {
+    Ok(match Superblock::parse(&bytes, size.saturating_sub(at)) {
         // The inode table starts with a metadata block: its length must be possible.
         Ok(superblock) => {
             let mut header = [0; 2];
-            source.read_exact_at(&mut header, at + superblock.inode_table)?;
+            source.read_exact_at(&mut header, at.saturating_add(superblock.inode_table))?;
             let len = u16::from_le_bytes(header) & !METADATA_PLAIN;
-            (1..=METADATA_BYTES as u16).contains(&len)
+            (1..=METADATA_BYTES).contains(&len.into())
         }
         Err(_) => false,
     })
@@ -85,19 +100,20 @@ fn tables_at(source: &dyn ReadAt, at: u64, size: u64) -> Result<bool> {
 pub(crate) fn superblock_at_end(source: &dyn ReadAt, base: u64) -> Result<Option<Superblock>> {
     let len = source.size()?.saturating_sub(base);
     let from = len.saturating_sub(END_BYTES);
-    let mut end = vec![0; (len - from) as usize];
-    source.read_exact_at(&mut end, base + from)?;
-    for n in (0..end.len().saturating_sub(SUPERBLOCK_BYTES - 1)).rev() {
-        let mark = &end[n..n + 4];
-        if !(mark == MAGIC.to_le_bytes() || STREAM_MARKS.iter().any(|known| mark == *known)) {
+    let mut end = vec![0; to_usize(len.saturating_sub(from))];
+    source.read_exact_at(&mut end, base.saturating_add(from))?;
+    for (n, bytes) in end.array_windows::<SUPERBLOCK_BYTES>().enumerate().rev() {
+        let mut bytes = *bytes;
+        let Some(mark) = bytes.first_chunk_mut() else {
+            continue;
+        };
+        if *mark != MAGIC.to_le_bytes() && !STREAM_MARKS.contains(&&*mark) {
             continue;
         }
-        let mut bytes = [0; SUPERBLOCK_BYTES];
-        bytes.copy_from_slice(&end[n..n + SUPERBLOCK_BYTES]);
-        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
-        let at = from + n as u64;
+        *mark = MAGIC.to_le_bytes();
+        let at = from.saturating_add(to_u64(n));
         match Superblock::parse(&bytes, at) {
-            Ok(superblock) if at - superblock.bytes_used <= PADDING_MAX => {
+            Ok(superblock) if at.saturating_sub(superblock.bytes_used) <= PADDING_MAX => {
                 return Ok(Some(superblock));
             }
             _ => {}
@@ -122,27 +138,24 @@ pub(crate) fn begins_at(source: &dyn ReadAt, at: u64) -> Result<bool> {
 /// specification.
 fn elf_end(source: &dyn ReadAt) -> Result<Option<u64>> {
     let mut header = [0; 64];
-    if source.size()? < header.len() as u64 {
+    if source.size()? < to_u64(header.len()) {
         return Ok(None);
     }
     source.read_exact_at(&mut header, 0)?;
-    if header[..4] != *b"\x7fELF" || header[5] != 1 {
-        return Ok(None); // Not ELF, or not little-endian.
-    }
-    let word = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
-    let (at, size, count) = match header[4] {
-        1 => {
-            let at = u32::from_le_bytes([header[32], header[33], header[34], header[35]]);
-            (u64::from(at), word(46), word(48))
-        }
-        2 => {
-            let mut at = [0; 8];
-            at.copy_from_slice(&header[40..48]);
-            (u64::from_le_bytes(at), word(58), word(60))
-        }
+    // Little-endian.
+    let [0x7f, b'E', b'L', b'F', class, 1, ..] = header else {
+        return Ok(None);
+    };
+    let number = |at: usize, bytes: usize| {
+        let bytes = header.iter().skip(at).take(bytes).rev();
+        bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
+    };
+    let (at, size, count) = match class {
+        1 => (number(32, 4), number(46, 2), number(48, 2)),
+        2 => (number(40, 8), number(58, 2), number(60, 2)),
         _ => return Ok(None),
     };
-    Ok(at.checked_add(size * count))
+    Ok(at.checked_add(size.saturating_mul(count)))
 }
 
 #[cfg(test)]

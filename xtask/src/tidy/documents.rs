@@ -33,7 +33,7 @@ pub(super) fn crate_table(repository: &Repository) -> Vec<Finding> {
             None if !folder.starts_with("crates/") || folder.matches('/').count() > 1 => {}
             None => {
                 let what =
-                    format!("`{folder}` is no member of the workspace, or stands here twice");
+                    format!("`{folder}` is not a member of the workspace, or is listed twice");
                 findings.push(Finding::new(PATH, index + 1, what));
             }
         }

@@ -53,12 +53,12 @@ impl Subvolume {
                 if extent.offset < end_before {
                     return Err(item.corrupt("file extents overlap", extent.offset));
                 }
-                end_before = extent.offset + extent.len;
+                end_before = extent.end();
             }
             if hole_end > at {
                 let hole = Part {
                     offset: at,
-                    len: hole_end - at,
+                    len: hole_end.saturating_sub(at),
                     skip: 0,
                     body: Body::Hole,
                     ram_bytes: 0,
@@ -74,12 +74,12 @@ impl Subvolume {
             let Some((extent, _)) = extent else {
                 return Ok(());
             };
-            let end = (extent.offset + extent.len).min(size);
+            let end = extent.end().min(size);
             if end > at {
                 let part = Part {
                     offset: at,
-                    len: end - at,
-                    skip: at - extent.offset,
+                    len: end.saturating_sub(at),
+                    skip: at.saturating_sub(extent.offset),
                     body: extent.body,
                     ram_bytes: extent.len,
                 };
@@ -112,15 +112,14 @@ impl Subvolume {
             Body::Stored { extent, offset, .. } => {
                 // What is inline can be read without the tree of checksums.
                 let checksums = self.checksums(inode)?;
-                extent.read(volume, checksums, offset + skip, buf)?;
+                extent.read(volume, checksums, offset.saturating_add(skip), buf)?;
             }
             Body::Inline {
                 compression: None,
                 stored,
                 ..
             } => {
-                let from = to_usize(skip);
-                buf.copy_from_slice(&stored[from..from + buf.len()]);
+                copy_part(stored, skip, buf);
             }
             Body::Inline {
                 compression: Some(compression),
@@ -135,8 +134,7 @@ impl Subvolume {
                     let decoder = &mut worker.decoder;
                     compression.decode(decoder, sectorsize, stored, &mut content, at)
                 })?;
-                let from = to_usize(skip);
-                buf.copy_from_slice(&content[from..from + buf.len()]);
+                copy_part(&content, skip, buf);
             }
         }
         Ok(())
@@ -144,25 +142,20 @@ impl Subvolume {
 
     /// Implements [`tree::FileSystem::read_at`].
     pub(super) fn read(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let wanted = file
-            .inode
-            .size
-            .saturating_sub(offset)
-            .min(to_u64(buf.len())) as usize;
-        let buf = &mut buf[..wanted];
+        let left = file.inode.size.saturating_sub(offset);
+        let wanted = to_usize(left).min(buf.len());
         if wanted == 0 {
             return Ok(0);
         }
-        let mut done = 0;
-        let end = offset + wanted as u64;
+        let (mut rest, _) = buf.split_at_mut(wanted);
         self.for_each_part(file, offset, |part| {
-            let len = (part.len.min(end - part.offset)) as usize;
-            let dst = &mut buf[done..done + len];
+            let len = to_usize(part.len).min(rest.len());
+            let (dst, after) = std::mem::take(&mut rest).split_at_mut(len);
             self.read_part(&part.body, part.ram_bytes, part.skip, &file.inode, dst)?;
-            done += len;
-            Ok(done < wanted)
+            rest = after;
+            Ok(!rest.is_empty())
         })?;
-        buf[done..].fill(0);
+        rest.fill(0);
         Ok(wanted)
     }
 
@@ -172,7 +165,8 @@ impl Subvolume {
         let mut extents: Vec<Extent> = Vec::new();
         // The caller wants the whole extent that covers `from`, so the skipped bytes are given back.
         self.for_each_part(file, from, |part| {
-            let (offset, len) = (part.offset - part.skip, part.len + part.skip);
+            let offset = part.offset.saturating_sub(part.skip);
+            let len = part.len.saturating_add(part.skip);
             let (kind, id) = match part.body {
                 Body::Hole => (ExtentKind::Hole, None),
                 Body::Stored {
@@ -222,7 +216,7 @@ impl Subvolume {
             };
             match extents.last_mut() {
                 Some(last) if last.kind == kind && kind == ExtentKind::Hole => {
-                    last.len += len;
+                    last.len = last.len.saturating_add(len);
                 }
                 _ => extents.push(Extent {
                     offset,
@@ -279,4 +273,11 @@ impl Subvolume {
         })?;
         verified.ok_or(NOT_OURS)
     }
+}
+
+/// Copies the part of inline content that begins at `skip`. The content is as long as its item says.
+fn copy_part(content: &[u8], skip: u64, buf: &mut [u8]) {
+    let part = content.get(to_usize(skip)..);
+    let part = part.and_then(|rest| rest.get(..buf.len()));
+    buf.copy_from_slice(part.expect("`FileExtent::parse` checked the length of the content"));
 }

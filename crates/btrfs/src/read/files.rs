@@ -1,13 +1,4 @@
 //! A subvolume as a tree of files.
-#![cfg_attr(
-    not(test),
-    warn(
-        clippy::arithmetic_side_effects,
-        clippy::as_conversions,
-        clippy::indexing_slicing,
-        clippy::unwrap_used
-    )
-)]
 
 use std::sync::{Arc, PoisonError, RwLock};
 

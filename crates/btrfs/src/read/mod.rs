@@ -1,4 +1,13 @@
 //! An image, its devices and its subvolumes.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
 mod content;
 mod damaged;
@@ -59,7 +68,7 @@ impl Btrfs {
     /// Like [`Btrfs::open`], with options.
     ///
     /// # Errors
-    /// As for [`Btrfs::open`]; also if there is no superblock or commit as the options want it.
+    /// As for [`Btrfs::open`]; also if there is no such superblock or commit as the options ask for.
     pub fn open_with(sources: Vec<Box<dyn ReadAt>>, options: &OpenOptions) -> Result<Btrfs> {
         let mut volume = Volume::open(sources, options)?;
         let superblock = &volume.superblock;
@@ -158,7 +167,7 @@ impl Btrfs {
     /// subvolume does it, too.
     ///
     /// # Errors
-    /// Fails if the log cannot be read, or does not fit to the last commit.
+    /// Fails if the log cannot be read, or contradicts the last commit.
     pub fn replay(&self) -> Result<()> {
         self.replayed().map(drop)
     }

@@ -1,13 +1,4 @@
 //! Inode numbers across several subvolumes.
-#![cfg_attr(
-    not(test),
-    warn(
-        clippy::arithmetic_side_effects,
-        clippy::as_conversions,
-        clippy::indexing_slicing,
-        clippy::unwrap_used
-    )
-)]
 
 use std::collections::HashMap;
 

@@ -1,13 +1,4 @@
 //! Parts of files in the log, and their checksums.
-#![cfg_attr(
-    not(test),
-    warn(
-        clippy::arithmetic_side_effects,
-        clippy::as_conversions,
-        clippy::indexing_slicing,
-        clippy::unwrap_used
-    )
-)]
 
 use tree::{Result, to_u64, to_usize};
 use zerocopy::FromBytes;

@@ -44,7 +44,7 @@ pub(crate) struct Replayed {
 /// Replays all logs of a file system.
 ///
 /// # Errors
-/// Fails if a log cannot be read, or does not fit to the last commit.
+/// Fails if a log cannot be read, or contradicts the last commit.
 pub(crate) fn replay(volume: &Volume, roots: &Tree, checksums: Option<Tree>) -> Result<Replayed> {
     let superblock = &volume.superblock;
     let mut replayed = Replayed {

@@ -1,13 +1,4 @@
 //! Names in the log: entries of directories, and references of inodes to them.
-#![cfg_attr(
-    not(test),
-    warn(
-        clippy::arithmetic_side_effects,
-        clippy::as_conversions,
-        clippy::indexing_slicing,
-        clippy::unwrap_used
-    )
-)]
 
 use tree::{FileKind, Result, low_u32, to_u64, to_usize};
 use zerocopy::{FromBytes, IntoBytes};

@@ -19,7 +19,7 @@ impl<W: Write> Changes<'_, W> {
         self.receiver.add(node, place)
     }
 
-    /// Whether a new file is there already, because another one got a name in it.
+    /// Whether a new file exists already, because another one got a name in it.
     pub(super) fn is_created(&self, node: Node) -> bool {
         self.receiver.name_count(node) > 0
     }
@@ -68,7 +68,7 @@ impl<W: Write> Changes<'_, W> {
         self.after_changes(&changed)
     }
 
-    /// Removes a file that shall not be there, or makes it ready to be removed.
+    /// Removes a file that must not exist, or makes it ready to be removed.
     pub(super) fn delete(&mut self, node: Node) -> Result<()> {
         let places = self.receiver.names_in_parent(node)?;
         if self.receiver.is_dir(node) {

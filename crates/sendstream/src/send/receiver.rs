@@ -29,7 +29,7 @@ pub(super) struct Files {
     pub(super) child: Option<FileId>,
 }
 
-/// Names in a directory, each with what it names; `None` if it names nothing any more.
+/// Names in a directory, each with what it names; `None` if it no longer names anything.
 type Entries = HashMap<Box<[u8]>, Option<(Node, u64)>>;
 
 /// The names at the receiver: those of the parent, changed by what was sent.

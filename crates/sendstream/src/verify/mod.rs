@@ -50,8 +50,8 @@ pub struct Verified {
 ///
 /// Beyond what [`StreamReader`] checks: each path leads to an existing file, through directories and no symlink; new names
 /// are free, and removed directories empty; encoded data is one frame of the stated length, which Linux can read; names of
-/// subvolumes differ. Of an incremental stream's files, only those that it mentions are known, so that a path which it did not
-/// change is believed to exist. Sizes of files, and ranges of other subvolumes, are not known.
+/// subvolumes differ. Of an incremental stream's files, only those that it mentions are known; a path that it did not
+/// change is assumed to exist. Sizes of files, and ranges of other subvolumes, are not known.
 ///
 /// A stream that was changed by somebody who computed its checksums again can pass: compare its SHA-256 for that.
 ///

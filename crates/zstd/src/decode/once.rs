@@ -23,7 +23,7 @@ pub struct Decoded {
 impl DecodeOptions<'_> {
     /// Decodes all of `src`, any number of frames one after the other, to the start of `dst`; gives the bytes written.
     ///
-    /// Skippable frames are passed over. No bytes at all are no frames: that gives 0. Bytes of `dst` after
+    /// Skippable frames are passed over. An empty source has no frames, which gives 0. Bytes of `dst` after
     /// those written stay as they were; after an error, all of `dst` may have changed.
     ///
     /// Fails with

@@ -47,7 +47,7 @@ struct Item {
 }
 
 impl StoredExtents {
-    /// The file system of an open directory; `None` if it is no btrfs.
+    /// The file system of an open directory; `None` if it is not a btrfs.
     ///
     /// # Errors
     /// What the kernel reports; `PermissionDenied` without the privilege to read extents as they are stored.
