@@ -11,6 +11,7 @@
 mod campaign;
 mod changed;
 mod check;
+mod clib;
 mod command;
 mod kmod;
 mod outcome;
@@ -86,6 +87,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "one table of docs/BENCHMARKS.md by its name; without one, lists them and the options",
     ),
     ("tables", test::tables, "all tables of docs/BENCHMARKS.md"),
+    (
+        "clib",
+        clib::clib,
+        "builds the C libraries and installs them with their headers, below the folder that is named",
+    ),
     (
         "tools",
         tools::tools,

@@ -2,8 +2,12 @@
 
 use core::ffi::c_void;
 
+#[cfg(feature = "legacy")]
+use zstd::PieceDecoder;
 use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Status};
 
+#[cfg(feature = "legacy")]
+use crate::buffers::destination;
 use crate::buffers::{InBuffer, OutBuffer};
 use crate::failure::Failure;
 use crate::memory::{Memory, place, with};
@@ -17,7 +21,7 @@ pub struct DCtx {
 }
 
 /// What the memory is used for.
-#[expect(
+#[allow(
     clippy::large_enum_variant,
     reason = "there is no allocator, and the workspace has room for the largest"
 )]
@@ -25,6 +29,17 @@ enum Coder {
     /// Nothing between calls that decode whole frames.
     Nothing,
     Stream(Decoder<'static, 'static>),
+    #[cfg(feature = "legacy")]
+    Pieces(Pieces),
+}
+
+/// A frame that comes piece by piece, or blocks without a frame.
+#[cfg(feature = "legacy")]
+pub(crate) struct Pieces {
+    pub(crate) decoder: PieceDecoder<'static, 'static>,
+    /// Where the content so far lies: what blocks refer to.
+    start: *mut c_void,
+    size: usize,
 }
 
 impl DCtx {
@@ -82,7 +97,7 @@ impl DCtx {
     fn stream(&mut self) -> Result<&mut Decoder<'static, 'static>, Failure> {
         match &mut self.coder {
             Coder::Stream(decoder) => Ok(decoder),
-            Coder::Nothing => Err(Failure::InitMissing),
+            _ => Err(Failure::InitMissing),
         }
     }
 
@@ -115,5 +130,95 @@ impl DCtx {
             Status::Input { hint } => hint.max(1),
             Status::Output => 1,
         })
+    }
+
+    /// Bytes of memory.
+    #[cfg(feature = "legacy")]
+    pub(crate) fn memory_size(&self) -> usize {
+        self.memory.size()
+    }
+
+    /// Begins a frame that comes piece by piece.
+    #[cfg(feature = "legacy")]
+    #[inline(never)]
+    pub(crate) fn begin_pieces(&mut self, options: DecodeOptions<'static>) -> Result<(), Failure> {
+        self.coder = Coder::Nothing;
+        // SAFETY: the coder that used it is gone.
+        let memory = unsafe { self.memory.lend() };
+        self.coder = Coder::Pieces(Pieces {
+            decoder: PieceDecoder::new(options, memory)?,
+            start: core::ptr::null_mut(),
+            size: 0,
+        });
+        Ok(())
+    }
+
+    /// The frame that comes piece by piece.
+    #[cfg(feature = "legacy")]
+    pub(crate) fn pieces(&mut self) -> Result<&mut Pieces, Failure> {
+        match &mut self.coder {
+            Coder::Pieces(pieces) => Ok(pieces),
+            _ => Err(Failure::InitMissing),
+        }
+    }
+
+    /// Goes on as `other` does, behind the same content.
+    #[cfg(feature = "legacy")]
+    pub(crate) fn begin_as(&mut self, other: &DCtx) -> Result<(), Failure> {
+        let Coder::Pieces(other) = &other.coder else {
+            return Err(Failure::InitMissing);
+        };
+        self.begin_pieces(DecodeOptions::new())?;
+        let pieces = self.pieces()?;
+        pieces.decoder.copy_from(&other.decoder);
+        (pieces.start, pieces.size) = (other.start, other.size);
+        Ok(())
+    }
+}
+
+#[cfg(feature = "legacy")]
+impl Pieces {
+    /// Content goes on at `dst`. If that is not where it has ended, what was before cannot be referred to.
+    fn go_on(&mut self, dst: *mut c_void) {
+        if self.start.wrapping_byte_add(self.size) != dst {
+            (self.start, self.size) = (dst, 0);
+        }
+    }
+
+    /// Decodes into the `capacity` bytes at `dst`. `decode` gets the content so far with the room behind it, and where that room
+    /// begins.
+    ///
+    /// # Safety
+    ///
+    /// There are `capacity` bytes at `dst` that nobody else uses during the call, unless `dst` is NULL. If `dst` is where
+    /// the last call's content has ended, that content is still there.
+    pub(crate) unsafe fn decode(
+        &mut self,
+        dst: *mut c_void,
+        capacity: usize,
+        decode: impl FnOnce(
+            &mut PieceDecoder<'static, 'static>,
+            &mut [u8],
+            usize,
+        ) -> Result<usize, zstd::Error>,
+    ) -> Result<usize, Failure> {
+        if capacity == 0 {
+            return Ok(decode(&mut self.decoder, &mut [], 0)?);
+        }
+        self.go_on(dst);
+        let at = self.size;
+        // SAFETY: the content lies right before `dst`, and the caller promises both.
+        let output = unsafe { destination(self.start, at.saturating_add(capacity)) }?;
+        let written = decode(&mut self.decoder, output, at)?;
+        self.size = at + written;
+        Ok(written)
+    }
+
+    /// Declares a block that was stored as it is.
+    pub(crate) fn insert(&mut self, start: *mut c_void, size: usize) -> Result<(), Failure> {
+        self.decoder.insert_block(size)?;
+        self.go_on(start);
+        self.size = self.size.saturating_add(size);
+        Ok(())
     }
 }

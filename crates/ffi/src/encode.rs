@@ -19,7 +19,7 @@ pub struct CCtx {
 }
 
 /// What the memory is used for.
-#[expect(
+#[allow(
     clippy::large_enum_variant,
     reason = "there is no allocator, and the workspace has room for the largest"
 )]
@@ -31,6 +31,8 @@ enum Coder {
 
 struct Stream {
     encoder: Encoder<'static, &'static mut [u8]>,
+    #[cfg(feature = "legacy")]
+    params: Params,
     /// The frame was given out as a whole.
     is_over: bool,
 }
@@ -95,6 +97,8 @@ impl CCtx {
         let memory = unsafe { self.memory.lend() };
         self.coder = Coder::Stream(Stream {
             encoder: Encoder::new(params, memory)?,
+            #[cfg(feature = "legacy")]
+            params: *params,
             is_over: false,
         });
         self.encoder()
@@ -165,5 +169,17 @@ impl CCtx {
         output.pos += written;
         stream.is_over |= finish == Finish::Frame && held == 0;
         Ok(held)
+    }
+
+    /// Begins a frame as `other` has begun one.
+    #[cfg(feature = "legacy")]
+    pub(crate) fn begin_as(&mut self, other: &CCtx, pledged: u64) -> Result<(), Failure> {
+        let Coder::Stream(other) = &other.coder else {
+            return Err(Failure::InitMissing);
+        };
+        let encoder = self.begin(&other.params)?;
+        encoder.copy_from(&other.encoder)?;
+        encoder.reset((pledged > 0).then_some(pledged));
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! | module | interface | names |
 //! |---|---|---|
 //! | [`modern`] | `linux/zstd.h` since Linux 5.16 | `zstd_*` |
+//! | [`legacy`] | `linux/zstd.h` from Linux 4.14 to 5.15 | `ZSTD_*` |
 //! | [`xxhash`](mod@xxhash) | `linux/xxhash.h` | `xxh32*`, `xxh64*` |
 //!
 //! The functions are called from C. They have their C names as symbols with the feature `export`, which only the final
@@ -28,6 +29,22 @@
 //! The first aligned bytes hold the value, such as an encoder; the rest is its memory. Bounds count both, and what aligning may
 //! skip.
 #![no_std]
+#![cfg_attr(
+    not(all(
+        feature = "compress",
+        feature = "decompress",
+        feature = "legacy",
+        feature = "modern",
+        feature = "xxhash"
+    )),
+    allow(
+        dead_code,
+        reason = "not every direction and interface needs all of what they share"
+    )
+)]
+
+#[cfg(test)]
+extern crate std;
 
 #[cfg(any(feature = "compress", feature = "decompress"))]
 mod buffers;
@@ -37,6 +54,8 @@ mod decode;
 mod encode;
 #[cfg(any(feature = "compress", feature = "decompress"))]
 mod failure;
+#[cfg(all(feature = "legacy", any(feature = "compress", feature = "decompress")))]
+pub mod legacy;
 mod memory;
 #[cfg(all(feature = "modern", any(feature = "compress", feature = "decompress")))]
 pub mod modern;
@@ -72,3 +91,12 @@ pub fn trap() -> ! {
         core::hint::spin_loop();
     }
 }
+
+#[cfg(all(
+    test,
+    feature = "compress",
+    feature = "decompress",
+    feature = "modern",
+    feature = "legacy"
+))]
+mod tests;

@@ -252,10 +252,10 @@ pub unsafe extern "C" fn zstd_end_stream(
 pub unsafe extern "C" fn zstd_register_sequence_producer(
     cctx: Option<&mut CCtx>,
     _state: *mut c_void,
-    producer: *const c_void,
+    producer: Option<unsafe extern "C" fn() -> usize>,
 ) {
     if let Some(cctx) = cctx {
-        cctx.has_producer = !producer.is_null();
+        cctx.has_producer = producer.is_some();
     }
 }
 

@@ -105,6 +105,8 @@ pub struct Compressor<W> {
     layout: Option<Layout>,
     /// The first index that is above all in the tables; 0 if they hold anything.
     next_index: u32,
+    /// That of the last frame. Here, and not on the stack, where it would lie below all that finds and writes blocks.
+    kept: Option<Kept>,
 }
 
 /// What the places and sizes of tables and the meaning of their cells follow from.
@@ -198,6 +200,7 @@ impl<W: Held> Compressor<W> {
             workspace,
             layout: None,
             next_index: 1,
+            kept: None,
         }
     }
 
@@ -250,6 +253,15 @@ impl<W: Held> Compressor<W> {
         self.run(dst, src, &dictionary.params, Before::Prepared(dictionary))
     }
 
+    /// Tables of other places or sizes hold anything. Apart, for a smaller frame of the caller on the stack.
+    #[inline(never)]
+    fn lay_out(&mut self, params: &Params) {
+        let layout = Some(Layout::of(params));
+        if self.layout != layout {
+            (self.layout, self.next_index) = (layout, 0);
+        }
+    }
+
     fn run(
         &mut self,
         dst: &mut [u8],
@@ -258,13 +270,11 @@ impl<W: Held> Compressor<W> {
         before: Before<'_>,
     ) -> Result<usize, Error> {
         params.check()?;
-        if self.layout.replace(Layout::of(params)) != Some(Layout::of(params)) {
-            self.next_index = 0;
-        }
+        self.lay_out(params);
         let rooms = Rooms::of(self.workspace.bytes(), params, before, src.len());
         let Rooms { parts, joined } = rooms.inspect_err(|_| self.layout = None)?;
-        let mut kept = Kept::new(params);
-        let parts = &mut Parts::over(parts, &mut kept);
+        let kept = self.kept.insert(Kept::new(params));
+        let parts = &mut Parts::over(parts, kept);
         if self.next_index == 0 {
             parts.clear(params);
             self.next_index = 1;
@@ -277,7 +287,7 @@ impl<W: Held> Compressor<W> {
             dictionary_id: before.id(),
         };
         let result = source.write_frame(parts, dst, params);
-        self.next_index = kept.next_index();
+        self.next_index = self.kept.as_ref().map_or(0, Kept::next_index);
         result
     }
 }

@@ -195,6 +195,18 @@ impl<'d, W: Held> Encoder<'d, W> {
             .set_dictionary(Some(dictionary.dictionary), Some(dictionary))
     }
 
+    /// Whether the headers of frames tell the size of the content where it is known, from the next frame on; at first as
+    /// [`Params::content_size`] says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StageWrong`] within a frame, as for [`set_dictionary`](Self::set_dictionary).
+    pub fn set_content_size(&mut self, is_told: bool) -> Result<(), Error> {
+        self.state.check_between_frames()?;
+        self.state.params.content_size = is_told;
+        Ok(())
+    }
+
     /// Begins another frame, whatever became of this one. `pledged` is the size of its content, if that is known: the
     /// header then tells it, and another size is an error.
     pub fn reset(&mut self, pledged: Option<u64>) {
@@ -267,13 +279,18 @@ impl<'d> State<'d> {
         dictionary: Option<Dictionary<'d>>,
         prepared: Option<&'d EncoderDictionary<'d>>,
     ) -> Result<(), Error> {
-        if self.stage != Stage::Ready && self.stage != Stage::End {
-            return Err(Error::StageWrong);
-        }
+        self.check_between_frames()?;
         self.dictionary = dictionary;
         self.prepared = prepared;
         self.window_has_content = false;
         Ok(())
+    }
+
+    fn check_between_frames(&self) -> Result<(), Error> {
+        match self.stage {
+            Stage::Ready | Stage::End => Ok(()),
+            _ => Err(Error::StageWrong),
+        }
     }
 
     fn reset(&mut self, pledged: Option<u64>) {

@@ -57,6 +57,33 @@ fn set_dictionary_within_an_unfinished_frame() {
     encoder.set_dictionary(None).unwrap();
 }
 
+/// Whether the header tells the size can change between frames, and is what a new encoder makes of it.
+#[test]
+fn set_content_size_between_frames() {
+    let content = mixture(5, 3000);
+    let mut params = Params::for_level(3, None);
+    let mut workspace = vec![0x21; stream_workspace_size(&params)];
+    let mut others = workspace.clone();
+    let mut encoder = Encoder::new(&params, &mut workspace).unwrap();
+    for is_told in [true, false, false, true] {
+        params.content_size = is_told;
+        let mut frames = [vec![0; 4000], vec![0; 4000]];
+        encoder.reset(Some(3000));
+        encoder.set_content_size(is_told).unwrap();
+        let begun = encoder.step(&content[..100], &mut [], Finish::Nothing);
+        assert_eq!(begun.unwrap().read, 100);
+        assert_eq!(encoder.set_content_size(!is_told), Err(Error::StageWrong));
+        let done = encoder.step(&content[100..], &mut frames[0], Finish::Frame);
+        let mut other = Encoder::new(&params, &mut others).unwrap();
+        other.reset(Some(3000));
+        let wanted = other.step(&content, &mut frames[1], Finish::Frame);
+        assert_eq!(done.unwrap().written, wanted.unwrap().written);
+        assert!(frames[0] == frames[1]);
+        let size = zstd::content_size(&frames[0]).unwrap();
+        assert_eq!(size, is_told.then_some(3000));
+    }
+}
+
 /// Every frame that is completed is what a new encoder makes of it, whatever was tried before and within it: other
 /// dictionaries, frames and series of blocks that are left, copies.
 #[test]
