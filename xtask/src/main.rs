@@ -57,6 +57,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "boots that kernel with the modules in QEMU, and tries what they promise",
     ),
     (
+        "kmod-consumers",
+        kmod::kmod_consumers,
+        "the same with Linux's SquashFS, btrfs and crypto API on our modules: up to 15 minutes",
+    ),
+    (
         "campaign",
         campaign::campaign,
         "long runs by their names, which write their results to docs/campaigns.md; without one, lists them",
@@ -104,7 +109,7 @@ fn main() -> ExitCode {
     let Some(name) = arguments.next() else {
         println!("usage: cargo xtask <task> [arguments]\n");
         for (name, _, help) in TASKS {
-            println!("  {name:<11} {help}");
+            println!("  {name:<14} {help}");
         }
         return ExitCode::SUCCESS;
     };

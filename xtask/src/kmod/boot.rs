@@ -132,7 +132,7 @@ fn frames_of_command(folder: &Path, content: &[u8]) -> Result<(), String> {
 }
 
 /// The names and paths of the files of a folder, sorted.
-fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
+pub(super) fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
     let failed = |error| format!("read {}: {error}", folder.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {

@@ -2,6 +2,7 @@
 //! with them.
 
 mod boot;
+mod consumers;
 mod initramfs;
 mod inspect;
 mod packages;
@@ -34,7 +35,13 @@ pub(crate) fn kmod_boot(report: &mut Report, _: &[String]) {
     report.step("kmod-boot", booted);
 }
 
-/// The steps of both tasks, where the programs that they need are installed.
+/// Boots the kernel with its own file systems on the modules.
+pub(crate) fn kmod_consumers(report: &mut Report, _: &[String]) {
+    report.step("tools", tools::ensure);
+    report.step("kmod-consumers", || built(consumers::consumers));
+}
+
+/// The steps of the first two tasks, where the programs that they need are installed.
 pub(crate) fn steps(report: &mut Report) {
     report.step("kmod", || built(inspect::inspect));
     report.step("kmod-boot", booted);
