@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::command::{line_of, output_of};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Suite};
-use crate::{root, test, tools};
+use crate::{outside, root, test, tools};
 
 /// Where the results are kept.
 const PAGE: &str = "docs/campaigns.md";
@@ -33,6 +33,8 @@ enum Run {
         /// They mount.
         as_root: bool,
     },
+    /// The test suite of another project, run with its programs and with ours.
+    Outside(fn() -> Outcome),
     /// A fuzz target under AddressSanitizer.
     Fuzz { target: &'static str, minutes: u64 },
 }
@@ -174,6 +176,21 @@ const CAMPAIGNS: &[Campaign] = &[
         "daily backups of ten days are sent, converted and restored by us and by btrfs-progs; damage and changed parents are found before anything is marked",
     ),
     campaign_of(
+        "send-usr-zstd",
+        kernel_tests("restow", "send_usr::zstd", 30_000),
+        "files of /usr under zstd, full and with changes: sent as by Linux, received by Linux and by us, and converted",
+    ),
+    campaign_of(
+        "send-usr-lzo",
+        kernel_tests("restow", "send_usr::lzo", 30_000),
+        "files of /usr under lzo, full and with changes: sent as by Linux, received by Linux and by us, and converted",
+    ),
+    campaign_of(
+        "send-usr-zlib",
+        kernel_tests("restow", "send_usr::zlib", 30_000),
+        "files of /usr under zlib, full and with changes: sent as by Linux, received by Linux and by us, and converted",
+    ),
+    campaign_of(
         "stream-lzo-tails",
         kernel_tests("restow", "lzo_tails::every_end", 20_000),
         "LZO extents that end around the end of a sector: Linux and we read, write, convert and receive the same",
@@ -202,6 +219,16 @@ const CAMPAIGNS: &[Campaign] = &[
         "send-incremental",
         kernel_tests("restow", "send_incremental::random_changes", 54),
         "incremental streams of images are received by Linux, with the result of its own",
+    ),
+    campaign_of(
+        "btrfs-progs-tests",
+        Run::Outside(outside::btrfs_progs),
+        "tests of btrfs-progs for send and receive that pass with it pass with restow",
+    ),
+    campaign_of(
+        "fstests-send",
+        Run::Outside(outside::fstests),
+        "tests of fstests for send and receive that pass with btrfs-progs pass with restow",
     ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
     campaign_of("fuzz-merge", fuzz("merge"), "no finding"),
@@ -250,6 +277,7 @@ impl Run {
                 let root = if *as_root { ", as root" } else { "" };
                 format!("{filter} of {package}, {} cases{root}", grouped(*cases))
             }
+            Run::Outside(_) => "the test suite of another project, as root".to_owned(),
             Run::Fuzz { target, minutes } => format!("fuzz target {target}, {minutes} minutes"),
         }
     }
@@ -265,6 +293,11 @@ fn record(campaign: &Campaign) -> Outcome {
             cases,
             as_root,
         } => (run_tests(package, filter, cases, as_root), cases),
+        Run::Outside(run) => {
+            let outcome = run();
+            let cases = outcome.passed + outcome.failed.len();
+            (outcome, cases as u64)
+        }
         Run::Fuzz { target, minutes } => run_fuzz(target, minutes),
     };
     let was_run = outcome.passed > 0 || !outcome.failed.is_empty();
@@ -483,6 +516,7 @@ mod tests {
                     });
                     assert!(is_there, "{}", campaign.name);
                 }
+                Run::Outside(_) => {}
                 Run::Fuzz { target, .. } => {
                     let path = root().join(format!("fuzz/targets/{target}.rs"));
                     assert!(path.is_file(), "{}", campaign.name);

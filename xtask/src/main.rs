@@ -15,6 +15,7 @@ mod clib;
 mod command;
 mod kmod;
 mod outcome;
+mod outside;
 mod suite;
 mod test;
 mod tidy;
