@@ -30,14 +30,16 @@ pub(super) struct Kernel {
 
 /// The current kernel, downloaded unless it is there.
 pub(super) fn kernel() -> Result<Kernel, String> {
-    let headers = match depends(HEADERS) {
-        Ok(found) if !found.is_empty() => found,
-        _ => {
-            update()?;
-            depends(HEADERS)?
-        }
-    };
-    let headers = headers
+    // A fresh machine lacks the lists of packages, and old lists name packages that are gone.
+    unpacked().or_else(|_| {
+        update()?;
+        unpacked()
+    })
+}
+
+/// The kernel that the lists of packages name.
+fn unpacked() -> Result<Kernel, String> {
+    let headers = depends(HEADERS)?
         .into_iter()
         .find(|name| name.starts_with("linux-headers-"))
         .ok_or_else(|| format!("{HEADERS} depends on no headers"))?;
@@ -70,7 +72,7 @@ pub(super) fn kernel() -> Result<Kernel, String> {
     Ok(kernel)
 }
 
-/// Asks for the lists of packages, which a fresh machine lacks.
+/// Asks for the lists of packages.
 fn update() -> Result<(), String> {
     let Some(prefix) = tools::root_prefix() else {
         return Err(format!("apt knows no {HEADERS}: apt-get update"));
