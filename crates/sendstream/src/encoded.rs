@@ -98,6 +98,8 @@ impl EncodedWrite<'_> {
                 (content.map_err(wrong)?, to_usize(end))
             }
         };
+        // A decoder may write behind the content.
+        buffer.iter_mut().skip(content).for_each(|byte| *byte = 0);
         let padding = self.data.get(end..).unwrap_or_default();
         if padding.len() >= SECTOR_BYTES {
             return Err(Error::Unverified(

@@ -3,6 +3,7 @@
 mod changes; // of trees in memory, replayed over their parents
 mod convert; // replayed before and after
 mod damage; // cuts and flips
+mod encoded; // extents of any length
 mod hostile; // streams that mean harm
 mod json; // as JSON lines and back
 mod kernel; // converted streams, received by Linux
