@@ -429,7 +429,8 @@ impl Data {
         let is_expressible = is_aligned
             && compression(encoding.algorithm).is_some()
             && encoding.stored_len <= len.min(ENCODED_BYTES_MAX)
-            && encoding.stored_len < encoding.unencoded_len
+            // Linux also sends what it stores compressed in a tree block without making it shorter.
+            && (context.options.stored.is_some() || encoding.stored_len < encoding.unencoded_len)
             && encoding.unencoded_len <= ENCODED_BYTES_MAX;
         if !is_expressible {
             return Ok(false);
