@@ -482,6 +482,25 @@ pub fn rdev(device: tree::Device) -> u64 {
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
 }
 
+/// Flags of a btrfs inode, and of `FS_IOC_GETFLAGS` (`btrfs_inode_flags_to_fsflags`).
+const FLAGS: [(u64, u32); 9] = [
+    (1 << 1, 0x80_0000), // NODATACOW
+    (1 << 3, 0x400),     // NOCOMPRESS
+    (1 << 5, 0x8),       // SYNC
+    (1 << 6, 0x10),      // IMMUTABLE
+    (1 << 7, 0x20),      // APPEND
+    (1 << 8, 0x40),      // NODUMP
+    (1 << 9, 0x80),      // NOATIME
+    (1 << 10, 0x1_0000), // DIRSYNC
+    (1 << 11, 0x4),      // COMPRESS
+];
+
+/// The attributes (`FS_IOC_GETFLAGS`) that the flags of a btrfs inode stand for.
+pub(crate) fn file_attributes(flags: u64) -> u32 {
+    let set = FLAGS.iter().filter(|(bit, _)| flags & bit != 0);
+    set.fold(0, |all, (_, flag)| all | flag)
+}
+
 /// The algorithm with this number in an encoded write (`BTRFS_ENCODED_IO_COMPRESSION_*`).
 pub fn algorithm(compression: u32) -> Option<Algorithm> {
     match compression {

@@ -58,7 +58,9 @@ pub use encoded::{ENCODED_BYTES_MAX, EncodedWrite};
 pub use info::{Changes, CommandTotal, EncodedTotal, StreamInfo, SubvolumeChanges};
 pub use raw::Version;
 pub use reader::{COMMAND_BYTES_MAX, Record, StreamReader};
-pub use receive::{Event, ReceiveOptions, Received, parent_fault, receive};
+pub use receive::{
+    Event, InDirectory, ReceiveOptions, Received, ReceivedDirectory, parent_fault, receive,
+};
 pub use replay::{Replay, SentTree};
 pub use restart::{Continuous, without_restarts};
 pub use send::{

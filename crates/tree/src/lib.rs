@@ -28,9 +28,9 @@ pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent, ExtentId,
     ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem, HostDir,
-    HostTimes, Ino, Inventory, Metadata, Overlay, Step, Steps, Storage, StoreId, Time, Xattr,
-    all_or_nothing, diff, edit, entry_named, extract, is_valid_name, manifest, rescue, tar,
-    with_metadata,
+    HostFile, HostStep, HostTimes, Ino, Inventory, Metadata, Overlay, Step, Steps, Storage,
+    StoreId, Time, Xattr, all_or_nothing, diff, edit, entry_named, extract, is_valid_name,
+    manifest, rescue, tar, walk_host_dir, with_metadata,
 };
 pub use output::{Output, OutputKind, spool, temporary};
 pub use prepare::{ContentReader, Describe, Description, Duplicates, Lost};

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use tree::{FileKind, HostDir, Inventory, Limits, Output, Sha256};
+use tree::{FileKind, HostFile, HostStep, Output, Sha256, walk_host_dir};
 
 use crate::stream::input::of_uuid;
 use crate::text;
@@ -83,26 +84,25 @@ impl Record {
 ///
 /// # Errors
 /// The directory cannot be read.
-pub(super) fn digest(dir: &HostDir) -> tree::Result<String> {
-    let inventory = Inventory::of(dir, &Limits::default())?;
+pub(super) fn digest(dir: &OwnedFd) -> tree::Result<String> {
     let mut digest = Sha256::new();
-    for entry in inventory.names() {
-        let file = inventory.file(entry);
-        let path = inventory.path(entry);
-        let mtime = inventory.metadata(file).mtime;
-        let kind: u8 = match inventory.kind(file) {
-            FileKind::Regular => b'f',
-            FileKind::Directory => b'd',
-            FileKind::Symlink => b'l',
-            _ => b'o',
+    walk_host_dir(dir, &mut |step, file: &HostFile<'_>| {
+        let stat = file.stat;
+        let (kind, size) = match (step, FileKind::from_mode(stat.mode)) {
+            (HostStep::Leave, _) => return Ok(()),
+            (_, Some(FileKind::Regular)) => (b'f', stat.size),
+            (_, Some(FileKind::Directory)) => (b'd', 0),
+            (_, Some(FileKind::Symlink)) => (b'l', stat.size),
+            _ => (b'o', 0),
         };
-        digest.update(&(path.len() as u64).to_le_bytes());
-        digest.update(&path);
+        digest.update(&(file.path.len() as u64).to_le_bytes());
+        digest.update(file.path);
         digest.update(&[kind]);
-        digest.update(&inventory.size(file).to_le_bytes());
-        digest.update(&mtime.seconds.to_le_bytes());
-        digest.update(&mtime.nanoseconds.to_le_bytes());
-    }
+        digest.update(&size.to_le_bytes());
+        digest.update(&stat.mtime.seconds.to_le_bytes());
+        digest.update(&stat.mtime.nanoseconds.to_le_bytes());
+        Ok(())
+    })?;
     let digest = digest.finish();
     Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -152,7 +152,49 @@ fn parse(line: &str) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
+    use testkit::TempDir;
+    use tree::{HostDir, Inventory, Limits};
+
     use super::*;
+
+    #[test]
+    fn a_digest_is_that_of_the_inventory() {
+        let dir = TempDir::new();
+        let mut deep = dir.join("d");
+        for name in 0..40 {
+            deep = deep.join(name.to_string());
+        }
+        fs::create_dir_all(&deep).unwrap();
+        for name in ["f", "d/a", "d.b", "d/0/z"] {
+            fs::write(dir.join(name), name).unwrap();
+            fs::write(deep.join("last"), name).unwrap();
+        }
+        symlink("target", dir.join("l")).unwrap();
+        fs::hard_link(dir.join("f"), dir.join("d/0/f")).unwrap();
+        let tree = HostDir::open(dir.path()).unwrap();
+        let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
+        let mut must = Sha256::new();
+        for entry in inventory.names() {
+            let metadata = inventory.metadata(inventory.file(entry));
+            let path = inventory.path(entry);
+            let kind = match metadata.kind {
+                FileKind::Regular => b"f",
+                FileKind::Directory => b"d",
+                _ => b"l",
+            };
+            must.update(&(path.len() as u64).to_le_bytes());
+            must.update(&path);
+            must.update(kind);
+            must.update(&metadata.size.to_le_bytes());
+            must.update(&metadata.mtime.seconds.to_le_bytes());
+            must.update(&metadata.mtime.nanoseconds.to_le_bytes());
+        }
+        let must: Vec<String> = must.finish().iter().map(|it| format!("{it:02x}")).collect();
+        let opened = linux::open_dir(dir.path()).unwrap();
+        assert_eq!(digest(&opened).unwrap(), must.concat());
+    }
 
     #[test]
     fn lines_hold_any_name() {

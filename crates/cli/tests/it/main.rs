@@ -15,6 +15,7 @@ mod memory; // memory that commands for send streams use
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents
 mod pass_through; // encoded data that goes from one format into another
 mod receive; // send streams, received
+mod receive_directory; // send streams, received into directories
 mod receive_image; // send streams, received into images
 mod receive_mounted; // send streams, received into a mounted btrfs
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole

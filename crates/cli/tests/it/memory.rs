@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
+use std::thread;
 
 use sendstream::{Command, StreamWriter, Version};
 use testkit::{TempDir, cases};
@@ -78,10 +79,15 @@ fn write_files<W: Write>(to: W, files: u64, bytes: usize) -> StreamWriter<W> {
 
 /// The largest memory that a process has used so far.
 fn peak_of(child: &Child) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
-    let words = line.unwrap().trim().trim_end_matches(" kB");
-    words.parse::<u64>().unwrap() * 1024
+    peak_so_far(child).unwrap()
+}
+
+/// The same; `None` if it has ended.
+fn peak_so_far(child: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"))?;
+    let words = line.trim().trim_end_matches(" kB");
+    Some(words.parse::<u64>().unwrap() * 1024)
 }
 
 /// The largest memory that a command has used so far that reads a stream from its standard input, when it has read almost all of it.
@@ -152,9 +158,53 @@ fn a_stream_opened_as_a_tree_needs_at_most_200_bytes_an_inode() {
             peak_of_tree(&path)
         });
         let each = used[1].saturating_sub(used[0]) / (count - count / 4);
-        println!("stream of files with {bytes} bytes: {each} bytes an inode");
         assert!(each <= 200, "{bytes} bytes in each file: {each}");
     }
+}
+
+#[test]
+fn streams_of_any_size_become_directories_in_little_memory() {
+    let count = cases(10_000);
+    for (files, bytes) in [(count, 0), (count / 60, 60_000)] {
+        let target = TempDir::new();
+        let path = target.path().to_str().unwrap();
+        let args = [
+            "receive",
+            "--to",
+            "directory",
+            "--no-owners",
+            "-q",
+            "-f",
+            "-",
+            path,
+        ];
+        let used = peak(&args, |input| {
+            let writer = write_files(BufWriter::new(input), files, bytes);
+            writer.into_inner().flush().unwrap();
+        });
+        assert!(used <= BYTES_MAX, "{files} files of {bytes} bytes: {used}");
+    }
+    // What is done at the end, too.
+    let dir = TempDir::new();
+    let (stream, to) = (dir.join("stream"), dir.join("to"));
+    fs::create_dir(&to).unwrap();
+    let mut writer = write_files(BufWriter::new(File::create(&stream).unwrap()), count, 0);
+    writer.command(&Command::End).unwrap();
+    writer.into_inner().flush().unwrap();
+    let mut receive = restow(["receive", "--to", "directory", "--no-owners", "-q", "-f"])
+        .args([&stream, &to])
+        .spawn()
+        .unwrap();
+    let mut used = 0;
+    let status = loop {
+        if let Some(status) = receive.try_wait().unwrap() {
+            break status;
+        }
+        used = peak_so_far(&receive).unwrap_or(used);
+        thread::yield_now();
+    };
+    assert!(status.success() && used > 0);
+    assert!(used <= BYTES_MAX, "{used}");
 }
 
 #[test]

@@ -378,15 +378,27 @@ fn subvolumes_are_received_as_btrfs_receive_does() {
 
 /// A stream with these commands in a subvolume `s`.
 pub(crate) fn stream(commands: &[Command<'_>], has_end: bool) -> Vec<u8> {
-    let mut writer = StreamWriter::new(Vec::new(), Version::V2);
-    writer.header().unwrap();
     let start = Command::Subvol {
         path: b"s",
         uuid: [7; 16],
         ctransid: 9,
     };
-    let end = has_end.then_some(Command::End);
-    for command in [start].iter().chain(commands).chain(&end) {
+    if has_end {
+        return stream_of(start, commands);
+    }
+    let mut whole = stream_of(start, commands);
+    whole.truncate(whole.len() - END_BYTES);
+    whole
+}
+
+/// The size of the last command.
+const END_BYTES: usize = 10;
+
+/// A stream with these commands.
+pub(crate) fn stream_of(start: Command<'_>, commands: &[Command<'_>]) -> Vec<u8> {
+    let mut writer = StreamWriter::new(Vec::new(), Version::V2);
+    writer.header().unwrap();
+    for command in [start].iter().chain(commands).chain(&[Command::End]) {
         writer.command(command).unwrap();
     }
     writer.into_inner()

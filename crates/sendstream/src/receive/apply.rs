@@ -210,12 +210,7 @@ impl Building {
                     open_regular(&dir, name, OpenFlags::RDONLY)?
                 } else {
                     let root = sources.source(clone_uuid, clone_ctransid)?;
-                    let slash = clone_path.iter().rposition(|&byte| byte == b'/');
-                    let name = slash.map_or(clone_path, |slash| &clone_path[slash + 1..]);
-                    let above = &clone_path[..slash.unwrap_or(0)];
-                    let flags = OpenFlags::PATH | OpenFlags::DIRECTORY;
-                    let dir = linux::open_beneath(&*root, above, flags, 0)?;
-                    open_regular(&dir, name, OpenFlags::RDONLY)?
+                    Files::beneath(&root, clone_path)?
                 };
                 if clone_len == 0 {
                     return Ok(()); // Linux would take it for the rest of the file.
@@ -346,7 +341,7 @@ impl Building {
 
 /// Whether Linux may take the same data if it is not encoded: there is no room for the extent as a whole, the ioctl does not
 /// exist, or this file cannot hold it.
-fn can_fall_back(error: &io::Error, also_on_eperm: bool) -> bool {
+pub(super) fn can_fall_back(error: &io::Error, also_on_eperm: bool) -> bool {
     use linux::errno::{EINVAL, ENOSPC, ENOTTY, EPERM};
     match error.raw_os_error() {
         Some(ENOSPC | ENOTTY | EINVAL) => true,
@@ -412,7 +407,7 @@ fn copy_range(source: &File, from: u64, len: u64, file: &File, offset: u64) -> R
     Ok(())
 }
 
-fn timestamp(time: Time) -> Timestamp {
+pub(super) fn timestamp(time: Time) -> Timestamp {
     Timestamp {
         seconds: time.seconds,
         nanoseconds: time.nanoseconds,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use linux::OpenFlags;
+use linux::{OpenFlags, Stat};
 use tree::{Error, Result};
 
 /// The kind of a file in its mode (`S_IFMT`), and that of regular files (`S_IFREG`).
@@ -47,6 +47,16 @@ impl Files {
         Ok((dir, name))
     }
 
+    /// A regular file beneath another directory, to read.
+    pub(super) fn beneath(root: &OwnedFd, path: &[u8]) -> Result<File> {
+        let slash = path.iter().rposition(|&byte| byte == b'/');
+        let name = slash.map_or(path, |slash| &path[slash + 1..]);
+        let above = &path[..slash.unwrap_or(0)];
+        let flags = OpenFlags::PATH | OpenFlags::DIRECTORY;
+        let dir = linux::open_beneath(root, above, flags, 0)?;
+        open_regular(&dir, name, OpenFlags::RDONLY)
+    }
+
     /// A regular file, to read and write.
     pub(super) fn file(&mut self, path: &[u8]) -> Result<&File> {
         let is_open = self.file.as_ref().is_some_and(|(open, _)| open == path);
@@ -84,13 +94,23 @@ impl Files {
 
 /// Opens a regular file, and nothing else: opening a device or a fifo can have effects.
 pub(super) fn open_regular(dir: &OwnedFd, name: &[u8], flags: OpenFlags) -> Result<File> {
+    Ok(open_regular_with_stat(dir, name, flags)?.0)
+}
+
+/// The same, and what it is.
+pub(super) fn open_regular_with_stat(
+    dir: &OwnedFd,
+    name: &[u8],
+    flags: OpenFlags,
+) -> Result<(File, Stat)> {
     let before = linux::stat_at(dir, name)?;
     if before.mode & KIND != REGULAR {
         return Err(Error::InvalidInput("not a regular file"));
     }
     let file = linux::open_at(dir, name, flags | OpenFlags::NONBLOCK, 0)?;
-    if !linux::stat(&file)?.is_same_file(&before) {
+    let stat = linux::stat(&file)?;
+    if !stat.is_same_file(&before) {
         return Err(Error::Changed);
     }
-    Ok(File::from(file))
+    Ok((File::from(file), stat))
 }

@@ -1,10 +1,14 @@
-//! Receiving streams into a mounted btrfs.
+//! Receiving streams into a mounted btrfs, or into directories.
 
 mod apply;
 mod attributes;
+mod copied;
+mod directory;
 mod files;
 mod parent;
+mod ranges;
 mod read_back;
+mod times;
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -16,6 +20,7 @@ use tree::temporary::{self, Temporary};
 use tree::{Error, Progress, Result};
 
 use self::apply::Building;
+pub use self::directory::{InDirectory, ReceivedDirectory};
 use self::files::Files;
 use self::parent::Sources;
 pub use self::parent::parent_fault;

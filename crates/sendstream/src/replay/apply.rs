@@ -10,7 +10,7 @@ use ::tree::{
 use super::Known;
 use super::parts::{FileNumber, Part, Parts, Place};
 use super::tree::{Built, Content, SentTree, Source, Stream};
-use crate::command::{Command, device};
+use crate::command::{Command, device, file_attributes};
 use crate::encoded::EncodedWrite;
 use crate::subvolume::SentSubvolume;
 
@@ -23,19 +23,6 @@ const DEPTH_MAX: u32 = 1000;
 const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 const ZERO_RANGE: u32 = 0x10;
-
-/// Flags of a btrfs inode, and of `FS_IOC_GETFLAGS` (`btrfs_inode_flags_to_fsflags`).
-const FLAGS: [(u64, u32); 9] = [
-    (1 << 1, 0x80_0000), // NODATACOW
-    (1 << 3, 0x400),     // NOCOMPRESS
-    (1 << 5, 0x8),       // SYNC
-    (1 << 6, 0x10),      // IMMUTABLE
-    (1 << 7, 0x20),      // APPEND
-    (1 << 8, 0x40),      // NODUMP
-    (1 << 9, 0x80),      // NOATIME
-    (1 << 10, 0x1_0000), // DIRSYNC
-    (1 << 11, 0x4),      // COMPRESS
-];
 
 /// A subvolume that is being built.
 pub(super) struct Applying {
@@ -321,12 +308,10 @@ impl Applying {
             }
             Command::Fileattr { path, fileattr } => {
                 let (file, _) = self.resolve(path)?;
-                let has = |&(bit, _): &(u64, u32)| fileattr & bit != 0;
-                let flags = FLAGS.iter().filter(|flag| has(flag)).map(|(_, flag)| flag);
-                let flags = flags.fold(0, |all, flag| all | flag);
+                let attributes = FileAttributes(file_attributes(fileattr));
                 self.built
                     .overlay
-                    .change(file, |metadata| metadata.attributes = FileAttributes(flags))
+                    .change(file, |metadata| metadata.attributes = attributes)
             }
             Command::EnableVerity { path, .. } => {
                 self.resolve(path)?;

@@ -198,13 +198,13 @@ impl Parts {
         };
         let known = &self.files[file.index()];
         let has_parts = matches!(known.whole, Whole::Parts);
-        let before = match has_parts {
-            true => self
-                .map
+        let before = if has_parts {
+            self.map
                 .range((file, 0)..(file, from))
                 .next_back()
-                .map(part),
-            false => known.part(),
+                .map(part)
+        } else {
+            known.part()
         };
         let before = before.filter(|part| part.end() > from);
         let rest = has_parts.then(|| self.map.range((file, from)..=(file, u64::MAX)).map(part));

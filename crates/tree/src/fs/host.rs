@@ -4,6 +4,7 @@
 //! read even if the tree changes meanwhile. Files are identified by device and inode number. A file that was moved or
 //! replaced after it was listed is an error, and so is content that changed since.
 
+mod steps;
 mod stored;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use super::{
     Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, is_valid_name,
 };
 use crate::{Error, Result};
+pub use steps::{HostFile, HostStep, walk_host_dir};
 use stored::{OpenInode, StoredExtents};
 
 /// Open directories, and open files, that are kept for later calls; together these bound the number of descriptors.

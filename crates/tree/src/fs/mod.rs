@@ -15,7 +15,7 @@ mod walk;
 
 pub use aspects::Aspects;
 pub use extents::Extents;
-pub use host::{HostDir, HostTimes};
+pub use host::{HostDir, HostFile, HostStep, HostTimes, walk_host_dir};
 pub use overlay::Overlay;
 pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
 

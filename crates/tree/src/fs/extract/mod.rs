@@ -192,7 +192,8 @@ impl Unrestored {
         self.examples.iter().filter(move |e| e.aspect == aspect)
     }
 
-    fn add(&mut self, aspect: Aspect, path: impl FnOnce() -> Vec<u8>, reason: &dyn ToString) {
+    /// Adds a case, with the file's path and the reason in words.
+    pub fn add(&mut self, aspect: Aspect, path: impl FnOnce() -> Vec<u8>, reason: &dyn ToString) {
         self.counts[aspect as usize] += 1;
         if self.counts[aspect as usize] <= EXAMPLES_MAX {
             self.examples.push(Example {
