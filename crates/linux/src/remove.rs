@@ -39,7 +39,7 @@ pub fn remove_dir_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
 /// The first error that the kernel reports; what was removed before it stays removed.
 pub fn remove_tree_at(dir: impl AsFd, name: &[u8]) -> io::Result<u64> {
     let dir = dir.as_fd();
-    if remove_flat(dir, name)? {
+    if remove_flat(dir, name, false)? {
         return Ok(1);
     }
     let top = open_to_remove(dir, name)?;
@@ -75,7 +75,7 @@ impl Removal {
         })?;
         drop(listing);
         for name in names {
-            if remove_flat(dir, &name)? {
+            if remove_flat(dir, &name, true)? {
                 self.removed += 1;
                 continue;
             }
@@ -105,10 +105,11 @@ impl Removal {
 }
 
 /// Removes anything but a directory, or an empty directory. Returns false for a directory that must be emptied first.
-fn remove_flat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+/// `is_removed` says that `dir` is removed, too: its mode may change.
+fn remove_flat(dir: BorrowedFd<'_>, name: &[u8], is_removed: bool) -> io::Result<bool> {
     match fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) => return Ok(true),
-        Err(Errno::ACCESS) => {
+        Err(Errno::ACCESS) if is_removed => {
             // The directory may be read-only even for its owner.
             set_mode_of_dir(dir)?;
             if fs::unlinkat(dir, name, AtFlags::empty()).is_ok() {
