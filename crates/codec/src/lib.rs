@@ -128,7 +128,7 @@ pub struct Encoder(EncoderKind);
 
 enum EncoderKind {
     Zlib(zlib::Encoder),
-    Zstd(zstandard::Encoder),
+    Zstd(Box<zstandard::Encoder>),
     Lzo(Box<lzo::Workspace>),
     Lz4(lz4::Encoder),
     Xz(xz::Encoder),
@@ -142,7 +142,9 @@ impl Encoder {
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         Ok(Encoder(match *settings {
             Settings::Zlib { level } => EncoderKind::Zlib(zlib::Encoder::new(level)?),
-            Settings::Zstd { level } => EncoderKind::Zstd(zstandard::Encoder::new(level)?),
+            Settings::Zstd { level } => {
+                EncoderKind::Zstd(Box::new(zstandard::Encoder::new(level)?))
+            }
             Settings::Lzo => EncoderKind::Lzo(Box::default()),
             Settings::Lz4 => EncoderKind::Lz4(lz4::Encoder::fast()),
             Settings::Lz4Hc { level } => EncoderKind::Lz4(lz4::Encoder::high(level)?),
