@@ -262,6 +262,8 @@ impl<W: Held> Compressor<W> {
         }
     }
 
+    // Into its callers, whose frames lie above all that finds and writes blocks, too.
+    #[inline(always)]
     fn run(
         &mut self,
         dst: &mut [u8],
