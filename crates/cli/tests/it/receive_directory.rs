@@ -350,7 +350,7 @@ fn a_stream_that_means_harm_leaves_nothing_in_a_directory() {
                 write(b"f", 0, b"four"),
                 clone((b"f", u64::MAX), 4, (b"f", 9)),
             ],
-            "largest file",
+            "largest possible file",
         ),
         (
             vec![
@@ -358,7 +358,7 @@ fn a_stream_that_means_harm_leaves_nothing_in_a_directory() {
                 write(b"f", 0, b"four"),
                 clone((b"f", 0), 4, (b"f", u64::MAX - 2)),
             ],
-            "largest file",
+            "largest possible file",
         ),
         (
             vec![
