@@ -124,10 +124,29 @@ pub(crate) fn time(time: Time, between: char, text: &mut String) {
     );
     let (year, month, day) = tree::date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let _ = write!(
-        text,
-        "{year:04}-{month:02}-{day:02}{between}{hour:02}:{minute:02}:{second:02}"
-    );
+    if !(0..10_000).contains(&year) {
+        let _ = write!(text, "{year:04}-{month:02}-{day:02}");
+    } else {
+        two_digits(year / 100, text);
+        two_digits(year % 100, text);
+        *text += "-";
+        two_digits(month, text);
+        *text += "-";
+        two_digits(day, text);
+    }
+    text.push(between);
+    two_digits(hour, text);
+    *text += ":";
+    two_digits(minute, text);
+    *text += ":";
+    two_digits(second, text);
+}
+
+/// Writes a number from 0 to 99. Formatting takes several times as long, and a stream has four times for each file.
+fn two_digits(number: i64, text: &mut String) {
+    for digit in [number / 10, number % 10] {
+        text.push(char::from(b'0' + digit as u8));
+    }
 }
 
 /// A number of bytes with a decimal unit.

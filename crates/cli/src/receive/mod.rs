@@ -8,7 +8,7 @@ mod record;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -196,12 +196,6 @@ fn found(dir: &Path) -> Result<To> {
 /// Prints a stream.
 fn dump(args: &Receive) -> Result<()> {
     let input = Input::open(&args.file, &Bar::new("read", true))?;
-    // With -e, the next program reads the rest of a pipe.
-    let input: Box<dyn Read> = if args.end {
-        Box::new(input)
-    } else {
-        Box::new(input.ahead())
-    };
     let mut reader = StreamReader::new(input).any_paths();
     let mut dump = Dump::new(BufWriter::new(io::stdout().lock()), linux::local_offset);
     let mut print = || -> tree::Result<()> {

@@ -1,4 +1,4 @@
-//! Reading ahead.
+//! Reading ahead: where reading takes as long as what is done with it.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

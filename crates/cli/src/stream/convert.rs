@@ -92,7 +92,7 @@ enum Dropped {
 /// The stream is damaged or cannot be expressed, or something cannot be read or written.
 pub(crate) fn run(args: &Convert) -> Result<bool> {
     let bar = Bar::new("converted", args.quiet);
-    let input = Input::open(&args.src, &bar)?.ahead();
+    let input = Input::open(&args.src, &bar)?;
     let options = ConvertOptions {
         version: args.proto,
         recode: match (args.compress, args.decompress) {

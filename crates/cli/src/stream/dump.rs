@@ -45,7 +45,7 @@ pub(crate) struct Dump {
 /// # Errors
 /// The stream is damaged, or cannot be read; what was printed until then is right.
 pub(crate) fn run(args: &Dump) -> Result<()> {
-    let input = Input::open(&args.file, &Bar::new("read", true))?.ahead();
+    let input = Input::open(&args.file, &Bar::new("read", true))?;
     let mut reader = StreamReader::new(input).any_paths();
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(&mut reader, args, &mut out);

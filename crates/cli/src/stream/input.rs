@@ -8,7 +8,6 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use tree::{Error, Output, Progress, Sha256};
 
-use super::ahead::ReadAhead;
 use crate::bar::Bar;
 use crate::text;
 
@@ -35,11 +34,6 @@ impl Input {
         let metadata = file.metadata();
         bar.expect(None, metadata.ok().map(|it| it.len()));
         Ok(Input::File(file))
-    }
-
-    /// Reads ahead in another thread. Whoever leaves the rest of a pipe to others must not read ahead.
-    pub(crate) fn ahead(self) -> ReadAhead<Input> {
-        ReadAhead::new(self)
     }
 }
 
