@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::options::Options;
 
 /// Rounds of each step. Programs take turns, and the order turns around after each round.
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 5;
 
 /// Prints the tables.
 ///
@@ -273,173 +273,117 @@ impl Place {
     }
 
     fn steps(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for (file, names) in [
-            (
-                "v1",
-                [
-                    "check v1",
-                    "send v1",
-                    "receive v1, none",
-                    "receive v1, force",
-                ],
-            ),
-            (
+        vec![
+            self.check("check v1", "v1"),
+            self.send("send v1", &["--proto", "1"]),
+            self.receive("receive v1, none", "v1", "plain", &[]),
+            self.receive("receive v1, force", "v1", "forced", &[]),
+            self.check("check compressed", "v2"),
+            self.send("send compressed", &["--proto", "2", "--compressed-data"]),
+            self.receive("receive compressed", "v2", "plain", &[]),
+            self.receive(
+                "receive, decompressed",
                 "v2",
-                [
-                    "check compressed",
-                    "send compressed",
-                    "receive compressed",
-                    "receive, decompressed",
-                ],
+                "plain",
+                &["--force-decompress"],
             ),
-        ] {
-            let stream = self.path(file);
-            let restow = |words: &[&str]| self.words(&self.restow, words);
-            steps.push(self.step(
-                names[0],
-                vec![
-                    Turn::new(
-                        "CRC-32C alone",
-                        self.words(&self.bench, &["crc32c", &stream]),
-                    ),
-                    Turn::new(
-                        "restow stream verify --no-data",
-                        restow(&["stream", "verify", "--no-data", &stream]),
-                    ),
-                    Turn::new("restow stream dump", restow(&["stream", "dump", &stream])),
-                    Turn::new(
-                        "restow receive --dump",
-                        restow(&["receive", "--dump", "-f", &stream]),
-                    ),
-                    Turn::new(
-                        "btrfs receive --dump",
-                        words(&["btrfs", "receive", "--dump", "-f", &stream]),
-                    ),
-                ],
-            ));
-            let (theirs, ours, mounted) =
-                (self.path("theirs"), self.path("ours"), self.path("mounted"));
-            let kind = if file == "v1" {
-                ["--proto", "1"]
-            } else {
-                ["--proto", "2"]
-            };
-            let compressed: &[&str] = if file == "v1" {
-                &[]
-            } else {
-                &["--compressed-data"]
-            };
-            let send = [&["send", "-q"], &kind[..], compressed, &["-f"]].concat();
-            let snapshot = self.path("source/tree");
-            let image = format!("{}:tree", self.path("source.img"));
-            let remove = |file: &str| vec![words(&["rm", "-f", file])];
-            let mut step = self.step(
-                names[1],
-                vec![
-                    Turn::new(
-                        "btrfs send",
-                        words(&[&["btrfs"], &send[..], &[&theirs, &snapshot]].concat()),
-                    )
-                    .after(remove(&theirs)),
-                    Turn::new(
-                        "restow send, mounted",
-                        restow(&[&send[..], &[&mounted, &snapshot]].concat()),
-                    )
-                    .after(remove(&mounted)),
-                    Turn::new(
-                        "restow send, image",
-                        restow(&[&send[..], &[&ours, &image]].concat()),
-                    )
-                    .after(remove(&ours)),
-                ],
-            );
-            step.same = Some([theirs.into(), ours.into()]);
-            steps.push(step);
-            let targets: [(&str, &str, &[&str]); 2] = if file == "v1" {
-                [(names[2], "plain", &[]), (names[3], "forced", &[])]
-            } else {
-                [
-                    (names[2], "plain", &[]),
-                    (names[3], "plain", &["--force-decompress"]),
-                ]
-            };
-            for (name, target, more) in targets {
-                let received = |who: &str| self.path(&format!("{target}/{who}"));
-                let turn = |who: &'static str, dir: &str, program: Vec<String>| {
-                    let at = received(dir);
-                    let before = vec![
-                        words(&["btrfs", "subvolume", "delete", &format!("{at}/tree")]),
-                        words(&["mkdir", "-p", &at]),
-                        words(&["sync", "-f", &self.path(target)]),
-                    ];
-                    // Both end when all is on disk.
-                    let script = format!("{} && sync -f {}", program.join(" "), self.path(target));
-                    Turn::new(who, words(&["sh", "-c", &script])).after(before)
-                };
-                let receive = |dir: &str| {
-                    [&["receive", "-q", "-f", &stream], more, &[&*received(dir)]]
-                        .concat()
-                        .iter()
-                        .map(|word| (*word).to_owned())
-                        .collect::<Vec<_>>()
-                };
-                let with = |program: &Path, args: Vec<String>| {
-                    [vec![program.display().to_string()], args].concat()
-                };
-                let mut unread = receive("unread");
-                unread.insert(1, "--no-read-back".to_owned());
-                let mut step = self.step(
-                    name,
-                    vec![
-                        turn(
-                            "btrfs receive",
-                            "theirs",
-                            with(Path::new("btrfs"), receive("theirs")),
-                        ),
-                        turn(
-                            "restow receive",
-                            "ours",
-                            with(&self.restow, receive("ours")),
-                        ),
-                        turn(
-                            "restow receive --no-read-back",
-                            "unread",
-                            with(&self.restow, unread),
-                        ),
-                    ],
-                );
-                step.trees = ["theirs", "ours", "unread"]
-                    .map(|who| [snapshot.clone(), format!("{}/tree", received(who))])
-                    .to_vec();
-                steps.push(step);
-            }
-        }
-        let (one, two) = (self.path("one"), self.path("two"));
-        let convert = |threads: &str, to: &str| {
-            let words = [
-                "stream",
-                "convert",
-                "-q",
-                threads,
-                "--compress",
-                "zstd:3",
-                "--overwrite",
-                &self.path("v1"),
-                to,
-            ];
-            self.words(&self.restow, &words)
+            self.convert(),
+        ]
+    }
+
+    fn check(&self, name: &'static str, stream: &str) -> Step {
+        let stream = &*self.path(stream);
+        let restow = |words: &[&str]| self.words(&self.restow, words);
+        let verify = restow(&["stream", "verify", "--no-data", stream]);
+        let dump = ["receive", "--dump", "-f", stream];
+        let turns = vec![
+            Turn::new(
+                "CRC-32C alone",
+                self.words(&self.bench, &["crc32c", stream]),
+            ),
+            Turn::new("restow stream verify --no-data", verify),
+            Turn::new("restow stream dump", restow(&["stream", "dump", stream])),
+            Turn::new("restow receive --dump", restow(&dump)),
+            Turn::new(
+                "btrfs receive --dump",
+                self.words(Path::new("btrfs"), &dump),
+            ),
+        ];
+        self.step(name, turns)
+    }
+
+    fn send(&self, name: &'static str, options: &[&str]) -> Step {
+        let snapshot = self.path("source/tree");
+        let image = format!("{}:tree", self.path("source.img"));
+        let turn = |who: &'static str, program: &Path, to: &str, from: &str| {
+            let args = [&["send", "-q"], options, &["-f", to, from]].concat();
+            let turn = Turn::new(who, self.words(program, &args));
+            turn.after(vec![words(&["rm", "-f", to])])
         };
-        let mut step = self.step(
-            "convert v1 to zstd:3",
-            vec![
-                Turn::new("restow stream convert -j1", convert("-j1", &one)),
-                Turn::new("restow stream convert -j2", convert("-j2", &two)),
-            ],
-        );
-        step.same = Some([one.into(), two.into()]);
-        steps.push(step);
-        steps
+        let files = ["theirs", "mounted", "ours"].map(|file| self.path(file));
+        let turns = vec![
+            turn("btrfs send", Path::new("btrfs"), &files[0], &snapshot),
+            turn("restow send, mounted", &self.restow, &files[1], &snapshot),
+            turn("restow send, image", &self.restow, &files[2], &image),
+        ];
+        let [theirs, _, ours] = files.map(PathBuf::from);
+        Step {
+            same: Some([theirs, ours]),
+            ..self.step(name, turns)
+        }
+    }
+
+    fn receive(&self, name: &'static str, stream: &str, to: &str, options: &[&str]) -> Step {
+        let (stream, to) = (self.path(stream), self.path(to));
+        let turn = |who: &'static str, program: &Path, dir: &str, more: &[&str]| {
+            let at = &*format!("{to}/{dir}");
+            let before = vec![
+                words(&["btrfs", "subvolume", "delete", &format!("{at}/tree")]),
+                words(&["mkdir", "-p", at]),
+                words(&["sync", "-f", &to]),
+            ];
+            let args = [&["receive", "-q"], more, options, &["-f", &*stream, at]].concat();
+            // Each ends when all is on disk.
+            let script = format!("{} && sync -f {to}", self.words(program, &args).join(" "));
+            Turn::new(who, words(&["sh", "-c", &script])).after(before)
+        };
+        let unread = ["--no-read-back"];
+        let turns = vec![
+            turn("btrfs receive", Path::new("btrfs"), "theirs", &[]),
+            turn("restow receive", &self.restow, "ours", &[]),
+            turn(
+                "restow receive --no-read-back",
+                &self.restow,
+                "unread",
+                &unread,
+            ),
+        ];
+        let snapshot = self.path("source/tree");
+        let trees = ["theirs", "ours", "unread"];
+        Step {
+            trees: trees
+                .map(|dir| [snapshot.clone(), format!("{to}/{dir}/tree")])
+                .to_vec(),
+            ..self.step(name, turns)
+        }
+    }
+
+    fn convert(&self) -> Step {
+        let files = ["one", "two"].map(|file| self.path(file));
+        let turn = |who: &'static str, threads: &str, to: &str| {
+            let source = self.path("v1");
+            let options = ["-q", "--overwrite", "--compress", "zstd:3", threads];
+            let args = [&["stream", "convert"], &options[..], &[&source, to]].concat();
+            Turn::new(who, self.words(&self.restow, &args))
+        };
+        let turns = vec![
+            turn("restow stream convert -j1", "-j1", &files[0]),
+            turn("restow stream convert -j2", "-j2", &files[1]),
+        ];
+        Step {
+            same: Some(files.map(PathBuf::from)),
+            ..self.step("convert v1 to zstd:3", turns)
+        }
     }
 
     fn step(&self, name: &'static str, turns: Vec<Turn>) -> Step {
