@@ -10,8 +10,9 @@ use tree::extract::{Aspect, Unrestored};
 use tree::temporary;
 use tree::{Error, HostFile, HostStep, Result, walk_host_dir};
 
-use super::directory::{ATTRIBUTES_SETTABLE, DIRECTORY, NO_SET_ID, REGULAR, SET_ID, SYMLINK};
-use super::files::{Files, KIND, open_regular};
+use super::files::{
+    ATTRIBUTES_SETTABLE, DIRECTORY, Files, KIND, NO_SET_ID, REGULAR, SET_ID, SYMLINK, open_regular,
+};
 use super::ranges::{copy_range, is_not_shareable};
 
 /// Attributes that `statx` reports with the values of `FS_*_FL`: compressed, immutable, append-only, and no dump.

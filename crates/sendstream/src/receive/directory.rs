@@ -20,7 +20,10 @@ use tree::{Error, HostFile, HostStep, Result, walk_host_dir};
 
 use super::apply::{can_fall_back, timestamp};
 use super::copied::copy_directory;
-use super::files::{Files, KIND, open_regular, open_regular_with_stat};
+use super::files::{
+    ATTRIBUTES_SETTABLE, DIRECTORY, Files, KIND, NO_SET_ID, REGULAR, SET_ID, SYMLINK, open_regular,
+    open_regular_with_stat,
+};
 use super::ranges::{FILE_BYTES_MAX, KEEP_SIZE, PUNCH_HOLE, copy_range, is_not_shareable, punch};
 use super::times::{Times, Touched};
 use crate::command::{Command, compression, device, file_attributes};
@@ -33,19 +36,11 @@ const PENDING_MAX: usize = 1 << 20;
 const SOURCES_MAX: usize = 128;
 /// The name of a new file until it moves to its place.
 const NEW: &[u8] = b"new";
-/// Bits of the mode that are only given to a file of the right owner.
-pub(super) const SET_ID: u32 = 0o6000;
-/// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL` of linux/fs.h: attributes that, unlike immutable, do
-/// not prevent what comes later.
-pub(super) const ATTRIBUTES_SETTABLE: u32 = 0x04 | 0x08 | 0x40 | 0x80 | 0x0080_0000;
 /// Cleared by Linux when a file is written or gets another owner.
 const CAPABILITY: &[u8] = b"security.capability";
 /// A mode of `fallocate` (linux/falloc.h).
 const ZERO_RANGE: u32 = 0x10;
 /// Kinds of files (`S_IF*`).
-pub(super) const DIRECTORY: u32 = 0o040_000;
-pub(super) const REGULAR: u32 = 0o100_000;
-pub(super) const SYMLINK: u32 = 0o120_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 const BLOCK_DEVICE: u32 = 0o060_000;
 const FIFO: u32 = 0o010_000;
@@ -753,8 +748,6 @@ impl ReceivedDirectory {
         })
     }
 }
-
-pub(super) const NO_SET_ID: &str = "set-id bits are not given to a file of another owner";
 
 /// The rights that the owner needs to change it.
 fn needed_mode(stat: &Stat) -> u32 {
