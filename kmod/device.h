@@ -16,7 +16,7 @@
 static int codec_begin(void);
 /* Takes the first `length` bytes of `input`. */
 static int codec_take(size_t length);
-/* All bytes were taken, or none of the rest can be. Says in `digest` what came of them. */
+/* Ends the input: complete if `is_good`, otherwise cut off. Stores the digest of the output in `digest`. */
 static int codec_finish(bool is_good);
 
 static int major;

@@ -38,7 +38,7 @@ struct Stream {
 }
 
 impl CCtx {
-    /// Bytes of workspace for a context with so many bytes of memory.
+    /// Bytes of workspace for a context with `bytes` of memory.
     pub(crate) const fn with(bytes: usize) -> usize {
         with::<CCtx>(bytes)
     }

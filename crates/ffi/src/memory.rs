@@ -7,7 +7,7 @@ use core::slice;
 /// More bytes than one object has: there is no such memory.
 const SIZE_MAX: usize = isize::MAX as usize;
 
-/// The bytes at `start`. `None` if there cannot be so many, or if some are promised at NULL.
+/// The bytes at `start`. `None` if `size` is more than an object can have, or if `start` is NULL and `size` is not 0.
 ///
 /// # Safety
 ///
@@ -39,7 +39,7 @@ pub(crate) unsafe fn bytes_mut<'a>(start: *mut c_void, size: usize) -> Option<&'
     Some(unsafe { slice::from_raw_parts_mut(start.cast(), size) })
 }
 
-/// Bytes of workspace for a `T` that has so many bytes of memory, wherever the workspace begins.
+/// Bytes of workspace for a `T` with `bytes` of memory, wherever the workspace begins.
 pub(crate) const fn with<T>(bytes: usize) -> usize {
     bytes.saturating_add(size_of::<T>() + align_of::<T>() - 1)
 }

@@ -19,7 +19,7 @@ const PIECE: usize = 4096;
 /// The window for which the device that decodes the frames of the tests has room.
 const WINDOW: u64 = 8 << 20;
 
-/// One of so many frames is judged, and none that is longer: the machine that reads them is slow.
+/// One frame in three is tried, and no frame longer than 16 KiB: the emulated machine that reads them is slow.
 const FRAMES_SHARE: usize = 3;
 const FRAME_MAX: usize = 16 << 10;
 

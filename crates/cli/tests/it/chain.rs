@@ -380,7 +380,7 @@ impl Target {
         (code, words)
     }
 
-    /// All that is received, and all that is there besides.
+    /// What is received, and what else the directory holds.
     fn state(&self, btrfs: &Tool) -> Vec<u8> {
         match self.name {
             "btrfs" => {

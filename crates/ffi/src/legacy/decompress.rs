@@ -124,13 +124,13 @@ pub unsafe extern "C" fn ZSTD_decompress_usingDDict(
     returned(run())
 }
 
-/// Bytes of workspace for streams of frames whose windows have up to so many bytes.
+/// Bytes of workspace for streams of frames whose windows have at most `max_window_size` bytes.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub extern "C" fn ZSTD_DStreamWorkspaceBound(max_window_size: usize) -> usize {
     DCtx::with_stream(max_window_size)
 }
 
-/// A context for streams of frames whose windows have up to so many bytes, 1 KiB at least.
+/// A context for streams of frames whose windows have at most `max_window_size` bytes, which counts as at least 1 KiB.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_initDStream(
     max_window_size: usize,

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn zstd_decompress_dctx(
     returned(decompress())
 }
 
-/// Bytes of workspace for streams of frames whose windows have up to so many bytes.
+/// Bytes of workspace for streams of frames whose windows have at most `max_window_size` bytes.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub extern "C" fn zstd_dstream_workspace_bound(max_window_size: usize) -> usize {
     DCtx::with_stream(max_window_size)

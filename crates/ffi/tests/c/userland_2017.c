@@ -311,7 +311,7 @@ static void Stream_ResetCStream(void)
 	CHECK(!ZSTD_isError(ZSTD_resetCStream(zcs, 0)));
 	unstream(zds, stream(zcs));
 	CHECK(ZSTD_getFrameContentSize(frame, ROOM) == ZSTD_CONTENTSIZE_UNKNOWN);
-	/* A size that is not 0 is told. */
+	/* A size other than 0 goes into the header. */
 	CHECK(!ZSTD_isError(ZSTD_resetCStream(zcs, SIZE)));
 	unstream(zds, stream(zcs));
 	CHECK(ZSTD_getFrameContentSize(frame, ROOM) == SIZE);
