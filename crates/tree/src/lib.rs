@@ -32,7 +32,7 @@ pub use fs::{
     StoreId, Time, Xattr, all_or_nothing, diff, edit, entry_named, extract, is_valid_name,
     manifest, rescue, tar, walk_host_dir, with_metadata,
 };
-pub use output::{Output, OutputKind, spool, temporary};
+pub use output::{Output, OutputKind, WrittenExtent, spool, temporary};
 pub use prepare::{ContentReader, Describe, Description, Duplicates, Lost};
 pub use read_at::ReadAt;
 pub use sha256::{Sha256, sha256};

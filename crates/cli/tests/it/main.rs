@@ -10,6 +10,7 @@ mod failures; // full disks, files that may not be read
 mod holes; // files of 8 EB
 mod hostile; // SquashFS images that mean harm
 mod interrupt; // signals in the midst of a copy
+mod lost_writes; // what Linux accepts and then cannot write
 mod lzo_tails; // LZO extents of every length, as Linux has them
 mod memory; // memory that commands for send streams use
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents

@@ -14,7 +14,7 @@ use tree::{Error, Result, Time};
 use super::attributes::Pending;
 use super::files::{Files, KIND, open_regular};
 use super::parent::Sources;
-use super::read_back::Written;
+use super::verifier::Verifier;
 use super::{ReceiveOptions, Received};
 use crate::command::{Command, compression, device};
 use crate::encoded::EncodedWrite;
@@ -38,10 +38,9 @@ pub(super) struct Building {
     uuid: [u8; 16],
     decompresses: bool,
     copies_clones: bool,
-    reads_back: bool,
     falls_back_on_eperm: bool,
     pending: Pending,
-    written: Written,
+    pub(super) verifier: Verifier,
     decoder: Decoder,
     decoded: Vec<u8>,
 }
@@ -61,10 +60,9 @@ impl Building {
             uuid,
             decompresses: options.decompresses,
             copies_clones: options.copies_clones,
-            reads_back: options.reads_back,
             falls_back_on_eperm: options.falls_back_on_eperm,
             pending: Pending::default(),
-            written: Written::default(),
+            verifier: Verifier::new(options.reads_back),
             decoder: Decoder::new(),
             decoded: Vec::new(),
         }
@@ -74,18 +72,19 @@ impl Building {
         self.files.root
     }
 
-    /// Applies a command. Files that are immutable or append-only are unlocked for it.
+    /// Applies the command with this number. Files that are immutable or append-only are unlocked for it.
     pub(super) fn apply(
         &mut self,
+        number: u64,
         command: &Command<'_>,
         sources: &mut Sources,
         received: &mut Received,
     ) -> Result<()> {
-        let done = match self.step(command, sources, received) {
+        let done = match self.step(number, command, sources, received) {
             Err(Error::Io(error))
                 if error.raw_os_error() == Some(linux::errno::EPERM) && self.unlock(command) =>
             {
-                self.step(command, sources, received)
+                self.step(number, command, sources, received)
             }
             done => done,
         };
@@ -123,6 +122,7 @@ impl Building {
 
     fn step(
         &mut self,
+        number: u64,
         command: &Command<'_>,
         sources: &mut Sources,
         received: &mut Received,
@@ -194,8 +194,11 @@ impl Building {
                 path,
                 file_offset,
                 data,
-            } => Ok(self.files.file(path)?.write_all_at(data, file_offset)?),
-            Command::EncodedWrite(write) => self.encoded_write(&write, received),
+            } => {
+                let file = self.changing(path, file_offset)?;
+                Ok(file.write_all_at(data, file_offset)?)
+            }
+            Command::EncodedWrite(write) => self.encoded_write(number, &write, received),
             Command::Clone {
                 file_offset,
                 clone_len,
@@ -215,9 +218,10 @@ impl Building {
                 if clone_len == 0 {
                     return Ok(()); // Linux would take it for the rest of the file.
                 }
-                let file = self.files.file(path)?;
+                let copies = self.copies_clones;
+                let file = self.changing(path, file_offset)?;
                 match linux::clone_range(&source, clone_offset, clone_len, file, file_offset) {
-                    Err(error) if self.copies_clones && refused(&error).is_some() => {
+                    Err(error) if copies && refused(&error).is_some() => {
                         copy_range(&source, clone_offset, clone_len, file, file_offset)?;
                         received.copied_clones += 1;
                         received.copied_bytes += clone_len;
@@ -227,14 +231,14 @@ impl Building {
                     Ok(()) => Ok(()),
                 }
             }
-            Command::Truncate { path, size } => Ok(self.files.file(path)?.set_len(size)?),
+            Command::Truncate { path, size } => Ok(self.changing(path, size)?.set_len(size)?),
             Command::Fallocate {
                 path,
                 fallocate_mode,
                 file_offset,
                 size,
             } => {
-                let file = self.files.file(path)?;
+                let file = self.changing(path, file_offset)?;
                 Ok(linux::allocate(file, fallocate_mode, file_offset, size)?)
             }
             Command::Chmod { path, mode } => {
@@ -286,13 +290,25 @@ impl Building {
         Ok(linux::make_node_at(&*dir, name, kind | 0o600, number)?)
     }
 
-    /// Writes an extent as it is encoded, or what it decodes to where Linux cannot take it. It is decoded in either case: Linux
-    /// does not look at it before somebody reads the file.
-    fn encoded_write(&mut self, write: &EncodedWrite<'_>, received: &mut Received) -> Result<()> {
-        let content = write.decode_exactly(&mut self.decoder, &mut self.decoded)?;
+    /// A regular file whose content at `from` and beyond is about to change.
+    fn changing(&mut self, path: &[u8], from: u64) -> Result<&Arc<File>> {
+        let (file, ino) = self.files.file(path)?;
+        self.verifier.before_change(ino, from)?;
+        Ok(file)
+    }
+
+    /// Writes an extent as it is encoded, or what it decodes to where Linux cannot take it. It is decoded in either case, by the
+    /// verifier if it is written as it is.
+    fn encoded_write(
+        &mut self,
+        number: u64,
+        write: &EncodedWrite<'_>,
+        received: &mut Received,
+    ) -> Result<()> {
         let end = write.file_offset.checked_add(write.unencoded_file_len);
-        let end = end.ok_or(Error::InvalidInput("encoded write ends above 2^64"))?;
-        let file = self.files.file(write.path)?;
+        end.ok_or(Error::InvalidInput("encoded write ends above 2^64"))?;
+        let (file, ino) = self.files.file(write.path)?;
+        self.verifier.before_change(ino, write.file_offset)?;
         let compression = compression(write.compression).filter(|_| !self.decompresses);
         if let Some(compression) = compression {
             let extent = linux::EncodedExtent {
@@ -303,18 +319,10 @@ impl Building {
                 compression,
                 data: write.data,
             };
-            match linux::write_encoded(file, &extent) {
+            match linux::write_encoded(&**file, &extent) {
                 Ok(()) => {
                     received.encoded += 1;
-                    if self.reads_back {
-                        self.written
-                            .add(linux::stat(file)?.ino, write.file_offset, end);
-                        if self.written.is_full() {
-                            linux::sync_file_system(&*self.files.root)?;
-                            self.written.read(&*self.target, self.id)?;
-                        }
-                    }
-                    return Ok(());
+                    return self.verifier.add(number, (file, ino), write, &extent);
                 }
                 Err(error) if can_fall_back(&error, self.falls_back_on_eperm) => {
                     if received.reason.is_none() {
@@ -324,6 +332,7 @@ impl Building {
                 Err(error) => return Err(error.into()),
             }
         }
+        let content = write.decode_exactly(&mut self.decoder, &mut self.decoded)?;
         received.decompressed += 1;
         Ok(file.write_all_at(content, write.file_offset)?)
     }
@@ -332,10 +341,7 @@ impl Building {
     pub(super) fn complete(&mut self) -> Result<()> {
         self.files.close();
         self.pending.complete(&*self.target, self.id)?;
-        linux::sync_file_system(&*self.files.root)?;
-        self.written
-            .read(&*self.target, self.id)
-            .map_err(|error| error.in_file("read back", b""))
+        Ok(linux::sync_file_system(&*self.files.root)?)
     }
 }
 

@@ -16,7 +16,7 @@ use codec::Decoder;
 use linux::{OpenFlags, Stat, Timestamp};
 use tree::extract::{Aspect, Unrestored};
 use tree::temporary::{self, Temporary};
-use tree::{Error, HostFile, HostStep, Result, walk_host_dir};
+use tree::{Error, HostFile, HostStep, Result, WrittenExtent, walk_host_dir};
 
 use super::apply::{can_fall_back, timestamp};
 use super::copied::copy_directory;
@@ -32,6 +32,8 @@ use crate::subvolume::SentSubvolume;
 
 /// The most files that are remembered because they are not as the stream says until the end.
 const PENDING_MAX: usize = 1 << 20;
+/// The most extents that are written before they are read back.
+const WRITTEN_MAX: usize = 64;
 /// The most sources of clones that are held open.
 const SOURCES_MAX: usize = 128;
 /// The name of a new file until it moves to its place.
@@ -101,6 +103,16 @@ struct OpenFile {
     capability: Option<Vec<u8>>,
     /// Whether writing to it has changed both.
     is_dirty: bool,
+    /// Extents that were written as they are encoded, and not yet read back.
+    written: Vec<WrittenExtent>,
+}
+
+impl OpenFile {
+    fn read_back(&mut self) -> Result<()> {
+        let mut stored = Vec::new();
+        let mut written = self.written.drain(..);
+        written.try_for_each(|it| it.read_back(&self.file, &mut stored))
+    }
 }
 
 impl ReceivedDirectory {
@@ -373,6 +385,13 @@ impl ReceivedDirectory {
 
     /// A regular file that is about to change.
     fn writable(&mut self, path: &[u8]) -> Result<&File> {
+        let open = self.opened(path)?;
+        open.read_back()?;
+        Ok(&open.file)
+    }
+
+    /// The same, of which only a part changes that no extent was written to.
+    fn opened(&mut self, path: &[u8]) -> Result<&mut OpenFile> {
         let is_open = self.file.as_ref().is_some_and(|open| open.path == path);
         if !is_open {
             self.close(b"")?;
@@ -392,11 +411,12 @@ impl ReceivedDirectory {
                 file,
                 times: (stat.atime, stat.mtime),
                 is_dirty: false,
+                written: Vec::new(),
             });
         }
         let open = self.file.as_mut().ok_or(Error::NotFound)?;
         open.is_dirty = true;
-        Ok(&open.file)
+        Ok(open)
     }
 
     /// Closes the file that was written last if it is this one or below this directory, and gives it back what writing has changed.
@@ -405,9 +425,10 @@ impl ReceivedDirectory {
             let rest = open.path.strip_prefix(path);
             rest.is_some_and(|rest| path.is_empty() || rest.is_empty() || rest[0] == b'/')
         };
-        let Some(open) = self.file.take_if(is_in) else {
+        let Some(mut open) = self.file.take_if(is_in) else {
             return Ok(());
         };
+        open.read_back()?;
         if open.is_dirty {
             if let Some(value) = &open.capability {
                 linux::set_xattr(&open.file, CAPABILITY, value)?;
@@ -462,7 +483,11 @@ impl ReceivedDirectory {
     ) -> Result<()> {
         let content = write.decode_exactly(decoder, decoded)?;
         let encodes = self.writes_encoded;
-        let file = self.writable(write.path)?;
+        let open = self.opened(write.path)?;
+        let is_next = |last: &WrittenExtent| last.end() <= write.file_offset;
+        if open.written.len() >= WRITTEN_MAX || !open.written.last().is_none_or(is_next) {
+            open.read_back()?;
+        }
         if let Some(compression) = compression(write.compression).filter(|_| encodes) {
             let extent = linux::EncodedExtent {
                 offset: write.file_offset,
@@ -473,8 +498,11 @@ impl ReceivedDirectory {
                 data: write.data,
             };
             use linux::errno::{ENOTTY, EPERM};
-            match linux::write_encoded(file, &extent) {
-                Ok(()) => return Ok(()),
+            match linux::write_encoded(&open.file, &extent) {
+                Ok(()) => {
+                    open.written.push(WrittenExtent::of(&extent));
+                    return Ok(());
+                }
                 Err(error) if can_fall_back(&error, true) => {
                     if matches!(error.raw_os_error(), Some(ENOTTY | EPERM)) {
                         self.writes_encoded = false;
@@ -633,6 +661,10 @@ impl ReceivedDirectory {
     }
 
     fn set_times(&mut self, path: &[u8], times: Times) -> Result<()> {
+        if let Some(open) = self.file.as_mut().filter(|open| open.path == path) {
+            // It changes the access time.
+            open.read_back()?;
+        }
         let (dir, name) = self.files.at(path)?;
         let (atime, mtime) = times;
         linux::set_times_at(&*dir, name, Some(atime), mtime)?;

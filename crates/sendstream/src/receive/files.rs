@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use linux::{OpenFlags, Stat};
 use tree::{Error, Result};
@@ -23,7 +24,14 @@ pub(super) const NO_SET_ID: &str = "set-id bits are not given to a file of anoth
 pub(super) struct Files {
     pub(super) root: Rc<OwnedFd>,
     dir: Option<(Vec<u8>, Rc<OwnedFd>)>,
-    file: Option<(Vec<u8>, File)>,
+    file: Option<Open>,
+}
+
+/// The file that was written last.
+struct Open {
+    path: Vec<u8>,
+    file: Arc<File>,
+    ino: u64,
 }
 
 impl Files {
@@ -65,23 +73,28 @@ impl Files {
         open_regular(&dir, name, OpenFlags::RDONLY)
     }
 
-    /// A regular file, to read and write.
-    pub(super) fn file(&mut self, path: &[u8]) -> Result<&File> {
-        let is_open = self.file.as_ref().is_some_and(|(open, _)| open == path);
+    /// A regular file, to read and write, and its inode number. Reading does not change its access time.
+    pub(super) fn file(&mut self, path: &[u8]) -> Result<(&Arc<File>, u64)> {
+        let is_open = self.file.as_ref().is_some_and(|open| open.path == path);
         if !is_open {
             self.file = None;
             let (dir, name) = self.at(path)?;
-            let file = open_regular(&dir, name, OpenFlags::RDWR)?;
-            self.file = Some((path.to_vec(), file));
+            let flags = OpenFlags::RDWR | OpenFlags::NOATIME;
+            let (file, stat) = open_regular_with_stat(&dir, name, flags)?;
+            self.file = Some(Open {
+                path: path.to_vec(),
+                file: Arc::new(file),
+                ino: stat.ino,
+            });
         }
-        let file = self.file.as_ref().map(|(_, file)| file);
-        file.ok_or(Error::NotFound)
+        let open = self.file.as_ref().ok_or(Error::NotFound)?;
+        Ok((&open.file, open.ino))
     }
 
     /// The file with this path, if it is open.
     pub(super) fn if_open(&self, path: &[u8]) -> Option<&File> {
-        let (open, file) = self.file.as_ref()?;
-        (open == path).then_some(file)
+        let open = self.file.as_ref()?;
+        (open.path == path).then_some(&*open.file)
     }
 
     /// Closes what is open by this path or below it, which will mean something else.
@@ -90,7 +103,7 @@ impl Files {
             open.strip_prefix(path)
                 .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         };
-        self.file.take_if(|(open, _)| is_in(open));
+        self.file.take_if(|open| is_in(&open.path));
         self.dir.take_if(|(open, _)| is_in(open));
     }
 

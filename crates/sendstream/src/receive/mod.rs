@@ -7,8 +7,8 @@ mod directory;
 mod files;
 mod parent;
 mod ranges;
-mod read_back;
 mod times;
+mod verifier;
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -126,7 +126,11 @@ pub fn receive<R: Read>(
         building: None,
     };
     let mut reader = StreamReader::new(input);
-    let result = receiver.run(&mut reader, progress, event);
+    let mut result = receiver.run(&mut reader, progress, event);
+    if result.is_err() && !temporary::is_stopping() && receiver.received.failed == 0 {
+        // An encoded write before that may be what failed first.
+        result = receiver.verify(event).and(result);
+    }
     if let Some(unfinished) = receiver.building.take() {
         if options.keeps && !temporary::is_stopping() {
             let name = unfinished.temporary.name().to_vec();
@@ -191,22 +195,21 @@ impl Receiver<'_> {
                     self.start(sent)
                         .map_err(|error| error.in_part("command", number))?;
                 } else if let Some(unfinished) = &mut self.building {
-                    let done = unfinished.building.apply(
-                        &record.command,
-                        &mut self.sources,
-                        &mut self.received,
-                    );
-                    if let Err(error) = done {
-                        let path = record.command.path().unwrap_or_default();
-                        let error = error.in_file(record.command.name(), path);
-                        let error = error.in_part("command", number);
-                        unfinished.failed += 1;
-                        self.received.failed += 1;
-                        if self.received.failed == self.options.errors_max {
-                            return Err(error);
-                        }
-                        event(&Event::Failed(&error));
+                    let building = &mut unfinished.building;
+                    let command = &record.command;
+                    let done =
+                        building.apply(number, command, &mut self.sources, &mut self.received);
+                    if done.is_err() {
+                        // What came before is reported first.
+                        building.verifier.wait()?;
                     }
+                    let mut failed = building.verifier.failed()?;
+                    if let Err(error) = done {
+                        let path = command.path().unwrap_or_default();
+                        let error = error.in_file(command.name(), path);
+                        failed.push(error.in_part("command", number));
+                    }
+                    self.count(failed, event)?;
                 }
                 // Not for every command: most are short.
                 if end - reported >= 1 << 20 {
@@ -221,6 +224,31 @@ impl Receiver<'_> {
         }
         progress.advance(0, reader.position() - reported);
         Ok(())
+    }
+
+    /// Counts commands of the subvolume that is being built as failed. Returns the last one that is allowed to.
+    fn count(&mut self, failed: Vec<Error>, event: &mut dyn FnMut(&Event<'_>)) -> Result<()> {
+        for error in failed {
+            if let Some(unfinished) = &mut self.building {
+                unfinished.failed += 1;
+            }
+            self.received.failed += 1;
+            if self.received.failed == self.options.errors_max {
+                return Err(error);
+            }
+            event(&Event::Failed(&error));
+        }
+        Ok(())
+    }
+
+    /// Waits until the encoded writes are verified, and counts those that are wrong as failed.
+    fn verify(&mut self, event: &mut dyn FnMut(&Event<'_>)) -> Result<()> {
+        let Some(unfinished) = &mut self.building else {
+            return Ok(());
+        };
+        unfinished.building.verifier.wait()?;
+        let failed = unfinished.building.verifier.failed()?;
+        self.count(failed, event)
     }
 
     fn start(&mut self, sent: SentSubvolume) -> Result<()> {
@@ -265,6 +293,7 @@ impl Receiver<'_> {
 
     /// Marks the subvolume as received, now that all of its commands were applied.
     fn finish(&mut self, event: &mut dyn FnMut(&Event<'_>)) -> Result<()> {
+        self.verify(event)?;
         let Some(unfinished) = &mut self.building else {
             return Ok(());
         };

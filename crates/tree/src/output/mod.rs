@@ -1,5 +1,6 @@
 //! An output that appears complete or not at all.
 
+mod encoded;
 mod spool;
 pub mod temporary;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use linux::OpenFlags;
 
+pub use self::encoded::WrittenExtent;
 pub use self::spool::spool;
 use self::temporary::Temporary;
 use crate::{Error, ReadAt, Result};

@@ -220,6 +220,10 @@ impl<'a> Maker<'a> {
         move |error| error.in_file(READ, &self.inventory.path(entry))
     }
 
+    fn not_written(&self, entry: EntryId, error: Error) -> Error {
+        error.in_file("write", &self.inventory.path(entry))
+    }
+
     fn xattrs(&self, entry: EntryId) -> Result<Vec<Xattr>> {
         let ino = self.inventory.ino(self.inventory.file(entry));
         self.source.xattrs(ino).map_err(self.unreadable(entry))
@@ -248,7 +252,8 @@ impl<'a> Maker<'a> {
     }
 
     fn create(&self, dir: &OwnedFd, entry: EntryId, mode: u32) -> Result<File> {
-        let flags = OpenFlags::WRONLY | OpenFlags::CREATE | OpenFlags::EXCL;
+        // Encoded extents are read back.
+        let flags = OpenFlags::RDWR | OpenFlags::CREATE | OpenFlags::EXCL;
         let out = linux::open_at(dir, self.inventory.name(entry), flags, mode);
         Ok(out.map_err(self.failed("create", entry))?.into())
     }
@@ -323,6 +328,7 @@ impl<'a> Maker<'a> {
             return Ok(end);
         }
         let mut written = at;
+        ws.stored.forget_written();
         let mut extents = Extents::new(self.source, ino, size);
         while at < end {
             let extent = extents.covering(at).map_err(self.unreadable(entry))?;
@@ -361,6 +367,8 @@ impl<'a> Maker<'a> {
             }
             at = extent_end;
         }
+        let read_back = ws.stored.read_back(out);
+        read_back.map_err(|error| self.not_written(entry, error))?;
         Ok(written)
     }
 
@@ -382,6 +390,7 @@ impl<'a> Maker<'a> {
         written.map_err(|failure| match failure {
             Failure::Read(error) => self.unreadable(entry)(error),
             Failure::Write(error) => self.failed("write", entry)(error),
+            Failure::ReadBack(error) => self.not_written(entry, error),
         })
     }
 
@@ -405,6 +414,7 @@ impl<'a> Maker<'a> {
         copied.map_err(|failure| match failure {
             Failure::Read(error) => error,
             Failure::Write(error) => self.failed("write", entry)(error),
+            Failure::ReadBack(error) => self.not_written(entry, error),
         })
     }
 

@@ -12,8 +12,10 @@ use codec::{Algorithm, Decoder};
 use linux::{ENCODED_BYTES_MAX, EncodedExtent, OpenFlags, TOP_LEVEL};
 
 use super::super::{Encoding, Extent, ExtentId, ExtentKind, FileSystem, Ino};
-use crate::{Error, Kept, Result};
+use crate::{Error, Kept, Result, WrittenExtent};
 
+/// The most extents that are written before they are read back.
+const WRITTEN_MAX: usize = 64;
 /// The most extents that are remembered so that others can share with them.
 const KNOWN_MAX: usize = 1 << 20;
 
@@ -77,9 +79,27 @@ pub(super) struct StoredWorkspace {
     decoder: Option<Decoder>,
     stored: Vec<u8>,
     decoded: Vec<u8>,
+    /// Extents of the file that is being written that were not read back.
+    written: Vec<WrittenExtent>,
     /// The last file that others shared with.
     open: Option<(u64, File)>,
     pub(super) done: StoredCopies,
+}
+
+impl StoredWorkspace {
+    /// Forgets what was written to a file that was given up.
+    pub(super) fn forget_written(&mut self) {
+        self.written.clear();
+    }
+
+    /// Reads back what was written to a file as it is encoded.
+    ///
+    /// # Errors
+    /// As for [`WrittenExtent::read_back`].
+    pub(super) fn read_back(&mut self, out: &File) -> Result<()> {
+        let mut written = self.written.drain(..);
+        written.try_for_each(|it| it.read_back(out, &mut self.stored))
+    }
 }
 
 impl StoredWriter {
@@ -140,6 +160,9 @@ impl StoredWriter {
             let checksum = fs.read_encoded(ino, extent, &mut ws.stored)?;
             decode(ws, encoding)?;
             if self.write_encoded(out, extent, encoding, ws)? {
+                if ws.written.len() >= WRITTEN_MAX {
+                    ws.read_back(out).map_err(Failure::ReadBack)?;
+                }
                 ws.done.kept += Kept::one(checksum, true);
                 return Ok(());
             }
@@ -309,7 +332,10 @@ impl StoredWriter {
             written => written,
         };
         match written {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                ws.written.push(WrittenExtent::of(&encoded));
+                Ok(true)
+            }
             Err(error)
                 if matches!(error.raw_os_error(), Some(EINVAL | ENOSPC | ENOTTY | EPERM)) =>
             {
@@ -356,6 +382,8 @@ pub(super) enum Failure {
     Read(Error),
     /// The target cannot be written.
     Write(io::Error),
+    /// The target does not have what was written to it.
+    ReadBack(Error),
 }
 
 impl From<Error> for Failure {
