@@ -74,9 +74,10 @@ static int codec_finish(bool is_good)
 	return result;
 }
 
-/* Loads the device with the codec that was asked for, one of `codecs`. */
-static int codec_start(const struct codec *codecs, int count)
+/* Loads the device with the codec that was asked for, one of `codecs`; `take` counts the input and gives it to that codec. */
+static int codec_start(const struct codec *codecs, int count, int (*take)(size_t length))
 {
+	static struct taker codec_taker = { .begin = codec_begin, .finish = codec_finish };
 	size_t needed;
 	int result, i;
 
@@ -90,12 +91,13 @@ static int codec_start(const struct codec *codecs, int count)
 	}
 	if (!workspace_size)
 		workspace_size = needed;
+	codec_taker.take = take;
 	workspace = vmalloc(workspace_size);
 	if (!workspace)
 		return -ENOMEM;
 	result = codec->begin();
 	if (!result)
-		result = device_start();
+		result = device_start(&codec_taker);
 	if (result) {
 		vfree(workspace);
 		return result;

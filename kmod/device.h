@@ -2,7 +2,7 @@
 /*
  * A character device that takes bytes, gives them to a codec, and keeps what it finds.
  *
- * The module that includes this defines the functions declared here. Its results are in the log, and in /sys/module.
+ * Its results are in the log, and in /sys/module.
  */
 #include <linux/device.h>
 #include <linux/fs.h>
@@ -12,12 +12,15 @@
 #include <linux/uaccess.h>
 #include <linux/version.h>
 
-/* Begins to take bytes: those of another file. */
-static int codec_begin(void);
-/* Takes the first `length` bytes of `input`. */
-static int codec_take(size_t length);
-/* Ends the input: complete if `is_good`, otherwise cut off. Stores the digest of the output in `digest`. */
-static int codec_finish(bool is_good);
+/* What takes the bytes of a device. */
+struct taker {
+	/* Begins to take bytes: those of another file. */
+	int (*begin)(void);
+	/* Takes the first `length` bytes of `input`. */
+	int (*take)(size_t length);
+	/* Ends the input: complete if `is_good`, otherwise cut off. Stores the digest of the output in `digest`. */
+	int (*finish)(bool is_good);
+};
 
 static int major;
 module_param(major, int, 0444);
@@ -38,6 +41,7 @@ static unsigned int piece = 4096;
 static u8 *input;
 static unsigned long opened;
 static struct class *device_class;
+static const struct taker *taker;
 
 static int device_open(struct inode *inode, struct file *file)
 {
@@ -46,7 +50,7 @@ static int device_open(struct inode *inode, struct file *file)
 	uncompressed_len = 0;
 	compressed_len = 0;
 	digest[0] = 0;
-	error = codec_begin();
+	error = taker->begin();
 	if (error)
 		clear_bit(0, &opened);
 	return error;
@@ -64,7 +68,7 @@ static ssize_t device_write(struct file *file, const char __user *bytes, size_t 
 
 		if (copy_from_user(input, bytes + done, length))
 			return -EFAULT;
-		error = codec_take(length);
+		error = taker->take(length);
 		if (error)
 			return error;
 		done += length;
@@ -75,7 +79,7 @@ static ssize_t device_write(struct file *file, const char __user *bytes, size_t 
 
 static int device_release(struct inode *inode, struct file *file)
 {
-	int result = codec_finish(!error);
+	int result = taker->finish(!error);
 
 	if (!error)
 		error = result;
@@ -92,10 +96,12 @@ static const struct file_operations device_operations = {
 	.release = device_release,
 };
 
-static int device_start(void)
+/* Makes the device, whose bytes go to `of`. */
+static int device_start(const struct taker *of)
 {
 	struct device *device;
 
+	taker = of;
 	input = kmalloc(piece, GFP_KERNEL);
 	if (!input)
 		return -ENOMEM;

@@ -68,7 +68,7 @@ static const struct hash {
 };
 static const struct hash *hash;
 
-static int codec_begin(void)
+static int begin(void)
 {
 	xxh32_reset(&state32, 0);
 	xxh64_reset(&state64, 0);
@@ -76,17 +76,19 @@ static int codec_begin(void)
 	return 0;
 }
 
-static int codec_take(size_t length)
+static int take(size_t length)
 {
 	uncompressed_len += length;
 	return hash->take(length);
 }
 
-static int codec_finish(bool is_good)
+static int finish(bool is_good)
 {
 	hash->print();
 	return 0;
 }
+
+static const struct taker hash_taker = { .begin = begin, .take = take, .finish = finish };
 
 static int __init start(void)
 {
@@ -99,7 +101,7 @@ static int __init start(void)
 		pr_err("there is no %s with buffers of %u bytes\n", method, piece);
 		return -EINVAL;
 	}
-	return device_start();
+	return device_start(&hash_taker);
 }
 
 static void __exit end(void)

@@ -118,7 +118,8 @@ static const struct codec codecs[] = {
 	{ "zlib", zlib_bound, zlib_begin, zlib_take, finish },
 #endif
 };
-static int codec_take(size_t length)
+
+static int take(size_t length)
 {
 	compressed_len += length;
 	if (codec->take == none_take)
@@ -128,7 +129,7 @@ static int codec_take(size_t length)
 
 static int __init start(void)
 {
-	return codec_start(codecs, ARRAY_SIZE(codecs));
+	return codec_start(codecs, ARRAY_SIZE(codecs), take);
 }
 
 static void __exit end(void)
