@@ -330,8 +330,8 @@ fn run_tests(package: &str, filter: &str, cases: u64, as_root: bool) -> Outcome 
     }
     let root_prefix = match tools::root_prefix() {
         _ if !as_root => None,
-        Some(prefix) => Some(test::mount_prefix(prefix)),
-        None => Some(test::mount_prefix(&["sudo"])),
+        Some(prefix) => Some(tools::mount_prefix(prefix)),
+        None => Some(tools::mount_prefix(&["sudo"])),
     };
     let binaries = match suite::build(&["--workspace"]) {
         Ok(binaries) => binaries,

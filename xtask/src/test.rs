@@ -140,18 +140,6 @@ pub(crate) fn kernel(report: &mut Report, arguments: &[String]) {
     });
 }
 
-/// The words before a test that mounts.
-pub(crate) fn mount_prefix(root_prefix: &[&str]) -> Vec<String> {
-    let mut words = root_prefix.to_vec();
-    if !words.is_empty() {
-        words.push(
-            "--preserve-env=CI,RESTOW_SKIPPED,RESTOW_CASES,RESTOW_UPDATE,CARGO_PKG_NAME,CARGO_MANIFEST_DIR,PATH",
-        );
-    }
-    words.extend(["unshare", "--mount", "--propagation", "private", "--"]);
-    words.into_iter().map(str::to_owned).collect()
-}
-
 fn run_kernel(
     prefix: &[&str],
     binaries: &[Binary],
@@ -159,7 +147,7 @@ fn run_kernel(
     shows_output: bool,
 ) -> Outcome {
     let suite = Suite {
-        prefix: &mount_prefix(prefix),
+        prefix: &tools::mount_prefix(prefix),
         ignored: true,
         filters,
         // The kernel's log and its loop devices are shared by all.

@@ -191,6 +191,18 @@ pub(crate) fn root_prefix() -> Option<&'static [&'static str]> {
     }
 }
 
+/// The words before a test that mounts.
+pub(crate) fn mount_prefix(root_prefix: &[&str]) -> Vec<String> {
+    let mut words = root_prefix.to_vec();
+    if !words.is_empty() {
+        words.push(
+            "--preserve-env=CI,RESTOW_SKIPPED,RESTOW_CASES,RESTOW_UPDATE,CARGO_PKG_NAME,CARGO_MANIFEST_DIR,PATH",
+        );
+    }
+    words.extend(["unshare", "--mount", "--propagation", "private", "--"]);
+    words.into_iter().map(str::to_owned).collect()
+}
+
 /// Whether this process has root's rights.
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)

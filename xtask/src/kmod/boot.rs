@@ -2,16 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
+use super::build::{Modules, files};
 use super::initramfs::Initramfs;
-use super::{Modules, out_folder};
-use crate::command::{cargo, line_of, output_of};
+use super::machine::Machine;
+use super::packages::out_folder;
+use crate::command::{cargo, output_of};
 use crate::outcome::Outcome;
 use crate::{root, tools};
-
-pub(super) const QEMU: &str = "qemu-system-x86_64";
 
 /// How long the machine may run, in seconds. It takes a tenth of that.
 const BOOT_SECONDS_MAX: u64 = 120;
@@ -35,7 +35,7 @@ pub(super) fn boot(modules: &Modules) -> Outcome {
     };
     println!("prepared in {:.1} s", start.elapsed().as_secs_f32());
     let start = Instant::now();
-    let outcome = run(&modules.kernel.image, &archive, &[], BOOT_SECONDS_MAX);
+    let outcome = Machine::new(&modules.kernel.image, &archive).run(BOOT_SECONDS_MAX);
     println!("booted in {:.1} s", start.elapsed().as_secs_f32());
     outcome
 }
@@ -129,90 +129,4 @@ fn frames_of_command(folder: &Path, content: &[u8]) -> Result<(), String> {
     }
     fs::write(folder.join("zst/command.zst"), &frames[0]).map_err(failed)?;
     fs::write(folder.join("zst/halves.zst"), frames[1..].concat()).map_err(failed)
-}
-
-/// The names and paths of the files of a folder, sorted.
-pub(super) fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
-    let failed = |error| format!("read {}: {error}", folder.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.is_file() {
-            let name = path.file_name().unwrap_or_default();
-            files.push((name.to_string_lossy().into_owned(), path));
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-/// Runs the machine until it switches itself off, and reads its verdicts.
-pub(super) fn run(image: &Path, archive: &Path, more: &[String], seconds: u64) -> Outcome {
-    let mut command = Command::new("timeout");
-    command
-        .args(["--kill-after=5", &seconds.to_string(), QEMU])
-        .args(["-accel", "tcg", "-cpu", "max", "-m", "512M", "-smp", "2"])
-        .args(["-display", "none", "-monitor", "none", "-serial", "stdio"])
-        .args(["-no-reboot", "-nic", "none"])
-        .arg("-kernel")
-        .arg(image)
-        .arg("-initrd")
-        .arg(archive)
-        .args([
-            "-append",
-            "console=ttyS0 quiet panic=-1 oops=panic panic_on_warn=1 log_buf_len=2M",
-        ])
-        .args(more)
-        .stdin(Stdio::null());
-    match command.output() {
-        Ok(output) => verdicts(
-            &String::from_utf8_lossy(&output.stdout),
-            &String::from_utf8_lossy(&output.stderr),
-        ),
-        Err(error) => Outcome::failed(format!("{}: {error}", line_of(&command))),
-    }
-}
-
-/// What the machine said of itself.
-fn verdicts(console: &str, errors: &str) -> Outcome {
-    let mut outcome = Outcome::default();
-    let mut is_done = false;
-    for line in console.lines().map(str::trim_end) {
-        if let Some(name) = line.strip_prefix("PASSED ") {
-            outcome.passed += 1;
-            println!("passed: {name}");
-        } else if let Some(name) = line.strip_prefix("FAILED ") {
-            outcome.failed.push(name.to_owned());
-        } else if let Some(note) = line.strip_prefix("NOTE ") {
-            println!("{note}");
-        }
-        is_done |= line == "DONE";
-    }
-    if !is_done {
-        let lines: Vec<_> = console.lines().collect();
-        let last = &lines[lines.len().saturating_sub(40)..];
-        println!("{}\n{errors}", last.join("\n"));
-        let reason = "the machine did not come to its end: its last words are above";
-        outcome.failed.push(reason.to_owned());
-    }
-    outcome
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn verdicts_are_counted() {
-        let outcome = verdicts("x\r\nPASSED a\r\nFAILED b: c\r\nPASSED d\r\nDONE\r\n", "");
-        assert_eq!(
-            (outcome.passed, outcome.failed),
-            (2, vec!["b: c".to_owned()])
-        );
-    }
-
-    #[test]
-    fn machine_that_stops_has_failed() {
-        assert_eq!(verdicts("PASSED a\nKernel panic", "").failed.len(), 1);
-    }
 }

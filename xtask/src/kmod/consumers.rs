@@ -7,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::boot::{QEMU, files, run};
+use super::build::{Modules, files, make, missing, run_quietly};
 use super::initramfs::Initramfs;
-use super::{Modules, make, missing, out_folder, packages, run_quietly};
+use super::machine::Machine;
+use super::packages::{self, out_folder};
 use crate::command::{cargo, output_of};
 use crate::outcome::Outcome;
-use crate::{root, test, tools};
+use crate::{root, tools};
 
 /// Longer than it takes on a busy machine, in seconds.
 const BOOT_SECONDS_MAX: u64 = 600;
@@ -52,7 +53,7 @@ const IMAGE_SIZE: u64 = 300 << 20;
 
 /// Builds the consumers and boots the kernel with them.
 pub(super) fn consumers(modules: &Modules) -> Outcome {
-    for program in [QEMU, "mkfs.btrfs", "btrfs", "mksquashfs"] {
+    for program in ["mkfs.btrfs", "btrfs", "mksquashfs"] {
         if !tools::is_there(program) {
             return missing(format!("{program} is missing"));
         }
@@ -65,16 +66,11 @@ pub(super) fn consumers(modules: &Modules) -> Outcome {
         Ok(archive) => archive,
         Err(reason) => return Outcome::failed(reason),
     };
-    let mut disks = Vec::new();
+    let mut machine = Machine::new(&modules.kernel.image, &archive);
     for (name, options) in DISKS {
-        let file = folder.join(name);
-        disks.push("-drive".to_owned());
-        disks.push(format!(
-            "file={},format=raw,if=virtio,{options}",
-            file.display()
-        ));
+        machine.disk(&folder.join(name), options);
     }
-    let mut outcome = run(&modules.kernel.image, &archive, &disks, BOOT_SECONDS_MAX);
+    let mut outcome = machine.run(BOOT_SECONDS_MAX);
     outcome.add(judged(&folder));
     outcome
 }
@@ -314,7 +310,7 @@ fn read_by_linux(folder: &Path, root_prefix: &[&str]) -> Outcome {
     let script = "set -e; at=$(mktemp -d); mount -t btrfs -o ro,loop mkfs.btrfs $at; sums=$PWD/sums; \
         for tree in level1 level3 level9 level15 copy1 copy2 copy3; do (cd $at/$tree; md5sum --quiet -c $sums); done; \
         umount $at; rmdir $at";
-    let words = test::mount_prefix(root_prefix);
+    let words = tools::mount_prefix(root_prefix);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).args(["sh", "-c", script]);
     match output_of(command.current_dir(folder)) {

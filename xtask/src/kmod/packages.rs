@@ -4,12 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::out_folder;
 use crate::command::{output_of, run};
 use crate::tools;
 
-/// The metapackage whose dependency is the current kernel of virtual machines, which is the smallest.
-const HEADERS: &str = "linux-headers-cloud-amd64";
+/// The metapackage whose dependency is the current kernel of a series: that of virtual machines, which is the smallest. Without a
+/// series it is the distribution's own kernel.
+fn headers_of(series: Option<&str>) -> String {
+    match series {
+        Some(series) => format!("linux-headers-{series}-cloud-amd64"),
+        None => "linux-headers-cloud-amd64".to_owned(),
+    }
+}
 
 /// The shell of the booted machine.
 const BUSYBOX: &str = "busybox-static";
@@ -28,21 +33,27 @@ pub(super) struct Kernel {
     pub(super) root: PathBuf,
 }
 
-/// The current kernel, downloaded unless it is there.
-pub(super) fn kernel() -> Result<Kernel, String> {
+/// Where everything of the modules is built.
+pub(super) fn out_folder() -> PathBuf {
+    tools::target_dir().join("kmod")
+}
+
+/// The current kernel of a series, downloaded unless it is there.
+pub(super) fn kernel(series: Option<&str>) -> Result<Kernel, String> {
+    let newest = headers_of(series);
     // A fresh machine lacks the lists of packages, and old lists name packages that are gone.
-    unpacked().or_else(|_| {
-        update()?;
-        unpacked()
+    unpacked(&newest).or_else(|_| {
+        update(&newest)?;
+        unpacked(&newest)
     })
 }
 
-/// The kernel that the lists of packages name.
-fn unpacked() -> Result<Kernel, String> {
-    let headers = depends(HEADERS)?
+/// The kernel whose headers the metapackage `newest` depends on.
+fn unpacked(newest: &str) -> Result<Kernel, String> {
+    let headers = depends(newest)?
         .into_iter()
         .find(|name| name.starts_with("linux-headers-"))
-        .ok_or_else(|| format!("{HEADERS} depends on no headers"))?;
+        .ok_or_else(|| format!("{newest} depends on no headers"))?;
     let release = headers["linux-headers-".len()..].to_owned();
     let version = candidate(&headers)?;
     let folder = out_folder().join(format!("kernel-{version}"));
@@ -58,7 +69,8 @@ fn unpacked() -> Result<Kernel, String> {
     if !unpacked.is_file() {
         let _ = fs::remove_dir_all(&folder);
         let mut packages = depends(&headers)?;
-        packages.retain(|name| name.starts_with("linux-"));
+        // Not an image, of which there are two, nor the compiler, which is there.
+        packages.retain(|name| name.starts_with("linux-") && !name.starts_with("linux-image-"));
         packages.extend([
             format!("linux-image-{}", kernel.release),
             headers,
@@ -73,9 +85,9 @@ fn unpacked() -> Result<Kernel, String> {
 }
 
 /// Asks for the lists of packages.
-fn update() -> Result<(), String> {
+fn update(wanted: &str) -> Result<(), String> {
     let Some(prefix) = tools::root_prefix() else {
-        return Err(format!("apt knows no {HEADERS}: apt-get update"));
+        return Err(format!("apt knows no {wanted}: apt-get update"));
     };
     let words: Vec<&str> = prefix
         .iter()

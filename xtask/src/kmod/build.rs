@@ -1,0 +1,133 @@
+//! Building the modules for a kernel, which must bring no warning of the compiler, objtool or modpost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use super::packages::{self, Kernel, out_folder};
+use crate::command::{line_of, output_of};
+use crate::outcome::Outcome;
+use crate::{is_ci, root, tools};
+
+/// Modules that are built for a kernel.
+pub(super) struct Modules {
+    pub(super) kernel: Kernel,
+    /// Where they lie, with the objects that they are linked from.
+    pub(super) folder: PathBuf,
+}
+
+/// What this machine cannot do: a failure where nothing may be left out.
+pub(super) fn missing(reason: String) -> Outcome {
+    if is_ci() {
+        Outcome::failed(reason)
+    } else {
+        Outcome::skipped(reason)
+    }
+}
+
+/// What comes of the modules, once they are built for the current kernel of a series.
+pub(super) fn built(series: Option<&str>, then: impl FnOnce(&Modules) -> Outcome) -> Outcome {
+    if !cfg!(target_arch = "x86_64") {
+        return Outcome::skipped("the modules are for x86-64");
+    }
+    for program in ["apt-get", "dpkg-deb", "make", "objdump"] {
+        if !tools::is_there(program) {
+            return missing(format!("{program} is missing"));
+        }
+    }
+    if let Err(reason) = tools::ensure_rust_source() {
+        return missing(reason);
+    }
+    let kernel = match packages::kernel(series) {
+        Ok(kernel) => kernel,
+        Err(reason) => return missing(reason),
+    };
+    match build(kernel) {
+        Ok(modules) => then(&modules),
+        Err(reason) => Outcome::failed(reason),
+    }
+}
+
+/// Builds what is not up to date.
+fn build(kernel: Kernel) -> Result<Modules, String> {
+    let folder = out_folder().join(format!("modules-{}", kernel.release));
+    let mut command = make(&root().join("kmod"));
+    command
+        .arg(format!("KDIR={}", kernel.headers.display()))
+        .arg(format!("OUT={}", out_folder().display()))
+        .arg(format!("MODULES={}", folder.display()))
+        .arg(format!("RUSTC={}", tools::rustc().display()));
+    run_quietly(&mut command)?;
+    Ok(Modules { kernel, folder })
+}
+
+/// `make` in a folder, with as many jobs as there are processors.
+pub(super) fn make(folder: &Path) -> Command {
+    let jobs = thread::available_parallelism().map_or(1, usize::from);
+    let mut command = Command::new("make");
+    command.arg(format!("--jobs={jobs}")).arg("-C").arg(folder);
+    // Those of the cargo that runs us mean something else there.
+    for variable in ["MAKEFLAGS", "MFLAGS", "RUSTFLAGS"] {
+        command.env_remove(variable);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a build that must have nothing to say: a line with a warning of the compiler, objtool or modpost is an error.
+pub(super) fn run_quietly(command: &mut Command) -> Result<(), String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("{}: {error}", line_of(command)))?;
+    let words = String::from_utf8_lossy(&output.stderr);
+    print!("{}{words}", String::from_utf8_lossy(&output.stdout));
+    if !output.status.success() {
+        return Err(format!("{}: {}", line_of(command), output.status));
+    }
+    // The standard output names what is built.
+    match words.lines().find(|line| is_complaint(line)) {
+        Some(line) => Err(format!("the build warns: {line}")),
+        None => Ok(()),
+    }
+}
+
+/// Whether a line of a build says that something is not as it should be.
+fn is_complaint(line: &str) -> bool {
+    let line = line.to_lowercase();
+    ["warning", "error", "objtool", "undefined"]
+        .iter()
+        .any(|word| line.contains(word))
+}
+
+/// What `objdump` says of a file.
+pub(super) fn objdump(arguments: &[&str], file: &Path) -> Result<String, String> {
+    output_of(Command::new("objdump").args(arguments).arg(file))
+}
+
+/// The names and paths of the files of a folder, sorted.
+pub(super) fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
+    let failed = |error| format!("read {}: {error}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_file() {
+            let name = path.file_name().unwrap_or_default();
+            files.push((name.to_string_lossy().into_owned(), path));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_complaints() {
+        assert!(is_complaint("x.o: warning: objtool: f(): naked return"));
+        assert!(is_complaint("ERROR: modpost: \"f\" [x.ko] undefined!"));
+        assert!(!is_complaint("  LD [M]  x.ko"));
+    }
+}
