@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::command::{line_of, output_of};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Suite};
-use crate::{outside, root, test, tools};
+use crate::{kmod, outside, root, test, tools};
 
 /// Where the results are kept.
 const PAGE: &str = "docs/campaigns.md";
@@ -35,6 +35,8 @@ enum Run {
     },
     /// The test suite of another project, run with its programs and with ours.
     Outside(fn() -> Outcome),
+    /// Kernels booted in QEMU.
+    Machine(fn() -> Outcome),
     /// A fuzz target under AddressSanitizer.
     Fuzz { target: &'static str, minutes: u64 },
 }
@@ -230,6 +232,16 @@ const CAMPAIGNS: &[Campaign] = &[
         Run::Outside(outside::fstests),
         "tests of fstests for send and receive that pass with btrfs-progs pass with restow",
     ),
+    campaign_of(
+        "kmod-consumers",
+        Run::Machine(|| kmod::consumers(None)),
+        "Linux's SquashFS, btrfs, crypto API and zram on our modules: images of ours and of the C tools are read, btrfs is written at all levels; checked by btrfs-progs and read by the host's Linux",
+    ),
+    campaign_of(
+        "kmod-consumers-6.12",
+        Run::Machine(|| kmod::consumers(Some("6.12"))),
+        "the same on Linux 6.12",
+    ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
     campaign_of("fuzz-merge", fuzz("merge"), "no finding"),
     campaign_of("fuzz-sendstream", fuzz("sendstream"), "no finding"),
@@ -278,6 +290,7 @@ impl Run {
                 format!("{filter} of {package}, {} cases{root}", grouped(*cases))
             }
             Run::Outside(_) => "the test suite of another project, as root".to_owned(),
+            Run::Machine(_) => "verdicts of a kernel booted in QEMU".to_owned(),
             Run::Fuzz { target, minutes } => format!("fuzz target {target}, {minutes} minutes"),
         }
     }
@@ -293,7 +306,7 @@ fn record(campaign: &Campaign) -> Outcome {
             cases,
             as_root,
         } => (run_tests(package, filter, cases, as_root), cases),
-        Run::Outside(run) => {
+        Run::Outside(run) | Run::Machine(run) => {
             let outcome = run();
             let cases = outcome.passed + outcome.failed.len();
             (outcome, cases as u64)
@@ -516,7 +529,7 @@ mod tests {
                     });
                     assert!(is_there, "{}", campaign.name);
                 }
-                Run::Outside(_) => {}
+                Run::Outside(_) | Run::Machine(_) => {}
                 Run::Fuzz { target, .. } => {
                     let path = root().join(format!("fuzz/targets/{target}.rs"));
                     assert!(path.is_file(), "{}", campaign.name);
