@@ -75,6 +75,9 @@ fn compress(content: &[u8], level: i32) -> Result<Vec<u8>, zstd::Error> {
 
 /// Sorts the frames of the tests by whether they are decoded.
 fn judge(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let cases = env::var("RESTOW_CASES").ok();
+    let changes: u64 = cases.as_ref().map_or(Ok(1), |cases| cases.parse())?;
+    let share = cases.map_or(FRAMES_SHARE, |_| 1);
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let mut workspace = vec![0; Decoder::workspace_size(WINDOW).unwrap_or_default()];
     let mut paths = Vec::new();
@@ -82,27 +85,31 @@ fn judge(folder: &Path) -> Result<(), Box<dyn Error>> {
         paths.push(entry?.path());
     }
     paths.sort();
-    for path in paths.iter().step_by(FRAMES_SHARE) {
+    for path in paths.iter().step_by(share) {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         if path.extension().is_none_or(|extension| extension != "zst") {
             continue;
         }
-        let mut frame = fs::read(path)?;
+        let frame = fs::read(path)?;
         if frame.len() > FRAME_MAX {
             continue;
         }
-        for kind in ["whole", "changed"] {
+        for change in 0..=changes {
+            let mut frame = frame.clone();
+            if change > 0 {
+                // Somewhere behind the magic number.
+                let at =
+                    4 + xxh64(&frame, change - 1) as usize % frame.len().saturating_sub(4).max(1);
+                if let Some(byte) = frame.get_mut(at) {
+                    *byte ^= 0x10;
+                }
+            }
             let verdict = if is_decoded(&frame, &mut workspace) {
                 "good"
             } else {
                 "bad"
             };
-            fs::write(folder.join(format!("{verdict}/{name}-{kind}")), &frame)?;
-            // Somewhere behind the magic number.
-            let at = 4 + xxh64(&frame, 0) as usize % frame.len().saturating_sub(4).max(1);
-            if let Some(byte) = frame.get_mut(at) {
-                *byte ^= 0x10;
-            }
+            fs::write(folder.join(format!("{verdict}/{name}-{change}")), &frame)?;
         }
     }
     Ok(())

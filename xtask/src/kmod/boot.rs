@@ -48,6 +48,33 @@ fn archive(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
     let data = folder.join("data");
     let content = content()?;
     fs::write(&data, &content).map_err(failed)?;
+    output_of(device()?.arg(&data).arg(folder).args(LEVELS))?;
+    frames_of_command(folder, &content)?;
+    let mut archive = Initramfs::new();
+    archive.host_file("init", &root().join("kmod/init"))?;
+    archive.host_file("functions", &root().join("kmod/init-functions"))?;
+    archive.host_file("bin/busybox", &modules.kernel.root.join("bin/busybox"))?;
+    archive.file("rounds", format!("{ROUNDS}\n").as_bytes());
+    for name in ["data", "compressed", "hashes", "sizes"] {
+        archive.host_file(name, &folder.join(name))?;
+    }
+    for name in ["zst", "good", "bad"] {
+        archive.host_files(name, &folder.join(name))?;
+    }
+    archive.folder("m");
+    for (file, path) in files(&modules.folder)? {
+        if !file.ends_with(".ko") {
+            continue;
+        }
+        archive.module(&format!("m/{file}"), &path, folder)?;
+    }
+    let path = folder.join("initramfs.cpio");
+    fs::write(&path, archive.finish()).map_err(failed)?;
+    Ok(path)
+}
+
+/// The program that does in user space what the devices do.
+fn device() -> Result<Command, String> {
     // With the features that the tests of the workspace are built with, or else crates are compiled again for others.
     output_of(&mut cargo([
         "build",
@@ -56,36 +83,23 @@ fn archive(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
         "--example",
         "device",
     ]))?;
-    let mut device = Command::new(tools::target_dir().join("debug/examples/device"));
-    output_of(device.arg(&data).arg(folder).args(LEVELS))?;
-    frames_of_command(folder, &content)?;
-    let mut archive = Initramfs::new();
-    archive.host_file("init", &root().join("kmod/init"))?;
-    archive.host_file("bin/busybox", &modules.kernel.root.join("bin/busybox"))?;
-    archive.file("rounds", format!("{ROUNDS}\n").as_bytes());
-    for name in ["data", "compressed", "hashes", "sizes"] {
-        archive.host_file(name, &folder.join(name))?;
+    Ok(Command::new(
+        tools::target_dir().join("debug/examples/device"),
+    ))
+}
+
+/// Adds all frames of the tests of zstd, each as it is and damaged in so many ways: `good` and `bad`, as user space judges.
+pub(super) fn frames(archive: &mut Initramfs, folder: &Path, damages: u32) -> Result<(), String> {
+    for name in ["good", "bad"] {
+        let _ = fs::remove_dir_all(folder.join(name));
     }
-    for name in ["zst", "good", "bad"] {
-        archive.folder(name);
-        for (file, path) in files(&folder.join(name))? {
-            archive.host_file(&format!("{name}/{file}"), &path)?;
-        }
+    let mut judge = device()?;
+    judge.env("RESTOW_CASES", damages.to_string());
+    output_of(judge.arg("/dev/null").arg(folder))?;
+    for name in ["good", "bad"] {
+        archive.host_files(name, &folder.join(name))?;
     }
-    archive.folder("m");
-    for (file, path) in files(&modules.folder)? {
-        if !file.ends_with(".ko") {
-            continue;
-        }
-        // What only debuggers need is most of a module.
-        let stripped = folder.join(&file);
-        let mut strip = Command::new("objcopy");
-        output_of(strip.arg("--strip-debug").arg(&path).arg(&stripped))?;
-        archive.host_file(&format!("m/{file}"), &stripped)?;
-    }
-    let path = folder.join("initramfs.cpio");
-    fs::write(&path, archive.finish()).map_err(failed)?;
-    Ok(path)
+    Ok(())
 }
 
 /// What is compressed: source text, bytes that no encoder makes smaller, and zeros.

@@ -2,6 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+
+use super::build::files;
+use crate::command::output_of;
 
 /// An archive.
 #[derive(Default)]
@@ -30,8 +34,11 @@ impl Initramfs {
         self.entry(name, DIRECTORY, 0, &[]);
     }
 
-    /// Adds a file of this content.
+    /// Adds a file of this content, and the folders above it.
     pub(super) fn file(&mut self, name: &str, content: &[u8]) {
+        for (end, _) in name.match_indices('/') {
+            self.entry(&name[..end], DIRECTORY, 0, &[]);
+        }
         self.entry(name, PROGRAM, 0, content);
     }
 
@@ -41,6 +48,35 @@ impl Initramfs {
             fs::read(path).map_err(|error| format!("read {}: {error}", path.display()))?;
         self.file(name, &content);
         Ok(())
+    }
+
+    /// Adds a folder with the files that a folder of the host has.
+    pub(super) fn host_files(&mut self, name: &str, folder: &Path) -> Result<(), String> {
+        self.folder(name);
+        for (file, path) in files(folder)? {
+            self.host_file(&format!("{name}/{file}"), &path)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a program of the host, with the libraries that it needs, where they are on the host.
+    pub(super) fn host_program(&mut self, path: &str) -> Result<(), String> {
+        let libraries = output_of(Command::new("ldd").arg(path))?;
+        self.host_file(path.trim_start_matches('/'), Path::new(path))?;
+        for word in libraries.split_whitespace() {
+            if word.starts_with('/') {
+                self.host_file(word.trim_start_matches('/'), Path::new(word))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a kernel module without what only debuggers need, which is most of it; `scratch` is a folder for that.
+    pub(super) fn module(&mut self, name: &str, path: &Path, scratch: &Path) -> Result<(), String> {
+        let stripped = scratch.join("stripped.ko");
+        let mut strip = Command::new("objcopy");
+        output_of(strip.arg("--strip-debug").arg(path).arg(&stripped))?;
+        self.host_file(name, &stripped)
     }
 
     /// The bytes of the archive.

@@ -8,6 +8,8 @@ use crate::outcome::Outcome;
 
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
+const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 oops=panic panic_on_warn=1 log_buf_len=2M";
+
 /// A machine of two processors and 512 MiB.
 pub(super) struct Machine {
     command: Command,
@@ -25,11 +27,13 @@ impl Machine {
             .arg(image)
             .arg("-initrd")
             .arg(archive)
-            .args([
-                "-append",
-                "console=ttyS0 quiet panic=-1 oops=panic panic_on_warn=1 log_buf_len=2M",
-            ]);
+            .args(["-append", COMMAND_LINE]);
         Self { command }
+    }
+
+    /// Adds words to the command line of the kernel.
+    pub(super) fn kernel_words(&mut self, words: &str) {
+        self.options(["-append", &format!("{COMMAND_LINE} {words}")]);
     }
 
     /// Adds options of QEMU's; of one that is there already, the last counts.

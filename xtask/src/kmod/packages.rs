@@ -33,6 +33,25 @@ pub(super) struct Kernel {
     pub(super) root: PathBuf,
 }
 
+impl Kernel {
+    /// The content of one of the kernel's own modules, unless that is built in.
+    pub(super) fn module(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
+        let mut find = Command::new("find");
+        find.arg(self.root.join("lib/modules"));
+        let found = output_of(find.args(["-name", &format!("{name}.ko*")]))?;
+        let Some(path) = found.lines().next() else {
+            return Ok(None);
+        };
+        if path.ends_with(".xz") {
+            let output = Command::new("xz").args(["-dc", path]).output();
+            return Ok(Some(output.map_err(|error| format!("xz: {error}"))?.stdout));
+        }
+        fs::read(path)
+            .map(Some)
+            .map_err(|error| format!("read {path}: {error}"))
+    }
+}
+
 /// Where everything of the modules is built.
 pub(super) fn out_folder() -> PathBuf {
     tools::target_dir().join("kmod")

@@ -1,0 +1,201 @@
+//! Linux's own users of zstd and xxHash, built against our modules: SquashFS, btrfs, and two parts of the crypto API.
+//!
+//! Their sources come from the distribution's package of exactly the booted kernel; nothing of it is kept here. Two forced
+//! includes send their calls to our modules: no file of theirs is changed.
+
+mod images;
+mod linux;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::boot::frames;
+use super::build::{Modules, missing};
+use super::initramfs::Initramfs;
+use super::machine::Machine;
+use super::packages::out_folder;
+use crate::command::output_of;
+use crate::outcome::Outcome;
+use crate::{root, tools};
+use images::{DISKS, LEVELS, restow};
+use linux::{PARTS, modules_in};
+
+/// Longer than it takes on a busy machine, in seconds.
+const BOOT_SECONDS_MAX: u64 = 900;
+
+/// The kernel's modules that are loaded, in that order, where the kernel has them as modules.
+const DRIVERS: &[&str] = &[
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_modern_dev",
+    "virtio_pci_legacy_dev",
+    "virtio_pci",
+    "virtio_blk",
+    "libcrc32c",
+    "xor",
+    "raid6_pq",
+    "zsmalloc",
+    "zram",
+];
+
+/// How often all three modules are loaded and unloaded: a thousand loads.
+const ROUNDS: u32 = 340;
+
+/// How often each frame of the tests is damaged in another way.
+const DAMAGES: u32 = 3;
+
+/// Programs of the host that say and change how btrfs stores files.
+const PROGRAMS: &[&str] = &["btrfs", "chattr", "compsize"];
+
+/// Builds the consumers and boots the kernel with them: with all disks, then from a SquashFS root with little memory, and again for a
+/// time in which nothing is done.
+pub(super) fn consumers(modules: &Modules) -> Outcome {
+    for program in ["mkfs.btrfs", "mksquashfs", "ldd"].iter().chain(PROGRAMS) {
+        if !tools::is_there(program) {
+            return missing(format!("{program} is missing"));
+        }
+    }
+    let folder = out_folder().join(format!("consumers-{}", modules.kernel.version));
+    match booted(modules, &folder) {
+        Ok(mut outcome) => {
+            outcome.add(judged(&folder));
+            outcome
+        }
+        Err(reason) => Outcome::failed(reason),
+    }
+}
+
+fn booted(modules: &Modules, folder: &Path) -> Result<Outcome, String> {
+    linux::sources(modules, folder)?;
+    linux::build(modules, folder)?;
+    images::make(folder, &modules.kernel.root.join("bin/busybox"))?;
+    let image = &modules.kernel.image;
+    let archive = [all_disks(modules, folder)?, from_root(modules, folder)?];
+    let mut machine = Machine::new(image, &archive[0]);
+    for (name, options) in DISKS {
+        machine.disk(&folder.join(name), options);
+    }
+    let mut outcome = machine.run(BOOT_SECONDS_MAX);
+    for reclaims in [false, true] {
+        let mut machine = Machine::new(image, &archive[1]);
+        machine.options(["-m", "256M"]);
+        machine.disk(&folder.join("root.sqfs"), "readonly=on");
+        images::levels(folder)?;
+        for (name, _) in LEVELS {
+            machine.disk(&folder.join(name), "cache=unsafe");
+        }
+        if reclaims {
+            // Time in which nothing is done passes at once.
+            machine.options(["-icount", "shift=1,sleep=off"]);
+            machine.kernel_words("reclaim");
+        }
+        outcome.add(machine.run(BOOT_SECONDS_MAX));
+    }
+    Ok(outcome)
+}
+
+/// The path of a program of the host.
+fn path_of(program: &str) -> Result<String, String> {
+    let found = output_of(Command::new("sh").args(["-c", "command -v \"$0\"", program]))?;
+    Ok(found.trim().to_owned())
+}
+
+/// What the machine with all disks starts with.
+fn all_disks(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
+    let mut archive = Initramfs::new();
+    archive.file("rounds", format!("{ROUNDS}\n").as_bytes());
+    archive.host_file("sums", &folder.join("sums"))?;
+    for program in PROGRAMS {
+        archive.host_program(&path_of(program)?)?;
+    }
+    frames(&mut archive, folder, DAMAGES)?;
+    written(archive, modules, folder, "init-consumers")
+}
+
+/// What the machine with a SquashFS root starts with.
+fn from_root(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
+    written(Initramfs::new(), modules, folder, "init-root")
+}
+
+/// Adds what every machine needs, and writes the archive.
+fn written(
+    mut archive: Initramfs,
+    modules: &Modules,
+    folder: &Path,
+    init: &str,
+) -> Result<PathBuf, String> {
+    archive.host_file("init", &root().join("kmod").join(init))?;
+    archive.host_file("functions", &root().join("kmod/init-functions"))?;
+    archive.host_file("bin/busybox", &modules.kernel.root.join("bin/busybox"))?;
+    archive.folder("m");
+    let mut drivers = String::new();
+    for driver in DRIVERS {
+        // One that is not there is built in.
+        let Some(content) = modules.kernel.module(driver)? else {
+            continue;
+        };
+        // Newer ones call the kernel's zstd themselves, not through the crypto API.
+        if *driver == "zram" && calls(&content, b"zstd_get_params") {
+            continue;
+        }
+        archive.file(&format!("m/{driver}.ko"), &content);
+        drivers += &format!("{driver}\n");
+    }
+    archive.file("drivers", drivers.as_bytes());
+    let mut ours = modules_in(&modules.folder)?;
+    for (part, ..) in PARTS {
+        ours.extend(modules_in(&folder.join(part))?);
+    }
+    for (name, path) in ours {
+        archive.module(&format!("m/{name}"), &path, folder)?;
+    }
+    let path = folder.join(format!("{init}.cpio"));
+    fs::write(&path, archive.finish())
+        .map_err(|error| format!("write {}: {error}", path.display()))?;
+    Ok(path)
+}
+
+/// Whether a module has a symbol of this name.
+fn calls(module: &[u8], symbol: &[u8]) -> bool {
+    module.windows(symbol.len()).any(|name| name == symbol)
+}
+
+/// What the C tools and ours say of the images after Linux wrote into them with our modules.
+fn judged(folder: &Path) -> Outcome {
+    let mut outcome = Outcome::default();
+    let of_levels = LEVELS.iter().map(|(name, _)| *name);
+    for name in ["mkfs.btrfs", "restow.btrfs"].into_iter().chain(of_levels) {
+        let image = folder.join(name);
+        let mut btrfs = Command::new("btrfs");
+        btrfs.args(["check", "--check-data-csum"]).arg(&image);
+        let mut check = Command::new(restow());
+        check.arg("check").arg(&image);
+        for command in [&mut btrfs, &mut check] {
+            match output_of(command) {
+                Ok(_) => outcome.passed += 1,
+                Err(reason) => outcome.failed.push(reason),
+            }
+        }
+    }
+    // The host's Linux has the C library.
+    match tools::root_prefix() {
+        Some(prefix) => outcome.add(read_by_linux(folder, prefix)),
+        None => outcome.skipped.push("mounting needs root".to_owned()),
+    }
+    outcome
+}
+
+/// Whether Linux with its own zstd reads what Linux with ours has written.
+fn read_by_linux(folder: &Path, root_prefix: &[&str]) -> Outcome {
+    let script = "set -e; at=$(mktemp -d); mount -t btrfs -o ro,loop mkfs.btrfs $at; sums=$PWD/sums; \
+        for tree in level1 level3 level9 level15 copy1 copy2 copy3; do (cd $at/$tree; md5sum --quiet -c $sums); done; \
+        umount $at; rmdir $at";
+    let words = tools::mount_prefix(root_prefix);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).args(["sh", "-c", script]);
+    match output_of(command.current_dir(folder)) {
+        Ok(_) => Outcome::passed(),
+        Err(reason) => Outcome::failed(reason),
+    }
+}
