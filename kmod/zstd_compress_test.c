@@ -47,8 +47,10 @@ static int zstd_step(size_t length, bool end)
 
 	do {
 		zstd_out_buffer out = { .dst = output, .size = sizeof(output) };
+		cycles_t start = get_cycles();
 
 		result = end ? zstd_end_stream(stream, &out) : zstd_compress_stream(stream, &out, &in);
+		cycles += get_cycles() - start;
 		if (zstd_is_error(result)) {
 			pr_err("zstd error %d\n", zstd_get_error_code(result));
 			return -EIO;

@@ -64,8 +64,10 @@ static int zstd_take(size_t length)
 
 	do {
 		zstd_out_buffer out = { .dst = output, .size = sizeof(output) };
+		cycles_t start = get_cycles();
 		size_t result = zstd_decompress_stream(stream, &out, &in);
 
+		cycles += get_cycles() - start;
 		if (zstd_is_error(result)) {
 			zstd_error = zstd_get_error_code(result);
 			return -EIO;

@@ -50,7 +50,7 @@ const TASKS: &[(&str, Task, &str)] = &[
     (
         "kmod",
         kmod::kmod,
-        "builds the kernel modules for Debian's current kernel, and looks at what was built",
+        "builds the kernel modules for Debian's current kernel, or one that is named (6.12), and looks at what was built",
     ),
     (
         "kmod-boot",
@@ -61,6 +61,16 @@ const TASKS: &[(&str, Task, &str)] = &[
         "kmod-consumers",
         kmod::kmod_consumers,
         "the same with Linux's SquashFS, btrfs and crypto API on our modules: up to 15 minutes",
+    ),
+    (
+        "kmod-icount",
+        kmod::kmod_icount,
+        "instructions in the kernel, compared with Linux's own zstd, for the files that are named",
+    ),
+    (
+        "kmod-original",
+        kmod::kmod_original,
+        "the sizes and memory that the kernel's first zstd published, beside ours, for a file such as silesia.tar",
     ),
     (
         "campaign",

@@ -82,6 +82,16 @@ impl Outcome {
     }
 }
 
+/// What came of one check.
+impl From<Result<(), String>> for Outcome {
+    fn from(result: Result<(), String>) -> Self {
+        match result {
+            Ok(()) => Outcome::passed(),
+            Err(reason) => Outcome::failed(reason),
+        }
+    }
+}
+
 /// One step that was done.
 struct Step {
     name: String,

@@ -3,10 +3,14 @@
 mod boot;
 mod build;
 mod consumers;
+mod icount;
 mod initramfs;
 mod inspect;
 mod machine;
+mod measure;
+mod original;
 mod packages;
+mod page;
 
 use crate::outcome::{Outcome, Report};
 use crate::tools;
@@ -34,6 +38,39 @@ pub(crate) fn kmod_consumers(report: &mut Report, arguments: &[String]) {
 /// What comes of Linux's own users of the codecs on the modules.
 pub(crate) fn consumers(series: Option<&str>) -> Outcome {
     booted(series, consumers::consumers)
+}
+
+/// The kernels in which instructions are counted.
+const COUNTED: [Option<&str>; 2] = [None, Some("6.12")];
+
+/// Counts the instructions of Linux's zstd and of ours for files.
+pub(crate) fn kmod_icount(report: &mut Report, paths: &[String]) {
+    report.step("tools", tools::ensure);
+    if paths.is_empty() {
+        return report.step("kmod-icount", || Outcome::failed("name files to measure"));
+    }
+    let mut table = format!(
+        "`cargo xtask kmod-icount {}`\n",
+        page::names(paths).join(" ")
+    );
+    for series in COUNTED {
+        let step = format!("kmod-icount {}", series.unwrap_or("current"));
+        report.step(&step, || {
+            booted(series, |modules| icount::icount(modules, paths, &mut table))
+        });
+    }
+    if !report.failed() {
+        report.step("docs/BENCHMARKS.md", || page::put("icount", &table).into());
+    }
+}
+
+/// The tables of the original commit beside ours, for a file.
+pub(crate) fn kmod_original(report: &mut Report, arguments: &[String]) {
+    report.step("tools", tools::ensure);
+    report.step("kmod-original", || match arguments {
+        [path] => booted(None, |modules| original::original(modules, path)),
+        _ => Outcome::failed("name one file, such as silesia.tar"),
+    });
 }
 
 /// The steps of the first two tasks, where the programs that they need are installed.
