@@ -5,18 +5,8 @@
 #include "restow_xxhash.h"
 #include <linux/errno.h>
 #include <linux/module.h>
+#include "exports_xxhash.h"
 #include "panic.h"
-
-EXPORT_SYMBOL_GPL(xxh32);
-EXPORT_SYMBOL_GPL(xxh32_copy_state);
-EXPORT_SYMBOL_GPL(xxh32_digest);
-EXPORT_SYMBOL_GPL(xxh32_reset);
-EXPORT_SYMBOL_GPL(xxh32_update);
-EXPORT_SYMBOL_GPL(xxh64);
-EXPORT_SYMBOL_GPL(xxh64_copy_state);
-EXPORT_SYMBOL_GPL(xxh64_digest);
-EXPORT_SYMBOL_GPL(xxh64_reset);
-EXPORT_SYMBOL_GPL(xxh64_update);
 
 /* The bytes 0 to 100 with a seed, in one call and in two. */
 static int __init self_test(void)

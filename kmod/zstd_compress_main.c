@@ -7,22 +7,9 @@
 #include <linux/module.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>
+#include "exports_zstd_compress.h"
 #include "panic.h"
 #include "self_test.h"
-
-EXPORT_SYMBOL_GPL(zstd_cctx_workspace_bound);
-EXPORT_SYMBOL_GPL(zstd_compress_bound);
-EXPORT_SYMBOL_GPL(zstd_compress_cctx);
-EXPORT_SYMBOL_GPL(zstd_compress_stream);
-EXPORT_SYMBOL_GPL(zstd_cstream_workspace_bound);
-EXPORT_SYMBOL_GPL(zstd_end_stream);
-EXPORT_SYMBOL_GPL(zstd_flush_stream);
-EXPORT_SYMBOL_GPL(zstd_get_params);
-EXPORT_SYMBOL_GPL(zstd_init_cctx);
-EXPORT_SYMBOL_GPL(zstd_init_cstream);
-EXPORT_SYMBOL_GPL(zstd_max_clevel);
-EXPORT_SYMBOL_GPL(zstd_min_clevel);
-EXPORT_SYMBOL_GPL(zstd_reset_cstream);
 
 /* The header of a frame of 1,000 bytes: the format leaves no choice. What follows depends on the encoder's version. */
 static const u8 header[] __initconst = { 0x28, 0xB5, 0x2F, 0xFD, 0x60, 0xE8, 0x02 };

@@ -9,21 +9,9 @@
 #include <linux/module.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>
+#include "exports_zstd_decompress.h"
 #include "panic.h"
 #include "self_test.h"
-
-EXPORT_SYMBOL_GPL(zstd_dctx_workspace_bound);
-EXPORT_SYMBOL_GPL(zstd_decompress_dctx);
-EXPORT_SYMBOL_GPL(zstd_decompress_stream);
-EXPORT_SYMBOL_GPL(zstd_dstream_workspace_bound);
-EXPORT_SYMBOL_GPL(zstd_find_frame_compressed_size);
-EXPORT_SYMBOL_GPL(zstd_get_error_code);
-EXPORT_SYMBOL_GPL(zstd_get_error_name);
-EXPORT_SYMBOL_GPL(zstd_get_frame_header);
-EXPORT_SYMBOL_GPL(zstd_init_dctx);
-EXPORT_SYMBOL_GPL(zstd_init_dstream);
-EXPORT_SYMBOL_GPL(zstd_is_error);
-EXPORT_SYMBOL_GPL(zstd_reset_dstream);
 
 /* The text as the zstd command compresses it (-19 --check): Huffman codes, sequences, and a checksum. */
 static const u8 frame[] __initconst = {
