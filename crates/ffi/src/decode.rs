@@ -28,7 +28,8 @@ pub struct DCtx {
 enum Coder {
     /// Nothing between calls that decode whole frames.
     Nothing,
-    Stream(Decoder<'static, 'static>),
+    /// Made here: it is larger than what a function should have on a kernel's stack.
+    Stream(Option<Decoder<'static, 'static>>),
     #[cfg(feature = "legacy")]
     Pieces(Pieces),
 }
@@ -90,13 +91,16 @@ impl DCtx {
         self.coder = Coder::Nothing;
         // SAFETY: the coder that used it is gone.
         let memory = unsafe { self.memory.lend() };
-        self.coder = Coder::Stream(Decoder::new(options, memory)?);
+        self.coder = Coder::Stream(None);
+        if let Coder::Stream(place) = &mut self.coder {
+            Decoder::place(place, options, memory)?;
+        }
         Ok(())
     }
 
     fn stream(&mut self) -> Result<&mut Decoder<'static, 'static>, Failure> {
         match &mut self.coder {
-            Coder::Stream(decoder) => Ok(decoder),
+            Coder::Stream(Some(decoder)) => Ok(decoder),
             _ => Err(Failure::InitMissing),
         }
     }

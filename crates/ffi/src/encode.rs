@@ -30,7 +30,8 @@ enum Coder {
 }
 
 struct Stream {
-    encoder: Encoder<'static, &'static mut [u8]>,
+    /// Made here: it is larger than what a function should have on a kernel's stack.
+    encoder: Option<Encoder<'static, &'static mut [u8]>>,
     #[cfg(feature = "legacy")]
     params: Params,
     /// The frame was given out as a whole.
@@ -96,17 +97,20 @@ impl CCtx {
         // SAFETY: the coder that used it is gone.
         let memory = unsafe { self.memory.lend() };
         self.coder = Coder::Stream(Stream {
-            encoder: Encoder::new(params, memory)?,
+            encoder: None,
             #[cfg(feature = "legacy")]
             params: *params,
             is_over: false,
         });
-        self.encoder()
+        match &mut self.coder {
+            Coder::Stream(stream) => Ok(Encoder::place(&mut stream.encoder, params, memory)?),
+            _ => Err(Failure::InitMissing),
+        }
     }
 
     /// The encoder of a stream that was begun.
     pub(crate) fn encoder(&mut self) -> Result<&mut Encoder<'static, &'static mut [u8]>, Failure> {
-        Ok(&mut self.stream()?.encoder)
+        self.stream()?.encoder.as_mut().ok_or(Failure::InitMissing)
     }
 
     fn stream(&mut self) -> Result<&mut Stream, Failure> {
@@ -119,9 +123,8 @@ impl CCtx {
 
     /// Begins another frame. 0 stands for an unknown size.
     pub(crate) fn reset(&mut self, pledged: u64) -> Result<(), Failure> {
-        let stream = self.stream()?;
-        stream.is_over = false;
-        stream.encoder.reset((pledged > 0).then_some(pledged));
+        self.stream()?.is_over = false;
+        self.encoder()?.reset((pledged > 0).then_some(pledged));
         Ok(())
     }
 
@@ -138,16 +141,16 @@ impl CCtx {
         if self.stream()?.is_over {
             self.reset(0)?;
         }
-        let stream = self.stream()?;
+        let encoder = self.encoder()?;
         // SAFETY: the caller promises it.
         let taken = unsafe { input.rest() }?;
         // SAFETY: as above.
         let room = unsafe { output.rest() }?;
-        let progress = stream.encoder.step(taken, room, Finish::Nothing)?;
+        let progress = encoder.step(taken, room, Finish::Nothing)?;
         input.pos += progress.read;
         output.pos += progress.written;
         Ok(match progress.wanted {
-            0 => stream.encoder.block_size_max(),
+            0 => encoder.block_size_max(),
             wanted => wanted,
         })
     }
@@ -162,23 +165,28 @@ impl CCtx {
         output: &mut OutBuffer,
         finish: Finish,
     ) -> Result<usize, Failure> {
-        let stream = self.stream()?;
+        let encoder = self.encoder()?;
         // SAFETY: the caller promises it.
         let room = unsafe { output.rest() }?;
-        let EncodeProgress { written, held, .. } = stream.encoder.step(&[], room, finish)?;
+        let EncodeProgress { written, held, .. } = encoder.step(&[], room, finish)?;
         output.pos += written;
-        stream.is_over |= finish == Finish::Frame && held == 0;
+        self.stream()?.is_over |= finish == Finish::Frame && held == 0;
         Ok(held)
     }
 
     /// Begins a frame as `other` has begun one.
     #[cfg(feature = "legacy")]
     pub(crate) fn begin_as(&mut self, other: &CCtx, pledged: u64) -> Result<(), Failure> {
-        let Coder::Stream(other) = &other.coder else {
+        let Coder::Stream(Stream {
+            encoder: Some(original),
+            params,
+            ..
+        }) = &other.coder
+        else {
             return Err(Failure::InitMissing);
         };
-        let encoder = self.begin(&other.params)?;
-        encoder.copy_from(&other.encoder)?;
+        let encoder = self.begin(params)?;
+        encoder.copy_from(original)?;
         encoder.reset((pledged > 0).then_some(pledged));
         Ok(())
     }

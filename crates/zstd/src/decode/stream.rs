@@ -106,6 +106,33 @@ const fn window_memory(window: u64) -> u64 {
     window.saturating_add(2 * block + 2 * SLACK as u64)
 }
 
+/// The workspace of a decoder.
+struct Parts<'w> {
+    tables: Tables<'w>,
+    input: &'w mut [u8],
+    window: &'w mut [u8],
+}
+
+impl<'w> Parts<'w> {
+    /// Divides a workspace.
+    fn of(workspace: &'w mut [u8]) -> Result<Self, Error> {
+        let (tables, rest) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
+        // A window of at least the largest block needs three blocks more, a smaller one three times itself.
+        let input_len = (rest.len().saturating_sub(2 * SLACK) / 4).min(BLOCK_SIZE_MAX);
+        if input_len < 1024 {
+            return Err(Error::WorkspaceTooSmall);
+        }
+        let (input, window) = rest
+            .split_at_mut_checked(input_len)
+            .ok_or(Error::WorkspaceTooSmall)?;
+        Ok(Parts {
+            tables,
+            input,
+            window,
+        })
+    }
+}
+
 impl<'w, 'd> Decoder<'w, 'd> {
     /// Bytes of workspace for streams whose windows have up to `window` bytes.
     ///
@@ -133,16 +160,29 @@ impl<'w, 'd> Decoder<'w, 'd> {
         options: DecodeOptions<'d>,
         workspace: &'w mut [u8],
     ) -> Result<Decoder<'w, 'd>, Error> {
-        let (tables, rest) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
-        // A window of at least the largest block needs three blocks more, a smaller one three times itself.
-        let input_len = (rest.len().saturating_sub(2 * SLACK) / 4).min(BLOCK_SIZE_MAX);
-        if input_len < 1024 {
-            return Err(Error::WorkspaceTooSmall);
-        }
-        let (input, window) = rest
-            .split_at_mut_checked(input_len)
-            .ok_or(Error::WorkspaceTooSmall)?;
-        Ok(Decoder {
+        Ok(Decoder::over(options, Parts::of(workspace)?))
+    }
+
+    /// As [`new`](Self::new), at the place that it will have: it does not pass over the stack, which is small in a kernel.
+    /// After an error the place is empty.
+    pub fn place<'p>(
+        place: &'p mut Option<Self>,
+        options: DecodeOptions<'d>,
+        workspace: &'w mut [u8],
+    ) -> Result<&'p mut Self, Error> {
+        *place = None;
+        let parts = Parts::of(workspace)?;
+        Ok(place.insert(Decoder::over(options, parts)))
+    }
+
+    #[inline(always)]
+    fn over(options: DecodeOptions<'d>, parts: Parts<'w>) -> Decoder<'w, 'd> {
+        let Parts {
+            tables,
+            input,
+            window,
+        } = parts;
+        Decoder {
             options,
             tables,
             input,
@@ -160,7 +200,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
             produced: 0,
             byte_held: false,
             error: None,
-        })
+        }
     }
 
     /// Makes ready for another frame, whatever happened before. Content not given out is lost.

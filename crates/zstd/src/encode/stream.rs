@@ -134,6 +134,26 @@ impl<'w, 'd> Encoder<'d, &'w mut [u8]> {
     pub fn new(params: &Params, workspace: &'w mut [u8]) -> Result<Self, Error> {
         Encoder::owning(params, workspace)
     }
+
+    /// As [`new`](Encoder::new), at the place that it will have: it does not pass over the stack, which is small in a kernel.
+    /// After an error the place is empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Encoder::new).
+    pub fn place<'p>(
+        place: &'p mut Option<Self>,
+        params: &Params,
+        workspace: &'w mut [u8],
+    ) -> Result<&'p mut Self, Error> {
+        *place = None;
+        params.check()?;
+        Rooms::of(workspace, params)?;
+        Ok(place.insert(Encoder {
+            workspace,
+            state: State::new(params),
+        }))
+    }
 }
 
 impl<'d, W: Held> Encoder<'d, W> {
@@ -252,6 +272,7 @@ impl<'d, W: Held> Encoder<'d, W> {
 }
 
 impl<'d> State<'d> {
+    #[inline(always)]
     fn new(params: &Params) -> Self {
         State {
             params: *params,

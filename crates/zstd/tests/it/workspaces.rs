@@ -4,9 +4,9 @@ use crate::encode::mixture;
 use crate::encode_stream::trained;
 use zstd::{
     Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, DecoderDictionary, Dictionary,
-    Encoder, EncoderDictionary, Error, Params, PieceDecoder, compress, compress_bound,
-    compress_with_dictionary, decompress, dictionary_workspace_size, stream_workspace_size,
-    workspace_size, workspace_size_up_to,
+    Encoder, EncoderDictionary, Error, Finish, Params, PieceDecoder, Status, compress,
+    compress_bound, compress_with_dictionary, decompress, dictionary_workspace_size,
+    stream_workspace_size, workspace_size, workspace_size_up_to,
 };
 
 /// Gives memory of `size` bytes and of one less, from every remainder of a cache line on.
@@ -48,6 +48,12 @@ fn every_byte_less_is_refused_by_the_encoder() {
                 room,
                 stream_workspace_size(params),
                 |workspace| Encoder::new(params, workspace).map(|_| ()),
+            );
+            exact(
+                "Encoder at its place",
+                room,
+                stream_workspace_size(params),
+                |workspace| Encoder::place(&mut None, params, workspace).map(|_| ()),
             );
             exact(
                 "EncoderDictionary",
@@ -124,5 +130,41 @@ fn every_byte_less_is_refused_by_the_decoder() {
             let result = decoder.step(&frame, dst).err();
             assert_eq!(result, expected, "a window of 2^{log}");
         }
+    }
+}
+
+#[test]
+fn coders_at_their_place_are_those_that_are_returned() {
+    let content = mixture(7, 20_000);
+    for level in [1, 5, 13, 17] {
+        let params = Params::for_level(level, Some(20_000));
+        let mut memory = vec![0x5a; stream_workspace_size(&params)];
+        let encode = |encoder: &mut Encoder<'_, &mut [u8]>| {
+            let mut frame = vec![0; compress_bound(content.len())];
+            let done = encoder.step(&content, &mut frame, Finish::Frame);
+            frame.truncate(done.expect("a frame").written);
+            frame
+        };
+        let made = encode(&mut Encoder::new(&params, &mut memory).expect("enough memory"));
+        let mut place = None;
+        let encoder = Encoder::place(&mut place, &params, &mut memory).expect("enough memory");
+        let frame = encode(encoder);
+        assert_eq!(frame, made, "level {level}");
+        // What was there is gone, and so is its claim to the memory.
+        let short = Encoder::place(&mut place, &params, &mut []).err();
+        assert_eq!(short, Some(Error::WorkspaceTooSmall));
+        assert!(place.is_none());
+
+        let window = 1 << params.window_log;
+        let mut memory = vec![0x5a; Decoder::workspace_size(window).expect("a size")];
+        let mut place = None;
+        let decoder = Decoder::place(&mut place, DecodeOptions::new(), &mut memory);
+        let mut back = vec![0; content.len()];
+        let done = decoder.expect("enough memory").step(&frame, &mut back);
+        assert_eq!(done.map(|done| done.status), Ok(Status::Done));
+        assert_eq!(back, content);
+        let short = Decoder::place(&mut place, DecodeOptions::new(), &mut []).err();
+        assert_eq!(short, Some(Error::WorkspaceTooSmall));
+        assert!(place.is_none());
     }
 }
