@@ -33,7 +33,7 @@ const GATES: &[Gate] = &[
     },
     Gate {
         module: "zstd_compress",
-        text_max: 240_000,
+        text_max: 220_000,
         frame_max: 512,
         chain_max: 3072,
         panics_max: 310,
