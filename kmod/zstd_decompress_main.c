@@ -9,6 +9,7 @@
 #include <linux/module.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>
+#include "bmi.h"
 #include "exports_zstd_decompress.h"
 #include "panic.h"
 #include "self_test.h"
@@ -67,6 +68,10 @@ static int __init start(void)
 {
 	int error = self_test();
 
+	/* Again with the loops that were not tried. */
+	choose_loops();
+	if (!error && bmi)
+		error = self_test();
 	if (error)
 		pr_err("the self-test failed (error %d)\n", error);
 	return error;

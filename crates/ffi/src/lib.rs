@@ -69,6 +69,18 @@ pub use decode::DCtx;
 #[cfg(feature = "compress")]
 pub use encode::CCtx;
 
+/// Chooses the loops that need BMI1, BMI2 and LZCNT, which are integer instructions.
+///
+/// # Safety
+///
+/// The processor has them, and every other one that this runs on.
+#[cfg(feature = "assume-bmi")]
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn zstd_assume_bmi() {
+    // SAFETY: the caller promises it.
+    unsafe { zstd::assume_bmi() };
+}
+
 /// Ends the process at an instruction that no processor has: what a final library does when it panics.
 pub fn trap() -> ! {
     #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]

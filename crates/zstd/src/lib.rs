@@ -114,7 +114,8 @@
 //! ## Speed
 //!
 //! The loops that matter exist twice: in safe code, and in `arch` with raw pointers, compiled once for any processor and
-//! once for x86-64 with BMI2, chosen when run (feature `std`) or when built. Without the feature `arch` the whole crate is
+//! once for x86-64 with BMI2, chosen when run (feature `std`), when built, or by a caller that knows (`assume_bmi`, feature
+//! `assume-bmi`). Without the feature `arch` the whole crate is
 //! `forbid(unsafe_code)`, at less than half of the speed.
 #![no_std]
 // The documentation speaks of both.
@@ -137,6 +138,11 @@ pub use workspace::Workspace;
 // ---- both ----
 #[cfg(all(feature = "arch", any(feature = "compress", feature = "decompress")))]
 mod arch;
+#[cfg(all(
+    feature = "assume-bmi",
+    any(feature = "compress", feature = "decompress")
+))]
+pub use arch::bmi::assume_bmi;
 #[cfg(any(feature = "compress", feature = "decompress"))]
 mod bits;
 #[cfg(any(feature = "compress", feature = "decompress"))]

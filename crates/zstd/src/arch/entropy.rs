@@ -3,7 +3,7 @@
 //! The loops lie in `streams`, which is compiled twice. The compiler uses BMI instructions where the machine has them.
 
 #[cfg(target_arch = "x86_64")]
-use super::find::bmi;
+use super::bmi::has_bmi;
 use super::find::kernel;
 use super::streams;
 use super::streams::sequences::{RunTables, Start};
@@ -11,7 +11,7 @@ use super::streams::sequences::{RunTables, Start};
 kernel!(
     /// [`streams::sequences::write_bits`].
     write_bits,
-    write_bits_bmi,
+    write_bits_bmi if has_bmi,
     (
         out: &mut [u8],
         reversed: &[[u8; 8]],
@@ -24,7 +24,7 @@ kernel!(
 kernel!(
     /// [`streams::literals::write_stream`].
     write_stream,
-    write_stream_bmi,
+    write_stream_bmi if has_bmi,
     (out: &mut [u8], literals: &[u8], codes: &[[u8; 8]; 256]) -> Option<usize>,
     streams::literals::write_stream(out, literals, codes)
 );

@@ -5,21 +5,24 @@
 //!
 //! Measured (128 KiB frames, level 1, mean of six corpora): see `docs/decisions/`.
 
+#[cfg(target_arch = "x86_64")]
+use super::bmi::has_bmi;
 use super::search;
 use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::store::SequenceStore;
 
-/// Declares a kernel: with BMI where the machine has it. If there is a condition, the body may rely on it.
+/// Declares a kernel, and its twin with BMI for machines of which `$has_bmi` says so. If there is a condition, the body may
+/// rely on it.
 macro_rules! kernel {
     (
-        $(#[$doc:meta])* $name:ident, $bmi:ident,
+        $(#[$doc:meta])* $name:ident, $bmi:ident if $has_bmi:ident,
         ($($arg:ident: $type:ty),* $(,)?) -> $result:ty $(where $condition:expr)?, $body:expr
     ) => {
         $(#[$doc])*
         pub(crate) fn $name($($arg: $type),*) -> $result {
             $(assert!($condition);)?
             #[cfg(target_arch = "x86_64")]
-            if bmi() {
+            if $has_bmi() {
                 // SAFETY: the machine has these instructions, as was just asked, and the condition holds.
                 return unsafe { $bmi($($arg),*) };
             }
@@ -38,7 +41,7 @@ pub(super) use kernel;
 kernel!(
     /// [`search::fast::find`].
     fast,
-    fast_bmi,
+    fast_bmi if is_twice,
     (
         data: &[u8],
         positions: &mut [[u8; 4]],
@@ -54,7 +57,7 @@ kernel!(
 kernel!(
     /// [`search::double_fast::find`].
     double_fast,
-    double_fast_bmi,
+    double_fast_bmi if is_twice,
     (
         data: &[u8],
         long: &mut [[u8; 4]],
@@ -71,7 +74,7 @@ kernel!(
 kernel!(
     /// [`search::lazy::find`].
     lazy,
-    lazy_bmi,
+    lazy_bmi if is_twice,
     (
         data: &[u8],
         rows: RowCells<'_>,
@@ -85,18 +88,9 @@ kernel!(
     unsafe { search::lazy::find(data, rows, chains, task, repeat, store) }
 );
 
-/// Whether the machine has BMI1, BMI2 and LZCNT.
+/// Whether searches have twins with BMI that this machine can run: where code is to be small, in a kernel, they have none.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(crate) fn bmi() -> bool {
-    #[cfg(feature = "std")]
-    return std::arch::is_x86_feature_detected!("bmi2")
-        && std::arch::is_x86_feature_detected!("bmi1")
-        && std::arch::is_x86_feature_detected!("lzcnt");
-    #[cfg(not(feature = "std"))]
-    cfg!(all(
-        target_feature = "bmi1",
-        target_feature = "bmi2",
-        target_feature = "lzcnt"
-    ))
+fn is_twice() -> bool {
+    cfg!(target_feature = "sse2") && has_bmi()
 }

@@ -36,7 +36,7 @@ pub(crate) fn run_four(
         return [0; 4];
     };
     #[cfg(target_arch = "x86_64")]
-    if super::is_haswell() {
+    if super::bmi::is_haswell() {
         // SAFETY: the processor has these instructions; nothing else makes a `Table`.
         unsafe { run_haswell(table, &mut streams) };
         return streams.end(readers);
@@ -62,9 +62,16 @@ unsafe fn run_plain(table: Table<'_>, streams: &mut Streams<'_, '_>) {
 
 /// # Safety
 ///
-/// [`super::is_haswell`], and as for [`run_plain`].
+/// [`super::bmi::is_haswell`], and as for [`run_plain`].
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[cfg_attr(
+    target_feature = "sse2",
+    target_feature(enable = "avx2,bmi1,bmi2,lzcnt")
+)]
+#[cfg_attr(
+    not(target_feature = "sse2"),
+    target_feature(enable = "bmi1,bmi2,lzcnt")
+)]
 unsafe fn run_haswell(table: Table<'_>, streams: &mut Streams<'_, '_>) {
     match table.pairs {
         // SAFETY: as the caller promises.

@@ -5,6 +5,9 @@
 
 #![allow(unsafe_code, reason = "this is where it may be")]
 
+#[cfg(any(target_arch = "x86_64", feature = "assume-bmi"))]
+pub(crate) mod bmi;
+
 // ---- reading (feature `decompress`) ----
 
 #[cfg(all(feature = "decompress", target_pointer_width = "64"))]
@@ -47,28 +50,6 @@ macro_rules! proven_fn {
 pub(crate) mod search;
 #[cfg(feature = "compress")]
 pub(crate) mod streams;
-
-/// Whether the processor has the instructions that the fast versions of the kernels are built with. Without
-/// the standard library, whether every processor that the crate is built for has them.
-#[cfg(all(feature = "decompress", target_arch = "x86_64"))]
-fn is_haswell() -> bool {
-    #[cfg(test)]
-    if twin() == Twin::Plain {
-        return false;
-    }
-    #[cfg(feature = "std")]
-    return std::is_x86_feature_detected!("avx2")
-        && std::is_x86_feature_detected!("bmi1")
-        && std::is_x86_feature_detected!("bmi2")
-        && std::is_x86_feature_detected!("lzcnt");
-    #[cfg(not(feature = "std"))]
-    return cfg!(all(
-        target_feature = "avx2",
-        target_feature = "bmi1",
-        target_feature = "bmi2",
-        target_feature = "lzcnt"
-    ));
-}
 
 /// Which twin of each kernel a test wants, on its own thread.
 #[cfg(all(test, feature = "decompress"))]

@@ -21,7 +21,7 @@ pub(crate) fn run(
         return None;
     }
     #[cfg(target_arch = "x86_64")]
-    if super::is_haswell() {
+    if super::bmi::is_haswell() {
         // SAFETY: the processor has these instructions; the rest was checked above.
         return unsafe { run_haswell(reader, literals, output, count) };
     }
@@ -31,9 +31,16 @@ pub(crate) fn run(
 
 /// # Safety
 ///
-/// [`super::is_haswell`], and as for [`run_body`].
+/// [`super::bmi::is_haswell`], and as for [`run_body`].
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[cfg_attr(
+    target_feature = "sse2",
+    target_feature(enable = "avx2,bmi1,bmi2,lzcnt")
+)]
+#[cfg_attr(
+    not(target_feature = "sse2"),
+    target_feature(enable = "bmi1,bmi2,lzcnt")
+)]
 unsafe fn run_haswell(
     reader: &mut Reader<'_, '_>,
     literals: &mut Literals<'_>,
