@@ -259,7 +259,7 @@ impl ReceivedDirectory {
             } => {
                 let kind = mode as u32 & KIND;
                 if kind != CHARACTER_DEVICE && kind != BLOCK_DEVICE {
-                    return Err(Error::InvalidInput("mknod of a file that is no device"));
+                    return Err(Error::InvalidInput("mknod of a file that is not a device"));
                 }
                 let mut stands_for = None;
                 self.make(path, |dir| match node(dir, kind, rdev) {
@@ -568,7 +568,7 @@ impl ReceivedDirectory {
         let file = self.writable(path)?;
         let end = offset.checked_add(len);
         let Some(end) = end.filter(|&end| end <= FILE_BYTES_MAX) else {
-            return Err(Error::InvalidInput("allocation ends behind every file"));
+            return Err(Error::InvalidInput("allocation ends beyond the largest offset of a file"));
         };
         match mode & !KEEP_SIZE {
             0 => {}

@@ -255,7 +255,7 @@ impl Applying {
                 let (ino, file) = self.content(path)?;
                 let end = file_offset.checked_add(size);
                 let Some(end) = end.filter(|&end| end <= FILE_BYTES_MAX) else {
-                    return at.wrong("allocation ends behind every file", size);
+                    return at.wrong("allocation ends beyond the largest offset of a file", size);
                 };
                 let is_zeroed = fallocate_mode & (PUNCH_HOLE | ZERO_RANGE) != 0;
                 match fallocate_mode & !KEEP_SIZE {
@@ -407,7 +407,7 @@ impl Applying {
         let (ino, file) = self.content(path)?;
         let end = offset.checked_add(len);
         let Some(end) = end.filter(|&end| end <= FILE_BYTES_MAX) else {
-            return at.wrong("write ends behind every file", offset);
+            return at.wrong("write ends beyond the largest offset of a file", offset);
         };
         if len == 0 {
             return Ok(());
@@ -434,7 +434,7 @@ impl Applying {
         let (from, end) = (clone_offset, clone_offset.checked_add(clone_len));
         let to = file_offset.checked_add(clone_len);
         let (Some(end), Some(to)) = (end, to.filter(|&to| to <= FILE_BYTES_MAX)) else {
-            return at.wrong("clone ends behind every file", clone_len);
+            return at.wrong("clone ends beyond the largest offset of a file", clone_len);
         };
         let (size, parts) = if clone_uuid == self.built.sent.uuid {
             let (ino, kind) = self.resolve(clone_path)?;
@@ -527,6 +527,6 @@ fn regular_in(tree: &dyn FileSystem, path: &[u8], at: At) -> Result<(Ino, u64)> 
     }
     match found {
         (ino, FileKind::Regular) => Ok((ino, tree.metadata(ino)?.size)),
-        _ => at.wrong("source of a clone is no regular file", 0),
+        _ => at.wrong("source of a clone is not a regular file", 0),
     }
 }

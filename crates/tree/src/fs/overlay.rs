@@ -6,6 +6,7 @@
 
 mod names;
 mod nodes;
+mod tables;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,8 +14,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::names::{DirId, Names};
-use self::nodes::{Body, NodeId, Nodes};
+use self::names::Names;
+use self::nodes::{Body, Nodes};
+use self::tables::{DirId, NodeId};
 use super::{DirEntry, FileKind, FileSystem, Ino, Metadata, Xattr};
 use crate::{Error, Result};
 

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-use super::nodes::{NodeId, push};
+use super::tables::{DirId, NodeId, push, reserve};
 use crate::fs::Ino;
 use crate::{Error, Result};
 
@@ -14,10 +14,6 @@ const NONE: u32 = u32::MAX;
 const LISTED_MAX: u32 = 8;
 /// Bytes of removed names that are kept in any case.
 const GARBAGE_MIN: usize = 64 << 10;
-
-/// The index of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DirId(u32);
 
 /// The names that directories have of their own, or hide from the base.
 #[derive(Clone, Default)]
@@ -57,20 +53,10 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 20 && size_of::<Directory>() == 32);
 
-impl DirId {
-    pub(super) fn of(number: u32) -> DirId {
-        DirId(number)
-    }
-
-    pub(super) fn number(self) -> u32 {
-        self.0
-    }
-}
-
 impl Names {
     /// Adds a directory without names of its own. There are no more of them than nodes, so that the index fits.
     pub(super) fn add_dir(&mut self, base: Option<Ino>) -> DirId {
-        let id = DirId(self.dirs.len() as u32);
+        let id = DirId::of(self.dirs.len() as u32);
         let dir = Directory {
             base,
             first: NONE,
@@ -82,7 +68,7 @@ impl Names {
     }
 
     fn dir(&self, dir: DirId) -> &Directory {
-        &self.dirs[dir.0 as usize]
+        &self.dirs[dir.index()]
     }
 
     /// The directory of the base whose names it also has.
@@ -162,7 +148,7 @@ impl Names {
         if let Some(known) = self.find_entry(self.dir(dir), name) {
             return std::mem::replace(&mut self.entries[known as usize].node, node);
         }
-        let directory = &mut self.dirs[dir.0 as usize];
+        let directory = &mut self.dirs[dir.index()];
         let mut entry = Entry {
             name_at: self.bytes.len() as u32,
             node,
@@ -214,7 +200,7 @@ impl Names {
             table.insert_unique(wide(hash), at, rehash);
             at = self.entries[at as usize].next;
         }
-        self.dirs[dir.0 as usize].table = Some(Box::new(table));
+        self.dirs[dir.index()].table = Some(Box::new(table));
     }
 
     /// Removes a name.
@@ -229,7 +215,7 @@ impl Names {
             hash,
             ..
         } = self.entries[index as usize];
-        let directory = &mut self.dirs[dir.0 as usize];
+        let directory = &mut self.dirs[dir.index()];
         if let Some(table) = &mut directory.table
             && let Ok(found) = table.find_entry(wide(hash), |&known| known == index)
         {
@@ -299,13 +285,6 @@ fn short(hash: u64) -> u32 {
 /// A hash for the table, which uses the bits at both ends.
 fn wide(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
-}
-
-/// Makes room in steps of an eighth, not by doubling.
-pub(super) fn reserve<T>(vec: &mut Vec<T>, more: usize) {
-    if vec.capacity() - vec.len() < more {
-        vec.reserve_exact(more + vec.len() / 8 + 16);
-    }
 }
 
 #[cfg(test)]

@@ -2,24 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use super::names::{DirId, reserve};
+use super::tables::{DirId, NodeId, push, reserve};
 use crate::fs::{Device, FileAttributes, FileKind, Ino, Metadata, Time, Xattr};
 use crate::{Error, Result};
-
-/// The index of a node plus 1, so that a name without a node takes no extra space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NodeId(NonZeroU32);
-
-impl NodeId {
-    pub(super) fn new(index: usize) -> Option<NodeId> {
-        let index = u32::try_from(index).ok()?;
-        Some(NodeId(NonZeroU32::MIN.checked_add(index)?))
-    }
-
-    pub(super) fn index(self) -> usize {
-        self.0.get() as usize - 1
-    }
-}
 
 /// What a node is in addition to its metadata.
 #[derive(Clone, Copy)]
@@ -326,10 +311,4 @@ impl Packed {
             nanoseconds,
         })
     }
-}
-
-/// Like [`Vec::push`], but a full vector grows by an eighth.
-pub(super) fn push<T>(vec: &mut Vec<T>, item: T) {
-    reserve(vec, 1);
-    vec.push(item);
 }
