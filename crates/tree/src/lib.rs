@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod base64;
+mod block_cache;
 mod cache;
 mod check;
 mod date;
@@ -21,6 +22,7 @@ mod threads;
 mod verify;
 mod width;
 
+pub use block_cache::{BlockCache, BlockCounts};
 pub use cache::Cache;
 pub use check::{CheckOptions, DataCheck, Finding, Findings};
 pub use date::date;
