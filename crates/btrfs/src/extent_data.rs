@@ -23,6 +23,12 @@ impl DataExtent {
             return self.read_plain(volume, checksums, offset, dst);
         }
         if offset == 0 && to_u64(dst.len()) == self.ram_bytes {
+            let cached = volume.extents.find(self.at.0);
+            if let Some(cached) = cached.filter(|cached| cached.extent == *self) {
+                dst.copy_from_slice(&cached.content);
+                return Ok(());
+            }
+            volume.extents.note_decoded(self.at.0);
             return volume.with_worker(|worker| self.decode(volume, checksums, worker, dst));
         }
         let make = || {
@@ -35,7 +41,8 @@ impl DataExtent {
                 })
             })
         };
-        let mut decoded = volume.extents.find_or_make(self.at.0, |_| make())?;
+        let bytes = to_usize(self.ram_bytes);
+        let mut decoded = volume.extents.find_or_make(self.at.0, bytes, |_| make())?;
         if decoded.extent != *self {
             decoded = make()?.into();
         }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use codec::Decoder;
-use tree::{Cache, Error, ReadAt, Result, to_u64, to_usize};
+use tree::{BlockCache, Cache, Error, ReadAt, Result, to_u64, to_usize};
 
 use crate::address_space::AddressSpace;
 use crate::extent::DataExtent;
@@ -26,8 +26,8 @@ use crate::superblock::Superblock;
 /// Bytes of tree blocks in the cache.
 const NODE_BYTES_KEPT: usize = 16 << 20;
 const NODE_SHARDS: usize = 16;
-/// Number of decoded extents in the cache, of at most 128 KiB each.
-const EXTENT_SLOTS: (usize, usize) = (8, 8);
+/// Bytes of decoded extents in the cache, of at most 128 KiB each, unless [`Volume::extents`] is changed.
+const EXTENT_BYTES_KEPT: usize = 8 << 20;
 /// Maximum number of bytes of tree blocks that are in memory only: far more than the log of a real crash changes.
 const CHANGED_BYTES_MAX: u64 = 1 << 30;
 /// The first address of tree blocks that are in memory only. Their addresses are odd, so that no pointer on disk, which
@@ -42,7 +42,7 @@ pub(crate) struct Volume {
     /// Tree blocks that are in memory only, by address: those that replaying the log changed.
     changed: RwLock<HashMap<Logical, Arc<Node>>>,
     next_changed: AtomicU64,
-    pub(crate) extents: Cache<Decoded>,
+    pub(crate) extents: BlockCache<Decoded>,
     workers: Mutex<Vec<Worker>>,
 }
 
@@ -72,7 +72,7 @@ impl Volume {
             nodes: Cache::new(NODE_SHARDS, slots.unwrap_or(0)),
             changed: RwLock::default(),
             next_changed: AtomicU64::new(0),
-            extents: Cache::new(EXTENT_SLOTS.0, EXTENT_SLOTS.1),
+            extents: BlockCache::new(EXTENT_BYTES_KEPT),
             workers: Mutex::default(),
         })
     }

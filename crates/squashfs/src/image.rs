@@ -12,7 +12,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codec::Decoder;
-use tree::{Cache, Corrupt, Error, ReadAt, Result, to_u64, to_usize};
+use tree::{BlockCache, BlockCounts, Cache, Corrupt, Error, ReadAt, Result, to_u64, to_usize};
 
 use crate::find;
 use crate::raw;
@@ -20,11 +20,10 @@ use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
 /// Number of decoded metadata blocks of 8 KiB in the cache.
 const METADATA_SLOTS: (usize, usize) = (16, 16);
-/// Bytes of decoded data blocks in the cache, if at least [`DATA_SLOTS_MIN`] blocks fit.
+/// Bytes of decoded data blocks in the cache, if at least [`DATA_SLOTS_MIN`] blocks fit, unless [`Image::keep`] says otherwise.
 const DATA_BYTES_KEPT: usize = 4 << 20;
 /// Minimum number of data blocks in the cache.
 const DATA_SLOTS_MIN: usize = 8;
-const DATA_SHARDS: usize = 4;
 
 /// A decoded metadata block.
 pub(crate) struct MetadataBlock {
@@ -42,7 +41,7 @@ pub(crate) struct Image {
     pub(crate) superblock: Superblock,
     workers: Mutex<Vec<Worker>>,
     metadata: Cache<MetadataBlock>,
-    data: Cache<Vec<u8>>,
+    data: BlockCache<Vec<u8>>,
 }
 
 /// What one thread needs to decode a block.
@@ -111,16 +110,25 @@ impl Image {
             }
             parsed => parsed?,
         };
-        let slots = DATA_BYTES_KEPT.checked_div(to_usize(superblock.block_bytes));
-        let slots = slots.unwrap_or(0).max(DATA_SLOTS_MIN);
+        let bytes_min = to_usize(superblock.block_bytes).saturating_mul(DATA_SLOTS_MIN);
         Ok(Image {
             source,
             base,
             superblock,
             workers: Mutex::default(),
             metadata: Cache::new(METADATA_SLOTS.0, METADATA_SLOTS.1),
-            data: Cache::new(DATA_SHARDS, slots / DATA_SHARDS),
+            data: BlockCache::new(DATA_BYTES_KEPT.max(bytes_min)),
         })
+    }
+
+    /// Changes how many bytes of decoded data blocks are kept.
+    pub(crate) fn keep(&self, bytes: usize) {
+        self.data.keep(bytes);
+    }
+
+    /// What was decoded.
+    pub(crate) fn counts(&self) -> BlockCounts {
+        self.data.counts()
     }
 
     /// Whether a block of this size can be at `at`: between the superblock and the inode table.
@@ -233,13 +241,20 @@ impl Image {
         })
     }
 
-    /// Reads a block whose content fills `dst` exactly.
+    /// Reads a block whose content fills `dst` exactly; from the cache, if it is there.
     pub(crate) fn block_into(&self, at: u64, stored: StoredSize, dst: &mut [u8]) -> Result<()> {
-        let len = if stored.plain {
+        let cached = self.data.find(at);
+        let len = if let Some(block) = cached {
+            if block.len() == dst.len() {
+                dst.copy_from_slice(&block);
+            }
+            block.len()
+        } else if stored.plain {
             let len = dst.len().min(to_usize(stored.bytes));
             self.read(dst.split_at_mut(len).0, at)?;
             to_usize(stored.bytes)
         } else {
+            self.data.note_decoded(at);
             self.decode(at, stored.bytes, dst)?
         };
         if len != dst.len() {
@@ -270,9 +285,10 @@ impl Image {
 
     /// The content of a block, at most a block long, which stays in the cache.
     pub(crate) fn block(&self, at: u64, stored: StoredSize) -> Result<Arc<Vec<u8>>> {
-        self.data.find_or_make(at, |gone| {
+        let block_bytes = to_usize(self.superblock.block_bytes);
+        self.data.find_or_make(at, block_bytes, |gone| {
             let mut content = gone.unwrap_or_default();
-            content.resize(to_usize(self.superblock.block_bytes), 0);
+            content.resize(block_bytes, 0);
             let len = self.decode_block(at, stored, &mut content)?;
             content.truncate(len);
             Ok(content)

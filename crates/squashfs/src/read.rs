@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use codec::Algorithm;
 use tree::{
-    BlockEncoding, Cache, Checksum, Corrupt, DirEntry, Encoding, Error, Extent, ExtentId,
-    ExtentKind, FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt, Result, Storage,
-    StoreId, Time, Xattr, to_u64, to_usize, with_metadata,
+    BlockCounts, BlockEncoding, Cache, Checksum, Corrupt, DirEntry, Encoding, Error, Extent,
+    ExtentId, ExtentKind, FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt, Result,
+    Storage, StoreId, Time, Xattr, to_u64, to_usize, with_metadata,
 };
 
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
@@ -246,6 +246,16 @@ impl Squashfs {
         Ok(exports
             .find(&self.image, index)?
             .map(|reference| Ino(reference.get())))
+    }
+
+    /// Keeps up to this many bytes of decoded data blocks, instead of the few that reading in order needs.
+    pub fn keep_decoded(&self, bytes: usize) {
+        self.image.keep(bytes);
+    }
+
+    /// How many data blocks were decoded.
+    pub fn decoded(&self) -> BlockCounts {
+        self.image.counts()
     }
 
     /// The number of an inode, unique in the image, starting at 1.

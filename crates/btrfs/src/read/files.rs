@@ -1,6 +1,6 @@
 //! A subvolume as a tree of files.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tree::{
     Checksum, Corrupt, DirEntry, Error, Extent, ExtentId, FileAttributes, FileKind, FileSystem,
@@ -9,7 +9,7 @@ use tree::{
 
 use super::Btrfs;
 use super::damaged::NamesOfInodes;
-use super::table::{INODE_BITS, Resolved, Table};
+use super::table::{self, Found, INODE_BITS, Resolved, Table};
 use crate::dir::{self, Target};
 use crate::extent::{Body, FileExtent};
 use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
@@ -39,6 +39,9 @@ pub struct Subvolume {
     root: Ino,
     id: u64,
     has_nested: bool,
+    ignores_checksums: bool,
+    /// The large IDs of subvolumes, once one of them was seen.
+    large: OnceLock<Vec<u64>>,
     /// With the log replayed; without them, the file system's own error is found when they are needed.
     checksums: Option<Tree>,
     table: RwLock<Table>,
@@ -47,18 +50,18 @@ pub struct Subvolume {
 }
 
 impl Subvolume {
-    pub(super) fn new(btrfs: &Arc<Btrfs>, tree: Tree) -> Result<Subvolume> {
-        let mut table = Table::default();
-        let top = table.subvolume(tree)?;
-        Ok(Subvolume {
+    pub(super) fn new(btrfs: &Arc<Btrfs>, tree: Tree) -> Subvolume {
+        Subvolume {
             btrfs: Arc::clone(btrfs),
-            root: Ino(top.0 | object::FIRST_FREE),
+            root: Ino(object::FIRST_FREE),
             id: tree.id,
             has_nested: true,
+            ignores_checksums: false,
+            large: OnceLock::new(),
             checksums: btrfs.shown_checksums().ok().flatten(),
-            table: RwLock::new(table),
+            table: RwLock::new(Table::new(tree)),
             names: NamesOfInodes::default(),
-        })
+        }
     }
 
     /// The subvolume alone: nested subvolumes appear as empty directories, as in a snapshot.
@@ -66,6 +69,16 @@ impl Subvolume {
     pub fn without_nested(self) -> Subvolume {
         Subvolume {
             has_nested: false,
+            ..self
+        }
+    }
+
+    /// The subvolume with data whose checksum does not match, or that has none that can be read, so that somebody can rescue
+    /// what is intact of it.
+    #[must_use]
+    pub fn ignoring_checksums(self) -> Subvolume {
+        Subvolume {
+            ignores_checksums: true,
             ..self
         }
     }
@@ -203,20 +216,50 @@ impl Subvolume {
 
     pub(crate) fn resolve(&self, ino: Ino) -> Result<Resolved> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let inode = ino.0 & ((1 << INODE_BITS) - 1);
-        match to_usize(ino.0 >> INODE_BITS) {
-            0 => {
-                let place = table.empty.get(to_usize(inode)).ok_or(Error::NotFound)?;
-                Ok(Resolved::Empty(place.0))
-            }
-            index => {
-                let tree = table
-                    .trees
-                    .get(index.saturating_sub(1))
-                    .ok_or(Error::NotFound)?;
-                Ok(Resolved::Inode(*tree, inode))
+        let found = table.find(ino)?;
+        drop(table);
+        match found {
+            Found::Inode(tree, number) => Ok(Resolved::Inode(tree, number)),
+            Found::Empty(dir) => Ok(Resolved::Empty(dir)),
+            Found::Unseen(index) => {
+                let tree = self.unseen(index)?;
+                Ok(Resolved::Inode(tree, ino.0 & ((1 << INODE_BITS) - 1)))
             }
         }
+    }
+
+    /// A nested subvolume that nobody came across yet: its index is from a number that was given before.
+    fn unseen(&self, index: u64) -> Result<Tree> {
+        let large: &[u64] = if table::is_of_large(index) {
+            self.large()?
+        } else {
+            &[]
+        };
+        let id = table::id_of(index, large);
+        let id = id.filter(|&id| self.has_nested && crate::key::is_file_tree(id));
+        let root = Root::find(self.volume(), &self.btrfs.roots, id.ok_or(Error::NotFound)?)?;
+        let root = root.filter(|root| root.refs > 0).ok_or(Error::NotFound)?;
+        let tree = self.btrfs.shown(root.tree)?;
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.subvolume(tree, index);
+        Ok(tree)
+    }
+
+    /// The large IDs of all subvolumes, sorted.
+    fn large(&self) -> Result<&[u64]> {
+        if let Some(large) = self.large.get() {
+            return Ok(large);
+        }
+        let mut large = Vec::new();
+        subvolume::for_each(self.volume(), &self.btrfs.roots, |root| {
+            if table::is_large(root.tree.id) {
+                large.push(root.tree.id);
+            }
+            Ok(())
+        })?;
+        large.sort_unstable();
+        large.dedup();
+        Ok(self.large.get_or_init(|| large))
     }
 
     pub(super) fn inode_in(&self, tree: &Tree, number: u64) -> Result<Inode> {
@@ -258,7 +301,7 @@ impl Subvolume {
 
     /// The checksum tree for this file's content.
     pub(super) fn checksums(&self, inode: &Inode) -> Result<Option<&Tree>> {
-        if !inode.has_checksums() {
+        if !inode.has_checksums() || self.ignores_checksums {
             return Ok(None);
         }
         if self.checksums.is_some() {
@@ -303,9 +346,17 @@ impl Subvolume {
             root = Root::find(volume, roots, id)?.filter(|root| root.refs > 0);
         }
         let tree = root.map(|root| self.btrfs.shown(root.tree)).transpose()?;
+        let large: &[u64] = if tree.is_some() && table::is_large(id) {
+            self.large()?
+        } else {
+            &[]
+        };
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         match tree {
-            Some(tree) => Ok(Ino(table.subvolume(tree)?.0 | object::FIRST_FREE)),
+            Some(tree) => {
+                let index = table::index_of(id, large)?;
+                Ok(Ino(table.subvolume(tree, index).0 | object::FIRST_FREE))
+            }
             None => Ok(table.empty(dir_ino, name)),
         }
     }

@@ -16,7 +16,10 @@ mod table;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tree::{Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId, Time, to_u64, to_usize};
+use tree::{
+    BlockCounts, Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId, Time, to_u64,
+    to_usize,
+};
 
 use crate::chunk::{Chunk, ChunkMap};
 use crate::csum_tree;
@@ -205,6 +208,16 @@ impl Btrfs {
         }
     }
 
+    /// Keeps up to this many bytes of decoded extents, instead of the few that reading in order needs.
+    pub fn keep_decoded(&self, bytes: usize) {
+        self.volume.extents.keep(bytes);
+    }
+
+    /// How many extents were decoded.
+    pub fn decoded(&self) -> BlockCounts {
+        self.volume.extents.counts()
+    }
+
     /// The ID of the default subvolume, which is mounted when no other is named.
     ///
     /// # Errors
@@ -315,7 +328,7 @@ impl Btrfs {
         if root.refs == 0 {
             return Err(Error::NotFound);
         }
-        Subvolume::new(self, self.shown(root.tree)?)
+        Ok(Subvolume::new(self, self.shown(root.tree)?))
     }
 
     /// The ID of the subvolume at a path from the top level.
