@@ -22,6 +22,7 @@
 mod error;
 mod extent;
 mod lz4;
+mod pack;
 mod segments;
 mod wrapper;
 mod xz;
@@ -29,6 +30,7 @@ mod zlib;
 mod zstandard;
 
 pub use error::{Error, first_bytes};
+pub use pack::{Packer, SeekFrame, SeekTable};
 pub use wrapper::Wrapper;
 pub use xz::Filters;
 pub use zstandard::ZstdFrame;
