@@ -16,6 +16,7 @@ mod fs;
 mod output;
 mod prepare;
 mod read_at;
+mod seekable;
 mod sha256;
 mod summary;
 mod threads;
@@ -29,14 +30,15 @@ pub use date::date;
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent, ExtentId,
-    ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem, HostDir,
-    HostFile, HostStep, HostTimes, Ino, Inventory, Metadata, Overlay, Step, Steps, Storage,
-    StoreId, Time, Xattr, all_or_nothing, diff, edit, entry_named, extract, is_valid_name,
+    ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem, Graft,
+    HostDir, HostFile, HostStep, HostTimes, Ino, Inventory, Joined, Metadata, Overlay, Step, Steps,
+    Storage, StoreId, Time, Xattr, all_or_nothing, diff, edit, entry_named, extract, is_valid_name,
     manifest, rescue, tar, walk_host_dir, with_metadata,
 };
 pub use output::{Output, OutputKind, WrittenExtent, spool, temporary};
 pub use prepare::{ContentReader, Describe, Description, Duplicates, Lost};
 pub use read_at::ReadAt;
+pub use seekable::Seekable;
 pub use sha256::{Sha256, sha256};
 pub use summary::ImageSummary;
 pub use threads::{NoProgress, Parallel, Progress, ordered};

@@ -79,6 +79,8 @@ pub struct HostDir {
     changed: Option<Mutex<BTreeSet<Ino>>>,
     /// The btrfs of which extents are read as they are stored.
     stored: Option<StoredExtents>,
+    /// The device of the root, if nothing of others is shown.
+    only_device: Option<(u32, u32)>,
 }
 
 /// A regular file, open for reading.
@@ -120,7 +122,18 @@ impl HostDir {
             files: Mutex::new(Handles::default()),
             changed: None,
             stored: None,
+            only_device: None,
         })
+    }
+
+    /// The same directory without what is on other file systems: mount points are empty directories, and so are
+    /// subvolumes of btrfs. Must be called before anything is listed.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    pub fn on_one_file_system(mut self) -> Result<HostDir> {
+        self.only_device = Some(linux::stat(&self.root)?.dev);
+        Ok(self)
     }
 
     /// The same directory, but if it is on btrfs, its files have the extents that are stored there, with identities, and compressed
@@ -279,12 +292,21 @@ impl HostDir {
             }
             opened => opened.map_err(moved)?,
         };
-        self.check_identity(dir, &linux::stat(&open)?)?;
+        let stat = linux::stat(&open)?;
+        self.check_identity(dir, &stat)?;
+        let is_shown = |stat: &Stat| self.only_device.is_none_or(|only| only == stat.dev);
         let mut listed: Vec<(Box<[u8]>, Stat)> = Vec::new();
+        if !is_shown(&stat) {
+            return Ok(listed);
+        }
         linux::for_each_name(&open, |name| {
             let name = name.to_bytes();
             match linux::stat_at(&open, name) {
-                Ok(stat) => listed.push((Box::from(name), stat)),
+                // A mounted directory is listed, a mounted file is not.
+                Ok(stat) if is_shown(&stat) || is_directory(&stat) => {
+                    listed.push((Box::from(name), stat));
+                }
+                Ok(_) => {}
                 // It was removed after the directory was read, so it is no longer in it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => failed(Error::from(error).in_file("read", name))?,
@@ -295,6 +317,10 @@ impl HostDir {
         lock(&self.dirs).keep(dir, &Arc::new(open));
         Ok(listed)
     }
+}
+
+fn is_directory(stat: &Stat) -> bool {
+    FileKind::from_mode(stat.mode) == Some(FileKind::Directory)
 }
 
 /// Opens a file without updating its access time, if the kernel permits it: only the owner may.

@@ -7,6 +7,7 @@ pub mod edit;
 mod extents;
 pub mod extract;
 mod host;
+mod joined;
 pub mod manifest;
 mod overlay;
 pub mod rescue;
@@ -16,6 +17,7 @@ mod walk;
 pub use aspects::Aspects;
 pub use extents::Extents;
 pub use host::{HostDir, HostFile, HostStep, HostTimes, walk_host_dir};
+pub use joined::{Graft, Joined};
 pub use overlay::Overlay;
 pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
 

@@ -2,17 +2,27 @@
 //!
 //! An unfinished result that needs a name gets `.NAME.restow-PID-N.tmp`, next to its destination, and an entry in the
 //! process's list. Both end when it is renamed to its final name, dropped, or removed by [`remove_all`], which a
-//! program calls when it is asked to stop. Only `kill -9` and a power cut leave a temporary name behind; the final
-//! name never shows an unfinished result.
+//! program calls when it is asked to stop. Only `kill -9` and a power cut leave a temporary name behind, which is removed
+//! when the next result with the same final name is begun; the final name never shows an unfinished result.
+//!
+//! A process holds a lock on each of its temporary files and directories. What nobody holds, whose process is gone, and
+//! what belongs to this user, is left behind.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use linux::OpenFlags;
+
 /// Maximum length of a file name on Linux file systems (`NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
+
+/// Names that are left behind and removed at once; more are left to the next result.
+const LEFTOVERS_MAX: usize = 64;
 
 /// How often [`remove_all`] retries while other threads still write into a directory that it removes.
 const REMOVE_ATTEMPTS_MAX: u32 = 1000;
@@ -42,6 +52,8 @@ pub(crate) fn finish<T>(finish: impl FnOnce() -> io::Result<T>) -> io::Result<T>
 pub struct Temporary {
     registry: &'static Registry,
     place: Arc<Place>,
+    /// Shows other processes that this one still works on it.
+    _lock: Option<File>,
 }
 
 /// Where a temporary name is.
@@ -82,6 +94,7 @@ impl Temporary {
         final_name: &[u8],
         mut make: impl FnMut(&OwnedFd, &[u8]) -> io::Result<T>,
     ) -> io::Result<(Temporary, T)> {
+        remove_leftovers(dir, final_name);
         let mut live = registry.lock()?;
         for count in 0.. {
             let name = temporary_name(final_name, count);
@@ -94,7 +107,12 @@ impl Temporary {
                         name: name.into(),
                     });
                     live.push(Arc::clone(&place));
-                    return Ok((Temporary { registry, place }, made));
+                    let temporary = Temporary {
+                        registry,
+                        _lock: locked(&place),
+                        place,
+                    };
+                    return Ok((temporary, made));
                 }
             }
         }
@@ -160,6 +178,54 @@ impl Drop for Temporary {
     }
 }
 
+/// The file or directory with this name, locked; `None` if it cannot be read, or someone else has locked it.
+fn locked(place: &Place) -> Option<File> {
+    let flags = OpenFlags::RDONLY | OpenFlags::NOFOLLOW | OpenFlags::NONBLOCK;
+    let file = File::from(linux::open_at(&*place.dir, &place.name, flags, 0).ok()?);
+    file.try_lock().is_ok().then_some(file)
+}
+
+/// Removes what processes that were killed have left behind of results with this name.
+fn remove_leftovers(dir: &Arc<OwnedFd>, final_name: &[u8]) {
+    // `dir` may be open for looking up names only.
+    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+    let Ok(listed) = linux::open_at(&**dir, b".", flags, 0) else {
+        return;
+    };
+    let mut found = Vec::new();
+    // What cannot be listed stays.
+    let _ = linux::for_each_name(&listed, |name| {
+        let name = name.to_bytes();
+        if found.len() < LEFTOVERS_MAX && process_of(name, final_name).is_some_and(is_gone) {
+            found.push(Box::from(name));
+        }
+        Ok::<_, io::Error>(())
+    });
+    for name in found {
+        let dir = Arc::clone(dir);
+        let place = Place { dir, name };
+        let lock = locked(&place);
+        let owner = lock.as_ref().and_then(|file| linux::stat(file).ok());
+        if owner.is_some_and(|stat| stat.uid == linux::process_owner().0) {
+            // What cannot be removed stays, too: the new result gets another name.
+            let _ = place.remove();
+        }
+    }
+}
+
+/// The process that a temporary name of `final_name` belongs to. Those of very long names are cut and not recognised.
+fn process_of(name: &[u8], final_name: &[u8]) -> Option<u32> {
+    let rest = name.strip_prefix(b".")?.strip_prefix(final_name)?;
+    let numbers = rest.strip_prefix(b".restow-")?.strip_suffix(b".tmp")?;
+    let (process, count) = str::from_utf8(numbers).ok()?.split_once('-')?;
+    count.parse::<u64>().ok()?;
+    process.parse().ok()
+}
+
+fn is_gone(process: u32) -> bool {
+    !Path::new(&format!("/proc/{process}")).exists()
+}
+
 fn temporary_name(final_name: &[u8], count: u64) -> Vec<u8> {
     let mut tail = String::new();
     // Writing to a string cannot fail.
@@ -221,5 +287,60 @@ mod tests {
         let name = temporary_name(b"out.tar", 3);
         assert!(name.starts_with(b".out.tar.restow-") && name.ends_with(b"-3.tmp"));
         assert_eq!(temporary_name(&[b'x'; 255], u64::MAX).len(), 255);
+        assert_eq!(process_of(&name, b"out.tar"), Some(std::process::id()));
+        assert_eq!(process_of(&name, b"out"), None);
+        assert_eq!(process_of(b".a.restow-1-2.tmp", b"a"), Some(1));
+        for other in [
+            "a",
+            ".a.restow-1.tmp",
+            ".a.restow-x-2.tmp",
+            ".a.restow-1-x.tmp",
+            ".a.restow-1-2",
+        ] {
+            assert_eq!(process_of(other.as_bytes(), b"a"), None, "{other}");
+        }
+    }
+
+    /// No process has a number above 2^22.
+    #[test]
+    fn what_was_left_behind_is_removed_and_nothing_else() {
+        let temp = testkit::TempDir::new();
+        let dir = Arc::new(linux::open_dir(temp.path()).unwrap());
+        let make = |name: &str| {
+            std::fs::create_dir(temp.join(name)).unwrap();
+            std::fs::write(temp.join(name).join("file"), "x").unwrap();
+        };
+        make(".out.restow-999999999-0.tmp");
+        std::fs::write(temp.join(".out.restow-999999999-1.tmp"), "x").unwrap();
+        let kept = [
+            ".other.restow-999999999-0.tmp",
+            ".out.restow-1-0.tmp",
+            ".out.restow-999999998-0.tmp",
+            ".out.restow-999999997-0.tmp",
+        ];
+        kept[..3].iter().for_each(|name| make(name));
+        std::os::unix::fs::symlink(".", temp.join(kept[3])).unwrap();
+        let held = File::open(temp.join(kept[2])).unwrap();
+        held.lock().unwrap();
+        let mkdir = |dir: &OwnedFd, name: &[u8]| linux::make_dir_at(dir, name, 0o700);
+        let (temporary, ()) = Temporary::create(&dir, b"out", mkdir).unwrap();
+        let own = String::from_utf8(temporary.name().to_vec()).unwrap();
+        let names = || {
+            let names = std::fs::read_dir(temp.path()).unwrap();
+            let mut names: Vec<_> = names
+                .map(|it| it.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        let mut expected: Vec<String> = kept.iter().map(|&name| name.into()).collect();
+        expected.push(own.clone());
+        expected.sort();
+        assert_eq!(names(), expected);
+        // Another one beside it does not remove the first.
+        let (second, ()) = Temporary::create(&dir, b"out", mkdir).unwrap();
+        assert!(names().contains(&own));
+        drop((temporary, second));
+        assert_eq!(names().len(), kept.len());
     }
 }

@@ -58,6 +58,15 @@ pub struct Notes {
     pub acls_not_read: u64,
 }
 
+/// Where reading ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// At the first block of zeros where an entry could begin.
+    FirstMarker,
+    /// Where the last block of zeros ends.
+    OfArchive,
+}
+
 /// What is known about a file in addition to its metadata.
 #[derive(Default)]
 struct InArchive {
@@ -106,7 +115,20 @@ impl Tar {
     /// # Errors
     /// The archive cannot be read, is truncated, breaks the format or the rules above, or exceeds `limits`.
     pub fn open(archive: Box<dyn ReadAt>, limits: Limits) -> Result<Tar> {
-        let (tree, notes) = read::index(&*archive, &limits)?;
+        Self::open_until(archive, limits, End::FirstMarker)
+    }
+
+    /// Like [`Tar::open`], but reads on after an end marker: for archives that were concatenated. Blocks of zeros between
+    /// entries are skipped, and the last marker is followed by nothing else.
+    ///
+    /// # Errors
+    /// As for [`Tar::open`].
+    pub fn open_concatenated(archive: Box<dyn ReadAt>, limits: Limits) -> Result<Tar> {
+        Self::open_until(archive, limits, End::OfArchive)
+    }
+
+    fn open_until(archive: Box<dyn ReadAt>, limits: Limits, end: End) -> Result<Tar> {
+        let (tree, notes) = read::index(&*archive, &limits, end)?;
         let mut whole_seconds = true;
         for number in 0..tree.node_count() as u64 {
             whole_seconds &= tree.metadata(Ino(number))?.mtime.nanoseconds == 0;

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::header::{self, BLOCK, Block, FRAGMENTS_MAX, Overrides};
 use super::ustar::{self, Dialect};
-use super::{Content, Fragment, InArchive, Notes, Sparse};
+use super::{Content, End, Fragment, InArchive, Notes, Sparse};
 use crate::{
     Corrupt, Device, Error, FileKind, Ino, Limits, Metadata, Overlay, ReadAt, Result, Time, to_u64,
     to_usize,
@@ -40,7 +40,11 @@ const IMPLIED_DIRECTORY: Metadata = Metadata::new(FileKind::Directory, 0o755);
 const WINDOW_BYTES: usize = 64 << 10;
 
 /// Reads all headers of an archive.
-pub(super) fn index(archive: &dyn ReadAt, limits: &Limits) -> Result<(Overlay<InArchive>, Notes)> {
+pub(super) fn index(
+    archive: &dyn ReadAt,
+    limits: &Limits,
+    end: End,
+) -> Result<(Overlay<InArchive>, Notes)> {
     let window = Window {
         archive,
         size: archive.size()?,
@@ -57,8 +61,14 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits) -> Result<(Overlay<In
         global: Overrides::default(),
     };
     let mut at = 0;
-    while let Some(next) = scan.entry(at)? {
-        at = next;
+    loop {
+        at = match scan.entry(at)? {
+            Some(next) => next,
+            None if end == End::FirstMarker => break,
+            // Less than a block cannot be an entry.
+            None if after(after(at)) > scan.window.size => break,
+            None => after(at),
+        };
     }
     Ok((scan.tree, scan.notes))
 }
