@@ -70,6 +70,15 @@ impl Address {
         }
     }
 
+    /// A file of this machine, whatever its name.
+    pub(crate) fn plain(path: &Path) -> Address {
+        Address {
+            typed: path.to_owned(),
+            path: path.to_owned(),
+            subvolume: None,
+        }
+    }
+
     /// What was typed, for messages.
     pub(crate) fn name(&self) -> String {
         text::of_host_path(&self.typed, "standard input")

@@ -25,6 +25,10 @@ use crate::stream::Stream;
 pub(crate) struct Restow {
     #[command(subcommand)]
     pub(crate) command: Command,
+
+    /// Do not show a progress bar
+    #[arg(long, global = true)]
+    pub(crate) no_progress: bool,
 }
 
 const EXIT_CODES: &str = "\

@@ -1,7 +1,7 @@
 //! The progress bar: on standard error, and only on a terminal.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,6 +9,14 @@ use tree::Progress;
 
 /// The interval between redraws.
 const REFRESH: Duration = Duration::from_millis(100);
+
+/// Whether the user wants no bar.
+static HIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// Shows no bar from now on, whatever the command.
+pub(crate) fn hide_all() {
+    HIDDEN.store(true, Ordering::Relaxed);
+}
 
 /// A progress bar, visible or not.
 pub(crate) struct Bar {
@@ -20,7 +28,8 @@ pub(crate) struct Bar {
 impl Bar {
     /// A bar with a word for the activity; invisible if `quiet`, or if standard error is not a terminal.
     pub(crate) fn new(word: &'static str, quiet: bool) -> Bar {
-        let shown = !quiet && std::io::stderr().is_terminal();
+        let hidden = quiet || HIDDEN.load(Ordering::Relaxed);
+        let shown = !hidden && std::io::stderr().is_terminal();
         let bar = shown.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
             bar.set_style(style(

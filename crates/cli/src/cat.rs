@@ -9,7 +9,7 @@ use clap::Args;
 use tree::{Error, FileKind};
 
 use crate::address::Address;
-use crate::options::{SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
+use crate::options::{QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
 use crate::source::{Source, Unnamed};
 
 /// Bytes read and written at once.
@@ -31,6 +31,9 @@ pub(crate) struct Cat {
     /// Files to print
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    quiet: QuietArgs,
 
     #[command(flatten)]
     source: SourceArgs,

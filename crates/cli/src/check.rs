@@ -11,8 +11,8 @@ use tree::{CheckOptions, DataCheck};
 
 use crate::address::Address;
 use crate::bar::Bar;
-use crate::open::{self, Container};
-use crate::options::{ImageFileArgs, ThreadArgs};
+use crate::open::{self, Container, Part};
+use crate::options::{ImageFileArgs, SilentArgs, ThreadArgs};
 use crate::{message, text};
 
 /// Verify an image
@@ -45,6 +45,9 @@ pub(crate) struct Check {
 
     #[command(flatten)]
     file: ImageFileArgs,
+
+    #[command(flatten)]
+    silent: SilentArgs,
 
     #[command(flatten)]
     threads: ThreadArgs,
@@ -86,22 +89,25 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
     }
 }
 
-fn check_btrfs(file: File, name: &str, args: &Check) -> Result<bool> {
+fn check_btrfs(file: Part, name: &str, args: &Check) -> Result<bool> {
     let btrfs = open::open_btrfs(file, &args.file.device, &OpenOptions::default())
         .with_context(|| format!("open {name}"))?;
     let mut out = io::stdout().lock();
     let mut result = Ok(());
     let options = args.options();
-    let bar = Bar::new("checked", false);
+    let bar = Bar::new("checked", args.silent.quiet);
     let parallel = args.threads.parallel();
     let summary = btrfs.check(options, parallel, &bar, &mut |finding| {
-        if result.is_ok() {
+        if result.is_ok() && !args.silent.quiet {
             result = writeln!(out, "{}", message::of_finding(&finding));
         }
     });
     bar.finish();
     let summary = summary.with_context(|| format!("read {name}"))?;
     result?;
+    if args.silent.quiet {
+        return Ok(summary.findings == 0);
+    }
     writeln!(
         out,
         "{} in {}, {}, {}, {} of data verified, {} decoded",
@@ -136,16 +142,19 @@ fn check_squashfs(file: File, at: u64, name: &str, args: &Check) -> Result<bool>
     let mut out = io::stdout().lock();
     let mut result = Ok(());
     let options = args.options();
-    let bar = Bar::new("checked", false);
+    let bar = Bar::new("checked", args.silent.quiet);
     let parallel = args.threads.parallel();
     let summary = image.check(options, parallel, &bar, &mut |finding| {
-        if result.is_ok() {
+        if result.is_ok() && !args.silent.quiet {
             result = writeln!(out, "{}", message::of_finding(&finding));
         }
     });
     bar.finish();
     let summary = summary.with_context(|| format!("read {name}"))?;
     result?;
+    if args.silent.quiet {
+        return Ok(summary.findings == 0);
+    }
     writeln!(
         out,
         "{} in {}, {}, {}, {} of data decoded",

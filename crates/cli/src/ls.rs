@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgAction, Args};
 use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata};
 
 use crate::address::Address;
-use crate::options::{SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
+use crate::options::{QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
 use crate::source::{Source, Unnamed};
 use crate::text;
 
@@ -19,10 +19,12 @@ use crate::text;
 /// By default, prints the names in the root directory, one per line. Control characters and bytes that are not UTF-8 are
 /// shown as `\xNN` unless `-0` is given.
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 #[command(after_help = "\
 Examples:
   restow ls src.tar               list the root directory
   restow ls -l src.tar usr/bin    with modes, owners, sizes and times
+  restow ls -lh src.tar usr etc   two directories, with sizes as in 1.5M
   restow ls disk.btrfs:home       list a subvolume
   restow ls -R0 src.tar | xargs -0 -n1 echo
                                   all paths, for use by a program")]
@@ -30,12 +32,21 @@ pub(crate) struct Ls {
     #[arg(help = SOURCE_HELP, long_help = SOURCE_LONG_HELP)]
     src: PathBuf,
 
-    /// The directory or file to list [default: the root directory]
-    path: Option<PathBuf>,
+    /// Directories and files to list [default: the root directory]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
 
     /// Show mode, link count, owner, size or device number, time (UTC), and link target
     #[arg(short, long)]
     long: bool,
+
+    /// Show sizes with the suffixes K, M, G, T, P and E, for powers of 1024
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+
+    /// Has no effect: names that begin with a dot are always listed, one name per line
+    #[arg(short, long, short_aliases = ['A', '1'], action = ArgAction::Count)]
+    all: u8,
 
     /// List all directories below PATH
     #[arg(short = 'R', long)]
@@ -50,7 +61,14 @@ pub(crate) struct Ls {
     null: bool,
 
     #[command(flatten)]
+    quiet: QuietArgs,
+
+    #[command(flatten)]
     source: SourceArgs,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
 }
 
 /// Prints the list.
@@ -60,26 +78,41 @@ pub(crate) struct Ls {
 pub(crate) fn run(args: &Ls) -> Result<()> {
     let address = Address::of(&args.src)?;
     let source = Source::open(&address, &args.source, Unnamed::Default)?;
-    let path = args
-        .path
-        .as_ref()
-        .map_or(&b""[..], |path| path.as_os_str().as_bytes());
-    // As in `ls`, -l and -d show a symbolic link itself.
-    let follow = !args.long && !args.directory || path.ends_with(b"/");
-    let entry = source.find(path, follow)?;
-    let trimmed = path.strip_prefix(b"/").unwrap_or(path);
-    let trimmed = trimmed.strip_suffix(b"/").unwrap_or(trimmed);
     let mut list = List {
         args,
         source: &source,
         out: BufWriter::new(io::stdout().lock()),
     };
-    let itself = args.directory || entry.kind != FileKind::Directory;
-    if itself {
-        let metadata = list.metadata(&entry, trimmed)?;
-        list.line(&entry, &metadata, trimmed, trimmed)?;
+    let root = [PathBuf::new()];
+    let paths = if args.paths.is_empty() {
+        &root[..]
     } else {
-        list.directory(&entry, trimmed)?;
+        &args.paths
+    };
+    // As in `ls`, files come before directories.
+    let mut directories = Vec::new();
+    for path in paths {
+        let path = path.as_os_str().as_bytes();
+        // As in `ls`, -l and -d show a symbolic link itself.
+        let follow = !args.long && !args.directory || path.ends_with(b"/");
+        let entry = source.find(path, follow)?;
+        let trimmed = path.strip_prefix(b"/").unwrap_or(path);
+        let trimmed = trimmed.strip_suffix(b"/").unwrap_or(trimmed);
+        if args.directory || entry.kind != FileKind::Directory {
+            let metadata = list.metadata(&entry, trimmed)?;
+            list.line(&entry, &metadata, trimmed, trimmed)?;
+        } else {
+            directories.push((entry, trimmed));
+        }
+    }
+    let mut is_first = directories.len() == paths.len();
+    for (entry, path) in &directories {
+        // With -R, each line has the whole path.
+        if paths.len() > 1 && !args.recursive && !args.null {
+            list.heading(path, is_first)?;
+        }
+        is_first = false;
+        list.directory(entry, path)?;
     }
     Ok(list.out.flush()?)
 }
@@ -98,6 +131,12 @@ impl<W: Write> List<'_, W> {
     fn metadata(&self, entry: &DirEntry, path: &[u8]) -> Result<Metadata> {
         let metadata = self.tree().metadata(entry.ino);
         metadata.map_err(|error| self.source.name_error(error.in_file("read", path)))
+    }
+
+    /// Says which directory follows.
+    fn heading(&mut self, path: &[u8], is_first: bool) -> Result<()> {
+        let blank = if is_first { "" } else { "\n" };
+        Ok(writeln!(self.out, "{blank}{}:", text::of_path(path))?)
     }
 
     /// Lists a directory; with `-R`, everything below it.
@@ -170,6 +209,8 @@ impl<W: Write> List<'_, W> {
             let mode = text::of_mode(kind, permissions);
             let size = if kind.is_device() {
                 format!("{}, {}", rdev.major, rdev.minor)
+            } else if self.args.human_readable {
+                text::of_size(size)
             } else {
                 size.to_string()
             };

@@ -10,12 +10,14 @@ mod cat;
 mod check;
 mod copy;
 mod diff;
+mod foreign;
 mod info;
 mod ls;
 mod manifest;
 mod message;
 mod open;
 mod options;
+mod partitions;
 mod receive;
 mod send;
 mod sent;
@@ -23,7 +25,9 @@ mod signals;
 mod source;
 mod stream;
 mod text;
+mod tips;
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
@@ -39,8 +43,16 @@ const FOUND: u8 = 1;
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
-    let typed = Restow::command().get_matches();
-    let Restow { command } = Restow::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let typed = Restow::command().try_get_matches_from(&words);
+    let typed = typed.unwrap_or_else(|error| tips::with_tip(error, &words).exit());
+    let Restow {
+        command,
+        no_progress,
+    } = Restow::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
+    if no_progress {
+        bar::hide_all();
+    }
     let result = signals::watch()
         .map_err(Into::into)
         .and_then(|()| run(&command, &typed));

@@ -10,7 +10,9 @@ use tree::{Inventory, Limits, Progress};
 
 use crate::address::Address;
 use crate::bar::Bar;
-use crate::options::{AspectArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs};
+use crate::options::{
+    AspectArgs, QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs,
+};
 use crate::source::{Source, Unnamed};
 
 /// Describe a tree as text, one line per file
@@ -38,6 +40,9 @@ pub(crate) struct Manifest {
     threads: ThreadArgs,
 
     #[command(flatten)]
+    quiet: QuietArgs,
+
+    #[command(flatten)]
     source: SourceArgs,
 }
 
@@ -51,7 +56,7 @@ pub(crate) fn run(args: &Manifest) -> Result<()> {
     let tree = &*source.tree;
     let inventory = Inventory::of(tree, &Limits::default());
     let inventory = inventory.map_err(|error| source.name_error(error))?;
-    let bar = Bar::new("hashed", false);
+    let bar = Bar::new("hashed", args.quiet.quiet);
     bar.expect(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),

@@ -1,6 +1,6 @@
 //! What a file holds, recognised once from its content.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
@@ -12,9 +12,11 @@ use btrfs::{Btrfs, OpenOptions, SUPERBLOCK_PLACES, Superblock};
 use codec::Wrapper;
 use squashfs::Squashfs;
 use tree::tar::Tar;
-use tree::{Error, HostDir, Limits, ReadAt};
+use tree::{Error, HostDir, Limits, ReadAt, Seekable};
 
+use crate::foreign;
 use crate::options::ImageAt;
+use crate::partitions::{self, Partition};
 use crate::text;
 
 /// Bytes that suffice to recognise every container: the magic number of btrfs is at 64 KiB and 64 bytes.
@@ -35,8 +37,52 @@ pub(crate) enum Container {
     CompressedTar(Wrapper, Stream),
     /// And the byte of the file at which the image begins.
     Squashfs(File, u64),
-    Btrfs(File),
+    Btrfs(Part),
+    /// A disk image with partitions, none of which was named.
+    Disk(Vec<FoundPartition>),
     SendStream(Stream),
+}
+
+/// A part of a file.
+pub(crate) struct Part {
+    file: File,
+    at: u64,
+    len: u64,
+}
+
+impl Part {
+    /// A file from a byte to its end.
+    fn of(file: File, at: u64) -> io::Result<Part> {
+        let len = ReadAt::size(&file)?.saturating_sub(at);
+        Ok(Part { file, at, len })
+    }
+
+    /// What is known about the file.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+}
+
+impl ReadAt for Part {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        let end = at.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let at = self.at.checked_add(at);
+        ReadAt::read_exact_at(&self.file, buf, at.ok_or(io::ErrorKind::UnexpectedEof)?)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+}
+
+/// A partition, and what it holds.
+pub(crate) struct FoundPartition {
+    pub(crate) partition: Partition,
+    /// The format of an image in it that restow reads.
+    pub(crate) format: Option<&'static str>,
 }
 
 /// A file that is read from its beginning.
@@ -77,12 +123,7 @@ impl Container {
                 .read_to_end(&mut start)?;
         }
         if can_seek && let Some(at) = image_at {
-            let at = match at {
-                ImageAt::Byte(at) => Some(at),
-                ImageAt::Search => squashfs::search_image(&file)?,
-            };
-            let at = at.context("no SquashFS image found")?;
-            return Ok(Container::Squashfs(file, at));
+            return inside(file, at);
         }
         let stream = |file, start| Stream {
             file,
@@ -92,21 +133,15 @@ impl Container {
         match Magic::of(&start) {
             Magic::Squashfs if can_seek => Ok(Container::Squashfs(file, 0)),
             Magic::Squashfs => bail!("a SquashFS image from a pipe; save it to a file first"),
-            Magic::Btrfs if can_seek => Ok(Container::Btrfs(file)),
+            Magic::Btrfs if can_seek => Ok(Container::Btrfs(Part::of(file, 0)?)),
             Magic::Btrfs => bail!("a btrfs image from a pipe; save it to a file first"),
             Magic::SendStream => Ok(Container::SendStream(stream(file, start))),
             Magic::Tar => Ok(Container::Tar(stream(file, start))),
             Magic::Wrapped(wrapper) => Ok(Container::CompressedTar(wrapper, stream(file, start))),
-            Magic::Compressed { format, program } => {
-                let name = text::of_host_path(path, "FILE");
-                bail!(
-                    "compressed with {format}; decompress it first: `{program} -dc {name} | restow copy - DST`"
-                )
-            }
             Magic::Unknown if start.is_empty() => bail!("the file is empty"),
             // The first superblock may be damaged, and a copy of it intact.
             Magic::Unknown if can_seek && has_btrfs_superblock(&file)? => {
-                Ok(Container::Btrfs(file))
+                Ok(Container::Btrfs(Part::of(file, 0)?))
             }
             Magic::Unknown => {
                 // In an AppImage, a program comes before the image.
@@ -117,7 +152,17 @@ impl Container {
                 };
                 match at {
                     Some(at) => Ok(Container::Squashfs(file, at)),
-                    None => bail!("unknown format (first bytes: {})", text::of_hex(&start, 8)),
+                    None => {
+                        let partitions = if can_seek {
+                            partitions_of(&file)?
+                        } else {
+                            Vec::new()
+                        };
+                        if partitions.is_empty() {
+                            bail!(unknown(&start, path));
+                        }
+                        Ok(Container::Disk(partitions))
+                    }
                 }
             }
         }
@@ -131,9 +176,110 @@ impl Container {
             Container::CompressedTar(..) => "a compressed file",
             Container::Squashfs(..) => "a SquashFS image",
             Container::Btrfs(_) => "a btrfs image",
+            Container::Disk(_) => "a disk image with partitions",
             Container::SendStream(_) => "a btrfs send stream",
         }
     }
+}
+
+/// Opens the image inside of a file.
+fn inside(file: File, at: ImageAt) -> Result<Container> {
+    let (at, len) = match at {
+        ImageAt::Byte(at) => (at, u64::MAX),
+        ImageAt::Partition(number) => {
+            let partitions = partitions::read(&file)?;
+            let found = partitions.iter().find(|it| it.number == number);
+            let found = found.with_context(|| match partitions.len() {
+                0 => "a file without a partition table".to_owned(),
+                _ => format!("no partition {number}; `restow info` lists the partitions"),
+            })?;
+            (found.start, found.len)
+        }
+        ImageAt::Search => {
+            let partitions = partitions_of(&file)?;
+            let found = partitions.iter().find(|found| found.format.is_some());
+            match found.map(|found| (found.partition.start, found.partition.len)) {
+                Some(place) => place,
+                None => (
+                    first_image(&file)?.context("no SquashFS or btrfs image found")?,
+                    u64::MAX,
+                ),
+            }
+        }
+    };
+    let rest = ReadAt::size(&file)?.saturating_sub(at);
+    let part = Part {
+        file,
+        at,
+        len: len.min(rest),
+    };
+    if has_btrfs_superblock(&part)? {
+        return Ok(Container::Btrfs(part));
+    }
+    Ok(Container::Squashfs(part.file, at))
+}
+
+/// The partitions of a file, with what they hold.
+fn partitions_of(file: &File) -> Result<Vec<FoundPartition>> {
+    let mut found = Vec::new();
+    for partition in partitions::read(file)? {
+        let part = Part {
+            file: file.try_clone()?,
+            at: partition.start,
+            len: partition.len,
+        };
+        let mut start = [0; 4];
+        let is_squashfs = part.len > 96 && {
+            part.read_exact_at(&mut start, 0)?;
+            start == *b"hsqs"
+        };
+        let format = if is_squashfs {
+            Some("SquashFS")
+        } else {
+            has_btrfs_superblock(&part)?.then_some("btrfs")
+        };
+        found.push(FoundPartition { partition, format });
+    }
+    Ok(found)
+}
+
+/// Where the first image of either format begins.
+fn first_image(file: &File) -> Result<Option<u64>> {
+    let (squashfs, btrfs) = (squashfs::search_image(file)?, search_btrfs(file)?);
+    Ok(match (squashfs, btrfs) {
+        (Some(squashfs), Some(btrfs)) => Some(squashfs.min(btrfs)),
+        (found, None) | (None, found) => found,
+    })
+}
+
+/// Where the first btrfs image begins: its first superblock is 64 KiB after that, and says so.
+fn search_btrfs(file: &File) -> Result<Option<u64>> {
+    const STEP: u64 = 512;
+    let size = ReadAt::size(file)?;
+    let first = SUPERBLOCK_PLACES[0].0;
+    let mut buffer = vec![0; 1 << 20];
+    let mut at = first;
+    while at < size {
+        let len = (size - at).min(buffer.len() as u64) as usize;
+        ReadAt::read_exact_at(file, &mut buffer[..len], at)?;
+        for (number, sector) in (0..).zip(buffer[..len].chunks_exact(STEP as usize)) {
+            // The address of the superblock itself comes before the magic number.
+            let mark = BTRFS_MAGIC_AT as usize;
+            if sector[mark..].starts_with(BTRFS_MAGIC)
+                && sector[mark - 16..mark - 8] == first.to_le_bytes()
+            {
+                return Ok(Some(at + number * STEP - first));
+            }
+        }
+        at += len as u64;
+    }
+    Ok(None)
+}
+
+/// Why a file cannot be read, and what can read it.
+fn unknown(start: &[u8], path: &Path) -> String {
+    let hint = foreign::hint(start, &text::of_host_path(path, "FILE"));
+    hint.unwrap_or_else(|| format!("unknown format (first bytes: {})", text::of_hex(start, 8)))
 }
 
 /// What the first bytes of a file say.
@@ -144,11 +290,6 @@ enum Magic {
     Tar,
     /// Compressed in a way that restow reads.
     Wrapped(Wrapper),
-    /// Compressed in a way that `program` reads.
-    Compressed {
-        format: &'static str,
-        program: &'static str,
-    },
     Unknown,
 }
 
@@ -175,19 +316,11 @@ impl Magic {
         if let Some(wrapper) = Wrapper::of(start) {
             return Magic::Wrapped(wrapper);
         }
-        if has(0, b"BZh") {
-            let (format, program) = ("bzip2", "bzip2");
-            return Magic::Compressed { format, program };
-        }
-        if has(0, b"\x04\x22\x4d\x18") {
-            let (format, program) = ("LZ4", "lz4");
-            return Magic::Compressed { format, program };
-        }
         Magic::Unknown
     }
 }
 
-fn has_btrfs_superblock(file: &File) -> Result<bool> {
+fn has_btrfs_superblock(file: &dyn ReadAt) -> Result<bool> {
     let size = ReadAt::size(file)?;
     for place in SUPERBLOCK_PLACES {
         let at = place.0 + BTRFS_MAGIC_AT;
@@ -207,8 +340,8 @@ impl Stream {
     ///
     /// # Errors
     /// It cannot be read, or breaks the format.
-    pub(crate) fn open_tar(self) -> Result<Tar> {
-        Ok(Tar::open(Box::new(self.into_file()?), Limits::default())?)
+    pub(crate) fn open_tar(self, ignore_zeros: bool) -> Result<Tar> {
+        tar(Box::new(self.into_file()?), ignore_zeros)
     }
 
     /// All of it, to read at any place. A stream that cannot seek is stored in a file first.
@@ -235,19 +368,34 @@ impl Stream {
     ///
     /// # Errors
     /// It cannot be read or decompressed, or what comes out is not a tar archive.
-    pub(crate) fn open_compressed_tar(self, wrapper: Wrapper) -> Result<Tar> {
+    pub(crate) fn open_compressed_tar(self, wrapper: Wrapper, ignore_zeros: bool) -> Result<Tar> {
         let Stream {
             mut file,
             start,
             can_seek,
         } = self;
+        if can_seek && wrapper == Wrapper::Zstd {
+            file = match Seekable::open(file)? {
+                Ok(seekable) => return tar(Box::new(seekable), ignore_zeros),
+                Err(file) => file,
+            };
+        }
         // If it can seek, `start` was read without moving its position.
         let read_before = if can_seek { &[] } else { &*start };
         let mut all = read_before.chain(&mut file);
         let unpack = |out: &mut dyn io::Write| wrapper.decompress(&mut all, out);
-        Tar::spooled(unpack, &spool(), Limits::default())
-            .with_context(|| format!("decompress it with {}", wrapper.name()))
+        let open = || tar(Box::new(tree::spool(unpack, &spool())?), ignore_zeros);
+        open().with_context(|| format!("decompress it with {}", wrapper.name()))
     }
+}
+
+fn tar(archive: Box<dyn ReadAt>, ignore_zeros: bool) -> Result<Tar> {
+    let open = if ignore_zeros {
+        Tar::open_concatenated
+    } else {
+        Tar::open
+    };
+    Ok(open(archive, Limits::default())?)
 }
 
 fn spool() -> PathBuf {
@@ -268,7 +416,7 @@ pub(crate) fn open_squashfs(file: File, at: u64) -> Result<Squashfs> {
 /// # Errors
 /// An image cannot be read, or breaks the format, or they are not of one file system.
 pub(crate) fn open_btrfs(
-    file: File,
+    file: Part,
     others: &[PathBuf],
     options: &OpenOptions,
 ) -> Result<Arc<Btrfs>> {

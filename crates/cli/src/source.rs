@@ -13,7 +13,7 @@ use tree::tar::Tar;
 use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, HostTimes};
 
 use crate::address::Address;
-use crate::open::{self, Container};
+use crate::open::{self, Container, FoundPartition};
 use crate::options::SourceArgs;
 use crate::sent;
 use crate::text;
@@ -27,6 +27,8 @@ pub(crate) struct Source {
     name: String,
     /// The path, if it is a directory of the host.
     dir: Option<PathBuf>,
+    /// Whether a directory of the host is read without what is mounted in it.
+    one_file_system: bool,
     /// The subvolume, if it is one.
     pub(crate) subvolume: Option<Arc<Subvolume>>,
     /// Messages about what is special about it.
@@ -65,6 +67,9 @@ impl Source {
                 ignores_foreign: false,
             };
             let source = Source::open_any(address, args, how)?;
+            if args.one_file_system && source.dir.is_none() {
+                bail!("not a directory: --one-file-system does not apply");
+            }
             if source.subvolume.is_none() {
                 args.refuse_options_of_btrfs()?;
             } else if address.subvolume.is_some() {
@@ -116,6 +121,54 @@ impl Source {
         Ok(sources)
     }
 
+    /// Opens a tree beside others, to which options for other formats may apply.
+    ///
+    /// # Errors
+    /// It cannot be opened or read.
+    pub(crate) fn open_further(
+        address: &Address,
+        args: &SourceArgs,
+        accepts_changes: bool,
+    ) -> Result<Source> {
+        let how = Opening {
+            unnamed: Unnamed::Default,
+            ignores_foreign: true,
+        };
+        let open = || format!("open {}", address.name());
+        let source = Source::open_any(address, args, how).with_context(open)?;
+        let accepts_changes = accepts_changes && source.dir.is_some();
+        source.reading(HostTimes::default(), accepts_changes)
+    }
+
+    /// A directory of the host.
+    pub(crate) fn of_dir(address: &Address, dir: HostDir) -> Source {
+        Source {
+            tree: Arc::new(dir),
+            name: address.name(),
+            dir: Some(address.path.clone()),
+            one_file_system: false,
+            subvolume: None,
+            notes: Vec::new(),
+            lost: Vec::new(),
+            changing: None,
+        }
+    }
+
+    /// A view of this source and others. What is known about them stays known.
+    pub(crate) fn joined(mut self, tree: Arc<dyn FileSystem>, others: Vec<Source>) -> Source {
+        for other in others {
+            self.name += &format!(" with {}", other.name);
+            self.notes.extend(other.notes);
+            self.lost.extend(other.lost);
+        }
+        Source {
+            tree,
+            dir: None,
+            subvolume: None,
+            ..self
+        }
+    }
+
     fn open_any(address: &Address, args: &SourceArgs, how: Opening) -> Result<Source> {
         let container = Container::open(&address.path, args.file.image_at)?;
         let has_subvolumes = matches!(container, Container::Btrfs(_) | Container::SendStream(_));
@@ -127,6 +180,7 @@ impl Source {
             tree,
             name: address.name(),
             dir: None,
+            one_file_system: args.one_file_system,
             subvolume: None,
             notes: Vec::new(),
             lost: Vec::new(),
@@ -134,9 +188,14 @@ impl Source {
         };
         let tar = match container {
             Container::Directory(dir) => {
+                let dir = if args.one_file_system {
+                    dir.on_one_file_system()?
+                } else {
+                    *dir
+                };
                 return Ok(Source {
                     dir: Some(address.path.clone()),
-                    ..source(Arc::new(*dir))
+                    ..source(Arc::new(dir))
                 });
             }
             Container::Squashfs(file, at) => {
@@ -150,6 +209,7 @@ impl Source {
                 let btrfs = open::open_btrfs(file, &args.file.device, &options)?;
                 return Source::of_btrfs(&btrfs, address, args, how);
             }
+            Container::Disk(partitions) => bail!(disk(&partitions)),
             Container::SendStream(stream) => {
                 let sent = sent::open(stream, address, args)?;
                 return Ok(Source {
@@ -158,8 +218,10 @@ impl Source {
                     ..source(sent.tree)
                 });
             }
-            Container::Tar(stream) => stream.open_tar()?,
-            Container::CompressedTar(wrapper, stream) => stream.open_compressed_tar(wrapper)?,
+            Container::Tar(stream) => stream.open_tar(args.ignore_zeros)?,
+            Container::CompressedTar(wrapper, stream) => {
+                stream.open_compressed_tar(wrapper, args.ignore_zeros)?
+            }
         };
         Ok(Source {
             notes: notes(&tar),
@@ -186,6 +248,7 @@ impl Source {
             tree: Arc::<Subvolume>::clone(&tree),
             name: address.name(),
             dir: None,
+            one_file_system: false,
             subvolume: Some(tree),
             notes,
             lost: Vec::new(),
@@ -203,7 +266,7 @@ impl Source {
             return Ok(self);
         };
         let open = || format!("open {}", self.name);
-        let tree = HostDir::open_with(dir, times).with_context(open)?;
+        let tree = self.open_dir(dir, times).with_context(open)?;
         match tree.with_stored_extents() {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.notes.push(
@@ -229,7 +292,7 @@ impl Source {
             return Ok(self);
         };
         let open = || format!("open {}", self.name);
-        let tree = HostDir::open_with(dir, times).with_context(open)?;
+        let tree = self.open_dir(dir, times).with_context(open)?;
         if !accepts_changes {
             let tree = Arc::new(tree);
             return Ok(Source { tree, ..self });
@@ -240,6 +303,15 @@ impl Source {
             tree,
             ..self
         })
+    }
+
+    /// The directory of the host again, with these times.
+    fn open_dir(&self, dir: &Path, times: HostTimes) -> tree::Result<HostDir> {
+        let dir = HostDir::open_with(dir, times)?;
+        if self.one_file_system {
+            return dir.on_one_file_system();
+        }
+        Ok(dir)
     }
 
     /// The files that have changed while they were read, as far as that is accepted.
@@ -283,6 +355,20 @@ impl Source {
             anyhow::Error::from(error).context(format!("find {}", self.path_name(path)))
         })
     }
+}
+
+/// Which partition of a disk image may be meant.
+fn disk(partitions: &[FoundPartition]) -> String {
+    let readable = partitions.iter().find(|found| found.format.is_some());
+    let hint = match readable {
+        Some(FoundPartition { partition, format }) => {
+            let (number, format) = (partition.number, format.unwrap_or_default());
+            format!("`--image-at partition:{number}` reads the first with an image, of {format}")
+        }
+        None => "none of them holds a SquashFS or btrfs image".to_owned(),
+    };
+    let count = text::count(partitions.len() as u64, "partition");
+    format!("a disk image with {count}, which `restow info` lists; {hint}")
 }
 
 /// Whether two paths lead to one file.

@@ -162,6 +162,24 @@ pub(crate) fn of_bytes(bytes: u64) -> String {
     format!("{value:.1} EB")
 }
 
+/// A number of bytes in the form of `ls -h`: at most three digits, and a suffix for a power of 1024. It is rounded up.
+pub(crate) fn of_size(bytes: u64) -> String {
+    let (mut unit, mut shift) = ("", 0);
+    for larger in ["K", "M", "G", "T", "P", "E"] {
+        if bytes.div_ceil(1 << shift) < 1024 {
+            break;
+        }
+        (unit, shift) = (larger, shift + 10);
+    }
+    let whole = bytes.div_ceil(1 << shift);
+    let tenths = (u128::from(bytes) * 10).div_ceil(1 << shift);
+    if unit.is_empty() || tenths >= 100 {
+        format!("{whole}{unit}")
+    } else {
+        format!("{}.{}{unit}", tenths / 10, tenths % 10)
+    }
+}
+
 /// A number and a noun with a regular plural: `1 file`, `2 files`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -219,6 +237,25 @@ mod tests {
         assert_eq!(of_name(b"a\x1b[2Jb\n\xff\\"), "a\\x1b[2Jb\\x0a\\xff\\\\");
         assert_eq!(of_name("naïve ✓".as_bytes()), "naïve ✓");
         assert_eq!(of_name("\u{202e}".as_bytes()), "\\xe2\\x80\\xae");
+    }
+
+    #[test]
+    fn sizes_are_those_of_ls() {
+        for (bytes, text) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1024, "1.0K"),
+            (1025, "1.1K"),
+            (1536, "1.5K"),
+            (10_240, "10K"),
+            (10_241, "11K"),
+            (1_047_553, "1.0M"),
+            (1 << 20, "1.0M"),
+            (5 << 30, "5.0G"),
+            (u64::MAX, "16E"),
+        ] {
+            assert_eq!(of_size(bytes), text, "{bytes}");
+        }
     }
 
     #[test]

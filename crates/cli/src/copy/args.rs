@@ -15,17 +15,19 @@ use crate::options::{
 
 /// Copy a file tree into another container
 ///
-/// The format of SRC is detected from its content. The format of DST follows from its name: `.tar` and `-` are tar archives;
+/// The format of SRC is detected from its content. The format of DST follows from its name: `.tar` and `-` are tar archives,
+/// `.tar.gz` (`.tgz`), `.tar.xz` (`.txz`) and `.tar.zst` (`.tzst`) compressed ones;
 /// `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a btrfs image; `.stream` and `.send` are btrfs send
-/// streams; any other name is a directory.
-/// `--to` overrides this. If DST is an existing directory, it must be empty, or `--merge` or `--replace` must say what becomes
+/// streams; a name without an ending is a directory, and other endings are refused. `--to` overrides this. If DST is an existing directory, it must be empty, or `--merge` or `--replace` must say what becomes
 /// of its contents. DST appears under its final name only when it is complete and on disk: an error or Ctrl-C leaves nothing
-/// behind. Only a block device is written in place.
+/// behind. Only a block device is written in place. After `kill -9` or a power failure, a name like `.DST.restow-PID-N.tmp` can be
+/// left beside DST, or in it with `--merge`; the next copy to the same DST removes it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   restow copy src src.tar                        directory to tar
   restow copy src.tar dst                        tar to directory
+  restow copy src src.tar.zst                    compressed tar that is read in place
   restow copy src - | ssh host 'tar xf - -C dst' tar to standard output
   curl -s URL | restow copy - dst                tar, compressed or not, from standard input
   restow copy --overwrite src backup.tar         replace an existing archive
@@ -36,6 +38,9 @@ Examples:
   restow copy src.btrfs:home home.squashfs       one subvolume
   restow copy src src.stream                     directory to btrfs send stream
   restow copy src.squashfs dst etc 'usr/*/bin'   selected files
+  restow copy --with b=opt/b a both.tar          two directories, the second in opt/b
+  restow copy --to file src.tar fstab.bak src/sub/fstab
+                                                 one file, with its mode and times
   restow copy --exclude '... *.o' --all-root src src.tar
                                                  without object files, owned by root
 
@@ -54,6 +59,22 @@ pub(crate) struct Copy {
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
 
+    /// Add the tree SRC2, in the directory PATH of DST; of files in both, the later one counts (repeatable)
+    #[arg(
+        long,
+        value_name = "SRC2[=PATH]",
+        help_heading = "Selecting and changing files"
+    )]
+    pub(crate) with: Vec<OsString>,
+
+    /// Put SRC into the directory PATH of DST, which is made with those above it
+    #[arg(
+        long,
+        value_name = "PATH",
+        help_heading = "Selecting and changing files"
+    )]
+    pub(crate) root_becomes: Option<OsString>,
+
     /// Write DST in this format, whatever its name
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Option<Kind>,
@@ -71,6 +92,10 @@ pub(crate) struct Copy {
     /// Print only errors, and what could not be preserved
     #[arg(short, long)]
     pub(crate) quiet: bool,
+
+    /// List files as they are copied: on standard output, or on standard error if DST is `-`
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
 
     /// Fail if the source holds more than BYTES of file data (guards against decompression bombs)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
@@ -104,7 +129,7 @@ pub(crate) struct Copy {
 /// The headings of options for some formats of the destination only, and these formats. Options without a heading, and
 /// those of sources, apply to all.
 const HEADINGS: [(&str, &[Kind]); 5] = [
-    ("Directories", &[Kind::Dir]),
+    ("Directories", &[Kind::Dir, Kind::File]),
     ("SquashFS and btrfs images", &[Kind::Squashfs, Kind::Btrfs]),
     ("SquashFS images", &[Kind::Squashfs]),
     ("btrfs images", &[Kind::Btrfs]),
@@ -113,6 +138,16 @@ const HEADINGS: [(&str, &[Kind]); 5] = [
 
 /// Options of images that apply to send streams too.
 const OF_STREAMS: [&str; 2] = ["compress", "uuid"];
+
+/// Options for directories that do not apply to a single file.
+const OF_DIRECTORIES: [&str; 6] = [
+    "merge",
+    "keep_existing",
+    "keep_newer",
+    "replace",
+    "with",
+    "root_becomes",
+];
 
 /// Refuses options on the command line that do not apply to the format of the destination.
 ///
@@ -127,7 +162,14 @@ pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, kind: Kind) -> Resu
         let known = HEADINGS
             .iter()
             .find(|(heading, _)| Some(*heading) == option.get_help_heading());
-        let is_shared = kind == Kind::Stream && OF_STREAMS.contains(&id);
+        if kind == Kind::File && OF_DIRECTORIES.contains(&id) {
+            bail!(
+                "--{} does not apply to a file",
+                option.get_long().unwrap_or(id)
+            );
+        }
+        let is_shared = kind == Kind::Stream && OF_STREAMS.contains(&id)
+            || kind.wrapper().is_some() && id == "compress";
         if !is_shared && known.is_some_and(|(_, kinds)| !kinds.contains(&kind)) {
             let (name, noun) = (option.get_long().unwrap_or(id), kind.noun());
             bail!("--{name} does not apply to {noun}");

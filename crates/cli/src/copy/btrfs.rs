@@ -5,7 +5,6 @@ use btrfs::Summary;
 use tree::{Error, Output};
 
 use super::job::{Done, Job};
-use crate::bar::Bar;
 use crate::message::tell;
 use crate::source::Source;
 use crate::text;
@@ -15,8 +14,9 @@ use crate::text;
 /// # Errors
 /// The source cannot be read, or the destination cannot be written.
 pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
-    let bar = Bar::new("copied", job.args.quiet);
+    let bar = job.bar();
     let (tree, inventory) = (job.tree, job.inventory(&bar)?);
+    let names = job.names(&bar, &inventory);
     let options = job.args.btrfs.options(
         &job.args.image,
         job.args.rescue,
@@ -25,13 +25,13 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     )?;
     let output =
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
-    let made = btrfs::create(tree, &inventory, &options, job.parallel, &bar, &output);
+    let made = btrfs::create(tree, &inventory, &options, job.parallel, &names, &output);
     let summary = match made {
         Err(error @ Error::File { .. }) => return Err(job.source.name_error(error)),
         made => made.with_context(|| job.on_dst("write"))?,
     };
     output.commit().with_context(|| job.on_dst("finish"))?;
-    bar.finish();
+    names.finish();
     if !summary.is_writable && options.slack.is_none() && !job.args.quiet {
         tell(match (summary.can_delete, options.size) {
             (true, None) => {

@@ -54,7 +54,7 @@ pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, kind: Kind) -> Resu
         bail!("{name} is not a directory");
     }
     let is_stream = there.is_char_device() || there.is_fifo();
-    let may_write = overwrite || (matches!(kind, Kind::Tar | Kind::Stream) && is_stream);
+    let may_write = overwrite || (kind.is_sequential() && is_stream);
     if !may_write {
         bail!("{name} already exists; --overwrite replaces it");
     }

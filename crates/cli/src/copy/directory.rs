@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use tree::Error;
-use tree::extract::{Aspect, ExtractOptions, Refused, Unrestored, extract};
+use tree::extract::{Aspect, Conflict, Existing, ExtractOptions, Refused, Unrestored, extract};
 
 use super::destination::is_there;
 use super::job::{Done, Job};
-use crate::bar::Bar;
+use super::kind::Kind;
 use crate::{message, text};
 
 /// Whether a directory is made on btrfs, which can keep extents as they are stored.
@@ -21,23 +21,32 @@ pub(super) fn is_on_btrfs(to: &Path) -> bool {
     dir.and_then(|dir| linux::is_btrfs(&dir)).unwrap_or(false)
 }
 
-/// Writes a directory.
+/// Writes a directory; or one file, which is merged into the directory where it belongs.
 ///
 /// # Errors
 /// The source cannot be read, or the destination cannot be written.
-pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
-    let bar = Bar::new("copied", job.args.quiet);
+pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
+    let bar = job.bar();
     let inventory = job.inventory(&bar)?;
+    let names = job.names(&bar, &inventory);
+    let is_file = kind == Kind::File;
+    let parent = linux::split_path(&job.args.dst).map(|(parent, _)| parent);
+    let dst = parent.filter(|_| is_file).unwrap_or(&job.args.dst);
     let options = ExtractOptions {
-        existing: job.args.directory.existing(job.args.overwrite),
+        existing: if is_file {
+            // Whether it may replace another one was checked before.
+            Existing::Merge(Conflict::Replace)
+        } else {
+            job.args.directory.existing(job.args.overwrite)
+        },
         owners: !job.args.directory.no_owners,
         sync: !job.args.directory.no_sync,
         skip_unreadable: job.args.rescue.skips(),
         parallel: job.parallel,
     };
-    let extracted = extract(job.tree, &inventory, &job.args.dst, &options, &bar);
+    let extracted = extract(job.tree, &inventory, dst, &options, &names);
     let path_name = |path: &[u8]| {
-        let path = job.args.dst.join(OsStr::from_bytes(path));
+        let path = dst.join(OsStr::from_bytes(path));
         text::of_host_path(&path, "-")
     };
     let extracted = match extracted {
@@ -49,12 +58,12 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
             return Err(anyhow::Error::from(*error).context(format!("{verb} {path}")));
         }
         Err(Error::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let reason = is_there(&job.args.dst).unwrap_or_else(|| "already exists".to_owned());
+            let reason = is_there(dst).unwrap_or_else(|| "already exists".to_owned());
             bail!(reason);
         }
         extracted => extracted.with_context(|| job.on_dst("write"))?,
     };
-    bar.finish();
+    names.finish();
     let mut listed = job.losses(&inventory, &extracted.unreadable);
     for Refused { path, reason } in &extracted.refused {
         let (path, reason) = (path_name(path), message::of_reason(reason));
@@ -88,7 +97,11 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     }
     let lost = of_unrestored(&extracted.unrestored, path_name);
     Ok(Done {
-        files: inventory.entry_count().into(),
+        files: if is_file {
+            1
+        } else {
+            inventory.entry_count().into()
+        },
         read: inventory.content_bytes(),
         written: inventory.content_bytes(),
         kept: extracted.stored.kept,

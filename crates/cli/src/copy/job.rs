@@ -1,11 +1,12 @@
 //! What every destination needs: the tree to copy, its inventory, and the result.
 
 use anyhow::{Result, bail};
-use tree::edit::Edited;
+use tree::edit::{Edited, Patterns};
 use tree::rescue::Rescue;
 use tree::{FileSystem, Inventory, Kept, Limits, Parallel, Progress};
 
 use super::args::Copy;
+use super::names::Names;
 use crate::bar::Bar;
 use crate::message::tell;
 use crate::source::Source;
@@ -47,6 +48,55 @@ impl Job<'_> {
         format!("{verb} {dst}")
     }
 
+    /// Names the patterns of `--exclude` that match nothing, and those that match only in the root although they are
+    /// wildcards and would match elsewhere, too.
+    fn warn_of_excluded(&self, edited: &Edited, inventory: &Inventory) {
+        let unmatched: Vec<&[u8]> = edited.unmatched_exclude().collect();
+        let in_root: Vec<&[u8]> = self.args.edits.excluded_in_root().collect();
+        let anywhere = in_root.iter().map(|pattern| [b"**/", *pattern].concat());
+        let anywhere: Vec<_> = anywhere.map(|pattern| Patterns::new([pattern])).collect();
+        if !anywhere.is_empty() {
+            for entry in inventory.names() {
+                let path = inventory.path(entry);
+                anywhere.iter().for_each(|it| _ = it.matches(&path));
+            }
+        }
+        let elsewhere = |pattern: &[u8]| {
+            let at = in_root.iter().position(|known| *known == pattern)?;
+            let is_found = anywhere[at].unmatched().next().is_none();
+            let pattern = text::of_name(pattern);
+            is_found.then(|| format!("; `**/{pattern}` matches in all directories"))
+        };
+        for pattern in &unmatched {
+            let hint = elsewhere(pattern).unwrap_or_default();
+            let pattern = text::of_name(pattern);
+            tell(&format!("nothing matches --exclude {pattern}{hint}"));
+        }
+        if self.args.quiet {
+            return;
+        }
+        for pattern in &in_root {
+            let is_wildcard = pattern.iter().any(|byte| b"*?[{".contains(byte));
+            let hint = elsewhere(pattern).filter(|_| is_wildcard && !unmatched.contains(pattern));
+            if let Some(hint) = hint {
+                let pattern = text::of_name(pattern);
+                tell(&format!(
+                    "--exclude {pattern} applies to the root only{hint}"
+                ));
+            }
+        }
+    }
+
+    /// Progress for a bar, with the list of files if that is wanted.
+    pub(crate) fn names<'b>(&self, bar: &'b Bar, inventory: &'b Inventory) -> Names<'b> {
+        Names::new(bar, inventory, self.args.verbose, &self.args.dst)
+    }
+
+    /// A progress bar. A list of files takes its place.
+    pub(crate) fn bar(&self) -> Bar {
+        Bar::new("copied", self.args.quiet || self.args.verbose)
+    }
+
     /// The files of the tree.
     ///
     /// # Errors
@@ -62,10 +112,7 @@ impl Job<'_> {
             if let Some(path) = edited.unmatched_only().next() {
                 bail!("{} does not exist", self.source.path_name(path));
             }
-            for pattern in edited.unmatched_exclude() {
-                let pattern = text::of_name(pattern);
-                tell(&format!("nothing matches --exclude {pattern}"));
-            }
+            self.warn_of_excluded(edited, &inventory);
         }
         bar.expect(
             Some(inventory.file_count().into()),

@@ -5,13 +5,18 @@ mod btrfs;
 mod destination;
 pub(crate) mod directory;
 mod job;
+mod joined;
 mod kind;
 mod losses;
+mod names;
+mod packed;
 mod squashfs;
 mod stream;
 mod tar;
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
@@ -71,7 +76,8 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         Kind::Squashfs => args.squashfs.compression(&args.image).map(drop)?,
         Kind::Btrfs => BtrfsArgs::compression(&args.image).map(drop)?,
         Kind::Stream => stream::refuse(args)?,
-        _ => {}
+        Kind::TarGz | Kind::TarXz | Kind::TarZst => tar::refuse(args, kind)?,
+        Kind::Tar | Kind::Dir | Kind::File => {}
     }
     let address = Address::of(&args.src)?;
     refuse_before_reading(&address.path, args, kind)?;
@@ -81,6 +87,9 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     } else {
         Unnamed::Default
     };
+    if kind == Kind::File {
+        return file(args, start);
+    }
     let mut source = Source::open(&address, &args.source, unnamed)?;
     let times = match kind {
         Kind::Btrfs => args.btrfs.host_times(),
@@ -92,34 +101,63 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     let keeps_extents = match kind {
         Kind::Btrfs | Kind::Squashfs | Kind::Stream => true,
         Kind::Dir => directory::is_on_btrfs(&args.dst),
-        Kind::Tar => false,
+        Kind::Tar | Kind::TarGz | Kind::TarXz | Kind::TarZst | Kind::File => false,
     };
     // What changes while it is read is taken as it is then, and its extents with it.
     if keeps_extents && !args.rescue.accept_changed {
         source = source.with_stored_extents(times)?;
     }
+    let (source, joined) = joined::join(source, args)?;
+    let done = copy_tree(args, kind, &source, &args.paths)?;
+    if let Some(count) = joined
+        .map(|joined| joined.replaced())
+        .filter(|&count| count > 0)
+        && !args.quiet
+    {
+        let files = text::count(count, "file");
+        tell(&format!(
+            "{files} replaced by later ones with the same path"
+        ));
+    }
+    report(args, kind, &source, done, start)
+}
+
+/// Copies one regular file, with its mode and times.
+fn file(args: &Copy, start: Instant) -> Result<bool> {
+    let no_name = "DST has no file name";
+    let (_, name) = linux::split_path(&args.dst).context(no_name)?;
+    let source = joined::only_file(args, OsStr::from_bytes(name))?;
+    let done = copy_tree(args, Kind::File, &source, &[])?;
+    report(args, Kind::File, &source, done, start)
+}
+
+fn copy_tree(args: &Copy, kind: Kind, source: &Source, paths: &[OsString]) -> Result<Done> {
     for note in source.notes.iter().chain(&source.lost) {
         tell(&format!("{}: {note}", source.name()));
     }
-    let edited = args.edits.apply(&source.tree, &args.paths)?;
+    let edited = args.edits.apply(&source.tree, paths)?;
     let tree: &dyn FileSystem = edited.as_ref().map_or(&*source.tree, |edited| edited);
     let rescue = Rescue::new(tree, args.rescue.keep_damaged);
     let rescue = args.rescue.skips().then_some(&rescue);
     let job = Job {
         args,
-        source: &source,
+        source,
         tree: rescue.map_or(tree, |rescue| rescue),
         rescue,
         edited: edited.as_ref(),
         parallel: args.threads.parallel(),
     };
-    let done = match kind {
-        Kind::Dir => directory::write(&job)?,
-        Kind::Tar => tar::write(&job)?,
+    Ok(match kind {
+        Kind::Dir | Kind::File => directory::write(&job, kind)?,
+        Kind::Tar | Kind::TarGz | Kind::TarXz | Kind::TarZst => tar::write(&job, kind)?,
         Kind::Squashfs => squashfs::write(&job)?,
         Kind::Btrfs => btrfs::write(&job)?,
         Kind::Stream => stream::write(&job)?,
-    };
+    })
+}
+
+/// Says what was done, and returns whether everything could be preserved.
+fn report(args: &Copy, kind: Kind, source: &Source, done: Done, start: Instant) -> Result<bool> {
     for line in &done.listed {
         tell(line);
     }
@@ -140,9 +178,11 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
             kept,
             ..
         } = done;
-        // Directories and tar archives store files uncompressed.
+        // Directories and plain tar archives store files uncompressed.
         let ratio = match kind {
-            Kind::Squashfs | Kind::Btrfs if written > 0 => {
+            Kind::Squashfs | Kind::Btrfs | Kind::TarGz | Kind::TarXz | Kind::TarZst
+                if written > 0 =>
+            {
                 format!(", ratio {:.3}", read as f64 / written as f64)
             }
             _ => String::new(),

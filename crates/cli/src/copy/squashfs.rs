@@ -5,7 +5,6 @@ use squashfs::Options;
 use tree::{Error, FileSystem, Inventory, Output};
 
 use super::job::{Done, Job};
-use crate::bar::Bar;
 use crate::text;
 
 /// Writes a SquashFS image.
@@ -13,8 +12,9 @@ use crate::text;
 /// # Errors
 /// The source cannot be read, or the destination cannot be written.
 pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
-    let bar = Bar::new("copied", job.args.quiet);
+    let bar = job.bar();
     let (tree, inventory) = (job.tree, job.inventory(&bar)?);
+    let names = job.names(&bar, &inventory);
     let options = job
         .args
         .squashfs
@@ -22,7 +22,14 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     refuse_excess_holes(job, tree, &inventory, &options)?;
     let mut output =
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
-    let made = squashfs::create(tree, &inventory, &options, job.parallel, &bar, &mut output);
+    let made = squashfs::create(
+        tree,
+        &inventory,
+        &options,
+        job.parallel,
+        &names,
+        &mut output,
+    );
     let summary = match made {
         Err(error @ Error::File { verb: "read", .. }) => {
             return Err(job.source.name_error(error));
@@ -30,7 +37,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         made => made.with_context(|| job.on_dst("write"))?,
     };
     output.commit().with_context(|| job.on_dst("finish"))?;
-    bar.finish();
+    names.finish();
     let listed = job.losses(&inventory, &summary.image.unreadable);
     let mut lost = Vec::new();
     for (path, name) in &summary.image.lost_xattrs {

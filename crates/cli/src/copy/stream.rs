@@ -16,7 +16,6 @@ use tree::{Error, FileSystem, Inventory, NoProgress, Output, Progress, Sha256, i
 
 use super::args::Copy;
 use super::job::{Done, Job};
-use crate::bar::Bar;
 use crate::stream::{create, settings};
 use crate::text;
 
@@ -76,8 +75,9 @@ fn subvolume_name(args: &Copy) -> Result<&OsStr> {
 /// The source cannot be read, or the destination cannot be written.
 pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let args = job.args;
-    let bar = Bar::new("copied", args.quiet);
+    let bar = job.bar();
     let inventory = job.inventory(&bar)?;
+    let names = job.names(&bar, &inventory);
     let encode = compression(args)?;
     let version = args.stream.proto.unwrap_or(Version::V2);
     let is_plain = version == Version::V1 || encode.is_some() || args.image.compress.is_some();
@@ -103,12 +103,12 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     };
     let mut output = create(&args.dst, args.overwrite)?;
     let written = match encode {
-        None => write_to(job.tree, &inventory, &options, version, &bar, &mut output),
-        Some(settings) => encoded(job, &inventory, &options, settings, &bar, &mut output),
+        None => write_to(job.tree, &inventory, &options, version, &names, &mut output),
+        Some(settings) => encoded(job, &inventory, &options, settings, &names, &mut output),
     };
     let (summary, bytes) = written.map_err(on_source)?;
     output.commit().with_context(|| job.on_dst("finish"))?;
-    bar.finish();
+    names.finish();
     Ok(Done {
         files: inventory.entry_count().into(),
         read: inventory.content_bytes(),

@@ -1,43 +1,65 @@
 //! Copies to tar archives.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use tree::{Error, Kept, Output};
 
+use super::args::Copy;
 use super::job::{Done, Job};
-use crate::bar::Bar;
+use super::kind::Kind;
+use super::packed::Packing;
 use crate::message;
 
-/// Writes a tar archive.
+/// Refuses a compression that does not fit the name, before the source is read.
+///
+/// # Errors
+/// It is that of another format, or there is no such level.
+pub(crate) fn refuse(args: &Copy, kind: Kind) -> Result<()> {
+    packing(args, kind).map(drop)
+}
+
+fn packing(args: &Copy, kind: Kind) -> Result<Option<Packing>> {
+    let compress = args.image.compress.as_deref();
+    let wrapper = kind.wrapper();
+    wrapper
+        .map(|wrapper| Packing::of(wrapper, compress))
+        .transpose()
+}
+
+/// Writes a tar archive, compressed or not.
 ///
 /// # Errors
 /// The source cannot be read, or the destination cannot be written.
-pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
-    let bar = Bar::new("copied", job.args.quiet);
+pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
+    let bar = job.bar();
     let inventory = job.inventory(&bar)?;
+    let names = job.names(&bar, &inventory);
     let mut output = if job.args.dst == Path::new("-") {
         Output::stream(File::from(io::stdout().as_fd().try_clone_to_owned()?))
     } else {
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?
     };
-    let written = tree::tar::write(
-        job.tree,
-        &inventory,
-        job.args.rescue.skips(),
-        job.parallel,
-        &bar,
-        &mut output,
-    );
-    let summary = match written {
+    let fill = |out: &mut dyn Write| {
+        let skips = job.args.rescue.skips();
+        tree::tar::write(job.tree, &inventory, skips, job.parallel, &names, out)
+    };
+    let written = match packing(job.args, kind)? {
+        None => fill(&mut output).map(|summary| {
+            let bytes = summary.archive_bytes;
+            (summary, bytes)
+        }),
+        Some(packing) => packing.write(job.parallel, &mut output, fill),
+    };
+    let (summary, written) = match written {
         Err(error @ Error::File { .. }) => return Err(job.source.name_error(error)),
         written => written.with_context(|| job.on_dst("write"))?,
     };
     output.commit().with_context(|| job.on_dst("finish"))?;
-    bar.finish();
+    names.finish();
     let mut listed = job.losses(&inventory, &summary.unreadable);
     for (path, error) in &summary.damaged {
         let path = job.source.path_name(path);
@@ -55,7 +77,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     Ok(Done {
         files: summary.entries,
         read: summary.content_bytes,
-        written: summary.archive_bytes,
+        written,
         kept: Kept::default(),
         listed,
         lost: lost.collect(),

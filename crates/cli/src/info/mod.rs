@@ -4,7 +4,6 @@ mod btrfs;
 mod squashfs;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -13,14 +12,15 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::address::Address;
-use crate::open::{self, Container};
-use crate::options::SourceArgs;
+use crate::open::{self, Container, FoundPartition, Part};
+use crate::options::{QuietArgs, SourceArgs};
+use crate::partitions::Partition;
 use crate::source::{self, Unnamed};
 use crate::text;
 
 /// Show what an image contains: format, features, space by algorithm
 ///
-/// For a SquashFS image: codec and settings, sizes, and counts. For a btrfs image: label, UUID, features, devices, space by
+/// For a disk image with partitions: where they are and what they hold. For a SquashFS image: codec and settings, sizes, and counts. For a btrfs image: label, UUID, features, devices, space by
 /// profile, subvolumes, and the space that files take by compression algorithm; with IMAGE:SUBVOLUME or --subvolume, only the
 /// space of files in that subvolume.
 #[derive(Debug, Args)]
@@ -39,6 +39,9 @@ pub(crate) struct Info {
     /// Show only the space that this file or directory of a btrfs image takes, including everything below it
     #[arg(long, value_name = "PATH", help_heading = "btrfs sources")]
     path: Option<OsString>,
+
+    #[command(flatten)]
+    quiet: QuietArgs,
 
     #[command(flatten)]
     source: SourceArgs,
@@ -74,11 +77,35 @@ pub(crate) fn run(args: &Info) -> Result<()> {
                 .with_context(|| format!("read {}", address.name()))?;
             print(&words)
         }
+        Container::Disk(partitions) => show_partitions(&partitions),
         other => bail!("{}: {}, not an image", open(), other.noun()),
     }
 }
 
-fn show_btrfs(file: File, address: &Address, args: &Info) -> Result<()> {
+/// Lists the partitions of a disk image, with the option that reads one.
+fn show_partitions(partitions: &[FoundPartition]) -> Result<()> {
+    let mut words = b"format          disk image with partitions\n".to_vec();
+    for FoundPartition { partition, format } in partitions {
+        let Partition {
+            number,
+            start,
+            len,
+            label,
+        } = partition;
+        let format = format.unwrap_or("unknown");
+        write!(
+            words,
+            "partition {number:<5} at {start}, {len} bytes, {format}"
+        )?;
+        if !label.is_empty() {
+            write!(words, ", {label}")?;
+        }
+        words.push(b'\n');
+    }
+    print(&words)
+}
+
+fn show_btrfs(file: Part, address: &Address, args: &Info) -> Result<()> {
     let open = || format!("open {}", address.name());
     let options = args.source.open_options();
     let btrfs = open::open_btrfs(file, &args.source.file.device, &options).with_context(open)?;

@@ -11,6 +11,8 @@ use clap::Args;
 use tree::edit::{Addition, Edited, Edits, IdMap, ModeChange, Patterns};
 use tree::{FileSystem, Time};
 
+use super::moment::seconds;
+use super::owner::{group, user};
 use crate::text;
 
 /// What is left out, added and changed, for any source and destination.
@@ -41,12 +43,12 @@ pub(crate) struct EditArgs {
     #[arg(long)]
     all_root: bool,
 
-    /// Make this user ID the owner of every file
-    #[arg(long, value_name = "UID", conflicts_with = "all_root")]
+    /// Make this user the owner of every file: an ID, or a name in /etc/passwd
+    #[arg(long, value_name = "USER", value_parser = user, conflicts_with = "all_root")]
     uid: Option<u32>,
 
-    /// Make this group ID the group of every file
-    #[arg(long, value_name = "GID", conflicts_with = "all_root")]
+    /// Make this group the group of every file: an ID, or a name in /etc/group
+    #[arg(long, value_name = "GROUP", value_parser = group, conflicts_with = "all_root")]
     gid: Option<u32>,
 
     /// Map COUNT user IDs starting at FROM to IDs starting at TO (repeatable)
@@ -65,8 +67,8 @@ pub(crate) struct EditArgs {
     #[arg(long, value_name = "MODE", value_parser = ModeChange::parse)]
     dir_mode: Option<ModeChange>,
 
-    /// Set all timestamps, in seconds since 1970
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    /// Set all timestamps: a date such as 2020-01-01 or 2020-01-01T12:30:00Z, in UTC, or seconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = seconds, allow_negative_numbers = true)]
     all_time: Option<i64>,
 
     /// Leave out extended attributes
@@ -98,6 +100,12 @@ fn id_map(words: &str) -> Result<IdMap> {
 }
 
 impl EditArgs {
+    /// The patterns of `--exclude` that can match only in the root, because they have no slash.
+    pub(crate) fn excluded_in_root(&self) -> impl Iterator<Item = &[u8]> {
+        let patterns = self.exclude.iter().map(|pattern| pattern.as_bytes());
+        patterns.filter(|pattern| !pattern.contains(&b'/') && !pattern.starts_with(b"... "))
+    }
+
     /// The source with all edits, including the selection by `paths`; `None` if there are no edits.
     pub(crate) fn apply(
         &self,

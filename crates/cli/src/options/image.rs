@@ -16,6 +16,9 @@ pub(crate) struct ImageArgs {
     ///
     /// btrfs: zstd:-15 to zstd:15 [default: zstd:3], zlib:1 to zlib:9, lzo, or none.
     ///
+    /// .tar.gz: gzip:1 to gzip:12 [default: gzip:6]; .tar.xz: xz:0 to xz:9 [default: xz:6]; .tar.zst: zstd:1 to zstd:22
+    /// [default: zstd:3]. A .tar.zst has a seek table.
+    ///
     /// btrfs send streams: zstd:-15 to zstd:22, zlib:1 to zlib:9, lzo, or none [default: as the source stores it].
     #[arg(long, value_name = "CODEC")]
     pub(crate) compress: Option<String>,

@@ -1,13 +1,14 @@
 //! Where an image is, and which part of it is a source.
 
 use std::ffi::OsString;
-use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use btrfs::OpenOptions;
 use clap::Args;
+
+use super::bytes::bytes;
 
 /// The help of arguments that name a tree.
 pub(crate) const SOURCE_HELP: &str = "\
@@ -51,6 +52,14 @@ pub(crate) struct SourceArgs {
           value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(crate) older_root: Option<u8>,
 
+    /// Leave out what is on other file systems: mount points, and subvolumes of btrfs, are empty directories
+    #[arg(long, help_heading = "Directories as sources")]
+    pub(crate) one_file_system: bool,
+
+    /// Read on after the end of a tar archive: for archives that were concatenated
+    #[arg(long, help_heading = "Tar archives as sources")]
+    pub(crate) ignore_zeros: bool,
+
     #[command(flatten)]
     pub(crate) file: ImageFileArgs,
 }
@@ -62,28 +71,42 @@ pub(crate) struct ImageFileArgs {
     #[arg(long, value_name = "IMAGE", help_heading = "btrfs sources")]
     pub(crate) device: Vec<PathBuf>,
 
-    /// Read the SquashFS image that begins at this byte of the file, or `search` for the first one [default: at the
-    /// beginning, or after the program in an AppImage]
-    #[arg(long, value_name = "BYTES|search", help_heading = "SquashFS sources")]
+    /// Read the SquashFS or btrfs image that begins at this byte of the file or is in this partition, or `search` for the
+    /// first one, as in 1MiB, partition:2 [default: at the beginning, or after the program in an AppImage]
+    ///
+    /// `restow info` lists the partitions of a disk image (MBR or GPT).
+    #[arg(
+        long,
+        value_name = "BYTES|search|partition:N",
+        help_heading = "Images in other files"
+    )]
     pub(crate) image_at: Option<ImageAt>,
 }
 
-/// Where in a file a SquashFS image begins.
+/// Where in a file an image begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImageAt {
     /// At this byte.
     Byte(u64),
     /// At the first place that holds one.
     Search,
+    /// At the beginning of the partition with this number.
+    Partition(u32),
 }
 
 impl FromStr for ImageAt {
-    type Err = ParseIntError;
+    type Err = anyhow::Error;
 
     fn from_str(words: &str) -> Result<Self, Self::Err> {
         match words {
             "search" => Ok(ImageAt::Search),
-            bytes => bytes.parse().map(ImageAt::Byte),
+            words => match words.strip_prefix("partition") {
+                Some(number) => {
+                    let number = number.trim_start_matches([':', ' ']).parse();
+                    Ok(ImageAt::Partition(number.context("must be partition:N")?))
+                }
+                None => bytes(words).map(ImageAt::Byte),
+            },
         }
     }
 }

@@ -13,6 +13,7 @@ use tree::edit::Priorities;
 
 use super::bytes::bytes;
 use super::image::{ImageArgs, epoch};
+use super::moment::seconds;
 use super::rescue::RescueArgs;
 use crate::message::tell;
 use crate::text;
@@ -37,9 +38,9 @@ pub(crate) struct SquashfsArgs {
     #[arg(long)]
     no_padding: bool,
 
-    /// Set the creation time of the image, in seconds since 1970 [default: SOURCE_DATE_EPOCH, otherwise the newest
+    /// Set the creation time of the image, as for --all-time [default: SOURCE_DATE_EPOCH, otherwise the newest
     /// modification time of a file]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "TIME", value_parser = mkfs_time)]
     mkfs_time: Option<u32>,
 
     /// Order file data by the priorities in LIST
@@ -54,7 +55,7 @@ pub(crate) struct SquashfsArgs {
     sparse_max: u64,
 
     /// Begin the image at this byte of the output; the bytes before it are zero
-    #[arg(long, value_name = "BYTES", default_value = "0")]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "0")]
     offset: u64,
 }
 
@@ -140,6 +141,11 @@ fn block_size(words: &str) -> Result<u32> {
     let size = u32::try_from(bytes(words)?).ok();
     size.filter(|size| size.is_power_of_two() && (4 << 10..=1 << 20).contains(size))
         .context("must be a power of two from 4K to 1M")
+}
+
+fn mkfs_time(words: &str) -> Result<u32> {
+    let seconds = u32::try_from(seconds(words)?);
+    seconds.context("SquashFS holds times from 1970 to 2106")
 }
 
 fn fragments(words: &str) -> Result<Fragments> {

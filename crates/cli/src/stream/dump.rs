@@ -10,6 +10,7 @@ use sendstream::{Record, StreamReader, Value, json};
 
 use super::input::{Input, name, of_uuid};
 use crate::bar::Bar;
+use crate::options::QuietArgs;
 use crate::text;
 
 /// Print the commands of a send stream, one line each
@@ -34,6 +35,9 @@ pub(crate) struct Dump {
     /// Print a JSON object per line
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    quiet: QuietArgs,
 
     /// Include the data of files, in Base64
     #[arg(long, requires = "json")]

@@ -11,6 +11,7 @@ use super::ahead::ReadAhead;
 use super::input::{Hashed, Input, name};
 use super::verify::{json_subvolume, of_subvolume};
 use crate::bar::Bar;
+use crate::options::QuietArgs;
 use crate::text;
 
 /// Show what a send stream holds: subvolumes, changes, sizes by command and algorithm, SHA-256
@@ -27,6 +28,9 @@ pub(crate) struct Info {
     /// A send stream; `-` is standard input
     file: PathBuf,
 
+    #[command(flatten)]
+    quiet: QuietArgs,
+
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
@@ -37,7 +41,7 @@ pub(crate) struct Info {
 /// # Errors
 /// It is damaged, or cannot be read.
 pub(crate) fn run(args: &Info) -> Result<()> {
-    let bar = Bar::new("read", false);
+    let bar = Bar::new("read", args.quiet.quiet);
     let input = Hashed::new(Input::open(&args.file, &bar)?, true);
     let mut input = ReadAhead::new(input);
     let info = StreamInfo::read(&mut input, &bar);

@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::input::{Input, create, name, output_name};
 use crate::bar::Bar;
+use crate::options::QuietArgs;
 
 /// Build a send stream from the output of `dump --json --data`
 ///
@@ -24,6 +25,9 @@ pub(crate) struct Undump {
 
     /// The stream to write; `-` is standard output
     dst: PathBuf,
+
+    #[command(flatten)]
+    quiet: QuietArgs,
 
     /// Replace DST if it exists
     #[arg(long)]

@@ -12,7 +12,7 @@ use super::input::{Hashed, Input, json_name, name, of_uuid};
 use crate::address::Address;
 use crate::bar::Bar;
 use crate::diff::compare;
-use crate::options::{AspectArgs, SourceArgs, ThreadArgs};
+use crate::options::{AspectArgs, SilentArgs, SourceArgs, ThreadArgs};
 use crate::source::Source;
 use crate::{message, text};
 
@@ -65,6 +65,9 @@ pub(crate) struct Verify {
     json: bool,
 
     #[command(flatten)]
+    silent: SilentArgs,
+
+    #[command(flatten)]
     threads: ThreadArgs,
 }
 
@@ -82,7 +85,7 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
     if args.against.is_none() && address.subvolume.is_some() {
         bail!("STREAM:NAME applies with --against only");
     }
-    let bar = Bar::new("verified", false);
+    let bar = Bar::new("verified", args.silent.quiet);
     let input = Input::open(&address.path, &bar)?;
     let mut input = Hashed::new(input, args.sha256.is_some());
     let options = VerifyOptions {
@@ -103,7 +106,11 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
         .filter(|(found, expected)| found != *expected)
         .map(|(found, expected)| format!("SHA-256 digest is {found}, not {expected}"));
     let error = error.or(mismatch);
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out: Box<dyn Write> = if args.silent.quiet {
+        Box::new(io::sink())
+    } else {
+        Box::new(BufWriter::new(io::stdout().lock()))
+    };
     // What is damaged is not compared.
     let differences = match &args.against {
         Some(tree) if error.is_none() => Some(compared(args, &address, tree, &mut out)?),
@@ -138,7 +145,7 @@ fn compared(args: &Verify, stream: &Address, tree: &Path, out: &mut impl Write) 
             message::tell(&format!("{}: {note}", source.name()));
         }
     }
-    let bar = Bar::new("compared", false);
+    let bar = Bar::new("compared", args.silent.quiet);
     let how = (args.aspects.aspects(), args.threads.parallel());
     let mut differences = 0;
     let result = compare((&first, &second), how, &bar, &mut |line| {

@@ -114,4 +114,18 @@ fn kill_leaves_nothing_under_the_final_name() {
         left.iter().all(|name| name.starts_with(".dst.restow-")),
         "{left:?}"
     );
+    // The next copy to the same place removes it.
+    for out in names(dir.path())
+        .iter()
+        .filter(|name| name.starts_with("out-"))
+    {
+        let dst = format!("{out}/dst");
+        let args = ["copy", "-q", "--merge", "src", &dst];
+        let args = args
+            .iter()
+            .filter(|arg| **arg != "--merge" || dir.join(&dst).exists());
+        let (code, _, words) = super::run_in(dir.path(), args);
+        assert_eq!((code, &*words), (0, ""));
+        assert_eq!(names(&dir.join(out)), ["dst"]);
+    }
 }

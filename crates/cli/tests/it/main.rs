@@ -10,10 +10,13 @@ mod failures; // full disks, files that may not be read
 mod holes; // files of 8 EB
 mod hostile; // SquashFS images that mean harm
 mod interrupt; // signals in the midst of a copy
+mod joined; // several sources at once, and single files
 mod lost_writes; // what Linux accepts and then cannot write
 mod lzo_tails; // LZO extents of every length, as Linux has them
 mod memory; // memory that commands for send streams use
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents
+mod packed; // compressed archives
+mod partitions; // images in partitions of disk images
 mod pass_through; // encoded data that goes from one format into another
 mod receive; // send streams, received
 mod receive_directory; // send streams, received into directories
@@ -28,6 +31,7 @@ mod send_usr; // send streams of a large part of /usr
 mod squash; // SquashFS images
 mod stream; // send streams
 mod times; // which times of files an image gets
+mod typed; // names, sizes, dates and patterns as people type them
 mod words; // help, messages and exit codes
 
 use std::ffi::OsStr;

@@ -50,7 +50,10 @@ fn help_of_every_subcommand() {
     // Without a command it helps, which is not what was wanted.
     let (code, out, words) = run_in(here, [""; 0]);
     assert_eq!((code, &*out), (2, ""));
-    assert!(words.contains("Usage: restow <COMMAND>"), "{words}");
+    assert!(
+        words.contains("Usage: restow [OPTIONS] <COMMAND>"),
+        "{words}"
+    );
     let (code, version, _) = run_in(here, ["--version"]);
     assert_eq!(
         (code, version),
@@ -96,7 +99,7 @@ fn messages_are_verb_path_and_reason() {
         ),
         (
             &["check", "x.tar.bz2"],
-            "open x.tar.bz2: compressed with bzip2; decompress it first: `bzip2 -dc x.tar.bz2 | restow copy - DST`",
+            "open x.tar.bz2: compressed with bzip2; pipe its content into restow: `bzip2 -dc x.tar.bz2 | restow copy - DST`",
         ),
         (
             &["ls", "x.sqfs"],
@@ -116,7 +119,7 @@ fn messages_are_verb_path_and_reason() {
         ),
         (
             &["ls", "x.tar.bz2"],
-            "open x.tar.bz2: compressed with bzip2; decompress it first: `bzip2 -dc x.tar.bz2 | restow copy - DST`",
+            "open x.tar.bz2: compressed with bzip2; pipe its content into restow: `bzip2 -dc x.tar.bz2 | restow copy - DST`",
         ),
         (&["ls", "src", "g"], "find src/g: no such file or directory"),
         (&["ls", "src", "f/g"], "find src/f/g: not a directory"),

@@ -1,0 +1,85 @@
+//! The list of files that `restow copy -v` prints.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use tree::{EntryId, Inventory, Progress};
+
+use crate::bar::Bar;
+use crate::text;
+
+/// Reports progress to a bar, and prints names at the pace of the files that are done.
+pub(crate) struct Names<'a> {
+    bar: &'a Bar,
+    list: Option<Mutex<List<'a>>>,
+}
+
+struct List<'a> {
+    inventory: &'a Inventory,
+    rest: Box<dyn Iterator<Item = EntryId> + Send + 'a>,
+    to_standard_error: bool,
+}
+
+impl<'a> Names<'a> {
+    /// Prints names if `verbose`: on standard output, or on standard error if the tree goes to standard output.
+    pub(crate) fn new(bar: &'a Bar, inventory: &'a Inventory, verbose: bool, dst: &Path) -> Self {
+        let list = verbose.then(|| {
+            Mutex::new(List {
+                inventory,
+                rest: Box::new(inventory.names()),
+                to_standard_error: dst == Path::new("-"),
+            })
+        });
+        Names { bar, list }
+    }
+
+    /// Prints the names that are left: those of directories are often written last.
+    pub(crate) fn finish(&self) {
+        self.print(u64::MAX);
+        self.bar.finish();
+    }
+
+    fn print(&self, count: u64) {
+        let Some(list) = &self.list else { return };
+        let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = String::new();
+        for _ in 0..count {
+            let Some(entry) = list.rest.next() else { break };
+            let path = list.inventory.path(entry);
+            names += &text::of_path(&path);
+            names.push('\n');
+            if names.len() > 1 << 16 {
+                list.write(&names);
+                names.clear();
+            }
+        }
+        list.write(&names);
+    }
+}
+
+impl List<'_> {
+    /// A list that nobody reads is no reason to stop a copy.
+    fn write(&self, names: &str) {
+        let _ = if self.to_standard_error {
+            io::stderr().write_all(names.as_bytes())
+        } else {
+            io::stdout().write_all(names.as_bytes())
+        };
+    }
+}
+
+impl Progress for Names<'_> {
+    fn expect(&self, files: Option<u64>, bytes: Option<u64>) {
+        self.bar.expect(files, bytes);
+    }
+
+    fn advance(&self, files: u64, bytes: u64) {
+        self.bar.advance(files, bytes);
+        self.print(files);
+    }
+
+    fn wrote(&self, bytes: u64) {
+        self.bar.wrote(bytes);
+    }
+}

@@ -1,0 +1,95 @@
+//! Formats that restow does not read, and what does.
+
+/// Bytes of the beginning of a file that tell formats apart.
+struct Known {
+    at: usize,
+    magic: &'static [u8],
+    noun: &'static str,
+    way: Way,
+}
+
+/// What turns a file of a format into something that restow reads.
+enum Way {
+    /// A program that writes a tar archive of it: the command up to the name of the file.
+    Pipe(&'static str),
+    /// Something else to do first.
+    First(&'static str),
+}
+
+/// bsdtar writes a tar archive of what another archive holds, without unpacking it.
+const BSDTAR: Way = Way::Pipe("bsdtar -cf - @");
+
+const KNOWN: [Known; 18] = [
+    known(
+        0,
+        b"!<arch>\ndebian-binary",
+        "a Debian package",
+        Way::Pipe("dpkg-deb --fsys-tarfile "),
+    ),
+    known(0, b"PK\x03\x04", "a zip archive", BSDTAR),
+    known(0, b"PK\x05\x06", "an empty zip archive", BSDTAR),
+    known(0, b"070701", "a cpio archive", BSDTAR),
+    known(0, b"070702", "a cpio archive", BSDTAR),
+    known(0, b"070707", "a cpio archive", BSDTAR),
+    known(0, b"\xc7\x71", "a cpio archive", BSDTAR),
+    known(0, b"7z\xbc\xaf\x27\x1c", "a 7z archive", BSDTAR),
+    known(0, b"Rar!\x1a\x07", "a rar archive", BSDTAR),
+    known(0, b"\xed\xab\xee\xdb", "an RPM package", BSDTAR),
+    known(0x8001, b"CD001", "an ISO image", BSDTAR),
+    known(0, b"BZh", "compressed with bzip2", Way::Pipe("bzip2 -dc ")),
+    known(
+        0,
+        b"\x04\x22\x4d\x18",
+        "compressed with LZ4",
+        Way::Pipe("lz4 -dc "),
+    ),
+    known(0, b"LZIP", "compressed with lzip", Way::Pipe("lzip -dc ")),
+    known(
+        0,
+        b"QFI\xfb",
+        "a qcow2 image",
+        Way::First("`qemu-img convert -O raw` makes a raw image of it"),
+    ),
+    known(
+        0x438,
+        b"\x53\xef",
+        "an ext2, ext3 or ext4 image",
+        Way::First("mount it, and copy the directory"),
+    ),
+    known(
+        0x400,
+        b"\xe2\xe1\xf5\xe0",
+        "an EROFS image",
+        Way::First("`fsck.erofs --extract=DIR` unpacks it"),
+    ),
+    known(
+        0,
+        b"XFSB",
+        "an XFS image",
+        Way::First("mount it, and copy the directory"),
+    ),
+];
+
+const fn known(at: usize, magic: &'static [u8], noun: &'static str, way: Way) -> Known {
+    Known {
+        at,
+        magic,
+        noun,
+        way,
+    }
+}
+
+/// What a file is and what to do with it, if it has a format that restow knows but does not read.
+pub(crate) fn hint(start: &[u8], file: &str) -> Option<String> {
+    let has = |known: &&Known| {
+        let rest = start.get(known.at..);
+        rest.is_some_and(|rest| rest.starts_with(known.magic))
+    };
+    let Known { noun, way, .. } = KNOWN.iter().find(has)?;
+    Some(match way {
+        Way::Pipe(command) => {
+            format!("{noun}; pipe its content into restow: `{command}{file} | restow copy - DST`")
+        }
+        Way::First(words) => format!("{noun}, which restow does not read: {words}"),
+    })
+}

@@ -1,0 +1,371 @@
+//! Tips for words of other programs: what leads to the same result here.
+
+use std::ffi::OsString;
+
+use clap::Error;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Words that are no commands, and what they stand for.
+const COMMANDS: [(&[&str], &str); 14] = [
+    (
+        &[
+            "create",
+            "c",
+            "pack",
+            "build",
+            "make",
+            "archive",
+            "mksquashfs",
+            "mkfs",
+            "tar",
+        ],
+        "`restow copy DIR DST` makes an archive or image; the ending of DST says which, as in `out.tar` or `out.squashfs`",
+    ),
+    (
+        &[
+            "extract",
+            "x",
+            "unpack",
+            "untar",
+            "unsquashfs",
+            "restore",
+            "export",
+        ],
+        "`restow copy SRC DIR` extracts an archive or image; `restow copy SRC DIR PATH...` a part of it",
+    ),
+    (
+        &["list", "l", "t", "dir", "tree", "lsar"],
+        "`restow ls SRC` lists a directory, `restow ls -lR SRC` all files",
+    ),
+    (
+        &[
+            "convert",
+            "recompress",
+            "transcode",
+            "compress",
+            "decompress",
+        ],
+        "`restow copy SRC DST` converts; `restow stream convert` keeps a send stream what it is",
+    ),
+    (
+        &["verify", "test", "fsck", "scrub", "validate"],
+        "`restow check IMAGE` verifies an image, `restow stream verify STREAM` a send stream",
+    ),
+    (
+        &["mount"],
+        "Linux mounts images of both kinds: `mount -o loop,ro IMAGE DIR`",
+    ),
+    (
+        &["umount", "unmount"],
+        "`umount DIR` or `fusermount3 -u DIR` unmounts",
+    ),
+    (&["cp", "sync", "rsync"], "`restow copy SRC DST` copies"),
+    (&["compare", "cmp"], "`restow diff A B` compares two trees"),
+    (
+        &["stat", "show", "header", "inspect", "file", "du"],
+        "`restow info IMAGE` describes an image; `--path PATH` shows what a part of it takes",
+    ),
+    (
+        &["hash", "sha256", "sha256sum", "checksum", "mtree"],
+        "`restow manifest SRC` prints the SHA-256 hash of every file",
+    ),
+    (
+        &["print", "read", "show-file"],
+        "`restow cat SRC PATH` prints a file",
+    ),
+    (
+        &["rm", "remove", "delete"],
+        "`restow copy --exclude PATTERN SRC DST` leaves files out; images are not changed in place",
+    ),
+    (
+        &["add", "append", "update", "merge"],
+        "`restow copy --with SRC2 SRC DST` adds a tree, `--add LIST` single files; images are not changed in place",
+    ),
+];
+
+/// Options that restow does not have, and what they stand for.
+const OPTIONS: [(&[&str], &str); 38] = [
+    // Of many programs.
+    (
+        &[
+            "--level",
+            "-level",
+            "-l",
+            "-Xcompression-level",
+            "--compression-level",
+        ],
+        "the level follows the codec: `--compress zstd:19`",
+    ),
+    (
+        &[
+            "--compression",
+            "-comp",
+            "-compressor",
+            "--codec",
+            "--algorithm",
+        ],
+        "`--compress CODEC`, such as `--compress zstd:19`",
+    ),
+    (
+        &["--format", "-F", "--type", "--output-format"],
+        "`--to FORMAT`; without it, the ending of DST says which",
+    ),
+    (
+        &["--force", "-noappend"],
+        "`--overwrite` replaces a file, `--replace` a directory, and `--merge` puts files into one",
+    ),
+    (
+        &["-f", "--file"],
+        "name the archive itself: `restow copy SRC DST`; `-` is standard input or output",
+    ),
+    (
+        &[
+            "--output",
+            "-o",
+            "--out",
+            "-d",
+            "-dest",
+            "--input",
+            "-i",
+            "-C",
+            "--directory",
+        ],
+        "source and destination have no options: `restow copy SRC DST`",
+    ),
+    (
+        &["--jobs", "--parallel", "-processors", "-p", "-T"],
+        "`-j N` or `--threads N`",
+    ),
+    (
+        &["--recursive", "-r", "-a", "--archive"],
+        "copies always have all files below SRC, with owners, times and attributes",
+    ),
+    (
+        &["--dry-run", "-n"],
+        "`restow ls -lR SRC` lists what would be copied, `restow info` what an image contains",
+    ),
+    (
+        &[
+            "--ignore-case",
+            "--regex",
+            "-regex",
+            "-wildcards",
+            "--wildcards",
+        ],
+        "patterns are those of a shell; `**/` stands for all directories",
+    ),
+    // tar's.
+    (
+        &["--strip-components", "--strip"],
+        "paths stay as they are; `restow copy SRC - PATH | tar -x --strip-components=N` shortens them",
+    ),
+    (
+        &["--transform", "--xform"],
+        "paths stay as they are; `--root-becomes PATH` puts the whole tree into a directory",
+    ),
+    (
+        &["-x", "--extract", "-xf", "-xvf", "-xzf"],
+        "`restow copy ARCHIVE DIR` extracts",
+    ),
+    (
+        &["-c", "--create", "-cf", "-cvf", "-czf"],
+        "`restow copy DIR out.tar` makes an archive",
+    ),
+    (
+        &["-t", "--list", "-tf", "-tvf", "-ll", "-lls", "-ls"],
+        "`restow ls ARCHIVE` lists, `restow ls -lR ARCHIVE` in full",
+    ),
+    (
+        &["-z", "--gzip", "-J", "--xz", "--zstd", "--bzip2"],
+        "the ending of DST says how it is compressed: `.tar.gz`, `.tar.xz` or `.tar.zst`; sources are recognised",
+    ),
+    (
+        &["-X", "-ef", "-excludes", "--files-from"],
+        "`--exclude-from LIST` has one pattern a line; PATH arguments after DST select files",
+    ),
+    (&["-e"], "`--exclude PATTERN`, once for each"),
+    (
+        &["--owner", "-force-uid", "--same-owner", "-force-owner"],
+        "owners are kept as far as they may be set; `--uid USER` sets one for all files, `--no-owners` ignores them",
+    ),
+    (&["--group", "-force-gid"], "`--gid GROUP`"),
+    (
+        &["--numeric-owner", "--numeric-ids"],
+        "owners are always numbers",
+    ),
+    (
+        &["--mtime", "-all-time"],
+        "`--all-time TIME`, such as `--all-time 2020-01-01`",
+    ),
+    (&["--mode"], "`--file-mode MODE` and `--dir-mode MODE`"),
+    (&["--sort"], "archives and images are always sorted by name"),
+    (
+        &["--skip-old-files", "--keep-old-files", "-k"],
+        "`--merge --keep-existing`",
+    ),
+    (
+        &["--keep-newer-files", "--update", "-u"],
+        "`--merge --keep-newer`",
+    ),
+    (
+        &[
+            "-S",
+            "--sparse",
+            "--acls",
+            "--selinux",
+            "--preserve-permissions",
+            "--hard-links",
+        ],
+        "holes, attributes, access control lists and hard links are always kept",
+    ),
+    (
+        &["--xattrs-include", "-xattrs-include"],
+        "`--xattrs PATTERN`",
+    ),
+    (
+        &["--xattrs-exclude", "-xattrs-exclude", "-no-xattrs"],
+        "`--exclude-xattrs PATTERN`, or `--no-xattrs`",
+    ),
+    (
+        &["-O", "--to-stdout", "-cat"],
+        "`restow cat SRC PATH` prints a file",
+    ),
+    // mksquashfs' and unsquashfs'.
+    (
+        &["-b", "-block-size", "--block"],
+        "`--block-size BYTES` of a SquashFS image, `--nodesize BYTES` of a btrfs image",
+    ),
+    (
+        &["-no-fragments", "-always-use-fragments", "-tailends"],
+        "`--fragments none`, `small` or `all`",
+    ),
+    (
+        &[
+            "-no-duplicates",
+            "-no-exports",
+            "-all-root",
+            "-mkfs-time",
+            "-offset",
+            "-sort",
+            "-root-becomes",
+            "-one-file-system",
+            "-ignore-zeros",
+            "-quiet",
+            "-no-progress",
+        ],
+        "the same with two hyphens",
+    ),
+    (&["-pf", "-pseudo"], "`--add LIST`"),
+    (
+        &["-info", "--list-files"],
+        "`-v` lists the files that are copied",
+    ),
+    (
+        &["-mem", "--memory"],
+        "memory is bounded without an option: about 10 MB for a SquashFS image",
+    ),
+    // mkfs.btrfs'.
+    (
+        &[
+            "--rootdir",
+            "--byte-count",
+            "-L",
+            "-U",
+            "--csum",
+            "--subvol",
+            "--shrink",
+            "-m",
+        ],
+        "`restow copy DIR out.btrfs` with `--size`, `--label`, `--uuid`, `--checksum`, `--as-subvolume` or `--metadata`",
+    ),
+    (&["-nopad"], "`--no-padding`"),
+];
+
+/// Adds a tip to an error of the command line, if a word on it is one of another program.
+pub(crate) fn with_tip(mut error: Error, typed: &[OsString]) -> Error {
+    let tip = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let word = text_of(&error, ContextKind::InvalidSubcommand);
+            find(&COMMANDS, &word)
+        }
+        ErrorKind::UnknownArgument => {
+            let wrong = text_of(&error, ContextKind::InvalidArg);
+            // clap names the first letter of `-comp`.
+            let words = typed.iter().filter_map(|word| word.to_str());
+            let words = words.map(|word| word.split('=').next().unwrap_or(word));
+            let mut words = words.filter(|word| word.starts_with(&*wrong));
+            words.find_map(|word| find(&OPTIONS, word))
+        }
+        _ => None,
+    };
+    if let Some(tip) = tip {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.remove(ContextKind::SuggestedArg);
+        let tip = vec![StyledStr::from(tip)];
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
+    }
+    error
+}
+
+fn text_of(error: &Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(words)) => words.clone(),
+        _ => String::new(),
+    }
+}
+
+fn find(table: &[(&[&'static str], &'static str)], word: &str) -> Option<&'static str> {
+    let mut rows = table.iter();
+    rows.find(|(words, _)| words.contains(&word))
+        .map(|(_, tip)| *tip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Restow;
+    use clap::CommandFactory;
+
+    /// A word in both would never be found; an option that a tip names exists.
+    #[test]
+    fn tips_name_what_there_is_and_no_word_has_two() {
+        let mut command = Restow::command();
+        command.build();
+        let copy = command.find_subcommand("copy").unwrap();
+        let known = |word: &str| {
+            let mut all = command.get_subcommands().flat_map(|it| it.get_arguments());
+            let mut nested = copy.get_arguments();
+            let is = |arg: &clap::Arg| arg.get_long() == word.strip_prefix("--");
+            all.any(is) || nested.any(is)
+        };
+        for table in [&COMMANDS[..], &OPTIONS] {
+            let mut words: Vec<&str> = table
+                .iter()
+                .flat_map(|(words, _)| *words)
+                .copied()
+                .collect();
+            let count = words.len();
+            words.sort_unstable();
+            words.dedup();
+            assert_eq!(words.len(), count);
+            for (_, tip) in table {
+                for code in tip
+                    .split('`')
+                    .skip(1)
+                    .step_by(2)
+                    .filter(|code| !code.contains(" tar "))
+                {
+                    for word in code.split(' ').filter(|word| word.starts_with("--")) {
+                        assert!(known(word), "{word} in {tip}");
+                    }
+                    let mut words = code.split(' ');
+                    if words.next() == Some("restow") {
+                        let name = words.next().unwrap();
+                        assert!(command.find_subcommand(name).is_some(), "{tip}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Compressed archives, made and read in place, and archives one after another.
+
+use std::fs;
+use std::process::Command;
+
+use testkit::{Rng, TempDir, tool};
+
+use super::{restow, run_in};
+
+/// A directory `src` with more content than one part of an archive has.
+fn source() -> TempDir {
+    let dir = TempDir::new();
+    fs::create_dir_all(dir.join("src/sub")).unwrap();
+    let mut random = Rng::new(1);
+    let noise = std::iter::repeat_with(|| random.next_u64().to_le_bytes());
+    let noise: Vec<u8> = noise.take(5 << 17).flatten().collect();
+    fs::write(dir.join("src/noise"), noise).unwrap();
+    let text = "to be, or not to be\n".repeat(300_000);
+    fs::write(dir.join("src/sub/text"), text).unwrap();
+    dir
+}
+
+#[track_caller]
+fn ok(dir: &TempDir, line: &str) -> (String, String) {
+    let (code, out, words) = run_in(dir.path(), line.split_whitespace());
+    assert_eq!(code, 0, "{line}: {words}");
+    (out, words)
+}
+
+#[test]
+fn archives_are_compressed_by_their_ending_and_other_programs_read_them() {
+    let dir = source();
+    ok(&dir, "copy -q src plain.tar");
+    let plain = fs::read(dir.join("plain.tar")).unwrap();
+    for (ending, program, levels) in [
+        ("tar.gz", "gzip", ["gzip:1", "gzip:9"]),
+        ("tar.xz", "xz", ["xz:0", "xz:1"]),
+        ("tar.zst", "zstd", ["zstd:1", "zstd:9"]),
+    ] {
+        let name = format!("x.{ending}");
+        let (_, words) = ok(&dir, &format!("copy src {name} --compress {}", levels[0]));
+        assert!(words.contains(", ratio "), "{words}");
+        ok(&dir, &format!("diff src {name}"));
+        // The threads do not matter, a level does, and the format can be named.
+        for threads in [1, 3] {
+            let again = format!(
+                "copy -q -j {threads} src again --to {ending} --overwrite --compress {}",
+                levels[0]
+            );
+            ok(&dir, &again);
+            assert!(fs::read(dir.join(&name)).unwrap() == fs::read(dir.join("again")).unwrap());
+        }
+        ok(
+            &dir,
+            &format!(
+                "copy -q --overwrite src again --to {ending} --compress {}",
+                levels[1]
+            ),
+        );
+        let size = |name: &str| fs::metadata(dir.join(name)).unwrap().len();
+        assert!(size("again") < size(&name), "{ending}");
+        assert!(size(&name) < plain.len() as u64 / 2 + (5 << 19), "{ending}");
+        let (code, _, words) = run_in(dir.path(), ["copy", "src", "y.tar.gz", "--compress", "lz4"]);
+        assert_eq!(code, 2);
+        assert!(
+            words.contains("--compress lz4: the name of DST says that it is compressed with gzip")
+        );
+        if let Some(program) = tool(program) {
+            let decoded = program
+                .command()
+                .args(["-dc", &name])
+                .current_dir(dir.path())
+                .output();
+            let decoded = decoded.unwrap();
+            assert!(
+                decoded.status.success() && decoded.stdout == plain,
+                "{ending}"
+            );
+        }
+        // Into a pipe.
+        let mut piped = Command::new("sh");
+        let line = format!(
+            "{} copy -q src - --to {ending} | {0} ls -",
+            restow([""; 0]).get_program().display()
+        );
+        let piped = piped
+            .args(["-c", &line])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        assert_eq!(piped.stdout, b"noise\nsub\n");
+    }
+}
+
+#[test]
+fn a_zstd_archive_is_read_in_place() {
+    let dir = source();
+    ok(&dir, "copy -q src x.tar.zst");
+    // With a seek table, nothing is decompressed into a temporary file: there is no room for one.
+    let read = |line: &str| {
+        let mut command = restow(line.split_whitespace());
+        command.current_dir(dir.path()).env("TMPDIR", "/nowhere");
+        super::shown(&command.output().unwrap())
+    };
+    assert_eq!(
+        read("ls -R x.tar.zst"),
+        (0, "noise\nsub\nsub/text\n".into(), String::new())
+    );
+    let (code, text, _) = read("cat x.tar.zst sub/text");
+    assert_eq!((code, text.len()), (0, 6_000_000));
+    assert_eq!(read("diff x.tar.zst src").0, 0);
+    // Without one, it is.
+    let packed = fs::read(dir.join("x.tar.zst")).unwrap();
+    fs::write(dir.join("cut.tar.zst"), &packed[..packed.len() - 1]).unwrap();
+    assert_eq!(read("ls cut.tar.zst").0, 2);
+    // A damaged part without a header costs what is in it.
+    let mut damaged = packed.clone();
+    damaged[3 << 20] ^= 1;
+    fs::write(dir.join("damaged.tar.zst"), &damaged).unwrap();
+    assert_eq!(read("cat damaged.tar.zst sub/text").0, 0);
+    let (code, _, words) = read("cat damaged.tar.zst noise");
+    assert_eq!(code, 2);
+    assert!(words.contains("zstd frame at byte "), "{words}");
+}
+
+#[test]
+fn archives_one_after_another_are_read_with_ignore_zeros() {
+    let dir = source();
+    fs::create_dir(dir.join("more")).unwrap();
+    fs::write(dir.join("more/last"), "last").unwrap();
+    for ending in ["tar", "tar.gz", "tar.zst"] {
+        ok(&dir, &format!("copy -q src a.{ending}"));
+        ok(&dir, &format!("copy -q more b.{ending}"));
+        let read = |name: &str| fs::read(dir.join(format!("{name}.{ending}"))).unwrap();
+        fs::write(dir.join("both"), [read("a"), read("b")].concat()).unwrap();
+        let (first, _) = ok(&dir, "ls both");
+        let (all, _) = ok(&dir, "ls --ignore-zeros both");
+        assert_eq!(all, "last\nnoise\nsub\n", "{ending}");
+        // The table at the end is that of the second archive, and does not fit the whole.
+        assert_eq!(first, "noise\nsub\n", "{ending}");
+        assert_eq!(ok(&dir, "cat --ignore-zeros both last").0, "last");
+    }
+}

@@ -1,0 +1,376 @@
+//! What people type: names, sizes, dates and patterns as other programs take them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use testkit::TempDir;
+
+use super::{names, run_in};
+
+/// A directory `src` with a few files.
+fn source() -> TempDir {
+    let dir = TempDir::new();
+    fs::create_dir_all(dir.join("src/sub")).unwrap();
+    fs::write(dir.join("src/a.o"), "object").unwrap();
+    fs::write(dir.join("src/sub/b.o"), "object").unwrap();
+    fs::write(dir.join("src/sub/text"), "text").unwrap();
+    fs::set_permissions(dir.join("src/sub/text"), fs::Permissions::from_mode(0o640)).unwrap();
+    dir
+}
+
+/// Runs a command line of words without quotes; it must succeed. Gives standard output and standard error.
+#[track_caller]
+fn ok(dir: &TempDir, line: &str) -> (String, String) {
+    let (code, out, words) = run_in(dir.path(), line.split_whitespace());
+    assert_eq!(code, 0, "{line}: {words}");
+    (out, words)
+}
+
+/// Runs a command line that must fail; gives standard error.
+#[track_caller]
+fn fails(dir: &TempDir, line: &str) -> String {
+    let (code, out, words) = run_in(dir.path(), line.split_whitespace());
+    assert_eq!((code, &*out), (2, ""), "{line}: {words}");
+    words
+}
+
+#[test]
+fn an_unknown_ending_makes_nothing() {
+    let dir = source();
+    for name in ["x.sqsh", "x.raw", "x.disk", "x.vhd", "x.sq"] {
+        let ending = name.trim_start_matches('x');
+        let words = fails(&dir, &format!("copy src {name}"));
+        let expected = format!(
+            "restow: copy src to {name}: {name}: unknown ending `{ending}`; choose a format with --to, such as `--to "
+        );
+        assert!(words.starts_with(&expected), "{words}");
+    }
+    assert_eq!(names(dir.path()), ["src"]);
+    ok(&dir, "copy -q src x.sqsh --to squashfs");
+    ok(&dir, "copy -q src x.disk --to dir");
+    ok(&dir, "copy -q src linux-6.18");
+    ok(&dir, "diff x.sqsh src");
+    ok(&dir, "diff x.disk linux-6.18");
+    // What is a directory already may have any name.
+    fs::create_dir(dir.join("there.raw")).unwrap();
+    ok(&dir, "copy -q src there.raw");
+    ok(&dir, "diff src there.raw");
+}
+
+#[test]
+fn sizes_are_typed_in_many_ways() {
+    let dir = source();
+    ok(
+        &dir,
+        "copy -q src a.squashfs --block-size 64KiB --offset 1.5K",
+    );
+    ok(&dir, "ls --image-at 1536 a.squashfs");
+    ok(&dir, "ls --image-at 1.5K a.squashfs");
+    ok(&dir, "copy -q src a.btrfs --size 0.25GiB --nodesize 16KiB");
+    let size = |name| fs::metadata(dir.join(name)).unwrap().len();
+    assert_eq!(size("a.btrfs"), 256 << 20);
+    ok(&dir, "copy -q src b.btrfs --size 300MB");
+    assert_eq!(size("b.btrfs"), 300_000_000 / 4096 * 4096);
+    let words = fails(&dir, "copy src c.btrfs --size 1X");
+    assert!(
+        words.contains("as in 4096, 16K, 1.5G, 1GiB or 2GB"),
+        "{words}"
+    );
+}
+
+#[test]
+fn an_excluded_pattern_that_misses_says_which_one_matches() {
+    let dir = source();
+    let (_, words) = ok(&dir, "copy src a.tar --exclude *.o");
+    let hint = "`**/*.o` matches in all directories\n";
+    let expected = format!("restow: --exclude *.o applies to the root only; {hint}");
+    assert!(words.starts_with(&expected), "{words}");
+    assert_eq!(ok(&dir, "ls -R a.tar").0, "sub\nsub/b.o\nsub/text\n");
+    fs::remove_file(dir.join("src/a.o")).unwrap();
+    let (_, words) = ok(&dir, "copy src b.tar --exclude *.o");
+    let expected = format!("restow: nothing matches --exclude *.o; {hint}");
+    assert!(words.starts_with(&expected), "{words}");
+    let (_, words) = ok(&dir, "copy src c.tar --exclude **/*.o");
+    assert!(!words.contains("--exclude"), "{words}");
+    assert_eq!(ok(&dir, "ls -R c.tar").0, "sub\nsub/text\n");
+    let (_, words) = ok(&dir, "copy src d.tar --exclude *.c");
+    assert!(
+        words.starts_with("restow: nothing matches --exclude *.c\n"),
+        "{words}"
+    );
+    // A name that was found is meant to be in the root.
+    fs::create_dir(dir.join("src/sub/sub")).unwrap();
+    assert_eq!(ok(&dir, "copy -q src e.tar --exclude sub").1, "");
+    assert_eq!(
+        ok(&dir, "copy src f.tar --exclude sub").1.lines().count(),
+        1
+    );
+}
+
+#[test]
+fn owners_have_names_and_times_are_dates() {
+    let dir = source();
+    ok(
+        &dir,
+        "copy -q src a.tar --uid root --gid root --all-time 2020-01-01",
+    );
+    let (lines, _) = ok(&dir, "ls -l a.tar");
+    for line in lines.lines() {
+        assert!(line.contains("     0     0 "), "{line}");
+        assert!(line.contains(" 2020-01-01 00:00:00 "), "{line}");
+    }
+    for (time, shown) in [
+        ("@0", " 1970-01-01 00:00:00 "),
+        ("-1", " 1969-12-31 23:59:59 "),
+        ("2021-06-05T04:03:02Z", " 2021-06-05 04:03:02 "),
+    ] {
+        ok(
+            &dir,
+            &format!("copy -q --overwrite src a.tar --all-time {time}"),
+        );
+        let (lines, _) = ok(&dir, "ls -l a.tar");
+        assert!(lines.contains(shown), "{lines}");
+    }
+    ok(&dir, "copy -q src a.squashfs --mkfs-time 2020-01-01");
+    let (info, _) = ok(&dir, "info a.squashfs");
+    assert!(
+        info.contains("made            2020-01-01 00:00:00\n"),
+        "{info}"
+    );
+    let words = fails(&dir, "copy src b.tar --uid nobody-of-this-name");
+    assert!(
+        words.contains("no user `nobody-of-this-name` in /etc/passwd"),
+        "{words}"
+    );
+    let words = fails(&dir, "copy src b.tar --all-time yesterday");
+    assert!(
+        words.contains("must be a date such as 2020-01-01"),
+        "{words}"
+    );
+}
+
+#[test]
+fn archives_of_other_kinds_name_the_program_that_reads_them() {
+    let dir = TempDir::new();
+    let mut ext4 = vec![0; 4096];
+    ext4[0x438..0x43a].copy_from_slice(b"\x53\xef");
+    let mut iso = vec![0; 0x9000];
+    iso[0x8001..0x8006].copy_from_slice(b"CD001");
+    for (name, bytes, words) in [
+        (
+            "x.deb",
+            &b"!<arch>\ndebian-binary   "[..],
+            "a Debian package; pipe its content into restow: `dpkg-deb --fsys-tarfile x.deb | restow copy - DST`",
+        ),
+        (
+            "x.zip",
+            b"PK\x03\x04",
+            "a zip archive; pipe its content into restow: `bsdtar -cf - @x.zip | restow copy - DST`",
+        ),
+        (
+            "x.cpio",
+            b"070701000",
+            "a cpio archive; pipe its content into restow: `bsdtar -cf - @x.cpio | restow copy - DST`",
+        ),
+        (
+            "x.iso",
+            &iso,
+            "an ISO image; pipe its content into restow: `bsdtar -cf - @x.iso | restow copy - DST`",
+        ),
+        (
+            "x.tar.lz4",
+            b"\x04\x22\x4d\x18",
+            "compressed with LZ4; pipe its content into restow: `lz4 -dc x.tar.lz4 | restow copy - DST`",
+        ),
+        (
+            "x.ext4",
+            &ext4,
+            "an ext2, ext3 or ext4 image, which restow does not read: mount it, and copy the directory",
+        ),
+    ] {
+        fs::write(dir.join(name), bytes).unwrap();
+        let found = fails(&dir, &format!("ls {name}"));
+        assert_eq!(found, format!("restow: open {name}: {words}\n"));
+    }
+}
+
+#[test]
+fn lists_are_those_of_ls() {
+    let dir = source();
+    fs::write(dir.join("src/big"), vec![0; 1536]).unwrap();
+    fs::write(dir.join("src/.hidden"), "").unwrap();
+    ok(
+        &dir,
+        "copy -q src a.tar --all-root --file-mode 644 --dir-mode 755 --all-time @0",
+    );
+    let all = ".hidden\na.o\nbig\nsub\n";
+    for line in [
+        "ls a.tar",
+        "ls -a a.tar",
+        "ls -A1 a.tar",
+        "ls -h a.tar",
+        "ls -q a.tar",
+    ] {
+        assert_eq!(ok(&dir, line).0, all, "{line}");
+    }
+    let long = |size| format!("-rw-r--r--   1     0     0 {size:>11} 1970-01-01 00:00:00 big\n");
+    assert_eq!(ok(&dir, "ls -la a.tar big").0, long("1536"));
+    assert_eq!(ok(&dir, "ls -lh a.tar big").0, long("1.5K"));
+    assert_eq!(ok(&dir, "ls -lha a.tar big").0, long("1.5K"));
+    // Several operands: files first, then directories with their names.
+    let (two, _) = ok(&dir, "ls a.tar sub big .");
+    assert_eq!(two, format!("big\n\nsub:\nb.o\ntext\n\n.:\n{all}"));
+    assert_eq!(
+        ok(&dir, "ls a.tar sub sub").0,
+        "sub:\nb.o\ntext\n\nsub:\nb.o\ntext\n"
+    );
+    assert_eq!(
+        ok(&dir, "ls -R a.tar sub big").0,
+        "big\nsub/b.o\nsub/text\n"
+    );
+    assert_eq!(ok(&dir, "ls -d a.tar sub big").0, "sub\nbig\n");
+    assert!(ok(&dir, "ls --help").0.contains("Usage: restow ls"));
+}
+
+#[test]
+fn verbose_lists_quiet_is_quiet_and_every_command_takes_both_ways_to_hide_progress() {
+    let dir = source();
+    let files = "a.o\nsub\nsub/b.o\nsub/text\n";
+    for dst in [
+        "x.tar",
+        "x.squashfs",
+        "x.btrfs",
+        "x.stream",
+        "x",
+        "x.tar.gz",
+    ] {
+        let (out, words) = ok(&dir, &format!("copy -v src {dst}"));
+        let mut listed: Vec<&str> = out.lines().filter(|line| *line != ".").collect();
+        listed.sort_unstable();
+        assert_eq!(listed, files.lines().collect::<Vec<_>>(), "{dst}");
+        assert!(words.contains(" read, "), "{words}");
+    }
+    let (code, _, words) = run_in(dir.path(), ["copy", "-v", "src", "-"]);
+    assert_eq!(code, 0);
+    assert!(words.contains("sub/b.o\n"), "{words}");
+    ok(&dir, "copy -q --as-subvolume sub:ro src y.btrfs");
+    for line in [
+        "copy src {}",
+        "ls x.tar",
+        "cat x.tar sub/text",
+        "diff src x",
+        "manifest x.tar",
+        "info x.squashfs",
+        "check x.squashfs",
+        "check x.btrfs",
+        "stream verify x.stream",
+        "stream info x.stream",
+        "stream dump x.stream",
+        "stream convert --decompress x.stream {}.stream",
+        "send y.btrfs:sub -f {}.stream",
+        "receive --to directory -f x.stream .",
+    ] {
+        for option in ["-q", "--no-progress"] {
+            let name = option.trim_start_matches('-');
+            let line = line.replace("{}", &format!("new-{name}"));
+            let line = if line.starts_with("receive") {
+                fs::create_dir(dir.join(name)).unwrap();
+                line.replace(" .", &format!(" {name} --no-owners"))
+            } else {
+                line
+            };
+            let line = line.replace(" --no-owners", "");
+            let (out, words) = ok(&dir, &format!("{line} {option}"));
+            if option == "-q" {
+                assert_eq!(words, "", "{line}");
+                let has_result = [
+                    "ls",
+                    "cat",
+                    "manifest",
+                    "info",
+                    "stream info",
+                    "stream dump",
+                ];
+                let has_result = has_result.iter().any(|name| line.starts_with(name));
+                assert_eq!(!out.is_empty(), has_result, "{line}: {out}");
+            }
+        }
+    }
+    let words = fails(&dir, "copy -q -v src z.tar");
+    assert!(words.contains("cannot be used with"), "{words}");
+}
+
+#[test]
+fn words_of_other_programs_lead_to_ours() {
+    let dir = source();
+    for (line, tip) in [
+        (
+            "create x.tar src",
+            "`restow copy DIR DST` makes an archive or image",
+        ),
+        (
+            "extract x.tar",
+            "`restow copy SRC DIR` extracts an archive or image",
+        ),
+        ("x x.tar", "`restow copy SRC DIR` extracts"),
+        ("list x.tar", "`restow ls SRC` lists"),
+        ("convert a b", "`restow copy SRC DST` converts"),
+        (
+            "verify x.squashfs",
+            "`restow check IMAGE` verifies an image",
+        ),
+        ("fsck x.squashfs", "`restow check IMAGE` verifies an image"),
+        ("umount dir", "unmounts"),
+        ("copy --level 19 src a.squashfs", "`--compress zstd:19`"),
+        (
+            "copy src a.squashfs -Xcompression-level 19",
+            "`--compress zstd:19`",
+        ),
+        ("copy src a.squashfs -comp xz", "`--compress CODEC`"),
+        ("copy src a.squashfs -b 1M", "`--block-size BYTES`"),
+        (
+            "copy src a.squashfs -noappend",
+            "`--overwrite` replaces a file",
+        ),
+        ("copy src a.squashfs -all-root", "the same with two hyphens"),
+        (
+            "copy src a.squashfs -e proc",
+            "`--exclude PATTERN`, once for each",
+        ),
+        (
+            "copy a.tar dst --strip-components=1",
+            "tar -x --strip-components=N",
+        ),
+        ("copy -xf a.tar", "`restow copy ARCHIVE DIR` extracts"),
+        ("copy -z src a.tar", "`.tar.gz`, `.tar.xz` or `.tar.zst`"),
+        ("copy --force src a.tar", "`--overwrite` replaces a file"),
+        ("copy --rootdir src a.btrfs", "`restow copy DIR out.btrfs`"),
+    ] {
+        let words = fails(&dir, line);
+        let found = words.lines().find(|line| line.contains("tip: "));
+        assert!(
+            found.is_some_and(|line| line.contains(tip)),
+            "{line}: {words}"
+        );
+    }
+    // A word that nobody types gets clap's own words.
+    let words = fails(&dir, "copz src a.tar");
+    assert!(words.contains("'copy'"), "{words}");
+    assert_eq!(names(dir.path()), ["src"]);
+}
+
+/// On the host, `/proc` is another file system than `/`.
+#[test]
+fn one_file_system_leaves_mount_points_empty() {
+    let dir = TempDir::new();
+    let all = ok(&dir, "ls / proc").0;
+    assert!(all.contains("self\n"), "{all}");
+    assert_eq!(ok(&dir, "ls --one-file-system / proc").0, "");
+    ok(&dir, "copy -q --one-file-system / x.tar proc");
+    assert_eq!(ok(&dir, "ls -R x.tar").0, "proc\n");
+    let words = fails(&dir, "ls --one-file-system x.tar");
+    assert_eq!(
+        words,
+        "restow: open x.tar: not a directory: --one-file-system does not apply\n"
+    );
+}
