@@ -552,7 +552,7 @@ fn a_stream_that_means_harm_leaves_nothing() {
     assert_eq!(received.status.code(), Some(2));
     let kept = names(&into);
     assert!(
-        kept.len() == 1 && kept[0].starts_with(".s.restow-"),
+        kept.len() == 1 && kept[0].starts_with(".s.restow-") && kept[0].ends_with(".err"),
         "{kept:?}"
     );
     let show = run(btrfs

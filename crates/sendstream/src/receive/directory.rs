@@ -568,7 +568,9 @@ impl ReceivedDirectory {
         let file = self.writable(path)?;
         let end = offset.checked_add(len);
         let Some(end) = end.filter(|&end| end <= FILE_BYTES_MAX) else {
-            return Err(Error::InvalidInput("allocation ends beyond the largest offset of a file"));
+            return Err(Error::InvalidInput(
+                "allocation ends beyond the largest offset of a file",
+            ));
         };
         match mode & !KEEP_SIZE {
             0 => {}

@@ -133,8 +133,7 @@ pub fn receive<R: Read>(
     }
     if let Some(unfinished) = receiver.building.take() {
         if options.keeps && !temporary::is_stopping() {
-            let name = unfinished.temporary.name().to_vec();
-            unfinished.temporary.keep()?;
+            let name = unfinished.temporary.keep()?;
             event(&Event::Kept(&name));
         } else {
             delete(&receiver.target, unfinished);
@@ -305,8 +304,7 @@ impl Receiver<'_> {
         };
         if unfinished.failed > 0 {
             if self.options.keeps {
-                let name = unfinished.temporary.name().to_vec();
-                unfinished.temporary.keep()?;
+                let name = unfinished.temporary.keep()?;
                 event(&Event::Kept(&name));
             } else {
                 delete(&self.target, unfinished);

@@ -76,7 +76,9 @@ pub(super) fn copy_range(
 ) -> Result<u64> {
     let end_to = offset.checked_add(len);
     let Some(end_to) = end_to.filter(|&end| end <= FILE_BYTES_MAX) else {
-        return Err(Error::InvalidInput("clone ends beyond the largest offset of a file"));
+        return Err(Error::InvalidInput(
+            "clone ends beyond the largest offset of a file",
+        ));
     };
     punch(file, offset, end_to)?;
     let (mut buffer, mut copied) = (Vec::new(), 0);

@@ -21,6 +21,10 @@ use linux::OpenFlags;
 /// Maximum length of a file name on Linux file systems (`NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
 
+/// How temporary names end, and names of what is kept though it is not finished. Both are as long.
+const ENDING: &[u8] = b".tmp";
+const ENDING_KEPT: &[u8] = b".err";
+
 /// Names that are left behind and removed at once; more are left to the next result.
 const LEFTOVERS_MAX: usize = 64;
 
@@ -124,12 +128,17 @@ impl Temporary {
         &self.place.name
     }
 
-    /// Leaves the result as it is, under its temporary name.
+    /// Leaves the result as it is, and returns its name: the temporary one with another ending, so that no later result removes it.
     ///
     /// # Errors
-    /// `Interrupted` after [`remove_all`].
-    pub fn keep(self) -> io::Result<()> {
-        self.finish(|_| Ok(()))
+    /// What the kernel reports; `Interrupted` after [`remove_all`].
+    pub fn keep(self) -> io::Result<Vec<u8>> {
+        let mut kept = self.name().to_vec();
+        kept.truncate(kept.len() - ENDING.len());
+        kept.extend_from_slice(ENDING_KEPT);
+        let dir = Arc::clone(&self.place.dir);
+        self.finish(|name| linux::rename_new_at(&dir, name, &dir, &kept))?;
+        Ok(kept)
     }
 
     /// Calls `rename` to give the result its final name. On failure, the temporary file is removed.
@@ -216,7 +225,7 @@ fn remove_leftovers(dir: &Arc<OwnedFd>, final_name: &[u8]) {
 /// The process that a temporary name of `final_name` belongs to. Those of very long names are cut and not recognised.
 fn process_of(name: &[u8], final_name: &[u8]) -> Option<u32> {
     let rest = name.strip_prefix(b".")?.strip_prefix(final_name)?;
-    let numbers = rest.strip_prefix(b".restow-")?.strip_suffix(b".tmp")?;
+    let numbers = rest.strip_prefix(b".restow-")?.strip_suffix(ENDING)?;
     let (process, count) = str::from_utf8(numbers).ok()?.split_once('-')?;
     count.parse::<u64>().ok()?;
     process.parse().ok()
@@ -296,6 +305,7 @@ mod tests {
             ".a.restow-x-2.tmp",
             ".a.restow-1-x.tmp",
             ".a.restow-1-2",
+            ".a.restow-1-2.err",
         ] {
             assert_eq!(process_of(other.as_bytes(), b"a"), None, "{other}");
         }
