@@ -39,7 +39,7 @@ Examples:
   restow copy src src.stream                     directory to btrfs send stream
   restow copy src.squashfs dst etc 'usr/*/bin'   selected files
   restow copy --with b=opt/b a both.tar          two directories, the second in opt/b
-  restow copy --to file src.tar fstab.bak src/sub/fstab
+  restow copy --to file src.tar fstab.bak snapshot/etc/fstab
                                                  one file, with its mode and times
   restow copy --exclude '... *.o' --all-root src src.tar
                                                  without object files, owned by root

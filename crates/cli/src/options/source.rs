@@ -78,7 +78,7 @@ pub(crate) struct ImageFileArgs {
     #[arg(
         long,
         value_name = "BYTES|search|partition:N",
-        help_heading = "Images in other files"
+        help_heading = "Image sources"
     )]
     pub(crate) image_at: Option<ImageAt>,
 }

@@ -62,8 +62,8 @@ fn later_sources_are_over_earlier_ones() {
     ok(&dir, "copy -q b y.tar --with a");
     assert_eq!(ok(&dir, "cat y.tar both file-or-dir").0, "aa");
     // What is excluded is excluded of all; paths after DST select from all.
-    ok(&dir, "copy -q a z.tar d both --with b --exclude both");
-    assert_eq!(ok(&dir, "ls -R z.tar").0, "d\nd/x\nd/y\nd/y2\n");
+    ok(&dir, "copy -q a z.tar d only-a --with b --exclude d/x");
+    assert_eq!(ok(&dir, "ls -R z.tar").0, "d\nd/y\nd/y2\nonly-a\n");
     let (code, _, words) = run_in(dir.path(), ["copy", "a", "w.tar", "--with", "none"]);
     assert_eq!(code, 2);
     assert_eq!(
