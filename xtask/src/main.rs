@@ -16,6 +16,7 @@ mod command;
 mod kmod;
 mod outcome;
 mod outside;
+mod package;
 mod suite;
 mod test;
 mod tidy;
@@ -107,6 +108,26 @@ const TASKS: &[(&str, Task, &str)] = &[
         "clib",
         clib::clib,
         "builds the C libraries and installs them with their headers, below the folder that is named",
+    ),
+    (
+        "pages",
+        package::pages,
+        "man pages and completions from the command's definition, below the folder that is named",
+    ),
+    (
+        "static",
+        package::static_program,
+        "the command as one file that needs no library (musl), tried in an empty root",
+    ),
+    (
+        "deb",
+        package::deb,
+        "the Debian package: built, installed, removed, and inspected by lintian",
+    ),
+    (
+        "publish",
+        package::publish,
+        "packs every crate that is published and builds it from what was packed; arguments go to `cargo package`",
     ),
     (
         "tools",

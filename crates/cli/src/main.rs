@@ -17,6 +17,8 @@ mod manifest;
 mod message;
 mod open;
 mod options;
+#[cfg(feature = "pages")]
+mod pages;
 mod partitions;
 mod receive;
 mod send;
@@ -44,6 +46,13 @@ const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
+    #[cfg(feature = "pages")]
+    if let [_, command, folder] = &words[..]
+        && command == "pages"
+    {
+        let written = pages::write(folder.as_ref());
+        return written.map_or_else(failed, |()| ExitCode::SUCCESS);
+    }
     let typed = Restow::command().try_get_matches_from(&words);
     let typed = typed.unwrap_or_else(|error| tips::with_tip(error, &words).exit());
     let Restow {
@@ -65,12 +74,13 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) && !command.must_write_all() => ExitCode::SUCCESS,
-        Err(error) => {
-            let error = in_standard_output(error);
-            message::tell(&message::of_error(&error));
-            ExitCode::from(FAILED)
-        }
+        Err(error) => failed(in_standard_output(error)),
     }
+}
+
+fn failed(error: anyhow::Error) -> ExitCode {
+    message::tell(&message::of_error(&error));
+    ExitCode::from(FAILED)
 }
 
 fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
