@@ -9,9 +9,11 @@ use crate::diff::Diff;
 use crate::info::Info;
 use crate::ls::Ls;
 use crate::manifest::Manifest;
+use crate::mount::Mount;
 use crate::receive::Receive;
 use crate::send::Send;
 use crate::stream::Stream;
+use crate::unmount::Unmount;
 
 /// Copy, list, compare and check Linux file trees in directories, archives, images and send streams
 ///
@@ -42,6 +44,7 @@ Examples:
   restow ls -lR photos.tar            list all files
   restow copy photos photos.btrfs     create an image that Linux can mount
   restow check photos.btrfs           verify an image
+  restow mount photos.tar /mnt        mount it, without unpacking
   restow stream verify home.stream    verify what `btrfs send` wrote
   restow help copy                    show help for a command
 
@@ -63,6 +66,8 @@ pub(crate) enum Command {
     Stream(Stream),
     Receive(Receive),
     Send(Send),
+    Mount(Box<Mount>),
+    Unmount(Unmount),
 }
 
 impl Command {
@@ -77,7 +82,9 @@ impl Command {
             | Command::Manifest(_)
             | Command::Info(_)
             | Command::Check(_)
-            | Command::Receive(_) => false,
+            | Command::Receive(_)
+            | Command::Mount(_)
+            | Command::Unmount(_) => false,
         }
     }
 }

@@ -15,6 +15,7 @@ mod info;
 mod ls;
 mod manifest;
 mod message;
+mod mount;
 mod open;
 mod options;
 #[cfg(feature = "pages")]
@@ -28,6 +29,7 @@ mod source;
 mod stream;
 mod text;
 mod tips;
+mod unmount;
 
 use std::ffi::OsString;
 use std::io;
@@ -45,7 +47,7 @@ const FOUND: u8 = 1;
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words: Vec<OsString> = mount::arguments(std::env::args_os());
     #[cfg(feature = "pages")]
     if let [_, command, folder] = &words[..]
         && command == "pages"
@@ -98,6 +100,8 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
         Command::Stream(args) => stream::run(args)?,
         Command::Receive(args) => receive::run(args)?,
         Command::Send(args) => send::run(args).map(|()| true)?,
+        Command::Mount(args) => return mount::run(args),
+        Command::Unmount(args) => unmount::run(args).map(|()| true)?,
     };
     Ok(if is_clean {
         ExitCode::SUCCESS

@@ -1,10 +1,20 @@
 //! SIGINT, SIGTERM and SIGHUP: unfinished output is removed, then the process ends.
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tree::temporary;
+
+/// What is to be done instead of ending the process at once.
+static ON_SIGNAL: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
+/// Lets a signal call `stop`, which ends the process.
+pub(crate) fn on_signal(stop: impl FnOnce() + Send + 'static) {
+    let mut on_signal = ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner);
+    *on_signal = Some(Box::new(stop));
+}
 
 /// Starts a thread that waits for a signal and then ends the process.
 ///
@@ -21,6 +31,10 @@ pub(crate) fn watch() -> io::Result<()> {
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
             temporary::remove_all();
+            let stop = (ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner)).take();
+            if let Some(stop) = stop {
+                stop();
+            }
             std::process::exit(128 + signal);
         }
     };

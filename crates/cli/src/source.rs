@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use btrfs::{Btrfs, OpenOptions, Subvolume, object};
+use squashfs::Squashfs;
 use tree::tar::Tar;
 use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, HostTimes};
 
@@ -31,6 +32,8 @@ pub(crate) struct Source {
     one_file_system: bool,
     /// The subvolume, if it is one.
     pub(crate) subvolume: Option<Arc<Subvolume>>,
+    /// The image, if it is a SquashFS image.
+    pub(crate) squashfs: Option<Arc<Squashfs>>,
     /// Messages about what is special about it.
     pub(crate) notes: Vec<String>,
     /// Messages about what in it is not read, and so is in no copy.
@@ -71,6 +74,9 @@ impl Source {
                 bail!("not a directory: --one-file-system does not apply");
             }
             if source.subvolume.is_none() {
+                if args.ignore_checksums {
+                    bail!("not a btrfs image: option ignore_checksums does not apply");
+                }
                 args.refuse_options_of_btrfs()?;
             } else if address.subvolume.is_some() {
                 args.refuse_subvolume()?;
@@ -148,6 +154,7 @@ impl Source {
             dir: Some(address.path.clone()),
             one_file_system: false,
             subvolume: None,
+            squashfs: None,
             notes: Vec::new(),
             lost: Vec::new(),
             changing: None,
@@ -165,6 +172,7 @@ impl Source {
             tree,
             dir: None,
             subvolume: None,
+            squashfs: None,
             ..self
         }
     }
@@ -182,6 +190,7 @@ impl Source {
             dir: None,
             one_file_system: args.one_file_system,
             subvolume: None,
+            squashfs: None,
             notes: Vec::new(),
             lost: Vec::new(),
             changing: None,
@@ -199,7 +208,11 @@ impl Source {
                 });
             }
             Container::Squashfs(file, at) => {
-                return Ok(source(Arc::new(open::open_squashfs(file, at)?)));
+                let image = Arc::new(open::open_squashfs(file, at)?);
+                return Ok(Source {
+                    squashfs: Some(Arc::clone(&image)),
+                    ..source(image)
+                });
             }
             Container::Btrfs(file) => {
                 let options = OpenOptions {
@@ -250,6 +263,7 @@ impl Source {
             dir: None,
             one_file_system: false,
             subvolume: Some(tree),
+            squashfs: None,
             notes,
             lost: Vec::new(),
             changing: None,
@@ -312,6 +326,11 @@ impl Source {
             return dir.on_one_file_system();
         }
         Ok(dir)
+    }
+
+    /// The directory of the host that it is, as the user named it.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.dir.as_deref()
     }
 
     /// The files that have changed while they were read, as far as that is accepted.
@@ -432,7 +451,10 @@ pub(crate) fn open_subvolume(
         None => btrfs.default_subvolume()?,
     };
     replay(btrfs)?;
-    let subvolume = btrfs.subvolume(id)?;
+    let mut subvolume = btrfs.subvolume(id)?;
+    if args.ignore_checksums {
+        subvolume = subvolume.ignoring_checksums();
+    }
     Ok(if args.no_nested {
         subvolume.without_nested()
     } else {

@@ -7,7 +7,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Words that are no commands, and what they stand for.
-const COMMANDS: [(&[&str], &str); 14] = [
+const COMMANDS: [(&[&str], &str); 13] = [
     (
         &[
             "create",
@@ -52,14 +52,7 @@ const COMMANDS: [(&[&str], &str); 14] = [
         &["verify", "test", "fsck", "scrub", "validate"],
         "`restow check IMAGE` verifies an image, `restow stream verify STREAM` a send stream",
     ),
-    (
-        &["mount"],
-        "Linux mounts images of both kinds: `mount -o loop,ro IMAGE DIR`",
-    ),
-    (
-        &["umount", "unmount"],
-        "`umount DIR` or `fusermount3 -u DIR` unmounts",
-    ),
+    (&["umount"], "`restow unmount DIR` unmounts"),
     (&["cp", "sync", "rsync"], "`restow copy SRC DST` copies"),
     (&["compare", "cmp"], "`restow diff A B` compares two trees"),
     (

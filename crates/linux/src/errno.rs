@@ -28,3 +28,19 @@ pub const ENOBUFS: i32 = Errno::NOBUFS.raw_os_error();
 pub const ENOTTY: i32 = Errno::NOTTY.raw_os_error();
 /// Operation not permitted.
 pub const EPERM: i32 = Errno::PERM.raw_os_error();
+/// Permission denied.
+pub const EACCES: i32 = Errno::ACCESS.raw_os_error();
+/// The file name is too long.
+pub const ENAMETOOLONG: i32 = Errno::NAMETOOLONG.raw_os_error();
+/// The file lacks this extended attribute.
+pub const ENODATA: i32 = Errno::NODATA.raw_os_error();
+/// No such device: the file system was unmounted.
+pub const ENODEV: i32 = Errno::NODEV.raw_os_error();
+/// The function is not implemented.
+pub const ENOSYS: i32 = Errno::NOSYS.raw_os_error();
+/// No such device or address: no data comes after this offset.
+pub const ENXIO: i32 = Errno::NXIO.raw_os_error();
+/// The result is too large for the buffer.
+pub const ERANGE: i32 = Errno::RANGE.raw_os_error();
+/// The file system is read-only.
+pub const EROFS: i32 = Errno::ROFS.raw_os_error();

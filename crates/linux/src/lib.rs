@@ -5,6 +5,7 @@
 //! crates above do not see rustix: errors are [`std::io::Error`].
 
 mod attributes;
+mod background;
 mod btrfs_encoded;
 mod btrfs_file_system;
 mod btrfs_handle;
@@ -14,9 +15,11 @@ mod btrfs_subvolume;
 mod clone;
 pub mod errno;
 mod fiemap;
+mod fuse_device;
 mod listxattrat;
 mod local_time;
 mod make;
+mod mount;
 mod mounts;
 mod open;
 mod path;
@@ -31,6 +34,7 @@ mod sync;
 mod xattr;
 
 pub use attributes::{attributes, extended_flags, set_attributes, set_extended_flags};
+pub use background::{leave_standard_streams, leave_terminal};
 pub use btrfs_encoded::{
     ENCODED_BYTES_MAX, EncodedExtent, ReadExtent, read_encoded, write_encoded,
 };
@@ -46,11 +50,13 @@ pub use btrfs_subvolume::{
 };
 pub use clone::clone_range;
 pub use fiemap::flush_extents;
+pub use fuse_device::{FUSE_DEVICE, clone_fuse_device, open_fuse_device, receive_descriptor};
 pub use local_time::local_offset;
 pub use make::{
     can_link_open_file, link_at, link_open_file, make_dir_at, make_node_at, make_symlink_at,
 };
-pub use mounts::mount_points;
+pub use mount::{MountHow, detach, mount, unmount};
+pub use mounts::{mount_points, mounted_device};
 pub use open::{OpenFlags, is_symlink_error, open_at, open_beneath, open_dir, open_unnamed};
 pub use path::{PATH_BYTES_MAX, split_path};
 pub use process::{pin_thread, process_owner};

@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("squashfs", &["codec", "tree", "xxhash"]),
     ("btrfs", &["codec", "tree", "xxhash"]),
     ("sendstream", &["codec", "linux", "tree"]),
-    ("fuse", &["tree"]),
+    ("fuse", &["linux", "tree"]),
     ("ffi", &["xxhash", "zstd"]),
     (
         "cli",

@@ -62,6 +62,10 @@ pub(crate) struct SourceArgs {
 
     #[command(flatten)]
     pub(crate) file: ImageFileArgs,
+
+    /// Data is read without verifying its checksums; only mount has this, as an option of its own.
+    #[arg(skip)]
+    pub(crate) ignore_checksums: bool,
 }
 
 /// Where an image is.

@@ -1,0 +1,356 @@
+//! `restow mount`: mounts a tree.
+
+mod attach;
+mod background;
+mod options;
+mod session;
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use fuse::{Owner, Problem, Server, Trace};
+use tree::{BlockCounts, Error, FileKind, Ino};
+
+use self::attach::Attached;
+use self::background::Part;
+use self::options::MountOptions;
+use self::session::Serving;
+use crate::address::Address;
+use crate::message;
+use crate::options::SourceArgs;
+use crate::source::{Source, Unnamed};
+use crate::text;
+
+pub(crate) use attach::unmount;
+
+/// The name that mount(8) looks for to mount a `fuse.restow`.
+const MOUNT_PROGRAM: &str = "mount.fuse.restow";
+
+/// Mount a tree read-only, without unpacking it
+///
+/// Mounts what `restow ls` lists, as root or as any user who may use FUSE. The command returns when the mount answers; its
+/// process goes on in the background until `restow unmount`, `umount` or `fusermount3 -u`.
+///
+/// As `mount.fuse.restow`, a second name of the program, it serves `mount -t fuse.restow` and /etc/fstab.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow mount src.tar /mnt
+  restow mount disk.btrfs:home /mnt -o uid=1000,ro
+  restow mount -f src.squashfs /mnt
+  restow unmount /mnt")]
+#[command(after_long_help = LONG)]
+pub(crate) struct Mount {
+    /// A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; IMAGE:PATH and IMAGE:ID select a subvolume
+    src: PathBuf,
+
+    /// The directory to mount it at
+    mountpoint: PathBuf,
+
+    /// Mount options, separated by commas (repeatable); `restow mount --help` lists them
+    #[arg(short, long, value_name = "OPTIONS")]
+    options: Vec<OsString>,
+
+    /// Stay in the foreground, print problems to standard error, and print counters at the end
+    #[arg(short, long)]
+    foreground: bool,
+
+    /// Print every request, and stay in the foreground
+    #[arg(short, long)]
+    debug: bool,
+
+    /// Serve requests one after another
+    #[arg(short, long)]
+    single_thread: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+const LONG: &str = "\
+Mount options:
+  allow_other         let all users use it; without root, if /etc/fuse.conf has user_allow_other
+  allow_root          let root use it, too
+  auto_unmount        unmount when the program ends, even if it is killed
+  cache=BYTES         keep this much decoded data (k, M, G) [default: 64M]
+  dev, suid           let device files and set-user-ID bits have an effect (root only)
+  fsname=NAME         the name that `df` and /proc/mounts show [default: SRC]
+  gid=ID, uid=ID      make this group or user the owner of every file
+  ignore_checksums    read data of btrfs images without verifying it, to rescue it
+  max_threads=N       serve with N threads [default: the number of processors, at most 8]
+  noexec              do not let programs be executed
+  notify_pipe=PATH    write `s` to this pipe when the mount answers, `f` if it fails
+  offset=BYTE         the SquashFS image begins at this byte of the file
+  subdir=PATH         mount this directory of the tree
+  subvol=PATH         mount this subvolume of a btrfs image
+  subvolid=ID         the same by its number
+  timeout=SECONDS     unmount when it was not used for this long
+  umask=MODE          remove these permissions from every file
+Words that mount(8) and fstab add, such as ro, rw, user, noauto and x-..., are accepted.
+
+What is mounted is read-only, and an image must not change meanwhile. Reading a damaged block
+fails with an input/output error, and a line on standard error (-f) or in the system log says
+where it is; other files can be read. Unlike in a mount of Linux' btrfs, all subvolumes have the
+same device number (st_dev), and files of nested subvolumes have large inode numbers. Changes of
+a mounted directory show after a second.
+
+Examples:
+  restow mount src.tar /mnt
+  restow mount disk.btrfs:home /mnt -o uid=1000,ro
+  restow mount -f src.squashfs /mnt
+  restow unmount /mnt";
+
+/// The arguments of the program. If its name is `mount.fuse.restow`, they are those of mount(8): SOURCE MOUNTPOINT [-sfnv]
+/// [-o OPTIONS] [-t TYPE], where `-f`, `-n` and `-v` mean something else.
+pub(crate) fn arguments(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut args = args;
+    let program = args.next().unwrap_or_default();
+    let name = Path::new(&program).file_name();
+    if name != Some(OsStr::new(MOUNT_PROGRAM)) {
+        return std::iter::once(program).chain(args).collect();
+    }
+    let mut translated = vec![program, "mount".into()];
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            // The type, which is known.
+            Some("-t") => {
+                args.next();
+            }
+            Some("-o") => {
+                translated.push(arg);
+                translated.extend(args.next());
+            }
+            // Sloppy, no /etc/mtab, verbose: as libfuse's programs do.
+            Some("-s" | "-n" | "-v") => {}
+            _ => translated.push(arg),
+        }
+    }
+    translated
+}
+
+/// Mounts the tree, and returns when it answers or, in the foreground, when it was unmounted.
+///
+/// # Errors
+/// It cannot be opened or mounted.
+pub(crate) fn run(args: &Mount) -> Result<ExitCode> {
+    let options = MountOptions::parse(&args.options)?;
+    let is_second = background::part() == Part::Second;
+    if !args.foreground && !args.debug && !is_second {
+        let started = background::start(arguments(std::env::args_os()).split_off(1))?;
+        return Ok(started.unwrap_or(ExitCode::SUCCESS));
+    }
+    let result = mount(args, &options, is_second);
+    if result.is_err() {
+        background::notify(options.notify_pipe.as_deref(), b'f');
+    }
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
+    let address = Address::of(&args.src)?;
+    if address.is_standard_input() {
+        bail!("standard input cannot be mounted; save it to a file first");
+    }
+    let name = || text::of_host_path(&args.mountpoint, "-");
+    let point = fs::canonicalize(&args.mountpoint).with_context(|| format!("open {}", name()))?;
+    if !point.is_dir() {
+        bail!("{} is not a directory", name());
+    }
+    let source_args = options.source_args(&args.source)?;
+    let source = Source::open(&address, &source_args, Unnamed::Default)?;
+    if let Some(dir) = source.directory() {
+        let dir = fs::canonicalize(dir)?;
+        if point != dir && point.starts_with(&dir) {
+            bail!("{} is inside of the directory to mount", name());
+        }
+    }
+    for note in source.notes.iter().chain(&source.lost) {
+        message::tell(note);
+    }
+    let root = match &options.subdir {
+        Some(path) => Some(directory(&source, path)?),
+        None => None,
+    };
+    if let Some(image) = &source.squashfs {
+        image.keep_decoded(options.cache_bytes);
+    }
+    if let Some(subvolume) = &source.subvolume {
+        subvolume.btrfs().keep_decoded(options.cache_bytes);
+    }
+    let server = Arc::new(server(args, options, &source, root, is_second)?);
+    let serving = Serving {
+        threads: if args.single_thread {
+            1
+        } else {
+            options.max_threads.unwrap_or_else(session::usual_threads)
+        },
+        timeout: options.timeout,
+        at_end: at_end(args, &server, source),
+        server,
+    };
+    let shown = attach::shown_name(args.src.as_os_str(), options);
+    if is_second {
+        background::leave()?;
+    }
+    let attached =
+        Attached::mount(&point, &shown, options).with_context(|| format!("mount at {}", name()))?;
+    serving.run(&attached, || {
+        background::notify(options.notify_pipe.as_deref(), b's');
+        if is_second {
+            background::answer()?;
+        }
+        Ok(())
+    })
+}
+
+/// The directory at a path in the tree.
+fn directory(source: &Source, path: &[u8]) -> Result<Ino> {
+    let entry = source.find(path, true)?;
+    if entry.kind != FileKind::Directory {
+        return Err(source.name_error(Error::NotADirectory.in_file("mount", path)));
+    }
+    Ok(entry.ino)
+}
+
+fn server(
+    args: &Mount,
+    options: &MountOptions,
+    source: &Source,
+    root: Option<Ino>,
+    is_second: bool,
+) -> Result<Server> {
+    let size =
+        fs::metadata(&args.src).map_or(0, |file| if file.is_file() { file.len() } else { 0 });
+    let (uid, _) = linux::process_owner();
+    let squashfs = source.squashfs.clone();
+    let is_btrfs = source.subvolume.is_some();
+    let options = fuse::Options {
+        root,
+        owner: Owner {
+            uid: options.uid,
+            gid: options.gid,
+            umask: options.umask,
+        },
+        is_live: source.directory().is_some(),
+        // An access that the kernel answers by itself does not show that the mount is used.
+        lifetime: options.timeout.map(|timeout| timeout / 2),
+        has_xattrs: (squashfs.as_ref()).is_none_or(|image| image.xattr_set_count() > 0),
+        only_user: options.allow_root.then_some(uid),
+        size_bytes: size,
+        files: (squashfs.as_ref()).map_or(0, |image| image.superblock().inode_count.into()),
+        numbers: match squashfs {
+            Some(image) => Box::new(move |ino| image.number(ino).map(Into::into)),
+            None if is_btrfs => Box::new(|ino| Ok(ino.0)),
+            // They are counted from 0, which is no number for programs.
+            None => Box::new(|ino| Ok(ino.0.wrapping_add(1))),
+        },
+        trace: args.debug.then(|| -> Trace {
+            Box::new(|request, file, error| {
+                message::tell(&format!("{request} of file {file}: {}", outcome(error)));
+            })
+        }),
+    };
+    let shown = source.name().to_owned();
+    let report = move |problem: &Problem<'_>| {
+        let words = of_problem(problem, &shown);
+        if is_second {
+            background::log(&words);
+        } else {
+            message::tell(&words);
+        }
+    };
+    let server = Server::new(Arc::clone(&source.tree), options, report);
+    server.map_err(|error| source.name_error(error))
+}
+
+fn outcome(error: i32) -> String {
+    if error == 0 {
+        return "done".to_owned();
+    }
+    let error = std::io::Error::from_raw_os_error(error);
+    message::of_reason(&error.to_string())
+}
+
+/// A problem in words: what was to be done, the file, where in it, the source, and why not.
+fn of_problem(problem: &Problem<'_>, source: &str) -> String {
+    let file = match problem.path.as_deref() {
+        Some(b"") => "the root directory".to_owned(),
+        Some(path) => text::of_path(path),
+        None => format!("file {}", problem.ino.0),
+    };
+    let place = problem.offset.map(|offset| format!(" at byte {offset}"));
+    let place = place.unwrap_or_default();
+    let verb = problem.verb;
+    let why = message::of_tree_error(problem.error);
+    format!("{verb} {file}{place} in {source}: {why}")
+}
+
+/// What is printed at the end: in the foreground, counters.
+fn at_end(args: &Mount, server: &Arc<Server>, source: Source) -> Box<dyn Fn() + Send + Sync> {
+    if !args.foreground && !args.debug {
+        return Box::new(|| {});
+    }
+    let server = Arc::clone(server);
+    Box::new(move || {
+        let counters = server.counters();
+        let requests = counters.requests().into_iter();
+        let requests: Vec<String> = requests.map(|(name, n)| format!("{name} {n}")).collect();
+        message::tell(&format!("requests: {}", requests.join(", ")));
+        let of_squashfs = source.squashfs.as_ref().map(|image| image.decoded());
+        let of_btrfs = source.subvolume.as_ref();
+        let of_btrfs = of_btrfs.map(|subvolume| subvolume.btrfs().decoded());
+        if let Some(blocks) = of_squashfs.or(of_btrfs) {
+            let BlockCounts {
+                decoded,
+                again,
+                hits,
+            } = blocks;
+            message::tell(&format!(
+                "blocks: decoded {decoded}, of these again {again}, found in the cache {hits}"
+            ));
+        }
+        message::tell(&format!("bytes sent: {}", counters.bytes()));
+        message::tell(&format!("problems: {}", counters.errors()));
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_mount_are_translated() {
+        let translate = |args: &[&str]| {
+            let args = arguments(args.iter().map(OsString::from));
+            let args = args.iter().map(|arg| arg.to_str().unwrap().to_owned());
+            args.collect::<Vec<_>>()
+        };
+        let same = ["/usr/bin/restow", "ls", "-n", "-t"];
+        assert_eq!(translate(&same), same);
+        let args = [
+            "/sbin/mount.fuse.restow",
+            "a.tar",
+            "/mnt",
+            "-s",
+            "-n",
+            "-o",
+            "rw,-t",
+            "-t",
+            "fuse.restow",
+        ];
+        let expected = [
+            "/sbin/mount.fuse.restow",
+            "mount",
+            "a.tar",
+            "/mnt",
+            "-o",
+            "rw,-t",
+        ];
+        assert_eq!(translate(&args), expected);
+    }
+}

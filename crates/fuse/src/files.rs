@@ -1,0 +1,132 @@
+//! Requests about the content and the extended attributes of files.
+
+use linux::errno;
+use tree::{Error, Ino, Xattr, to_u64, to_usize};
+
+use crate::raw::Request;
+use crate::reply::{BODY_BYTES_MAX, Errno, Reply};
+use crate::served::Served;
+
+/// `SEEK_DATA`, `SEEK_HOLE`.
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+/// Attributes that only root sees.
+const TRUSTED: &[u8] = b"trusted.";
+
+type Answer = Result<(), Errno>;
+
+impl Served {
+    /// `READLINK`: the target.
+    pub(crate) fn answer_readlink(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let ino = self.nodes.ino(request.node);
+        let target = self.fs.read_link(ino);
+        let target = target.map_err(|error| self.failed("read the link", ino, None, &error))?;
+        reply.put(&target);
+        Ok(())
+    }
+
+    /// `READ`: the content, decoded straight into the reply.
+    pub(crate) fn answer_read(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let ino = self.nodes.ino(request.node);
+        let mut body = request.body;
+        let fields = (|| {
+            body.u64()?; // the handle
+            Some((body.u64()?, body.u32()?))
+        })();
+        let (offset, size) = fields.ok_or(Errno(errno::EINVAL))?;
+        let room = reply.room(to_usize(size).min(BODY_BYTES_MAX));
+        let read = self.fs.read_at(ino, offset, room);
+        let read = read.map_err(|error| self.failed("read", ino, Some(offset), &error))?;
+        reply.fill(read);
+        self.counters.count_bytes(to_u64(read));
+        Ok(())
+    }
+
+    /// `LSEEK`: where the next data or hole begins.
+    pub(crate) fn answer_lseek(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let ino = self.nodes.ino(request.node);
+        let mut body = request.body;
+        let fields = (|| {
+            body.u64()?; // the handle
+            Some((body.u64()?, body.u32()?))
+        })();
+        let (offset, whence) = fields.ok_or(Errno(errno::EINVAL))?;
+        if whence != SEEK_DATA && whence != SEEK_HOLE {
+            return Err(Errno(errno::EINVAL));
+        }
+        let found = self.seek(ino, offset, whence == SEEK_DATA);
+        let found = found.map_err(|error| self.failed("read", ino, Some(offset), &error))?;
+        reply.u64(found.ok_or(Errno(errno::ENXIO))?);
+        Ok(())
+    }
+
+    /// The first byte at or after `offset` that is data, or none; the end counts as a hole.
+    fn seek(&self, ino: Ino, offset: u64, wants_data: bool) -> Result<Option<u64>, Error> {
+        let mut at = offset;
+        loop {
+            let extents = self.fs.extents(ino, at)?;
+            let Some(last) = extents.last() else {
+                let is_end = at > offset || self.fs.metadata(ino)?.size > offset;
+                return Ok(Some(at).filter(|_| is_end && !wants_data));
+            };
+            let mut wanted = extents.iter().filter(|extent| extent.end() > at);
+            if let Some(extent) = wanted.find(|extent| extent.kind.has_data() == wants_data) {
+                return Ok(Some(extent.offset.max(at)));
+            }
+            if last.end() <= at {
+                return Ok(None);
+            }
+            at = last.end();
+        }
+    }
+
+    /// `GETXATTR`: a value, or its length if there is no room for it.
+    pub(crate) fn answer_getxattr(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let mut body = request.body;
+        let fields = (|| Some((body.u32()?, body.u32()?, body.name()?)))();
+        let (size, _, name) = fields.ok_or(Errno(errno::EINVAL))?;
+        let xattrs = self.xattrs(request)?;
+        let found = xattrs.iter().find(|xattr| *xattr.name == *name);
+        let value = found.ok_or(Errno(errno::ENODATA))?;
+        put_sized(&value.value, size, reply)
+    }
+
+    /// `LISTXATTR`: the names, each with NUL after it, or their length if there is no room.
+    pub(crate) fn answer_listxattr(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let mut body = request.body;
+        let size = body.u32().ok_or(Errno(errno::EINVAL))?;
+        let mut names = Vec::new();
+        for xattr in self.xattrs(request)? {
+            if request.uid == 0 || !xattr.name.starts_with(TRUSTED) {
+                names.extend_from_slice(&xattr.name);
+                names.push(0);
+            }
+        }
+        put_sized(&names, size, reply)
+    }
+
+    fn xattrs(&self, request: &Request<'_>) -> Result<Vec<Xattr>, Errno> {
+        if !self.options.has_xattrs {
+            return Err(Errno(errno::ENOSYS));
+        }
+        let ino = self.nodes.ino(request.node);
+        let xattrs = self.fs.xattrs(ino);
+        xattrs.map_err(|error| self.failed("read attributes of", ino, None, &error))
+    }
+}
+
+/// Appends what fits in `size` bytes; if there is no size, a `struct fuse_getxattr_out` with the length.
+fn put_sized(bytes: &[u8], size: u32, reply: &mut Reply) -> Answer {
+    if size == 0 {
+        let len = u32::try_from(bytes.len()).map_err(|_| Errno(errno::ERANGE))?;
+        reply.u32(len);
+        reply.u32(0);
+        return Ok(());
+    }
+    if bytes.len() > to_usize(size).min(BODY_BYTES_MAX) {
+        return Err(Errno(errno::ERANGE));
+    }
+    reply.put(bytes);
+    Ok(())
+}

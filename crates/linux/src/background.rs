@@ -1,0 +1,25 @@
+//! Processes that go on after the command that started them has returned.
+
+use std::fs::File;
+use std::io;
+
+/// Makes this process the leader of a session of its own, so that signals of the terminal do not reach it.
+///
+/// # Errors
+/// What the kernel reports: it is the leader of a process group.
+pub fn leave_terminal() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+/// Redirects standard input, output and error to `/dev/null`. They stay open: whatever is opened later must not get their
+/// numbers.
+///
+/// # Errors
+/// What the kernel reports.
+pub fn leave_standard_streams() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(rustix::stdio::dup2_stderr(&null)?)
+}
