@@ -11,6 +11,7 @@ mod measure;
 mod original;
 mod packages;
 mod page;
+mod panics;
 
 use crate::outcome::{Outcome, Report};
 use crate::tools;
