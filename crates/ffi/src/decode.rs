@@ -6,6 +6,8 @@ use core::ffi::c_void;
 use zstd::PieceDecoder;
 use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Status};
 
+#[cfg(feature = "allocator")]
+use crate::allocator::{Block, CustomMem, create};
 #[cfg(feature = "legacy")]
 use crate::buffers::destination;
 use crate::buffers::{InBuffer, OutBuffer};
@@ -18,6 +20,9 @@ use crate::memory::{Memory, place, with};
 pub struct DCtx {
     memory: Memory,
     coder: Coder,
+    /// That of a context that was not made in a workspace.
+    #[cfg(feature = "allocator")]
+    block: Option<Block>,
 }
 
 /// What the memory is used for.
@@ -64,7 +69,42 @@ impl DCtx {
         Some(place.write(DCtx {
             memory: Memory::new(memory),
             coder: Coder::Nothing,
+            #[cfg(feature = "allocator")]
+            block: None,
         }))
+    }
+
+    /// A context for whole frames in a block of its own.
+    ///
+    /// # Safety
+    ///
+    /// As for [`CustomMem::block`].
+    #[cfg(feature = "allocator")]
+    pub(crate) unsafe fn create(custom: &CustomMem) -> Option<&'static mut DCtx> {
+        let make = |memory| {
+            Some(DCtx {
+                memory: Memory::new(memory),
+                coder: Coder::Nothing,
+                block: None,
+            })
+        };
+        let own = |made: &mut DCtx, block| made.block = Some(block);
+        // SAFETY: the caller promises it.
+        unsafe { create(custom, DECOMPRESS_WORKSPACE_SIZE, make, own) }
+    }
+
+    /// Gives the memory of a context back, if it was created with memory of its own.
+    ///
+    /// # Safety
+    ///
+    /// It is a context, which nobody uses any more.
+    #[cfg(feature = "allocator")]
+    pub(crate) unsafe fn free(dctx: *mut DCtx) -> Result<(), Failure> {
+        // SAFETY: the caller promises it.
+        let block = unsafe { &mut (*dctx).block }.take();
+        // SAFETY: as above.
+        unsafe { block.ok_or(Failure::NotOwned)?.free() };
+        Ok(())
     }
 
     /// Whether there is memory for whole frames.

@@ -4,6 +4,8 @@ use core::ffi::c_void;
 
 use zstd::{Compressor, EncodeProgress, Encoder, Finish, Params, stream_workspace_size};
 
+#[cfg(feature = "allocator")]
+use crate::allocator::{Block, CustomMem, create};
 use crate::buffers::{InBuffer, OutBuffer};
 use crate::failure::Failure;
 use crate::memory::{Memory, place, with};
@@ -16,6 +18,15 @@ pub struct CCtx {
     coder: Coder,
     /// Somebody else is to find the sequences, which no encoder here knows.
     pub(crate) has_producer: bool,
+    #[cfg(feature = "allocator")]
+    owned: Option<Owned>,
+}
+
+/// The blocks of a context that was not made in a workspace.
+#[cfg(feature = "allocator")]
+struct Owned {
+    context: Block,
+    memory: Option<Block>,
 }
 
 /// What the memory is used for.
@@ -61,7 +72,84 @@ impl CCtx {
             memory: Memory::new(memory),
             coder: Coder::Nothing,
             has_producer: false,
+            #[cfg(feature = "allocator")]
+            owned: None,
         }))
+    }
+
+    /// A context in a block of its own, which takes memory as it needs it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`CustomMem::block`].
+    #[cfg(feature = "allocator")]
+    pub(crate) unsafe fn create(custom: &CustomMem) -> Option<&'static mut CCtx> {
+        let make = |memory| {
+            Some(CCtx {
+                memory: Memory::new(memory),
+                coder: Coder::Nothing,
+                has_producer: false,
+                owned: None,
+            })
+        };
+        let own = |made: &mut CCtx, context| {
+            let memory = None;
+            made.owned = Some(Owned { context, memory });
+        };
+        // SAFETY: the caller promises it.
+        unsafe { create(custom, 0, make, own) }
+    }
+
+    /// Gives the memory of a context back, if it was created with memory of its own.
+    ///
+    /// # Safety
+    ///
+    /// It is a context, which nobody uses any more.
+    #[cfg(feature = "allocator")]
+    pub(crate) unsafe fn free(cctx: *mut CCtx) -> Result<(), Failure> {
+        // SAFETY: the caller promises it.
+        let owned = unsafe { &mut (*cctx).owned }.take();
+        let Owned { context, memory } = owned.ok_or(Failure::NotOwned)?;
+        for block in memory.into_iter().chain([context]) {
+            // SAFETY: the context is not used any more, and was what used the memory.
+            unsafe { block.free() };
+        }
+        Ok(())
+    }
+
+    /// The encoder of whole frames that need `bytes` of memory, which a context in a workspace has or has not.
+    pub(crate) fn once_in(
+        &mut self,
+        bytes: usize,
+    ) -> Result<&mut Compressor<&'static mut [u8]>, Failure> {
+        #[cfg(feature = "allocator")]
+        self.grow(bytes)?;
+        #[cfg(not(feature = "allocator"))]
+        let _ = bytes;
+        self.once()
+    }
+
+    /// Takes more memory if there is an allocator and that is needed.
+    #[cfg(feature = "allocator")]
+    fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
+        let Some(owned) = &mut self.owned else {
+            return Ok(());
+        };
+        if self.memory.size() >= bytes {
+            return Ok(());
+        }
+        self.coder = Coder::Nothing;
+        self.memory = Memory::new(&mut []);
+        if let Some(block) = owned.memory.take() {
+            // SAFETY: what used it is gone.
+            unsafe { block.free() };
+        }
+        // SAFETY: who created the context promised what its functions do.
+        owned.memory = unsafe { owned.context.another(bytes) };
+        // SAFETY: the block is new.
+        let memory = owned.memory.as_ref().and_then(|it| unsafe { it.bytes() });
+        self.memory = Memory::new(memory.ok_or(zstd::Error::WorkspaceTooSmall)?);
+        Ok(())
     }
 
     /// The encoder of whole frames. A stream is given up.

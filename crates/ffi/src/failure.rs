@@ -10,6 +10,8 @@ pub(crate) enum Failure {
     DestinationNull,
     /// The context was not made ready for this.
     InitMissing,
+    /// The context lies in a workspace, and is not to be freed.
+    NotOwned,
     /// Something was asked for that is not there.
     Unsupported,
 }

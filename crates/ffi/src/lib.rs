@@ -26,11 +26,14 @@
 //!
 //! # How a context lies in its workspace
 //!
+//! The functions `zstd_create_*` take memory from the caller's own functions instead (feature `allocator`).
+//!
 //! The first aligned bytes hold the value, such as an encoder; the rest is its memory. Bounds count both, and what aligning may
 //! skip.
 #![no_std]
 #![cfg_attr(
     not(all(
+        feature = "allocator",
         feature = "compress",
         feature = "decompress",
         feature = "legacy",
@@ -46,6 +49,8 @@
 #[cfg(test)]
 extern crate std;
 
+#[cfg(feature = "allocator")]
+mod allocator;
 #[cfg(any(feature = "compress", feature = "decompress"))]
 mod buffers;
 #[cfg(feature = "decompress")]
@@ -62,6 +67,8 @@ pub mod modern;
 #[cfg(feature = "xxhash")]
 pub mod xxhash;
 
+#[cfg(feature = "allocator")]
+pub use allocator::CustomMem;
 #[cfg(any(feature = "compress", feature = "decompress"))]
 pub use buffers::{InBuffer, OutBuffer};
 #[cfg(feature = "decompress")]

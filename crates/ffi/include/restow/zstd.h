@@ -16,11 +16,13 @@
  *            zstd_dstream_workspace_bound, zstd_init_dstream, zstd_reset_dstream, zstd_decompress_stream
  *            zstd_find_frame_compressed_size
  *            (the names of errors are in lower case here, so that a program may include the header of libzstd, too)
+ *            zstd_create_cctx_advanced, zstd_free_cctx, zstd_create_dctx_advanced, zstd_free_dctx
+ *            zstd_create_cdict_byreference, zstd_free_cdict, zstd_compress_using_cdict
+ *            zstd_create_ddict_byreference, zstd_free_ddict, zstd_decompress_using_ddict
  *   partial  zstd_get_frame_header: the fields that Linux calls reserved are not written
- *   refused  zstd_register_sequence_producer, zstd_cctx_set_param: parameter_unsupported; the bounds ..._with_ext_seq_prod are
- *            those without
- *   missing  contexts and dictionaries from an allocator of the caller (zstd_create_...), zstd_compress_using_cdict,
- *            zstd_decompress_using_ddict, zstd_compress_sequences_and_literals
+ *            zstd_cctx_workspace_bound_with_ext_seq_prod, zstd_cstream_workspace_bound_with_ext_seq_prod: the bounds without
+ *            producers
+ *   refused  zstd_register_sequence_producer, zstd_cctx_set_param, zstd_compress_sequences_and_literals: parameter_unsupported
  */
 #ifndef RESTOW_ZSTD_H
 #define RESTOW_ZSTD_H
@@ -191,6 +193,46 @@ typedef struct {
 /* 0, how many bytes are needed from the start of the frame, or an error. */
 size_t zstd_get_frame_header(zstd_frame_header *header, const void *src, size_t src_size);
 
+/* ---- memory from an allocator ---- */
+
+/* Gives so many bytes or NULL, and takes them back. Without both functions there is no memory. */
+typedef void *(*zstd_alloc_function)(void *opaque, size_t size);
+typedef void (*zstd_free_function)(void *opaque, void *address);
+
+typedef struct {
+	zstd_alloc_function customAlloc;
+	zstd_free_function customFree;
+	void *opaque;
+} zstd_custom_mem;
+
+/* Contexts for frames in one call. One that compresses takes memory for the first frame, and again for larger parameters. */
+zstd_cctx *zstd_create_cctx_advanced(zstd_custom_mem custom_mem);
+zstd_dctx *zstd_create_dctx_advanced(zstd_custom_mem custom_mem);
+
+/* 0, also for NULL; memory_allocation for a context in a workspace, which stays as it is. */
+size_t zstd_free_cctx(zstd_cctx *cctx);
+size_t zstd_free_dctx(zstd_dctx *dctx);
+
+/* ---- dictionaries ---- */
+
+typedef struct zstd_cdict_s zstd_cdict;
+typedef struct zstd_ddict_s zstd_ddict;
+
+/* A dictionary that is ready to be used. Its bytes are not copied. NULL also if it is not valid. */
+zstd_cdict *zstd_create_cdict_byreference(const void *dict, size_t dict_size, zstd_compression_parameters cparams,
+					  zstd_custom_mem custom_mem);
+zstd_ddict *zstd_create_ddict_byreference(const void *dict, size_t dict_size, zstd_custom_mem custom_mem);
+
+/* 0, also for NULL. */
+size_t zstd_free_cdict(zstd_cdict *cdict);
+size_t zstd_free_ddict(zstd_ddict *ddict);
+
+/* As the functions without dictionary. A frame has the parameters of its dictionary. */
+size_t zstd_compress_using_cdict(zstd_cctx *cctx, void *dst, size_t dst_capacity, const void *src, size_t src_size,
+				 const zstd_cdict *cdict);
+size_t zstd_decompress_using_ddict(zstd_dctx *dctx, void *dst, size_t dst_capacity, const void *src, size_t src_size,
+				   const zstd_ddict *ddict);
+
 /* ---- refused ---- */
 
 /* Until this is called with NULL, the context answers parameter_unsupported. */
@@ -198,6 +240,17 @@ void zstd_register_sequence_producer(zstd_cctx *cctx, void *state, size_t (*prod
 size_t zstd_cctx_workspace_bound_with_ext_seq_prod(const zstd_compression_parameters *parameters);
 size_t zstd_cstream_workspace_bound_with_ext_seq_prod(const zstd_compression_parameters *parameters);
 size_t zstd_cctx_set_param(zstd_cctx *cctx, unsigned int parameter, int value);
+
+typedef struct {
+	unsigned int offset;
+	unsigned int litLength;
+	unsigned int matchLength;
+	unsigned int rep;
+} zstd_sequence;
+
+size_t zstd_compress_sequences_and_literals(zstd_cctx *cctx, void *dst, size_t dst_capacity, const zstd_sequence *sequences,
+					    size_t sequences_count, const void *literals, size_t literals_size,
+					    size_t literals_capacity, size_t src_size);
 
 #ifdef __cplusplus
 }

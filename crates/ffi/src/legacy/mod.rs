@@ -60,6 +60,7 @@ fn number(failure: Failure) -> usize {
         Failure::Null => 1,
         Failure::DestinationNull => 12,
         Failure::InitMissing => 9,
+        Failure::NotOwned => 10,
         Failure::Unsupported => 4,
         Failure::Codec(error) => match error {
             Error::PrefixUnknown => 2,

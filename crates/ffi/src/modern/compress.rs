@@ -151,7 +151,9 @@ pub unsafe extern "C" fn zstd_compress_cctx(
         let dst = unsafe { destination(dst, dst_capacity) }?;
         // SAFETY: the caller promises it.
         let src = unsafe { source(src, src_size) }?;
-        Ok(cctx.once()?.compress(dst, src, &parameters.params()?)?)
+        let params = parameters.params()?;
+        let compressor = cctx.once_in(workspace_size(&params))?;
+        Ok(compressor.compress(dst, src, &params)?)
     };
     returned(compress())
 }

@@ -4,6 +4,8 @@
     reason = "the crate's documentation says what a caller owes"
 )]
 
+#[cfg(feature = "allocator")]
+pub mod allocated;
 #[cfg(feature = "compress")]
 pub mod compress;
 #[cfg(feature = "decompress")]
@@ -86,6 +88,7 @@ fn number(failure: Failure) -> usize {
         Failure::Null => GENERIC,
         Failure::DestinationNull => 74,
         Failure::InitMissing => 62,
+        Failure::NotOwned => 64,
         Failure::Unsupported => 40,
         Failure::Codec(error) => match error {
             Error::PrefixUnknown => 10,

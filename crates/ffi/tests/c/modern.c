@@ -2,6 +2,7 @@
  * What the user-space test of the modern interface demands, and what becomes of bad arguments.
  */
 #include "check.h"
+#include "dictionary.h"
 #include <restow/zstd.h>
 
 #define PIECE ((size_t)4096)
@@ -88,7 +89,7 @@ static void btrfs(void)
 		allocate();
 		for (size_t i = 0; i < DATA; i++)
 			data[i] = content == 0 ? 0 : content == 1 ? (char)random_number() : (char)(random_number() % 3);
-		for (int level = -1; level < 16; level++) {
+		for (int level = -15; level < 16; level++) {
 			zstd_parameters params = zstd_get_params(level, DATA);
 			size_t size = larger(zstd_cstream_workspace_bound(&params.cParams), zstd_dstream_workspace_bound(DATA));
 			char *workspace = memory(size);
@@ -437,6 +438,141 @@ static void sequence_producers_are_refused(void)
 	zstd_register_sequence_producer(cctx, NULL, NULL);
 	CHECK(!zstd_is_error(zstd_compress_cctx(cctx, frame, ROOM, data, 100, &params)));
 	CHECK(zstd_get_error_code(zstd_cctx_set_param(cctx, 100, 1)) == zstd_error_parameter_unsupported);
+	CHECK(zstd_get_error_code(zstd_compress_sequences_and_literals(cctx, frame, ROOM, NULL, 0, data, 100, 100, 100)) ==
+	      zstd_error_parameter_unsupported);
+}
+
+/* ---- memory from an allocator ---- */
+
+/* How many blocks there are, and how many more will be given. */
+struct blocks {
+	int held;
+	int left;
+};
+
+static void *give(void *opaque, size_t size)
+{
+	struct blocks *blocks = opaque;
+
+	if (blocks->left == 0)
+		return NULL;
+	blocks->left--;
+	blocks->held++;
+	return memory(size);
+}
+
+static void take_back(void *opaque, void *address)
+{
+	struct blocks *blocks = opaque;
+
+	CHECK(address != NULL);
+	blocks->held--;
+	free(address);
+}
+
+static void contexts_from_an_allocator(void)
+{
+	zstd_parameters small = zstd_get_params(1, 1000), large = zstd_get_params(12, DATA);
+	struct blocks blocks = { 0, 1000 };
+	zstd_custom_mem custom = { give, take_back, &blocks };
+	zstd_cctx *cctx = zstd_create_cctx_advanced(custom);
+	zstd_dctx *dctx = zstd_create_dctx_advanced(custom);
+	size_t size;
+
+	allocate();
+	CHECK(cctx != NULL && dctx != NULL && blocks.held == 2);
+	for (int i = 0; i < 3; i++) {
+		size = zstd_compress_cctx(cctx, frame, ROOM, data, i == 1 ? DATA : 1000, i == 1 ? &large : &small);
+		CHECK(!zstd_is_error(size));
+		CHECK(zstd_decompress_dctx(dctx, back, DATA, frame, size) == (i == 1 ? DATA : 1000));
+		CHECK(blocks.held == 3);
+	}
+	CHECK(zstd_free_cctx(cctx) == 0 && blocks.held == 1);
+	CHECK(zstd_free_dctx(dctx) == 0 && blocks.held == 0);
+	CHECK(zstd_free_cctx(NULL) == 0 && zstd_free_dctx(NULL) == 0);
+	/* Nothing is kept of what fails. */
+	for (blocks.left = 0; blocks.left < 2;) {
+		int given = blocks.left;
+
+		cctx = zstd_create_cctx_advanced(custom);
+		CHECK((cctx != NULL) == (given > 0));
+		if (cctx)
+			CHECK(zstd_get_error_code(zstd_compress_cctx(cctx, frame, ROOM, data, 1000, &small)) ==
+			      zstd_error_memory_allocation);
+		CHECK(zstd_free_cctx(cctx) == 0 && blocks.held == 0);
+		blocks.left = 0;
+		CHECK(zstd_create_dctx_advanced(custom) == NULL && blocks.held == 0);
+		blocks.left = given + 1;
+	}
+	custom.customFree = NULL;
+	CHECK(zstd_create_cctx_advanced(custom) == NULL && zstd_create_dctx_advanced(custom) == NULL);
+	CHECK(zstd_create_cctx_advanced((zstd_custom_mem){ NULL, NULL, NULL }) == NULL);
+	/* What lies in a workspace is not to be freed. */
+	size = zstd_cctx_workspace_bound(&small.cParams);
+	cctx = zstd_init_cctx(memory(size), size);
+	CHECK(zstd_get_error_code(zstd_free_cctx(cctx)) == zstd_error_memory_allocation);
+	CHECK(!zstd_is_error(zstd_compress_cctx(cctx, frame, ROOM, data, 1000, &small)));
+	size = zstd_dctx_workspace_bound();
+	CHECK(zstd_get_error_code(zstd_free_dctx(zstd_init_dctx(memory(size), size))) == zstd_error_memory_allocation);
+}
+
+static void dictionaries(void)
+{
+	static const char raw[] = "how many words a dictionary has, and how few of them anybody needs";
+	const void *const bytes[] = { raw, formatted_dictionary };
+	const size_t sizes[] = { sizeof(raw), sizeof(formatted_dictionary) };
+	struct blocks blocks = { 0, 1000 };
+	zstd_custom_mem custom = { give, take_back, &blocks };
+	unsigned char broken[sizeof(formatted_dictionary)];
+
+	allocate();
+	for (int i = 0; i < 2; i++) {
+		zstd_compression_parameters params = zstd_get_cparams(3, 60, sizes[i]);
+		const char *text = i == 0 ? "how few words anybody needs" : "hello world, hello world";
+		size_t length = strlen(text), size;
+		zstd_cdict *cdict = zstd_create_cdict_byreference(bytes[i], sizes[i], params, custom);
+		zstd_ddict *ddict = zstd_create_ddict_byreference(bytes[i], sizes[i], custom);
+		zstd_cctx *cctx = zstd_create_cctx_advanced(custom);
+		zstd_dctx *dctx = zstd_create_dctx_advanced(custom);
+		zstd_frame_header header;
+
+		CHECK(cdict && ddict && cctx && dctx);
+		size = zstd_compress_using_cdict(cctx, frame, ROOM, text, length, cdict);
+		CHECK(!zstd_is_error(size) && size < length + 12);
+		CHECK(zstd_decompress_using_ddict(dctx, back, DATA, frame, size, ddict) == length);
+		CHECK(memcmp(back, text, length) == 0);
+		CHECK(zstd_get_frame_header(&header, frame, size) == 0 && header.dictID == (i ? 0x7e57 : 0));
+		/* The frame needs it. */
+		CHECK(zstd_is_error(zstd_decompress_dctx(dctx, back, DATA, frame, size)));
+		CHECK(zstd_get_error_code(zstd_compress_using_cdict(cctx, frame, ROOM, text, length, NULL)) == zstd_error_GENERIC);
+		CHECK(zstd_get_error_code(zstd_compress_using_cdict(NULL, frame, ROOM, text, length, cdict)) == zstd_error_GENERIC);
+		CHECK(zstd_get_error_code(zstd_decompress_using_ddict(dctx, back, DATA, frame, size, NULL)) == zstd_error_GENERIC);
+		/* A workspace for frames without one may be too small, which is an error. */
+		{
+			size_t workspace_size = zstd_cctx_workspace_bound(&params);
+			void *workspace = malloc(workspace_size);
+			zstd_cctx *other = zstd_init_cctx(workspace, workspace_size);
+			size_t result = zstd_compress_using_cdict(other, frame, ROOM, text, length, cdict);
+
+			CHECK(result == size || zstd_get_error_code(result) == zstd_error_memory_allocation);
+			free(workspace);
+		}
+		CHECK(zstd_free_cdict(cdict) == 0 && zstd_free_ddict(ddict) == 0);
+		CHECK(zstd_free_cctx(cctx) == 0 && zstd_free_dctx(dctx) == 0);
+		CHECK(blocks.held == 0);
+		blocks.left = 0;
+		CHECK(zstd_create_cdict_byreference(bytes[i], sizes[i], params, custom) == NULL);
+		CHECK(zstd_create_ddict_byreference(bytes[i], sizes[i], custom) == NULL);
+		CHECK(zstd_create_cdict_byreference(NULL, 1, params, custom) == NULL);
+		params.windowLog = 9;
+		blocks.left = 1000;
+		CHECK(zstd_create_cdict_byreference(bytes[i], sizes[i], params, custom) == NULL);
+	}
+	memcpy(broken, formatted_dictionary, sizeof(broken));
+	memset(broken + 8, 0xff, 40);
+	CHECK(zstd_create_cdict_byreference(broken, sizeof(broken), zstd_get_cparams(3, 0, 0), custom) == NULL);
+	CHECK(zstd_create_ddict_byreference(broken, sizeof(broken), custom) == NULL);
+	CHECK(zstd_free_cdict(NULL) == 0 && zstd_free_ddict(NULL) == 0 && blocks.held == 0);
 }
 
 static void errors_have_their_numbers(void)
@@ -464,6 +600,8 @@ static const struct named_case cases[] = {
 	CASE(NULL_is_an_error),
 	CASE(parameters_out_of_range),
 	CASE(sequence_producers_are_refused),
+	CASE(contexts_from_an_allocator),
+	CASE(dictionaries),
 	CASE(errors_have_their_numbers),
 };
 

@@ -5,10 +5,11 @@ use std::mem::offset_of;
 
 use ffi::legacy::inspect::FrameParams;
 use ffi::legacy::{parameters as old, pointers};
+use ffi::modern::allocated::Sequence;
 use ffi::modern::compress as modern;
 use ffi::modern::decompress::FrameHeader;
 use ffi::xxhash::{Xxh32State, Xxh64State};
-use ffi::{InBuffer, OutBuffer};
+use ffi::{CustomMem, InBuffer, OutBuffer};
 use zstd::CompressionParameters;
 
 use crate::{STRICT, folder, installed, output_of, scratch};
@@ -57,8 +58,9 @@ fn functions(sources: &[&str]) -> BTreeMap<String, (Vec<String>, String)> {
     functions
 }
 
-const MODERN: [&str; 3] = [
+const MODERN: [&str; 4] = [
     "modern/mod.rs",
+    "modern/allocated.rs",
     "modern/compress.rs",
     "modern/decompress.rs",
 ];
@@ -92,12 +94,18 @@ const TYPES: &[(&str, &str, &str)] = &[
     ("Option<&mut DCtx>", "zstd_dctx *", "ZSTD_DCtx *"),
     ("Option<&DCtx>", "", "const ZSTD_DCtx *"),
     ("Option<&'static mut DCtx>", "zstd_dctx *", "ZSTD_DCtx *"),
-    ("Option<&'static mut CDict>", "", "ZSTD_CDict *"),
+    ("*mut CCtx", "zstd_cctx *", ""),
+    ("*mut DCtx", "zstd_dctx *", ""),
+    ("*mut CDict", "zstd_cdict *", ""),
+    ("*mut DDict", "zstd_ddict *", ""),
+    ("CustomMem", "zstd_custom_mem", ""),
+    ("*const Sequence", "const zstd_sequence *", ""),
+    ("Option<&'static mut CDict>", "zstd_cdict *", "ZSTD_CDict *"),
     ("Option<&'static CDict>", "", "const ZSTD_CDict *"),
-    ("Option<&CDict>", "", "const ZSTD_CDict *"),
-    ("Option<&'static mut DDict>", "", "ZSTD_DDict *"),
+    ("Option<&CDict>", "const zstd_cdict *", "const ZSTD_CDict *"),
+    ("Option<&'static mut DDict>", "zstd_ddict *", "ZSTD_DDict *"),
     ("Option<&'static DDict>", "", "const ZSTD_DDict *"),
-    ("Option<&DDict>", "", "const ZSTD_DDict *"),
+    ("Option<&DDict>", "const zstd_ddict *", "const ZSTD_DDict *"),
     (
         "Option<&mut InBuffer>",
         "zstd_in_buffer *",
@@ -196,11 +204,78 @@ fn header_of_the_modern_interface() {
         blockSizeMax offset_of!(FrameHeader, block_size_max), frameType offset_of!(FrameHeader, frame_type),
         headerSize offset_of!(FrameHeader, header_size), dictID offset_of!(FrameHeader, dict_id),
         checksumFlag offset_of!(FrameHeader, checksum_flag));
+    layout!(text, "zstd_custom_mem", CustomMem, customAlloc offset_of!(CustomMem, alloc),
+        customFree offset_of!(CustomMem, free), opaque offset_of!(CustomMem, opaque));
+    layout!(text, "zstd_sequence", Sequence, offset offset_of!(Sequence, offset),
+        litLength offset_of!(Sequence, literal_length), matchLength offset_of!(Sequence, match_length),
+        rep offset_of!(Sequence, rep));
     for (number, name, _) in ffi::modern::ERRORS {
         writeln!(text, "_Static_assert(zstd_error_{name} == {number}, \"\");").unwrap();
     }
     text += &declarations(&MODERN, false);
     accepted_by_the_compiler("modern", &text);
+}
+
+/// The functions of `linux/zstd.h` with the 1.5.7 of the C library.
+const LINUX: [&str; 42] = [
+    "zstd_cctx_set_param",
+    "zstd_cctx_workspace_bound",
+    "zstd_cctx_workspace_bound_with_ext_seq_prod",
+    "zstd_compress_bound",
+    "zstd_compress_cctx",
+    "zstd_compress_sequences_and_literals",
+    "zstd_compress_stream",
+    "zstd_compress_using_cdict",
+    "zstd_create_cctx_advanced",
+    "zstd_create_cdict_byreference",
+    "zstd_create_dctx_advanced",
+    "zstd_create_ddict_byreference",
+    "zstd_cstream_workspace_bound",
+    "zstd_cstream_workspace_bound_with_ext_seq_prod",
+    "zstd_dctx_workspace_bound",
+    "zstd_decompress_dctx",
+    "zstd_decompress_stream",
+    "zstd_decompress_using_ddict",
+    "zstd_default_clevel",
+    "zstd_dstream_workspace_bound",
+    "zstd_end_stream",
+    "zstd_find_frame_compressed_size",
+    "zstd_flush_stream",
+    "zstd_free_cctx",
+    "zstd_free_cdict",
+    "zstd_free_dctx",
+    "zstd_free_ddict",
+    "zstd_get_cparams",
+    "zstd_get_error_code",
+    "zstd_get_error_name",
+    "zstd_get_frame_header",
+    "zstd_get_params",
+    "zstd_init_cctx",
+    "zstd_init_cstream",
+    "zstd_init_dctx",
+    "zstd_init_dstream",
+    "zstd_is_error",
+    "zstd_max_clevel",
+    "zstd_min_clevel",
+    "zstd_register_sequence_producer",
+    "zstd_reset_cstream",
+    "zstd_reset_dstream",
+];
+
+/// Each function of Linux is named once in the header's table: as whole, partial or refused.
+#[test]
+fn table_of_the_modern_header_names_each_function_once() {
+    let path = folder().join("include/restow/zstd.h");
+    let text = fs::read_to_string(path).expect("a header");
+    let (_, rest) = text.split_once("   whole ").expect("a table");
+    let (table, _) = rest.split_once("*/").expect("an end");
+    assert!(table.contains("   partial ") && table.contains("   refused "));
+    let words = table.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let mut named: Vec<&str> = words.filter(|word| word.starts_with("zstd_")).collect();
+    named.sort_unstable();
+    assert_eq!(named, LINUX);
+    let declared: Vec<String> = declared("zstd.h").into_iter().collect();
+    assert_eq!(named, declared);
 }
 
 #[test]

@@ -86,3 +86,28 @@ fn static_library_needs_no_libc() {
     output_of(&mut Command::new(&program));
     let _ = fs::remove_file(program);
 }
+
+/// What the panic handlers of the libraries call: the process ends, and nothing of Rust reaches C.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn trap_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+    const ASKED: &str = "RESTOW_TEST_TRAP";
+    if std::env::var_os(ASKED).is_some() {
+        ffi::trap();
+    }
+    let this = std::env::current_exe().expect("a program");
+    let mut command = Command::new(this);
+    command.args(["--exact", "linking::trap_ends_the_process"]);
+    let output = command.env(ASKED, "1").output().expect("it runs");
+    // An instruction that does not exist.
+    assert_eq!(output.status.signal(), Some(4), "{output:?}");
+    for library in ["legacy", "modern"] {
+        let source = folder().join(format!("clib/{library}/src/lib.rs"));
+        let text = fs::read_to_string(source).expect("a source");
+        assert!(
+            text.contains("PanicInfo<'_>) -> ! {\n    ffi::trap()\n}"),
+            "{library}"
+        );
+    }
+}

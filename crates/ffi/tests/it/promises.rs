@@ -139,7 +139,7 @@ fn fuzz_harnesses_of_2017() {
 /// Those that run for long, or look below the stack.
 const NOT_FOR_VALGRIND: [&str; 3] = ["btrfs", "stack_of_cases", "bounds_of_frames"];
 
-const MODERN_CASES: [&str; 14] = [
+const MODERN_CASES: [&str; 16] = [
     "f2fs",
     "btrfs",
     "unzstd",
@@ -153,6 +153,8 @@ const MODERN_CASES: [&str; 14] = [
     "NULL_is_an_error",
     "parameters_out_of_range",
     "sequence_producers_are_refused",
+    "contexts_from_an_allocator",
+    "dictionaries",
     "errors_have_their_numbers",
 ];
 

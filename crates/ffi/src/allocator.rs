@@ -1,0 +1,117 @@
+//! Contexts and dictionaries in memory that functions of the caller give.
+
+use core::ffi::c_void;
+
+use crate::memory::{place, with};
+
+/// `zstd_custom_mem`: functions that give memory and take it back. Without both of them there is no memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CustomMem {
+    /// Gives so many bytes, or NULL.
+    pub alloc: Option<unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void>,
+    /// Takes back what `alloc` gave.
+    pub free: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    /// The first argument of both.
+    pub opaque: *mut c_void,
+}
+
+impl CustomMem {
+    /// A block of `size` bytes. `None` if there is none, or if a function is missing.
+    ///
+    /// # Safety
+    ///
+    /// What `alloc` gives has as many bytes as it is asked for, which nobody else uses until `free` gets it.
+    pub(crate) unsafe fn block(&self, size: usize) -> Option<Block> {
+        let (alloc, _) = self.alloc.zip(self.free)?;
+        // SAFETY: these are the arguments that it is declared with.
+        let start = unsafe { alloc(self.opaque, size) };
+        (!start.is_null()).then_some(Block {
+            owner: *self,
+            start,
+            size,
+        })
+    }
+}
+
+/// Bytes that `alloc` gave.
+pub(crate) struct Block {
+    owner: CustomMem,
+    start: *mut c_void,
+    size: usize,
+}
+
+impl Block {
+    /// The place for a `T`, and the memory behind it.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else uses the block while the results are used.
+    pub(crate) unsafe fn place<T>(
+        &self,
+    ) -> Option<(&'static mut core::mem::MaybeUninit<T>, &'static mut [u8])> {
+        // SAFETY: so many bytes were given, and the caller promises the rest.
+        unsafe { place(self.start, self.size) }
+    }
+
+    /// Gives the bytes back.
+    ///
+    /// # Safety
+    ///
+    /// Nothing in the block is used any more.
+    pub(crate) unsafe fn free(self) {
+        if let Some(free) = self.owner.free {
+            // SAFETY: these are the arguments that it is declared with; `alloc` gave the block, and it is given back once.
+            unsafe { free(self.owner.opaque, self.start) };
+        }
+    }
+
+    /// More bytes of the same allocator.
+    ///
+    /// # Safety
+    ///
+    /// As for [`CustomMem::block`].
+    pub(crate) unsafe fn another(&self, size: usize) -> Option<Block> {
+        // SAFETY: the caller promises it.
+        unsafe { self.owner.block(size) }
+    }
+
+    /// All bytes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`place`](Self::place).
+    pub(crate) unsafe fn bytes(&self) -> Option<&'static mut [u8]> {
+        // SAFETY: the caller promises it.
+        unsafe { crate::memory::bytes_mut(self.start, self.size) }
+    }
+}
+
+/// A `T` at the start of a block of its own, with `bytes` of memory behind it, made by `make` of the block and that memory.
+///
+/// # Safety
+///
+/// As for [`CustomMem::block`].
+pub(crate) unsafe fn create<T>(
+    custom: &CustomMem,
+    bytes: usize,
+    make: impl FnOnce(&'static mut [u8]) -> Option<T>,
+    owner: impl FnOnce(&mut T, Block),
+) -> Option<&'static mut T> {
+    // SAFETY: the caller promises it.
+    let block = unsafe { custom.block(with::<T>(bytes)) }?;
+    // SAFETY: it was just given.
+    let placed = unsafe { block.place::<T>() };
+    let made = placed.and_then(|(place, memory)| Some(place.write(make(memory)?)));
+    match made {
+        Some(made) => {
+            owner(made, block);
+            Some(made)
+        }
+        None => {
+            // SAFETY: nothing was made in it.
+            unsafe { block.free() };
+            None
+        }
+    }
+}
