@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::command::{line_of, output_of};
+use crate::harness::{Sanitizer, harness};
+use crate::mutants::mutants;
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Suite};
 use crate::{kmod, outside, root, test, tools};
@@ -39,6 +41,14 @@ enum Run {
     Machine(fn() -> Outcome),
     /// A fuzz target under AddressSanitizer.
     Fuzz { target: &'static str, minutes: u64 },
+    /// The fuzz harness in C, under a sanitizer.
+    Harness { sanitizer: Sanitizer, minutes: u64 },
+    /// Changes of a package's files, of which its tests must notice so many percent.
+    Mutants {
+        package: &'static str,
+        files: &'static [&'static str],
+        caught_min: u64,
+    },
 }
 
 const fn tests(package: &'static str, filter: &'static str, cases: u64) -> Run {
@@ -63,6 +73,14 @@ const fn fuzz(target: &'static str) -> Run {
     Run::Fuzz {
         target,
         minutes: 30,
+    }
+}
+
+const fn mutants_of(package: &'static str, files: &'static [&'static str], caught_min: u64) -> Run {
+    Run::Mutants {
+        package,
+        files,
+        caught_min,
     }
 }
 
@@ -242,6 +260,47 @@ const CAMPAIGNS: &[Campaign] = &[
         Run::Machine(|| kmod::consumers(Some("6.12"))),
         "the same on Linux 6.12",
     ),
+    campaign_of(
+        "fuzz-c-address",
+        Run::Harness {
+            sanitizer: Sanitizer::Address,
+            minutes: 20,
+        },
+        "both harnesses of 2017 through the C interface, under AddressSanitizer, in C also under UndefinedBehaviorSanitizer: no finding",
+    ),
+    campaign_of(
+        "fuzz-c-memory",
+        Run::Harness {
+            sanitizer: Sanitizer::Memory,
+            minutes: 20,
+        },
+        "the same under MemorySanitizer: no finding",
+    ),
+    campaign_of(
+        "mutants-xxhash",
+        mutants_of("xxhash", &["crates/xxhash/src/**"], 100),
+        "the tests notice every small change of the code",
+    ),
+    campaign_of(
+        "mutants-lzo",
+        mutants_of("lzo", &["crates/lzo/src/**"], 95),
+        "the tests notice small changes of the code",
+    ),
+    campaign_of(
+        "mutants-zstd",
+        mutants_of(
+            "zstd",
+            &[
+                "crates/zstd/src/frame/**",
+                "crates/zstd/src/fse/**",
+                "crates/zstd/src/huffman/**",
+                "crates/zstd/src/literals/**",
+                "crates/zstd/src/sequences/**",
+            ],
+            95,
+        ),
+        "the tests notice small changes of the code",
+    ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
     campaign_of("fuzz-merge", fuzz("merge"), "no finding"),
     campaign_of("fuzz-sendstream", fuzz("sendstream"), "no finding"),
@@ -292,6 +351,8 @@ impl Run {
             Run::Outside(_) => "the test suite of another project, as root".to_owned(),
             Run::Machine(_) => "verdicts of a kernel booted in QEMU".to_owned(),
             Run::Fuzz { target, minutes } => format!("fuzz target {target}, {minutes} minutes"),
+            Run::Harness { minutes, .. } => format!("the fuzz harness in C, {minutes} minutes"),
+            Run::Mutants { package, .. } => format!("mutants of {package}, all of its tests each"),
         }
     }
 }
@@ -312,6 +373,15 @@ fn record(campaign: &Campaign) -> Outcome {
             (outcome, cases as u64)
         }
         Run::Fuzz { target, minutes } => run_fuzz(target, minutes),
+        Run::Harness { sanitizer, minutes } => match harness(sanitizer, minutes * 60) {
+            Ok(command) => fuzzed(command),
+            Err(reason) => (Outcome::skipped(reason), 0),
+        },
+        Run::Mutants {
+            package,
+            files,
+            caught_min,
+        } => mutants(package, files, caught_min),
     };
     let was_run = outcome.passed > 0 || !outcome.failed.is_empty();
     if outcome.passed == 0 && outcome.failed.is_empty() && outcome.skipped.is_empty() {
@@ -373,7 +443,11 @@ fn run_fuzz(target: &str, minutes: u64) -> (Outcome, u64) {
     if let Err(reason) = test::fuzz_targets() {
         return (Outcome::skipped(reason), 0);
     }
-    let mut command = test::fuzz(target, minutes * 60, false);
+    fuzzed(test::fuzz(target, minutes * 60, false))
+}
+
+/// What libFuzzer finds.
+fn fuzzed(mut command: Command) -> (Outcome, u64) {
     let child = command.stderr(Stdio::piped()).spawn();
     let mut child = match child {
         Ok(child) => child,
@@ -533,6 +607,17 @@ mod tests {
                 Run::Fuzz { target, .. } => {
                     let path = root().join(format!("fuzz/targets/{target}.rs"));
                     assert!(path.is_file(), "{}", campaign.name);
+                }
+                Run::Harness { .. } => {
+                    let path = root().join("crates/ffi/tests/c/fuzz_2017.c");
+                    assert!(path.is_file(), "{}", campaign.name);
+                }
+                Run::Mutants { files, .. } => {
+                    let is_there = |file: &&str| {
+                        let file = file.trim_end_matches("/**");
+                        root().join(file).exists()
+                    };
+                    assert!(files.iter().all(is_there), "{}", campaign.name);
                 }
             }
         }
