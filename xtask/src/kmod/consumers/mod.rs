@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::boot::frames;
-use super::build::{Modules, missing};
+use super::build::{Modules, missing, modules_in};
 use super::initramfs::Initramfs;
 use super::machine::Machine;
 use super::packages::out_folder;
@@ -19,7 +19,7 @@ use crate::command::output_of;
 use crate::outcome::Outcome;
 use crate::{root, tools};
 use images::{DISKS, LEVELS, restow};
-use linux::{PARTS, modules_in};
+use linux::PARTS;
 
 /// Longer than it takes on a busy machine, in seconds.
 const BOOT_SECONDS_MAX: u64 = 900;
@@ -87,7 +87,7 @@ fn booted(modules: &Modules, folder: &Path) -> Result<Outcome, String> {
         }
         if reclaims {
             // Time in which nothing is done passes at once.
-            machine.options(["-icount", "shift=1,sleep=off"]);
+            machine.options(["-smp", "1", "-icount", "shift=0,sleep=off"]);
             machine.kernel_words("reclaim");
         }
         outcome.add(machine.run(BOOT_SECONDS_MAX));
