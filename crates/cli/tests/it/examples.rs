@@ -1,4 +1,4 @@
-//! Every command in README.md and in the help texts does what it says: each is run by a shell, in a directory of its own
+//! Every command in README.md, in the guides and in the help texts does what it says: each is run by a shell, in a directory of its own
 //! that holds the files that examples speak of.
 
 use std::collections::BTreeSet;
@@ -44,6 +44,7 @@ const PROGRAMS: [(&str, &str); 4] = [
         "#!/bin/sh\n\
          case \"$1\" in\n\
          run) while [ \"$1\" != -- ]; do shift; done; shift; exec restow \"$@\" ;;\n\
+         install) exec test -f \"$ROOT/$3/Cargo.toml\" ;;\n\
          xtask) exec grep -q \"\\\"$2\\\",\" \"$ROOT/xtask/src/main.rs\" ;;\n\
          esac\n\
          exit 1\n",
@@ -285,6 +286,10 @@ fn every_command_in_the_help_texts_and_the_readme_works() {
         .collect();
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     commands.extend(examples_of_page(&readme));
+    for guide in fs::read_dir(root().join("docs/guides")).unwrap() {
+        let page = fs::read_to_string(guide.unwrap().path()).unwrap();
+        commands.extend(examples_of_page(&page));
+    }
     assert!(commands.len() > 25, "{commands:#?}");
     // What they mount has tests of its own, in namespaces of their own; here, it must be something that can be listed.
     let is_mount = |command: &String| command.contains("restow mount ");
