@@ -1,0 +1,6 @@
+//! The integration tests of `fuse`: a script of requests instead of a kernel.
+
+mod script;
+
+mod answers; // what each request is answered
+mod hostile; // requests and trees that mean harm
