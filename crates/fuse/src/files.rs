@@ -35,6 +35,9 @@ impl Served {
             Some((body.u64()?, body.u32()?))
         })();
         let (offset, size) = fields.ok_or(Errno(errno::EINVAL))?;
+        if let Some(ahead) = &self.ahead {
+            ahead.note(ino, offset, size.into());
+        }
         let room = reply.room(to_usize(size).min(BODY_BYTES_MAX));
         let read = self.fs.read_at(ino, offset, room);
         let read = read.map_err(|error| self.failed("read", ino, Some(offset), &error))?;

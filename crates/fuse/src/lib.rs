@@ -18,6 +18,7 @@
     )
 )]
 
+mod ahead;
 mod attributes;
 mod counters;
 mod device;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use linux::errno;
 use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata, Result};
 
+use crate::ahead::Ahead;
 use crate::attributes::{Attributes, Owner};
 use crate::counters::Counters;
 use crate::directory::{Directories, Directory};
@@ -49,6 +50,8 @@ pub struct Options {
     pub files: u64,
     /// What `st_ino` of a file is; unique in the tree.
     pub numbers: Numbers,
+    /// The number of threads that will call [`Server::serve`](crate::Server::serve).
+    pub threads: usize,
     /// Called with each request: its name, the number of the file, and the error number of the answer.
     pub trace: Option<Trace>,
 }
@@ -81,6 +84,7 @@ pub(crate) struct Served {
     pub(crate) nodes: Nodes,
     pub(crate) options: Options,
     pub(crate) counters: Counters,
+    pub(crate) ahead: Option<Ahead>,
     directories: Directories,
     places: Places,
     reported: Mutex<VecDeque<ProblemPlace>>,
@@ -95,6 +99,7 @@ impl Served {
     ) -> Served {
         let root = options.root.unwrap_or_else(|| fs.root());
         Served {
+            ahead: Ahead::new(&fs.storage(), options.threads),
             fs,
             root,
             nodes: Nodes::new(root),

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use linux::errno;
 use tree::{Error, FileKind, FileSystem};
 
+use crate::ahead::Ahead;
 use crate::counters::{Counters, name_of};
 use crate::device::Device;
 use crate::greeting::{self, Agreed};
@@ -122,6 +123,23 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// The number of threads that should call [`Server::read_ahead`].
+    pub fn ahead_threads(&self) -> usize {
+        self.served.ahead.as_ref().map_or(0, Ahead::threads)
+    }
+
+    /// Reads ahead in files that are read in sequence, for as long as the process lives.
+    pub fn read_ahead(&self) {
+        let Some(ahead) = &self.served.ahead else {
+            return;
+        };
+        loop {
+            let (ino, at) = ahead.next();
+            // One byte of a block makes the tree decode and keep it. What is wrong with it is found when it is asked for.
+            let _ = self.served.fs.read_at(ino, at, &mut [0]);
+        }
     }
 
     fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {

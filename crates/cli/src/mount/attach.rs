@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::options::MountOptions;
+use crate::message;
 
 /// The program of libfuse that mounts for users; it belongs to root and has the set-user-ID bit.
 const PROGRAM: &str = "fusermount3";
@@ -140,7 +141,8 @@ fn open_device() -> Result<OwnedFd> {
             }
             _ => return anyhow::Error::from(error).context(format!("open {device}")),
         };
-        anyhow::anyhow!("open {device}: {error}; {advice}")
+        let reason = message::of_reason(&error.to_string());
+        anyhow::anyhow!("open {device}: {reason}; {advice}")
     })
 }
 

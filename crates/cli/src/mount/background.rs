@@ -13,6 +13,9 @@ use anyhow::{Context, Result};
 /// Tells the second process that it is one.
 const BACKGROUND: &str = "RESTOW_MOUNT_BACKGROUND";
 
+/// Exit code if the second process was killed before its mount answered.
+const KILLED: u8 = 2;
+
 /// Which of the two processes this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -54,7 +57,7 @@ pub(super) fn start(args: Vec<OsString>) -> Result<Option<ExitCode>> {
         .wait()?
         .code()
         .and_then(|code| u8::try_from(code).ok());
-    Ok(Some(ExitCode::from(code.unwrap_or(crate::FAILED))))
+    Ok(Some(ExitCode::from(code.unwrap_or(KILLED))))
 }
 
 /// Leaves the session of the terminal, and the current directory, which could not be unmounted otherwise.

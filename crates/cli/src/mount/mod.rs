@@ -182,13 +182,15 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
     if let Some(subvolume) = &source.subvolume {
         subvolume.btrfs().keep_decoded(options.cache_bytes);
     }
-    let server = Arc::new(server(args, options, &source, root, is_second)?);
+    let threads = if args.single_thread {
+        1
+    } else {
+        options.max_threads.unwrap_or_else(session::usual_threads)
+    };
+    let server = server(args, options, &source, (root, threads), is_second)?;
+    let server = Arc::new(server);
     let serving = Serving {
-        threads: if args.single_thread {
-            1
-        } else {
-            options.max_threads.unwrap_or_else(session::usual_threads)
-        },
+        threads,
         timeout: options.timeout,
         at_end: at_end(args, &server, source),
         server,
@@ -221,7 +223,7 @@ fn server(
     args: &Mount,
     options: &MountOptions,
     source: &Source,
-    root: Option<Ino>,
+    (root, threads): (Option<Ino>, usize),
     is_second: bool,
 ) -> Result<Server> {
     let size =
@@ -249,6 +251,7 @@ fn server(
             // They are counted from 0, which is no number for programs.
             None => Box::new(|ino| Ok(ino.0.wrapping_add(1))),
         },
+        threads,
         trace: args.debug.then(|| -> Trace {
             Box::new(|request, file, error| {
                 message::tell(&format!("{request} of file {file}: {}", outcome(error)));

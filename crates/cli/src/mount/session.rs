@@ -62,6 +62,12 @@ impl Serving {
                     .name("fuse".into())
                     .spawn(move || server.serve(&device))?;
             }
+            for _ in 0..self.server.ahead_threads() {
+                let server = Arc::clone(&self.server);
+                thread::Builder::new()
+                    .name("ahead".into())
+                    .spawn(move || server.read_ahead())?;
+            }
             self.server.serve(&attached.device).context("talk to Linux")
         });
         if result.is_err() {

@@ -86,6 +86,7 @@ pub(crate) fn options() -> Options {
         size_bytes: 5000,
         files: 3,
         numbers: Box::new(|ino| Ok(ino.0 + 1000)),
+        threads: 1,
         trace: None,
     }
 }
