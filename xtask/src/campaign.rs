@@ -37,7 +37,7 @@ enum Run {
     },
     /// The test suite of another project, run with its programs and with ours.
     Outside(fn() -> Outcome),
-    /// Kernels booted in QEMU.
+    /// Kernels, built and booted in QEMU.
     Machine(fn() -> Outcome),
     /// A fuzz target under AddressSanitizer.
     Fuzz { target: &'static str, minutes: u64 },
@@ -301,6 +301,11 @@ const CAMPAIGNS: &[Campaign] = &[
         ),
         "the tests notice small changes of the code",
     ),
+    campaign_of(
+        "kmod-tree",
+        Run::Machine(|| kmod::tree(None)),
+        "the sources of Debian's kernel with the modules in lib/restow build a small kernel and the modules, without a warning; the kernel's names are exported where it has none",
+    ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
     campaign_of("fuzz-merge", fuzz("merge"), "no finding"),
     campaign_of("fuzz-sendstream", fuzz("sendstream"), "no finding"),
@@ -349,7 +354,7 @@ impl Run {
                 format!("{filter} of {package}, {} cases{root}", grouped(*cases))
             }
             Run::Outside(_) => "the test suite of another project, as root".to_owned(),
-            Run::Machine(_) => "verdicts of a kernel booted in QEMU".to_owned(),
+            Run::Machine(_) => "kernels, built and booted in QEMU".to_owned(),
             Run::Fuzz { target, minutes } => format!("fuzz target {target}, {minutes} minutes"),
             Run::Harness { minutes, .. } => format!("the fuzz harness in C, {minutes} minutes"),
             Run::Mutants { package, .. } => format!("mutants of {package}, all of its tests each"),

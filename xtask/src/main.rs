@@ -66,6 +66,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "the same with Linux's SquashFS, btrfs and crypto API on our modules: up to 15 minutes",
     ),
     (
+        "kmod-tree",
+        kmod::kmod_tree,
+        "puts the modules into the sources of that kernel, and builds a small one with them",
+    ),
+    (
         "kmod-icount",
         kmod::kmod_icount,
         "instructions in the kernel, compared with Linux's own zstd, for the files that are named",

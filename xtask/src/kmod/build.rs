@@ -120,6 +120,13 @@ pub(super) fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
     Ok(files)
 }
 
+/// The modules in a folder.
+pub(super) fn modules_in(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
+    let mut found = files(folder)?;
+    found.retain(|(name, _)| name.ends_with(".ko"));
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

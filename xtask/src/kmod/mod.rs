@@ -12,6 +12,7 @@ mod original;
 mod packages;
 mod page;
 mod panics;
+mod tree;
 
 use crate::outcome::{Outcome, Report};
 use crate::tools;
@@ -72,6 +73,17 @@ pub(crate) fn kmod_original(report: &mut Report, arguments: &[String]) {
         [path] => booted(None, |modules| original::original(modules, path)),
         _ => Outcome::failed("name one file, such as silesia.tar"),
     });
+}
+
+/// Builds a kernel tree with the modules in it.
+pub(crate) fn kmod_tree(report: &mut Report, arguments: &[String]) {
+    report.step("tools", tools::ensure);
+    report.step("kmod-tree", || tree(series(arguments)));
+}
+
+/// What comes of the modules in a kernel tree.
+pub(crate) fn tree(series: Option<&str>) -> Outcome {
+    built(series, tree::tree)
 }
 
 /// The steps of the first two tasks, where the programs that they need are installed.

@@ -103,6 +103,13 @@ fn unpacked(newest: &str) -> Result<Kernel, String> {
     Ok(kernel)
 }
 
+/// The package of the sources of a kernel, which has the same version.
+pub(super) fn source_name(kernel: &Kernel) -> String {
+    let mut numbers = kernel.version.split('.');
+    let (major, minor) = (numbers.next().unwrap_or(""), numbers.next().unwrap_or(""));
+    format!("linux-source-{major}.{minor}")
+}
+
 /// Asks for the lists of packages.
 fn update(wanted: &str) -> Result<(), String> {
     let Some(prefix) = tools::root_prefix() else {

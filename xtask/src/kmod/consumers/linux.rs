@@ -1,11 +1,11 @@
 //! Linux's own users of the codecs, built against our modules.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::command::output_of;
-use crate::kmod::build::{Modules, files, make, run_quietly};
+use crate::kmod::build::{Modules, make, modules_in, run_quietly};
 use crate::kmod::packages;
 
 /// Folders that are built: what they are taken from in the sources of Linux, and their makefile if they need one.
@@ -27,9 +27,7 @@ pub(super) fn sources(modules: &Modules, folder: &Path) -> Result<(), String> {
         return Ok(());
     }
     let version = &modules.kernel.version;
-    let mut numbers = version.split('.');
-    let (major, minor) = (numbers.next().unwrap_or(""), numbers.next().unwrap_or(""));
-    let name = format!("linux-source-{major}.{minor}");
+    let name = packages::source_name(&modules.kernel);
     packages::download(&[format!("{name}={version}")], folder)?;
     let mut wanted = PARTS.iter().map(|(_, path, _)| format!("{name}/{path}"));
     let script = format!(
@@ -86,11 +84,4 @@ pub(super) fn build(modules: &Modules, folder: &Path) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The modules in a folder.
-pub(super) fn modules_in(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
-    let mut found = files(folder)?;
-    found.retain(|(name, _)| name.ends_with(".ko"));
-    Ok(found)
 }
