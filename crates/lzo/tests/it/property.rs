@@ -196,3 +196,42 @@ fn damaged_streams_are_judged_alike() {
         "the damage must not always be fatal: {still_whole}"
     );
 }
+
+/// Twenty bytes, zeros, and the same bytes `distance` later.
+fn repeated(distance: usize, len: usize) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..len as u8).map(|i| 0x40 + 7 * i).collect();
+    let zeros = vec![0; distance - len];
+    let tail: Vec<u8> = (0..40_u8).map(|i| i.wrapping_mul(11) | 1).collect();
+    [&[1], &*bytes, &*zeros, &*bytes, &*tail].concat()
+}
+
+/// The length of what a match at a distance is encoded to, beside that of the rest, which is the same for neighbours.
+fn packed_len(distance: usize, len: usize) -> usize {
+    let content = repeated(distance, len);
+    let packed = pack(&content);
+    let back = unpack(&packed, content.len());
+    assert_eq!(back.as_ref(), Ok(&content), "distance {distance}");
+    packed.len()
+}
+
+#[test]
+fn each_kind_of_match_reaches_as_far_as_the_format_lets_it() {
+    // Short ones of two bytes, long ones of three, of four.
+    assert_eq!(packed_len(2049, 8), packed_len(2048, 8) + 1);
+    assert_eq!(packed_len(16385, 20), packed_len(16384, 20) + 1);
+    // No match: twenty literals more in the run that follows.
+    assert_eq!(packed_len(49152, 20), packed_len(49151, 20) + 16);
+}
+
+#[test]
+fn longest_streams_have_the_length_that_is_documented() {
+    for (len, max) in [
+        (0, 16),
+        (254, 270),
+        (255, 272),
+        (1000, 1019),
+        (65536, 65809),
+    ] {
+        assert_eq!(lzo::compressed_len_max(len), max);
+    }
+}
