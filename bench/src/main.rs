@@ -23,6 +23,8 @@ mod hash;
 mod images;
 /// Rounds, ratios, spreads.
 mod measure;
+/// Mounts, by whole processes.
+mod mount;
 /// What was asked for.
 mod options;
 /// Codecs under test.
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
             sizes::sizes(&Options::parse_from(words))
         }
         "crc32c" => streams::crc32c(Path::new(arguments.get(1).map_or("-", |it| it))),
+        "mount" => mount::mount(),
         "streams" => {
             let words = std::iter::once("cargo xtask bench".to_owned()).chain(arguments.clone());
             streams::streams(&Options::parse_from(words))
@@ -99,6 +102,7 @@ fn names() -> String {
     }
     text + "\nOther:\n  \
         streams         send streams of --corpus DIR, beside btrfs-progs (as root; prints tables)\n  \
+        mount           mounts, beside Linux and squashfuse_ll (as root, on a quiet machine; prints tables)\n  \
         sizes           compare exact sizes with bench/sizes.csv (--update rewrites it)\n  \
         report          put the records of bench/record into docs/BENCHMARKS.md again"
 }
