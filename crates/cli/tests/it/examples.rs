@@ -272,24 +272,15 @@ fn run(command: &str, fixture: &Path, with_values: &BTreeSet<String>) -> Output 
     bash.output().unwrap()
 }
 
-#[test]
-fn every_command_in_the_help_texts_and_the_readme_works() {
+/// Runs commands; each must succeed.
+fn run_all(commands: impl FnOnce(&[String]) -> Vec<String>) {
     let fixture = TempDir::new();
     let Some(()) = make_fixture(fixture.path()) else {
         return;
     };
     let helps = COMMANDS.map(help);
     let with_values = options_with_values(&helps);
-    let mut commands: Vec<String> = helps
-        .iter()
-        .flat_map(|help| examples_of_help(help))
-        .collect();
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    commands.extend(examples_of_page(&readme));
-    for guide in fs::read_dir(root().join("docs/guides")).unwrap() {
-        let page = fs::read_to_string(guide.unwrap().path()).unwrap();
-        commands.extend(examples_of_page(&page));
-    }
+    let commands = commands(&helps);
     assert!(commands.len() > 25, "{commands:#?}");
     // What they mount has tests of its own, in namespaces of their own; here, it must be something that can be listed.
     let is_mount = |command: &String| command.contains("restow mount ");
@@ -306,6 +297,31 @@ fn every_command_in_the_help_texts_and_the_readme_works() {
         let (code, _, words) = super::shown(&output);
         assert_eq!(code, 0, "{command}\n{words}");
     }
+}
+
+#[test]
+fn every_command_in_the_help_texts_and_the_readme_works() {
+    run_all(|helps| {
+        let mut commands: Vec<String> = helps
+            .iter()
+            .flat_map(|help| examples_of_help(help))
+            .collect();
+        let readme = fs::read_to_string(root().join("README.md")).unwrap();
+        commands.extend(examples_of_page(&readme));
+        commands
+    });
+}
+
+#[test]
+fn every_command_in_the_guides_works() {
+    run_all(|_| {
+        let mut commands = Vec::new();
+        for guide in fs::read_dir(root().join("docs/guides")).unwrap() {
+            let page = fs::read_to_string(guide.unwrap().path()).unwrap();
+            commands.extend(examples_of_page(&page));
+        }
+        commands
+    });
 }
 
 #[test]
