@@ -74,6 +74,9 @@ enum Found {
     Directory(Directory),
 }
 
+/// What each name of a directory stands for.
+type Names = BTreeMap<Box<[u8]>, Found>;
+
 impl Joined {
     /// Joins trees, of which each is over those before it.
     ///
@@ -196,8 +199,8 @@ impl Joined {
         &self,
         directory: &Directory,
         list: &mut impl FnMut(&dyn FileSystem, Ino) -> Result<Vec<DirEntry>>,
-    ) -> Result<(BTreeMap<Box<[u8]>, Found>, u64)> {
-        let mut names = BTreeMap::new();
+    ) -> Result<(Names, u64)> {
+        let mut names = Names::new();
         let mut replaced = 0;
         let parts = directory
             .parts
@@ -250,7 +253,7 @@ impl Found {
 }
 
 /// Adds what a later tree has under a name. Returns whether it replaces a file.
-fn add(names: &mut BTreeMap<Box<[u8]>, Found>, name: Box<[u8]>, found: Found) -> bool {
+fn add(names: &mut Names, name: Box<[u8]>, found: Found) -> bool {
     match (names.get_mut(&name), found) {
         (None, found) => {
             names.insert(name, found);
