@@ -3,6 +3,7 @@
 use linux::errno;
 use tree::{FileKind, Ino};
 
+use crate::attributes::Attributes;
 use crate::raw::{NAME_BYTES_MAX, Request};
 use crate::reply::{Errno, Reply};
 use crate::served::Served;
@@ -63,8 +64,12 @@ impl Served {
         Ok(())
     }
 
-    /// `GETATTR`: `struct fuse_attr_out`.
-    pub(crate) fn answer_getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+    /// The attributes of the file that is asked about, after appending how long the kernel may keep them.
+    fn attributes_with_lifetime(
+        &self,
+        request: &Request<'_>,
+        reply: &mut Reply,
+    ) -> Result<Attributes, Errno> {
         let ino = self.nodes.ino(request.node);
         let attributes = self.attributes(ino);
         let attributes = attributes.map_err(|error| self.failed("read", ino, None, &error))?;
@@ -72,19 +77,19 @@ impl Served {
         reply.u64(lifetime.as_secs());
         reply.u32(lifetime.subsec_nanos());
         reply.u32(0);
+        Ok(attributes)
+    }
+
+    /// `GETATTR`: `struct fuse_attr_out`.
+    pub(crate) fn answer_getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let attributes = self.attributes_with_lifetime(request, reply)?;
         attributes.emit(reply);
         Ok(())
     }
 
     /// `STATX`, which is sent if a program wants to know the time of birth: `struct fuse_statx_out`.
     pub(crate) fn answer_statx(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
-        let ino = self.nodes.ino(request.node);
-        let attributes = self.attributes(ino);
-        let attributes = attributes.map_err(|error| self.failed("read", ino, None, &error))?;
-        let lifetime = self.lifetime();
-        reply.u64(lifetime.as_secs());
-        reply.u32(lifetime.subsec_nanos());
-        reply.u32(0);
+        let attributes = self.attributes_with_lifetime(request, reply)?;
         reply.u64(0);
         reply.u64(0);
         attributes.emit_statx(reply);

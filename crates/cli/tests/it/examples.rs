@@ -280,7 +280,7 @@ fn run_all(commands: impl FnOnce(&[String]) -> Vec<String>) {
     };
     let helps = COMMANDS.map(help);
     let with_values = options_with_values(&helps);
-    let commands = commands(&helps);
+    let mut commands = commands(&helps);
     assert!(commands.len() > 25, "{commands:#?}");
     // What they mount has tests of its own, in namespaces of their own; here, it must be something that can be listed.
     let is_mount = |command: &String| command.contains("restow mount ");

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use testkit::TempDir;
 
-use super::{names, run_in};
+use super::{names, ok, run_in};
 
 /// Three directories that share some paths.
 fn sources() -> TempDir {
@@ -26,13 +26,6 @@ fn sources() -> TempDir {
     }
     fs::hard_link(dir.join("b/d/y"), dir.join("b/d/y2")).unwrap();
     dir
-}
-
-#[track_caller]
-fn ok(dir: &TempDir, line: &str) -> (String, String) {
-    let (code, out, words) = run_in(dir.path(), line.split_whitespace());
-    assert_eq!(code, 0, "{line}: {words}");
-    (out, words)
 }
 
 #[test]

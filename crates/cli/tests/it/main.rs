@@ -38,13 +38,21 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use testkit::{Tool, run};
+use testkit::{TempDir, Tool, run};
 
 /// A command that runs the program, with nothing on standard input.
 fn restow<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_restow"));
     command.args(args).stdin(Stdio::null());
     command
+}
+
+/// Runs a command line of words without quotes in a directory; it must succeed. Gives standard output and standard error.
+#[track_caller]
+fn ok(dir: &TempDir, line: &str) -> (String, String) {
+    let (code, out, words) = run_in(dir.path(), line.split_whitespace());
+    assert_eq!(code, 0, "{line}: {words}");
+    (out, words)
 }
 
 /// Runs it in a directory; gives exit code, standard output and standard error.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testkit::{Rng, TempDir, tool};
 
-use super::{restow, run_in};
+use super::{ok, restow, run_in};
 
 /// A directory `src` with more content than one part of an archive has.
 fn source(noise_mib: usize) -> TempDir {
@@ -18,13 +18,6 @@ fn source(noise_mib: usize) -> TempDir {
     let text = "to be, or not to be\n".repeat(150_000);
     fs::write(dir.join("src/sub/text"), text).unwrap();
     dir
-}
-
-#[track_caller]
-fn ok(dir: &TempDir, line: &str) -> (String, String) {
-    let (code, out, words) = run_in(dir.path(), line.split_whitespace());
-    assert_eq!(code, 0, "{line}: {words}");
-    (out, words)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use testkit::TempDir;
 
-use super::{names, run_in};
+use super::{names, ok, run_in};
 
 /// A directory `src` with a few files.
 fn source() -> TempDir {
@@ -16,14 +16,6 @@ fn source() -> TempDir {
     fs::write(dir.join("src/sub/text"), "text").unwrap();
     fs::set_permissions(dir.join("src/sub/text"), fs::Permissions::from_mode(0o640)).unwrap();
     dir
-}
-
-/// Runs a command line of words without quotes; it must succeed. Gives standard output and standard error.
-#[track_caller]
-fn ok(dir: &TempDir, line: &str) -> (String, String) {
-    let (code, out, words) = run_in(dir.path(), line.split_whitespace());
-    assert_eq!(code, 0, "{line}: {words}");
-    (out, words)
 }
 
 /// Runs a command line that must fail; gives standard error.
