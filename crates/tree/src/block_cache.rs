@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 const SHARDS: usize = 16;
+/// How often no shard has anything to evict before that is given up: in the first round, what was used loses its mark.
+const FAILURES_MAX: usize = 2 * SHARDS;
 /// Number of keys that each shard remembers to find out what is decoded twice.
 const SEEN_MAX: usize = (1 << 20) / SHARDS;
 
@@ -170,7 +172,7 @@ impl<V> BlockCache<V> {
         let mut gone = None;
         let mut failures = 0;
         while self.bytes.load(Ordering::Relaxed) > self.bytes_max.load(Ordering::Relaxed)
-            && failures < SHARDS
+            && failures < FAILURES_MAX
         {
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
             match lock(&self.shards[at]).evict(newest) {
@@ -190,7 +192,7 @@ impl<V> BlockCache<V> {
 impl<V> Shard<V> {
     /// Takes out the first slot that was not used since it was last looked at, and that no one fills just now.
     fn evict(&mut self, newest: u64) -> Option<Slot<V>> {
-        for _ in 0..2 * self.clock.len() {
+        for _ in 0..self.clock.len() {
             let key = self.clock.pop_front()?;
             let Some(slot) = self.slots.get_mut(&key) else {
                 continue;
