@@ -17,7 +17,7 @@ use crate::signals;
 /// More threads than this do not help a mount by default: decoding is as fast as the programs that read.
 const THREADS_USUAL_MAX: usize = 8;
 /// How long a signal waits for requests to end.
-const STOP: Duration = Duration::from_millis(500);
+const STOP: Duration = Duration::from_millis(100);
 /// How often an idle mount is looked at, as a part of the time that it may be idle.
 const IDLE_PARTS: u32 = 4;
 
