@@ -14,6 +14,7 @@ mod joined; // several sources at once, and single files
 mod lost_writes; // what Linux accepts and then cannot write
 mod lzo_tails; // LZO extents of every length, as Linux has them
 mod memory; // memory that commands for send streams use
+mod mount; // mounts of every container, compared with the tree and with mounts of Linux
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents
 mod packed; // compressed archives
 mod partitions; // images in partitions of disk images

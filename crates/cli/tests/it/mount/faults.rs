@@ -1,0 +1,297 @@
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use testkit::{TempDir, run, squashfs_vectors, tool};
+
+use super::{Foreground, Mounted, counter, script};
+use crate::{restow, run_in, shown};
+
+/// Longest time that anything may take after a fault.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn image(dir: &TempDir) -> std::path::PathBuf {
+    script(
+        dir.path(),
+        "mkdir -p src/sub; head -c 1000000 /dev/urandom | base64 > src/sub/large; echo small > src/small",
+    );
+    let image = dir.join("x.squashfs");
+    let mksquashfs = tool("mksquashfs").expect("mksquashfs makes the images of these tests");
+    let mut command = mksquashfs.command();
+    command.arg(dir.join("src")).arg(&image);
+    run(command.args(["-comp", "zstd", "-quiet", "-no-progress"]));
+    image
+}
+
+/// Changes 16 bytes.
+fn flip(image: &Path, at: u64) {
+    let mut file = File::options().read(true).write(true).open(image).unwrap();
+    let mut bytes = [0; 16];
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.read_exact(&mut bytes).unwrap();
+    for byte in &mut bytes {
+        *byte ^= 0x5a;
+    }
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.write_all(&bytes).unwrap();
+}
+
+/// Runs something that must not hang.
+fn soon<T>(what: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = what();
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    result
+}
+
+/// The error that reading a file gives, in the words of `cat`.
+fn read_error(dir: &Path, file: &str) -> String {
+    let mut cat = Command::new("timeout");
+    cat.args(["5", "cat", file]).env("LC_ALL", "C");
+    let (code, _, words) = shown(&cat.current_dir(dir).output().unwrap());
+    assert_eq!(code, 1, "{words}");
+    words.trim().to_owned()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_damaged_block_is_one_error_and_one_line() {
+    let dir = TempDir::new();
+    script(
+        dir.path(),
+        "mkdir -p src/sub; seq 1 200000 > src/sub/large; echo small > src/small",
+    );
+    // Checksums find every change.
+    let copy = ["copy", "-q", "src", "x.btrfs", "--compress", "none"];
+    let (code, _, words) = run_in(dir.path(), copy);
+    assert_eq!(code, 0, "{words}");
+    let image = dir.join("x.btrfs");
+    let (all, large) = (
+        fs::read(&image).unwrap(),
+        fs::read(dir.join("src/sub/large")).unwrap(),
+    );
+    let at = all
+        .windows(64)
+        .position(|bytes| bytes == &large[150_000..150_064]);
+    flip(&image, at.unwrap() as u64);
+    let mounted = Foreground::new(&image, [""; 0]);
+    let words = soon(|| read_error(mounted.path(), "sub/large"));
+    assert_eq!(words, "cat: sub/large: Input/output error");
+    assert_eq!(fs::read(mounted.path().join("small")).unwrap(), b"small\n");
+    let words = mounted.unmount();
+    let about: Vec<&str> = words
+        .lines()
+        .filter(|line| line.contains("sub/large"))
+        .collect();
+    assert_eq!(about.len(), 1, "{words}");
+    assert!(
+        about[0].starts_with("restow: read sub/large at byte 131072 in "),
+        "{words}"
+    );
+    assert!(about[0].contains(" at byte 0x"), "{words}");
+    assert!(counter(&words, "problems:") > 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn damaged_metadata_truncation_and_replacement_are_errors() {
+    let dir = TempDir::new();
+    let image = image(&dir);
+    let size = fs::metadata(&image).unwrap().len();
+    // The inode of the last directory, while the image is mounted; then the end of the file.
+    let mounted = Foreground::new(&image, [""; 0]);
+    flip(&image, size - 4096 - 300);
+    let _ = soon(|| {
+        shown(
+            &Command::new("ls")
+                .arg("-lR")
+                .arg(mounted.path())
+                .output()
+                .unwrap(),
+        )
+    });
+    drop(mounted);
+    flip(&image, size - 4096 - 300);
+    let mounted = Foreground::new(&image, [""; 0]);
+    File::options()
+        .write(true)
+        .open(&image)
+        .unwrap()
+        .set_len(100_000)
+        .unwrap();
+    let words = soon(|| read_error(mounted.path(), "sub/large"));
+    assert!(words.ends_with("Input/output error"), "{words}");
+    let words = mounted.unmount();
+    assert!(words.contains("read sub/large at byte 0 in "), "{words}");
+    // A file that takes the image's name is not the one that is mounted.
+    let whole = dir.join("again");
+    fs::create_dir(&whole).unwrap();
+    let image = {
+        script(dir.path(), "rm x.squashfs");
+        self::image(&dir)
+    };
+    let mounted = Mounted::new(&image, [""; 0]);
+    fs::write(dir.join("other"), [0; 5000]).unwrap();
+    fs::rename(dir.join("other"), &image).unwrap();
+    assert_eq!(fs::read(mounted.path().join("small")).unwrap(), b"small\n");
+    mounted.unmount();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_killed_program_leaves_errors_and_no_hang() {
+    let dir = TempDir::new();
+    let image = image(&dir);
+    let mounted = Foreground::new(&image, [""; 0]);
+    let _open = File::open(mounted.path().join("small")).unwrap();
+    mounted.signal("KILL");
+    let words = soon(|| read_error(mounted.path(), "sub/large"));
+    assert!(
+        words.contains("not connected") || words.contains("aborted"),
+        "{words}"
+    );
+    run(Command::new("umount").arg("-l").arg(mounted.path()));
+    // With `fusermount3` waiting, the mount goes, too.
+    if tool("fusermount3").is_some() {
+        let mounted = Foreground::new(&image, ["-o", "auto_unmount"]);
+        mounted.signal("KILL");
+        let gone = || {
+            script(
+                mounted.path().parent().unwrap(),
+                "while mountpoint -q point 2> /dev/null || ! ls point > /dev/null 2>&1; do :; done",
+            )
+        };
+        soon(gone);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn signals_and_all_kinds_of_unmounting_end_the_program() {
+    let dir = TempDir::new();
+    let image = image(&dir);
+    for signal in ["TERM", "INT", "HUP"] {
+        // With and without an open file.
+        for is_open in [false, true] {
+            let mounted = Foreground::new(&image, [""; 0]);
+            let open = is_open.then(|| File::open(mounted.path().join("small")).unwrap());
+            mounted.signal(signal);
+            let words = soon(|| mounted.ended());
+            assert!(words.contains("requests: "), "{words}");
+            drop(open);
+        }
+    }
+    // Forced, although a file is open: its reader gets an error.
+    let mounted = Foreground::new(&image, [""; 0]);
+    let mut open = File::open(mounted.path().join("sub/large")).unwrap();
+    let forced = Command::new("umount")
+        .arg("-f")
+        .arg(mounted.path())
+        .status();
+    assert!(!forced.unwrap().success());
+    soon(|| assert!(open.read(&mut [0; 10]).is_err()));
+    drop(open);
+    let point = mounted.path().to_owned();
+    soon(|| mounted.ended());
+    let _ = Command::new("umount").arg("-l").arg(&point).status();
+    // Lazily: it works until the file is closed.
+    let mounted = Foreground::new(&image, [""; 0]);
+    let mut open = File::open(mounted.path().join("sub/large")).unwrap();
+    run(Command::new("umount").arg("-l").arg(mounted.path()));
+    assert_eq!(open.read(&mut [0; 10]).unwrap(), 10);
+    drop(open);
+    soon(|| mounted.ended());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn no_process_is_left_behind() {
+    let dir = TempDir::new();
+    let image = image(&dir);
+    let marked = dir.join("no-process-is-left");
+    fs::rename(&image, &marked).unwrap();
+    for end in ["restow", "umount", "umount -l", "kill"] {
+        let mounted = Mounted::new(&marked, [""; 0]);
+        let point = mounted.path().display().to_string();
+        let ids = || {
+            let list = Command::new("pgrep")
+                .args(["-f", "no-process-is-left"])
+                .output();
+            String::from_utf8(list.unwrap().stdout).unwrap()
+        };
+        assert_eq!(ids().lines().count(), 1);
+        match end {
+            "restow" => assert!(restow(["unmount", &point]).status().unwrap().success()),
+            "kill" => drop(run(Command::new("kill").arg(ids().trim()))),
+            umount => drop(script(dir.path(), &format!("{umount} {point}"))),
+        }
+        soon(|| while !ids().is_empty() {});
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_full_temporary_folder_is_an_error_before_the_mount() {
+    let dir = TempDir::new();
+    script(
+        dir.path(),
+        "mkdir full point; head -c 3M /dev/urandom > file; tar czf x.tar.gz file",
+    );
+    run(Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1M", "tmpfs"])
+        .arg(dir.join("full")));
+    let output = restow(["mount", "x.tar.gz", "point"])
+        .current_dir(dir.path())
+        .env("TMPDIR", dir.join("full"))
+        .output();
+    let (code, _, words) = shown(&output.unwrap());
+    assert_eq!(code, 2);
+    assert!(words.contains("no space left on device"), "{words}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn hostile_images_are_walked_in_bounded_memory() {
+    let dir = TempDir::new();
+    let image = dir.join("hostile");
+    let mut mounted_count = 0;
+    for vector in squashfs_vectors(1, &|_| None) {
+        fs::write(&image, &vector.image).unwrap();
+        let point = dir.join("point");
+        let _ = fs::create_dir(&point);
+        let output = restow(["mount"]).arg(&image).arg(&point).output().unwrap();
+        let (code, _, words) = shown(&output);
+        if code != 0 {
+            assert_eq!(
+                (code, words.lines().count()),
+                (2, 1),
+                "{}: {words}",
+                vector.name
+            );
+            continue;
+        }
+        mounted_count += 1;
+        let walk = "timeout 20 find . -ls > /dev/null 2>&1
+                    timeout 20 find . -type f -size -1024k -exec cat {} + > /dev/null 2>&1
+                    timeout 20 getfattr -R -d -m- . > /dev/null 2>&1; true";
+        let mut bash = Command::new("bash");
+        bash.args(["-c", walk])
+            .current_dir(&point)
+            .status()
+            .unwrap();
+        let peak = script(
+            dir.path(),
+            "grep VmHWM /proc/$(pgrep -f 'mount .*hostile' | head -1)/status",
+        );
+        assert!(
+            counter(&peak, "VmHWM:") < 128 << 10,
+            "{}: {peak}",
+            vector.name
+        );
+        let done = restow(["unmount"]).arg(&point).status().unwrap();
+        assert!(done.success(), "{}", vector.name);
+    }
+    assert!(mounted_count > 10);
+}

@@ -1,0 +1,63 @@
+use std::process::Command;
+
+use testkit::{TempDir, run, tool};
+
+use super::{Mounted, script};
+
+/// A small system: a shell, tools, Python, all that they need, and a repository.
+const SYSTEM: &str = r#"
+mkdir -p src/bin src/usr/lib src/repository src/tmp
+add() { for file; do for path in "$file" $(ldd "$file" | grep -o '/[^ ]*'); do
+  mkdir -p "src$(dirname "$path")"; cp -Ln "$path" "src$path"; done; done; }
+add /bin/sh /bin/ls /bin/cat /usr/bin/sha256sum
+if [ -x /usr/bin/python3 ]; then
+  add "$(readlink -f /usr/bin/python3)"; cp "$(readlink -f /usr/bin/python3)" src/bin/python3
+  lib=$(python3 -c 'import json, os; print(os.path.dirname(os.path.dirname(json.__file__)))')
+  mkdir -p "src$lib"; cp -r "$lib/." "src$lib"; rm -rf "src$lib/test"
+fi
+cd src/repository; git init -q .; git config user.name a; git config user.email a@b
+for n in 1 2 3 4 5; do seq $n 20000 > numbers; git add numbers; git commit -qm $n; done; git gc -q
+cd ..; find . -type f -print0 | sort -z | xargs -0 sha256sum > ../sums
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn programs_run_from_a_mount() {
+    let (Some(mksquashfs), Some(_)) = (tool("mksquashfs"), tool("git")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    script(dir.path(), SYSTEM);
+    let image = dir.join("x.squashfs");
+    let mut command = mksquashfs.command();
+    command.arg(dir.join("src")).arg(&image);
+    run(command.args(["-comp", "zstd", "-quiet", "-no-progress"]));
+    let mounted = Mounted::new(&image, [""; 0]);
+    let point = mounted.path().display().to_string();
+    let out = script(
+        dir.path(),
+        &format!("chroot {point} /bin/sh -c 'ls / && cat /repository/numbers' | wc -l"),
+    );
+    assert!(out.trim().parse::<u32>().unwrap() > 19_996);
+    if mounted.path().join("bin/python3").exists() {
+        let import = "import json, decimal, sqlite3, ctypes; print(json.dumps([1]))";
+        let import = import.replace(" sqlite3, ctypes", " email");
+        let mut python = Command::new("chroot");
+        let out = run(python
+            .arg(mounted.path())
+            .args(["/bin/python3", "-c", &import]));
+        assert_eq!(out.stdout, b"[1]\n");
+    }
+    // Another user owns the repository for git if that is not said.
+    let fsck =
+        format!("git -c safe.directory='*' -C {point}/repository fsck --full 2>&1; echo done");
+    assert!(script(dir.path(), &fsck).ends_with("done\n"));
+    // Eight processes, all at once, each with every file.
+    let check = format!(
+        "cd {point}; for n in 1 2 3 4 5 6 7 8; do sha256sum --quiet -c {}/sums & done
+         for n in 1 2 3 4 5 6 7 8; do wait -n; done",
+        dir.path().display()
+    );
+    assert_eq!(script(dir.path(), &check), "");
+    mounted.unmount();
+}
