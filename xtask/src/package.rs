@@ -72,7 +72,7 @@ pub(crate) fn deb(report: &mut Report, arguments: &[String]) {
         }
         let mut lintian = Command::new("lintian");
         run(lintian
-            .args(["--fail-on", "error", "--no-tag-display-limit"])
+            .args(["--fail-on", "error", "--tag-display-limit", "0"])
             .arg(&package))
     });
 }

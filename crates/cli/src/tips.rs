@@ -327,7 +327,9 @@ mod tests {
         command.build();
         let copy = command.find_subcommand("copy").unwrap();
         let known = |word: &str| {
-            let mut all = command.get_subcommands().flat_map(|it| it.get_arguments());
+            let mut all = command
+                .get_subcommands()
+                .flat_map(clap::Command::get_arguments);
             let mut nested = copy.get_arguments();
             let is = |arg: &clap::Arg| arg.get_long() == word.strip_prefix("--");
             all.any(is) || nested.any(is)

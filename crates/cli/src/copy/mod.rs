@@ -119,7 +119,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
             "{files} replaced by later ones with the same path"
         ));
     }
-    report(args, kind, &source, done, start)
+    Ok(report(args, kind, &source, done, start))
 }
 
 /// Copies one regular file, with its mode and times.
@@ -128,7 +128,7 @@ fn file(args: &Copy, start: Instant) -> Result<bool> {
     let (_, name) = linux::split_path(&args.dst).context(no_name)?;
     let source = joined::only_file(args, OsStr::from_bytes(name))?;
     let done = copy_tree(args, Kind::File, &source, &[])?;
-    report(args, Kind::File, &source, done, start)
+    Ok(report(args, Kind::File, &source, done, start))
 }
 
 fn copy_tree(args: &Copy, kind: Kind, source: &Source, paths: &[OsString]) -> Result<Done> {
@@ -157,7 +157,7 @@ fn copy_tree(args: &Copy, kind: Kind, source: &Source, paths: &[OsString]) -> Re
 }
 
 /// Says what was done, and returns whether everything could be preserved.
-fn report(args: &Copy, kind: Kind, source: &Source, done: Done, start: Instant) -> Result<bool> {
+fn report(args: &Copy, kind: Kind, source: &Source, done: Done, start: Instant) -> bool {
     for line in &done.listed {
         tell(line);
     }
@@ -197,7 +197,7 @@ fn report(args: &Copy, kind: Kind, source: &Source, done: Done, start: Instant) 
             "{files}, {read} read, {written} written{ratio}{kept}, {seconds:.2} s{memory}"
         ));
     }
-    Ok(done.lost.is_empty() && done.listed.is_empty() && source.lost.is_empty())
+    done.lost.is_empty() && done.listed.is_empty() && source.lost.is_empty()
 }
 
 /// How much was copied in compressed form, and how it was verified; empty if nothing was.
