@@ -6,7 +6,10 @@ use linux::errno;
 use testkit::MemoryFs;
 use tree::{FileKind, FileSystem, Time};
 
-use crate::script::*;
+use crate::script::{
+    ALL, FORGET, GETATTR, GETXATTR, LISTXATTR, LOOKUP, LSEEK, MKDIR, OPEN, OPENDIR, READ, READDIR,
+    READLINK, STATFS, STATX, Served, of_user, options, read_body, request, u32_at, u64_at,
+};
 
 /// Names as a directory lists them, with those that every directory has.
 fn with_dots(names: &[&str]) -> Vec<Vec<u8>> {

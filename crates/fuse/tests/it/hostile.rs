@@ -4,7 +4,7 @@ use linux::errno;
 use testkit::{HookedFs, MemoryFs, Rng, cases};
 use tree::{Corrupt, Error, FileKind, FileSystem, Ino};
 
-use crate::script::*;
+use crate::script::{LOOKUP, READ, Served, options, read_body, request, u64_at};
 
 #[test]
 fn requests_of_any_bytes_are_answered() {
