@@ -43,7 +43,7 @@ enum Run {
     Fuzz { target: &'static str, minutes: u64 },
     /// The fuzz harness in C, under a sanitizer.
     Harness { sanitizer: Sanitizer, minutes: u64 },
-    /// Changes of a package's files, of which its tests must notice so many percent.
+    /// Changes of a package's files, of which its tests must notice at least this percentage.
     Mutants {
         package: &'static str,
         files: &'static [&'static str],

@@ -384,7 +384,7 @@ fn disk(partitions: &[FoundPartition]) -> String {
             let (number, format) = (partition.number, format.unwrap_or_default());
             format!("`--image-at partition:{number}` reads the first with an image, of {format}")
         }
-        None => "none of them holds a SquashFS or btrfs image".to_owned(),
+        None => "no partition holds a SquashFS or btrfs image".to_owned(),
     };
     let count = text::count(partitions.len() as u64, "partition");
     format!("a disk image with {count}, which `restow info` lists; {hint}")

@@ -8,7 +8,7 @@ use crate::memory::{place, with};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CustomMem {
-    /// Gives so many bytes, or NULL.
+    /// Returns memory of this size in bytes, or NULL.
     pub alloc: Option<unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void>,
     /// Takes back what `alloc` gave.
     pub free: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
@@ -50,7 +50,7 @@ impl Block {
     pub(crate) unsafe fn place<T>(
         &self,
     ) -> Option<(&'static mut core::mem::MaybeUninit<T>, &'static mut [u8])> {
-        // SAFETY: so many bytes were given, and the caller promises the rest.
+        // SAFETY: the memory has this size, and the caller promises the rest.
         unsafe { place(self.start, self.size) }
     }
 

@@ -112,7 +112,7 @@ impl Served {
         }
     }
 
-    /// How long the kernel may keep what it is told.
+    /// How long the kernel may keep an answer.
     pub(crate) fn lifetime(&self) -> Duration {
         if self.options.only_user.is_some() {
             // Whoever may not see a name must ask for it.

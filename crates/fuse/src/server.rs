@@ -181,7 +181,7 @@ impl Server {
         Outcome::Reply(answer.err())
     }
 
-    /// `OPEN` and `OPENDIR`: the kernel does not ask again if it is told that this is not needed.
+    /// `OPEN` and `OPENDIR`: the kernel does not ask again if the answer is that this is not needed.
     fn answer_open(&self, unneeded: u64, flags: u32, reply: &mut Reply) -> Result<(), Errno> {
         let abilities = self.agreed.get().map_or(0, |agreed| agreed.abilities);
         if abilities & unneeded != 0 {

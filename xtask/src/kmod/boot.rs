@@ -88,7 +88,7 @@ fn device() -> Result<Command, String> {
     ))
 }
 
-/// Adds all frames of the tests of zstd, each as it is and damaged in so many ways: `good` and `bad`, as user space judges.
+/// Adds all frames of the tests of zstd, each as it is and damaged in a number of ways: `good` and `bad`, as user space judges.
 pub(super) fn frames(archive: &mut Initramfs, folder: &Path, damages: u32) -> Result<(), String> {
     for name in ["good", "bad"] {
         let _ = fs::remove_dir_all(folder.join(name));

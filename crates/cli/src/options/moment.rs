@@ -10,7 +10,7 @@ const DAYS_BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304
 /// Parses a point in time as seconds since 1970: `2020-01-01`, `2020-01-01T12:30`, `2020-01-01 12:30:00Z`, `@0` or `0`.
 ///
 /// # Errors
-/// It is none of these, or there is no such day.
+/// It has another form, or there is no such day.
 pub(crate) fn seconds(words: &str) -> Result<i64> {
     let number = words.strip_prefix('@').unwrap_or(words);
     if let Ok(seconds) = number.parse() {

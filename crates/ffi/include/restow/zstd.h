@@ -195,7 +195,7 @@ size_t zstd_get_frame_header(zstd_frame_header *header, const void *src, size_t 
 
 /* ---- memory from an allocator ---- */
 
-/* Gives so many bytes or NULL, and takes them back. Without both functions there is no memory. */
+/* The first returns memory of a size in bytes, or NULL; the second frees it. Without both functions there is no memory. */
 typedef void *(*zstd_alloc_function)(void *opaque, size_t size);
 typedef void (*zstd_free_function)(void *opaque, void *address);
 
