@@ -11,6 +11,9 @@ use crate::served::Served;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
+/// The unit in which the kernel asks for content.
+const PAGE_BYTES: usize = 4096;
+
 /// Attributes that only root sees.
 const TRUSTED: &[u8] = b"trusted.";
 
@@ -40,10 +43,21 @@ impl Served {
         }
         let room = reply.room(to_usize(size).min(BODY_BYTES_MAX));
         let read = self.fs.read_at(ino, offset, room);
-        let read = read.map_err(|error| self.failed("read", ino, Some(offset), &error))?;
+        let read = read.map_err(|error| {
+            let at = self.first_unreadable(ino, offset, to_usize(size).min(BODY_BYTES_MAX));
+            self.failed("read", ino, Some(at), &error)
+        })?;
         reply.fill(read);
         self.counters.count_bytes(to_u64(read));
         Ok(())
+    }
+
+    /// The page that cannot be read, of those that could not be read together.
+    fn first_unreadable(&self, ino: Ino, offset: u64, len: usize) -> u64 {
+        let mut page = [0; PAGE_BYTES];
+        let pages = (offset..offset.saturating_add(to_u64(len))).step_by(PAGE_BYTES);
+        let mut wrong = pages.filter(|&at| self.fs.read_at(ino, at, &mut page).is_err());
+        wrong.next().unwrap_or(offset)
     }
 
     /// `LSEEK`: where the next data or hole begins.

@@ -17,9 +17,9 @@ find . \( -type b -o -type c \) -exec stat -c '%n %t %T' {} + | sort
 find . -print0 | sort -z | xargs -0 getfattr -h -d -m- -e hex --absolute-names -- 2> /dev/null || true
 ";
 
-/// The content of all files but the largest, and that of all links.
+/// The content of all files but the largest, and those whose path is too long for a system call.
 const CONTENT: &str = r"
-find . -type f -size -65536k -print0 | sort -z | xargs -0 sha256sum
+find . -type f -size -65536k -print0 | grep -zavE '^.{4000}' | sort -z | xargs -0 sha256sum
 ";
 
 /// Numbers of files.
@@ -82,6 +82,13 @@ fn directories_archives_and_streams_show_their_tree() {
     assert_eq!(data(&src), data(mounted.path()));
     mounted.unmount();
     for name in ["x.tar", "x.stream"] {
+        if name == "x.stream" {
+            // Streams have no paths longer than 4,095 bytes.
+            script(
+                &src,
+                "find . -maxdepth 1 -name 'aaaaaaaaaa*' -exec rm -r {} +",
+            );
+        }
         let mounted = Mounted::new(&copy(&dir, name), [""; 0]);
         same(&src, mounted.path(), &[METADATA, CONTENT]);
         let with_holes = |dir: &Path| data(&dir.join("holes"));
@@ -92,16 +99,16 @@ fn directories_archives_and_streams_show_their_tree() {
 
 #[test]
 #[ignore = "needs root"]
-fn compressed_archives_and_chains_are_mounted() {
+fn compressed_archives_and_streams_of_images_are_mounted() {
     let dir = TempDir::new();
     script(
         dir.path(),
-        "mkdir -p src/sub; echo one > src/sub/file; ln src/sub/file src/hard; tar czf x.tar.gz --format=pax -C src .",
+        "mkdir -p src/sub; echo one > src/sub/file; ln src/sub/file src/sub/hard; tar czf x.tar.gz --format=pax -C src .",
     );
     let mounted = Mounted::new(&dir.join("x.tar.gz"), [""; 0]);
     same(&dir.join("src"), mounted.path(), &[METADATA, CONTENT]);
     mounted.unmount();
-    // An image with two snapshots, as a stream and one that needs it.
+    // A subvolume of an image, as a stream.
     let copy = ["copy", "-q", "src", "x.btrfs", "--as-subvolume", "sub:ro"];
     let (code, _, words) = run_in(dir.path(), copy);
     assert_eq!(code, 0, "{words}");

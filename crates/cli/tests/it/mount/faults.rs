@@ -87,7 +87,7 @@ fn a_damaged_block_is_one_error_and_one_line() {
         .collect();
     assert_eq!(about.len(), 1, "{words}");
     assert!(
-        about[0].starts_with("restow: read sub/large at byte 131072 in "),
+        about[0].starts_with("restow: read sub/large at byte 147456 in "),
         "{words}"
     );
     assert!(about[0].contains(" at byte 0x"), "{words}");
@@ -124,7 +124,10 @@ fn damaged_metadata_truncation_and_replacement_are_errors() {
     let words = soon(|| read_error(mounted.path(), "sub/large"));
     assert!(words.ends_with("Input/output error"), "{words}");
     let words = mounted.unmount();
-    assert!(words.contains("read sub/large at byte 0 in "), "{words}");
+    assert!(
+        words.contains("read sub/large at byte 131072 in "),
+        "{words}"
+    );
     // A file that takes the image's name is not the one that is mounted.
     let whole = dir.join("again");
     fs::create_dir(&whole).unwrap();

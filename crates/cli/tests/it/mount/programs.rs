@@ -12,8 +12,8 @@ add() { for file; do for path in "$file" $(ldd "$file" | grep -o '/[^ ]*'); do
 add /bin/sh /bin/ls /bin/cat /usr/bin/sha256sum
 if [ -x /usr/bin/python3 ]; then
   add "$(readlink -f /usr/bin/python3)"; cp "$(readlink -f /usr/bin/python3)" src/bin/python3
-  lib=$(python3 -c 'import json, os; print(os.path.dirname(os.path.dirname(json.__file__)))')
-  mkdir -p "src$lib"; cp -r "$lib/." "src$lib"; rm -rf "src$lib/test"
+  lib=$(/usr/bin/python3 -c 'import json, os; print(os.path.dirname(os.path.dirname(json.__file__)))')
+  mkdir -p "src$lib"; tar -C "$lib" --exclude=./test --exclude=./site-packages -c . | tar -C "src$lib" -x
 fi
 cd src/repository; git init -q .; git config user.name a; git config user.email a@b
 for n in 1 2 3 4 5; do seq $n 20000 > numbers; git add numbers; git commit -qm $n; done; git gc -q
@@ -54,8 +54,8 @@ fn programs_run_from_a_mount() {
     assert!(script(dir.path(), &fsck).ends_with("done\n"));
     // Eight processes, all at once, each with every file.
     let check = format!(
-        "cd {point}; for n in 1 2 3 4 5 6 7 8; do sha256sum --quiet -c {}/sums & done
-         for n in 1 2 3 4 5 6 7 8; do wait -n; done",
+        "cd {point}; all=; for n in 1 2 3 4 5 6 7 8; do sha256sum --quiet -c {}/sums & all=\"$all $!\"; done
+         for one in $all; do wait $one; done",
         dir.path().display()
     );
     assert_eq!(script(dir.path(), &check), "");
