@@ -34,6 +34,7 @@ const SHARES: &[(&str, u64)] = &[
     ("crates/squashfs", 60),
     ("crates/btrfs", 60),
     ("crates/sendstream", 20),
+    ("crates/fuse", 5),
     ("crates/cli", 30),
     ("crates/testkit", 5),
     ("bench", 20),

@@ -16,6 +16,8 @@ use crate::encoded::EncodedWrite;
 /// The most jobs of a batch, each of which keeps a file open, and the bytes that fill it.
 const BATCH_JOBS: usize = 32;
 const BATCH_BYTES: usize = 512 << 10;
+/// The most files of which it is remembered how far they are not verified; then all are verified first.
+const FILES_MAX: usize = 1 << 14;
 /// The most batches that wait for the thread.
 const BATCHES_WAITING: usize = 4;
 
@@ -85,6 +87,9 @@ impl Verifier {
         write: &EncodedWrite<'_>,
         extent: &EncodedExtent<'_>,
     ) -> Result<()> {
+        if self.unverified.len() >= FILES_MAX {
+            self.wait()?;
+        }
         let end = write.file_offset.saturating_add(write.unencoded_file_len);
         let unverified = self.unverified.entry(ino).or_default();
         *unverified = end.max(*unverified);
