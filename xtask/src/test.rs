@@ -25,7 +25,7 @@ const SHARES: &[(&str, u64)] = &[
     ("cargo-deny", 90),
     ("build", 185),
     ("crates/xxhash", 5),
-    ("crates/lzo", 15),
+    ("crates/lzo", 10),
     ("crates/codec", 15),
     ("crates/zstd", 55),
     ("crates/ffi", 40),
