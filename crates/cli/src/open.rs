@@ -38,7 +38,7 @@ pub(crate) enum Container {
     /// And the byte of the file at which the image begins.
     Squashfs(File, u64),
     Btrfs(Part),
-    /// A disk image with partitions, none of which was named.
+    /// A disk image with partitions, while no partition was named.
     Disk(Vec<FoundPartition>),
     SendStream(Stream),
 }
