@@ -36,7 +36,7 @@ impl Machine {
         self.options(["-append", &format!("{COMMAND_LINE} {words}")]);
     }
 
-    /// Adds options of QEMU's; of one that is there already, the last counts.
+    /// Adds options of QEMU; if one was already given, the last counts.
     pub(super) fn options<const N: usize>(&mut self, options: [&str; N]) {
         self.command.args(options);
     }
