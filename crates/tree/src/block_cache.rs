@@ -1,4 +1,4 @@
-//! A cache of decoded blocks, bounded by their bytes.
+//! A cache of decoded blocks, bounded by their bytes: for many blocks of any length. [`Cache`](crate::Cache) holds a few of one length.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
