@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use rustix::fs::{AtFlags, CWD, FileType, statat};
 use xxhash::xxh64;
 
 use trees::{DIRECTORIES, FILE_BYTES, FILES, LARGE_BYTES, large_file, small_tree, tar_header};
@@ -515,7 +516,9 @@ fn walk(dir: &Path, reads: bool) -> std::io::Result<u64> {
     let mut buffer = [0; 8192];
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let kind = fs::symlink_metadata(&path)?.file_type();
+        // As lstat(2): the standard library also asks for the time of birth.
+        let stat = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
         if kind.is_dir() {
             bytes += walk(&path, reads)?;
         } else if reads && kind.is_file() {

@@ -38,6 +38,7 @@ pub(crate) fn name_of(opcode: u32) -> &'static str {
 pub struct Counters {
     requests: [AtomicU64; 64],
     bytes: AtomicU64,
+    unasked: AtomicU64,
     errors: AtomicU64,
 }
 
@@ -46,6 +47,7 @@ impl Default for Counters {
         Counters {
             requests: std::array::from_fn(|_| AtomicU64::new(0)),
             bytes: AtomicU64::new(0),
+            unasked: AtomicU64::new(0),
             errors: AtomicU64::new(0),
         }
     }
@@ -62,6 +64,12 @@ impl Counters {
 
     pub(crate) fn count_bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a file that was sent before it was asked for.
+    pub(crate) fn count_unasked(&self, bytes: u64) {
+        self.unasked.fetch_add(1, Ordering::Relaxed);
+        self.count_bytes(bytes);
     }
 
     pub(crate) fn count_error(&self) {
@@ -95,6 +103,11 @@ impl Counters {
     /// Bytes of content that were sent.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Files that were sent before they were asked for.
+    pub fn unasked(&self) -> u64 {
+        self.unasked.load(Ordering::Relaxed)
     }
 
     /// Problems that were reported.

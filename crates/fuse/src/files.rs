@@ -3,7 +3,8 @@
 use linux::errno;
 use tree::{Error, Ino, Xattr, to_u64, to_usize};
 
-use crate::raw::Request;
+use crate::device::Device;
+use crate::raw::{NOTIFY_STORE, Request};
 use crate::reply::{BODY_BYTES_MAX, Errno, Reply};
 use crate::served::Served;
 
@@ -32,12 +33,7 @@ impl Served {
     /// `READ`: the content, decoded straight into the reply.
     pub(crate) fn answer_read(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         let ino = self.nodes.ino(request.node);
-        let mut body = request.body;
-        let fields = (|| {
-            body.u64()?; // the handle
-            Some((body.u64()?, body.u32()?))
-        })();
-        let (offset, size) = fields.ok_or(Errno(errno::EINVAL))?;
+        let (offset, size) = place_of_read(request).ok_or(Errno(errno::EINVAL))?;
         if let Some(ahead) = &self.ahead {
             ahead.note(ino, offset, size.into());
         }
@@ -50,6 +46,40 @@ impl Served {
         reply.fill(read);
         self.counters.count_bytes(to_u64(read));
         Ok(())
+    }
+
+    /// Puts small files that the program probably reads next into the page cache, before a `READ` is answered.
+    pub(crate) fn send_siblings(&self, request: &Request<'_>, device: &impl Device) {
+        let (Some(siblings), Some((0, _))) = (&self.siblings, place_of_read(request)) else {
+            return;
+        };
+        // Another thread is sending.
+        let Ok(mut record) = siblings.record.try_lock() else {
+            return;
+        };
+        for (ino, bytes) in siblings.after(self.nodes.ino(request.node)) {
+            let (Some(node), Ok(size)) = (self.nodes.of(ino), u32::try_from(bytes)) else {
+                continue;
+            };
+            record.clear();
+            record.u64(node);
+            record.u64(0);
+            record.u32(size);
+            record.u32(0);
+            // What is wrong with a file is found when it is asked for.
+            if self.fs.read_at(ino, 0, record.room(bytes)).ok() != Some(bytes) {
+                continue;
+            }
+            record.fill(bytes);
+            // The kernel may have forgotten the file, and then those that were listed with it.
+            if device
+                .send(record.finish_notification(NOTIFY_STORE))
+                .is_err()
+            {
+                return;
+            }
+            self.counters.count_unasked(to_u64(bytes));
+        }
     }
 
     /// The page that cannot be read, of those that could not be read together.
@@ -131,6 +161,13 @@ impl Served {
         let xattrs = self.fs.xattrs(ino);
         xattrs.map_err(|error| self.failed("read attributes of", ino, None, &error))
     }
+}
+
+/// The offset and the number of bytes of a `READ`.
+fn place_of_read(request: &Request<'_>) -> Option<(u64, u32)> {
+    let mut body = request.body;
+    body.u64()?; // the handle
+    Some((body.u64()?, body.u32()?))
 }
 
 /// Appends what fits in `size` bytes; if there is no size, a `struct fuse_getxattr_out` with the length.

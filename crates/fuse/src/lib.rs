@@ -33,6 +33,7 @@ mod raw;
 mod reply;
 mod served;
 mod server;
+mod siblings;
 
 pub use attributes::Owner;
 pub use counters::Counters;

@@ -90,6 +90,11 @@ impl Served {
         match (self.nodes.of(ino), self.attributes(ino)) {
             // What is not of the kind that its directory says cannot have been meant.
             (Some(node), Ok(attributes)) if attributes.metadata.kind == kind => {
+                if kind == FileKind::Regular
+                    && let Some(siblings) = &self.siblings
+                {
+                    siblings.note_listed(ino, attributes.metadata.size);
+                }
                 self.emit_entry(node, &attributes, reply);
                 attributes.number
             }

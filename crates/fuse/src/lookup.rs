@@ -89,6 +89,9 @@ impl Served {
 
     /// `STATX`, which is sent if a program wants to know the time of birth: `struct fuse_statx_out`.
     pub(crate) fn answer_statx(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        if !self.options.has_birth_times {
+            return Err(Errno(errno::ENOSYS));
+        }
         let attributes = self.attributes_with_lifetime(request, reply)?;
         reply.u64(0);
         reply.u64(0);

@@ -59,6 +59,9 @@ pub(crate) mod opcode {
     pub(crate) const STATX: u32 = 52;
 }
 
+/// `FUSE_NOTIFY_STORE`, which puts content into the page cache.
+pub(crate) const NOTIFY_STORE: i32 = 4;
+
 /// Abilities that kernel and server agree on (`FUSE_INIT` flags).
 pub(crate) mod ability {
     pub(crate) const ASYNC_READ: u64 = 1;

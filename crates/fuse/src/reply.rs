@@ -83,8 +83,19 @@ impl Reply {
         if error.is_some() {
             self.clear();
         }
+        self.headed(
+            unique,
+            error.map_or(0, |Errno(errno)| errno.saturating_neg()),
+        )
+    }
+
+    /// The body as a notification, which nobody has asked for.
+    pub(crate) fn finish_notification(&mut self, code: i32) -> &[u8] {
+        self.headed(0, code)
+    }
+
+    fn headed(&mut self, unique: u64, errno: i32) -> &[u8] {
         let len = u32::try_from(self.len).unwrap_or(u32::MAX);
-        let errno = error.map_or(0, |Errno(errno)| errno.saturating_neg());
         let mut header = &mut *self.bytes;
         for field in [
             &len.to_ne_bytes()[..],

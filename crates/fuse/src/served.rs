@@ -15,6 +15,7 @@ use crate::directory::{Directories, Directory};
 use crate::numbers::{Nodes, Numbers};
 use crate::places::Places;
 use crate::reply::{Errno, Reply};
+use crate::siblings::Siblings;
 
 /// How long the kernel may keep what cannot change: decades. Linux cuts what is longer than it can count.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
@@ -42,6 +43,8 @@ pub struct Options {
     pub lifetime: Option<Duration>,
     /// Whether files may have extended attributes. If not, the kernel asks only once.
     pub has_xattrs: bool,
+    /// Whether files may have a time of birth. If not, the kernel asks only once.
+    pub has_birth_times: bool,
     /// Only root and this user may see anything (`allow_root`).
     pub only_user: Option<u32>,
     /// The size of what is mounted, in bytes, as `df` shows it.
@@ -85,6 +88,7 @@ pub(crate) struct Served {
     pub(crate) options: Options,
     pub(crate) counters: Counters,
     pub(crate) ahead: Option<Ahead>,
+    pub(crate) siblings: Option<Siblings>,
     directories: Directories,
     places: Places,
     reported: Mutex<VecDeque<ProblemPlace>>,
@@ -98,8 +102,11 @@ impl Served {
         report: Box<dyn Fn(&Problem<'_>) + Send + Sync>,
     ) -> Served {
         let root = options.root.unwrap_or_else(|| fs.root());
+        // What can change is not sent before it is asked for.
+        let siblings = Siblings::new(options.threads).filter(|_| !options.is_live);
         Served {
             ahead: Ahead::new(&fs.storage(), options.threads),
+            siblings,
             fs,
             root,
             nodes: Nodes::new(root),

@@ -116,7 +116,11 @@ impl Server {
             };
             reply.clear();
             self.served.counters.count(request.opcode);
-            if let Outcome::Reply(error) = self.answer(&request, &mut reply)
+            let outcome = self.answer(&request, &mut reply);
+            if request.opcode == opcode::READ {
+                self.served.send_siblings(&request, device);
+            }
+            if let Outcome::Reply(error) = outcome
                 && !send(device, reply.finish(request.unique, error))?
             {
                 break;

@@ -242,6 +242,7 @@ fn server(
         // An access that the kernel answers by itself does not show that the mount is used.
         lifetime: options.timeout.map(|timeout| timeout / 2),
         has_xattrs: (squashfs.as_ref()).is_none_or(|image| image.xattr_set_count() > 0),
+        has_birth_times: squashfs.is_none(),
         only_user: options.allow_root.then_some(uid),
         size_bytes: size,
         files: (squashfs.as_ref()).map_or(0, |image| image.superblock().inode_count.into()),
@@ -317,7 +318,11 @@ fn at_end(args: &Mount, server: &Arc<Server>, source: Source) -> Box<dyn Fn() + 
                 "blocks: decoded {decoded}, of these again {again}, found in the cache {hits}"
             ));
         }
-        message::tell(&format!("bytes sent: {}", counters.bytes()));
+        message::tell(&format!(
+            "bytes sent: {}; files sent before they were asked for: {}",
+            counters.bytes(),
+            counters.unasked()
+        ));
         message::tell(&format!("problems: {}", counters.errors()));
     })
 }

@@ -321,3 +321,80 @@ fn requests_are_counted() {
         (5, 7, 0)
     );
 }
+
+/// Puts files into a directory, and lists it. Returns their numbers in the protocol, in the order of the list.
+fn listed_files(served: &Served) -> Vec<u64> {
+    let list = served.list(1, 1 << 20, true);
+    list[2..].iter().map(|entry| entry.1).collect()
+}
+
+#[test]
+fn small_files_are_sent_before_they_are_asked_for() {
+    let mut fs = MemoryFs::new();
+    let root = fs.root();
+    for n in 0..100 {
+        fs.add_file(root, &format!("{n:03}"), format!("content {n}").as_bytes());
+    }
+    let options = Options {
+        threads: 2,
+        ..options()
+    };
+    let served = Served::with(Arc::new(fs), options);
+    let nodes = listed_files(&served);
+    let read = |at: usize| {
+        let messages = served.messages(vec![request(READ, nodes[at], &read_body(0, 4096))]);
+        let (reply, stored) = messages.split_last().unwrap();
+        assert_eq!(reply[16..], *format!("content {at}").as_bytes());
+        let stored = stored.iter().map(|message| {
+            // Length, FUSE_NOTIFY_STORE, no request; file, offset, length of the content.
+            assert_eq!(u32_at(message, 0) as usize, message.len());
+            assert_eq!((u32_at(message, 4), u64_at(message, 8)), (4, 0));
+            assert_eq!(u64_at(message, 24), 0);
+            assert_eq!(u32_at(message, 32) as usize, message.len() - 40);
+            let at = nodes.iter().position(|&node| node == u64_at(message, 16));
+            assert_eq!(
+                message[40..],
+                *format!("content {}", at.unwrap()).as_bytes()
+            );
+            at.unwrap()
+        });
+        stored.collect::<Vec<_>>()
+    };
+    assert_eq!(read(0), [0; 0]);
+    assert_eq!(read(1), [2, 3, 4, 5]);
+    assert_eq!(read(6), (7..15).collect::<Vec<_>>());
+    assert_eq!(read(50), [0; 0]);
+    assert_eq!(served.server.counters().unasked(), 12);
+}
+
+#[test]
+fn trees_that_change_and_single_threads_send_nothing_unasked() {
+    for (is_live, threads) in [(true, 2), (false, 1)] {
+        let mut fs = MemoryFs::new();
+        let root = fs.root();
+        for name in ["a", "b", "c", "d"] {
+            fs.add_file(root, name, b"content");
+        }
+        let options = Options {
+            is_live,
+            threads,
+            ..options()
+        };
+        let served = Served::with(Arc::new(fs), options);
+        for node in listed_files(&served) {
+            let read = request(READ, node, &read_body(0, 4096));
+            assert_eq!(served.messages(vec![read]).len(), 1);
+        }
+    }
+}
+
+#[test]
+fn time_of_birth_is_asked_for_once_where_there_is_none() {
+    let options = Options {
+        has_birth_times: false,
+        ..options()
+    };
+    let served = Served::with(Arc::new(sample()), options);
+    assert_eq!(served.ask(STATX, 1, &[0; 24]), Err(errno::ENOSYS));
+    assert!(served.ask(GETATTR, 1, &[0; 16]).is_ok());
+}

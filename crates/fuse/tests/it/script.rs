@@ -82,6 +82,7 @@ pub(crate) fn options() -> Options {
         is_live: false,
         lifetime: None,
         has_xattrs: true,
+        has_birth_times: true,
         only_user: None,
         size_bytes: 5000,
         files: 3,
@@ -134,12 +135,17 @@ impl Served {
         parse(replies.first().map_or(&[], Vec::as_slice))
     }
 
-    /// The replies to all requests.
-    pub(crate) fn replies(&self, requests: Vec<Vec<u8>>) -> Vec<Reply> {
+    /// All that is sent while requests are answered.
+    pub(crate) fn messages(&self, requests: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let script = Script::default();
         script.requests.lock().unwrap().extend(requests);
         self.server.serve(&script).unwrap();
-        let replies = script.replies.into_inner().unwrap();
+        script.replies.into_inner().unwrap()
+    }
+
+    /// The replies to all requests.
+    pub(crate) fn replies(&self, requests: Vec<Vec<u8>>) -> Vec<Reply> {
+        let replies = self.messages(requests);
         replies.iter().map(|reply| parse(reply)).collect()
     }
 

@@ -1,0 +1,266 @@
+//! Sending small files before they are asked for, to programs that read the files of a directory one after another.
+//!
+//! A small file costs one request, and most of that is the time in which the kernel wakes a thread of the server and then the
+//! program. Whoever reads two files in the order in which they were listed probably reads the next ones, too. The server
+//! therefore puts some of them into the page cache (`FUSE_NOTIFY_STORE`) before it answers: more each time, as reading ahead in
+//! a file does.
+//!
+//! The kernel stores a page once nobody else has it locked, so storing waits for whoever has asked for it. That request is
+//! answered by another thread. Only one thread stores at a time, so that there always is one, and a server with only one
+//! thread sends nothing. The program that is waiting for its answer cannot ask for another file meanwhile.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tree::{Ino, to_usize};
+
+use crate::reply::Reply;
+
+/// Largest file that is sent unasked: what the kernel asks for at once.
+const FILE_BYTES_MAX: u64 = 128 << 10;
+/// Number of listed files whose order is remembered: that of the last ones.
+const LISTED_MAX: usize = 1 << 16;
+/// Number of files that are sent the first time, and the most.
+const SENT_MIN: u64 = 4;
+const SENT_MAX: u64 = 64;
+/// Bytes that are sent at once, unless the first file is larger.
+const SENT_BYTES_MAX: u64 = 512 << 10;
+/// Number of programs that are followed.
+const READERS_MAX: usize = 8;
+
+/// What was listed, and who reads it.
+pub(crate) struct Siblings {
+    state: Mutex<State>,
+    /// The record that is being put together, held by the thread that sends.
+    pub(crate) record: Mutex<Reply>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    listed: VecDeque<Listed>,
+    /// The place of the first of `listed`: the number of those before it.
+    first: u64,
+    places: HashMap<Ino, u64>,
+    /// The one that read last is at the back.
+    readers: VecDeque<Reader>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    ino: Ino,
+    bytes: u64,
+    /// It was asked for or sent.
+    is_known: bool,
+}
+
+/// A program that reads files in the order of their places.
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    /// The place after what it asked for or was sent.
+    next: u64,
+    /// The number of files that it is sent next time.
+    count: u64,
+}
+
+impl Siblings {
+    /// Sending siblings for a server with this number of threads, if one of them can wait.
+    pub(crate) fn new(threads: usize) -> Option<Siblings> {
+        (threads > 1).then(|| Siblings {
+            state: Mutex::default(),
+            record: Mutex::new(Reply::new()),
+        })
+    }
+
+    /// Notes that a regular file of this size was listed.
+    pub(crate) fn note_listed(&self, ino: Ino, bytes: u64) {
+        if bytes == 0 || bytes > FILE_BYTES_MAX {
+            return;
+        }
+        let mut state = self.state();
+        if state.listed.len() >= LISTED_MAX {
+            state.forget_first();
+        }
+        let place = state.end();
+        state.places.insert(ino, place);
+        state.listed.push_back(Listed {
+            ino,
+            bytes,
+            is_known: false,
+        });
+    }
+
+    /// Notes that a file is asked for. Returns the files to be sent, with their sizes in bytes.
+    pub(crate) fn after(&self, ino: Ino) -> Vec<(Ino, usize)> {
+        let mut state = self.state();
+        let Some(&place) = state.places.get(&ino) else {
+            return Vec::new();
+        };
+        let next = place.saturating_add(1);
+        // What it was sent may be gone from memory: it then asks for a file before its place.
+        let follows = |reader: &Reader| {
+            let nearest = reader.next.saturating_sub(reader.count.max(1));
+            (nearest..=reader.next).contains(&place)
+        };
+        let known = state.readers.iter().position(follows);
+        let known = known.and_then(|at| state.readers.remove(at));
+        let mut reader = Reader {
+            next: known.map_or(next, |reader| reader.next.max(next)),
+            count: known.map_or(0, |reader| match reader.count {
+                0 => SENT_MIN,
+                count => count.saturating_mul(2).min(SENT_MAX),
+            }),
+        };
+        let is_known = state.mark(place);
+        let files = state.take(&mut reader, is_known);
+        if state.readers.len() >= READERS_MAX {
+            state.readers.pop_front();
+        }
+        state.readers.push_back(reader);
+        files
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The place of the next file to be listed.
+    fn end(&self) -> u64 {
+        self.first.saturating_add(tree::to_u64(self.listed.len()))
+    }
+
+    fn at(&mut self, place: u64) -> Option<&mut Listed> {
+        let index = place.checked_sub(self.first)?;
+        self.listed.get_mut(to_usize(index))
+    }
+
+    /// Notes that a file is asked for. Returns whether it was known: then the kernel no longer has it.
+    fn mark(&mut self, place: u64) -> bool {
+        let listed = self.at(place);
+        listed.is_some_and(|listed| std::mem::replace(&mut listed.is_known, true))
+    }
+
+    /// The files that a reader is sent now: those that are not known, or all if the kernel has forgotten what was known.
+    fn take(&mut self, reader: &mut Reader, is_forgotten: bool) -> Vec<(Ino, usize)> {
+        let mut files = Vec::new();
+        let mut bytes = 0u64;
+        let end = reader.next.saturating_add(reader.count).min(self.end());
+        while reader.next < end
+            && let Some(listed) = self.at(reader.next)
+        {
+            bytes = bytes.saturating_add(listed.bytes);
+            if bytes > SENT_BYTES_MAX && !files.is_empty() {
+                break;
+            }
+            if is_forgotten || !listed.is_known {
+                listed.is_known = true;
+                files.push((listed.ino, to_usize(listed.bytes)));
+            }
+            reader.next = reader.next.saturating_add(1);
+        }
+        files
+    }
+
+    fn forget_first(&mut self) {
+        let Some(gone) = self.listed.pop_front() else {
+            return;
+        };
+        // It may have been listed again.
+        if self.places.get(&gone.ino) == Some(&self.first) {
+            self.places.remove(&gone.ino);
+        }
+        self.first = self.first.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With files of these sizes listed, their numbers counted from 0.
+    fn listed(sizes: &[u64]) -> Siblings {
+        let siblings = Siblings::new(2).unwrap();
+        for (ino, bytes) in (0..).zip(sizes) {
+            siblings.note_listed(Ino(ino), *bytes);
+        }
+        siblings
+    }
+
+    fn after(siblings: &Siblings, ino: u64) -> Vec<u64> {
+        let files = siblings.after(Ino(ino)).into_iter();
+        files.map(|(ino, _)| ino.0).collect()
+    }
+
+    #[test]
+    fn files_in_order_are_followed_by_more_each_time() {
+        let siblings = listed(&[10; 300]);
+        assert_eq!(after(&siblings, 0), [0; 0]);
+        assert_eq!(after(&siblings, 1), [2, 3, 4, 5]);
+        // The next that it asks for is the first that it was not sent.
+        assert_eq!(after(&siblings, 6), (7..15).collect::<Vec<_>>());
+        assert_eq!(after(&siblings, 15).len(), 16);
+        assert_eq!(after(&siblings, 32).len(), 32);
+        assert_eq!(after(&siblings, 65).len(), 64);
+        assert_eq!(after(&siblings, 130).len(), 64);
+        assert_eq!(after(&siblings, 195).len(), 64);
+        assert_eq!(after(&siblings, 260), (261..300).collect::<Vec<_>>());
+        assert_eq!(after(&siblings, 299), [0; 0]);
+    }
+
+    #[test]
+    fn files_in_another_order_are_followed_by_nothing() {
+        let siblings = listed(&[10; 300]);
+        for ino in [7, 290, 12, 100, 14, 3, 299, 1000] {
+            assert_eq!(after(&siblings, ino), [0; 0], "{ino}");
+        }
+        assert!(Siblings::new(1).is_none());
+    }
+
+    #[test]
+    fn what_is_known_too_large_or_empty_is_not_sent() {
+        let mut sizes = [10; 12];
+        (sizes[3], sizes[4]) = (0, FILE_BYTES_MAX + 1);
+        let siblings = listed(&sizes);
+        assert_eq!(after(&siblings, 5), [0; 0]);
+        assert_eq!(after(&siblings, 0), [0; 0]);
+        assert_eq!(after(&siblings, 1), [2, 6, 7]);
+        let siblings = listed(&[FILE_BYTES_MAX; 20]);
+        after(&siblings, 0);
+        assert_eq!(after(&siblings, 1).len(), 4);
+        assert_eq!(after(&siblings, 6).len(), 4);
+    }
+
+    #[test]
+    fn what_the_kernel_has_forgotten_is_sent_again() {
+        let siblings = listed(&[10; 20]);
+        after(&siblings, 0);
+        assert_eq!(after(&siblings, 1), [2, 3, 4, 5]);
+        assert_eq!(after(&siblings, 0), [0; 0]);
+        assert_eq!(after(&siblings, 1), [2, 3, 4, 5]);
+        assert_eq!(after(&siblings, 6).len(), 8);
+    }
+
+    #[test]
+    fn readers_are_followed_apart() {
+        let siblings = listed(&[10; 300]);
+        for start in [0, 100, 200] {
+            assert_eq!(after(&siblings, start), [0; 0]);
+        }
+        for start in [0, 100, 200] {
+            let sent = (start + 2..start + 6).collect::<Vec<_>>();
+            assert_eq!(after(&siblings, start + 1), sent);
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let siblings = Siblings::new(2).unwrap();
+        for ino in 0..3 * LISTED_MAX as u64 {
+            siblings.note_listed(Ino(ino % 70_000), 10);
+        }
+        let state = siblings.state();
+        assert_eq!(state.listed.len(), LISTED_MAX);
+        assert!(state.places.len() <= LISTED_MAX);
+    }
+}
