@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::command::{line_of, output_of};
+use crate::command::{self, line_of, nightly, output_of, succeeds};
 use crate::harness::{Sanitizer, harness};
 use crate::mutants::mutants;
 use crate::outcome::{Outcome, Report};
@@ -41,6 +41,11 @@ enum Run {
     Machine(fn() -> Outcome),
     /// A fuzz target under AddressSanitizer.
     Fuzz { target: &'static str, minutes: u64 },
+    /// The tests of a package's library whose names contain one of the filters, under Miri.
+    Miri {
+        package: &'static str,
+        filters: &'static [&'static str],
+    },
     /// The fuzz harness in C, under a sanitizer.
     Harness { sanitizer: Sanitizer, minutes: u64 },
     /// Changes of a package's files, of which its tests must notice at least this percentage.
@@ -277,6 +282,14 @@ const CAMPAIGNS: &[Campaign] = &[
         "the same under MemorySanitizer: no finding",
     ),
     campaign_of(
+        "miri-zstd",
+        Run::Miri {
+            package: "zstd",
+            filters: &["encode::", "decode::", "arch::"],
+        },
+        "every strategy of the encoder, and the decoder with plain pointers and in safe code, on small inputs: no undefined behaviour",
+    ),
+    campaign_of(
         "mutants-xxhash",
         mutants_of("xxhash", &["crates/xxhash/src/**"], 100),
         "the tests notice every small change of the code",
@@ -356,6 +369,9 @@ impl Run {
             Run::Outside(_) => "the test suite of another project, as root".to_owned(),
             Run::Machine(_) => "kernels, built and booted in QEMU".to_owned(),
             Run::Fuzz { target, minutes } => format!("fuzz target {target}, {minutes} minutes"),
+            Run::Miri { package, filters } => {
+                format!("{} of {package}, under Miri", filters.join(", "))
+            }
             Run::Harness { minutes, .. } => format!("the fuzz harness in C, {minutes} minutes"),
             Run::Mutants { package, .. } => format!("mutants of {package}, all of its tests each"),
         }
@@ -378,6 +394,11 @@ fn record(campaign: &Campaign) -> Outcome {
             (outcome, cases as u64)
         }
         Run::Fuzz { target, minutes } => run_fuzz(target, minutes),
+        Run::Miri { package, filters } => {
+            let outcome = run_miri(package, filters);
+            let cases = outcome.passed + outcome.failed.len();
+            (outcome, cases as u64)
+        }
         Run::Harness { sanitizer, minutes } => match harness(sanitizer, minutes * 60) {
             Ok(command) => fuzzed(command),
             Err(reason) => (Outcome::skipped(reason), 0),
@@ -449,6 +470,16 @@ fn run_fuzz(target: &str, minutes: u64) -> (Outcome, u64) {
         return (Outcome::skipped(reason), 0);
     }
     fuzzed(test::fuzz(target, minutes * 60, false))
+}
+
+/// Runs tests of a package's library under Miri.
+fn run_miri(package: &str, filters: &[&str]) -> Outcome {
+    if !succeeds(&mut nightly(["miri", "--version"])) {
+        return Outcome::skipped("no Miri: rustup component add miri --toolchain nightly");
+    }
+    let mut command = test::miri_of(package);
+    command.args(["--lib", "--"]).args(filters);
+    command::run_tests(&mut command)
 }
 
 /// What libFuzzer finds.
@@ -609,6 +640,13 @@ mod tests {
                     assert!(is_there, "{}", campaign.name);
                 }
                 Run::Outside(_) | Run::Machine(_) => {}
+                Run::Miri { package, filters } => {
+                    for filter in filters {
+                        let module = filter.trim_end_matches("::");
+                        let path = root().join("crates").join(package).join("src").join(module);
+                        assert!(path.is_dir(), "{}", campaign.name);
+                    }
+                }
                 Run::Fuzz { target, .. } => {
                     let path = root().join(format!("fuzz/targets/{target}.rs"));
                     assert!(path.is_file(), "{}", campaign.name);

@@ -311,9 +311,7 @@ pub(crate) fn fuzz(target: &str, seconds: u64, quickly: bool) -> Command {
 pub(crate) fn miri(report: &mut Report, arguments: &[String]) {
     for (name, _) in NO_STD {
         report.step(&format!("miri {name}"), || {
-            let mut command = nightly(["miri", "test", "--package", name]);
-            // Miri hides the environment and the files from the tests by default.
-            command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
+            let mut command = miri_of(name);
             if *name == "ffi" {
                 // The others are programs in C.
                 command.arg("--lib");
@@ -321,6 +319,14 @@ pub(crate) fn miri(report: &mut Report, arguments: &[String]) {
             run_tests(command.args(arguments))
         });
     }
+}
+
+/// The command that runs the tests of a package under Miri.
+pub(crate) fn miri_of(package: &str) -> Command {
+    let mut command = nightly(["miri", "test", "--package", package]);
+    // Miri hides the environment and the files from the tests by default.
+    command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
+    command
 }
 
 /// One table of docs/BENCHMARKS.md, or a measurement of one's own.

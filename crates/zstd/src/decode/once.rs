@@ -72,8 +72,8 @@ impl DecodeOptions<'_> {
     /// Decodes one frame as file systems store them: its end is found, what follows is not looked at, and `dst` may be
     /// shorter or longer than the content.
     ///
-    /// Stops as soon as `dst` is full; what the frame holds after that is not looked at either, the checksum included.
-    /// Skippable frames before the frame are passed over. Otherwise as [`decompress`](Self::decompress).
+    /// Stops at the content that does not fit; what follows it in the frame is not read, nor is the checksum compared. Where `dst`
+    /// ends with a block, the next block is decoded to see whether the content goes on, and can be an error. Skippable frames before the frame are passed over. Otherwise as [`decompress`](Self::decompress).
     pub fn decompress_extent(
         &self,
         dst: &mut [u8],

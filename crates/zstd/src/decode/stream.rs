@@ -317,8 +317,8 @@ impl<'w, 'd> Decoder<'w, 'd> {
     /// Decodes a part of a frame that is in memory as a whole: `dst.len()` bytes of content from `start` on, fewer if
     /// the content ends before.
     ///
-    /// Stops as soon as `dst` is full; what the frame holds after that is not looked at, the checksum included. Begins
-    /// with the first frame in `src`, whatever the decoder did before; skippable frames before it are passed over.
+    /// Stops at the content that does not fit; what follows it in the frame is not read, nor is the checksum compared. Where the
+    /// part ends with a block, the next block is decoded to see whether the content goes on, and can be an error. Begins with the first frame in `src`, whatever the decoder did before; skippable frames before it are passed over.
     /// A part that begins with the content's first byte is decoded faster, and without memory for a window, by
     /// [`DecodeOptions::decompress_extent`].
     ///

@@ -348,3 +348,29 @@ fn levels_agree_behind_four_gib() {
         "{good} good, {bad} bad"
     );
 }
+
+/// What the documentation says of the end of an extent.
+#[test]
+fn extents_end_with_the_block_after_them() {
+    // Two stored blocks of four bytes, and a third one that is cut off.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0];
+    for content in [b"abcd", b"efgh"] {
+        frame.extend([4 << 3, 0, 0]);
+        frame.extend(content);
+    }
+    let whole = frame.len();
+    let mut workspace = vec![0; DECOMPRESS_WORKSPACE_SIZE];
+    let mut extent = |frame: &[u8], room: usize| {
+        let mut dst = vec![0; room];
+        let options = DecodeOptions::new();
+        let decoded = options.decompress_extent(&mut dst, frame, &mut workspace)?;
+        assert_eq!(dst, b"abcdefgh"[..room]);
+        Ok((decoded.written, decoded.more))
+    };
+    for room in [0, 3, 4, 7] {
+        assert_eq!(extent(&frame, room), Ok((room, true)));
+    }
+    assert_eq!(extent(&frame, 8), Err(Error::SrcSizeWrong));
+    assert_eq!(extent(&frame[..whole - 1], 3), Ok((3, true)));
+    assert_eq!(extent(&frame[..whole - 1], 4), Err(Error::SrcSizeWrong));
+}

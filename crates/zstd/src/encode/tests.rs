@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use crate::{
     Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Dictionary, DoubleFast, Encoder,
-    EncoderDictionary, Fast, Finish, Params, Strategy, Workspace, compress_bound,
+    EncoderDictionary, Fast, Finish, LazyDivided, Params, Strategy, Workspace, compress_bound,
     stream_workspace_size, workspace_size,
 };
 
@@ -55,6 +55,21 @@ fn small(level: i32) -> Params {
     params
 }
 
+/// [`LEVELS`], and chains, which no level has for so little content.
+fn strategies() -> Vec<Params> {
+    let mut cases: Vec<Params> = LEVELS.iter().copied().map(small).collect();
+    let params = small(12);
+    let Strategy::LazyDivided(divided) = params.strategy else {
+        panic!("level 12 divides blocks");
+    };
+    let strategy = Strategy::LazyDivided(LazyDivided {
+        chain_log: Some(10),
+        ..divided
+    });
+    cases.push(Params { strategy, ..params });
+    cases
+}
+
 #[track_caller]
 fn check(frame: &[u8], content: &[u8], dictionary: &[u8], params: &Params) {
     let mut workspace = Workspace::<DECOMPRESS_WORKSPACE_SIZE>::new();
@@ -75,7 +90,7 @@ fn small_frames_of_every_strategy() {
         (20_000, 900)
     };
     let content = structured(1, long);
-    let mut cases: Vec<Params> = LEVELS.iter().copied().map(small).collect();
+    let mut cases = strategies();
     for min_match in if cfg!(miri) { 7..=7 } else { 4..=7 } {
         let params = small(1);
         let Strategy::Fast(fast) = params.strategy else {
@@ -128,8 +143,7 @@ fn small_frames_of_every_strategy() {
 fn small_streams_of_every_strategy() {
     let content = structured(2, if cfg!(miri) { 1_500 } else { 20_000 });
     let dictionary = structured(3, 300);
-    for &level in LEVELS {
-        let params = small(level);
+    for params in strategies() {
         let raw = Dictionary::new(&dictionary).unwrap();
         let mut memory = vec![0; EncoderDictionary::size(&params)];
         let prepared = EncoderDictionary::new(raw, &params, &mut memory).unwrap();
