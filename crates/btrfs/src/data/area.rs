@@ -91,6 +91,8 @@ pub(crate) struct Mark {
     groups: usize,
     used: u64,
     extents: usize,
+    /// The last extent, which may grow later.
+    last: Option<NewExtent>,
     shown: usize,
     runs: usize,
     sectors: u64,
@@ -275,6 +277,7 @@ impl<'a> Area<'a> {
             groups: self.groups.len(),
             used: self.groups.last().map_or(0, |group| group.used),
             extents: self.extents.len(),
+            last: self.extents.last().copied(),
             shown: self.shown.len(),
             runs: self.runs.len(),
             sectors: self.runs.last().map_or(0, |run| run.sectors),
@@ -306,6 +309,9 @@ impl<'a> Area<'a> {
             group.used = mark.used;
         }
         self.extents.truncate(mark.extents);
+        if let (Some(extent), Some(last)) = (self.extents.last_mut(), mark.last) {
+            *extent = last;
+        }
         self.shown.truncate(mark.shown);
         self.runs.truncate(mark.runs);
         if let Some(run) = self.runs.last_mut() {

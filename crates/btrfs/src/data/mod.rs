@@ -13,7 +13,7 @@ use tree::{
 };
 
 pub(crate) use area::{Area, Content, Shown};
-use encode::{Done, Piece, Small, Work};
+use encode::{Done, Job, Piece, Small, Work, Worker};
 use jobs::jobs;
 use reserve::Reserved;
 use share::Originals;
@@ -51,6 +51,7 @@ pub(crate) fn write<'a>(
         numbered: Vec::new(),
         reserved: Reserved::default(),
         open: None,
+        worker: None,
     };
     let in_flight = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
     ordered(
@@ -80,6 +81,8 @@ struct Sink<'a, 'o> {
     numbered: Vec<Option<(u32, u32)>>,
     reserved: Reserved,
     open: Option<Open>,
+    /// For what has to be read again.
+    worker: Option<Worker>,
 }
 
 /// A file whose parts are not complete yet.
@@ -134,23 +137,18 @@ impl Sink<'_, '_> {
                 number,
                 skip,
             } => {
+                let Some((extent, begin)) = self.numbered[number as usize] else {
+                    return self.take_alone(file, offset, len);
+                };
                 self.progress.advance(0, len);
-                match self.numbered[number as usize] {
-                    Some((extent, begin)) => {
-                        let before = self.open(file).before;
-                        let part = Shown {
-                            offset,
-                            len: len.next_multiple_of(SECTOR_BYTES as u64),
-                            extent,
-                            skip: begin + skip,
-                        };
-                        self.area.show(&before, part);
-                    }
-                    None => {
-                        let error = Error::Unreadable("what it shares cannot be read");
-                        self.open(file).failed.get_or_insert(error);
-                    }
-                }
+                let before = self.open(file).before;
+                let part = Shown {
+                    offset,
+                    len: len.next_multiple_of(SECTOR_BYTES as u64),
+                    extent,
+                    skip: begin + skip,
+                };
+                self.area.show(&before, part);
                 Ok(())
             }
             Done::Reserve {
@@ -191,6 +189,21 @@ impl Sink<'_, '_> {
             numbered_from: numbered.len(),
             failed: None,
         })
+    }
+
+    /// Reads and stores a part whose bytes an earlier file shares that was left out: what could not be read may be another
+    /// part of that file.
+    fn take_alone(&mut self, file: FileId, offset: u64, len: u64) -> Result<()> {
+        let work = self.work;
+        let worker = self.worker.get_or_insert_with(|| work.worker());
+        let job = Job::Piece {
+            file,
+            offset,
+            len: len as usize,
+            is_numbered: false,
+        };
+        let done = work.work(worker, job)?;
+        self.take(done)
     }
 
     fn take_small(&mut self, file: FileId, small: Small) -> Result<()> {

@@ -12,6 +12,7 @@ use tree::{
     NoProgress, Output, Parallel, Verify,
 };
 
+use crate::check::findings;
 use crate::images::{algorithms, check, make, manifest_of, memory_tree, open, with};
 
 /// By path, the compressed extents of each file: algorithm and stored bytes, without padding except for inline extents.
@@ -355,6 +356,73 @@ fn stored_bytes_that_cannot_be_read_end_all_or_are_left_out() {
         assert_eq!(manifest_of(&top(&image)), expected);
         assert!(encoded(&top(&image)).len() == 4);
         check(&image);
+        images.push(std::fs::read(&image).unwrap());
+        std::fs::remove_file(&image).unwrap();
+    }
+    assert!(images[0] == images[1]);
+}
+
+/// A file that is left out gives back what it added to an extent of an earlier one, and files that share an extent with it
+/// are read themselves.
+#[test]
+fn files_that_share_extents_with_one_left_out_stay_whole() {
+    const PART: u64 = 8192;
+    let mut fs = MemoryFs::new();
+    let root = fs.root();
+    let none = fs.add_file(root, "0", b"");
+    let extent = |offset, len, kind, id| Extent {
+        offset,
+        len,
+        kind,
+        id,
+    };
+    fs.add_encoded(none, extent(0, 1, ExtentKind::Hole, None), b"");
+    fs.lie_about_extents(none, Vec::new());
+    let part = |number: u64| Rng::new(number).bytes(PART as usize);
+    let mut add = |name: &str, numbers: &[u64]| {
+        let content: Vec<u8> = numbers.iter().flat_map(|&number| part(number)).collect();
+        let file = fs.add_file(root, name, &content);
+        let plain = ExtentKind::Plain { stored_offset: 0 };
+        let extents = (0..).zip(numbers).map(|(index, &number)| {
+            let id = Some(ExtentId(number << 30));
+            extent(index * PART, PART, plain, id)
+        });
+        fs.lie_about_extents(file, extents.collect());
+        file
+    };
+    add("a", &[1]);
+    // Begins as another file, goes on with bytes of its own, and ends with what yet another one shares.
+    let bad = add("b", &[1, 2, 3]);
+    add("c", &[4]);
+    add("d", &[3]);
+    let source = HookedFs::new(fs, move |file, offset| {
+        if file == bad && offset >= 2 * PART {
+            return Err(Error::InvalidInput("the medium is broken"));
+        }
+        Ok(())
+    });
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    let options = Options {
+        skip_unreadable: true,
+        ..Options::default()
+    };
+    let mut images = Vec::new();
+    for threads in [1, 3] {
+        let summary = make(&source, &image, &options, threads);
+        let lost = summary.image.unreadable.iter();
+        let lost: Vec<&[u8]> = lost.map(|(path, _)| &**path).collect();
+        assert_eq!(lost, [b"b"]);
+        let tree = top(&image);
+        let (_, found) = findings(tree.btrfs());
+        assert!(found.is_empty(), "{found:#?}");
+        check(&image);
+        for (name, number) in [("a", 1), ("c", 4), ("d", 3)] {
+            let file = tree.lookup(tree.root(), name.as_bytes()).unwrap().ino;
+            let mut content = vec![0; PART as usize];
+            assert_eq!(tree.read_at(file, 0, &mut content).unwrap(), content.len());
+            assert!(content == part(number), "{name}");
+        }
         images.push(std::fs::read(&image).unwrap());
         std::fs::remove_file(&image).unwrap();
     }
