@@ -42,11 +42,11 @@ pub struct Usage {
 
 impl Amount {
     fn add(&mut self, stored: u64, decoded: u64, shown: u64, is_new: bool) {
-        self.shown += shown;
+        self.shown = self.shown.saturating_add(shown);
         if is_new {
             self.extents += 1;
-            self.stored += stored;
-            self.decoded += decoded;
+            self.stored = self.stored.saturating_add(stored);
+            self.decoded = self.decoded.saturating_add(decoded);
         }
     }
 }
@@ -57,9 +57,9 @@ impl Usage {
         let mut total = Amount::default();
         for amount in [self.plain, self.zlib, self.lzo, self.zstd] {
             total.extents += amount.extents;
-            total.stored += amount.stored;
-            total.decoded += amount.decoded;
-            total.shown += amount.shown;
+            total.stored = total.stored.saturating_add(amount.stored);
+            total.decoded = total.decoded.saturating_add(amount.decoded);
+            total.shown = total.shown.saturating_add(amount.shown);
         }
         total
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tree::{DataCheck, Error, Result, ordered, to_usize};
 
 use super::extents::{Extents, Found};
-use super::log::end_in;
+use super::ranges::{end_in, join};
 use super::state::{Check, finding, wrong};
 use crate::address_space::AddressSpace;
 use crate::chunk::Chunk;
@@ -76,8 +76,7 @@ impl Check<'_> {
         let jobs = Jobs {
             btrfs,
             cursor: Some(tree.seek(&btrfs.volume, Key::MIN)?),
-            extents: &extents.list,
-            log: &self.log.data,
+            covered: Covered::new(&extents.list, &self.log.data),
             lost_chunks: &self.lost_chunks,
             data,
             end_before: 0,
@@ -191,14 +190,36 @@ impl Compared {
     }
 }
 
+/// What data extents cover, those that only the log has among them: ranges that do not touch, in ascending order. Extents follow each
+/// other in any number, and any number of tree blocks lies between them.
+struct Covered(Vec<(u64, u64)>);
+
+impl Covered {
+    fn new(extents: &[Found], log: &[(u64, u64)]) -> Covered {
+        let data = extents.iter().filter(|extent| !extent.is_tree_block);
+        let data = data.map(|extent| (extent.at, extent.at + extent.len));
+        let mut ranges: Vec<(u64, u64)> = data.chain(log.iter().copied()).collect();
+        join(&mut ranges);
+        Covered(ranges)
+    }
+
+    /// The end of what is covered starting at `at`; `at` itself if it is not.
+    fn end(&self, at: u64) -> u64 {
+        end_in(&self.0, at).max(at)
+    }
+
+    /// Where the next range after `at` begins.
+    fn next(&self, at: u64) -> u64 {
+        let index = self.0.partition_point(|range| range.0 <= at);
+        self.0.get(index).map_or(u64::MAX, |range| range.0)
+    }
+}
+
 /// Iterates over the checksum tree.
 struct Jobs<'b> {
     btrfs: &'b Btrfs,
     cursor: Option<Cursor<'b>>,
-    /// In ascending order of address.
-    extents: &'b [Found],
-    /// Ranges of data that only the log has, in the same order.
-    log: &'b [(u64, u64)],
+    covered: Covered,
     lost_chunks: &'b [u64],
     /// Whether to compare data.
     data: bool,
@@ -265,13 +286,13 @@ impl<'b> Jobs<'b> {
         self.end_before = to;
         let mut at = from;
         while at < to {
-            let covered = self.covered(at).min(to);
+            let covered = self.covered.end(at).min(to);
             if self.data {
                 self.compare(&item, from, at, covered);
             }
             at = covered;
             if at < to {
-                let next = self.next_extent(at).min(to);
+                let next = self.covered.next(at).min(to);
                 let what = wrong(
                     "checksums of bytes outside of all extents",
                     Logical(at),
@@ -284,33 +305,6 @@ impl<'b> Jobs<'b> {
         cursor.advance()?;
         self.cursor = Some(cursor);
         Ok(true)
-    }
-
-    /// Where the data extents end that follow each other from this address on; the address itself if there is none.
-    fn covered(&self, from: u64) -> u64 {
-        let mut at = from;
-        loop {
-            let index = self.extents.partition_point(|extent| extent.at <= at);
-            let extent = index.checked_sub(1).map(|index| &self.extents[index]);
-            let end = extent
-                .filter(|extent| !extent.is_tree_block)
-                .map_or(0, |extent| extent.at + extent.len)
-                .max(end_in(self.log, at));
-            if end <= at {
-                return at;
-            }
-            at = end;
-        }
-    }
-
-    /// The start of the next data extent.
-    fn next_extent(&self, after: u64) -> u64 {
-        let index = self.extents.partition_point(|extent| extent.at <= after);
-        let mut extents = self.extents[index..].iter();
-        let next = extents.find(|extent| !extent.is_tree_block);
-        let index = self.log.partition_point(|range| range.0 <= after);
-        let logged = self.log.get(index).map_or(u64::MAX, |range| range.0);
-        next.map_or(u64::MAX, |extent| extent.at).min(logged)
     }
 
     /// Queues the data between two addresses, whose checksums are in the item that starts at `from`. It may lie in
@@ -360,5 +354,46 @@ impl<'b> Iterator for Jobs<'b> {
             }
         }
         self.queue.jobs.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(at: u64, is_tree_block: bool) -> Found {
+        Found {
+            at,
+            len: 10,
+            is_tree_block,
+            refs: 1,
+            level: 0,
+            generation: 1,
+            owner: 0,
+        }
+    }
+
+    #[test]
+    fn gaps_are_what_neither_extents_nor_the_log_cover() {
+        let mut extents: Vec<Found> = (0..10).map(|at| found(10 * at, false)).collect();
+        extents.extend([found(100, true), found(130, false)]);
+        let covered = Covered::new(&extents, &[(50, 55), (110, 120)]);
+        let ends = [0, 15, 99, 100, 110, 120, 135].map(|at| covered.end(at));
+        assert_eq!(ends, [100, 100, 100, 100, 120, 120, 140]);
+        let next = [0, 100, 110, 135].map(|at| covered.next(at));
+        assert_eq!(next, [110, 110, 130, u64::MAX]);
+    }
+
+    /// Were each of them visited for each checksum, this would take hours.
+    #[test]
+    fn extents_and_tree_blocks_in_any_number_are_not_visited() {
+        let extents: Vec<Found> = (0..1 << 20)
+            .map(|at| found(10 * at, at >= 1 << 19))
+            .collect();
+        let covered = Covered::new(&extents, &[]);
+        for turn in 0..1 << 19 {
+            assert_eq!(covered.end(10 * turn), 10 << 19);
+            assert_eq!(covered.next(10 * turn), u64::MAX);
+        }
     }
 }

@@ -130,6 +130,7 @@ pub(super) struct Extents {
     /// Extents by address, each with one subvolume and file that refers to it.
     pub(super) files: Vec<(u64, u64, u64)>,
     full_backrefs: HashSet<u64>,
+    /// Once [`finish`](Extents::finish) was called: in ascending order of address, without overlaps.
     pub(super) block_groups: Vec<BlockGroup>,
 }
 
@@ -162,9 +163,24 @@ impl Extents {
         }
     }
 
-    pub(super) fn finish(&mut self) {
+    /// Sorts what was read, and takes out the block groups that overlap one before them: the extents in them would
+    /// count twice, or any number of times.
+    pub(super) fn finish(&mut self) -> Vec<BlockGroup> {
         self.references.sort_unstable();
-        self.block_groups.sort_unstable_by_key(|group| group.start);
+        self.block_groups
+            .sort_by_key(|group| (group.start, group.len));
+        let mut end = 0;
+        let (apart, overlapping) = std::mem::take(&mut self.block_groups)
+            .into_iter()
+            .partition(|group| {
+                let is_apart = group.start >= end;
+                if is_apart {
+                    end = group.start.saturating_add(group.len);
+                }
+                is_apart
+            });
+        self.block_groups = apart;
+        overlapping
     }
 
     /// Parses a block group item.
@@ -256,7 +272,7 @@ impl Extents {
         if at.checked_add(len).is_none() {
             return Err(item.corrupt("extent ends beyond every address", len));
         }
-        if raw.generation.get() > superblock.generation.0 + 1 {
+        if raw.generation.get() > superblock.generation.0.saturating_add(1) {
             let generation = raw.generation.get();
             return Err(item.corrupt("extent is newer than the superblock", generation));
         }

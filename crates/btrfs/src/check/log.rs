@@ -1,8 +1,11 @@
 //! Checks the log tree: what was synced since the last commit, which the kernel replays on mount.
 
+use std::collections::HashSet;
+
 use tree::{Error, Result};
 
-use super::state::{Check, wrong};
+use super::ranges::{Ranges, end_in};
+use super::state::{Check, Log, wrong};
 use crate::csum_tree;
 use crate::extent::{Body, FileExtent};
 use crate::inode::Inode;
@@ -10,28 +13,29 @@ use crate::key::{Generation, Key, Logical, item, object};
 use crate::subvolume::Root;
 use crate::tree::Tree;
 
-/// The end of the range that contains `at`; 0 if there is none.
-pub(super) fn end_in(ranges: &[(u64, u64)], at: u64) -> u64 {
-    let index = ranges.partition_point(|range| range.0 <= at);
-    let range = index.checked_sub(1).map(|index| ranges[index]);
-    range.map_or(0, |(_, end)| if end > at { end } else { 0 })
-}
-
-/// Sorts ranges and joins those that touch.
-pub(super) fn join(ranges: &mut Vec<(u64, u64)>) {
-    ranges.sort_unstable();
-    ranges.dedup_by(|next, range| {
-        let touches = next.0 <= range.1;
-        if touches {
-            range.1 = range.1.max(next.1);
-        }
-        touches
-    });
+/// What becomes a [`Log`].
+#[derive(Default)]
+struct Collected {
+    data: Ranges,
+    sums: Ranges,
+    wanted: Ranges,
 }
 
 impl Check<'_> {
     /// Checks that every block of the log can be read: a damaged log keeps Linux from mounting.
     pub(super) fn log(&mut self) -> Result<()> {
+        let mut collected = Collected::default();
+        let result = self.read_log(&mut collected);
+        // After an error, what was read before it still counts.
+        self.log = Log {
+            data: collected.data.into_joined(),
+            sums: collected.sums.into_joined(),
+            wanted: collected.wanted.into_joined(),
+        };
+        result
+    }
+
+    fn read_log(&self, collected: &mut Collected) -> Result<()> {
         let btrfs = self.btrfs;
         let superblock = btrfs.superblock();
         let Some((root, level)) = superblock.log_root else {
@@ -44,21 +48,22 @@ impl Check<'_> {
             level,
             generation,
         };
+        let mut read = HashSet::new();
         let mut cursor = logs.seek(&btrfs.volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
             if item.key.kind == item::ROOT_ITEM {
                 let log = Root::parse(&item, superblock)?.tree;
-                self.log_of_subvolume(&log)?;
+                // Two logs with one root are hostile; reading them once is enough.
+                if read.insert(log.root) {
+                    self.log_of_subvolume(&log, collected)?;
+                }
             }
             cursor.advance()?;
-        }
-        for ranges in [&mut self.log.data, &mut self.log.sums, &mut self.log.wanted] {
-            join(ranges);
         }
         Ok(())
     }
 
-    fn log_of_subvolume(&mut self, log: &Tree) -> Result<()> {
+    fn log_of_subvolume(&self, log: &Tree, collected: &mut Collected) -> Result<()> {
         let btrfs = self.btrfs;
         let superblock = btrfs.superblock();
         // The inode whose items follow, and whether its content has checksums.
@@ -79,21 +84,22 @@ impl Check<'_> {
                     } = part.body
                     {
                         let end = extent.at.0.saturating_add(extent.len);
-                        self.log.data.push((extent.at.0, end));
+                        collected.data.add(extent.at.0, end);
                         if current == (item.key.objectid, true) && !is_preallocated {
-                            self.log.wanted.push(match extent.compression {
+                            let (from, to) = match extent.compression {
                                 Some(_) => (extent.at.0, end),
                                 None => {
                                     let from = extent.at.0.saturating_add(offset);
                                     (from, from.saturating_add(part.len))
                                 }
-                            });
+                            };
+                            collected.wanted.add(from, to);
                         }
                     }
                 }
                 item::EXTENT_CSUM => {
-                    let range = csum_tree::parse_item(&item, superblock)?;
-                    self.log.sums.push(range);
+                    let (from, to) = csum_tree::parse_item(&item, superblock)?;
+                    collected.sums.add(from, to);
                 }
                 _ => {}
             }
@@ -126,19 +132,5 @@ impl Check<'_> {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_that_touch_are_joined_and_found() {
-        let mut ranges = vec![(30, 40), (10, 20), (20, 25), (12, 15)];
-        join(&mut ranges);
-        assert_eq!(ranges, [(10, 25), (30, 40)]);
-        let ends = [9, 10, 24, 25, 30, 40].map(|at| end_in(&ranges, at));
-        assert_eq!(ends, [0, 25, 25, 0, 40, 0]);
     }
 }

@@ -11,6 +11,7 @@ mod extents;
 mod files;
 mod log;
 mod quota;
+mod ranges;
 mod references;
 mod roots;
 mod space;
@@ -23,8 +24,8 @@ use std::collections::HashSet;
 use tree::{CheckOptions, Corrupt, DataCheck, Finding, Findings, Parallel, Progress, Result};
 
 use self::extents::{Extents, References};
-use self::state::{Check, Log, Paths};
-use crate::key::{Key, is_file_tree, object};
+use self::state::{Check, Log, Paths, wrong};
+use crate::key::{Key, Logical, is_file_tree, object};
 use crate::raw;
 use crate::read::Btrfs;
 
@@ -106,7 +107,10 @@ impl Check<'_> {
             let result = self.read_block_groups(&tree);
             self.tolerate(tree.id, result)?;
         }
-        self.extents.finish();
+        for group in self.extents.finish() {
+            let what = wrong("block groups overlap", Logical(group.start), group.len);
+            self.corrupt(object::EXTENT_TREE, what)?;
+        }
         let data = self
             .extents
             .list
@@ -138,10 +142,12 @@ impl Check<'_> {
             self.tolerate(tree.id, result)?;
         }
         self.space(&roots)?;
+        // Snapshots begin with a root block of their own; only a hostile image has several trees with one.
+        let mut known = HashSet::new();
         for root in &roots {
             let is_whole = root.refs > 0 && root.drop_progress == Key::MIN;
             let holds_files = is_file_tree(root.tree.id) || root.tree.id == object::DATA_RELOC_TREE;
-            if holds_files && is_whole {
+            if holds_files && is_whole && known.insert(root.tree.root) {
                 self.subvolume(&root.tree)?;
             }
         }

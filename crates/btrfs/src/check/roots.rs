@@ -1,5 +1,7 @@
 //! Checks the root tree: root items, and the places of subvolumes.
 
+use std::collections::{HashMap, HashSet};
+
 use tree::{Corrupt, Result};
 
 use super::state::{Check, wrong};
@@ -63,9 +65,10 @@ impl Check<'_> {
                 },
             )?;
         }
+        let seen: HashSet<u64> = backward.iter().map(|(_, child, _)| *child).collect();
         for root in roots {
             let id = root.tree.id;
-            let is_seen = backward.iter().any(|(_, child, _)| *child == id);
+            let is_seen = seen.contains(&id);
             let is_nested = (object::FIRST_FREE..=object::LAST_FREE).contains(&id);
             let what = if is_nested && root.refs > 0 && !is_seen {
                 "subvolume is seen nowhere"
@@ -78,9 +81,11 @@ impl Check<'_> {
             };
             self.corrupt(id, wrong(what, root.tree.root, id))?;
         }
+        // Of several trees with an ID, the first one, as elsewhere.
+        let trees = roots.iter().rev().map(|root| (root.tree.id, &root.tree));
+        let trees: HashMap<u64, _> = trees.collect();
         for (parent, child, (dir, index, name)) in &forward {
-            let mut trees = roots.iter().map(|root| &root.tree);
-            let is_there = match trees.find(|tree| tree.id == *parent) {
+            let is_there = match trees.get(parent) {
                 Some(tree) => {
                     let found = dir::find(volume, tree, *dir, name)?;
                     let at = dir::find_index(volume, tree, *dir, *index, name)?;

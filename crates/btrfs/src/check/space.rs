@@ -57,7 +57,8 @@ impl Check<'_> {
         let chunks: &[Chunk] = self.btrfs.chunks().chunks();
         let mut total = 0;
         for group in &groups {
-            let chunk = chunks.iter().find(|chunk| chunk.start.0 == group.start);
+            let chunk = self.btrfs.chunks().find(Logical(group.start));
+            let chunk = chunk.filter(|chunk| chunk.start.0 == group.start);
             if chunk.is_none_or(|chunk| (chunk.len, chunk.flags) != (group.len, group.flags)) {
                 let what = wrong(
                     "block group is not its chunk's",
@@ -232,9 +233,8 @@ impl Check<'_> {
                     );
                 };
                 let groups = &self.extents.block_groups;
-                let is_stale = !groups
-                    .iter()
-                    .any(|group| (group.start, group.len) == (start, len));
+                let known = groups.binary_search_by_key(&start, |group| group.start);
+                let is_stale = known.is_err() || known.is_ok_and(|index| groups[index].len != len);
                 // Older versions of mkfs.btrfs leave items of deleted block groups, which is harmless: Linux looks up
                 // the group at that address or after it.
                 if is_stale && groups.last().is_none_or(|group| group.start < start) {

@@ -16,7 +16,7 @@ use tree::{Result, to_u64, to_usize};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::extents::BlockGroup;
-use super::log::join;
+use super::ranges::join;
 use super::state::{Check, wrong};
 use crate::checksum::ChecksumType;
 use crate::chunk::{Chunk, Profile};

@@ -304,3 +304,55 @@ fn small_reads_in_any_order_read_and_decode_each_extent_once() {
         assert!((1..=3).contains(&reads), "{name}: {reads}");
     }
 }
+
+const FS_TREE: u64 = 5;
+const EXTENT_TREE: u64 = 2;
+
+fn words(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|it| it.to_le_bytes()).collect()
+}
+
+#[test]
+fn the_last_generation_there_can_be_is_read() {
+    let mut image = small();
+    let newest = u64::MAX.to_le_bytes();
+    let root = image.root(1);
+    image.edit_block(root, |block| block[80..88].copy_from_slice(&newest));
+    image.edit_superblock(|block| block[72..80].copy_from_slice(&newest));
+    let (_, lines) = findings(&open(&image).unwrap());
+    let newer = lines.iter().find(|line| line.contains("newer than"));
+    assert_eq!(newer, None);
+}
+
+/// Extents whose lengths together exceed 64 bits.
+#[test]
+fn usage_of_more_than_every_address_is_the_most_there_is() {
+    let mut image = small();
+    for number in 0..3 {
+        // Preallocated, as long as a file can be.
+        let mut item = words(&[1, 1 << 63]);
+        item.extend([0, 0, 0, 0, 2]);
+        item.extend(words(&[4096 << number, 1 << 63, 0, 1 << 63]));
+        image.insert(FS_TREE, (1 << 40 | number, 108, 0), item);
+    }
+    let usage = open(&image).unwrap().usage(None).unwrap();
+    assert_eq!(usage.preallocated.stored, u64::MAX);
+    assert_eq!(usage.preallocated.shown, u64::MAX);
+}
+
+/// Block groups may claim any range; what lies in several of them must not count, nor take memory, several times.
+#[test]
+fn block_groups_that_overlap_are_found() {
+    const HALF: u64 = 1 << 63;
+    let mut image = small();
+    let start = 1 << 62;
+    image.insert(EXTENT_TREE, (start, 168, HALF), words(&[0, 1, 1]));
+    for len in [HALF, HALF + 4096] {
+        image.insert(EXTENT_TREE, (start, 192, len), words(&[HALF, 256, 1]));
+    }
+    let (_, lines) = findings(&open(&image).unwrap());
+    let overlap = lines
+        .iter()
+        .filter(|line| line.contains("block groups overlap"));
+    assert_eq!(overlap.count(), 1, "{lines:#?}");
+}

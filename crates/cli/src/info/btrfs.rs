@@ -107,7 +107,9 @@ pub(crate) fn show_usage(usage: &Usage, out: &mut dyn Write) -> Result<()> {
                 decoded,
                 shown,
             } = amount;
-            let percent = (100 * stored).checked_div(decoded).unwrap_or(100);
+            // The numbers of a hostile image have any size.
+            let percent = 100 * u128::from(stored);
+            let percent = percent.checked_div(decoded.into()).unwrap_or(100);
             writeln!(
                 out,
                 "  {name:<13} {extents:>7} {stored:>12} {decoded:>12} {shown:>12}  {percent} %"
@@ -177,4 +179,18 @@ fn uuid(bytes: &[u8; 16]) -> String {
         words += &format!("{byte:02x}");
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_bytes_has_a_share() {
+        let mut usage = Usage::default();
+        (usage.plain.stored, usage.plain.decoded) = (u64::MAX, u64::MAX / 2);
+        let mut words = Vec::new();
+        show_usage(&usage, &mut words).unwrap();
+        assert!(String::from_utf8(words).unwrap().contains("  200 %\n"));
+    }
 }
