@@ -10,6 +10,9 @@ use crate::checksum::ChecksumType;
 use crate::chunk::Profile;
 use crate::raw::LABEL_BYTES;
 
+/// No file has more bytes than about twice this.
+const BYTES_MAX: u64 = 1 << 62;
+
 /// Options for creating a file system.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -194,6 +197,12 @@ impl Options {
         }
         if !matches!(self.metadata, Profile::Single | Profile::Dup) {
             return invalid("on one device, tree blocks are single or dup");
+        }
+        if self.size.is_some_and(|bytes| bytes > BYTES_MAX) || self.size_min > BYTES_MAX {
+            return invalid("the size of the file system is larger than any file");
+        }
+        if self.slack.is_some_and(|bytes| bytes > BYTES_MAX) {
+            return invalid("the slack is larger than any file");
         }
         if self.label.len() >= LABEL_BYTES || self.label.contains(&0) {
             return invalid("a label has at most 255 bytes, without NUL");

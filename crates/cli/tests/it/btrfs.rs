@@ -240,6 +240,14 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
             "does not fit in that size; it needs at least ",
         ),
         (&["--size", "1M", "--slack", "1M"], "cannot be used with"),
+        (
+            &["--size", "18446744073709551615"],
+            "the size of the file system is larger than any file",
+        ),
+        (
+            &["--slack", "18446744073709551615"],
+            "the slack is larger than any file",
+        ),
         (&["--uuid", "1"], "32 hexadecimal digits"),
         (&["--as-subvolume", "small"], "not a directory"),
         (&["--as-subvolume", "nowhere"], "nowhere"),
