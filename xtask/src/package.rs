@@ -18,11 +18,12 @@ const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
 const MAINTAINER: &str = "The restow authors <restow@packages.invalid>";
 
 /// What the package says about itself, after the first line.
-const DESCRIPTION: &str = "\
- restow copies Linux file trees between directories, tar archives, SquashFS
- images, btrfs images and btrfs send streams, and keeps data compressed where
- the destination can hold it as it is stored. It also lists, compares, checks
- and describes them. It mounts nothing and needs no daemon.";
+const DESCRIPTION: &str = concat!(
+    " restow copies Linux file trees between directories, tar archives, SquashFS\n",
+    " images, btrfs images and btrfs send streams, and keeps data compressed where\n",
+    " the destination can hold it as it is stored. It also lists, compares, checks\n",
+    " and describes them, and mounts them read-only through FUSE.",
+);
 
 /// Man pages and completions, below the folder that is named.
 pub(crate) fn pages(report: &mut Report, arguments: &[String]) {

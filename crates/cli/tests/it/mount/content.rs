@@ -3,7 +3,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, nasty_tree, run, tool};
+use testkit::{
+    Access, BackingFile, FsType, LoopDevice, Mount, TempDir, nasty_tree, run, skip, tool,
+};
 
 use super::{Foreground, Mounted, counter, script};
 use crate::run_in;
@@ -356,5 +358,96 @@ fn files_read_in_order_are_sent_before_they_are_asked_for() {
         let words = mounted.unmount();
         assert!(counter(&words, "asked for:") > 1000, "{words}");
         assert!(counter(&words, "read ") < 3000, "{words}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn an_incremental_stream_is_mounted_on_what_it_is_based_on() {
+    let (Some(mkfs), Some(_)) = (tool("mkfs.btrfs"), tool("btrfs")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    let backing = BackingFile::create(256 << 20);
+    mkfs.run([Path::new("-q"), backing.path()]);
+    let device = LoopDevice::attach(backing, Access::ReadWrite);
+    let mount = Mount::new(device, FsType::Btrfs, "compress-force=zstd");
+    let out = dir.path().display();
+    script(
+        mount.path(),
+        &format!(
+            "btrfs -q subvolume create sub; mkdir sub/dir; seq 1 90000 > sub/dir/one; seq 5 > sub/two
+             btrfs -q subvolume snapshot -r sub first; btrfs -q send first -f {out}/first
+             echo more >> sub/dir/one; rm sub/two; mv sub/dir sub/moved; echo three > sub/three
+             btrfs -q subvolume snapshot -r sub second; btrfs -q send -p first second -f {out}/second
+             ln sub/three sub/four; setfattr -n user.a -v b sub/three
+             btrfs -q subvolume snapshot -r sub third; btrfs -q send -p second third -f {out}/third"
+        ),
+    );
+    let chain = ["--base", "first", "--base", "second"].map(|word| match word {
+        "--base" => word.into(),
+        name => dir.join(name).into_os_string(),
+    });
+    for (name, base) in [("first", 0), ("second", 2), ("third", 4)] {
+        let mounted = Mounted::new(&dir.join(name), &chain[..base]);
+        same(
+            &mount.path().join(name),
+            mounted.path(),
+            &[METADATA, CONTENT],
+        );
+        mounted.unmount();
+    }
+}
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Opens a file by a handle, as a server of NFS does.
+const BY_HANDLE: &str = r#"
+import ctypes, os, sys
+class Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_uint), ("type", ctypes.c_int), ("data", ctypes.c_ubyte * 128)]
+libc = ctypes.CDLL(None, use_errno=True)
+point, kept, name = sys.argv[1:4]
+handle = Handle(bytes=128)
+if not os.path.exists(kept):
+    number = ctypes.c_int()
+    done = libc.name_to_handle_at(-100, os.path.join(point, name).encode(), ctypes.byref(handle), ctypes.byref(number), 0)
+    assert done == 0, os.strerror(ctypes.get_errno())
+    open(kept, "wb").write(bytes(handle))
+else:
+    handle = Handle.from_buffer_copy(open(kept, "rb").read())
+    file = libc.open_by_handle_at(os.open(point, os.O_RDONLY), ctypes.byref(handle), os.O_RDONLY)
+    assert file >= 0, os.strerror(ctypes.get_errno())
+    print(os.read(file, 100).decode())
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn a_file_handle_of_nfs_is_valid_after_the_next_mount() {
+    if !Path::new(PYTHON).exists() {
+        return skip("python3: apt-get install python3");
+    }
+    let dir = TempDir::new();
+    script(
+        dir.path(),
+        "mkdir -p src/a/b src/c; for n in $(seq 50); do echo $n > src/c/$n; done; echo deep > src/a/b/file",
+    );
+    for image in ["x.squashfs", "x.btrfs", "x.tar"] {
+        let (code, _, words) = run_in(dir.path(), ["copy", "-q", "src", image]);
+        assert_eq!(code, 0, "{words}");
+        let kept = dir.join(format!("{image}.handle"));
+        let ask = |mounted: &Mounted| {
+            let mut command = Command::new(PYTHON);
+            command.args(["-c", BY_HANDLE]).arg(mounted.path());
+            let output = run(command.arg(&kept).arg("a/b/file"));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let mounted = Mounted::new(&dir.join(image), [""; 0]);
+        assert_eq!(ask(&mounted), "");
+        mounted.unmount();
+        // Nothing was looked up in this one.
+        let mounted = Mounted::new(&dir.join(image), [""; 0]);
+        assert_eq!(ask(&mounted), "deep\n\n");
+        mounted.unmount();
     }
 }

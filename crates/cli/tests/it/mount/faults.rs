@@ -1,10 +1,11 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use testkit::{TempDir, run, squashfs_vectors, tool};
+use testkit::{BtrfsImage, Rng, TempDir, cases, run, squashfs_vectors, tool};
 
 use super::{Foreground, Mounted, counter, script};
 use crate::{restow, run_in, shown};
@@ -92,6 +93,51 @@ fn a_damaged_block_is_one_error_and_one_line() {
     );
     assert!(about[0].contains(" at byte 0x"), "{words}");
     assert!(counter(&words, "problems:") > 0);
+    // As a rescue, the file is read with the damage.
+    let rescued = Mounted::new(&image, ["-o", "ignore_checksums"]);
+    let damaged = fs::read(rescued.path().join("sub/large")).unwrap();
+    let differing = damaged
+        .iter()
+        .zip(&large)
+        .filter(|(one, other)| one != other);
+    assert_eq!((damaged.len(), differing.count()), (large.len(), 16));
+    rescued.unmount();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_system_log_says_what_a_mount_in_the_background_cannot_read() {
+    let dir = TempDir::new();
+    let image = image(&dir);
+    let mounted = Mounted::new(&image, [""; 0]);
+    // Where the log of the system is, in a mount namespace of this test.
+    let folder = dir.join("dev");
+    fs::create_dir(&folder).unwrap();
+    let log = UnixDatagram::bind(folder.join("log")).unwrap();
+    log.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    if !Path::new("/dev/log").exists() {
+        fs::write("/dev/log", "").unwrap();
+    }
+    run(Command::new("mount")
+        .arg("--bind")
+        .args([&folder.join("log"), Path::new("/dev/log")]));
+    File::options()
+        .write(true)
+        .open(&image)
+        .unwrap()
+        .set_len(100_000)
+        .unwrap();
+    read_error(mounted.path(), "sub/large");
+    let mut line = [0; 4096];
+    let len = log.recv(&mut line).unwrap();
+    let line = String::from_utf8_lossy(&line[..len]);
+    assert!(line.starts_with("<27>restow["), "{line}");
+    assert!(
+        line.contains("]: read sub/large at byte 131072 in "),
+        "{line}"
+    );
+    mounted.unmount();
+    run(Command::new("umount").arg("/dev/log"));
 }
 
 #[test]
@@ -254,47 +300,118 @@ fn a_full_temporary_folder_is_an_error_before_the_mount() {
     assert!(words.contains("no space left on device"), "{words}");
 }
 
+/// Mounts a hostile image, if that is not refused in one line, and reads all of it. Returns whether it was mounted.
+fn walk_hostile(dir: &TempDir, name: &str, image: &[u8]) -> bool {
+    let path = dir.join("hostile");
+    fs::write(&path, image).unwrap();
+    let point = dir.join("point");
+    let _ = fs::create_dir(&point);
+    let mut command = Command::new("timeout");
+    command.arg("20").arg(restow([""; 0]).get_program());
+    let output = command.arg("mount").args([&path, &point]).output().unwrap();
+    let (code, _, words) = shown(&output);
+    if code != 0 {
+        assert_eq!((code, words.lines().count()), (2, 1), "{name}: {words}");
+        return false;
+    }
+    let walk = "timeout 20 find . -ls > /dev/null 2>&1
+                timeout 20 find . -type f -size -1024k -exec cat {} + > /dev/null 2>&1
+                timeout 20 getfattr -R -d -m- . > /dev/null 2>&1; true";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", walk])
+        .current_dir(&point)
+        .status()
+        .unwrap();
+    let peak = script(
+        dir.path(),
+        "grep VmHWM /proc/$(pgrep -f \"mount $PWD/hostile\" | head -1)/status",
+    );
+    assert!(counter(&peak, "VmHWM:") < 128 << 10, "{name}: {peak}");
+    let done = restow(["unmount"]).arg(&point).status().unwrap();
+    assert!(done.success(), "{name}");
+    true
+}
+
 #[test]
 #[ignore = "needs root"]
 fn hostile_images_are_walked_in_bounded_memory() {
     let dir = TempDir::new();
-    let image = dir.join("hostile");
-    let mut mounted_count = 0;
-    for vector in squashfs_vectors(1, &|_| None) {
-        fs::write(&image, &vector.image).unwrap();
-        let point = dir.join("point");
-        let _ = fs::create_dir(&point);
-        let output = restow(["mount"]).arg(&image).arg(&point).output().unwrap();
-        let (code, _, words) = shown(&output);
-        if code != 0 {
-            assert_eq!(
-                (code, words.lines().count()),
-                (2, 1),
-                "{}: {words}",
-                vector.name
-            );
-            continue;
-        }
-        mounted_count += 1;
-        let walk = "timeout 20 find . -ls > /dev/null 2>&1
-                    timeout 20 find . -type f -size -1024k -exec cat {} + > /dev/null 2>&1
-                    timeout 20 getfattr -R -d -m- . > /dev/null 2>&1; true";
-        let mut bash = Command::new("bash");
-        bash.args(["-c", walk])
-            .current_dir(&point)
-            .status()
-            .unwrap();
-        let peak = script(
-            dir.path(),
-            "grep VmHWM /proc/$(pgrep -f 'mount .*hostile' | head -1)/status",
-        );
-        assert!(
-            counter(&peak, "VmHWM:") < 128 << 10,
-            "{}: {peak}",
-            vector.name
-        );
-        let done = restow(["unmount"]).arg(&point).status().unwrap();
-        assert!(done.success(), "{}", vector.name);
+    let vectors = squashfs_vectors(1, &|_| None);
+    let mounted = vectors
+        .iter()
+        .filter(|vector| walk_hostile(&dir, &vector.name, &vector.image));
+    assert!(mounted.count() > 10);
+}
+
+/// Changes up to eight bytes.
+fn scribble(bytes: &mut [u8], rng: &mut Rng) {
+    for _ in 0..=rng.below(8) {
+        let at = rng.index(bytes.len());
+        bytes[at] = rng.next_u64() as u8;
     }
-    assert!(mounted_count > 10);
+}
+
+/// Changes some commands of a stream, and makes their checksums right.
+fn scribble_commands(stream: &mut [u8], rng: &mut Rng) {
+    let mut at = 17;
+    while at + 10 <= stream.len() {
+        let len = u32::from_le_bytes(stream[at..at + 4].try_into().unwrap()) as usize;
+        let end = at + 10 + len;
+        if len > 0 && rng.chance(10) {
+            scribble(&mut stream[at + 10..end], rng);
+            stream[at + 6..at + 10].fill(0);
+            // That of a stream begins with 0 and is not inverted.
+            let zeros = BtrfsImage::checksum(&vec![0; end - at]);
+            let sum = BtrfsImage::checksum(&stream[at..end]) ^ zeros;
+            stream[at + 6..at + 10].copy_from_slice(&sum.to_le_bytes());
+        }
+        at = end;
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn hostile_btrfs_images_archives_and_streams_are_walked_in_bounded_memory() {
+    let dir = TempDir::new();
+    script(
+        dir.path(),
+        "mkdir -p src/sub; for n in $(seq 60); do seq $n 300 > src/sub/$n; setfattr -n user.n -v $n src/sub/$n; ln -s $n src/sub/link$n; done
+         seq 1 100000 > src/large; tar cf x.tar --format=pax --xattrs -C src .",
+    );
+    for to in ["x.btrfs", "x.stream"] {
+        let (code, _, words) = run_in(dir.path(), ["copy", "-q", "--compress", "zstd", "src", to]);
+        assert_eq!(code, 0, "{words}");
+    }
+    let image = BtrfsImage::read_file(&dir.join("x.btrfs"));
+    let blocks: Vec<u64> = [1, 2, 5, 7]
+        .iter()
+        .flat_map(|tree| image.blocks(*tree))
+        .collect();
+    let [archive, stream] = ["x.tar", "x.stream"].map(|name| fs::read(dir.join(name)).unwrap());
+    let mut mounted = [0; 3];
+    for seed in 0..cases(10) {
+        let mut rng = Rng::new(seed);
+        let mut image = image.clone();
+        for _ in 0..=rng.below(3) {
+            let block = blocks[rng.index(blocks.len())];
+            image.edit_block(block, |block| scribble(&mut block[101..], &mut rng));
+        }
+        image.write_file(&dir.join("hostile.btrfs"));
+        let image = fs::read(dir.join("hostile.btrfs")).unwrap();
+        fs::remove_file(dir.join("hostile.btrfs")).unwrap();
+        let mut archive = archive.clone();
+        // Headers, which are whole blocks.
+        for _ in 0..3 {
+            let block = rng.index(archive.len() / 512) * 512;
+            scribble(&mut archive[block..block + 512], &mut rng);
+        }
+        let mut stream = stream.clone();
+        scribble_commands(&mut stream, &mut rng);
+        for (kind, hostile) in [image, archive, stream].iter().enumerate() {
+            let name = format!("kind {kind}, seed {seed}");
+            mounted[kind] += u32::from(walk_hostile(&dir, &name, hostile));
+        }
+    }
+    println!("mounted: {mounted:?}");
+    assert!(mounted[0] > 0, "{mounted:?}");
 }
