@@ -23,6 +23,20 @@ pub fn set_attributes(file: impl AsFd, attributes: u32) -> io::Result<()> {
     Ok(fs::ioctl_setflags(file, flags)?)
 }
 
+/// Sets those attributes among `which` that are in `wanted`, and clears the others among `which`. All that remain stay: some of them
+/// say how the file system stores the file, and ext4 would convert a file that loses them, or refuse to.
+///
+/// # Errors
+/// As [`attributes`] and [`set_attributes`].
+pub fn change_attributes(file: impl AsFd, which: u32, wanted: u32) -> io::Result<()> {
+    let before = attributes(&file)?;
+    let now = before & !which | wanted & which;
+    if now == before {
+        return Ok(());
+    }
+    set_attributes(&file, now)
+}
+
 /// `struct fsxattr` of linux/fs.h.
 #[repr(C)]
 #[derive(Default)]

@@ -33,7 +33,9 @@ mod stat;
 mod sync;
 mod xattr;
 
-pub use attributes::{attributes, extended_flags, set_attributes, set_extended_flags};
+pub use attributes::{
+    attributes, change_attributes, extended_flags, set_attributes, set_extended_flags,
+};
 pub use background::{leave_standard_streams, leave_terminal};
 pub use btrfs_encoded::{
     ENCODED_BYTES_MAX, EncodedExtent, ReadExtent, read_encoded, write_encoded,

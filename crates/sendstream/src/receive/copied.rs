@@ -139,7 +139,7 @@ impl Copy {
         let settable = attributes & ATTRIBUTES_SETTABLE;
         let path = || file.path.to_vec();
         if settable != 0
-            && let Err(error) = linux::set_attributes(made, settable)
+            && let Err(error) = linux::change_attributes(made, ATTRIBUTES_SETTABLE, settable)
         {
             self.unrestored.add(Aspect::Attributes, path, &error);
         } else if settable != attributes {

@@ -708,14 +708,7 @@ impl ReceivedDirectory {
             }
         };
         let settable = attributes & ATTRIBUTES_SETTABLE;
-        let set = linux::attributes(&opened).and_then(|before| {
-            let now = before & !ATTRIBUTES_SETTABLE | settable;
-            if now == before {
-                return Ok(());
-            }
-            linux::set_attributes(&opened, now)
-        });
-        match set {
+        match linux::change_attributes(&opened, ATTRIBUTES_SETTABLE, settable) {
             Err(error) if attributes != 0 => self.unrestored(Aspect::Attributes, path, &error),
             Ok(()) if settable != attributes => {
                 let reason = "it would hinder the extraction";

@@ -6,10 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, nasty_tree, run, tool};
+use testkit::{
+    Access, BackingFile, FsType, LoopDevice, MemoryFs, Mount, TempDir, nasty_tree, run, tool,
+};
 use tree::extract::{Existing, ExtractOptions, Unrestored, extract};
 use tree::{
-    Error, FileSystem, HostDir, Inventory, Limits, NoProgress, Output, OutputKind, Parallel, ReadAt,
+    Error, FileAttributes, FileSystem, HostDir, Inventory, Limits, NoProgress, Output, OutputKind,
+    Parallel, ReadAt,
 };
 
 fn write(fs: &dyn FileSystem, to: &Path, replace: bool) -> Result<Unrestored, Error> {
@@ -56,6 +59,29 @@ fn a_block_device_is_written_in_place() {
         (&b"first"[..], &b"later"[..])
     );
     assert_eq!(content.len(), 1 << 20);
+}
+
+/// ext4 keeps in a file's attributes how it stores the file, and does not convert what has more than a few blocks.
+#[test]
+#[ignore = "needs root"]
+fn attributes_of_the_file_system_stay_when_others_are_restored() {
+    let Some(mkfs) = tool("mkfs.ext4") else {
+        return;
+    };
+    let backing = BackingFile::create(64 << 20);
+    run(mkfs.command().arg("-q").arg(backing.path()));
+    let device = LoopDevice::attach(backing, Access::ReadWrite);
+    let mount = Mount::new(device, FsType::Ext4, "");
+    const NODUMP: u32 = 0x40;
+    const EXTENTS: u32 = 0x8_0000;
+    let mut source = MemoryFs::new();
+    let file = source.add_file(source.root(), "f", &[7; 200_000]);
+    source.metadata_mut(file).attributes = FileAttributes(NODUMP);
+    let to = mount.path().join("to");
+    assert_eq!(write(&source, &to, false).unwrap(), Unrestored::default());
+    let file = fs::File::open(to.join("f")).unwrap();
+    let attributes = linux::attributes(&file).unwrap();
+    assert_eq!(attributes & (NODUMP | EXTENTS), NODUMP | EXTENTS);
 }
 
 #[test]

@@ -475,7 +475,7 @@ impl<'a> Maker<'a> {
             let settable = attributes & ATTRIBUTES_SETTABLE;
             let set = match settable {
                 0 => Ok(()),
-                _ => linux::set_attributes(file, settable),
+                _ => linux::change_attributes(file, ATTRIBUTES_SETTABLE, settable),
             };
             match set {
                 Err(error) => ws.done.unrestored.add(Aspect::Attributes, path, &error),
