@@ -8,7 +8,7 @@ use tree::{Error, Result};
 
 /// The property that decides how a file is compressed.
 const COMPRESSION: &[u8] = b"btrfs.compression";
-/// The most files whose attributes are remembered.
+/// The most files of which it is remembered that they are to be locked.
 const PENDING_MAX: usize = 1 << 20;
 
 /// Bits of `BTRFS_INODE_*` and the `FS_XFLAG_*` that set them.
@@ -51,9 +51,14 @@ impl Pending {
         set_plain(file, flags)
     }
 
+    /// Remembers how a file is to be locked in the end; of most files, nothing is to be remembered.
     fn insert(&mut self, ino: u64, locks: u32) -> Result<()> {
-        if self.locks.len() >= PENDING_MAX {
-            return Err(Error::Limit("files with changed attributes"));
+        if locks == 0 {
+            self.locks.remove(&ino);
+            return Ok(());
+        }
+        if self.locks.len() >= PENDING_MAX && !self.locks.contains_key(&ino) {
+            return Err(Error::Limit("files that are immutable or append-only"));
         }
         self.locks.insert(ino, locks);
         Ok(())
@@ -77,9 +82,6 @@ impl Pending {
     pub(super) fn complete(&mut self, target: impl AsFd, subvolume: u64) -> Result<()> {
         let target = target.as_fd();
         for (ino, locks) in self.locks.drain() {
-            if locks == 0 {
-                continue;
-            }
             let flags = OpenFlags::RDONLY | OpenFlags::NONBLOCK;
             let file = match linux::open_inode(target, subvolume, ino, flags) {
                 Ok(file) => file,
@@ -145,5 +147,23 @@ mod tests {
         assert_eq!(mapped(0x200, &EXTENDED), 0x40);
         assert_eq!(mapped(1 << 6 | 1 << 7, &EXTENDED), LOCKS);
         assert_eq!(mapped(1 << 1 | 1, &PLAIN), FS_NOCOW_FL);
+    }
+
+    /// A stream may change the attributes of any number of files, of which few are locked.
+    #[test]
+    fn only_locked_files_are_remembered() {
+        let mut pending = Pending::default();
+        for ino in 0..=PENDING_MAX as u64 {
+            pending.insert(ino, 0).unwrap();
+        }
+        assert!(pending.locks.is_empty());
+        for ino in 0..PENDING_MAX as u64 {
+            pending.insert(ino, LOCKS).unwrap();
+        }
+        // One that is known can change, and then there is room for another one.
+        pending.insert(7, 0x8).unwrap();
+        assert!(pending.insert(u64::MAX, LOCKS).is_err());
+        pending.insert(7, 0).unwrap();
+        pending.insert(u64::MAX, LOCKS).unwrap();
     }
 }

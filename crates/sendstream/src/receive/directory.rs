@@ -300,11 +300,19 @@ impl ReceivedDirectory {
             }
             Command::Unlink { path } => {
                 let (dir, name) = self.vanishing(path)?;
-                Ok(linux::unlink_at(&*dir, name)?)
+                let stat = linux::stat_at(&*dir, name)?;
+                linux::unlink_at(&*dir, name)?;
+                if stat.nlink == 1 {
+                    self.forget_number(stat.ino);
+                }
+                Ok(())
             }
             Command::Rmdir { path } => {
                 let (dir, name) = self.vanishing(path)?;
-                Ok(linux::remove_dir_at(&*dir, name)?)
+                let stat = linux::stat_at(&*dir, name)?;
+                linux::remove_dir_at(&*dir, name)?;
+                self.forget_number(stat.ino);
+                Ok(())
             }
             Command::SetXattr {
                 path,
@@ -381,6 +389,12 @@ impl ReceivedDirectory {
         let place = self.files.at(path)?;
         self.touched.touch(&place.0)?;
         Ok(place)
+    }
+
+    /// A file is gone: another one may get its inode number.
+    fn forget_number(&mut self, ino: u64) {
+        self.modes.remove(&ino);
+        self.no_devices.remove(&ino);
     }
 
     /// A regular file that is about to change.
