@@ -67,6 +67,9 @@ pub(crate) struct Mount {
     /// Serve requests one after another
     #[arg(short, long)]
     single_thread: bool,
+    /// Check the options and mount nothing, as `mount -f` asks of its programs
+    #[arg(long, hide = true)]
+    fake: bool,
 
     #[command(flatten)]
     source: SourceArgs,
@@ -106,7 +109,7 @@ Examples:
   restow unmount /mnt";
 
 /// The arguments of the program. If its name is `mount.fuse.restow`, they are those of mount(8): SOURCE MOUNTPOINT [-sfnv]
-/// [-o OPTIONS] [-t TYPE], where `-f`, `-n` and `-v` mean something else.
+/// [-N NAMESPACE] [-o OPTIONS] [-t TYPE], where `-f`, `-n` and `-v` mean something else.
 pub(crate) fn arguments(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut args = args;
     let program = args.next().unwrap_or_default();
@@ -117,10 +120,12 @@ pub(crate) fn arguments(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut translated = vec![program, "mount".into()];
     while let Some(arg) = args.next() {
         match arg.to_str() {
-            // The type, which is known.
-            Some("-t") => {
+            // The type, which is known, and the namespace, in which this runs already.
+            Some("-t" | "-N") => {
                 args.next();
             }
+            // Without mounting anything.
+            Some("-f") => translated.push("--fake".into()),
             Some("-o") => {
                 translated.push(arg);
                 translated.extend(args.next());
@@ -139,6 +144,9 @@ pub(crate) fn arguments(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// It cannot be opened or mounted.
 pub(crate) fn run(args: &Mount) -> Result<ExitCode> {
     let options = MountOptions::parse(&args.options)?;
+    if args.fake {
+        return Ok(ExitCode::SUCCESS);
+    }
     let is_second = background::part() == Part::Second;
     if !args.foreground && !args.debug && !is_second {
         let started = background::start(arguments(std::env::args_os()).split_off(1))?;
@@ -348,6 +356,9 @@ mod tests {
             "-n",
             "-o",
             "rw,-t",
+            "-N",
+            "/proc/1/ns/mnt",
+            "-f",
             "-t",
             "fuse.restow",
         ];
@@ -358,6 +369,7 @@ mod tests {
             "/mnt",
             "-o",
             "rw,-t",
+            "--fake",
         ];
         assert_eq!(translate(&args), expected);
     }

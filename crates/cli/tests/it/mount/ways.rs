@@ -152,6 +152,16 @@ fn mount_and_fstab_find_the_program_by_its_second_name() {
         .arg(&sbin));
     symlink(&restow, helper).unwrap();
     let point = dir.join("point");
+    // Asked to mount nothing, it returns at once.
+    let fake = mount
+        .command()
+        .args(["-f", "-t", "fuse.restow"])
+        .args([&dir.join("x.tar"), &point])
+        .status()
+        .unwrap();
+    assert!(fake.success());
+    let seen = script(dir.path(), "grep -c ' .*/point fuse' /proc/mounts || true");
+    assert_eq!(seen, "0\n");
     mount
         .command()
         .args([
