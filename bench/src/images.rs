@@ -82,11 +82,10 @@ impl<'a> Codec<'a> {
             (codec, Some(level)) => format!("-c {codec} -X level={level}"),
             (codec, None) => format!("-c {codec}"),
         };
-        let bytes = match self.block.strip_suffix('K') {
-            Some(kilo) => format!("{kilo}K"),
-            None => self.block.to_owned(),
-        };
-        Some(words(&format!("-q -f -j {THREADS} -b {bytes} {settings}")))
+        Some(words(&format!(
+            "-q -f -j {THREADS} -b {} {settings}",
+            self.block
+        )))
     }
 }
 
@@ -326,8 +325,8 @@ pub(crate) fn squashfs(options: &Options) -> Result<Table, String> {
         }
         let rounds = rounds(&mut peers, options.seconds)?;
         place.verify(&tree, ours)?;
-        let same = fs::read(ours).ok() == fs::read(verified).ok();
-        if !same {
+        let read = |path: &String| fs::read(path).map_err(|error| format!("read {path}: {error}"));
+        if read(ours)? != read(verified)? {
             return Err("verifying changes the image".into());
         }
         let sizes: Result<Vec<_>, _> = images[..peers.len()]

@@ -277,13 +277,7 @@ impl Place {
         };
         for _ in 0..ROUNDS {
             let start = Clock::start()?;
-            let args = ["check", "-q", &self.path(image)];
-            let done = Command::new(&self.restow)
-                .args(args)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status();
-            done.map_err(|error| error.to_string())?;
+            run(&self.restow, &["check", "-q", &self.path(image)])?;
             let cost = start.cost()?;
             decode = Cost {
                 wall: decode.wall.min(cost.wall),

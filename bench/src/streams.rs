@@ -100,10 +100,13 @@ impl Step {
                 }
             }
         }
-        if let Some([a, b]) = &self.same
-            && fs::read(a).ok() != fs::read(b).ok()
-        {
-            return Err(format!("{}: {} differs", self.name, b.display()));
+        if let Some([a, b]) = &self.same {
+            let read = |path: &Path| {
+                fs::read(path).map_err(|error| format!("read {}: {error}", path.display()))
+            };
+            if read(a)? != read(b)? {
+                return Err(format!("{}: {} differs", self.name, b.display()));
+            }
         }
         for [tree, made] in &self.trees {
             // Linux leaves the root directory with the time of the last temporary name in it.

@@ -253,6 +253,7 @@ fn curve(peers: &[String], rows: &[Row]) -> String {
     let levels = names(rows, |row| &row.level);
     let mut lines = Vec::new();
     for peer in 1..first.sizes.len() {
+        let before = lines.len();
         for level in &levels {
             let (seconds, size) = point(level, peer);
             let better = levels.iter().filter(|other| {
@@ -269,7 +270,7 @@ fn curve(peers: &[String], rows: &[Row]) -> String {
                 ));
             }
         }
-        if lines.is_empty() && levels.len() > 1 {
+        if lines.len() == before && levels.len() > 1 {
             lines.push(format!(
                 "No level of {} is both faster and smaller than one of {}.  ",
                 peers[0], peers[peer]
@@ -297,4 +298,35 @@ fn mean<'a>(name: &str, level: &str, rows: impl Iterator<Item = &'a Row> + Clone
         );
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_peer_is_compared_with_the_curve() {
+        let row = |level: &str, sizes: [usize; 3], ms: [u64; 3]| Row {
+            corpus: "x".into(),
+            level: level.into(),
+            bytes: 1000,
+            sizes: sizes.to_vec(),
+            cpu: Vec::new(),
+            memory: String::new(),
+            rounds: Rounds {
+                times: vec![ms.map(Duration::from_millis).to_vec()],
+                units: 1,
+            },
+        };
+        let peers = ["c", "slow", "ours"].map(str::to_owned);
+        let rows = [
+            row("1", [500, 500, 499], [10, 40, 10]),
+            row("2", [400, 400, 399], [20, 80, 20]),
+        ];
+        assert_eq!(
+            curve(&peers, &rows),
+            "Level 1 of slow is behind the curve of c: its level 2 is faster and smaller.  \n\
+             No level of c is both faster and smaller than one of ours.  "
+        );
+    }
 }
