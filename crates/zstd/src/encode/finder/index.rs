@@ -8,7 +8,7 @@ use crate::sequences::update_repeat_offsets;
 pub(crate) struct Block<'a> {
     /// History that matches may refer to (all of it belongs to this frame), then the block, perhaps then more.
     ///
-    /// At most 2^28 bytes.
+    /// Less than 2^29 bytes: a window, a block, and a dictionary that is in reach as a whole.
     pub(crate) data: &'a [u8],
     /// Where the block begins in `data`.
     pub(crate) start: usize,
