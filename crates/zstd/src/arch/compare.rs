@@ -21,11 +21,22 @@ fn equal_mask(a: &[u8; 16], b: &[u8; 16]) -> u16 {
 /// Asks for the cache line of a byte, which need not exist.
 #[inline(always)]
 pub(crate) fn prefetch(place: *const u8) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch changes nothing and cannot fail, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+    }
+    // Every processor of 64 bits has the instruction; without SSE in its features, as in a kernel, the compiler would call the
+    // intrinsic as a function.
+    #[cfg(all(target_arch = "x86_64", not(target_feature = "sse2")))]
+    // SAFETY: as above. The instruction changes neither memory nor registers nor flags.
+    unsafe {
+        core::arch::asm!(
+            "prefetcht0 byte ptr [{place}]",
+            place = in(reg) place,
+            options(nostack, preserves_flags, readonly)
+        );
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
