@@ -19,6 +19,7 @@ mod mutants;
 mod outcome;
 mod outside;
 mod package;
+mod publish;
 mod suite;
 mod test;
 mod tidy;
@@ -133,7 +134,7 @@ const TASKS: &[(&str, Task, &str)] = &[
     ),
     (
         "publish",
-        package::publish,
+        publish::publish,
         "packs every crate that is published and builds it from what was packed; arguments go to `cargo package`",
     ),
     (

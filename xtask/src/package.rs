@@ -78,17 +78,6 @@ pub(crate) fn deb(report: &mut Report, arguments: &[String]) {
     });
 }
 
-/// Each library and the command, as they would be published, in the order in which they depend on each other.
-pub(crate) fn publish(report: &mut Report, arguments: &[String]) {
-    report.step("publish", || {
-        let mut package = cargo(["package", "--workspace", "--locked", "--quiet"]);
-        for name in ["bench", "testkit", "xtask", "zstd-portable"] {
-            package.args(["--exclude", name]);
-        }
-        run(package.args(arguments))
-    });
-}
-
 fn folder(arguments: &[String], name: &str) -> PathBuf {
     match arguments.first() {
         Some(folder) => root().join(folder),
