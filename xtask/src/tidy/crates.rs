@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("btrfs", &["codec", "tree", "xxhash"]),
     ("sendstream", &["codec", "linux", "tree"]),
     ("fuse", &["linux", "tree"]),
+    ("report", &[]),
     ("ffi", &["xxhash", "zstd"]),
     (
         "cli",
@@ -26,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "fuse",
             "linux",
             "lzo",
+            "report",
             "sendstream",
             "squashfs",
             "tree",
