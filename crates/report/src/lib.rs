@@ -7,3 +7,4 @@
 
 pub mod html;
 pub mod svg;
+pub mod treemap;
