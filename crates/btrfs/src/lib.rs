@@ -56,5 +56,5 @@ pub use open_options::OpenOptions;
 pub use options::{NewSubvolume, Numbers, Options, Received, Rule, Summary};
 pub use read::{Btrfs, Subvolume, SubvolumeInfo};
 pub use superblock::{Device, SUPERBLOCK_PLACES, Superblock};
-pub use usage::{Amount, Usage};
+pub use usage::{GroupSpace, Space};
 pub use write::create;

@@ -1,174 +1,164 @@
-//! Space usage of files: stored and decoded bytes for each algorithm, with shared extents counted once.
+//! The parts of files as they are stored, and the space that block groups have.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
 
-use std::collections::HashSet;
-
-use tree::{FileKind, FileSystem, Ino, Result, to_u64};
+use tree::usage::{Form, StoredPart, StoredParts, algorithm_name};
+use tree::{ExtentId, Ino, Result, to_u64};
+use zerocopy::FromBytes;
 
 use crate::compression::Compression;
 use crate::extent::{Body, FileExtent};
-use crate::key::{Key, item};
+use crate::flags::{block_group, compat_ro};
+use crate::key::{Key, item, object};
+use crate::raw;
 use crate::read::{Btrfs, Resolved, Subvolume};
-use crate::subvolume::{self, Root};
+use crate::subvolume::Root;
 
-/// Space used by one kind of extent.
+/// The space of a kind of block groups, in bytes of one copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amount {
-    /// Number of extents, including inline content.
-    pub extents: u64,
-    /// Bytes on disk, for a single copy.
-    pub stored: u64,
-    /// Decoded length in bytes.
-    pub decoded: u64,
-    /// Bytes of files that refer to them; more than `decoded` if they are shared.
-    pub shown: u64,
+pub struct GroupSpace {
+    /// Bytes of the groups.
+    pub total: u64,
+    /// Bytes that are allocated in them.
+    pub used: u64,
 }
 
-/// Space used by the files of some subvolumes.
+/// The space of all block groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Stored uncompressed.
-    pub plain: Amount,
-    /// Compressed with zlib.
-    pub zlib: Amount,
-    /// Compressed with LZO.
-    pub lzo: Amount,
-    /// Compressed with zstd.
-    pub zstd: Amount,
-    /// Preallocated and not written.
-    pub preallocated: Amount,
-    /// The part of `plain` and of the algorithms that is inline in the trees.
-    pub inline: Amount,
-}
-
-impl Amount {
-    fn add(&mut self, stored: u64, decoded: u64, shown: u64, is_new: bool) {
-        self.shown = self.shown.saturating_add(shown);
-        if is_new {
-            self.extents += 1;
-            self.stored = self.stored.saturating_add(stored);
-            self.decoded = self.decoded.saturating_add(decoded);
-        }
-    }
-}
-
-impl Usage {
-    /// The total of all algorithms and plain extents.
-    pub fn total(&self) -> Amount {
-        let mut total = Amount::default();
-        for amount in [self.plain, self.zlib, self.lzo, self.zstd] {
-            total.extents += amount.extents;
-            total.stored = total.stored.saturating_add(amount.stored);
-            total.decoded = total.decoded.saturating_add(amount.decoded);
-            total.shown = total.shown.saturating_add(amount.shown);
-        }
-        total
-    }
-
-    fn of(&mut self, compression: Option<Compression>) -> &mut Amount {
-        match compression {
-            None => &mut self.plain,
-            Some(Compression::Zlib) => &mut self.zlib,
-            Some(Compression::Lzo) => &mut self.lzo,
-            Some(Compression::Zstd) => &mut self.zstd,
-        }
-    }
+pub struct Space {
+    /// Groups of data alone.
+    pub data: GroupSpace,
+    /// Groups of metadata, of the system, and of data and metadata together.
+    pub metadata: GroupSpace,
+    /// Whether there are groups of data and metadata together.
+    pub is_mixed: bool,
 }
 
 impl Btrfs {
-    /// The space used by the files of one subvolume, or of all.
-    ///
-    /// Memory grows with the number of extents, by 16 bytes each.
+    /// The space of the block groups, as of the last commit.
     ///
     /// # Errors
-    /// [`tree::Error::NotFound`] if there is no such subvolume; also fails if a tree cannot be read.
-    pub fn usage(&self, id: Option<u64>) -> Result<Usage> {
-        let mut roots: Vec<Root> = Vec::new();
-        subvolume::for_each(&self.volume, &self.roots, |root| {
-            if root.refs > 0 && id.is_none_or(|id| id == root.tree.id) {
-                roots.push(root);
-            }
-            Ok(())
-        })?;
-        if roots.is_empty() {
-            return Err(tree::Error::NotFound);
-        }
-        let mut usage = Usage::default();
-        let mut met = HashSet::new();
-        for root in roots {
-            let mut cursor = root.tree.seek(&self.volume, Key::MIN)?;
-            while let Some(item) = cursor.item() {
-                if item.key.kind == item::EXTENT_DATA {
-                    let extent = FileExtent::parse(&item, self.volume.superblock.sectorsize)?;
-                    // If inline content is shared with a snapshot, it is in the same leaf.
-                    add(&mut usage, &mut met, &extent);
-                }
-                cursor.advance()?;
-            }
-        }
-        Ok(usage)
-    }
-}
-
-impl Subvolume {
-    /// The space used by a file, or by a directory and everything below it, including nested subvolumes.
-    ///
-    /// Memory grows with the number of files and of extents, by 16 bytes each.
-    ///
-    /// # Errors
-    /// Fails if the file does not exist, or if something below it cannot be read.
-    pub fn usage(&self, file: Ino) -> Result<Usage> {
-        let volume = &self.btrfs().volume;
-        let mut usage = Usage::default();
-        let mut met = HashSet::new();
-        let mut files = HashSet::new();
-        let mut waiting = vec![(file, self.metadata(file)?.kind)];
-        while let Some((ino, kind)) = waiting.pop() {
-            // Hard links, and directories that a damaged image nests within themselves.
-            if !files.insert(ino) {
+    /// Fails if a tree cannot be read, or if a chunk has no block group.
+    pub fn space(&self) -> Result<Space> {
+        let volume = &self.volume;
+        let has_group_tree = volume.superblock.compat_ro & compat_ro::BLOCK_GROUP_TREE != 0;
+        let id = if has_group_tree {
+            object::BLOCK_GROUP_TREE
+        } else {
+            object::EXTENT_TREE
+        };
+        let mut space = Space::default();
+        let Some(root) = Root::find(volume, &self.roots, id)? else {
+            return Ok(space);
+        };
+        for chunk in self.chunks().chunks() {
+            let key = Key::new(chunk.start.0, item::BLOCK_GROUP_ITEM, chunk.len);
+            let Some(cursor) = root.tree.find(volume, key)? else {
                 continue;
-            }
-            if kind == FileKind::Directory {
-                let entries = self.read_dir(ino)?.into_iter();
-                waiting.extend(entries.map(|entry| (entry.ino, entry.kind)));
-            } else if let Resolved::Inode(tree, number) = self.resolve(ino)? {
-                let mut cursor = tree.seek(volume, Key::new(number, item::EXTENT_DATA, 0))?;
-                while let Some(item) = cursor.item_of(number, item::EXTENT_DATA) {
-                    let extent = FileExtent::parse(&item, volume.superblock.sectorsize)?;
-                    add(&mut usage, &mut met, &extent);
-                    cursor.advance()?;
-                }
-            }
+            };
+            let Some(item) = cursor.item() else {
+                continue;
+            };
+            let Ok(raw) = raw::BlockGroupItem::ref_from_bytes(item.data) else {
+                let len = to_u64(item.data.len());
+                return Err(item.corrupt("block group's item is of the wrong size", len));
+            };
+            let is_data = chunk.flags & block_group::TYPE_MASK == block_group::DATA;
+            let sum = if is_data {
+                &mut space.data
+            } else {
+                &mut space.metadata
+            };
+            sum.total = sum.total.saturating_add(chunk.len);
+            sum.used = sum.used.saturating_add(raw.used.get().min(chunk.len));
+            space.is_mixed |= !is_data && chunk.flags & block_group::DATA != 0;
         }
-        Ok(usage)
+        Ok(space)
     }
 }
 
-fn add(usage: &mut Usage, met: &mut HashSet<u64>, part: &FileExtent<'_>) {
-    let shown = part.len;
-    match part.body {
-        Body::Hole => {}
+impl StoredParts for Subvolume {
+    /// Every file extent item counts, also those past the end of the file.
+    fn stored_parts(
+        &self,
+        file: Ino,
+        each: &mut dyn FnMut(StoredPart) -> Result<()>,
+    ) -> Result<()> {
+        let Resolved::Inode(tree, number) = self.resolve(file)? else {
+            return Ok(());
+        };
+        let volume = &self.btrfs().volume;
+        let size = self.inode_in(&tree, number)?.size;
+        let mut at = 0;
+        let mut cursor = tree.seek(volume, Key::new(number, item::EXTENT_DATA, 0))?;
+        while let Some(item) = cursor.item_of(number, item::EXTENT_DATA) {
+            let extent = FileExtent::parse(&item, volume.superblock.sectorsize)?;
+            let hole_end = match extent.body {
+                Body::Hole => extent.end(),
+                _ => extent.offset,
+            };
+            hole(at, hole_end.min(size), each)?;
+            if let Some(part) = part(&extent) {
+                each(part)?;
+            }
+            at = extent.end().max(at);
+            cursor.advance()?;
+        }
+        hole(at, size, each)
+    }
+}
+
+fn hole(from: u64, to: u64, each: &mut dyn FnMut(StoredPart) -> Result<()>) -> Result<()> {
+    match to.saturating_sub(from) {
+        0 => Ok(()),
+        len => each(StoredPart::Hole(len)),
+    }
+}
+
+/// What an extent item refers to; `None` for a hole.
+fn part(extent: &FileExtent<'_>) -> Option<StoredPart> {
+    let len = extent.len;
+    match extent.body {
+        Body::Hole => None,
         Body::Inline {
             compression,
             stored,
-            at,
-        } => {
-            let is_new = met.insert(at);
-            let stored = to_u64(stored.len());
-            usage.of(compression).add(stored, shown, shown, is_new);
-            usage.inline.add(stored, shown, shown, is_new);
-        }
+            ..
+        } => Some(StoredPart::Inline {
+            form: form(compression),
+            stored: to_u64(stored.len()),
+            len,
+        }),
         Body::Stored {
             extent,
+            offset: begin,
             is_preallocated,
-            ..
-        } => {
-            let is_new = met.insert(extent.at.0);
-            let amount = if is_preallocated {
-                &mut usage.preallocated
+        } => Some(StoredPart::Extent {
+            form: if is_preallocated {
+                Form::Preallocated
             } else {
-                usage.of(extent.compression)
-            };
-            amount.add(extent.len, extent.ram_bytes, shown, is_new);
-        }
+                form(extent.compression)
+            },
+            id: Some(ExtentId(extent.at.0)),
+            stored: Some(extent.len),
+            decoded: Some(extent.ram_bytes),
+            begin,
+            len,
+            is_fragment: false,
+        }),
     }
+}
+
+fn form(compression: Option<Compression>) -> Form {
+    // The sector size does not change the name.
+    compression.map_or(Form::Plain, |it| {
+        Form::Encoded(algorithm_name(it.algorithm(0)))
+    })
 }

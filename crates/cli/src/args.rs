@@ -14,6 +14,7 @@ use crate::receive::Receive;
 use crate::send::Send;
 use crate::stream::Stream;
 use crate::unmount::Unmount;
+use crate::usage::Usage;
 
 /// Copy, list, compare and check Linux file trees in directories, archives, images and send streams
 ///
@@ -44,6 +45,7 @@ Examples:
   restow ls -lR photos.tar            list all files
   restow copy photos photos.btrfs     create an image that Linux can mount
   restow check photos.btrfs           verify an image
+  restow usage photos.btrfs           show where its bytes are
   restow mount photos.tar /mnt        mount it, without unpacking
   restow stream verify home.stream    verify what `btrfs send` wrote
   restow help copy                    show help for a command
@@ -62,6 +64,7 @@ pub(crate) enum Command {
     Diff(Diff),
     Manifest(Manifest),
     Info(Info),
+    Usage(Box<Usage>),
     Check(Check),
     Stream(Stream),
     Receive(Receive),
@@ -81,6 +84,7 @@ impl Command {
             | Command::Diff(_)
             | Command::Manifest(_)
             | Command::Info(_)
+            | Command::Usage(_)
             | Command::Check(_)
             | Command::Receive(_)
             | Command::Mount(_)

@@ -12,6 +12,7 @@ mod copy;
 mod diff;
 mod foreign;
 mod info;
+mod json;
 mod ls;
 mod manifest;
 mod message;
@@ -30,6 +31,7 @@ mod stream;
 mod text;
 mod tips;
 mod unmount;
+mod usage;
 
 use std::ffi::OsString;
 use std::io;
@@ -102,6 +104,7 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
         Command::Send(args) => send::run(args).map(|()| true)?,
         Command::Mount(args) => return mount::run(args),
         Command::Unmount(args) => unmount::run(args).map(|()| true)?,
+        Command::Usage(args) => usage::run(args).map(|()| true)?,
     };
     Ok(if is_clean {
         ExitCode::SUCCESS

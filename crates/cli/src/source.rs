@@ -34,6 +34,7 @@ pub(crate) struct Source {
     pub(crate) subvolume: Option<Arc<Subvolume>>,
     /// The image, if it is a SquashFS image.
     pub(crate) squashfs: Option<Arc<Squashfs>>,
+    is_stream: bool,
     /// Messages about what is special about it.
     pub(crate) notes: Vec<String>,
     /// Messages about what in it is not read, and so is in no copy.
@@ -155,6 +156,7 @@ impl Source {
             one_file_system: false,
             subvolume: None,
             squashfs: None,
+            is_stream: false,
             notes: Vec::new(),
             lost: Vec::new(),
             changing: None,
@@ -173,6 +175,7 @@ impl Source {
             dir: None,
             subvolume: None,
             squashfs: None,
+            is_stream: false,
             ..self
         }
     }
@@ -191,6 +194,7 @@ impl Source {
             one_file_system: args.one_file_system,
             subvolume: None,
             squashfs: None,
+            is_stream: false,
             notes: Vec::new(),
             lost: Vec::new(),
             changing: None,
@@ -228,6 +232,7 @@ impl Source {
                 return Ok(Source {
                     notes: sent.notes,
                     lost: sent.lost,
+                    is_stream: true,
                     ..source(sent.tree)
                 });
             }
@@ -264,6 +269,7 @@ impl Source {
             one_file_system: false,
             subvolume: Some(tree),
             squashfs: None,
+            is_stream: false,
             notes,
             lost: Vec::new(),
             changing: None,
@@ -345,6 +351,11 @@ impl Source {
             return anyhow::Error::from(error).context(format!("read {}", self.name));
         };
         anyhow::Error::from(*error).context(format!("{verb} {}", self.path_name(&path)))
+    }
+
+    /// Whether it is a send stream.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.is_stream
     }
 
     /// The source itself, as the user named it.

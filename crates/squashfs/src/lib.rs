@@ -34,6 +34,7 @@ mod reference;
 mod sums;
 mod superblock;
 mod tables;
+mod usage;
 mod verify;
 mod write;
 mod writer;

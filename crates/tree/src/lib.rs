@@ -20,6 +20,7 @@ mod seekable;
 mod sha256;
 mod summary;
 mod threads;
+pub mod usage;
 mod verify;
 mod width;
 

@@ -262,7 +262,7 @@ impl Subvolume {
         Ok(self.large.get_or_init(|| large))
     }
 
-    pub(super) fn inode_in(&self, tree: &Tree, number: u64) -> Result<Inode> {
+    pub(crate) fn inode_in(&self, tree: &Tree, number: u64) -> Result<Inode> {
         let key = Key::new(number, item::INODE_ITEM, 0);
         let cursor = tree.find(self.volume(), key)?;
         let cursor = cursor.ok_or(Error::Corrupt(Corrupt {

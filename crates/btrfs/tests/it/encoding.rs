@@ -9,11 +9,12 @@ use btrfs::{Options, Rule, Subvolume};
 use codec::{Algorithm, Settings};
 use testkit::{FsType, MemoryFs, Mount, Rng, TempDir, run, tool};
 use tree::edit::Patterns;
+use tree::usage::Form;
 use tree::{
     Extent, ExtentId, ExtentKind, FileAttributes, FileKind, FileSystem, HostDir, Inventory, Limits,
 };
 
-use crate::images::{check, make, open, with};
+use crate::images::{check, make, open, usage, with};
 use crate::kernel::Kernel;
 use crate::kernel::ours::{ROOM, mount_to_write, prove_to_linux};
 
@@ -327,8 +328,8 @@ fn preallocated_space_is_preallocated_in_the_image() {
             "small preallocated 0 100",
         ]
     );
-    let usage = tree.btrfs().usage(None).unwrap();
-    assert_eq!(usage.preallocated.stored, large + 4096 + 4096);
+    let usage = usage(tree.btrfs()).unwrap();
+    assert_eq!(usage.of(Form::Preallocated).stored, large + 4096 + 4096);
     assert!(fs::metadata(&image).unwrap().len() > large);
 }
 
@@ -367,7 +368,10 @@ fn preallocated_extents_of_linux_stay_preallocated() {
     make(&source, &image, &options, 2);
     let copy = open(&image).subvolume(5).unwrap();
     assert_eq!(extents(&source), extents(&copy));
-    let reserved = |tree: &Subvolume| tree.btrfs().usage(None).unwrap().preallocated.stored;
+    let reserved = |tree: &Subvolume| {
+        let usage = usage(tree.btrfs()).unwrap();
+        usage.of(Form::Preallocated).stored
+    };
     assert!(reserved(&copy) <= reserved(&source) && reserved(&copy) > 20_000_000);
     let mount = Mount::read_only(backing.path(), FsType::Btrfs);
     let expected = HostDir::open(mount.path()).unwrap();

@@ -10,12 +10,14 @@ use std::time::Instant;
 use btrfs::{Btrfs, SUPERBLOCK_PLACES, Subvolume};
 use testkit::{BtrfsImage, Rng, SECTOR, cases, tool};
 use tree::manifest::Manifest;
+use tree::usage::Form;
 use tree::{
     Aspects, Error, ExtentKind, FileKind, FileSystem, Ino, Inventory, Limits, NoProgress, Parallel,
     ReadAt,
 };
 
 use crate::check::findings;
+use crate::images::usage;
 use crate::small::small;
 
 pub(crate) fn open(image: &BtrfsImage) -> Result<Arc<Btrfs>, Error> {
@@ -40,9 +42,15 @@ fn the_small_image_is_as_the_kernel_shows_it() {
     let (summary, lines) = findings(&image);
     assert!(lines.is_empty(), "{lines:#?}");
     assert!(summary.data_bytes > 0);
-    let usage = image.usage(None).unwrap();
-    assert!(usage.zstd.extents > 0 && usage.lzo.extents > 0 && usage.zlib.extents > 0);
-    assert!(usage.preallocated.stored >= 200_000 && usage.zstd.shown > usage.zstd.decoded);
+    let usage = usage(&image).unwrap();
+    let of = |name| usage.of(Form::Encoded(name));
+    assert!(
+        ["zstd", "lzo", "zlib"]
+            .iter()
+            .all(|name| of(name).extents > 0)
+    );
+    assert!(usage.of(Form::Preallocated).stored >= 200_000);
+    assert!(of("zstd").referenced > of("zstd").decoded);
 }
 
 #[test]
@@ -170,7 +178,7 @@ fn explore(tree: &Subvolume) -> Result<(), Error> {
 pub(crate) fn explore_all(image: &BtrfsImage) -> Option<Arc<Btrfs>> {
     let btrfs = open(image).ok()?;
     let _ = btrfs.subvolumes();
-    let _ = btrfs.usage(None);
+    let _ = (usage(&btrfs), btrfs.space());
     let id = btrfs.default_subvolume().unwrap_or(5);
     for id in [id, 5, 256] {
         if let Ok(tree) = btrfs.subvolume(id) {

@@ -9,8 +9,10 @@ use codec::Settings;
 use testkit::{MemoryFs, Rng, tool};
 use tree::diff::diff;
 use tree::manifest::Manifest;
+use tree::usage::{All, Totals, measure};
 use tree::{
-    Aspects, Device, FileKind, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time,
+    Aspects, Device, DirEntry, FileKind, FileSystem, Inventory, Limits, NoProgress, Output,
+    Parallel, Time,
 };
 
 /// Creates an image of a tree.
@@ -225,4 +227,15 @@ pub(crate) fn add_largest_xattr(fs: &mut MemoryFs, nodesize: usize) {
 pub(crate) fn open(image: &Path) -> Arc<Btrfs> {
     let file = fs::File::open(image).unwrap();
     Arc::new(Btrfs::open(vec![Box::new(file)]).unwrap())
+}
+
+/// What all files of an image take.
+pub(crate) fn usage(image: &Arc<Btrfs>) -> tree::Result<Totals> {
+    let top = image.subvolume(5)?;
+    let root = DirEntry {
+        name: Box::default(),
+        ino: top.root(),
+        kind: FileKind::Directory,
+    };
+    measure(&top, &top, (&root, b""), &NoProgress, &mut All(Vec::new()))
 }

@@ -1,17 +1,29 @@
 //! `restow info` of btrfs images.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Result;
-use btrfs::{Amount, Btrfs, SubvolumeInfo, Usage, block_group, incompat};
+use btrfs::{Btrfs, Chunk, Subvolume, SubvolumeInfo, block_group, incompat, object};
+use tree::usage::{All, Totals, measure};
+use tree::{DirEntry, FileKind, FileSystem, NoProgress};
 
-use crate::text;
+use crate::json::Object;
+use crate::{text, usage};
+
+/// The kinds of chunks.
+const KINDS: [(u64, &str); 4] = [
+    (block_group::DATA, "data"),
+    (block_group::METADATA, "metadata"),
+    (block_group::SYSTEM, "system"),
+    (block_group::DATA | block_group::METADATA, "mixed"),
+];
 
 /// Prints what a file system contains; of the space that files take, only that of one subvolume if `id` is given.
 ///
 /// # Errors
 /// The image cannot be read, or the words cannot be written.
-pub(crate) fn show(btrfs: &Btrfs, id: Option<u64>, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn show(btrfs: &Arc<Btrfs>, id: Option<u64>, out: &mut dyn Write) -> Result<()> {
     let superblock = btrfs.superblock();
     writeln!(out, "format          btrfs")?;
     writeln!(out, "label           {}", text::of_name(&superblock.label))?;
@@ -25,9 +37,13 @@ pub(crate) fn show(btrfs: &Btrfs, id: Option<u64>, out: &mut dyn Write) -> Resul
     writeln!(out, "node size       {}", superblock.nodesize)?;
     writeln!(out, "total bytes     {}", superblock.total_bytes)?;
     writeln!(out, "used bytes      {}", superblock.bytes_used)?;
-    writeln!(out, "features        {}", features(superblock.incompat))?;
+    writeln!(
+        out,
+        "features        {}",
+        features(superblock.incompat).join(" ")
+    )?;
     let log = if btrfs.has_log() {
-        "yes, not counted below"
+        "yes, replayed below"
     } else {
         "no"
     };
@@ -54,69 +70,127 @@ pub(crate) fn show(btrfs: &Btrfs, id: Option<u64>, out: &mut dyn Write) -> Resul
             device.bytes_used
         )?;
     }
-    for (kind, words) in [
-        (block_group::DATA, "data"),
-        (block_group::METADATA, "metadata"),
-        (block_group::SYSTEM, "system"),
-        (block_group::DATA | block_group::METADATA, "mixed"),
-    ] {
-        let chunks = btrfs.chunks().chunks().iter();
-        let chunks = chunks.filter(|chunk| chunk.flags & block_group::TYPE_MASK == kind);
-        let mut profiles: Vec<&str> = chunks.clone().map(|chunk| chunk.profile.name()).collect();
-        profiles.sort_unstable();
-        profiles.dedup();
-        let bytes: u64 = chunks.clone().map(|chunk| chunk.len).sum();
+    for (kind, words) in KINDS {
+        let (bytes, count, profiles) = chunks(btrfs, kind);
         if bytes > 0 {
-            let count = text::count(chunks.count() as u64, "chunk");
-            writeln!(
-                out,
-                "{words:<15} {bytes} bytes in {count}, {}",
-                profiles.join(", ")
-            )?;
+            let count = text::count(count, "chunk");
+            let profiles = profiles.join(", ");
+            writeln!(out, "{words:<15} {bytes} bytes in {count}, {profiles}")?;
         }
     }
     let default = btrfs.default_subvolume()?;
     for subvolume in btrfs.subvolumes()? {
         show_subvolume(&subvolume, subvolume.id == default, out)?;
     }
-    show_usage(&btrfs.usage(id)?, out)
+    out.write_all(usage::forms(&totals(btrfs, id)?, true).as_bytes())?;
+    Ok(())
 }
 
-/// Prints bytes by algorithm, as compsize does.
+/// What the files of a subvolume take; of all subvolumes if `id` is not given.
 ///
 /// # Errors
-/// The words cannot be written.
-pub(crate) fn show_usage(usage: &Usage, out: &mut dyn Write) -> Result<()> {
-    writeln!(
-        out,
-        "files           extents       stored      decoded        shown"
-    )?;
-    for (name, amount) in [
-        ("plain", usage.plain),
-        ("zlib", usage.zlib),
-        ("lzo", usage.lzo),
-        ("zstd", usage.zstd),
-        ("all", usage.total()),
-        ("inline of all", usage.inline),
-        ("preallocated", usage.preallocated),
-    ] {
-        if amount != Amount::default() || name == "all" {
-            let Amount {
-                extents,
-                stored,
-                decoded,
-                shown,
-            } = amount;
-            // The numbers of a hostile image have any size.
-            let percent = 100 * u128::from(stored);
-            let percent = percent.checked_div(decoded.into()).unwrap_or(100);
-            writeln!(
-                out,
-                "  {name:<13} {extents:>7} {stored:>12} {decoded:>12} {shown:>12}  {percent} %"
-            )?;
+/// Something cannot be read.
+fn totals(btrfs: &Arc<Btrfs>, id: Option<u64>) -> Result<Totals> {
+    let tree = match id {
+        Some(id) => btrfs.subvolume(id)?.without_nested(),
+        None => btrfs.subvolume(object::FS_TREE)?,
+    };
+    let root = DirEntry {
+        name: Box::default(),
+        ino: tree.root(),
+        kind: FileKind::Directory,
+    };
+    totals_of(&tree, (&root, b""))
+}
+
+/// What a file or directory takes.
+///
+/// # Errors
+/// Something cannot be read.
+pub(crate) fn totals_of(tree: &Subvolume, start: (&DirEntry, &[u8])) -> Result<Totals> {
+    Ok(measure(
+        tree,
+        tree,
+        start,
+        &NoProgress,
+        &mut All(Vec::new()),
+    )?)
+}
+
+/// The same as an object.
+///
+/// # Errors
+/// The image cannot be read.
+pub(crate) fn object(btrfs: &Arc<Btrfs>, id: Option<u64>, object: Object) -> Result<Object> {
+    let superblock = btrfs.superblock();
+    let present: Vec<u64> = btrfs.present_devices().collect();
+    let devices = btrfs.devices().iter().map(|device| {
+        Object::new()
+            .number("id", device.id)
+            .text("uuid", &uuid(&device.uuid))
+            .number("total_bytes", device.total_bytes)
+            .number("chunk_bytes", device.bytes_used)
+            .flag("is_missing", !present.contains(&device.id))
+    });
+    let kinds = KINDS.iter().filter_map(|&(kind, words)| {
+        let (bytes, count, profiles) = chunks(btrfs, kind);
+        let object = Object::new().text("kind", words).number("bytes", bytes);
+        let object = object.number("chunks", count).texts("profiles", profiles);
+        (bytes > 0).then_some(object)
+    });
+    let default = btrfs.default_subvolume()?;
+    let subvolumes = btrfs.subvolumes()?;
+    let subvolumes = subvolumes.iter().map(|subvolume| {
+        let mut object = Object::new().number("id", subvolume.id);
+        if let Some(path) = &subvolume.path {
+            object = object.name("path", path);
         }
-    }
-    Ok(())
+        object = object
+            .flag("is_default", subvolume.id == default)
+            .flag("is_read_only", subvolume.is_read_only)
+            .flag("is_deleted", subvolume.is_deleted);
+        for (key, id) in [
+            ("uuid", subvolume.uuid),
+            ("parent_uuid", subvolume.parent_uuid),
+            ("received_uuid", subvolume.received_uuid),
+        ] {
+            if let Some(id) = id {
+                object = object.text(key, &uuid(&id));
+            }
+        }
+        object
+    });
+    Ok(object
+        .text("format", "btrfs")
+        .name("label", &superblock.label)
+        .text("uuid", &uuid(&superblock.fsid))
+        .text("metadata_uuid", &uuid(&superblock.metadata_uuid))
+        .number("generation", superblock.generation.0)
+        .text("checksum", superblock.checksum.name())
+        .number("sector_bytes", superblock.sectorsize)
+        .number("node_bytes", superblock.nodesize)
+        .number("total_bytes", superblock.total_bytes)
+        .number("used_bytes", superblock.bytes_used)
+        .texts("features", features(superblock.incompat))
+        .flag("has_log", btrfs.has_log())
+        .flag("lacks_chunks", btrfs.lacks_chunks())
+        .list("devices", devices)
+        .list("chunks", kinds)
+        .list("subvolumes", subvolumes)
+        .object("usage", usage::of_totals(&totals(btrfs, id)?)))
+}
+
+/// Bytes and number of the chunks of a kind, and their profiles.
+fn chunks(btrfs: &Btrfs, kind: u64) -> (u64, u64, Vec<&'static str>) {
+    let chunks = btrfs.chunks().chunks().iter();
+    let chunks: Vec<&Chunk> = chunks
+        .filter(|chunk| chunk.flags & block_group::TYPE_MASK == kind)
+        .collect();
+    let mut profiles: Vec<&str> = chunks.iter().map(|chunk| chunk.profile.name()).collect();
+    profiles.sort_unstable();
+    profiles.dedup();
+    let bytes = chunks.iter().map(|chunk| chunk.len).sum();
+    (bytes, chunks.len() as u64, profiles)
 }
 
 fn show_subvolume(subvolume: &SubvolumeInfo, is_default: bool, out: &mut dyn Write) -> Result<()> {
@@ -147,7 +221,7 @@ fn show_subvolume(subvolume: &SubvolumeInfo, is_default: bool, out: &mut dyn Wri
     Ok(writeln!(out)?)
 }
 
-fn features(bits: u64) -> String {
+fn features(bits: u64) -> Vec<&'static str> {
     let names = [
         (incompat::DEFAULT_SUBVOL, "default-subvol"),
         (incompat::MIXED_GROUPS, "mixed-bg"),
@@ -161,12 +235,8 @@ fn features(bits: u64) -> String {
         (incompat::RAID1C34, "raid1c34"),
         (incompat::SIMPLE_QUOTA, "squota"),
     ];
-    let on: Vec<&str> = names
-        .iter()
-        .filter(|(bit, _)| bits & bit != 0)
-        .map(|(_, name)| *name)
-        .collect();
-    on.join(" ")
+    let on = names.iter().filter(|(bit, _)| bits & bit != 0);
+    on.map(|(_, name)| *name).collect()
 }
 
 /// A UUID as RFC 9562 writes it.
@@ -179,18 +249,4 @@ fn uuid(bytes: &[u8; 16]) -> String {
         words += &format!("{byte:02x}");
     }
     words
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_number_of_bytes_has_a_share() {
-        let mut usage = Usage::default();
-        (usage.plain.stored, usage.plain.decoded) = (u64::MAX, u64::MAX / 2);
-        let mut words = Vec::new();
-        show_usage(&usage, &mut words).unwrap();
-        assert!(String::from_utf8(words).unwrap().contains("  200 %\n"));
-    }
 }

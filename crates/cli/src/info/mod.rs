@@ -12,11 +12,15 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::address::Address;
+use crate::json::Object;
 use crate::open::{self, Container, FoundPartition, Part};
 use crate::options::{QuietArgs, SourceArgs};
 use crate::partitions::Partition;
 use crate::source::{self, Unnamed};
-use crate::text;
+use crate::{text, usage};
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
 
 /// Show what an image contains: format, features, space by algorithm
 ///
@@ -39,6 +43,10 @@ pub(crate) struct Info {
     /// Show only the space that this file or directory of a btrfs image takes, including everything below it
     #[arg(long, value_name = "PATH", help_heading = "btrfs sources")]
     path: Option<OsString>,
+
+    /// Print a JSON object, which docs/json.md describes
+    #[arg(long)]
+    json: bool,
 
     #[command(flatten)]
     quiet: QuietArgs,
@@ -72,11 +80,15 @@ pub(crate) fn run(args: &Info) -> Result<()> {
                 open::open_squashfs(file, at)
             };
             let image = image().with_context(open)?;
+            let read = || format!("read {}", address.name());
+            if args.json {
+                return json(squashfs::object(&image, of_source(&address)).with_context(read)?);
+            }
             let mut words = Vec::new();
-            squashfs::show(&image, &mut words)
-                .with_context(|| format!("read {}", address.name()))?;
+            squashfs::show(&image, &mut words).with_context(read)?;
             print(&words)
         }
+        Container::Disk(partitions) if args.json => json(of_partitions(&partitions, &address)),
         Container::Disk(partitions) => show_partitions(&partitions),
         other => bail!("{}: {}, not an image", open(), other.noun()),
     }
@@ -105,6 +117,34 @@ fn show_partitions(partitions: &[FoundPartition]) -> Result<()> {
     print(&words)
 }
 
+/// The same as an object.
+fn of_partitions(partitions: &[FoundPartition], address: &Address) -> Object {
+    let list = partitions
+        .iter()
+        .map(|FoundPartition { partition, format }| {
+            let object = Object::new()
+                .number("number", partition.number)
+                .number("at", partition.start)
+                .number("bytes", partition.len)
+                .text("label", &partition.label);
+            match format {
+                Some(format) => object.text("format", format),
+                None => object,
+            }
+        });
+    let object = of_source(address).text("format", "disk");
+    object.list("partitions", list)
+}
+
+/// The beginning of an object.
+fn of_source(address: &Address) -> Object {
+    Object::of_schema("info", VERSION).text("source", &address.name())
+}
+
+fn json(object: Object) -> Result<()> {
+    print((object.line() + "\n").as_bytes())
+}
+
 fn show_btrfs(file: Part, address: &Address, args: &Info) -> Result<()> {
     let open = || format!("open {}", address.name());
     let options = args.source.open_options();
@@ -113,17 +153,27 @@ fn show_btrfs(file: Part, address: &Address, args: &Info) -> Result<()> {
     let read = || format!("read {}", address.name());
     let mut words = Vec::new();
     let Some(path) = &args.path else {
-        btrfs::show(&btrfs, id, &mut words).with_context(read)?;
-        return print(&words);
+        if args.json {
+            return json(btrfs::object(&btrfs, id, of_source(address)).with_context(read)?);
+        }
+        let shown = btrfs::show(&btrfs, id, &mut words);
+        // What comes before an error may help to find it.
+        print(&words)?;
+        return shown.with_context(read);
     };
     let tree = source::open_subvolume(&btrfs, address, &args.source, Unnamed::Default)
         .with_context(open)?;
     let path = path.as_bytes();
-    let found = source::find(&tree, path, false);
-    let usage = found.and_then(|file| tree.usage(file.ino));
-    let usage = usage.with_context(|| format!("{}: {}", read(), text::of_name(path)))?;
-    btrfs::show_usage(&usage, &mut words)?;
-    print(&words)
+    let totals = source::find(&tree, path, false)
+        .map_err(Into::into)
+        .and_then(|file| btrfs::totals_of(&tree, (&file, path)));
+    let totals = totals.with_context(|| format!("{}: {}", read(), text::of_name(path)))?;
+    if args.json {
+        let object = of_source(address).text("format", "btrfs");
+        let object = object.name("path", path);
+        return json(object.object("usage", usage::of_totals(&totals)));
+    }
+    print(usage::forms(&totals, true).as_bytes())
 }
 
 /// Prints what was put together before, so that an error is known to be that of the output.

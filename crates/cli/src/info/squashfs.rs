@@ -5,9 +5,46 @@ use std::io::Write;
 use anyhow::Result;
 use codec::Filters;
 use squashfs::{Compressor, Squashfs, flags};
-use tree::{FileKind, Inventory, Limits, Time};
+use tree::usage::{All, Totals, measure};
+use tree::{DirEntry, FileKind, FileSystem, Inventory, Limits, NoProgress, Time};
 
-use crate::text;
+use crate::json::Object;
+use crate::{text, usage};
+
+/// The kinds of files that are counted.
+const KINDS: [(&str, FileKind); 3] = [
+    ("files", FileKind::Regular),
+    ("directories", FileKind::Directory),
+    ("symlinks", FileKind::Symlink),
+];
+
+/// What is counted of an image.
+struct Counts {
+    inventory: Inventory,
+    totals: Totals,
+}
+
+impl Counts {
+    fn of(image: &Squashfs) -> Result<Counts> {
+        let root = DirEntry {
+            name: Box::default(),
+            ino: image.root(),
+            kind: FileKind::Directory,
+        };
+        let start = (&root, &b""[..]);
+        Ok(Counts {
+            inventory: Inventory::of(image, &Limits::default())?,
+            totals: measure(image, image, start, &NoProgress, &mut All(Vec::new()))?,
+        })
+    }
+
+    fn of_kind(&self, kind: FileKind) -> usize {
+        let files = self.inventory.files();
+        files
+            .filter(|&file| self.inventory.kind(file) == kind)
+            .count()
+    }
+}
 
 /// Prints what an image contains.
 ///
@@ -15,25 +52,12 @@ use crate::text;
 /// The image cannot be read, or the words cannot be written.
 pub(crate) fn show(image: &Squashfs, out: &mut dyn Write) -> Result<()> {
     let superblock = image.superblock();
-    let inventory = Inventory::of(image, &Limits::default())?;
-    let count = |kind: FileKind| {
-        inventory
-            .files()
-            .filter(|&file| inventory.kind(file) == kind)
-            .count()
-    };
-    let (block, content) = (superblock.block_bytes, inventory.content_bytes());
+    let counts = Counts::of(image)?;
+    let (block, content) = (superblock.block_bytes, counts.inventory.content_bytes());
     writeln!(out, "format          SquashFS 4.0")?;
     writeln!(out, "codec           {}", codec_words(&image.compressor()))?;
     writeln!(out, "block size      {block}")?;
-    writeln!(
-        out,
-        "made            {}",
-        text::of_time(Time {
-            seconds: superblock.mkfs_time.into(),
-            nanoseconds: 0
-        })
-    )?;
+    writeln!(out, "made            {}", text::of_time(made(image)))?;
     writeln!(out, "image bytes     {}", superblock.bytes_used)?;
     writeln!(out, "content bytes   {content}")?;
     writeln!(
@@ -42,37 +66,60 @@ pub(crate) fn show(image: &Squashfs, out: &mut dyn Write) -> Result<()> {
         content as f64 / superblock.bytes_used as f64
     )?;
     writeln!(out, "inodes          {}", superblock.inode_count)?;
-    for (name, kind) in [
-        ("files", FileKind::Regular),
-        ("directories", FileKind::Directory),
-        ("symlinks", FileKind::Symlink),
-    ] {
-        writeln!(out, "  {name:<13} {}", count(kind))?;
+    for (name, kind) in KINDS {
+        writeln!(out, "  {name:<13} {}", counts.of_kind(kind))?;
     }
-    writeln!(out, "names           {}", inventory.entry_count())?;
+    writeln!(out, "names           {}", counts.inventory.entry_count())?;
     writeln!(out, "fragments       {}", superblock.fragment_count)?;
     writeln!(out, "owners, groups  {}", superblock.id_count)?;
     writeln!(out, "xattr sets      {}", image.xattr_set_count())?;
-    let yes = |bit: u16| {
-        if superblock.flags & bit != 0 {
-            "yes"
-        } else {
-            "no"
-        }
-    };
-    writeln!(out, "export table    {}", yes(flags::EXPORTABLE))?;
-    writeln!(
-        out,
-        "data            {}..{}",
-        superblock_end(),
-        superblock.inode_table
-    )?;
-    writeln!(
-        out,
-        "inode table     {}..{}",
-        superblock.inode_table, superblock.directory_table
-    )?;
+    let exports = if is_exportable(image) { "yes" } else { "no" };
+    writeln!(out, "export table    {exports}")?;
+    let (inodes, directories) = (superblock.inode_table, superblock.directory_table);
+    writeln!(out, "data            {}..{inodes}", superblock_end())?;
+    writeln!(out, "inode table     {inodes}..{directories}")?;
+    out.write_all(usage::forms(&counts.totals, true).as_bytes())?;
     Ok(())
+}
+
+/// The same as an object.
+///
+/// # Errors
+/// The image cannot be read.
+pub(crate) fn object(image: &Squashfs, object: Object) -> Result<Object> {
+    let superblock = image.superblock();
+    let counts = Counts::of(image)?;
+    let mut object = object
+        .text("format", "squashfs")
+        .text("codec", &codec_words(&image.compressor()))
+        .number("block_bytes", superblock.block_bytes)
+        .time("made", made(image))
+        .number("image_bytes", superblock.bytes_used)
+        .number("content_bytes", counts.inventory.content_bytes())
+        .number("inodes", superblock.inode_count);
+    for (name, kind) in KINDS {
+        object = object.number(name, counts.of_kind(kind) as u64);
+    }
+    Ok(object
+        .number("names", counts.inventory.entry_count())
+        .number("fragments", superblock.fragment_count)
+        .number("ids", superblock.id_count)
+        .number("xattr_sets", image.xattr_set_count())
+        .flag("is_exportable", is_exportable(image))
+        .number("inode_table_at", superblock.inode_table)
+        .number("directory_table_at", superblock.directory_table)
+        .object("usage", usage::of_totals(&counts.totals)))
+}
+
+fn made(image: &Squashfs) -> Time {
+    Time {
+        seconds: image.superblock().mkfs_time.into(),
+        nanoseconds: 0,
+    }
+}
+
+fn is_exportable(image: &Squashfs) -> bool {
+    image.superblock().flags & flags::EXPORTABLE != 0
 }
 
 /// Where the superblock ends.

@@ -12,7 +12,7 @@ use testkit::{TempDir, tool};
 use super::{restow, run_in};
 
 /// The commands that have a help text; the first is the program itself.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "",
     "copy",
     "ls",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 18] = [
     "diff",
     "manifest",
     "info",
+    "usage",
     "check",
     "send",
     "stream",
@@ -34,10 +35,11 @@ const COMMANDS: [&str; 18] = [
 ];
 
 /// Stand-ins for what examples call besides restow: name and script.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 5] = [
     // Runs what it would run on the host, here.
     ("ssh", "#!/bin/sh\nmkdir -p dst && exec sh -c \"$2\"\n"),
     ("curl", "#!/bin/sh\nexec cat \"$FIXTURE/src.tar\"\n"),
+    ("ncdu", "#!/bin/sh\nexec cat > /dev/null\n"),
     ("btrfs", "#!/bin/sh\nexec cat \"$FIXTURE/monday.stream\"\n"),
     (
         "cargo",

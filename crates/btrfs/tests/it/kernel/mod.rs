@@ -18,7 +18,7 @@ use tree::manifest::Manifest;
 use tree::{Aspects, ExtentKind, FileSystem, HostDir, ReadAt};
 
 use crate::check::findings;
-use crate::images::{assert_same, make, with};
+use crate::images::{assert_same, make, usage, with};
 
 const IMAGE_BYTES: u64 = 1 << 30;
 
@@ -102,10 +102,16 @@ fn assert_clean(backing: &BackingFile) {
     let (summary, lines) = findings(&image);
     assert!(lines.is_empty(), "{lines:#?}");
     assert!(summary.tree_blocks > 8 && summary.inodes > 0, "{summary:?}");
-    let usage = image.usage(None).unwrap();
-    let stored = usage.total().stored - usage.inline.stored + usage.preallocated.stored;
+    let usage = usage(&image).unwrap();
+    let stored = usage.total().stored - usage.inline.stored;
     let trees = summary.tree_blocks * u64::from(image.superblock().nodesize);
     assert!(stored + trees <= image.superblock().bytes_used, "{usage:?}");
+    let space = image.space().unwrap();
+    assert_eq!(
+        space.data.used + space.metadata.used,
+        image.superblock().bytes_used
+    );
+    assert!(space.metadata.used >= trees && space.data.total >= space.data.used);
 }
 
 /// Compressible content: few words in random order.

@@ -1,0 +1,193 @@
+//! `restow usage`: shows where the stored bytes of a tree are.
+
+mod json;
+mod ncdu;
+mod picture;
+mod space;
+mod table;
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use tree::usage::{All, ByExtents, Nodes, StoredParts, Totals, Types, Visitor, measure};
+use tree::{DirEntry, HostTimes, Output, Progress};
+
+use crate::address::Address;
+use crate::bar::Bar;
+use crate::options::{QuietArgs, SourceArgs};
+use crate::source::{Source, Unnamed};
+use crate::text;
+
+pub(crate) use json::of_totals;
+pub(crate) use space::Overhead;
+pub(crate) use table::forms;
+
+/// Directories below the measured one that have a sum of their own: deeper ones are part of these.
+const DEPTH_MAX: u32 = 64;
+/// Files of a directory that have a rectangle of their own.
+const FILES_MAX: usize = 24;
+
+/// Show where the stored bytes are: by algorithm, directory and file type
+///
+/// The first table is that of compsize, which counts mounted files; this works on images that are not mounted, without root. Disk
+/// usage is what is stored: each extent counts once, with all its bytes. Uncompressed is what that decodes to. Referenced is
+/// what the names of the files show of it. In the tables of directories and types, an extent that several files share belongs to
+/// the first of them, in the order of their paths.
+///
+/// Of a btrfs image, the top level and all subvolumes are measured, unless a subvolume is named.
+///
+/// docs/json.md describes the output of --json.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow usage disk.btrfs
+  restow usage disk.btrfs:home user     a directory in a subvolume
+  restow usage --depth 3 --top 20 image.squashfs
+  restow usage --ncdu disk.btrfs | ncdu -f-
+                                        browse it
+  restow usage --html usage.html disk.btrfs
+
+Exit codes: 0 success; 2 failure.")]
+pub(crate) struct Usage {
+    /// A SquashFS image, btrfs image, btrfs send stream, or directory; IMAGE:PATH and IMAGE:ID select a subvolume
+    src: PathBuf,
+
+    /// Measure only this file or directory, including everything below it
+    path: Option<OsString>,
+
+    /// Show sizes in bytes, not with the suffixes K, M, G, T, P and E
+    #[arg(short, long)]
+    bytes: bool,
+
+    /// List directories down to this depth below the measured one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=i64::from(DEPTH_MAX)))]
+    depth: u32,
+
+    /// List this many directories and file types, the largest first
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+
+    /// Print a JSON object
+    #[arg(long, conflicts_with_all = ["ncdu", "bytes"])]
+    json: bool,
+
+    /// Print the whole tree in the format that `ncdu -f` reads
+    #[arg(long, conflicts_with = "bytes")]
+    ncdu: bool,
+
+    /// Draw a treemap: areas are disk usage, colours the ratio
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Write the tables and the treemap as a page that needs no other file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    #[command(flatten)]
+    quiet: QuietArgs,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// What was measured.
+pub(crate) struct Measured {
+    /// The source and the path, for people.
+    name: String,
+    totals: Totals,
+    nodes: Nodes,
+    types: Types,
+    overhead: Option<Overhead>,
+}
+
+/// Prints and draws what a tree takes.
+///
+/// # Errors
+/// The tree cannot be read, or a result cannot be written.
+pub(crate) fn run(args: &Usage) -> Result<()> {
+    let address = Address::of(&args.src)?;
+    let source = Source::open(&address, &args.source, Unnamed::TopLevel)?;
+    let source = source.with_stored_extents(HostTimes::default())?;
+    let path = args.path.as_ref().map_or(&b""[..], |path| path.as_bytes());
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let start = source.find(path, false)?;
+    let draws = args.svg.is_some() || args.html.is_some();
+    let mut nodes = match draws {
+        true => Nodes::new(FILES_MAX, DEPTH_MAX),
+        false => Nodes::new(0, args.depth),
+    };
+    let mut types = Types::default();
+    let mut visitors: Vec<&mut dyn Visitor> = vec![&mut nodes, &mut types];
+    let mut list = args.ncdu.then(|| {
+        let name = source.path_name(path);
+        ncdu::List::new(BufWriter::new(io::stdout().lock()), name)
+    });
+    if let Some(list) = &mut list {
+        visitors.push(list);
+    }
+    let bar = Bar::new("measured", args.quiet.quiet);
+    let totals = of_source(&source, (&start, path), &bar, &mut All(visitors));
+    bar.finish();
+    let totals = totals?;
+    if let Some(list) = list {
+        list.finish()?;
+    }
+    let overhead = space::of(&source, &address, &args.source, &totals);
+    let overhead = overhead.with_context(|| format!("read {}", source.name()))?;
+    let measured = Measured {
+        name: source.path_name(path),
+        totals,
+        nodes,
+        types,
+        overhead: overhead.filter(|_| path.is_empty()),
+    };
+    if let Some(file) = &args.svg {
+        write(file, &picture::drawing(&measured).document())?;
+    }
+    if let Some(file) = &args.html {
+        write(file, &picture::page(&measured, args))?;
+    }
+    let words = match (args.ncdu, args.json) {
+        (true, _) => return Ok(()),
+        (false, true) => json::of_measured(&measured, args).line() + "\n",
+        (false, false) => table::all(&measured, args),
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(words.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Measures a file or directory of a source.
+///
+/// # Errors
+/// It cannot be read; what the visitor returns.
+pub(crate) fn of_source(
+    source: &Source,
+    start: (&DirEntry, &[u8]),
+    progress: &dyn Progress,
+    visitor: &mut dyn Visitor,
+) -> Result<Totals> {
+    let by_extents = ByExtents(&*source.tree);
+    let parts: &dyn StoredParts = match (&source.subvolume, &source.squashfs) {
+        (Some(subvolume), _) => &**subvolume,
+        (None, Some(image)) => &**image,
+        (None, None) => &by_extents,
+    };
+    let totals = measure(&*source.tree, parts, start, progress, visitor);
+    totals.map_err(|error| source.name_error(error))
+}
+
+/// Writes a file as a whole, or leaves the old one.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let write = || -> tree::Result<()> {
+        let output = Output::create(path, true)?;
+        output.write_all_at(text.as_bytes(), 0)?;
+        output.commit()
+    };
+    write().with_context(|| format!("write {}", text::of_name(path.as_os_str().as_bytes())))
+}

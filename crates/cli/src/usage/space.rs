@@ -1,0 +1,72 @@
+//! What a container takes beside the data of its files.
+
+use std::fs;
+
+use anyhow::Result;
+use tree::usage::Totals;
+
+use crate::address::Address;
+use crate::options::SourceArgs;
+use crate::source::Source;
+
+/// The bytes of SquashFS's superblock (`struct squashfs_super_block`).
+const SUPERBLOCK_BYTES: u64 = 96;
+
+/// Bytes that are not data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overhead {
+    /// Of metadata, in one copy: trees, tables, or headers of commands.
+    pub(crate) metadata: u64,
+    /// Allocated and unused: free space in the chunks of btrfs; gaps and padding.
+    pub(crate) slack: u64,
+}
+
+/// What a container takes beside data; `None` if only a part of it was measured, or if it has no such bytes.
+///
+/// # Errors
+/// The image cannot be read.
+pub(crate) fn of(
+    source: &Source,
+    address: &Address,
+    args: &SourceArgs,
+    totals: &Totals,
+) -> Result<Option<Overhead>> {
+    let is_part = address.subvolume.is_some() || args.subvolume.is_some() || args.no_nested;
+    if is_part || source.directory().is_some() {
+        return Ok(None);
+    }
+    let stored = totals.total().stored;
+    if let Some(subvolume) = &source.subvolume {
+        let space = subvolume.btrfs().space()?;
+        let outside = stored.saturating_sub(totals.inline.stored);
+        // In mixed groups, what is not data is metadata.
+        let metadata = if space.is_mixed {
+            space.metadata.used.saturating_sub(outside)
+        } else {
+            space.metadata.used
+        };
+        let total = space.data.total.saturating_add(space.metadata.total);
+        let used = space.data.used.saturating_add(space.metadata.used);
+        return Ok(Some(Overhead {
+            metadata,
+            slack: total.saturating_sub(used),
+        }));
+    }
+    let file = fs::metadata(&address.path).ok();
+    let file = file.filter(|file| file.is_file() && args.file.image_at.is_none());
+    if let Some(image) = &source.squashfs {
+        let superblock = image.superblock();
+        let area = superblock.inode_table.saturating_sub(SUPERBLOCK_BYTES);
+        let padding = file.map_or(0, |file| file.len().saturating_sub(superblock.bytes_used));
+        return Ok(Some(Overhead {
+            metadata: superblock.bytes_used.saturating_sub(area),
+            slack: area.saturating_sub(stored).saturating_add(padding),
+        }));
+    }
+    // Of a stream with several subvolumes, which has a note, one is measured; with parents, their data is measured, too.
+    let is_whole = args.base.is_empty() && source.notes.is_empty() && source.is_stream();
+    Ok(file.filter(|_| is_whole).map(|file| Overhead {
+        metadata: file.len().saturating_sub(stored),
+        slack: 0,
+    }))
+}

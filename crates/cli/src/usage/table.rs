@@ -1,0 +1,142 @@
+//! Use as text.
+
+use std::fmt::Write as _;
+
+use tree::usage::{Amount, Totals};
+
+use super::{Measured, Usage};
+use crate::text;
+
+/// The name of the type of files that have none.
+pub(super) const NO_TYPE: &str = "(no type)";
+
+/// All tables.
+pub(super) fn all(measured: &Measured, args: &Usage) -> String {
+    let Measured {
+        totals,
+        nodes,
+        types,
+        overhead,
+        ..
+    } = measured;
+    let size = |bytes: u64| size(bytes, args.bytes);
+    let mut out = forms(totals, args.bytes);
+    out.push('\n');
+    let mut line = |name: &str, bytes: u64, what: &str| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{name:<12} {:<12} {what}", size(bytes));
+    };
+    let fragments = text::count(totals.fragments.extents, "block");
+    let fragments = format!("disk usage of {fragments} that hold ends of files");
+    let (metadata, slack) = overhead.map_or((0, 0), |it| (it.metadata, it.slack));
+    for (name, bytes, what) in [
+        (
+            "Shared",
+            totals.shared_bytes,
+            "disk usage of extents that several files refer to",
+        ),
+        ("Fragments", totals.fragments.stored, &*fragments),
+        ("Inline", totals.inline.stored, "disk usage within metadata"),
+        (
+            "Unreferenced",
+            totals.unreferenced_bytes,
+            "uncompressed bytes of extents that no file refers to",
+        ),
+        ("Holes", totals.hole_bytes, "not stored"),
+        ("Metadata", metadata, "one copy"),
+        ("Slack", slack, "allocated and unused"),
+    ] {
+        let is_known = overhead.is_some() || !matches!(name, "Metadata" | "Slack");
+        if is_known && (bytes > 0 || name == "Shared") {
+            line(name, bytes, what);
+        }
+    }
+    let directories = nodes.directories(args.depth);
+    let shown = &directories[..directories.len().min(args.top)];
+    if !shown.is_empty() {
+        heading("Directory", &mut out);
+        for &at in shown {
+            let node = &nodes.all()[at];
+            let name = text::of_path(&nodes.path(at));
+            row(&node.amount, node.files, &name, &size, &mut out);
+        }
+        more(directories.len() - shown.len(), &mut out);
+    }
+    let types = types.sorted();
+    let shown = &types[..types.len().min(args.top)];
+    if !shown.is_empty() {
+        heading("Type", &mut out);
+        for (name, files, amount) in shown {
+            row(amount, *files, &type_name(name), &size, &mut out);
+        }
+        more(types.len() - shown.len(), &mut out);
+    }
+    out
+}
+
+/// The name of a type of files, for people.
+pub(super) fn type_name(name: &[u8]) -> String {
+    if name.is_empty() {
+        NO_TYPE.to_owned()
+    } else {
+        text::of_name(name)
+    }
+}
+
+/// The table of compsize.
+pub(crate) fn forms(totals: &Totals, in_bytes: bool) -> String {
+    let (total, inline) = (totals.total(), totals.inline);
+    let mut out = format!(
+        "Processed {}, {} regular extents ({} refs), {} inline.\n",
+        text::count(totals.files, "file"),
+        total.extents.saturating_sub(inline.extents),
+        total.references.saturating_sub(inline.references),
+        inline.extents
+    );
+    out += "Type       Perc     Disk Usage   Uncompressed Referenced\n";
+    let rows = totals
+        .forms
+        .iter()
+        .map(|(form, amount)| (form.name(), amount));
+    for (name, amount) in [("TOTAL", &total)].into_iter().chain(rows) {
+        let percent = format!("{:3}%", amount.percent());
+        let [stored, decoded, referenced] =
+            [amount.stored, amount.decoded, amount.referenced].map(|it| size(it, in_bytes));
+        let _ = writeln!(
+            out,
+            "{name:<10} {percent:<8} {stored:<12} {decoded:<12} {referenced}"
+        );
+    }
+    out
+}
+
+fn size(bytes: u64, in_bytes: bool) -> String {
+    if in_bytes {
+        bytes.to_string()
+    } else {
+        text::of_size(bytes)
+    }
+}
+
+fn heading(name: &str, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "\nPerc   Disk Usage   Uncompressed Referenced   Files    {name}"
+    );
+}
+
+fn row(amount: &Amount, files: u64, name: &str, size: &dyn Fn(u64) -> String, out: &mut String) {
+    let percent = format!("{:3}%", amount.percent());
+    let [stored, decoded, referenced] =
+        [amount.stored, amount.decoded, amount.referenced].map(size);
+    let _ = writeln!(
+        out,
+        "{percent:<6} {stored:<12} {decoded:<12} {referenced:<12} {files:<8} {name}"
+    );
+}
+
+fn more(count: usize, out: &mut String) {
+    if count > 0 {
+        let _ = writeln!(out, "and {count} more (--top)");
+    }
+}
