@@ -223,7 +223,8 @@ impl HostDir {
         let dir = linux::open_beneath(&self.root, &path, flags, 0).map_err(moved)?;
         self.check_identity(ino, &linux::stat(&dir)?)?;
         let dir = Arc::new(dir);
-        lock(&self.dirs).keep(ino, &dir);
+        let closed = lock(&self.dirs).keep(ino, &dir);
+        drop(closed);
         Ok(dir)
     }
 
@@ -232,29 +233,45 @@ impl HostDir {
         if let Some(file) = lock(&self.files).find(ino) {
             return Ok(file);
         }
+        let file = self.open_unchecked(ino)?;
+        let stat = linux::stat(&file)?;
+        self.check_opened(ino, &stat)?;
+        Ok(self.keep(ino, file, &stat))
+    }
+
+    /// Opens a file that may turn out to be another one, and of any type.
+    fn open_unchecked(&self, ino: Ino) -> Result<OwnedFd> {
         let (dir, name) = self.place(ino)?;
         // If the name is now that of a fifo, the open must not block.
         let flags = OpenFlags::RDONLY | OpenFlags::NONBLOCK;
-        let file = open_to_read(&dir, &name, flags).map_err(moved)?;
-        let stat = linux::stat(&file)?;
+        open_to_read(&dir, &name, flags).map_err(moved)
+    }
+
+    /// Checks that an open file is the regular file that was listed.
+    fn check_opened(&self, ino: Ino, stat: &Stat) -> Result<()> {
         let kind = FileKind::from_mode(stat.mode);
-        match self.check_identity(ino, &stat) {
+        match self.check_identity(ino, stat) {
             Err(Error::Changed) if kind == Some(FileKind::Regular) => self.accept_change(ino)?,
             checked => checked?,
         }
         match kind {
-            Some(FileKind::Regular) => {}
-            Some(FileKind::Directory) => return Err(Error::IsADirectory),
-            _ => return Err(Error::InvalidInput("the file has no content to read")),
+            Some(FileKind::Regular) => Ok(()),
+            Some(FileKind::Directory) => Err(Error::IsADirectory),
+            _ => Err(Error::InvalidInput("the file has no content to read")),
         }
+    }
+
+    /// Keeps a file open for later calls.
+    fn keep(&self, ino: Ino, file: OwnedFd, stat: &Stat) -> Arc<OpenFile> {
         let is_dense = stat.size <= DENSE_BYTES_MAX && stat.size <= stat.blocks.saturating_mul(512);
-        let dense = || (stat.size, self.table().stamp(&stat));
+        let dense = || (stat.size, self.table().stamp(stat));
         let file = Arc::new(OpenFile {
             file: File::from(file),
             dense: is_dense.then(dense),
         });
-        lock(&self.files).keep(ino, &file);
-        Ok(file)
+        let closed = lock(&self.files).keep(ino, &file);
+        drop(closed);
+        file
     }
 
     fn check_identity(&self, ino: Ino, stat: &Stat) -> Result<()> {
@@ -269,12 +286,17 @@ impl HostDir {
     /// Checks that the content has not changed since the metadata was read, and returns its size.
     fn check_unchanged(&self, ino: Ino, file: &File) -> Result<u64> {
         let stat = linux::stat(file)?;
+        self.check_stamp(ino, &stat)?;
+        Ok(stat.size)
+    }
+
+    fn check_stamp(&self, ino: Ino, stat: &Stat) -> Result<()> {
         let table = self.table();
-        if table.stamp(&stat) != table.inode(ino)?.stamp {
+        if table.stamp(stat) != table.inode(ino)?.stamp {
             drop(table);
             self.accept_change(ino)?;
         }
-        Ok(stat.size)
+        Ok(())
     }
 
     /// The names in a directory, sorted, with their `statx` results. `failed` is called for names without a result, and
@@ -314,13 +336,30 @@ impl HostDir {
             Ok::<_, Error>(())
         })?;
         listed.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        lock(&self.dirs).keep(dir, &Arc::new(open));
+        let closed = lock(&self.dirs).keep(dir, &Arc::new(open));
+        drop(closed);
         Ok(listed)
     }
 }
 
 fn is_directory(stat: &Stat) -> bool {
     FileKind::from_mode(stat.mode) == Some(FileKind::Directory)
+}
+
+/// Fills `buf` with the content at `offset`, as far as there is any, and returns its length.
+fn read_all_at(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    // The kernel rejects offsets beyond the maximum file size.
+    let is_reachable = offset <= i64::MAX as u64 - buf.len() as u64;
+    while is_reachable && len < buf.len() {
+        match file.read_at(&mut buf[len..], offset + len as u64) {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
 }
 
 /// Opens a file without updating its access time, if the kernel permits it: only the owner may.
@@ -472,20 +511,24 @@ impl FileSystem for HostDir {
     }
 
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let open = self.file(file)?;
-        let open = &open.file;
-        let mut len = 0;
-        // The kernel rejects offsets beyond the maximum file size.
-        let is_reachable = offset <= i64::MAX as u64 - buf.len() as u64;
-        while is_reachable && len < buf.len() {
-            match open.read_at(&mut buf[len..], offset + len as u64) {
-                Ok(0) => break,
-                Ok(n) => len += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+        let known = lock(&self.files).find(file);
+        let (len, size) = if let Some(open) = known {
+            let len = read_all_at(&open.file, offset, buf)?;
+            (len, self.check_unchanged(file, &open.file)?)
+        } else {
+            // One `statx` after reading shows that it is the file that was listed, and that it has not changed since.
+            let open = File::from(self.open_unchecked(file)?);
+            let read = read_all_at(&open, offset, buf);
+            let stat = linux::stat(&open)?;
+            self.check_opened(file, &stat)?;
+            let len = read?;
+            self.check_stamp(file, &stat)?;
+            // A small file is read once.
+            if offset > 0 || (len as u64) < stat.size {
+                self.keep(file, open.into(), &stat);
             }
-        }
-        let size = self.check_unchanged(file, open)?;
+            (len, stat.size)
+        };
         if let Some(size) = self.accepted_size(file) {
             let left = size.saturating_sub(offset).min(buf.len() as u64) as usize;
             buf[len.min(left)..left].fill(0);
@@ -795,9 +838,16 @@ impl<T> Handles<T> {
         self.0.first().map(|(_, handle)| Arc::clone(handle))
     }
 
-    fn keep(&mut self, ino: Ino, handle: &Arc<T>) {
-        self.0.retain(|(known, _)| *known != ino);
-        self.0.truncate(HANDLES_MAX - 1);
+    /// Keeps a handle and returns the one whose place it takes, so that it is closed without the lock.
+    fn keep(&mut self, ino: Ino, handle: &Arc<T>) -> Option<Arc<T>> {
+        let same = self.0.iter().position(|(known, _)| *known == ino);
+        let is_full = self.0.len() == HANDLES_MAX;
+        let replaced = match same {
+            Some(at) => Some(self.0.remove(at)),
+            None if is_full => self.0.pop(),
+            None => None,
+        };
         self.0.insert(0, (ino, Arc::clone(handle)));
+        replaced.map(|(_, handle)| handle)
     }
 }
