@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use codec::{Encoder, Settings};
 use tree::edit::Patterns;
-use tree::{Error, ImageSummary, Result, Time, Verify};
+use tree::{Error, ImageSummary, OldImage, Result, Time, Verify};
 
 use crate::checksum::ChecksumType;
 use crate::chunk::Profile;
@@ -26,6 +26,9 @@ pub struct Options {
     pub force: bool,
     /// Whether to copy extents that the source has already compressed in a way that btrfs supports.
     pub keep_extents: bool,
+    /// An older image, whose extents are kept where their content is unchanged. The image becomes the one that would be
+    /// made without it: nothing is kept if a sample of its extents was not made with these settings.
+    pub old: Option<OldImage>,
     /// The checksum algorithm for metadata and data.
     pub checksum: ChecksumType,
     /// How many copies of tree blocks to store: [`Profile::Single`] or [`Profile::Dup`].
@@ -153,6 +156,7 @@ impl Default for Options {
             rules: Vec::new(),
             force: false,
             keep_extents: true,
+            old: None,
             checksum: ChecksumType::Crc32c,
             metadata: Profile::Dup,
             nodesize: 16 << 10,

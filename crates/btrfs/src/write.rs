@@ -92,6 +92,9 @@ fn summarize(area: &Area<'_>, summary: &mut Summary) {
     summary.extents = area.extents.len() as u64;
     summary.compressed = area.compressed.iter().sum();
     summary.image.kept = area.kept;
+    summary.image.reused = area.reused;
+    summary.image.encoded = area.encoded;
+    summary.image.old_differs = area.old_differs;
     summary.image.data_bytes = area.groups.iter().map(|group| group.used).sum();
 }
 

@@ -6,6 +6,7 @@ use zerocopy::FromZeros;
 use crate::encode::{Done, EncodedBlock, Work};
 use crate::plan::Plan;
 use crate::raw::{self, BLOCK_PLAIN};
+use crate::reuse::OldBlocks;
 use crate::sums::SumsMark;
 use crate::superblock::SUPERBLOCK_BYTES;
 use crate::writer::Writer;
@@ -18,6 +19,8 @@ struct Mark {
     words: usize,
     plain_blocks: u64,
     kept: Kept,
+    reused: u64,
+    encoded: u64,
 }
 
 /// The places of all data.
@@ -38,8 +41,13 @@ pub(crate) struct Placed {
 }
 
 impl Writer<'_> {
-    /// Encodes and writes the files' data.
-    pub(crate) fn write_data(&mut self, plan: &Plan, progress: &dyn Progress) -> Result<Data> {
+    /// Encodes and writes the files' data, or keeps it as the old image has it.
+    pub(crate) fn write_data(
+        &mut self,
+        plan: &Plan,
+        old: Option<&OldBlocks<'_>>,
+        progress: &dyn Progress,
+    ) -> Result<Data> {
         let (fs, inventory) = (self.fs, self.inventory);
         let block_bytes = self.options.block_bytes as usize;
         let mut data = Data {
@@ -50,6 +58,7 @@ impl Writer<'_> {
         let work = Work {
             content: ContentReader::new(fs, inventory, block_bytes, self.options.skip_unreadable),
             options: self.options,
+            old,
         };
         let mut mark = None;
         ordered(
@@ -142,6 +151,9 @@ impl Writer<'_> {
     ) -> Result<()> {
         self.summary.plain_blocks += u64::from(stored.plain);
         self.summary.image.kept += stored.kept;
+        self.summary.image.reused += u64::from(stored.reused);
+        let is_encoded = !stored.reused && stored.kept.count == 0;
+        self.summary.image.encoded += u64::from(is_encoded);
         self.put(&stored.buffer[..stored.len])?;
         progress.wrote(stored.len as u64);
         work.content.recycle(stored.buffer);
@@ -165,6 +177,8 @@ impl Writer<'_> {
             words: data.words.len(),
             plain_blocks: self.summary.plain_blocks,
             kept: self.summary.image.kept,
+            reused: self.summary.image.reused,
+            encoded: self.summary.image.encoded,
         }
     }
 
@@ -175,5 +189,7 @@ impl Writer<'_> {
         data.words.truncate(mark.words);
         self.summary.plain_blocks = mark.plain_blocks;
         self.summary.image.kept = mark.kept;
+        self.summary.image.reused = mark.reused;
+        self.summary.image.encoded = mark.encoded;
     }
 }

@@ -1,19 +1,22 @@
 //! The workers' job: read, compress, and prove that the result decodes to the original.
 
 use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
-use tree::{ContentReader, Corrupt, Error, Extent, FileId, Kept, Result};
+use tree::{ContentReader, Corrupt, Error, Extent, FileId, Kept, OldExtents, Result};
 
 use crate::machine;
 use crate::options::Options;
 use crate::plan::Job;
 use crate::probe::Probe;
 use crate::raw::{BLOCK_PLAIN, METADATA_BYTES};
+use crate::reuse::{Decoding, OldBlocks, OldFragment};
 
 /// State shared by all workers.
 pub(crate) struct Work<'a> {
     /// Buffers of the size of a block.
     pub(crate) content: ContentReader<'a>,
     pub(crate) options: &'a Options,
+    /// The older image whose blocks are kept where they are the same.
+    pub(crate) old: Option<&'a OldBlocks<'a>>,
 }
 
 /// State that a worker keeps between jobs.
@@ -25,6 +28,19 @@ pub(crate) struct Worker {
     decoded: Vec<u8>,
     /// For encoders that are slower than the probe.
     probe: Option<Probe>,
+    /// Where it is in the old image.
+    extents: OldExtents,
+}
+
+impl Worker {
+    fn decoding(&mut self) -> (Decoding<'_>, &[u8]) {
+        let decoding = Decoding {
+            extents: &mut self.extents,
+            decoder: &mut self.decoder,
+            decoded: &mut self.decoded,
+        };
+        (decoding, &self.content)
+    }
 }
 
 /// The result of a job.
@@ -65,6 +81,8 @@ pub(crate) struct EncodedBlock {
     pub(crate) plain: bool,
     /// It is a block of the source.
     pub(crate) kept: Kept,
+    /// It is a block of the old image.
+    pub(crate) reused: bool,
 }
 
 /// Whether an encoder takes longer than [`Probe`] to find that data does not compress.
@@ -98,6 +116,7 @@ impl Work<'_> {
             content: vec![0; self.block_bytes()],
             decoded: if self.options.verify.decodes_encoded()
                 || self.content.fs().storage().stored_extents
+                || self.old.is_some()
             {
                 vec![0; self.block_bytes()]
             } else {
@@ -106,6 +125,7 @@ impl Work<'_> {
             probe: settings
                 .is_some_and(|settings| is_slow(&settings))
                 .then(Probe::new),
+            extents: OldExtents::default(),
         }
     }
 
@@ -152,6 +172,13 @@ impl Work<'_> {
                 }
                 Err(error) => Err(self.content.in_file(file, error)),
             },
+            Job::OldFragment { number, fragment } => Ok(Done::Fragment {
+                number,
+                stored: self.old_fragment(&fragment)?,
+                len: fragment.len,
+                files: fragment.files,
+                lost: Vec::new(),
+            }),
             Job::Fragment { number, tails } => {
                 let (mut len, mut lost) = (0, Vec::new());
                 let mut code = machine::Code::default();
@@ -170,7 +197,10 @@ impl Work<'_> {
                     len += tail;
                 }
                 let filter = code.most(len);
-                let stored = self.encode(worker, len, filter)?;
+                let stored = match self.equal_fragment(worker, tails.first(), len) {
+                    Some(stored) => stored,
+                    None => self.encode(worker, len, filter)?,
+                };
                 Ok(Done::Fragment {
                     number,
                     stored,
@@ -196,6 +226,14 @@ impl Work<'_> {
         first: bool,
         (offset, len): (u64, usize),
     ) -> Result<Done> {
+        if let Some(stored) = self.trusted_block(worker, (file, offset), len) {
+            return Ok(Done::Block {
+                file,
+                first,
+                len,
+                stored: Some(stored),
+            });
+        }
         let content = &mut worker.content[..len];
         let filter = match self.read(file, offset, content) {
             Ok(filter) => filter,
@@ -203,6 +241,8 @@ impl Work<'_> {
         };
         let stored = if content.iter().all(|&byte| byte == 0) {
             None
+        } else if let Some(stored) = self.old_block(worker, (file, offset), len) {
+            Some(stored)
         } else {
             Some(self.encode(worker, len, filter)?)
         };
@@ -273,6 +313,7 @@ impl Work<'_> {
             len: stored_len,
             plain: false,
             kept: Kept::one(checksum, is_decoded),
+            reused: false,
         }))
     }
 
@@ -305,6 +346,75 @@ impl Work<'_> {
             len: stored_len,
             plain: false,
             kept: Kept::one(checksum, decode),
+            reused: false,
+        })
+    }
+
+    /// The old block of a part of a file that counts as unchanged.
+    fn trusted_block(
+        &self,
+        worker: &mut Worker,
+        part: (FileId, u64),
+        len: usize,
+    ) -> Option<EncodedBlock> {
+        let old = self.old?;
+        let mut buffer = self.content.buffer();
+        let (mut decoding, _) = worker.decoding();
+        let found = old.trusted_block(&mut decoding, part, len, &mut buffer);
+        self.reused(buffer, found)
+    }
+
+    /// The old block of a part of a file, if it has the first `len` bytes of the worker's content.
+    fn old_block(
+        &self,
+        worker: &mut Worker,
+        part: (FileId, u64),
+        len: usize,
+    ) -> Option<EncodedBlock> {
+        let old = self.old?;
+        let mut buffer = self.content.buffer();
+        let (mut decoding, content) = worker.decoding();
+        let found = old.block(&mut decoding, part, &content[..len], &mut buffer);
+        self.reused(buffer, found)
+    }
+
+    /// The old fragment block that begins with the tail of the file `first`, if it has the first `len` bytes of the worker's
+    /// content.
+    fn equal_fragment(
+        &self,
+        worker: &mut Worker,
+        first: Option<&FileId>,
+        len: usize,
+    ) -> Option<EncodedBlock> {
+        let (old, &first) = (self.old?, first?);
+        let size = self.content.inventory().size(first);
+        let part = (first, size - size % self.block_bytes() as u64);
+        let mut buffer = self.content.buffer();
+        let (mut decoding, content) = worker.decoding();
+        let found = old.equal_fragment(&mut decoding, part, &content[..len], &mut buffer);
+        self.reused(buffer, found)
+    }
+
+    /// A fragment block of the old image.
+    fn old_fragment(&self, fragment: &OldFragment) -> Result<EncodedBlock> {
+        const NO_IMAGE: Error = Error::InvalidInput("there is no old image");
+        let mut buffer = self.content.buffer();
+        let len = self.old.ok_or(NO_IMAGE)?.fragment(fragment, &mut buffer)?;
+        self.reused(buffer, Some(len)).ok_or(NO_IMAGE)
+    }
+
+    /// A block of the old image in a buffer, if there is one.
+    fn reused(&self, buffer: Vec<u8>, stored_len: Option<usize>) -> Option<EncodedBlock> {
+        let Some(len) = stored_len else {
+            self.content.recycle(buffer);
+            return None;
+        };
+        Some(EncodedBlock {
+            buffer,
+            len,
+            plain: false,
+            kept: Kept::default(),
+            reused: true,
         })
     }
 
@@ -350,6 +460,7 @@ impl Work<'_> {
                 len,
                 plain: true,
                 kept: Kept::default(),
+                reused: false,
             });
         };
         if self.options.verify.decodes_encoded() {
@@ -369,6 +480,7 @@ impl Work<'_> {
             len: stored_len,
             plain: false,
             kept: Kept::default(),
+            reused: false,
         })
     }
 }

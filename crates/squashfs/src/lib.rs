@@ -31,6 +31,7 @@ mod probe;
 mod raw;
 mod read;
 mod reference;
+mod reuse;
 mod sums;
 mod superblock;
 mod tables;

@@ -1,7 +1,7 @@
 //! Options for creating an image, and the summary of the result.
 
 use codec::{Encoder, Settings};
-use tree::{Error, ImageSummary, Result, Time, Verify};
+use tree::{Error, ImageSummary, OldImage, Result, Time, Verify};
 
 use crate::superblock::{BLOCK_LOG2_MAX, BLOCK_LOG2_MIN};
 
@@ -48,6 +48,13 @@ pub struct Options {
     /// Whether to copy blocks from a source with the same codec and block size, and any other compressed data of the
     /// source that forms a block of this image, whatever the level.
     pub keep_blocks: bool,
+    /// An older image with the same codec and block size, whose blocks are kept where their content is unchanged. Fragment
+    /// blocks are kept as a whole while at least three quarters of them are still shown, as far as the image
+    /// becomes little larger by that.
+    pub old: Option<OldImage>,
+    /// Whether to keep only what leaves the image as it would be without the old one: no fragment block with tails of
+    /// files that changed, and nothing at all if a sample of the old blocks was not made with these settings.
+    pub reuse_exact: bool,
     /// With xz, whether to filter machine code for its architecture, which the file's header identifies: one attempt
     /// for each block instead of one for each filter. The filters in the settings are then not tried.
     pub filter_code: bool,
@@ -74,6 +81,8 @@ impl Default for Options {
             padding: true,
             offset: 0,
             keep_blocks: true,
+            old: None,
+            reuse_exact: false,
             filter_code: false,
             skip_unreadable: false,
             verify: Verify::Encoded,

@@ -11,6 +11,7 @@ use tree::{
 
 use crate::inode::Tail;
 use crate::options::{Fragments, Options};
+use crate::reuse::{OldFragment, OldTails};
 
 /// The order of the files' data, and which tails share a fragment block.
 pub(crate) struct Plan {
@@ -25,6 +26,8 @@ pub(crate) struct Plan {
     /// For each file of the inventory, the place of its tail.
     pub(crate) places: Vec<Option<Tail>>,
     block_bytes: u64,
+    /// Which tails are packed.
+    packing: Fragments,
     /// The algorithm of data that is copied from the source as it is stored, if it forms a block of this image.
     keep: Option<Algorithm>,
     /// Whether all blocks of the source are such blocks, including its fragment blocks.
@@ -49,6 +52,8 @@ enum FragmentContent {
         len: usize,
         files: usize,
     },
+    /// A block of the old image.
+    Old(OldFragment),
 }
 
 /// A job for a worker.
@@ -85,6 +90,8 @@ pub(crate) enum Job {
         len: usize,
         files: usize,
     },
+    /// A fragment block to copy as the old image stores it.
+    OldFragment { number: u32, fragment: OldFragment },
 }
 
 /// A block of the source that holds tails.
@@ -100,14 +107,15 @@ struct Shared {
 }
 
 impl Plan {
-    /// Plans the data of all regular files in an inventory that are not left out, in the order of their names.
+    /// Plans the data of all regular files in an inventory that are not left out, in the order of their names. Their tails
+    /// have no place yet.
     pub(crate) fn new(
         fs: &dyn FileSystem,
         inventory: &Inventory,
         duplicates: &Duplicates,
         options: &Options,
         lost: &Lost,
-    ) -> Result<Plan> {
+    ) -> Plan {
         let block_bytes = u64::from(options.block_bytes);
         let ours = options.compression.map(|settings| settings.algorithm());
         let storage = fs.storage();
@@ -130,6 +138,7 @@ impl Plan {
             fragments: Vec::new(),
             places: vec![None; inventory.file_count() as usize],
             block_bytes,
+            packing: options.fragments,
             shows: inventory
                 .files()
                 .map(|file| duplicates.original(file).unwrap_or(file))
@@ -147,8 +156,22 @@ impl Plan {
             }
         }
         plan.sort(&options.priorities);
-        plan.pack_tails(fs, inventory, options)?;
-        Ok(plan)
+        plan
+    }
+
+    /// Whether the tail of a file of this size goes into a fragment.
+    fn is_packed(&self, size: u64) -> bool {
+        match self.packing {
+            Fragments::None => false,
+            Fragments::SmallFiles => size < self.block_bytes,
+            Fragments::Always => !size.is_multiple_of(self.block_bytes),
+        }
+    }
+
+    /// The files whose tails go into fragments, and the other ones, in order.
+    pub(crate) fn packed_and_others(&self, inventory: &Inventory) -> (Vec<FileId>, Vec<FileId>) {
+        let is_packed = |file: &FileId| self.is_packed(inventory.size(*file));
+        self.files.iter().partition(|file| is_packed(file))
     }
 
     /// Sorts the files by priority, if there are any priorities. Shared data gets the highest priority of the files
@@ -166,26 +189,28 @@ impl Plan {
             .sort_by_key(|file| std::cmp::Reverse(highest[file.0 as usize]));
     }
 
-    /// Assigns the files' tails to fragments.
-    fn pack_tails(
+    /// Assigns the files' tails to fragments: blocks of the old image, of the source, or new ones.
+    pub(crate) fn pack_tails(
         &mut self,
         fs: &dyn FileSystem,
         inventory: &Inventory,
         options: &Options,
+        old: &OldTails,
     ) -> Result<()> {
         let block_bytes = self.block_bytes;
-        let packed = |file: FileId| {
-            let size = inventory.size(file);
-            match options.fragments {
-                Fragments::None => false,
-                Fragments::SmallFiles => size < block_bytes,
-                Fragments::Always => !size.is_multiple_of(block_bytes),
-            }
-        };
+        let is_packed: Vec<bool> = self
+            .files
+            .iter()
+            .map(|&file| self.is_packed(inventory.size(file)))
+            .collect();
         // The source's fragment blocks, and how much of each is still used.
         let mut shared: HashMap<ExtentId, Shared> = HashMap::new();
         if self.keep_fragments {
-            for &file in self.files.iter().filter(|&&file| packed(file)) {
+            let packed = self.files.iter().zip(&is_packed);
+            for &file in packed.filter_map(|(file, &is_packed)| is_packed.then_some(file)) {
+                if old.of(file).is_some() {
+                    continue;
+                }
                 if let Some((_, id, begin)) = self.shared_tail(fs, inventory, options, file)? {
                     let tail = inventory.size(file) % block_bytes;
                     let shared = shared.entry(id).or_insert(Shared {
@@ -203,10 +228,24 @@ impl Plan {
             shared.retain(|_, shared| shared.used * 2 >= shared.end);
         }
 
+        // The number of each fragment of the old image, and the last file with a tail in it.
+        let mut places_of_old = vec![None; old.fragments.len()];
         let (mut number, mut open, mut open_number, mut used) = (0, 0, 0, block_bytes);
         for index in 0..self.files.len() {
             let file = self.files[index];
-            if !packed(file) {
+            if !is_packed[index] {
+                continue;
+            }
+            if let Some((fragment, offset)) = old.of(file) {
+                let (number, last) = places_of_old[fragment].get_or_insert_with(|| {
+                    number += 1;
+                    (number - 1, index)
+                });
+                *last = index;
+                self.places[file.0 as usize] = Some(Tail {
+                    fragment: *number,
+                    offset,
+                });
                 continue;
             }
             if !shared.is_empty()
@@ -248,6 +287,22 @@ impl Plan {
             used += tail;
         }
         self.end_fragment(open_number, open, self.files.len());
+        for (&content, place) in old.fragments.iter().zip(places_of_old) {
+            let Some((number, last)) = place else {
+                continue;
+            };
+            // Where it would be if it ended because the next tail did not fit.
+            let next = is_packed[last + 1..]
+                .iter()
+                .position(|&is_packed| is_packed);
+            self.fragments.push(Fragment {
+                number,
+                content: FragmentContent::Old(content),
+                after: next.map_or(self.files.len(), |next| last + 1 + next),
+            });
+        }
+        self.fragments
+            .sort_by_key(|fragment| (fragment.after, fragment.number));
         Ok(())
     }
 
@@ -345,6 +400,7 @@ impl Plan {
                         len,
                         files,
                     },
+                    &FragmentContent::Old(fragment) => Job::OldFragment { number, fragment },
                 });
             }
             let file = self.files.get(index).map(|&file| FileJobs {

@@ -11,6 +11,7 @@ use crate::numbers::Numbers;
 use crate::options::{Options, Summary, check};
 use crate::plan::Plan;
 use crate::read::Squashfs;
+use crate::reuse::{OldBlocks, OldTails};
 use crate::superblock::SUPERBLOCK_BYTES;
 use crate::verify::{self, Expected};
 use crate::writer::Writer;
@@ -55,9 +56,18 @@ pub fn create(
     };
     writer.summary.image.duplicates = duplicates.len() as u64;
     let described = writer.describe()?;
-    let plan = Plan::new(fs, inventory, &duplicates, options, &writer.lost)?;
+    let mut plan = Plan::new(fs, inventory, &duplicates, options, &writer.lost);
     drop(duplicates);
-    let data = writer.write_data(&plan, progress)?;
+    let old = writer.old_blocks();
+    let old_tails = match &old {
+        Some(old) => {
+            let (packed, others) = plan.packed_and_others(inventory);
+            old.tails(fs, inventory, (&packed, &others), parallel)
+        }
+        None => OldTails::default(),
+    };
+    plan.pack_tails(fs, inventory, options, &old_tails)?;
+    let data = writer.write_data(&plan, old.as_ref(), progress)?;
     let numbers = Numbers::new(inventory, &writer.lost);
     let sets = writer.write_tables(&plan, described, &data, &numbers)?;
     if options.verify.decodes_encoded() {
@@ -80,4 +90,18 @@ pub fn create(
     }
     writer.summary.image.unreadable = writer.lost.into_paths(inventory);
     Ok(writer.summary)
+}
+
+impl<'a> Writer<'a> {
+    /// The blocks of the old image, if there is one whose blocks may be kept.
+    fn old_blocks(&mut self) -> Option<OldBlocks<'a>> {
+        let options = self.options;
+        let settings = options.compression?;
+        let old = OldBlocks::find(self.fs, self.inventory, options, self.parallel)?;
+        if options.reuse_exact && !old.is_made_with(&settings, options.filter_code) {
+            self.summary.image.old_differs = true;
+            return None;
+        }
+        Some(old)
+    }
 }

@@ -37,7 +37,9 @@ pub use fs::{
     manifest, rescue, tar, walk_host_dir, with_metadata,
 };
 pub use output::{Output, OutputKind, WrittenExtent, spool, temporary};
-pub use prepare::{ContentReader, Describe, Description, Duplicates, Lost};
+pub use prepare::{
+    ContentReader, Describe, Description, Duplicates, Lost, OldExtents, OldImage, Reuse,
+};
 pub use read_at::ReadAt;
 pub use seekable::Seekable;
 pub use sha256::{Sha256, sha256};

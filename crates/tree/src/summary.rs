@@ -17,6 +17,12 @@ pub struct ImageSummary {
     pub data_bytes: u64,
     /// Blocks or extents copied from the source as stored.
     pub kept: Kept,
+    /// Blocks or extents kept from an older image.
+    pub reused: u64,
+    /// Blocks or extents made from the content of files.
+    pub encoded: u64,
+    /// Whether nothing was kept from an older image because it was made with other settings.
+    pub old_differs: bool,
     /// Paths of files that could not be read and were left out of the image, with the errors.
     pub unreadable: Vec<(Vec<u8>, Error)>,
     /// Paths and names of extended attributes that the format cannot hold and that were left out of the image. `*`

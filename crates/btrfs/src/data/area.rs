@@ -2,7 +2,7 @@
 
 use tree::{Error, FileId, Kept, Lost, Output, Result};
 
-use super::encode::Piece;
+use super::job::Piece;
 use crate::checksum::ChecksumType;
 use crate::chunk::STRIPE_BYTES;
 use crate::flags::block_group;
@@ -81,6 +81,12 @@ pub(crate) struct Area<'a> {
     pub(crate) compressed: [u64; 4],
     /// Number of extents copied from the source without re-encoding.
     pub(crate) kept: Kept,
+    /// Number of extents and inline files kept from an older image.
+    pub(crate) reused: u64,
+    /// Number of extents and inline files made from content.
+    pub(crate) encoded: u64,
+    /// Whether nothing was kept from an older image because it was made with other settings.
+    pub(crate) old_differs: bool,
     /// Files that could not be read.
     pub(crate) lost: Lost,
 }
@@ -99,6 +105,8 @@ pub(crate) struct Mark {
     sums: u64,
     compressed: [u64; 4],
     kept: Kept,
+    reused: u64,
+    encoded: u64,
 }
 
 impl<'a> Area<'a> {
@@ -121,6 +129,9 @@ impl<'a> Area<'a> {
             contents: vec![Content::Hole; files as usize],
             compressed: [0; 4],
             kept: Kept::default(),
+            reused: 0,
+            encoded: 0,
+            old_differs: false,
             lost,
         })
     }
@@ -190,7 +201,6 @@ impl<'a> Area<'a> {
         if piece.compression != 0 {
             self.compressed[usize::from(piece.compression)] += 1;
         }
-        self.kept += piece.kept;
         Ok(index)
     }
 
@@ -226,11 +236,19 @@ impl<'a> Area<'a> {
         Ok(Some((shown.extent, last.len as u32))) // no uncompressed extent reaches 4 GiB
     }
 
+    /// Counts what was not kept from the source.
+    fn count(&mut self, is_reused: bool, kept: u64) {
+        self.reused += u64::from(is_reused);
+        self.encoded += u64::from(!is_reused && kept == 0);
+    }
+
     fn put(&mut self, piece: &Piece) -> Result<u64> {
         let at = self.place(piece.len as u64);
         if piece.is_reserved {
             return Ok(at);
         }
+        self.kept += piece.kept;
+        self.count(piece.is_reused, piece.kept.count);
         self.output.write_all_at(&piece.buffer[..piece.len], at)?;
         if piece.sums.is_empty() {
             return Ok(at);
@@ -261,7 +279,13 @@ impl<'a> Area<'a> {
         self.shown.push(part);
     }
 
-    pub(super) fn add_inline(&mut self, bytes: &[u8], compression: u8) -> Result<Content> {
+    pub(super) fn add_inline(
+        &mut self,
+        bytes: &[u8],
+        compression: u8,
+        is_reused: bool,
+    ) -> Result<Content> {
+        self.count(is_reused, 0);
         if compression != 0 {
             self.compressed[usize::from(compression)] += 1;
         }
@@ -284,6 +308,8 @@ impl<'a> Area<'a> {
             sums: self.sums.len(),
             compressed: self.compressed,
             kept: self.kept,
+            reused: self.reused,
+            encoded: self.encoded,
         }
     }
 
@@ -320,6 +346,8 @@ impl<'a> Area<'a> {
         self.sums.truncate(mark.sums);
         self.compressed = mark.compressed;
         self.kept = mark.kept;
+        self.reused = mark.reused;
+        self.encoded = mark.encoded;
     }
 
     /// Records that a file will not be in the image.

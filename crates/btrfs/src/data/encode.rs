@@ -2,11 +2,13 @@
 
 use codec::{Decoder, Encoder};
 use tree::{
-    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentId, ExtentKind, FileId,
-    FileSystem, Inventory, Kept, Result,
+    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, FileSystem,
+    Inventory, Kept, OldExtents, Result,
 };
 
 use super::choice::{Choice, Chooser};
+use super::job::{Done, Job, PIECE_BYTES, Piece, Small};
+use super::reuse::{Decoding, OldData, Wanted};
 use super::share::{is_nocow, reserved};
 use crate::compression::Compression;
 use crate::describe::Described;
@@ -14,135 +16,8 @@ use crate::heuristic::is_compressible;
 use crate::layout::SECTOR_BYTES;
 use crate::options::Options;
 
-/// Bytes of content in one compressed extent, and in one job.
-pub(super) const PIECE_BYTES: u64 = 128 << 10;
 /// The most bytes of a file that are stored inline, in a tree instead of an extent (the kernel's `max_inline`).
 const INLINE_BYTES_MAX: usize = 2048;
-
-/// A job for a worker.
-pub(super) enum Job {
-    /// Files that may be small enough to store inline.
-    Small(Vec<FileId>),
-    /// A part of a file: `len` bytes, starting at a sector boundary.
-    Piece {
-        file: FileId,
-        offset: u64,
-        len: usize,
-        /// Whether other files may refer to it.
-        is_numbered: bool,
-    },
-    /// A compressed extent of the source that nothing has referred to yet.
-    Keep {
-        file: FileId,
-        extent: Extent,
-        stored: Encoding,
-        is_numbered: bool,
-    },
-    /// A part that refers to a numbered part or a kept extent, starting at `skip`.
-    Shared {
-        file: FileId,
-        offset: u64,
-        len: u64,
-        number: u32,
-        skip: u32,
-    },
-    /// A preallocated part, starting at `at` in the space that the source reserved.
-    Reserve {
-        file: FileId,
-        offset: u64,
-        len: u64,
-        id: ExtentId,
-        at: u64,
-    },
-    /// A small file that refers to the same stored bytes as another one.
-    Same { file: FileId, original: FileId },
-    /// The source cannot tell where the file's data is.
-    Unreadable { file: FileId, error: Error },
-    /// All parts of the file are done.
-    End(FileId),
-}
-
-/// The result of a job.
-pub(super) enum Done {
-    Small(Vec<(FileId, Result<Small>)>),
-    Piece {
-        file: FileId,
-        offset: u64,
-        len: u64,
-        is_numbered: bool,
-        piece: Result<Piece>,
-    },
-    Shared {
-        file: FileId,
-        offset: u64,
-        len: u64,
-        number: u32,
-        skip: u32,
-    },
-    Reserve {
-        file: FileId,
-        offset: u64,
-        len: u64,
-        id: ExtentId,
-        at: u64,
-    },
-    Same {
-        file: FileId,
-        original: FileId,
-    },
-    Unreadable {
-        file: FileId,
-        error: Error,
-    },
-    End(FileId),
-}
-
-pub(super) enum Small {
-    Hole,
-    /// Preallocated: this sector of the space that the source reserved.
-    Reserved {
-        id: ExtentId,
-        at: u64,
-    },
-    Inline {
-        bytes: Vec<u8>,
-        compression: u8,
-    },
-    Extent(Piece),
-}
-
-/// An extent that has no place yet.
-pub(super) struct Piece {
-    /// The extent is the start of the buffer.
-    pub(super) buffer: Vec<u8>,
-    pub(super) len: usize,
-    pub(super) ram: u64,
-    /// Offset of the file's part in the decoded data.
-    pub(super) skip: u32,
-    pub(super) compression: u8,
-    /// Empty for a file without checksums.
-    pub(super) sums: Vec<u8>,
-    /// It is stored exactly as in the source.
-    pub(super) kept: Kept,
-    /// Preallocated: the buffer is empty, and nothing is written.
-    pub(super) is_reserved: bool,
-}
-
-impl Piece {
-    /// A preallocated extent.
-    pub(super) fn reserved(len: u64) -> Piece {
-        Piece {
-            buffer: Vec::new(),
-            len: len as usize,
-            ram: len,
-            skip: 0,
-            compression: 0,
-            sums: Vec::new(),
-            kept: Kept::default(),
-            is_reserved: true,
-        }
-    }
-}
 
 /// State that a worker keeps between jobs.
 pub(super) struct Worker {
@@ -151,6 +26,19 @@ pub(super) struct Worker {
     decoder: Decoder,
     content: Vec<u8>,
     scratch: Vec<u8>,
+    /// Where it is in the old image.
+    extents: OldExtents,
+}
+
+impl Worker {
+    fn decoding(&mut self) -> (Decoding<'_>, &[u8]) {
+        let decoding = Decoding {
+            extents: &mut self.extents,
+            decoder: &mut self.decoder,
+            decoded: &mut self.scratch,
+        };
+        (decoding, &self.content)
+    }
 }
 
 pub(super) struct Work<'a> {
@@ -159,6 +47,8 @@ pub(super) struct Work<'a> {
     options: &'a Options,
     chooser: Chooser<'a>,
     inline_max: usize,
+    /// The older image whose extents are kept where they are the same.
+    old: Option<OldData<'a>>,
 }
 
 /// The most bytes of a file that fit inline in a tree block of this size.
@@ -184,7 +74,16 @@ impl<'a> Work<'a> {
                 options,
             },
             inline_max: inline_max(options.nodesize),
+            old: None,
         }
+    }
+
+    /// Keeps the extents of an older image, if there is one and it was made with the same settings; returns whether it was
+    /// not.
+    pub(super) fn reuse(&mut self, old: Option<OldData<'a>>) -> bool {
+        let count = usize::from(old.is_some());
+        self.old = old.filter(|old| old.is_made_with(&self.chooser));
+        count > usize::from(self.old.is_some())
     }
 
     pub(super) fn worker(&self) -> Worker {
@@ -193,6 +92,7 @@ impl<'a> Work<'a> {
             decoder: Decoder::new(),
             content: vec![0; PIECE_BYTES as usize],
             scratch: vec![0; PIECE_BYTES as usize],
+            extents: OldExtents::default(),
         }
     }
 
@@ -246,8 +146,13 @@ impl<'a> Work<'a> {
                 len,
                 is_numbered,
             } => {
-                let piece = self.content.read(file, offset, &mut worker.content[..len]);
-                let piece = piece.and_then(|()| self.piece(worker, file, len));
+                let piece = match self.trusted_piece(worker, file, offset, len) {
+                    Some(piece) => Ok(piece),
+                    None => self
+                        .content
+                        .read(file, offset, &mut worker.content[..len])
+                        .and_then(|()| self.piece(worker, file, offset, len)),
+                };
                 Done::Piece {
                     file,
                     offset,
@@ -281,6 +186,19 @@ impl<'a> Work<'a> {
         {
             return Ok(small);
         }
+        let choice = self.chooser.choose(file);
+        let wanted = choice.map(|choice| Wanted {
+            file,
+            offset: 0,
+            compression: Compression::of_settings(&choice.settings),
+            len,
+            ram: len,
+            room: self.inline_max.min(len - 1),
+            is_inline: true,
+        });
+        if let Some(small) = self.old_inline(worker, wanted.as_ref(), true) {
+            return Ok(small);
+        }
         self.content.read(file, 0, &mut worker.content[..len])?;
         if worker.content[..len].iter().all(|&byte| byte == 0) {
             let extents = self.content.fs().extents(inventory.ino(file), 0)?;
@@ -291,7 +209,10 @@ impl<'a> Work<'a> {
                 });
             }
         }
-        if let Some(choice) = self.chooser.choose(file) {
+        if let Some(small) = self.old_inline(worker, wanted.as_ref(), false) {
+            return Ok(small);
+        }
+        if let Some(choice) = choice {
             let compression = Compression::of_settings(&choice.settings);
             let room = self.inline_max.min(len - 1);
             if let Some(stored) = encode(worker, &choice, len, room) {
@@ -300,6 +221,7 @@ impl<'a> Work<'a> {
                 return Ok(Small::Inline {
                     bytes,
                     compression: compression.number(),
+                    is_reused: false,
                 });
             }
         }
@@ -307,24 +229,101 @@ impl<'a> Work<'a> {
             return Ok(Small::Inline {
                 bytes: worker.content[..len].to_vec(),
                 compression: 0,
+                is_reused: false,
             });
         }
-        Ok(Small::Extent(self.piece(worker, file, len)?))
+        Ok(Small::Extent(self.piece(worker, file, 0, len)?))
     }
 
-    /// Makes an extent of the first `len` bytes of the worker's content.
-    fn piece(&self, worker: &mut Worker, file: FileId, len: usize) -> Result<Piece> {
+    /// A small file as the old image has it: either one that is trusted to be unchanged, or one with the first bytes of
+    /// the worker's content.
+    fn old_inline(
+        &self,
+        worker: &mut Worker,
+        wanted: Option<&Wanted>,
+        is_trusted: bool,
+    ) -> Option<Small> {
+        let (old, wanted) = (self.old.as_ref()?, wanted?);
+        let mut bytes = vec![0; wanted.room];
+        let (mut decoding, content) = worker.decoding();
+        let stored = if is_trusted {
+            old.trusted_extent(&mut decoding, wanted, &mut bytes)
+        } else {
+            old.extent(&mut decoding, wanted, &content[..wanted.ram], &mut bytes)
+        };
+        bytes.truncate(stored?);
+        Some(Small::Inline {
+            bytes,
+            compression: wanted.compression.number(),
+            is_reused: true,
+        })
+    }
+
+    /// What may be in the old image of a part of a file that is encoded like this.
+    fn wanted(&self, choice: &Choice, file: FileId, offset: u64, len: usize) -> Wanted {
+        let ram = len.next_multiple_of(SECTOR_BYTES);
+        Wanted {
+            file,
+            offset,
+            compression: Compression::of_settings(&choice.settings),
+            len,
+            ram,
+            room: ram.saturating_sub(SECTOR_BYTES),
+            is_inline: false,
+        }
+    }
+
+    /// The old extent of a part of a file that is trusted to be unchanged.
+    fn trusted_piece(
+        &self,
+        worker: &mut Worker,
+        file: FileId,
+        offset: u64,
+        len: usize,
+    ) -> Option<Piece> {
+        let (old, choice) = (self.old.as_ref()?, self.chooser.choose(file)?);
+        let wanted = self.wanted(&choice, file, offset, len);
+        let mut buffer = self.content.buffer();
+        let (mut decoding, _) = worker.decoding();
+        let stored = old.trusted_extent(&mut decoding, &wanted, &mut buffer);
+        let Some(stored) = stored else {
+            self.content.recycle(buffer);
+            return None;
+        };
+        Some(Piece {
+            sums: self.sums(&buffer[..stored]),
+            buffer,
+            len: stored,
+            ram: wanted.ram as u64,
+            skip: 0,
+            compression: wanted.compression.number(),
+            kept: Kept::default(),
+            is_reused: true,
+            is_reserved: false,
+        })
+    }
+
+    /// Makes an extent of the first `len` bytes of the worker's content, which are at `offset` in the file.
+    fn piece(&self, worker: &mut Worker, file: FileId, offset: u64, len: usize) -> Result<Piece> {
         let ram = len.next_multiple_of(SECTOR_BYTES);
         worker.content[len..ram].fill(0);
         let mut buffer = self.content.buffer();
-        let mut encoded = None;
+        let (mut encoded, mut is_reused) = (None, false);
         if ram > SECTOR_BYTES
             && let Some(choice) = self.chooser.choose(file)
             && (choice.is_forced || is_compressible(&worker.content[..ram]))
         {
             let compression = Compression::of_settings(&choice.settings);
+            let wanted = self.wanted(&choice, file, offset, len);
+            let (mut decoding, content) = worker.decoding();
+            let old = self
+                .old
+                .as_ref()
+                .and_then(|old| old.extent(&mut decoding, &wanted, &content[..ram], &mut buffer));
             // Compression must save at least a sector.
-            if let Some(stored) = encode(worker, &choice, ram, ram - SECTOR_BYTES) {
+            if let Some(stored) = old {
+                (encoded, is_reused) = (Some((stored, compression.number())), true);
+            } else if let Some(stored) = encode(worker, &choice, ram, ram - SECTOR_BYTES) {
                 std::mem::swap(&mut buffer, &mut worker.scratch);
                 self.verify(worker, compression, &buffer[..stored], ram)?;
                 encoded = Some((stored, compression.number()));
@@ -354,6 +353,7 @@ impl<'a> Work<'a> {
             compression,
             sums,
             kept: Kept::default(),
+            is_reused,
             is_reserved: false,
         })
     }
@@ -404,7 +404,7 @@ impl<'a> Work<'a> {
                     got: found,
                 }));
             }
-            return self.piece(worker, file, len);
+            return self.piece(worker, file, extent.offset, len);
         };
         Ok(Piece {
             sums: self.sums(&buffer[..padded]),
@@ -414,6 +414,7 @@ impl<'a> Work<'a> {
             skip: stored.unencoded_offset as u32,
             compression: compression.number(),
             kept: Kept::one(checksum, self.options.verify.decodes_kept(checksum)),
+            is_reused: false,
             is_reserved: false,
         })
     }
@@ -446,6 +447,7 @@ impl<'a> Work<'a> {
             .then(|| Small::Inline {
                 bytes,
                 compression: compression.number(),
+                is_reused: false,
             }))
     }
 

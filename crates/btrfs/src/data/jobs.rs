@@ -7,7 +7,7 @@ use tree::{
     Result,
 };
 
-use super::encode::{Job, PIECE_BYTES};
+use super::job::{Job, PIECE_BYTES};
 use super::share::{Class, Found, Known, Originals, Shown, is_nocow, is_on_sectors, reserved};
 use crate::compression::{Compression, EXTENT_BYTES_MAX};
 use crate::layout::SECTOR_BYTES;

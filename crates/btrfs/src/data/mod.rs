@@ -3,8 +3,10 @@
 mod area;
 mod choice;
 mod encode;
+mod job;
 mod jobs;
 mod reserve;
+mod reuse;
 mod share;
 
 use tree::{
@@ -13,9 +15,11 @@ use tree::{
 };
 
 pub(crate) use area::{Area, Content, Shown};
-use encode::{Done, Job, Piece, Small, Work, Worker};
+use encode::{Work, Worker};
+use job::{Done, Job, Piece, Small};
 use jobs::jobs;
 use reserve::Reserved;
+use reuse::OldData;
 use share::Originals;
 
 use crate::describe::Described;
@@ -42,7 +46,8 @@ pub(crate) fn write<'a>(
     output: &'a Output,
 ) -> Result<Area<'a>> {
     let originals = Originals::new(fs, inventory, duplicates);
-    let work = Work::new(fs, inventory, described, options);
+    let mut work = Work::new(fs, inventory, described, options);
+    let old_differs = work.reuse(OldData::find(fs, inventory, options, parallel));
     let lost_before = lost.files().collect();
     let mut sink = Sink {
         area: Area::new(inventory.file_count(), lost, options.checksum, output)?,
@@ -62,6 +67,7 @@ pub(crate) fn write<'a>(
         |done| sink.take(done),
     )?;
     let mut area = sink.area;
+    area.old_differs = old_differs;
     area.close();
     for file in inventory.files() {
         if let Some(original) = originals.of(file) {
@@ -213,7 +219,11 @@ impl Sink<'_, '_> {
                 self.reserve(file, 0, SECTOR_BYTES as u64, (id, at))?;
                 return self.end(file);
             }
-            Small::Inline { bytes, compression } => self.area.add_inline(&bytes, compression)?,
+            Small::Inline {
+                bytes,
+                compression,
+                is_reused,
+            } => self.area.add_inline(&bytes, compression, is_reused)?,
             Small::Extent(piece) => {
                 let before = self.area.mark();
                 let extent = self.area.store(&piece)?;

@@ -5,7 +5,7 @@ use tree::{Error, ExtentId, FileId, Result};
 
 use super::Sink;
 use super::area::Shown;
-use super::encode::Piece;
+use super::job::Piece;
 use super::share::{Class, Found, Known};
 
 /// Maximum size of all preallocated space: a hostile image can claim far more than any device has.

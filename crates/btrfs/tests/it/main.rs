@@ -15,6 +15,7 @@ mod many;
 mod packed;
 mod replay;
 mod rescue;
+mod reuse;
 mod small;
 mod snapshots;
 mod states;

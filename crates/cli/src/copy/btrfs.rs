@@ -5,6 +5,7 @@ use btrfs::Summary;
 use tree::{Error, Output};
 
 use super::job::{Done, Job};
+use super::reuse;
 use crate::message::tell;
 use crate::source::Source;
 use crate::text;
@@ -22,6 +23,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         job.args.rescue,
         job.source.subvolume.as_deref(),
         &inventory,
+        reuse::btrfs(job.args)?,
     )?;
     let output =
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
@@ -52,7 +54,9 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         kept: summary.image.kept,
         listed: job.losses(&inventory, &summary.image.unreadable),
         lost: lost_in(&summary, job.source),
-        notes: Vec::new(),
+        notes: reuse::note(job.args.image.reuse.as_deref(), &summary.image)
+            .into_iter()
+            .collect(),
     })
 }
 

@@ -10,6 +10,7 @@ mod kind;
 mod losses;
 mod names;
 mod packed;
+mod reuse;
 mod squashfs;
 mod stream;
 mod tar;

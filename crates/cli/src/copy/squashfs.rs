@@ -5,6 +5,7 @@ use squashfs::Options;
 use tree::{Error, FileSystem, Inventory, Output};
 
 use super::job::{Done, Job};
+use super::reuse;
 use crate::text;
 
 /// Writes a SquashFS image.
@@ -15,10 +16,9 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let bar = job.bar();
     let (tree, inventory) = (job.tree, job.inventory(&bar)?);
     let names = job.names(&bar, &inventory);
-    let options = job
-        .args
-        .squashfs
-        .options(&job.args.image, job.args.rescue, &inventory)?;
+    let (args, image) = (job.args, &job.args.image);
+    let old = reuse::squashfs(args, args.squashfs.compression(image)?)?;
+    let options = args.squashfs.options(image, args.rescue, &inventory, old)?;
     refuse_excess_holes(job, tree, &inventory, &options)?;
     let mut output =
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
@@ -59,7 +59,9 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         kept: summary.image.kept,
         listed,
         lost,
-        notes: Vec::new(),
+        notes: reuse::note(job.args.image.reuse.as_deref(), &summary.image)
+            .into_iter()
+            .collect(),
     })
 }
 

@@ -9,7 +9,7 @@ use btrfs::{ChecksumType, NewSubvolume, Options, Profile, Rule, Subvolume, objec
 use clap::Args;
 use codec::Settings;
 use tree::edit::Patterns;
-use tree::{HostTimes, Inventory};
+use tree::{HostTimes, Inventory, OldImage};
 
 use super::bytes::bytes;
 use super::image::{ImageArgs, epoch};
@@ -180,6 +180,7 @@ impl BtrfsArgs {
         rescue: RescueArgs,
         source: Option<&Subvolume>,
         inventory: &Inventory,
+        old: Option<OldImage>,
     ) -> Result<Options> {
         let (mut subvolumes, mut default) = (Vec::new(), None);
         if let Some(tree) = source {
@@ -220,6 +221,7 @@ impl BtrfsArgs {
             rules: self.compress_path.clone(),
             force: self.compress_force,
             keep_extents: !image.recompress,
+            old,
             checksum: self.checksum,
             metadata: self.metadata,
             nodesize,

@@ -1,5 +1,7 @@
 //! How images of either format are written.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use tree::Verify;
@@ -26,6 +28,25 @@ pub(crate) struct ImageArgs {
     /// Recompress all data, including what could be copied in compressed form
     #[arg(long)]
     pub(crate) recompress: bool,
+
+    /// Keep the compressed data of OLD, an image of the same format, for content that has not changed
+    ///
+    /// For each file, the data that OLD has at the same path, or of a file of equal size whose content begins alike, is
+    /// decompressed and compared, which is much faster than compressing. OLD may be DST with --overwrite. A damaged
+    /// OLD costs time but does no harm.
+    ///
+    /// A btrfs image gets the bytes that it would have without OLD, provided that OLD was made by the same version of
+    /// restow with the same --compress. An image does not record its level, so a sample is compressed again first; if it
+    /// differs, nothing is kept.
+    ///
+    /// In a SquashFS image, blocks of several files are kept while at least three quarters of their content is
+    /// unchanged, which makes the image at most 1/64 larger; what is kept has the level of OLD. See --reuse-exact.
+    #[arg(long, value_name = "OLD", conflicts_with = "recompress")]
+    pub(crate) reuse: Option<PathBuf>,
+
+    /// With --reuse, do not read files whose path, size and modification time are those of a file in OLD
+    #[arg(long, requires = "reuse")]
+    pub(crate) trust_mtime: bool,
 
     /// Do not deduplicate identical files
     #[arg(long)]

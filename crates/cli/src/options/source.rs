@@ -24,7 +24,7 @@ name contains colons is always found by its full name; to select the subvolume `
 a subvolume of a send stream that has several.";
 
 /// Which part of an image is a source.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SourceArgs {
     /// Read this subvolume of btrfs images for which none is given as IMAGE:PATH [default: the default subvolume; when
     /// copying to a btrfs image, the top level]
@@ -69,7 +69,7 @@ pub(crate) struct SourceArgs {
 }
 
 /// Where an image is.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ImageFileArgs {
     /// Add the image of another device of the same btrfs file system, or of a seed that it is based on (repeatable)
     #[arg(long, value_name = "IMAGE", help_heading = "btrfs sources")]

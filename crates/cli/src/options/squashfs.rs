@@ -9,6 +9,7 @@ use clap::Args;
 use codec::{Filters, Settings};
 use squashfs::{Fragments, Options};
 use tree::Inventory;
+use tree::OldImage;
 use tree::edit::Priorities;
 
 use super::bytes::bytes;
@@ -24,7 +25,7 @@ use crate::text;
 pub(crate) struct SquashfsArgs {
     /// Set the block size: a power of two, 4K to 1M
     #[arg(long, value_name = "BYTES", value_parser = block_size, default_value = "128K")]
-    block_size: u32,
+    pub(crate) block_size: u32,
 
     /// Pack these into shared blocks: none, small files (less than a block), or all, including the tails of larger files
     #[arg(long, value_name = "WHICH", value_parser = fragments, default_value = "small")]
@@ -56,7 +57,14 @@ pub(crate) struct SquashfsArgs {
 
     /// Begin the image at this byte of the output; the bytes before it are zero
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "0")]
-    offset: u64,
+    pub(crate) offset: u64,
+
+    /// With --reuse, keep only blocks that leave the image as it would be without OLD
+    ///
+    /// The files that share a block with one that changed are then compressed again. This requires that OLD was made with the same
+    /// options; nothing is kept if a sample of its blocks was not.
+    #[arg(long, requires = "reuse")]
+    reuse_exact: bool,
 }
 
 /// The setting of xz for filters by file type.
@@ -177,6 +185,7 @@ impl SquashfsArgs {
         image: &ImageArgs,
         rescue: RescueArgs,
         inventory: &Inventory,
+        old: Option<OldImage>,
     ) -> Result<Options> {
         Ok(Options {
             compression: self.compression(image)?,
@@ -192,6 +201,8 @@ impl SquashfsArgs {
             padding: !self.no_padding,
             offset: self.offset,
             keep_blocks: !image.recompress,
+            old,
+            reuse_exact: self.reuse_exact,
             skip_unreadable: rescue.skips(),
             filter_code: image
                 .compress

@@ -24,6 +24,7 @@ mod receive_directory; // send streams, received into directories
 mod receive_image; // send streams, received into images
 mod receive_mounted; // send streams, received into a mounted btrfs
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
+mod reuse; // images that keep the data of older ones
 mod send; // send streams of images and of other trees, also compared with those of Linux
 mod send_dirs; // send streams of trees with many directories, compared with those of Linux
 mod send_incremental; // incremental send streams of images, compared with those of Linux

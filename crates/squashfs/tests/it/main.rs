@@ -11,6 +11,7 @@ mod kernel;
 mod matrix;
 mod reproducible;
 mod rescue;
+mod reuse;
 mod sources;
 mod unreadable;
 mod vectors;
