@@ -313,7 +313,6 @@ fn small_reads_in_any_order_read_and_decode_each_extent_once() {
     }
 }
 
-const FS_TREE: u64 = 5;
 const EXTENT_TREE: u64 = 2;
 
 fn words(numbers: &[u64]) -> Vec<u8> {
@@ -330,22 +329,6 @@ fn the_last_generation_there_can_be_is_read() {
     let (_, lines) = findings(&open(&image).unwrap());
     let newer = lines.iter().find(|line| line.contains("newer than"));
     assert_eq!(newer, None);
-}
-
-/// Extents whose lengths together exceed 64 bits.
-#[test]
-fn usage_of_more_than_every_address_is_the_most_there_is() {
-    let mut image = small();
-    for number in 0..3 {
-        // Preallocated, as long as a file can be.
-        let mut item = words(&[1, 1 << 63]);
-        item.extend([0, 0, 0, 0, 2]);
-        item.extend(words(&[4096 << number, 1 << 63, 0, 1 << 63]));
-        image.insert(FS_TREE, (1 << 40 | number, 108, 0), item);
-    }
-    let usage = open(&image).unwrap().usage(None).unwrap();
-    assert_eq!(usage.preallocated.stored, u64::MAX);
-    assert_eq!(usage.preallocated.shown, u64::MAX);
 }
 
 /// Block groups may claim any range; what lies in several of them must not count, nor take memory, several times.

@@ -120,6 +120,21 @@ mod tests {
         assert_eq!(of(u64::MAX, u64::MAX), 100);
     }
 
+    /// The numbers of a hostile image have any size.
+    #[test]
+    fn sums_of_more_than_every_address_are_the_most_there_is() {
+        let all = |number| Amount {
+            extents: number,
+            references: number,
+            stored: number,
+            decoded: number,
+            referenced: number,
+        };
+        let mut sum = all(u64::MAX - 1);
+        sum.add(&all(5));
+        assert_eq!(sum, all(u64::MAX));
+    }
+
     #[test]
     fn forms_are_in_order() {
         let mut totals = Totals::default();
