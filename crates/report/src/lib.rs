@@ -6,5 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod html;
+pub mod scatter;
 pub mod svg;
 pub mod treemap;
