@@ -50,6 +50,7 @@ pub use check::{CheckSummary, Note};
 pub use checksum::ChecksumType;
 pub use chunk::{Chunk, ChunkMap, Profile, STRIPE_BYTES, Stripe};
 pub use compression::Compression;
+pub use data::{Trial, TrialPart, TrialResult, TrialWorker};
 pub use flags::{block_group, compat_ro, incompat, inode_flags};
 pub use key::{Generation, Key, Logical, Physical, item, object};
 pub use open_options::OpenOptions;

@@ -86,6 +86,11 @@ impl<'a> Work<'a> {
         count > usize::from(self.old.is_some())
     }
 
+    /// The most bytes of a file that are stored inline.
+    pub(super) fn inline_max(&self) -> usize {
+        self.inline_max
+    }
+
     pub(super) fn worker(&self) -> Worker {
         Worker {
             encoders: (0..self.chooser.encoders()).map(|_| None).collect(),

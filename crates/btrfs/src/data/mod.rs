@@ -8,6 +8,7 @@ mod jobs;
 mod reserve;
 mod reuse;
 mod share;
+mod trial;
 
 use tree::{
     Duplicates, Error, FileId, FileSystem, Inventory, Lost, Output, Parallel, Progress, Result,
@@ -21,6 +22,7 @@ use jobs::jobs;
 use reserve::Reserved;
 use reuse::OldData;
 use share::Originals;
+pub use trial::{Trial, TrialPart, TrialResult, TrialWorker};
 
 use crate::describe::Described;
 use crate::layout::SECTOR_BYTES;

@@ -50,6 +50,7 @@ enum Target {
     Named(Destination, Temporary),
     Device,
     Stream,
+    Nothing,
 }
 
 /// Where a regular file goes.
@@ -137,10 +138,21 @@ impl Output {
         }
     }
 
+    /// Takes everything that is written, like a file, and keeps none of it: to learn the size of a result.
+    ///
+    /// # Errors
+    /// `/dev/null` cannot be opened.
+    pub fn discarding() -> io::Result<Output> {
+        Ok(Output {
+            file: OpenOptions::new().write(true).open("/dev/null")?,
+            target: Target::Nothing,
+        })
+    }
+
     /// The kind of output.
     pub fn kind(&self) -> OutputKind {
         match self.target {
-            Target::Unnamed(_) | Target::Named(..) => OutputKind::File,
+            Target::Unnamed(_) | Target::Named(..) | Target::Nothing => OutputKind::File,
             Target::Device => OutputKind::Device,
             Target::Stream => OutputKind::Stream,
         }
@@ -151,7 +163,10 @@ impl Output {
     /// # Errors
     /// What the medium reports; a stream cannot seek.
     pub fn write_all_at(&self, buf: &[u8], at: u64) -> io::Result<()> {
-        self.file.write_all_at(buf, at)
+        match self.target {
+            Target::Nothing => Ok(()),
+            _ => self.file.write_all_at(buf, at),
+        }
     }
 
     /// A second handle, for reading back what has been written.
@@ -175,7 +190,7 @@ impl Output {
             Target::Unnamed(to) => {
                 linux::open_unnamed(&to.dir, 0o600).map(|file| Some(file.into()))
             }
-            Target::Named(..) | Target::Device | Target::Stream => Ok(None),
+            Target::Named(..) | Target::Device | Target::Stream | Target::Nothing => Ok(None),
         }
     }
 
@@ -186,6 +201,7 @@ impl Output {
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
         match self.kind() {
             OutputKind::Device => Ok(()),
+            OutputKind::File if matches!(self.target, Target::Nothing) => Ok(()),
             OutputKind::File | OutputKind::Stream => self.file.set_len(bytes),
         }
     }
@@ -196,13 +212,16 @@ impl Output {
     /// What the medium reports; `AlreadyExists` if the name was taken in the meantime and `overwrite` is not set;
     /// `Interrupted` after [`temporary::remove_all`]. Nothing is left behind in these cases.
     pub fn commit(self) -> Result<()> {
+        if matches!(self.target, Target::Nothing) {
+            return Ok(());
+        }
         match linux::sync(&self.file) {
             // Pipes and terminals cannot be synced.
             Err(error) if self.kind() == OutputKind::Stream && is_not_a_medium(&error) => {}
             synced => synced?,
         }
         match self.target {
-            Target::Device | Target::Stream => Ok(()),
+            Target::Device | Target::Stream | Target::Nothing => Ok(()),
             Target::Named(to, temporary) => {
                 temporary.finish(|name| rename(&to, name))?;
                 Ok(linux::sync(&to.dir)?)
