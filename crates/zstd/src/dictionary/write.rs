@@ -150,12 +150,13 @@ fn load_formatted<'d>(
         .split_first_chunk_mut()
         .ok_or(Error::Corruption)?;
     let mut scratch = WeightScratch { weights, cells };
-    let (log, number, bytes) = read_weights(rest, DICTIONARY_CODE_BITS_MAX, &mut scratch)?;
+    let found = read_weights(rest, DICTIONARY_CODE_BITS_MAX, &mut scratch)?;
     // Longer codes than those of a frame are not used: its first literals come with a table.
-    if log <= CODE_BITS_MAX {
-        entropy.huffman.set_weights(&scratch.weights[..number], log);
+    if found.log <= CODE_BITS_MAX {
+        let weights = &scratch.weights[..found.symbols];
+        entropy.huffman.set_weights(weights, found.log);
     }
-    rest = &rest[bytes..];
+    rest = &rest[found.bytes..];
 
     let (_, cells) = entropy.counts.as_flattened_mut().split_at_mut(1 << 10);
     let tables = &mut entropy.tables;

@@ -40,18 +40,16 @@ pub(crate) fn read_distribution(
         // The lowest bit changes nothing, and shows the compiler that there is one.
         let width = ((left + 1) | 1).ilog2() + 1;
         let short = (1 << width) - (left + 2);
-        let low = bits.peek(width - 1);
-        let value = if low < short {
-            bits.skip(width - 1);
+        let value = bits.peek(width);
+        let low = value & ((1 << (width - 1)) - 1);
+        let is_short = low < short;
+        bits.skip(width - u32::from(is_short));
+        let value = if is_short {
             low
+        } else if value > low {
+            value - short
         } else {
-            let value = bits.peek(width);
-            bits.skip(width);
-            if value >= 1 << (width - 1) {
-                value - short
-            } else {
-                value
-            }
+            value
         };
         symbols += 1;
         match value {
@@ -96,7 +94,7 @@ pub(crate) const fn spread_step(size: usize) -> usize {
 mod read;
 pub(crate) use read::{Cell, WEIGHT_CELLS, decode_weights};
 #[cfg(feature = "decompress")]
-pub(crate) use read::{SymbolMeaning, build, single};
+pub(crate) use read::{SymbolMeaning, build, build_any, single};
 
 // ---- writing (feature `compress`) ----
 

@@ -16,16 +16,18 @@ use crate::bits::ReverseBitReader;
 /// Bytes, so that tables need no alignment and can lie in any memory that a caller gives.
 pub(crate) type Cell = [u8; 8];
 
-/// The values that a symbol stands for: `base` and the number of extra bits to add.
+/// The values that a symbol stands for, where a [`Cell`] has them: the smallest, and the number of extra bits to add.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SymbolMeaning {
-    pub(crate) base: u32,
-    pub(crate) extra: u8,
+pub(crate) struct SymbolMeaning(u64);
+
+impl SymbolMeaning {
+    pub(crate) const fn new(base: u32, extra: u8) -> Self {
+        SymbolMeaning(base as u64 | (extra as u64) << 56)
+    }
 }
 
 const fn cell(meaning: SymbolMeaning, next: u16, bits: u8) -> Cell {
-    (meaning.base as u64 | (next as u64) << 32 | (bits as u64) << 48 | (meaning.extra as u64) << 56)
-        .to_le_bytes()
+    (meaning.0 | (next as u64) << 32 | (bits as u64) << 48).to_le_bytes()
 }
 
 /// A table of one cell, which takes no bits and says the same symbol for ever.
@@ -36,9 +38,78 @@ pub(crate) const fn single(meaning: SymbolMeaning) -> Cell {
 /// Builds the decoding table of a distribution (RFC 8878, section 4.1.1, "from normalized distribution to decoding
 /// tables").
 ///
-/// `counts` must add up to the length of `cells`, a power of two from 32 to 512; the function is `const` for
-/// the predefined tables.
-pub(crate) const fn build(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
+/// `counts` must add up to the length of `cells`, a power of two from 32 to 512.
+pub(crate) fn build(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
+    if cells.len() <= SMALL && counts.iter().all(|count| *count >= 0) {
+        build_small(cells, counts, meanings);
+    } else {
+        build_any(cells, counts, meanings);
+    }
+}
+
+/// Cells of the largest table that [`build_small`] makes: its order of symbols lies on the stack.
+const SMALL: usize = 128;
+
+/// What the step of the spread is multiplied with to give 1, in tables of 32, 64 and 128 cells.
+const INVERSE_STEPS: [usize; 3] = {
+    let mut inverses = [1; 3];
+    let mut i = 0;
+    while i < 3 {
+        let size = 32 << i;
+        while inverses[i] * spread_step(size) % size != 1 {
+            inverses[i] += 2;
+        }
+        i += 1;
+    }
+    inverses
+};
+
+/// As [`build_any`], for small tables in which no symbol has less than a cell, as most short blocks have them.
+///
+/// The symbols are written in their order, eight at a time, and then looked up in the order of cells: no branch depends on
+/// how many cells a symbol has, unless it has more than eight.
+#[inline(never)]
+fn build_small(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
+    let mut order = [0; SMALL + 8];
+    let mut next = [0; 64];
+    let mut end = 0;
+    for ((symbol, &count), next) in (0_u8..).zip(counts).zip(&mut next) {
+        let mut at = end;
+        end += usize::from(count.unsigned_abs());
+        *next = count.unsigned_abs();
+        loop {
+            if let Some(place) = order
+                .get_mut(at..)
+                .and_then(|rest| rest.first_chunk_mut::<8>())
+            {
+                *place = [symbol; 8];
+            }
+            at += 8;
+            if at >= end {
+                break;
+            }
+        }
+    }
+    let (size, log) = (cells.len(), cells.len().max(32).ilog2());
+    let inverse = INVERSE_STEPS.get(log as usize - 5).copied().unwrap_or(1);
+    let mut at = 0;
+    for cell in cells {
+        let symbol = usize::from(order[at & (SMALL - 1)]) & 63;
+        at = (at + inverse) & (size - 1);
+        let state = u32::from(next[symbol]);
+        next[symbol] += 1;
+        let bits = log - (state | 1).ilog2();
+        let first = (state << bits) - size as u32;
+        let meaning = meanings
+            .get(symbol)
+            .copied()
+            .unwrap_or(SymbolMeaning::new(0, 0));
+        *cell = self::cell(meaning, first as u16, bits as u8);
+    }
+}
+
+/// As [`build`], for all tables; the function is `const` for the predefined ones.
+pub(crate) const fn build_any(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
     let size = cells.len();
     if size == 0 || counts.len() > 64 {
         return;
@@ -106,11 +177,11 @@ pub(crate) fn decode_weights(
 ) -> Result<usize, Error> {
     let mut counts = [0; WEIGHT_SYMBOLS];
     let found = read_distribution(src, WEIGHT_LOG_MAX, &mut counts)?;
-    let cells = cells.get_mut(..1 << found.log).ok_or(Error::Corruption)?;
+    let used = cells.get_mut(..1 << found.log).ok_or(Error::Corruption)?;
     let counts = counts.get(..found.symbols).ok_or(Error::Corruption)?;
-    build(cells, counts, &WEIGHTS);
+    build(used, counts, &WEIGHTS);
     let cell = |state: usize| {
-        let word = cells.get(state).map_or(0, |&cell| u64::from_le_bytes(cell));
+        let word = u64::from_le_bytes(cells[state & (WEIGHT_CELLS - 1)]);
         (
             (word & 0xff) as u8,
             (word >> 32) as usize & 0xffff,
@@ -129,6 +200,22 @@ pub(crate) fn decode_weights(
         return Err(Error::Corruption);
     }
     let mut at = 0;
+    // While bits are left before those at hand, there are enough for eight weights of at most six bits.
+    while bits.at > 0
+        && let Some(turn) = weights
+            .get_mut(at..)
+            .and_then(|rest| rest.first_chunk_mut::<8>())
+    {
+        for pair in turn.as_chunks_mut::<2>().0 {
+            for (state, place) in states.iter_mut().zip(pair) {
+                let (weight, next, width) = cell(*state);
+                *place = weight;
+                *state = next + bits.read(width) as usize;
+            }
+        }
+        bits.refill();
+        at += 8;
+    }
     loop {
         for turn in 0..2 {
             let (weight, next, width) = cell(states[turn]);
@@ -147,11 +234,43 @@ pub(crate) fn decode_weights(
 }
 
 const WEIGHTS: [SymbolMeaning; WEIGHT_SYMBOLS] = {
-    let mut meanings = [SymbolMeaning { base: 0, extra: 0 }; WEIGHT_SYMBOLS];
+    let mut meanings = [SymbolMeaning::new(0, 0); WEIGHT_SYMBOLS];
     let mut weight = 0;
     while weight < WEIGHT_SYMBOLS {
-        meanings[weight].base = weight as u32;
+        meanings[weight] = SymbolMeaning::new(weight as u32, 0);
         weight += 1;
     }
     meanings
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_tables_are_made_as_all_are() {
+        let mut meanings = [SymbolMeaning::new(0, 0); 53];
+        for (symbol, meaning) in (0..).zip(&mut meanings) {
+            *meaning = SymbolMeaning::new(1000 + symbol, symbol as u8 / 4);
+        }
+        let mut seed = 7_u32;
+        let mut random = |below: i16| {
+            seed = seed.wrapping_mul(0x19660d).wrapping_add(0x3c6ef35f);
+            (seed >> 16) as i16 % below
+        };
+        for round in 0..300 {
+            let size = 32_usize << (round % 3);
+            let mut left = size as i16;
+            let mut counts = [0; 53];
+            for count in &mut counts[..52] {
+                *count = (random(20) - 8).clamp(0, left);
+                left -= *count;
+            }
+            counts[52] = left;
+            let (mut small, mut any) = ([[0; 8]; SMALL], [[0; 8]; SMALL]);
+            build_small(&mut small[..size], &counts, &meanings);
+            build_any(&mut any[..size], &counts, &meanings);
+            assert_eq!(small, any, "{counts:?}");
+        }
+    }
+}

@@ -50,11 +50,9 @@ pub(crate) fn read_table(
     scratch: &mut WeightScratch<'_>,
     cells: &mut [Cell; TABLE_CELLS],
 ) -> Result<(u32, usize), Error> {
-    let (log, symbols, bytes) = read_weights(src, CODE_BITS_MAX, scratch)?;
-    let sorted = scratch.cells.as_flattened_mut();
-    let weights = scratch.weights.get(..symbols).ok_or(Error::Corruption)?;
-    fill_cells(weights, log, sorted, cells);
-    Ok((log, bytes))
+    let found = read_weights(src, CODE_BITS_MAX, scratch)?;
+    fill_cells(&found, scratch, cells);
+    Ok((found.log, found.bytes))
 }
 
 /// The same of a dictionary, which may have longer codes.
@@ -64,11 +62,9 @@ pub(crate) fn read_dictionary_table(
     scratch: &mut WeightScratch<'_>,
     cells: DictionaryCells<'_>,
 ) -> Result<(u32, usize), Error> {
-    let (log, symbols, bytes) = read_weights(src, DICTIONARY_CODE_BITS_MAX, scratch)?;
-    let sorted = scratch.cells.as_flattened_mut();
-    let weights = scratch.weights.get(..symbols).ok_or(Error::Corruption)?;
-    fill_cells(weights, log, sorted, cells.of(log));
-    Ok((log, bytes))
+    let found = read_weights(src, DICTIONARY_CODE_BITS_MAX, scratch)?;
+    fill_cells(&found, scratch, cells.of(found.log));
+    Ok((found.log, found.bytes))
 }
 
 /// The memory of the table of pairs, as a table of the long codes that only a dictionary has: those come without pairs.
@@ -76,15 +72,26 @@ pub(crate) fn long_cells(pairs: &mut [PairCell; TABLE_CELLS]) -> &mut [Cell] {
     pairs.as_flattened_mut().as_chunks_mut().0
 }
 
+/// What a table description says beside the weights.
+pub(crate) struct Weights {
+    /// The longest code's bits.
+    pub(crate) log: u32,
+    /// Symbols that have a weight, 0 or not.
+    pub(crate) symbols: usize,
+    /// Bytes of the description.
+    pub(crate) bytes: usize,
+    /// How many symbols have each weight.
+    numbers: [u16; 16],
+}
+
 /// Reads a table description into weights.
 ///
-/// Gives the longest code's bits, `log_max` at most, the number of symbols and the bytes of the description.
-/// [`Error::Corruption`] if it is not valid.
+/// The longest code has `log_max` bits at most. [`Error::Corruption`] if the description is not valid.
 pub(crate) fn read_weights(
     src: &[u8],
     log_max: u32,
     scratch: &mut WeightScratch<'_>,
-) -> Result<(u32, usize, usize), Error> {
+) -> Result<Weights, Error> {
     let (&header, rest) = src.split_first().ok_or(Error::Corruption)?;
     let weights = &mut *scratch.weights;
     let given;
@@ -93,9 +100,8 @@ pub(crate) fn read_weights(
         given = usize::from(header) - 127;
         bytes = given.div_ceil(2);
         let packed = rest.get(..bytes).ok_or(Error::Corruption)?;
-        for (pair, byte) in weights.chunks_exact_mut(2).zip(packed) {
-            pair[0] = byte >> 4;
-            pair[1] = byte & 15;
+        for (pair, byte) in weights.as_chunks_mut().0.iter_mut().zip(packed) {
+            *pair = [byte >> 4, byte & 15];
         }
     } else {
         bytes = usize::from(header);
@@ -103,25 +109,42 @@ pub(crate) fn read_weights(
         // The last symbol's weight is not described, hence one fewer.
         given = fse::decode_weights(packed, scratch.cells, &mut weights[..SYMBOLS_MAX - 1])?;
     }
-    let log = complete_weights(weights, given, log_max)?;
-    Ok((log, given + 1, 1 + bytes))
+    let (log, numbers) = complete_weights(weights, given, log_max)?;
+    Ok(Weights {
+        log,
+        symbols: given + 1,
+        bytes: 1 + bytes,
+        numbers,
+    })
 }
 
-/// Adds the weight of the last symbol, which makes the sum a power of two. Gives the longest code's bits.
+/// Adds the weight of the last symbol, which makes the sum a power of two. Gives the longest code's bits, and how many
+/// symbols have each weight.
 fn complete_weights(
     weights: &mut [u8; SYMBOLS_MAX],
     given: usize,
     log_max: u32,
-) -> Result<u32, Error> {
-    let mut sum = 0u32;
+) -> Result<(u32, [u16; 16]), Error> {
     let (described, last) = weights
         .split_at_mut_checked(given)
         .ok_or(Error::Corruption)?;
-    for &mut weight in &mut *described {
-        if u32::from(weight) > log_max {
+    // Two tables in turn, so that equal neighbours do not wait for each other.
+    let (mut numbers, mut others) = ([0_u16; 16], [0_u16; 16]);
+    let (pairs, single) = described.as_chunks::<2>();
+    for [a, b] in pairs {
+        numbers[usize::from(a & 15)] += 1;
+        others[usize::from(b & 15)] += 1;
+    }
+    for weight in single {
+        numbers[usize::from(weight & 15)] += 1;
+    }
+    let mut sum = 0u32;
+    for ((weight, number), other) in (0_u32..).zip(&mut numbers).zip(others) {
+        *number += other;
+        if *number > 0 && weight > log_max {
             return Err(Error::Corruption);
         }
-        sum += (1 << weight) >> 1;
+        sum += u32::from(*number) * ((1 << weight) >> 1);
     }
     if sum == 0 {
         return Err(Error::Corruption);
@@ -135,22 +158,21 @@ fn complete_weights(
     if !rest.is_power_of_two() {
         return Err(Error::Corruption);
     }
-    *last.first_mut().ok_or(Error::Corruption)? = rest.trailing_zeros() as u8 + 1;
-    let shortest = described.iter().filter(|&&weight| weight == 1).count();
-    let shortest = shortest + usize::from(rest == 1);
-    if shortest < 2 || shortest % 2 == 1 {
+    let weight = rest.trailing_zeros() as u8 + 1;
+    *last.first_mut().ok_or(Error::Corruption)? = weight;
+    numbers[usize::from(weight & 15)] += 1;
+    if numbers[1] < 2 || numbers[1] % 2 == 1 {
         return Err(Error::Corruption);
     }
-    Ok(log)
+    Ok((log, numbers))
 }
 
-/// Gives each symbol its cells: those of small weight first, and by symbol among equals. `sorted` is memory for symbols.
-fn fill_cells(weights: &[u8], log: u32, sorted: &mut [u8], cells: &mut [Cell]) {
+/// Gives each symbol its cells: those of small weight first, and by symbol among equals.
+fn fill_cells(found: &Weights, scratch: &mut WeightScratch<'_>, cells: &mut [Cell]) {
+    let weights = scratch.weights.get(..found.symbols).unwrap_or_default();
+    let sorted = scratch.cells.as_flattened_mut();
     // Sorted first, so that symbols with as many cells are neighbours: then no branch depends on the next symbol.
-    let mut ends = [0u16; 16];
-    for &weight in weights {
-        ends[usize::from(weight & 15)] += 1;
-    }
+    let mut ends = found.numbers;
     let mut at = 0;
     for end in &mut ends {
         let symbols = *end;
@@ -165,7 +187,7 @@ fn fill_cells(weights: &[u8], log: u32, sorted: &mut [u8], cells: &mut [Cell]) {
         *end += 1;
     }
     let mut rest = cells;
-    for weight in 1..=log as usize {
+    for weight in 1..=found.log as usize {
         let symbols = usize::from(ends[(weight - 1) & 15])..usize::from(ends[weight & 15]);
         let symbols = sorted.get(symbols).unwrap_or_default();
         let count = 1 << (weight - 1);
@@ -173,7 +195,7 @@ fn fill_cells(weights: &[u8], log: u32, sorted: &mut [u8], cells: &mut [Cell]) {
             return;
         };
         rest = behind;
-        let bits = (log as usize + 1 - weight) as u8;
+        let bits = (found.log as usize + 1 - weight) as u8;
         match count {
             1 => fill_each::<1>(part, symbols, bits),
             2 => fill_each::<2>(part, symbols, bits),

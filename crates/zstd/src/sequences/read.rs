@@ -303,14 +303,11 @@ impl<'t, 's> Reader<'t, 's> {
 
 /// The base of each symbol from a table of extra bits, each symbol beginning where the one before ends.
 const fn meanings<const N: usize>(first: u32, extra: [u8; N]) -> [SymbolMeaning; N] {
-    let mut meanings = [SymbolMeaning { base: 0, extra: 0 }; N];
+    let mut meanings = [SymbolMeaning::new(0, 0); N];
     let mut base = first;
     let mut symbol = 0;
     while symbol < N {
-        meanings[symbol] = SymbolMeaning {
-            base,
-            extra: extra[symbol],
-        };
+        meanings[symbol] = SymbolMeaning::new(base, extra[symbol]);
         base += 1 << extra[symbol];
         symbol += 1;
     }
@@ -341,14 +338,12 @@ static MATCH_LENGTHS: [SymbolMeaning; MATCH_LENGTH_SYMBOL_MAX + 1] = meanings(
 /// A symbol is the number of extra bits. The base of the first two is that of the offset *value* (1 to 3, a repeat
 /// offset); the others' is three less, that of the offset itself.
 static OFFSETS: [SymbolMeaning; OFFSET_SYMBOL_MAX + 1] = {
-    let mut meanings = [SymbolMeaning { base: 0, extra: 0 }; OFFSET_SYMBOL_MAX + 1];
+    let mut meanings = [SymbolMeaning::new(0, 0); OFFSET_SYMBOL_MAX + 1];
     let mut symbol = 0;
     while symbol < meanings.len() {
         let base = 1 << symbol;
-        meanings[symbol] = SymbolMeaning {
-            base: if symbol < 2 { base } else { base - 3 },
-            extra: symbol as u8,
-        };
+        let base = if symbol < 2 { base } else { base - 3 };
+        meanings[symbol] = SymbolMeaning::new(base, symbol as u8);
         symbol += 1;
     }
     meanings
@@ -356,16 +351,16 @@ static OFFSETS: [SymbolMeaning; OFFSET_SYMBOL_MAX + 1] = {
 
 static PREDEFINED_LITERAL_LENGTHS: [Cell; 64] = {
     let mut cells = [[0; 8]; 64];
-    fse::build(&mut cells, &LITERAL_LENGTH_COUNTS, &LITERAL_LENGTHS);
+    fse::build_any(&mut cells, &LITERAL_LENGTH_COUNTS, &LITERAL_LENGTHS);
     cells
 };
 static PREDEFINED_MATCH_LENGTHS: [Cell; 64] = {
     let mut cells = [[0; 8]; 64];
-    fse::build(&mut cells, &MATCH_LENGTH_COUNTS, &MATCH_LENGTHS);
+    fse::build_any(&mut cells, &MATCH_LENGTH_COUNTS, &MATCH_LENGTHS);
     cells
 };
 static PREDEFINED_OFFSETS: [Cell; 32] = {
     let mut cells = [[0; 8]; 32];
-    fse::build(&mut cells, &OFFSET_COUNTS, &OFFSETS);
+    fse::build_any(&mut cells, &OFFSET_COUNTS, &OFFSETS);
     cells
 };
