@@ -145,19 +145,16 @@ impl<'a> FseEncoder<'a> {
         (self.table[LOG], self.table[VALID]) = (0, 1);
     }
 
-    /// The table of normalised probabilities, whose sum is 2^`log`. `cells` is scratch of 2^`log` bytes.
+    /// The table of normalised probabilities, whose sum is 2^`log`. `cells` is scratch of 2^`log` bytes and eight more.
     pub(crate) fn build(&mut self, probabilities: &[i16], log: u32, cells: &mut [u8]) {
         let size = 1_usize << log;
-        let cells = &mut cells[..size];
+        let cells = &mut cells[..size + 8];
         (self.table[LOG], self.table[VALID]) = (log as u8, 1);
         let absent = ((log + 1) << 16) - size as u32;
         let (symbols, states) = self.cells();
         symbols.fill(u64::from(absent).to_ne_bytes());
 
-        // The symbol of each cell: the rarest take theirs from the end, the others step through the rest.
-        let step = (size >> 1) + (size >> 3) + 3;
         let mut next = [0_u16; SYMBOLS];
-        let mut high = size;
         let mut total = 0_u32;
         for (symbol, &probability) in probabilities.iter().enumerate().take(SYMBOLS) {
             if probability == 0 {
@@ -174,24 +171,13 @@ impl<'a> FseEncoder<'a> {
             let first = total.wrapping_sub(count);
             symbols.put(symbol, u64::from(raise) | u64::from(first) << 32);
             total += count;
-            if probability < 0 {
-                high -= 1;
-                cells[high] = symbol as u8;
-            }
         }
-        let mut at = 0;
-        for (symbol, &probability) in probabilities.iter().enumerate().take(SYMBOLS) {
-            for _ in 0..probability {
-                cells[at & (size - 1)] = symbol as u8;
-                at = (at + step) & (size - 1);
-                while at >= high {
-                    at = (at + step) & (size - 1);
-                }
-            }
-        }
+        let next_cell = spread(probabilities, size, cells);
         // The states of a symbol ascend with its cells.
-        for (cell, &symbol) in cells.iter().enumerate() {
-            let place = &mut next[usize::from(symbol) % SYMBOLS];
+        let mut at = 0;
+        for cell in 0..size {
+            let place = &mut next[usize::from(cells[at & (size - 1)]) % SYMBOLS];
+            at += next_cell;
             states.put(usize::from(*place) & (STATES - 1), (size + cell) as u16);
             *place += 1;
         }
@@ -211,6 +197,54 @@ impl<'a> FseEncoder<'a> {
         let cost = (bits_low + 1) * COST_ONE - ((above * COST_ONE) >> log);
         (cost < (log + 1) * COST_ONE).then_some(cost)
     }
+}
+
+/// Writes the symbols of a table's cells, and tells how far apart those of two neighbouring cells then lie.
+///
+/// The rarest symbols take their cells from the end, the others step through the rest. Without rare ones, the symbols are
+/// written in their order, eight at a time: from cell to cell it is then as far as undoes the step.
+fn spread(probabilities: &[i16], size: usize, cells: &mut [u8]) -> usize {
+    let step = (size >> 1) + (size >> 3) + 3;
+    let mut high = size;
+    for (symbol, _) in (0_u8..).zip(probabilities).filter(|(_, p)| **p < 0) {
+        high -= 1;
+        cells[high] = symbol;
+    }
+    let mut at = 0;
+    if high < size {
+        for (symbol, &probability) in (0_u8..).zip(probabilities) {
+            for _ in 0..probability {
+                cells[at & (size - 1)] = symbol;
+                at = (at + step) & (size - 1);
+                while at >= high {
+                    at = (at + step) & (size - 1);
+                }
+            }
+        }
+        return 1;
+    }
+    for (symbol, &probability) in (0_u8..).zip(probabilities) {
+        let end = at + usize::from(probability.unsigned_abs());
+        loop {
+            if let Some(place) = cells
+                .get_mut(at..)
+                .and_then(|rest| rest.first_chunk_mut::<8>())
+            {
+                *place = [symbol; 8];
+            }
+            at += 8;
+            if at >= end {
+                break;
+            }
+        }
+        at = end;
+    }
+    // Each round doubles the bits that are right: 3, 6, 12.
+    let mut inverse = step;
+    for _ in 0..2 {
+        inverse = inverse.wrapping_mul(2_usize.wrapping_sub(step.wrapping_mul(inverse)));
+    }
+    inverse & (size - 1)
 }
 
 /// The accuracy to use for a table of `total` symbols, of which `symbol_max` is the largest.

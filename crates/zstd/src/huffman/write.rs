@@ -3,6 +3,7 @@
 use crate::bits::BitWriter;
 use crate::fse::{FseEncoder, accuracy, end, normalise, start, step, write_description};
 use crate::workspace::{Carver, Cells};
+use core::hint::select_unpredictable;
 
 /// Longest code.
 const LENGTH_MAX: u32 = 11;
@@ -16,7 +17,7 @@ const WEIGHT_LOG_MAX: u32 = 6;
 pub(crate) struct HuffmanScratch<'a> {
     /// Symbols in the low 8 bits and their counts above, ascending.
     sorted: &'a mut [[u8; 4]; SYMBOLS],
-    /// Counts of symbols, then depths in the tree; also room to sort.
+    /// The inner nodes of the tree; also room to sort.
     tree: &'a mut [[u8; 4]; 2 * SYMBOLS],
     weights: &'a mut [[u8; 1]; SYMBOLS],
     weight_table: FseEncoder<'a>,
@@ -93,10 +94,11 @@ impl<'a> HuffmanEncoder<'a> {
     ) {
         let used = sort(counts, scratch);
         let mut numbers = [0_u16; LENGTH_MAX as usize + 1];
-        depths(&mut scratch.tree[..used], &scratch.sorted[..used]);
-        for i in 0..used {
-            numbers[scratch.tree.at(i).min(length_max) as usize & 15] += 1;
-        }
+        count_depths(
+            &mut scratch.tree[..used],
+            &scratch.sorted[..used],
+            &mut numbers[..=length_max as usize],
+        );
         limit(&mut numbers, &scratch.sorted[..used], length_max);
         self.assign(&numbers, &scratch.sorted[..used], scratch.weights);
     }
@@ -167,13 +169,10 @@ impl<'a> HuffmanEncoder<'a> {
     ) -> Option<usize> {
         let last = (0..SYMBOLS).rposition(|symbol| self.length(symbol as u8) != 0)?;
         // The last weight is not written: it makes the sum a power of two.
-        for symbol in 0..last {
-            let length = self.length(symbol as u8);
-            scratch.weights[symbol] = [if length == 0 {
-                0
-            } else {
-                *self.longest + 1 - length as u8
-            }];
+        let most = *self.longest + 1;
+        for (weight, code) in scratch.weights.iter_mut().zip(&self.codes[..last]) {
+            let length = u64::from_ne_bytes(*code) as u8;
+            *weight = [(most - length) * u8::from(length != 0)];
         }
         let (header, rest) = out.split_first_mut()?;
         let direct = last.div_ceil(2);
@@ -212,20 +211,23 @@ impl<'a> HuffmanEncoder<'a> {
     }
 }
 
+/// Bits of a digit that symbols are sorted by. The counts of a block have three digits at most, those of a short one two.
+const DIGIT: u32 = 6;
+
 /// Sorts the symbols that occur by their counts, ascending. Returns their number.
 fn sort(counts: &[[u8; 4]; SYMBOLS], scratch: &mut HuffmanScratch<'_>) -> usize {
     let (from, numbers) = scratch.tree.split_at_mut(SYMBOLS);
+    let numbers = &mut numbers[..1 << DIGIT];
     let mut used = 0;
     let mut largest = 0;
     for symbol in 0..SYMBOLS {
+        // One that does not occur is overwritten by the next.
         let count = counts.at(symbol);
-        if count != 0 {
-            from.put(used, count << 8 | symbol as u32);
-            used += 1;
-            largest = largest.max(count);
-        }
+        from.put(used & (SYMBOLS - 1), count << 8 | symbol as u32);
+        used += usize::from(count != 0);
+        largest = largest.max(count);
     }
-    // By digits of 8 bits, the lowest first.
+    // By digits, the lowest first.
     let mut shift = 8;
     let mut swapped = false;
     loop {
@@ -234,26 +236,27 @@ fn sort(counts: &[[u8; 4]; SYMBOLS], scratch: &mut HuffmanScratch<'_>) -> usize 
         } else {
             (&*from, &mut scratch.sorted[..])
         };
+        let digit = |entry: u32| (entry >> shift) as usize & ((1 << DIGIT) - 1);
         numbers.fill([0; 4]);
         for i in 0..used {
-            let digit = (source.at(i) >> shift) as usize & 0xff;
+            let digit = digit(source.at(i));
             numbers.put(digit, numbers.at(digit) + 1);
         }
         let mut sum = 0;
-        for digit in 0..SYMBOLS {
-            let number = numbers.at(digit);
-            numbers.put(digit, sum);
-            sum += number;
+        for number in numbers.iter_mut() {
+            let next = sum + u32::from_ne_bytes(*number);
+            *number = sum.to_ne_bytes();
+            sum = next;
         }
         for i in 0..used {
             let entry = source.at(i);
-            let digit = (entry >> shift) as usize & 0xff;
+            let digit = digit(entry);
             let place = numbers.at(digit);
             numbers.put(digit, place + 1);
             target.put(place as usize & 0xff, entry);
         }
         swapped = !swapped;
-        shift += 8;
+        shift += DIGIT;
         if shift >= 32 || largest >> (shift - 8) == 0 {
             break;
         }
@@ -264,51 +267,49 @@ fn sort(counts: &[[u8; 4]; SYMBOLS], scratch: &mut HuffmanScratch<'_>) -> usize 
     used
 }
 
-/// Depths of the leaves of a Huffman tree over weights in ascending order, in place (Moffat and Katajainen, "In-place
-/// calculation of minimum-redundancy codes", 1995). At least two leaves.
-fn depths(tree: &mut [[u8; 4]], sorted: &[[u8; 4]]) {
+/// Counts the leaves of each depth of a Huffman tree over weights in ascending order; those that are deeper than `numbers`
+/// goes are counted as its last. At least two leaves.
+///
+/// The tree is made in the memory of its parents (Moffat and Katajainen, "In-place calculation of minimum-redundancy codes",
+/// 1995). The leaves of each depth are the children of the inner nodes above that are no inner nodes.
+fn count_depths(tree: &mut [[u8; 4]], sorted: &[[u8; 4]], numbers: &mut [u16]) {
     let n = tree.len();
-    for i in 0..n {
-        tree.put(i, sorted.at(i) >> 8);
-    }
-    // Parents replace the weights of the nodes that they join.
+    // Parents replace the weights of the nodes that they join. No branch depends on which of two nodes is lighter.
     let (mut leaf, mut root) = (0, 0);
     for next in 0..n - 1 {
         let mut weight = 0;
         for _ in 0..2 {
-            if leaf >= n || (root < next && tree.at(root) < tree.at(leaf)) {
-                weight += tree.at(root);
-                tree.put(root, next as u32);
-                root += 1;
-            } else {
-                weight += tree.at(leaf);
-                leaf += 1;
-            }
+            let of_leaf = sorted
+                .get(leaf)
+                .map_or(u32::MAX, |cell| u32::from_ne_bytes(*cell) >> 8);
+            let of_root = tree.at(root);
+            let takes_root = (root < next) & (of_root < of_leaf);
+            weight += select_unpredictable(takes_root, of_root, of_leaf);
+            tree.put(root, select_unpredictable(takes_root, next as u32, of_root));
+            root += usize::from(takes_root);
+            leaf += usize::from(!takes_root);
         }
         tree.put(next, weight);
     }
-    // Depths of inner nodes, from the root down.
+    // The depth takes the place of the parent, from the root down.
+    let deepest = numbers.len() - 1;
     tree.put(n - 2, 0);
+    let mut inner = [0_u16; LENGTH_MAX as usize + 1];
+    inner[0] = 1;
     for i in (0..n - 2).rev() {
-        tree.put(i, tree.at(tree.at(i) as usize) + 1);
-    }
-    // Depths of leaves: at each level, what is not an inner node.
-    let (mut available, mut depth) = (1, 0);
-    let (mut inner, mut place) = (n as isize - 2, n as isize - 1);
-    while available > 0 {
-        let mut used = 0;
-        while inner >= 0 && tree.at(inner as usize) == depth {
-            used += 1;
-            inner -= 1;
+        let depth = tree.at(tree.at(i) as usize) + 1;
+        tree.put(i, depth);
+        if let Some(number) = inner.get_mut(depth as usize) {
+            *number += 1;
         }
-        while available > used {
-            tree.put(place as usize, depth);
-            place -= 1;
-            available -= 1;
-        }
-        available = 2 * used;
-        depth += 1;
     }
+    let (mut nodes, mut left) = (1, n as u16);
+    for (number, inner) in numbers[..deepest].iter_mut().zip(inner) {
+        *number = nodes - inner;
+        left -= *number;
+        nodes = 2 * inner;
+    }
+    numbers[deepest] = left;
 }
 
 /// Makes the code complete again after lengths were cut to `length_max`, at little cost. `numbers[l]` symbols have

@@ -1,8 +1,10 @@
 //! The codes of sequences by slots: a place for each short length, so that no code is looked up when codes are counted and
 //! the bit stream is written.
 
-use super::code::{LITERAL_LENGTH_CODES, MATCH_LENGTH_CODES, Sequence};
-use super::{LITERAL_LENGTH_SYMBOL_MAX, MATCH_LENGTH_SYMBOL_MAX};
+use super::code::{
+    LITERAL_LENGTH_CODES, MATCH_LENGTH_CODES, Sequence, literal_length_code, match_length_code,
+    offset_code,
+};
 use crate::encode::streams::sequences::Slots;
 use crate::workspace::{Cells, Scratch};
 
@@ -27,6 +29,9 @@ pub(crate) fn count_codes<const PART: bool>(
     bytes: usize,
     scratch: &mut Scratch,
 ) -> Counted {
+    if !PART && reversed.len() < FEW {
+        return count_few(counts, reversed);
+    }
     // Slots are counted, two neighbours in tables of their own: equal ones do not wait for each other.
     let (tables, _) = scratch.split_at_mut(2 * SLOT_COUNTS);
     tables.fill([0; 4]);
@@ -63,16 +68,35 @@ pub(crate) fn count_codes<const PART: bool>(
     counts.fill([0; 4]);
     let (lengths, rest) = tables.split_at(128);
     let (matches, offsets) = rest.split_at(256);
-    let mut add = |cells: &[[u8; 4]], codes: &mut dyn Iterator<Item = u32>, at: usize| {
-        for (cell, code) in cells.iter().zip(codes) {
-            let sum = counts.at(at + code as usize) + u32::from_ne_bytes(*cell);
-            counts.put(at + code as usize, sum);
+    let (of_lengths, rest) = counts.split_at_mut(64);
+    let (of_offsets, of_matches) = rest.split_at_mut(64);
+    add(of_lengths, lengths, &LITERAL_LENGTH_SLOTS);
+    add(of_offsets, offsets, &OFFSET_SLOTS);
+    add(of_matches, matches, &MATCH_LENGTH_SLOTS);
+    counted
+}
+
+/// Fewer sequences than this are counted by their codes: what slots save does not make up for adding their counts up.
+const FEW: usize = 160;
+
+/// Counts the codes of a few sequences.
+fn count_few(counts: &mut [[u8; 4]; CODES], reversed: &[[u8; 8]]) -> Counted {
+    counts.fill([0; 4]);
+    let mut add = |cell: u32| {
+        if let Some(count) = counts.get_mut(cell as usize) {
+            *count = (u32::from_ne_bytes(*count) + 1).to_ne_bytes();
         }
     };
-    add(lengths, &mut literal_length_slots(), 0);
-    add(offsets, &mut offset_slots(), 64);
-    add(matches, &mut match_length_slots(), 128);
-    counted
+    for sequence in reversed {
+        let sequence = Sequence::from_bits(u64::from_ne_bytes(*sequence));
+        add(literal_length_code(sequence.literal_length()));
+        add(64 + offset_code(sequence.offset_value()));
+        add(128 + match_length_code(sequence.match_length_less_min()));
+    }
+    Counted {
+        sequences: reversed.len(),
+        ..Counted::default()
+    }
 }
 
 /// Cells of counts of slots: 128 of literal lengths, 256 of match lengths, 64 of offsets.
@@ -91,21 +115,43 @@ fn count_slots(counts: &mut [[u8; 4]; SLOT_COUNTS], sequence: [u8; 8]) {
     }
 }
 
-/// The code of each slot.
-pub(crate) fn literal_length_slots() -> impl Iterator<Item = u32> {
-    let short = LITERAL_LENGTH_CODES.iter().map(|code| u32::from(*code));
-    short.chain(LITERAL_LENGTH_CODE_LONG..=LITERAL_LENGTH_SYMBOL_MAX as u32)
+/// Adds counts of slots, whose codes these are, to those of codes.
+fn add(counts: &mut [[u8; 4]], slots: &[[u8; 4]], codes: &[u8]) {
+    for (cell, code) in slots.iter().zip(codes) {
+        if let Some(count) = counts.get_mut(usize::from(*code)) {
+            *count = (u32::from_ne_bytes(*count) + u32::from_ne_bytes(*cell)).to_ne_bytes();
+        }
+    }
 }
 
+/// The code of each slot: those of short lengths, then all codes of longer ones.
+pub(crate) static LITERAL_LENGTH_SLOTS: [u8; 75] =
+    slots(&LITERAL_LENGTH_CODES, LITERAL_LENGTH_CODE_LONG);
+pub(crate) static MATCH_LENGTH_SLOTS: [u8; 138] =
+    slots(&MATCH_LENGTH_CODES, MATCH_LENGTH_CODE_LONG);
 /// The code of each slot.
-pub(crate) fn match_length_slots() -> impl Iterator<Item = u32> {
-    let short = MATCH_LENGTH_CODES.iter().map(|code| u32::from(*code));
-    short.chain(MATCH_LENGTH_CODE_LONG..=MATCH_LENGTH_SYMBOL_MAX as u32)
-}
+pub(crate) static OFFSET_SLOTS: [u8; 28] = {
+    let mut codes = [0; 28];
+    let mut slot = 0;
+    while slot < 28 {
+        codes[slot] = 27 - slot as u8;
+        slot += 1;
+    }
+    codes
+};
 
-/// The code of each slot.
-pub(crate) fn offset_slots() -> impl Iterator<Item = u32> {
-    (0..28).rev()
+const fn slots<const N: usize>(short: &[u8], first_long: u32) -> [u8; N] {
+    let mut codes = [0; N];
+    let mut slot = 0;
+    while slot < N {
+        codes[slot] = if slot < short.len() {
+            short[slot]
+        } else {
+            (first_long as usize + slot - short.len()) as u8
+        };
+        slot += 1;
+    }
+    codes
 }
 
 /// The first code of a literal length of 64, and of a match length of 131: what lies below has a slot of its own. There are

@@ -112,18 +112,20 @@ pub(crate) fn write_sequences(
     let mut choose =
         |kind: &Kind, counts: &[[u8; 4]], previous: &FseEncoder<'_>, next: &mut FseEncoder<'_>| {
             let room = out.get_mut(at..)?;
+            let largest = (0..counts.len()).rposition(|code| counts.at(code) != 0)?;
+            let counts = counts.get(..=largest)?;
             let (mode, bytes) = choose_table(kind, room, counts, n, previous, next, cells)?;
             at += bytes;
-            Some(mode)
+            Some((mode, largest as u32))
         };
-    let ll_mode = choose(
+    let (ll_mode, ll_largest) = choose(
         &LITERAL_LENGTHS,
         ll_counts,
         &previous.literal_lengths,
         &mut next.literal_lengths,
     )?;
-    let of_mode = choose(&OFFSETS, of_counts, &previous.offsets, &mut next.offsets)?;
-    let ml_mode = choose(
+    let (of_mode, of_largest) = choose(&OFFSETS, of_counts, &previous.offsets, &mut next.offsets)?;
+    let (ml_mode, ml_largest) = choose(
         &MATCH_LENGTHS,
         ml_counts,
         &previous.match_lengths,
@@ -161,12 +163,19 @@ pub(crate) fn write_sequences(
                 lengths.0,
                 lengths.1,
                 literal_length_code(last.literal_length()),
+                ll_largest,
             ),
-            (offsets.0, offsets.1, offset_code(last.offset_value())),
+            (
+                offsets.0,
+                offsets.1,
+                offset_code(last.offset_value()),
+                of_largest,
+            ),
             (
                 matches.0,
                 matches.1,
                 match_length_code(last.match_length_less_min()),
+                ml_largest,
             ),
         ],
     );
@@ -197,7 +206,7 @@ fn write_number(out: &mut [u8], n: usize) -> Option<usize> {
     Some(used)
 }
 
-/// Chooses the cheapest way to tell a table, writes its description, and builds it in `next` unless the previous
+/// Chooses the cheapest way to tell a table for `counts`, the last of which is not 0, writes its description, and builds it in `next` unless the previous
 /// one stays.
 #[inline(never)]
 fn choose_table(
@@ -209,8 +218,7 @@ fn choose_table(
     next: &mut FseEncoder<'_>,
     cells: &mut [u8],
 ) -> Option<(Mode, usize)> {
-    let largest = (0..counts.len()).rposition(|code| counts.at(code) != 0)?;
-    let counts = &counts[..=largest];
+    let largest = counts.len() - 1;
     let most = (0..=largest).map(|code| counts.at(code)).max()?;
     let predefined = cost_of_probabilities(counts, kind.predefined, kind.predefined_log);
     if most == n && (n > 2 || predefined.is_none()) {

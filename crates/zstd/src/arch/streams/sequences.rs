@@ -4,9 +4,9 @@ use super::{Out, below_32, read};
 use crate::bits::{BitWriter, put_bytes};
 use crate::fse::{FseTable, end, start, states, symbol};
 use crate::sequences::{
-    LITERAL_LENGTH_BITS, LITERAL_LENGTH_CODE_LONG, LITERAL_LENGTH_LOG_MAX, MATCH_LENGTH_BITS,
-    MATCH_LENGTH_CODE_LONG, MATCH_LENGTH_LOG_MAX, OFFSET_BITS, OFFSET_LOG_MAX, Sequence,
-    literal_length_code, literal_length_slots, match_length_code, match_length_slots, offset_slots,
+    LITERAL_LENGTH_BITS, LITERAL_LENGTH_CODE_LONG, LITERAL_LENGTH_LOG_MAX, LITERAL_LENGTH_SLOTS,
+    MATCH_LENGTH_BITS, MATCH_LENGTH_CODE_LONG, MATCH_LENGTH_LOG_MAX, MATCH_LENGTH_SLOTS,
+    OFFSET_BITS, OFFSET_LOG_MAX, OFFSET_SLOTS, Sequence, literal_length_code, match_length_code,
 };
 
 /// The three tables that are used, side by side: for each slot eight bytes, then for each state two. Slots are numbered by
@@ -23,18 +23,18 @@ pub(crate) const RUN_BYTES: usize = 4608;
 const SLOT_BYTES: usize = 2048;
 
 impl<'a> RunTables<'a> {
-    /// The tables of literal lengths, offsets, match lengths, each with its accuracy and the code of the last sequence; and
-    /// the states that yield these codes.
+    /// The tables of literal lengths, offsets, match lengths, each with its accuracy, the code of the last sequence and the
+    /// largest code; and the states that yield the codes of the last sequence.
     pub(crate) fn new(
         memory: &'a mut [u8; RUN_BYTES],
-        [ll, of, ml]: [(&FseTable, u32, u32); 3],
+        [ll, of, ml]: [(&FseTable, u32, u32, u32); 3],
     ) -> (Self, [Start; 3]) {
         // Slots that no code has are read, if at all, as those of no bits.
         memory[..SLOT_BYTES].fill(0);
         let starts = [
-            Run::LITERAL_LENGTHS.fill(memory, ll, literal_length_slots()),
-            Run::OFFSETS.fill(memory, of, offset_slots()),
-            Run::MATCH_LENGTHS.fill(memory, ml, match_length_slots()),
+            Run::LITERAL_LENGTHS.fill(memory, ll, &LITERAL_LENGTH_SLOTS),
+            Run::OFFSETS.fill(memory, of, &OFFSET_SLOTS),
+            Run::MATCH_LENGTHS.fill(memory, ml, &MATCH_LENGTH_SLOTS),
         ];
         (RunTables(memory), starts)
     }
@@ -82,12 +82,20 @@ impl Run {
     fn fill(
         &self,
         tables: &mut [u8; RUN_BYTES],
-        (table, log, last): (&FseTable, u32, u32),
-        codes: impl Iterator<Item = u32>,
+        (table, log, last, largest): (&FseTable, u32, u32, u32),
+        codes: &[u8],
     ) -> Start {
         let state = start(table, last) & 0xffff;
         let places = tables[self.slots..SLOT_BYTES].as_chunks_mut::<8>().0;
-        for (code, place) in codes.zip(places) {
+        for (code, place) in codes.iter().zip(places) {
+            let code = u32::from(*code);
+            if code > largest {
+                // Those of offsets descend, all others ascend.
+                if self.slots == Self::OFFSETS.slots {
+                    continue;
+                }
+                break;
+            }
             let (raise, first) = symbol(table, code);
             // At most 31 after the shift, for every state of 16 bits. A state from which this subtracts gives 0 bits, and
             // does so as well unchanged.
@@ -98,8 +106,8 @@ impl Run {
             let [g, h] = extra.to_ne_bytes();
             *place = [a, b, c, d, e, f, g, h];
         }
-        tables[self.states..][..2 << self.log_max]
-            .copy_from_slice(&states(table)[..2 << self.log_max]);
+        let bytes = 2 << log.min(self.log_max);
+        tables[self.states..][..bytes].copy_from_slice(&states(table)[..bytes]);
         Start { state, log }
     }
 
