@@ -85,7 +85,7 @@ fn check(frame: &[u8], content: &[u8], dictionary: &[u8], params: &Params) {
 #[test]
 fn small_frames_of_every_strategy() {
     let (long, short) = if cfg!(miri) {
-        (1_500, 500)
+        (1_100, 300)
     } else {
         (20_000, 900)
     };
