@@ -7,13 +7,17 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use btrfs::OpenOptions;
 use clap::Args;
-use tree::{CheckOptions, DataCheck};
+use tree::{CheckOptions, Corrupt, DataCheck, Error, Finding};
 
 use crate::address::Address;
 use crate::bar::Bar;
+use crate::json::Object;
 use crate::open::{self, Container, Part};
 use crate::options::{ImageFileArgs, SilentArgs, ThreadArgs};
 use crate::{message, text};
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
 
 /// Verify an image
 ///
@@ -42,6 +46,10 @@ pub(crate) struct Check {
     /// Verify the checksums of file contents, but do not decompress them (btrfs only)
     #[arg(long, conflicts_with = "no_data")]
     no_decode: bool,
+
+    /// Print a JSON object per error and one with the result, which docs/json.md describes
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
 
     #[command(flatten)]
     file: ImageFileArgs,
@@ -92,40 +100,42 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
 fn check_btrfs(file: Part, name: &str, args: &Check) -> Result<bool> {
     let btrfs = open::open_btrfs(file, &args.file.device, &OpenOptions::default())
         .with_context(|| format!("open {name}"))?;
-    let mut out = io::stdout().lock();
-    let mut result = Ok(());
-    let options = args.options();
-    let bar = Bar::new("checked", args.silent.quiet);
     let parallel = args.threads.parallel();
-    let summary = btrfs.check(options, parallel, &bar, &mut |finding| {
-        if result.is_ok() && !args.silent.quiet {
-            result = writeln!(out, "{}", message::of_finding(&finding));
-        }
-    });
-    bar.finish();
-    let summary = summary.with_context(|| format!("read {name}"))?;
-    result?;
-    if args.silent.quiet {
-        return Ok(summary.findings == 0);
-    }
-    writeln!(
-        out,
-        "{} in {}, {}, {}, {} of data verified, {} decoded",
-        text::count(summary.findings, "error"),
-        text::count(summary.tree_blocks, "tree block"),
-        text::count(summary.extents, "extent"),
-        text::count(summary.inodes, "inode"),
-        text::count(summary.data_bytes, "byte"),
-        text::count(summary.decoded_bytes, "byte")
-    )?;
-    for note in &summary.notes {
-        writeln!(out, "note: {note}")?;
-    }
+    let summary = reported(name, args, |bar, report| {
+        btrfs.check(args.options(), parallel, bar, report)
+    })?;
+    let mut notes: Vec<String> = summary.notes.iter().map(ToString::to_string).collect();
     if btrfs.has_log() {
+        notes.push(
+            "the image was not unmounted cleanly; its log was read, but not compared with the trees"
+                .to_owned(),
+        );
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        let object = Object::new()
+            .number("errors", summary.findings)
+            .number("tree_blocks", summary.tree_blocks)
+            .number("extents", summary.extents)
+            .number("inodes", summary.inodes)
+            .number("verified_bytes", summary.data_bytes)
+            .number("decoded_bytes", summary.decoded_bytes)
+            .texts("notes", notes.iter().map(String::as_str));
+        writeln!(out, "{}", object.line())?;
+    } else if !args.silent.quiet {
         writeln!(
             out,
-            "note: the image was not unmounted cleanly; its log was read, but not compared with the trees"
+            "{} in {}, {}, {}, {} of data verified, {} decoded",
+            text::count(summary.findings, "error"),
+            text::count(summary.tree_blocks, "tree block"),
+            text::count(summary.extents, "extent"),
+            text::count(summary.inodes, "inode"),
+            text::count(summary.data_bytes, "byte"),
+            text::count(summary.decoded_bytes, "byte")
         )?;
+        for note in &notes {
+            writeln!(out, "note: {note}")?;
+        }
     }
     Ok(summary.findings == 0)
 }
@@ -139,30 +149,75 @@ fn check_squashfs(file: File, at: u64, name: &str, args: &Check) -> Result<bool>
         open::open_squashfs(file, at)
     };
     let image = open().with_context(|| format!("open {name}"))?;
-    let mut out = io::stdout().lock();
-    let mut result = Ok(());
-    let options = args.options();
-    let bar = Bar::new("checked", args.silent.quiet);
     let parallel = args.threads.parallel();
-    let summary = image.check(options, parallel, &bar, &mut |finding| {
+    let summary = reported(name, args, |bar, report| {
+        image.check(args.options(), parallel, bar, report)
+    })?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        let object = Object::new()
+            .number("errors", summary.findings)
+            .number("inodes", summary.inodes)
+            .number("blocks", summary.blocks)
+            .number("fragments", summary.fragments)
+            .number("decoded_bytes", summary.data_bytes);
+        writeln!(out, "{}", object.line())?;
+    } else if !args.silent.quiet {
+        writeln!(
+            out,
+            "{} in {}, {}, {}, {} of data decoded",
+            text::count(summary.findings, "error"),
+            text::count(summary.inodes, "inode"),
+            text::count(summary.blocks, "block"),
+            text::count(summary.fragments, "fragment"),
+            text::count(summary.data_bytes, "byte")
+        )?;
+    }
+    Ok(summary.findings == 0)
+}
+
+/// Runs a check with a progress bar, and prints what it finds.
+fn reported<S>(
+    name: &str,
+    args: &Check,
+    check: impl FnOnce(&Bar, &mut dyn FnMut(Finding)) -> tree::Result<S>,
+) -> Result<S> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        let header = Object::of_schema("check", VERSION).text("source", name);
+        writeln!(out, "{}", header.line())?;
+    }
+    let mut result = Ok(());
+    let bar = Bar::new("checked", args.silent.quiet);
+    let summary = check(&bar, &mut |finding| {
         if result.is_ok() && !args.silent.quiet {
-            result = writeln!(out, "{}", message::of_finding(&finding));
+            let words = message::of_finding(&finding);
+            result = if args.json {
+                writeln!(out, "{}", object(&finding, &words).line())
+            } else {
+                writeln!(out, "{words}")
+            };
         }
     });
     bar.finish();
     let summary = summary.with_context(|| format!("read {name}"))?;
     result?;
-    if args.silent.quiet {
-        return Ok(summary.findings == 0);
+    Ok(summary)
+}
+
+/// A finding as an object.
+fn object(finding: &Finding, words: &str) -> Object {
+    let mut object = Object::new().text("error", words);
+    if let Some((kind, number)) = finding.part {
+        let part = Object::new().text("kind", kind).number("number", number);
+        object = object.object("part", part);
     }
-    writeln!(
-        out,
-        "{} in {}, {}, {}, {} of data decoded",
-        text::count(summary.findings, "error"),
-        text::count(summary.inodes, "inode"),
-        text::count(summary.blocks, "block"),
-        text::count(summary.fragments, "fragment"),
-        text::count(summary.data_bytes, "byte")
-    )?;
-    Ok(summary.findings == 0)
+    if let Some(path) = &finding.file {
+        object = object.name("path", path);
+    }
+    if let Error::Corrupt(Corrupt { what, at, got }) = finding.error {
+        object = object.text("what", what);
+        object = object.number("at", at).number("found", got);
+    }
+    object
 }

@@ -10,9 +10,13 @@ use tree::{Aspects, Error, Parallel};
 
 use crate::address::{Address, only_one_is_standard_input};
 use crate::bar::Bar;
+use crate::json::Object;
 use crate::options::{AspectArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs};
 use crate::source::Source;
 use crate::text;
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
 
 /// Compare two trees
 ///
@@ -42,6 +46,10 @@ pub(crate) struct Diff {
     #[command(flatten)]
     aspects: AspectArgs,
 
+    /// Print a JSON object per difference and one with their number, which docs/json.md describes
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
+
     /// Print nothing, and stop at the first difference
     #[arg(short, long)]
     quiet: bool,
@@ -64,24 +72,37 @@ pub(crate) fn run(args: &Diff) -> Result<bool> {
     let mut out = BufWriter::new(io::stdout().lock());
     let bar = Bar::new("compared", args.quiet);
     let how = (args.aspects.aspects(), args.threads.parallel());
-    let mut found = false;
-    let compared = compare((&first, &second), how, &bar, &mut |line| {
-        found = true;
+    let names = [first.name(), second.name()];
+    if args.json {
+        let header = Object::of_schema("diff", VERSION);
+        let header = header.text("first", names[0]).text("second", names[1]);
+        writeln!(out, "{}", header.line())?;
+    }
+    let mut found: u64 = 0;
+    let compared = compare((&first, &second), how, &bar, &mut |difference| {
+        found += 1;
         if args.quiet {
             // An error ends the comparison; it is not reported.
             return Err(Error::InvalidInput("found"));
         }
-        Ok(writeln!(out, "{line}")?)
+        if args.json {
+            return Ok(writeln!(out, "{}", object(difference).line())?);
+        }
+        Ok(writeln!(out, "{}", line(difference, names))?)
     });
     bar.finish();
-    if !(found && args.quiet) {
+    if !(found > 0 && args.quiet) {
         compared?;
     }
+    if args.json {
+        let result = Object::new().number("differences", found);
+        writeln!(out, "{}", result.line())?;
+    }
     out.flush()?;
-    Ok(found)
+    Ok(found > 0)
 }
 
-/// Calls `each` with each difference in words.
+/// Calls `each` with each difference.
 ///
 /// # Errors
 /// A tree cannot be read, or what `each` returns.
@@ -89,7 +110,7 @@ pub(crate) fn compare(
     (first, second): (&Source, &Source),
     (aspects, parallel): (Aspects, Parallel),
     bar: &Bar,
-    each: &mut dyn FnMut(&str) -> tree::Result<()>,
+    each: &mut dyn FnMut(&Difference) -> tree::Result<()>,
 ) -> Result<()> {
     let result = diff(
         &*first.tree,
@@ -97,7 +118,7 @@ pub(crate) fn compare(
         &aspects,
         parallel,
         bar,
-        &mut |difference| each(&line(&difference, [first.name(), second.name()])),
+        &mut |difference| each(&difference),
     );
     match result {
         Err(Error::File {
@@ -114,7 +135,60 @@ pub(crate) fn compare(
     }
 }
 
-fn line(difference: &Difference, [first, second]: [&str; 2]) -> String {
+/// A difference as an object.
+fn object(difference: &Difference) -> Object {
+    let object = Object::new().name("path", &difference.path);
+    let of = |change: &str| object.text("change", change);
+    let kind = |kind| text::of_kind(kind);
+    match &difference.change {
+        Change::OnlyInFirst(it) => of("only in first").text("kind", kind(*it)),
+        Change::OnlyInSecond(it) => of("only in second").text("kind", kind(*it)),
+        Change::Kind(a, b) => of("kind").text("first", kind(*a)).text("second", kind(*b)),
+        Change::Permissions(a, b) => {
+            let object = of("mode").text("first", &format!("{a:04o}"));
+            object.text("second", &format!("{b:04o}"))
+        }
+        Change::Owner(a, b) => of("owner")
+            .number("first_uid", a.0)
+            .number("first_gid", a.1)
+            .number("second_uid", b.0)
+            .number("second_gid", b.1),
+        Change::Mtime(a, b) => of("mtime").time("first", *a).time("second", *b),
+        Change::Size(a, b) => of("size")
+            .number("first_bytes", *a)
+            .number("second_bytes", *b),
+        Change::Content { at } => of("content").number("at", *at),
+        Change::LinkTarget(a, b) => of("target").name("first", a).name("second", b),
+        Change::Rdev(a, b) => of("device")
+            .number("first_major", a.major)
+            .number("first_minor", a.minor)
+            .number("second_major", b.major)
+            .number("second_minor", b.minor),
+        Change::Xattr {
+            name,
+            first,
+            second,
+        } => {
+            let object = of("xattr").name("name", name);
+            both(object, first.as_deref(), second.as_deref())
+        }
+        Change::HardLink(a, b) => both(of("hard link"), a.as_deref(), b.as_deref()),
+        Change::Holes { at } => of("holes").number("at", *at),
+    }
+}
+
+/// Adds bytes, as far as there are any.
+fn both(mut object: Object, first: Option<&[u8]>, second: Option<&[u8]>) -> Object {
+    for (key, bytes) in [("first", first), ("second", second)] {
+        if let Some(bytes) = bytes {
+            object = object.name(key, bytes);
+        }
+    }
+    object
+}
+
+/// A difference in words.
+pub(crate) fn line(difference: &Difference, [first, second]: [&str; 2]) -> String {
     let path = text::of_path(&difference.path);
     let kind = |kind| text::of_kind(kind);
     match &difference.change {

@@ -10,9 +10,13 @@ use clap::{ArgAction, Args};
 use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata};
 
 use crate::address::Address;
+use crate::json::Object;
 use crate::options::{QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
 use crate::source::{Source, Unnamed};
 use crate::text;
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
 
 /// List the files in a tree
 ///
@@ -60,6 +64,10 @@ pub(crate) struct Ls {
     #[arg(short = '0', long)]
     null: bool,
 
+    /// Print a JSON object per file, which docs/json.md describes
+    #[arg(long, conflicts_with_all = ["null", "human_readable"])]
+    json: bool,
+
     #[command(flatten)]
     quiet: QuietArgs,
 
@@ -83,6 +91,10 @@ pub(crate) fn run(args: &Ls) -> Result<()> {
         source: &source,
         out: BufWriter::new(io::stdout().lock()),
     };
+    if args.json {
+        let header = Object::of_schema("ls", VERSION).text("source", source.name());
+        writeln!(list.out, "{}", header.line())?;
+    }
     let root = [PathBuf::new()];
     let paths = if args.paths.is_empty() {
         &root[..]
@@ -108,7 +120,7 @@ pub(crate) fn run(args: &Ls) -> Result<()> {
     let mut is_first = directories.len() == paths.len();
     for (entry, path) in &directories {
         // With -R, each line has the whole path.
-        if paths.len() > 1 && !args.recursive && !args.null {
+        if paths.len() > 1 && !args.recursive && !args.null && !args.json {
             list.heading(path, is_first)?;
         }
         is_first = false;
@@ -156,7 +168,7 @@ impl<W: Write> List<'_, W> {
                 path.push(b'/');
             }
             path.extend_from_slice(&entry.name);
-            let metadata = if self.args.long {
+            let metadata = if self.args.long || self.args.json {
                 self.metadata(&entry, &path)?
             } else {
                 nothing(&entry)
@@ -193,6 +205,10 @@ impl<W: Write> List<'_, W> {
         shown: &[u8],
         path: &[u8],
     ) -> Result<()> {
+        if self.args.json {
+            let object = self.object(entry, metadata, path)?;
+            return Ok(writeln!(self.out, "{}", object.line())?);
+        }
         let end = if self.args.null { b'\0' } else { b'\n' };
         if self.args.long {
             let Metadata {
@@ -223,13 +239,49 @@ impl<W: Write> List<'_, W> {
         let shown = if shown.is_empty() { b"." } else { shown };
         self.name(shown)?;
         if self.args.long && entry.kind == FileKind::Symlink {
-            let target = self.tree().read_link(entry.ino);
-            let target =
-                target.map_err(|error| self.source.name_error(error.in_file("read", path)))?;
+            let target = self.target(entry, path)?;
             self.out.write_all(b" -> ")?;
             self.name(&target)?;
         }
         Ok(self.out.write_all(&[end])?)
+    }
+
+    /// Everything that a long list shows.
+    fn object(&self, entry: &DirEntry, metadata: &Metadata, path: &[u8]) -> Result<Object> {
+        let Metadata {
+            kind,
+            permissions,
+            uid,
+            gid,
+            nlink,
+            size,
+            rdev,
+            mtime,
+            ..
+        } = *metadata;
+        let object = Object::new()
+            .name("path", path)
+            .text("kind", text::of_kind(kind))
+            .number("inode", entry.ino.0)
+            .text("mode", &format!("{permissions:04o}"))
+            .number("links", nlink)
+            .number("uid", uid)
+            .number("gid", gid)
+            .time("mtime", mtime);
+        Ok(match kind {
+            FileKind::Regular => object.number("size_bytes", size),
+            FileKind::Symlink => object.name("target", &self.target(entry, path)?),
+            kind if kind.is_device() => {
+                let object = object.number("device_major", rdev.major);
+                object.number("device_minor", rdev.minor)
+            }
+            _ => object,
+        })
+    }
+
+    fn target(&self, link: &DirEntry, path: &[u8]) -> Result<Vec<u8>> {
+        let target = self.tree().read_link(link.ino);
+        target.map_err(|error| self.source.name_error(error.in_file("read", path)))
     }
 
     fn name(&mut self, name: &[u8]) -> io::Result<()> {

@@ -97,6 +97,10 @@ pub(crate) struct Copy {
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
+    /// Print a JSON object on standard output with what was done and what could not be preserved, which docs/json.md describes
+    #[arg(long, conflicts_with = "verbose")]
+    pub(crate) json: bool,
+
     /// Fail if the source holds more than BYTES of file data (guards against decompression bombs)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) max_content: Option<u64>,

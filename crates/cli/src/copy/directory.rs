@@ -10,7 +10,7 @@ use tree::Error;
 use tree::extract::{Aspect, Conflict, Existing, ExtractOptions, Refused, Unrestored, extract};
 
 use super::destination::is_there;
-use super::job::{Done, Job};
+use super::job::{Done, Job, Lost};
 use super::kind::Kind;
 use crate::{message, text};
 
@@ -66,8 +66,11 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
     names.finish();
     let mut listed = job.losses(&inventory, &extracted.unreadable);
     for Refused { path, reason } in &extracted.refused {
-        let (path, reason) = (path_name(path), message::of_reason(reason));
-        listed.push(format!("{path}: not merged: {reason}"));
+        let (name, reason) = (path_name(path), message::of_reason(reason));
+        listed.push(Lost {
+            path: path.to_vec(),
+            words: format!("{name}: not merged: {reason}"),
+        });
     }
     let mut notes = Vec::new();
     if extracted.kept > 0 {

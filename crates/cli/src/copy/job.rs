@@ -24,6 +24,14 @@ pub(crate) struct Job<'a> {
     pub(crate) parallel: Parallel,
 }
 
+/// A file that is not in the output, or not as it was.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lost {
+    pub(crate) path: Vec<u8>,
+    /// What is missing, and why.
+    pub(crate) words: String,
+}
+
 /// The result of a copy.
 pub(crate) struct Done {
     pub(crate) files: u64,
@@ -33,8 +41,8 @@ pub(crate) struct Done {
     pub(crate) written: u64,
     /// Blocks or extents that were copied in compressed form.
     pub(crate) kept: Kept,
-    /// Files and parts of files that are not in the output, a line each. All are printed.
-    pub(crate) listed: Vec<String>,
+    /// Files and parts of files that are not in the output. All are printed.
+    pub(crate) listed: Vec<Lost>,
     /// What could not be preserved of the others, a line each. If there are many, some are only counted.
     pub(crate) lost: Vec<String>,
     /// What else was done, a line each; no reason for another exit code.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use tree::rescue::Loss;
 use tree::{Error, FileKind, Inventory};
 
-use super::job::Job;
+use super::job::{Job, Lost};
 use crate::message;
 use crate::source::Source;
 
@@ -15,14 +15,14 @@ use crate::source::Source;
 const RANGES_MAX: usize = 100;
 
 impl Job<'_> {
-    /// A line for each file that is not in the destination, or not as it was, because it cannot be read. The writer
+    /// Each file that is not in the destination, or not as it was, because it cannot be read. The writer
     /// found `unreadable`; with the path of a directory, these are its extended attributes.
     pub(crate) fn losses(
         &self,
         inventory: &Inventory,
         unreadable: &[(Vec<u8>, Error)],
-    ) -> Vec<String> {
-        let mut lines: Vec<(Vec<u8>, String)> = Vec::new();
+    ) -> Vec<Lost> {
+        let mut lines: Vec<Lost> = Vec::new();
         let skipped: HashSet<&[u8]> = unreadable.iter().map(|(path, _)| &**path).collect();
         let losses = self.rescue.map(|rescue| rescue.losses(inventory));
         for (path, loss) in losses.into_iter().flatten() {
@@ -32,7 +32,7 @@ impl Job<'_> {
                     .find(&path)
                     .is_some_and(|dir| inventory.entries(inventory.file(dir)).len() == 0);
                 let words = of_loss(&path, &loss, is_empty, self.source);
-                lines.push((path, words));
+                lines.push(Lost { path, words });
             }
         }
         for (path, error) in unreadable {
@@ -45,14 +45,18 @@ impl Job<'_> {
             } else {
                 format!("{name}: skipped, cannot be read: {reason}")
             };
-            lines.push((path.clone(), words));
+            lines.push(Lost {
+                path: path.clone(),
+                words,
+            });
         }
         for path in self.source.changed() {
             let name = self.source.path_name(&path);
-            lines.push((path, format!("{name}: changed while it was read")));
+            let words = format!("{name}: changed while it was read");
+            lines.push(Lost { path, words });
         }
         lines.sort();
-        lines.into_iter().map(|(_, words)| words).collect()
+        lines
     }
 }
 

@@ -17,10 +17,12 @@ mod tar;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::ArgMatches;
 use tree::FileSystem;
 use tree::rescue::Rescue;
@@ -28,19 +30,22 @@ use tree::rescue::Rescue;
 use tree::{HostTimes, Kept};
 
 use crate::address::Address;
+use crate::json::Object;
 use crate::message::{self, tell};
 use crate::options::BtrfsArgs;
 use crate::source::{Source, Unnamed};
 use crate::text;
 use args::refuse_what_does_not_apply;
 use destination::refuse_before_reading;
-use job::{Done, Job};
+use job::{Done, Job, Lost};
 use kind::Kind;
 
 pub(crate) use args::Copy;
 
 /// Lost items that are printed one by one before the rest is only counted.
 const NAMED_MAX: usize = 20;
+/// The version of the JSON form.
+const VERSION: u32 = 1;
 
 /// Returns whether everything could be preserved.
 ///
@@ -72,6 +77,9 @@ fn suggest_options(error: anyhow::Error) -> anyhow::Error {
 fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     let start = Instant::now();
     let kind = Kind::of(&args.dst, args.to)?;
+    if args.json && args.dst == Path::new("-") {
+        bail!("--json: standard output is DST");
+    }
     refuse_what_does_not_apply(typed, kind)?;
     match kind {
         Kind::Squashfs => args.squashfs.compression(&args.image).map(drop)?,
@@ -120,7 +128,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
             "{files} replaced by later ones with the same path"
         ));
     }
-    Ok(report(args, kind, &source, done, start))
+    report(args, kind, &source, &done, start)
 }
 
 /// Copies one regular file, with its mode and times.
@@ -129,7 +137,7 @@ fn file(args: &Copy, start: Instant) -> Result<bool> {
     let (_, name) = linux::split_path(&args.dst).context(no_name)?;
     let source = joined::only_file(args, OsStr::from_bytes(name))?;
     let done = copy_tree(args, Kind::File, &source, &[])?;
-    Ok(report(args, Kind::File, &source, done, start))
+    report(args, Kind::File, &source, &done, start)
 }
 
 fn copy_tree(args: &Copy, kind: Kind, source: &Source, paths: &[OsString]) -> Result<Done> {
@@ -158,9 +166,21 @@ fn copy_tree(args: &Copy, kind: Kind, source: &Source, paths: &[OsString]) -> Re
 }
 
 /// Says what was done, and returns whether everything could be preserved.
-fn report(args: &Copy, kind: Kind, source: &Source, done: Done, start: Instant) -> bool {
-    for line in &done.listed {
-        tell(line);
+///
+/// # Errors
+/// The words cannot be written to standard output.
+fn report(args: &Copy, kind: Kind, source: &Source, done: &Done, start: Instant) -> Result<bool> {
+    let is_whole = done.lost.is_empty() && done.listed.is_empty() && source.lost.is_empty();
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        let words = object(args, source, done, seconds).line() + "\n";
+        let mut out = io::stdout().lock();
+        out.write_all(words.as_bytes())?;
+        out.flush()?;
+        return Ok(is_whole);
+    }
+    for Lost { words, .. } in &done.listed {
+        tell(words);
     }
     for (number, lost) in done.lost.iter().enumerate() {
         if number == NAMED_MAX {
@@ -171,14 +191,13 @@ fn report(args: &Copy, kind: Kind, source: &Source, done: Done, start: Instant) 
     }
     if !args.quiet {
         done.notes.iter().for_each(|note| tell(note));
-        let seconds = start.elapsed().as_secs_f64();
         let Done {
             files,
             read,
             written,
             kept,
             ..
-        } = done;
+        } = *done;
         // Directories and plain tar archives store files uncompressed.
         let ratio = match kind {
             Kind::Squashfs | Kind::Btrfs | Kind::TarGz | Kind::TarXz | Kind::TarZst
@@ -198,7 +217,41 @@ fn report(args: &Copy, kind: Kind, source: &Source, done: Done, start: Instant) 
             "{files}, {read} read, {written} written{ratio}{kept}, {seconds:.2} s{memory}"
         ));
     }
-    done.lost.is_empty() && done.listed.is_empty() && source.lost.is_empty()
+    Ok(is_whole)
+}
+
+/// What was done, as an object.
+fn object(args: &Copy, source: &Source, done: &Done, seconds: f64) -> Object {
+    let Kept {
+        count,
+        decoded,
+        by_checksum,
+    } = done.kept;
+    let kept = Object::new()
+        .number("extents", count)
+        .number("verified_by_checksum", by_checksum)
+        .number("verified_by_decoding", decoded);
+    let losses = done.listed.iter().map(|Lost { path, words }| {
+        let object = Object::new().name("path", path);
+        object.text("message", words)
+    });
+    let not_preserved = done.lost.iter().chain(&source.lost);
+    let object = Object::of_schema("copy", VERSION)
+        .text("source", source.name())
+        .name("destination", args.dst.as_os_str().as_bytes())
+        .number("files", done.files)
+        .number("read_bytes", done.read)
+        .number("written_bytes", done.written)
+        .object("kept", kept)
+        .fraction("seconds", seconds);
+    let object = match peak_memory() {
+        Some(bytes) => object.number("peak_memory_bytes", bytes),
+        None => object,
+    };
+    object
+        .list("losses", losses)
+        .texts("not_preserved", not_preserved.map(String::as_str))
+        .texts("notes", done.notes.iter().map(String::as_str))
 }
 
 /// How much was copied in compressed form, and how it was verified; empty if nothing was.

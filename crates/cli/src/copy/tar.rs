@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use tree::{Error, Kept, Output};
 
 use super::args::Copy;
-use super::job::{Done, Job};
+use super::job::{Done, Job, Lost};
 use super::kind::Kind;
 use super::packed::Packing;
 use crate::message;
@@ -62,11 +62,12 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
     names.finish();
     let mut listed = job.losses(&inventory, &summary.unreadable);
     for (path, error) in &summary.damaged {
-        let path = job.source.path_name(path);
+        let name = job.source.path_name(path);
         let reason = message::of_reason(&message::of_tree_error(error));
-        listed.push(format!(
-            "{path}: zeros in place of a part that could not be read again: {reason}"
-        ));
+        let words =
+            format!("{name}: zeros in place of a part that could not be read again: {reason}");
+        let path = path.clone();
+        listed.push(Lost { path, words });
     }
     let lost = summary.sockets.iter().map(|path| {
         format!(

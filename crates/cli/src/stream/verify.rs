@@ -11,7 +11,7 @@ use tree::Error;
 use super::input::{Hashed, Input, json_name, name, of_uuid};
 use crate::address::Address;
 use crate::bar::Bar;
-use crate::diff::compare;
+use crate::diff::{compare, line};
 use crate::options::{AspectArgs, SilentArgs, SourceArgs, ThreadArgs};
 use crate::source::Source;
 use crate::{message, text};
@@ -148,12 +148,13 @@ fn compared(args: &Verify, stream: &Address, tree: &Path, out: &mut impl Write) 
     let bar = Bar::new("compared", args.silent.quiet);
     let how = (args.aspects.aspects(), args.threads.parallel());
     let mut differences = 0;
-    let result = compare((&first, &second), how, &bar, &mut |line| {
+    let names = [first.name(), second.name()];
+    let result = compare((&first, &second), how, &bar, &mut |difference| {
         differences += 1;
         if args.json {
             return Ok(());
         }
-        Ok(writeln!(out, "{line}")?)
+        Ok(writeln!(out, "{}", line(difference, names))?)
     });
     bar.finish();
     result.map(|()| differences)
