@@ -35,6 +35,7 @@ const SHARES: &[(&str, u64)] = &[
     ("crates/btrfs", 60),
     ("crates/sendstream", 20),
     ("crates/fuse", 5),
+    ("crates/plan", 3),
     ("crates/report", 2),
     ("crates/cli", 30),
     ("crates/testkit", 3),

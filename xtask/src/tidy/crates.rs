@@ -17,6 +17,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("btrfs", &["codec", "tree", "xxhash"]),
     ("sendstream", &["codec", "linux", "tree"]),
     ("fuse", &["linux", "tree"]),
+    (
+        "plan",
+        &["btrfs", "codec", "sendstream", "squashfs", "tree"],
+    ),
     ("report", &[]),
     ("ffi", &["xxhash", "zstd"]),
     (

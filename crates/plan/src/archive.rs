@@ -1,0 +1,320 @@
+//! Compressed tar archives: a stream in parts.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use codec::{Packer, Wrapper};
+use tree::{Error, FileSystem, Inventory, NoProgress, Parallel, Result, ordered, to_u64};
+
+use crate::candidate::{Candidate, Coding};
+use crate::cut::{Clock, Cut, Trial, Tried, Work, timed};
+use crate::population::Unit;
+
+/// The tree as an archive, cut for one format of compression.
+pub(crate) struct Archive<'a> {
+    fs: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+    wrapper: Wrapper,
+    units: Vec<Unit>,
+    archive_bytes: u64,
+    /// The content of the parts that are tried.
+    loaded: HashMap<usize, Vec<u8>>,
+}
+
+impl<'a> Archive<'a> {
+    /// An archive of `archive_bytes`, as of [`archive_bytes`].
+    pub(crate) fn new(
+        fs: &'a dyn FileSystem,
+        inventory: &'a Inventory,
+        wrapper: Wrapper,
+        archive_bytes: u64,
+    ) -> Archive<'a> {
+        let part = to_u64(Packer::part_bytes(wrapper));
+        let units = (0..archive_bytes.div_ceil(part)).map(|number| Unit {
+            len: (archive_bytes - number * part).min(part) as u32,
+            kind: 0,
+            quantum: 1,
+        });
+        Archive {
+            fs,
+            inventory,
+            wrapper,
+            units: units.collect(),
+            archive_bytes,
+            loaded: HashMap::new(),
+        }
+    }
+
+    /// Writes the archive, and passes the parts in `wanted`, ascending, to `take`.
+    fn stream(&self, wanted: &[usize], take: &mut dyn FnMut(usize, Vec<u8>) -> bool) -> Result<()> {
+        let mut parts = Parts {
+            part_bytes: Packer::part_bytes(self.wrapper),
+            number: 0,
+            filled: 0,
+            part: Vec::new(),
+            wanted,
+            take,
+        };
+        tree::tar::write(
+            self.fs,
+            self.inventory,
+            false,
+            Parallel::new(1),
+            &NoProgress,
+            &mut parts,
+        )?;
+        parts.end();
+        Ok(())
+    }
+}
+
+/// The size of the archive of a tree, which is written and thrown away, and how long that takes, in seconds.
+///
+/// # Errors
+/// The tree cannot be read.
+pub(crate) fn archive_bytes(
+    fs: &dyn FileSystem,
+    inventory: &Inventory,
+    clock: Clock<'_>,
+) -> Result<(u64, f64)> {
+    let (written, seconds) = timed(clock, || {
+        let one = Parallel::new(1);
+        tree::tar::write(fs, inventory, false, one, &NoProgress, &mut io::sink())
+    });
+    Ok((written?.archive_bytes, seconds))
+}
+
+/// Receives an archive, and takes the wanted parts from it.
+struct Parts<'a> {
+    part_bytes: usize,
+    /// The number of the part that is being filled, and its length so far.
+    number: usize,
+    filled: usize,
+    part: Vec<u8>,
+    wanted: &'a [usize],
+    /// Returns whether it wants more.
+    take: &'a mut dyn FnMut(usize, Vec<u8>) -> bool,
+}
+
+impl Parts<'_> {
+    fn is_wanted(&self) -> bool {
+        self.wanted.first() == Some(&self.number)
+    }
+
+    fn end(&mut self) {
+        if self.is_wanted() {
+            self.wanted = &self.wanted[1..];
+            if !(self.take)(self.number, std::mem::take(&mut self.part)) {
+                self.wanted = &[];
+            }
+        }
+        self.number += 1;
+        self.filled = 0;
+    }
+}
+
+impl Write for Parts<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let now = bytes.len().min(self.part_bytes - self.filled);
+        if self.is_wanted() {
+            self.part.extend_from_slice(&bytes[..now]);
+        }
+        self.filled += now;
+        if self.filled == self.part_bytes {
+            self.end();
+        }
+        Ok(now)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Cut for Archive<'_> {
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    /// The parts come one after another, as when the archive is written: they are not kept.
+    fn first_pass(
+        &self,
+        units: &[usize],
+        parallel: Parallel,
+        clock: Clock<'_>,
+    ) -> Result<Vec<Tried>> {
+        // zstd is as good a guide to the sizes of the others, and much faster than xz.
+        let mut tried = Vec::with_capacity(units.len());
+        thread::scope(|scope| {
+            let (parts, received) = sync_channel(2);
+            let filled = scope.spawn(move || {
+                let parts: SyncSender<Vec<u8>> = parts;
+                self.stream(units, &mut |_, part| parts.send(part).is_ok())
+            });
+            let packed = ordered(
+                parallel.in_flight(parallel.threads() + 1),
+                received.iter(),
+                || Packing::new(Wrapper::Zstd, 1),
+                |packing, part| {
+                    packing
+                        .as_mut()
+                        .map_err(|error| other(*error))?
+                        .pack(&part, clock)
+                },
+                |one| {
+                    tried.push(one);
+                    Ok(())
+                },
+            );
+            drop(received);
+            let filled = filled.join().unwrap_or(Err(Error::Changed));
+            packed.and(filled)
+        })?;
+        if tried.len() < units.len() {
+            return Err(Error::Changed);
+        }
+        Ok(tried)
+    }
+
+    fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
+        let level = match candidate.coding {
+            Coding::Packed(_, level) => level,
+            Coding::Plain | Coding::Blocks(_) => 1,
+        };
+        Ok(Box::new(ArchiveTrial { cut: self, level }))
+    }
+
+    fn load(&mut self, units: &[usize], clock: Clock<'_>) -> Result<f64> {
+        let mut sorted = units.to_vec();
+        sorted.sort_unstable();
+        let mut loaded = HashMap::new();
+        let (streamed, seconds) = timed(clock, || {
+            self.stream(&sorted, &mut |number, part| {
+                loaded.insert(number, part);
+                true
+            })
+        });
+        streamed?;
+        self.loaded = loaded;
+        Ok(seconds)
+    }
+}
+
+struct ArchiveTrial<'a> {
+    cut: &'a Archive<'a>,
+    level: u8,
+}
+
+impl Trial for ArchiveTrial<'_> {
+    fn worker(&self) -> Result<Box<dyn Work + '_>> {
+        Ok(Box::new(ArchiveWork {
+            cut: self.cut,
+            packing: Packing::new(self.cut.wrapper, self.level).map_err(other)?,
+        }))
+    }
+
+    fn whole(&self, lens: &[u32], _: Parallel) -> Result<u64> {
+        let packed: u64 = lens.iter().copied().map(u64::from).sum();
+        // The seek table: a header, eight bytes for each part, and an end.
+        let table = match self.cut.wrapper {
+            Wrapper::Zstd => 8 + 8 * to_u64(lens.len()) + 9,
+            Wrapper::Gzip | Wrapper::Xz => 0,
+        };
+        debug_assert!(self.cut.archive_bytes > 0);
+        Ok(packed + table)
+    }
+}
+
+struct ArchiveWork<'a> {
+    cut: &'a Archive<'a>,
+    packing: Packing,
+}
+
+impl Work for ArchiveWork<'_> {
+    fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
+        let part = self.cut.loaded.get(&unit).ok_or(Error::Changed)?;
+        self.packing.pack(part, clock)
+    }
+}
+
+/// Packs parts, and unpacks them again.
+struct Packing {
+    wrapper: Wrapper,
+    packer: Packer,
+    packed: Vec<u8>,
+    content: Vec<u8>,
+}
+
+impl Packing {
+    fn new(wrapper: Wrapper, level: u8) -> Result<Packing, codec::Error> {
+        Ok(Packing {
+            wrapper,
+            packer: Packer::new(wrapper, Some(level))?,
+            packed: Vec::new(),
+            content: Vec::new(),
+        })
+    }
+
+    fn pack(&mut self, part: &[u8], clock: Clock<'_>) -> Result<Tried> {
+        let Packing {
+            wrapper,
+            packer,
+            packed,
+            content,
+        } = self;
+        let (result, encode) = timed(clock, || packer.pack(part, packed));
+        result.map_err(other)?;
+        content.clear();
+        let (result, decode) = timed(clock, || wrapper.decompress(&mut &packed[..], content));
+        result.map_err(|_| Error::Unverified("a sample does not decode"))?;
+        if content[..] != *part {
+            return Err(Error::Unverified("a sample decodes to something else"));
+        }
+        Ok(Tried {
+            len: packed.len() as u32,
+            encode,
+            decode,
+        })
+    }
+}
+
+fn other(error: codec::Error) -> Error {
+    Error::Io(io::Error::other(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_cut_where_a_copy_cuts_them() {
+        let mut taken = Vec::new();
+        let mut take = |number, part: Vec<u8>| {
+            taken.push((number, part));
+            true
+        };
+        let mut parts = Parts {
+            part_bytes: 10,
+            number: 0,
+            filled: 0,
+            part: Vec::new(),
+            wanted: &[0, 2, 3],
+            take: &mut take,
+        };
+        let bytes: Vec<u8> = (0..35).collect();
+        for some in bytes.chunks(7) {
+            parts.write_all(some).unwrap();
+        }
+        parts.end();
+        assert_eq!(
+            taken,
+            [
+                (0, bytes[..10].to_vec()),
+                (2, bytes[20..30].to_vec()),
+                (3, bytes[30..].to_vec())
+            ]
+        );
+    }
+}

@@ -1,0 +1,293 @@
+//! SquashFS and btrfs images as containers.
+
+use codec::{Algorithm, Decoder, Settings};
+use tree::{Duplicates, Error, FileSystem, Inventory, Parallel, Result};
+
+use crate::candidate::{Candidate, Coding};
+use crate::cut::{Clock, Cut, FIRST, Trial, Tried, Work, measure, timed};
+use crate::population::{Kinds, Unit};
+
+/// Longest content of a part in a btrfs image.
+const EXTENT_BYTES: usize = 128 << 10;
+const SECTOR_BYTES: u32 = 4096;
+/// Blocks larger than this have another candidate in the first pass.
+const LARGE_BLOCK_BYTES: u32 = 256 << 10;
+
+/// The compression of a candidate for an image.
+fn compression(candidate: &Candidate) -> Option<Settings> {
+    match candidate.coding {
+        Coding::Blocks(settings) => Some(settings),
+        Coding::Plain | Coding::Packed(..) => None,
+    }
+}
+
+/// The tree as a SquashFS image with blocks of one size.
+pub(crate) struct Squashfs<'a> {
+    trial: squashfs::Trial<'a>,
+    units: Vec<Unit>,
+    block_bytes: u32,
+}
+
+impl<'a> Squashfs<'a> {
+    pub(crate) fn new(
+        fs: &'a dyn FileSystem,
+        inventory: &'a Inventory,
+        duplicates: &Duplicates,
+        block_bytes: u32,
+    ) -> Result<Squashfs<'a>> {
+        let options = squashfs::Options {
+            block_bytes,
+            ..squashfs::Options::default()
+        };
+        let trial = squashfs::Trial::new(fs, inventory, duplicates, options)?;
+        let kinds = Kinds::of(inventory);
+        let units = trial.blocks().iter().map(|block| Unit {
+            len: block.len,
+            kind: 2 * kinds.kind(inventory, block.file) + u16::from(block.is_fragment()),
+            quantum: 1,
+        });
+        let units = units.collect();
+        Ok(Squashfs {
+            trial,
+            units,
+            block_bytes,
+        })
+    }
+}
+
+impl Cut for Squashfs<'_> {
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    fn first_pass(
+        &self,
+        units: &[usize],
+        parallel: Parallel,
+        clock: Clock<'_>,
+    ) -> Result<Vec<Tried>> {
+        // In large blocks, most is won by matches that the fastest level does not find.
+        let large = Candidate {
+            coding: Coding::Blocks(Settings::Zstd { level: 3 }),
+            ..FIRST
+        };
+        let is_large = self.block_bytes > LARGE_BLOCK_BYTES;
+        let first = if is_large { large } else { FIRST };
+        measure(&*self.with(&first)?, units, parallel, clock)
+    }
+
+    fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
+        Ok(Box::new(SquashfsTrial {
+            cut: self,
+            options: self.trial.options(compression(candidate)),
+        }))
+    }
+
+    fn load(&mut self, _: &[usize], _: Clock<'_>) -> Result<f64> {
+        Ok(0.0)
+    }
+}
+
+struct SquashfsTrial<'a> {
+    cut: &'a Squashfs<'a>,
+    options: squashfs::Options,
+}
+
+impl Trial for SquashfsTrial<'_> {
+    fn worker(&self) -> Result<Box<dyn Work + '_>> {
+        let settings = self.options.compression;
+        Ok(Box::new(SquashfsWork {
+            worker: self.cut.trial.worker(&self.options),
+            blocks: self.cut.trial.blocks(),
+            decoding: Decoding::new(
+                settings.map(|settings| settings.algorithm()),
+                false,
+                self.cut.block_bytes as usize,
+            ),
+        }))
+    }
+
+    fn whole(&self, lens: &[u32], parallel: Parallel) -> Result<u64> {
+        self.cut
+            .trial
+            .image_bytes(self.options.compression, lens, parallel)
+    }
+}
+
+struct SquashfsWork<'a> {
+    worker: squashfs::TrialWorker<'a>,
+    blocks: &'a [squashfs::TrialBlock],
+    decoding: Decoding,
+}
+
+impl Work for SquashfsWork<'_> {
+    fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
+        let (result, encode) = timed(clock, || self.worker.encode(&self.blocks[unit]));
+        let result = result?;
+        let len = result.len;
+        let decode = if result.is_plain {
+            0.0
+        } else {
+            let content = self.blocks[unit].len as usize;
+            self.decoding.time(&result.buffer[..len], content, clock)?
+        };
+        self.worker.recycle(result);
+        Ok(Tried {
+            len: len as u32,
+            encode,
+            decode,
+        })
+    }
+}
+
+/// Decodes blocks, to learn how long that takes.
+struct Decoding {
+    decoder: Decoder,
+    algorithm: Option<Algorithm>,
+    is_padded: bool,
+    content: Vec<u8>,
+}
+
+impl Decoding {
+    fn new(algorithm: Option<Algorithm>, is_padded: bool, bytes_max: usize) -> Decoding {
+        Decoding {
+            decoder: Decoder::new(),
+            algorithm,
+            is_padded,
+            content: vec![0; bytes_max],
+        }
+    }
+
+    /// Decodes a block, or an extent with its padding, and returns the seconds.
+    fn time(&mut self, stored: &[u8], len: usize, clock: Clock<'_>) -> Result<f64> {
+        let Some(algorithm) = self.algorithm else {
+            return Ok(0.0);
+        };
+        let content = &mut self.content[..len];
+        let decoder = &mut self.decoder;
+        let is_padded = self.is_padded;
+        let (decoded, seconds) = timed(clock, || {
+            if is_padded {
+                decoder.decompress_extent(algorithm, content, stored)
+            } else {
+                decoder.decompress(algorithm, content, stored)
+            }
+        });
+        match decoded {
+            Ok(_) => Ok(seconds),
+            Err(_) => Err(Error::Unverified("a sample does not decode")),
+        }
+    }
+}
+
+/// The tree as a btrfs image.
+pub(crate) struct Btrfs<'a> {
+    trial: btrfs::Trial<'a>,
+    units: Vec<Unit>,
+}
+
+impl<'a> Btrfs<'a> {
+    pub(crate) fn new(
+        fs: &'a dyn FileSystem,
+        inventory: &'a Inventory,
+        duplicates: &'a Duplicates,
+        parallel: Parallel,
+    ) -> Result<Btrfs<'a>> {
+        let options = btrfs::Options::default();
+        let trial = btrfs::Trial::new(fs, inventory, duplicates, options, parallel)?;
+        let kinds = Kinds::of(inventory);
+        let units = trial.parts().iter().map(|part| {
+            // Small files differ by size: some are inline, and some of the others need a whole sector.
+            let size = match part.len {
+                _ if !part.is_small() => 0,
+                0..1024 => 1,
+                1024..2048 => 2,
+                _ => 3,
+            };
+            Unit {
+                len: part.len,
+                kind: 4 * kinds.kind(inventory, part.file) + size,
+                quantum: if part.is_small() { 1 } else { SECTOR_BYTES },
+            }
+        });
+        let units = units.collect();
+        Ok(Btrfs { trial, units })
+    }
+}
+
+impl Cut for Btrfs<'_> {
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    fn first_pass(
+        &self,
+        units: &[usize],
+        parallel: Parallel,
+        clock: Clock<'_>,
+    ) -> Result<Vec<Tried>> {
+        measure(&*self.with(&FIRST)?, units, parallel, clock)
+    }
+
+    fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
+        Ok(Box::new(BtrfsTrial {
+            cut: self,
+            options: self.trial.options(compression(candidate)),
+        }))
+    }
+
+    fn load(&mut self, _: &[usize], _: Clock<'_>) -> Result<f64> {
+        Ok(0.0)
+    }
+}
+
+struct BtrfsTrial<'a> {
+    cut: &'a Btrfs<'a>,
+    options: btrfs::Options,
+}
+
+impl Trial for BtrfsTrial<'_> {
+    fn worker(&self) -> Result<Box<dyn Work + '_>> {
+        let algorithm = self.options.compression.map(|settings| match settings {
+            Settings::Lzo => Algorithm::LzoBtrfs {
+                sector_bytes: SECTOR_BYTES,
+            },
+            settings => settings.algorithm(),
+        });
+        Ok(Box::new(BtrfsWork {
+            worker: self.cut.trial.worker(&self.options),
+            parts: self.cut.trial.parts(),
+            decoding: Decoding::new(algorithm, true, EXTENT_BYTES),
+        }))
+    }
+
+    fn whole(&self, lens: &[u32], _: Parallel) -> Result<u64> {
+        self.cut.trial.image_bytes(self.options.compression, lens)
+    }
+}
+
+struct BtrfsWork<'a> {
+    worker: btrfs::TrialWorker<'a>,
+    parts: &'a [btrfs::TrialPart],
+    decoding: Decoding,
+}
+
+impl Work for BtrfsWork<'_> {
+    fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
+        let (result, encode) = timed(clock, || self.worker.encode(&self.parts[unit]));
+        let result = result?;
+        let len = result.len;
+        let decode = if result.is_plain {
+            0.0
+        } else {
+            self.decoding
+                .time(&result.buffer[..len], result.ram, clock)?
+        };
+        self.worker.recycle(result);
+        Ok(Tried {
+            len: len as u32,
+            encode,
+            decode,
+        })
+    }
+}

@@ -1,0 +1,445 @@
+//! The prediction: a first pass over all parts, a sample for each candidate, and from both the whole.
+
+use std::time::Duration;
+
+use codec::Wrapper;
+use tree::{Duplicates, FileSystem, Inventory, Parallel, Result};
+
+use crate::archive::{Archive, archive_bytes};
+use crate::candidate::{Candidate, Coding, Container};
+use crate::cut::{Cut, Tried, measure, timed};
+use crate::estimate::{Estimate, Rounding, Strata};
+use crate::images::{Btrfs, Squashfs};
+use crate::population::{Unit, systematic};
+use crate::stream::Stream;
+
+/// How many standard errors the bars are long: 95 of 100 results are within them.
+const BAR: f64 = 2.0;
+/// The part of a time that is uncertain beside the sample: other processes, the clock rate, the medium.
+const TIME_ERROR: f64 = 0.05;
+/// A SquashFS image is read back, and its tables are decoded and compared: that takes this part of the time to make them
+/// (measured with the sources of Linux).
+const READ_BACK: f64 = 0.5;
+/// Parts that are tried at least, however long they are.
+const TRIED_MIN: u64 = 6;
+/// Linux begins to write what is older than this, in seconds, while a file is still being written.
+const WRITTEN_LATER: f64 = 20.0;
+
+/// What is to be predicted, and with which means.
+pub struct Question<'a> {
+    /// The tree.
+    pub fs: &'a dyn FileSystem,
+    /// Its inventory.
+    pub inventory: &'a Inventory,
+    /// What it is to be copied to.
+    pub container: Container,
+    /// What is tried.
+    pub candidates: Vec<Candidate>,
+    /// The threads that try, and that a copy would have.
+    pub parallel: Parallel,
+    /// The processors of the machine.
+    pub processors: usize,
+    /// Which sample is drawn.
+    pub seed: u64,
+    /// The most bytes that the first pass encodes.
+    pub first_bytes: u64,
+    /// The bytes that each candidate encodes, about; as many parts as that allows.
+    pub sample_bytes: u64,
+    /// How long it took to open the tree and to make the inventory, in seconds.
+    pub opened_seconds: f64,
+    /// Seconds that one byte takes to be written to a file that is not synced yet.
+    pub write_seconds: f64,
+    /// Bytes a second that the medium takes.
+    pub medium_rate: f64,
+    /// The time since some fixed moment.
+    pub clock: &'a (dyn Fn() -> Duration + Sync),
+    /// Is told what is done now.
+    pub stage: &'a dyn Fn(Stage<'_>),
+}
+
+/// What is done now.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage<'a> {
+    /// Files are compared.
+    Compare,
+    /// The first pass.
+    First,
+    /// A candidate is tried.
+    Try(&'a Candidate),
+}
+
+/// A predicted number and how far the real one may be off: it is within the error in 95 of 100 cases.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Range {
+    /// The prediction.
+    pub value: f64,
+    /// The half length of the error bar.
+    pub error: f64,
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sampled {
+    /// Parts of the whole tree.
+    pub parts: u64,
+    /// Parts and bytes of the first pass.
+    pub first_parts: u64,
+    /// Bytes of the first pass.
+    pub first_bytes: u64,
+    /// Parts that each candidate encoded.
+    pub tried_parts: u64,
+    /// Bytes that each candidate encoded.
+    pub tried_bytes: u64,
+}
+
+/// A candidate and what it would cost.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The candidate.
+    pub candidate: Candidate,
+    /// Bytes of content that are encoded, of equal files once.
+    pub content_bytes: f64,
+    /// Size of the result in bytes.
+    pub bytes: Range,
+    /// Seconds that a copy takes.
+    pub seconds: Range,
+    /// Seconds that one thread takes to encode all content.
+    pub encode_seconds: f64,
+    /// Seconds that one thread takes to decode all content; 0 if nothing is encoded.
+    pub decode_seconds: f64,
+    /// Bytes of memory that a reader needs.
+    pub memory_bytes: u64,
+    /// What it was tried on.
+    pub sampled: Sampled,
+}
+
+impl Row {
+    /// Bytes of content a second that one thread decodes; `None` if nothing is encoded.
+    pub fn decode_rate(&self) -> Option<f64> {
+        (self.decode_seconds > 0.0).then(|| self.content_bytes / self.decode_seconds)
+    }
+}
+
+/// What the candidates would cost.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// Bytes of content, in regular files.
+    pub content_bytes: u64,
+    /// Bytes of content in files that are equal to others, and are stored once with them.
+    pub duplicate_bytes: u64,
+    /// In the order of the candidates.
+    pub rows: Vec<Row>,
+}
+
+/// Predicts what each candidate costs.
+///
+/// # Errors
+/// The tree cannot be read, or does not fit the container; a codec did not decode what it encoded.
+pub fn predict(question: &Question<'_>) -> Result<Prediction> {
+    let Question {
+        fs,
+        inventory,
+        container,
+        parallel,
+        clock,
+        stage,
+        ..
+    } = *question;
+    let mut prediction = Prediction {
+        content_bytes: inventory.content_bytes(),
+        duplicate_bytes: 0,
+        rows: Vec::new(),
+    };
+    let mut rows: Vec<Option<Row>> = vec![None; question.candidates.len()];
+    let mut fixed = question.opened_seconds;
+    let mut duplicates = Duplicates::default();
+    if matches!(container, Container::Squashfs | Container::Btrfs) {
+        stage(Stage::Compare);
+        let (found, seconds) = timed(clock, || Duplicates::find(fs, inventory, parallel));
+        duplicates = found?;
+        fixed += seconds;
+        let equal = inventory
+            .files()
+            .filter(|&file| duplicates.original(file).is_some());
+        prediction.duplicate_bytes = equal.map(|file| inventory.size(file)).sum();
+    }
+    match container {
+        Container::Squashfs => {
+            for block_bytes in block_sizes(question) {
+                let (cut, seconds) = timed(clock, || {
+                    Squashfs::new(fs, inventory, &duplicates, block_bytes)
+                });
+                let of_cut = |it: &Candidate| it.block_bytes == Some(block_bytes);
+                predict_cut(question, &mut cut?, fixed + seconds, &of_cut, &mut rows)?;
+            }
+        }
+        Container::Btrfs => {
+            let (cut, seconds) = timed(clock, || Btrfs::new(fs, inventory, &duplicates, parallel));
+            predict_cut(question, &mut cut?, fixed + seconds, &|_| true, &mut rows)?;
+        }
+        Container::Stream => {
+            stage(Stage::First);
+            let mut cut = Stream::new(fs, inventory, clock)?;
+            fixed += cut.seconds;
+            predict_cut(question, &mut cut, fixed, &|_| true, &mut rows)?;
+        }
+        Container::Tar => predict_archives(question, fixed, &mut rows)?,
+    }
+    prediction.rows = rows.into_iter().flatten().collect();
+    Ok(prediction)
+}
+
+/// The block sizes among the candidates, ascending.
+fn block_sizes(question: &Question<'_>) -> Vec<u32> {
+    let sizes = question.candidates.iter().filter_map(|it| it.block_bytes);
+    let mut sizes: Vec<u32> = sizes.collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+fn predict_archives(question: &Question<'_>, fixed: f64, rows: &mut [Option<Row>]) -> Result<()> {
+    let Question {
+        fs,
+        inventory,
+        clock,
+        stage,
+        ..
+    } = *question;
+    stage(Stage::First);
+    let (bytes, seconds) = archive_bytes(fs, inventory, clock)?;
+    for (row, candidate) in rows.iter_mut().zip(&question.candidates) {
+        if candidate.coding == Coding::Plain {
+            let seconds = fixed + seconds + bytes as f64 * question.write_seconds;
+            let seconds = seconds + synced_seconds(question, bytes, seconds);
+            *row = Some(Row {
+                candidate: candidate.clone(),
+                content_bytes: bytes as f64,
+                bytes: Range {
+                    value: bytes as f64,
+                    error: 0.0,
+                },
+                seconds: Range {
+                    value: seconds,
+                    error: 2.0 * TIME_ERROR * seconds,
+                },
+                encode_seconds: 0.0,
+                decode_seconds: 0.0,
+                memory_bytes: candidate.memory_bytes(question.container),
+                sampled: Sampled::default(),
+            });
+        }
+    }
+    for wrapper in [Wrapper::Gzip, Wrapper::Zstd, Wrapper::Xz] {
+        let of_cut =
+            |it: &Candidate| matches!(it.coding, Coding::Packed(known, _) if known == wrapper);
+        if question.candidates.iter().any(of_cut) {
+            let mut cut = Archive::new(fs, inventory, wrapper, bytes);
+            predict_cut(question, &mut cut, fixed, &of_cut, rows)?;
+        }
+    }
+    Ok(())
+}
+
+/// Seconds until all is encoded and written to the cache of a file: the threads encode, and another one writes and, for
+/// some containers, puts the parts together.
+fn worked_seconds(question: &Question<'_>, encode: f64, other: f64) -> f64 {
+    let threads = question.parallel.threads() as f64;
+    let processors = question.processors.max(1) as f64;
+    // With more threads than processors, each part takes longer because the others run, too.
+    let work = encode * (processors / threads).min(1.0) + other;
+    (encode / threads).max(work / processors).max(other)
+}
+
+/// Seconds to wait until the last bytes are on the medium: the first are written while the others are made.
+fn synced_seconds(question: &Question<'_>, bytes: u64, seconds: f64) -> f64 {
+    let last = bytes as f64 * (WRITTEN_LATER / seconds.max(WRITTEN_LATER));
+    last / question.medium_rate.max(1.0)
+}
+
+/// The measured parts of the first pass, and what follows from them for all others.
+struct First {
+    /// By part: the length that the encoder of the first pass gives, measured or estimated.
+    lens: Vec<f64>,
+    /// The standard error of their sum, as a part of it.
+    error: f64,
+    /// The parts that were measured, ascending.
+    measured: Vec<usize>,
+}
+
+fn first_pass(question: &Question<'_>, cut: &dyn Cut) -> Result<First> {
+    let units = cut.units();
+    let mut order: Vec<usize> = (0..units.len()).collect();
+    order.sort_by_key(|&unit| units[unit].kind);
+    let chosen = systematic(units, &order, question.first_bytes, question.seed);
+    let mut measured = chosen.clone();
+    measured.sort_unstable();
+    (question.stage)(Stage::First);
+    let tried = cut.first_pass(&measured, question.parallel, question.clock)?;
+    let mut lens = vec![0.0; units.len()];
+    for (&unit, tried) in measured.iter().zip(&tried) {
+        lens[unit] = f64::from(tried.len);
+    }
+    let mut error = 0.0;
+    if measured.len() < units.len() {
+        let strata = Strata::new(units.len(), &order, &chosen);
+        let known: Vec<f64> = units.iter().map(|unit| f64::from(unit.len)).collect();
+        let values: Vec<f64> = chosen.iter().map(|&unit| lens[unit]).collect();
+        let estimate = Estimate::new(&strata, units, &known, &chosen, &values);
+        let mut is_measured = vec![false; units.len()];
+        measured.iter().for_each(|&unit| is_measured[unit] = true);
+        for unit in (0..units.len()).filter(|&unit| !is_measured[unit]) {
+            lens[unit] = estimate.of(&strata, &known, unit);
+        }
+        error = estimate.error / estimate.total.max(1.0);
+    }
+    Ok(First {
+        lens,
+        error,
+        measured,
+    })
+}
+
+/// Predicts the candidates of one cut, and puts their rows in their places.
+fn predict_cut(
+    question: &Question<'_>,
+    cut: &mut dyn Cut,
+    fixed: f64,
+    of_cut: &dyn Fn(&Candidate) -> bool,
+    rows: &mut [Option<Row>],
+) -> Result<()> {
+    let first = first_pass(question, cut)?;
+    let sample = Sample::new(question, cut.units(), &first);
+    let together = cut.load(&sample.tried, question.clock)?;
+    for (row, candidate) in rows.iter_mut().zip(&question.candidates) {
+        if of_cut(candidate) && row.is_none() {
+            (question.stage)(Stage::Try(candidate));
+            *row = Some(sample.row(question, cut, &first, candidate, fixed, together)?);
+        }
+    }
+    Ok(())
+}
+
+/// The parts that every candidate tries.
+struct Sample {
+    strata: Strata,
+    /// In the order of the strata.
+    tried: Vec<usize>,
+    sampled: Sampled,
+}
+
+impl Sample {
+    /// Draws a sample from the parts of the first pass: sorted by kind and by how well they compress.
+    fn new(question: &Question<'_>, units: &[Unit], first: &First) -> Sample {
+        let ratio = |unit: usize| (1000.0 * first.lens[unit] / f64::from(units[unit].len)) as u32;
+        let mut order: Vec<usize> = (0..units.len()).collect();
+        order.sort_by_cached_key(|&unit| (units[unit].kind, ratio(unit), unit));
+        let mut is_measured = vec![false; units.len()];
+        first
+            .measured
+            .iter()
+            .for_each(|&unit| is_measured[unit] = true);
+        let among: Vec<usize> = order
+            .iter()
+            .copied()
+            .filter(|&it| is_measured[it])
+            .collect();
+        let largest = units.iter().map(|unit| u64::from(unit.len)).max();
+        let least = TRIED_MIN * largest.unwrap_or(0);
+        let bytes = question.sample_bytes.max(least);
+        let tried = systematic(units, &among, bytes, question.seed ^ 1);
+        let bytes = |some: &[usize]| some.iter().map(|&it| u64::from(units[it].len)).sum();
+        Sample {
+            strata: Strata::new(units.len(), &order, &tried),
+            sampled: Sampled {
+                parts: units.len() as u64,
+                first_parts: first.measured.len() as u64,
+                first_bytes: bytes(&first.measured),
+                tried_parts: tried.len() as u64,
+                tried_bytes: bytes(&tried),
+            },
+            tried,
+        }
+    }
+
+    fn row(
+        &self,
+        question: &Question<'_>,
+        cut: &dyn Cut,
+        first: &First,
+        candidate: &Candidate,
+        fixed: f64,
+        together: f64,
+    ) -> Result<Row> {
+        let (units, clock) = (cut.units(), question.clock);
+        let trial = cut.with(candidate)?;
+        let tried = measure(&*trial, &self.tried, question.parallel, clock)?;
+        let content: Vec<f64> = units.iter().map(|unit| f64::from(unit.len)).collect();
+        let known: Vec<f64> = match candidate.coding {
+            // Nothing but holes has another length.
+            Coding::Plain => (content.iter().zip(&first.lens))
+                .map(|(&len, &first)| if first > 0.0 { len } else { 0.0 })
+                .collect(),
+            Coding::Blocks(_) | Coding::Packed(..) => first.lens.clone(),
+        };
+        let estimate = |known: &[f64], value: &dyn Fn(&Tried) -> f64| {
+            let values: Vec<f64> = tried.iter().map(value).collect();
+            Estimate::new(&self.strata, units, known, &self.tried, &values)
+        };
+        let lens = estimate(&known, &|tried| f64::from(tried.len));
+        let encode = estimate(&content, &|tried| tried.encode);
+        let decode = estimate(&content, &|tried| tried.decode);
+        let all = self.all_lens(units, &known, &lens, &tried);
+        let (bytes, tables) = timed(clock, || trial.whole(&all, question.parallel));
+        let bytes = bytes?;
+        let of_first = match candidate.coding {
+            Coding::Plain => 0.0,
+            Coding::Blocks(_) | Coding::Packed(..) => first.error * lens.total,
+        };
+        let threads = question.parallel.threads() as f64;
+        let other = together + bytes as f64 * question.write_seconds;
+        let read_back = match question.container {
+            Container::Squashfs => READ_BACK * tables,
+            Container::Btrfs | Container::Tar | Container::Stream => 0.0,
+        };
+        let worked = worked_seconds(question, encode.total, other);
+        let seconds = fixed + worked + tables + read_back;
+        let seconds = seconds + synced_seconds(question, bytes, seconds);
+        Ok(Row {
+            candidate: candidate.clone(),
+            content_bytes: content.iter().sum(),
+            bytes: Range {
+                value: bytes as f64,
+                error: BAR * lens.error.hypot(of_first),
+            },
+            seconds: Range {
+                value: seconds,
+                error: BAR * (encode.error / threads).hypot(TIME_ERROR * seconds),
+            },
+            encode_seconds: encode.total,
+            decode_seconds: decode.total,
+            memory_bytes: candidate.memory_bytes(question.container),
+            sampled: self.sampled,
+        })
+    }
+
+    /// The lengths of all parts: measured or estimated.
+    fn all_lens(
+        &self,
+        units: &[Unit],
+        known: &[f64],
+        lens: &Estimate,
+        tried: &[Tried],
+    ) -> Vec<u32> {
+        let mut all: Vec<Option<u32>> = vec![None; units.len()];
+        for (&unit, tried) in self.tried.iter().zip(tried) {
+            all[unit] = Some(tried.len);
+        }
+        let mut rounding = Rounding::default();
+        let all = all.into_iter().enumerate().map(|(unit, len)| match len {
+            Some(len) => len,
+            None => rounding.round(units[unit], lens.of(&self.strata, known, unit)),
+        });
+        all.collect()
+    }
+}

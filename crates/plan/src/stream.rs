@@ -1,0 +1,272 @@
+//! btrfs send streams with compressed data.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+use codec::{Algorithm, Decoder, Encoder, Settings};
+use sendstream::{SendData, SendOptions, StreamWriter, Version, send};
+use tree::{
+    Error, Extents, FileId, FileKind, FileSystem, Inventory, NoProgress, Parallel, Result, Sha256,
+};
+
+use crate::candidate::{Candidate, Coding};
+use crate::cut::{Clock, Cut, FIRST, Trial, Tried, Work, measure, timed};
+use crate::population::{Kinds, Unit};
+
+/// The most data of a command of version 2, and of an extent.
+const PIECE_BYTES: u64 = 128 << 10;
+const SECTOR_BYTES: usize = 4096;
+/// What is encoded to at most this is inline at the receiver.
+const INLINE_BYTES_MAX: usize = 2048;
+/// How much longer the attributes of an encoded write are than those of a plain one: four numbers of eight bytes less the
+/// offset, and two of four, each with a type and a length. Inline data has one of the latter less.
+const ENCODED_BYTES: usize = 52;
+const INLINE_ENCODED_BYTES: usize = 44;
+
+/// The tree as a send stream.
+pub(crate) struct Stream<'a> {
+    fs: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+    pieces: Vec<(FileId, u64)>,
+    units: Vec<Unit>,
+    /// The size of a stream with plain data.
+    pub(crate) plain_bytes: u64,
+    /// How long it takes to write such a stream and hash it, in seconds.
+    pub(crate) seconds: f64,
+}
+
+impl<'a> Stream<'a> {
+    /// Writes a stream with plain data, throws it away, and cuts the content as the encoder of a stream does.
+    pub(crate) fn new(
+        fs: &'a dyn FileSystem,
+        inventory: &'a Inventory,
+        clock: Clock<'_>,
+    ) -> Result<Stream<'a>> {
+        let (plain, seconds) = timed(clock, || plain_bytes(fs, inventory));
+        let mut stream = Stream {
+            fs,
+            inventory,
+            pieces: Vec::new(),
+            units: Vec::new(),
+            plain_bytes: plain?,
+            seconds,
+        };
+        let kinds = Kinds::of(inventory);
+        let mut seen = HashSet::new();
+        for file in inventory.files() {
+            if inventory.kind(file) == FileKind::Regular {
+                stream.cut(file, kinds.kind(inventory, file), &mut seen)?;
+            }
+        }
+        Ok(stream)
+    }
+
+    /// Cuts the data of a file. What another file shows too is cloned.
+    fn cut(
+        &mut self,
+        file: FileId,
+        kind: u16,
+        seen: &mut HashSet<(tree::ExtentId, u64)>,
+    ) -> Result<()> {
+        let size = self.inventory.size(file);
+        let mut extents = Extents::new(self.fs, self.inventory.ino(file), size);
+        let (mut begin, mut end) = (0, 0);
+        loop {
+            let next = extents.next().map_err(|error| {
+                let path = self.inventory.path(self.inventory.first_name(file));
+                error.in_file("read", &path)
+            })?;
+            let is_data = next.is_some_and(|extent| {
+                extent.kind.has_data() && extent.id.is_none_or(|id| seen.insert((id, extent.len)))
+            });
+            if let Some(extent) = next
+                && is_data
+                && extent.offset == end
+            {
+                end = extent.end();
+                continue;
+            }
+            let mut at: u64 = begin;
+            while at < end {
+                let len = (end - at).min(PIECE_BYTES);
+                self.pieces.push((file, at));
+                let is_small = u16::from(len <= SECTOR_BYTES as u64);
+                self.units.push(Unit {
+                    len: len as u32,
+                    kind: 2 * kind + is_small,
+                    quantum: 1,
+                });
+                at += len;
+            }
+            let Some(extent) = next else {
+                return Ok(());
+            };
+            (begin, end) = (extent.end(), extent.end());
+            if is_data {
+                begin = extent.offset;
+            }
+        }
+    }
+}
+
+/// The size of a stream with plain data, which is hashed: a copy makes the UUID of the subvolume of that.
+fn plain_bytes(fs: &dyn FileSystem, inventory: &Inventory) -> Result<u64> {
+    let options = SendOptions {
+        name: b"plan",
+        uuid: [0; 16],
+        ctransid: 1,
+        data: SendData::Plain,
+        sector_bytes: SECTOR_BYTES as u32,
+        stored: None,
+    };
+    let mut writer = StreamWriter::new(Hashed(Sha256::new()), Version::V2);
+    writer.header()?;
+    send(fs, inventory, &options, &NoProgress, &mut writer)?;
+    writer.command(&sendstream::Command::End)?;
+    Ok(writer.position())
+}
+
+struct Hashed(Sha256);
+
+impl Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Cut for Stream<'_> {
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    fn first_pass(
+        &self,
+        units: &[usize],
+        parallel: Parallel,
+        clock: Clock<'_>,
+    ) -> Result<Vec<Tried>> {
+        measure(&*self.with(&FIRST)?, units, parallel, clock)
+    }
+
+    fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
+        let settings = match candidate.coding {
+            Coding::Blocks(settings) => Some(settings),
+            Coding::Plain | Coding::Packed(..) => None,
+        };
+        Ok(Box::new(StreamTrial {
+            cut: self,
+            settings,
+        }))
+    }
+
+    fn load(&mut self, _: &[usize], _: Clock<'_>) -> Result<f64> {
+        // Written twice: to hash it, and to encode it. The second time is on a thread of its own.
+        Ok(self.seconds / 2.0)
+    }
+}
+
+struct StreamTrial<'a> {
+    cut: &'a Stream<'a>,
+    settings: Option<Settings>,
+}
+
+impl Trial for StreamTrial<'_> {
+    fn worker(&self) -> Result<Box<dyn Work + '_>> {
+        let encoder = self.settings.map(|settings| Encoder::new(&settings));
+        let encoder = encoder
+            .transpose()
+            .map_err(|error| Error::InvalidInput(error.as_str()))?;
+        Ok(Box::new(StreamWork {
+            cut: self.cut,
+            encoder,
+            decoder: Decoder::new(),
+            algorithm: match self.settings {
+                None => Algorithm::Zstd,
+                Some(Settings::Lzo) => Algorithm::LzoBtrfs {
+                    sector_bytes: SECTOR_BYTES as u32,
+                },
+                Some(settings) => settings.algorithm(),
+            },
+            content: vec![0; PIECE_BYTES as usize],
+            packed: vec![0; PIECE_BYTES as usize],
+            decoded: vec![0; PIECE_BYTES as usize],
+        }))
+    }
+
+    fn whole(&self, lens: &[u32], _: Parallel) -> Result<u64> {
+        let sum = |lens: &mut dyn Iterator<Item = u32>| lens.map(u64::from).sum::<u64>();
+        let plain = sum(&mut self.cut.units.iter().map(|unit| unit.len));
+        let stored = sum(&mut lens.iter().copied());
+        Ok((self.cut.plain_bytes + stored).saturating_sub(plain))
+    }
+}
+
+struct StreamWork<'a> {
+    cut: &'a Stream<'a>,
+    encoder: Option<Encoder>,
+    decoder: Decoder,
+    algorithm: Algorithm,
+    content: Vec<u8>,
+    packed: Vec<u8>,
+    decoded: Vec<u8>,
+}
+
+impl StreamWork<'_> {
+    /// Encodes the content as the encoder of a stream does: extents must save a sector, and what can be inline any byte.
+    /// Returns the encoded length, and how much longer the command is.
+    fn encode(&mut self, len: usize, offset: u64) -> Option<(usize, usize)> {
+        let whole = len.next_multiple_of(SECTOR_BYTES);
+        let (room, more) = if offset == 0 && len <= SECTOR_BYTES {
+            (INLINE_BYTES_MAX.min(len - 1), INLINE_ENCODED_BYTES)
+        } else {
+            (whole - SECTOR_BYTES, ENCODED_BYTES)
+        };
+        let packed = self.encoder.as_mut()?.compress_extent(
+            SECTOR_BYTES as u32,
+            &mut self.packed[..room],
+            &self.content[..len],
+        );
+        packed
+            .filter(|&packed| packed > 0)
+            .map(|packed| (packed, more))
+    }
+}
+
+impl Work for StreamWork<'_> {
+    fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
+        let (file, offset) = self.cut.pieces[unit];
+        let len = self.cut.units[unit].len as usize;
+        let start = clock();
+        let ino = self.cut.inventory.ino(file);
+        if self.cut.fs.read_at(ino, offset, &mut self.content[..len])? < len {
+            return Err(Error::Changed);
+        }
+        let encoded = self.encode(len, offset);
+        let encode = clock().saturating_sub(start).as_secs_f64();
+        let Some((packed, more)) = encoded else {
+            return Ok(Tried {
+                len: len as u32,
+                encode,
+                decode: 0.0,
+            });
+        };
+        let (algorithm, decoder) = (self.algorithm, &mut self.decoder);
+        let (stored, decoded) = (&self.packed[..packed], &mut self.decoded[..len]);
+        let (result, decode) = timed(clock, || {
+            decoder.decompress_extent(algorithm, decoded, stored)
+        });
+        if result.is_err() || self.decoded[..len] != self.content[..len] {
+            return Err(Error::Unverified("a sample decodes to something else"));
+        }
+        Ok(Tried {
+            len: (packed + more) as u32,
+            encode,
+            decode,
+        })
+    }
+}
