@@ -19,6 +19,7 @@ mod mutants;
 mod outcome;
 mod outside;
 mod package;
+mod plan;
 mod publish;
 mod suite;
 mod test;

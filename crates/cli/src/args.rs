@@ -10,6 +10,7 @@ use crate::info::Info;
 use crate::ls::Ls;
 use crate::manifest::Manifest;
 use crate::mount::Mount;
+use crate::plan::Plan;
 use crate::receive::Receive;
 use crate::send::Send;
 use crate::stream::Stream;
@@ -46,6 +47,7 @@ Examples:
   restow copy photos photos.btrfs     create an image that Linux can mount
   restow check photos.btrfs           verify an image
   restow usage photos.btrfs           show where its bytes are
+  restow plan photos                  which codec and level to choose
   restow mount photos.tar /mnt        mount it, without unpacking
   restow stream verify home.stream    verify what `btrfs send` wrote
   restow help copy                    show help for a command
@@ -66,6 +68,7 @@ pub(crate) enum Command {
     Info(Info),
     Usage(Box<Usage>),
     Check(Check),
+    Plan(Box<Plan>),
     Stream(Stream),
     Receive(Receive),
     Send(Send),
@@ -86,6 +89,7 @@ impl Command {
             | Command::Info(_)
             | Command::Usage(_)
             | Command::Check(_)
+            | Command::Plan(_)
             | Command::Receive(_)
             | Command::Mount(_)
             | Command::Unmount(_) => false,

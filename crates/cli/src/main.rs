@@ -22,6 +22,7 @@ mod options;
 #[cfg(feature = "pages")]
 mod pages;
 mod partitions;
+mod plan;
 mod receive;
 mod send;
 mod sent;
@@ -101,6 +102,7 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
         Command::Check(args) => check::run(args)?,
         Command::Stream(args) => stream::run(args)?,
         Command::Receive(args) => receive::run(args)?,
+        Command::Plan(args) => plan::run(args)?,
         Command::Send(args) => send::run(args).map(|()| true)?,
         Command::Mount(args) => return mount::run(args),
         Command::Unmount(args) => unmount::run(args).map(|()| true)?,

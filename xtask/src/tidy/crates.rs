@@ -31,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "fuse",
             "linux",
             "lzo",
+            "plan",
             "report",
             "sendstream",
             "squashfs",

@@ -12,6 +12,11 @@ pub(crate) struct ThreadArgs {
 }
 
 impl ThreadArgs {
+    /// The number on the command line.
+    pub(crate) fn given(self) -> Option<u16> {
+        self.threads
+    }
+
     pub(crate) fn parallel(self) -> Parallel {
         self.threads
             .map_or_else(Parallel::available, |threads| Parallel::new(threads.into()))

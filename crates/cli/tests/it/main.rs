@@ -19,6 +19,8 @@ mod mounted; // directories on a mounted btrfs, as containers of compressed exte
 mod packed; // compressed archives
 mod partitions; // images in partitions of disk images
 mod pass_through; // encoded data that goes from one format into another
+mod plan; // predictions, compared with copies
+mod plan_real; // the same for real trees, with times
 mod receive; // send streams, received
 mod receive_directory; // send streams, received into directories
 mod receive_image; // send streams, received into images

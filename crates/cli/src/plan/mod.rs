@@ -1,0 +1,333 @@
+//! `restow plan`: predicts what a copy would cost with each codec, and recommends one.
+
+mod advice;
+mod json;
+mod medium;
+mod picture;
+mod rates;
+mod table;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use plan::{Candidate, Container, Limits, Prediction, Question, Row, Stage};
+use tree::{Inventory, Parallel, Progress};
+
+use crate::address::Address;
+use crate::bar::Bar;
+use crate::message::tell;
+use crate::options::{SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs, bytes};
+use crate::source::{Source, Unnamed};
+use advice::Advice;
+use medium::Medium;
+
+/// Predict size and time of a copy for each codec, level and block size, and recommend one
+///
+/// Cuts the files as the container would, encodes everything once with a fast encoder (of a large tree, a part), and a sample with
+/// each candidate; what it encodes, it decodes and compares. The tables of an image are made as for a copy, so their size counts. Nothing
+/// is written but FILE.
+///
+/// Without a limit, the recommendation is the last candidate that saves 5 % of the size each time the copy takes twice as long. With
+/// --max-time, it is the smallest in that time; with --max-size, the fastest of that size; with --link, the one that is sent and
+/// unpacked first. The whole error bar must keep a limit. Times are those of this machine while it does nothing else.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  restow plan src                             which codec for a SquashFS image?
+  restow plan --for btrfs --max-time 2m src   the smallest btrfs image in two minutes
+  restow plan --for tar --link 100Mbit src    the archive that arrives first
+  restow plan --max-size 600M src             the fastest copy of at most 600 MiB
+  restow plan --html plan.html src            plots and a table for a browser
+
+Exit codes: 0 success; 1 no candidate keeps the limits; 2 failure.")]
+pub(crate) struct Plan {
+    #[arg(help = SOURCE_HELP, long_help = SOURCE_LONG_HELP)]
+    src: PathBuf,
+
+    /// What SRC is to be copied to
+    #[arg(long = "for", value_name = "FORMAT", default_value = "squashfs")]
+    container: For,
+
+    /// Take at most TIME for the copy, as in 90s, 5m or 1h30m
+    #[arg(long, value_name = "TIME", value_parser = rates::seconds, help_heading = "Limits")]
+    max_time: Option<f64>,
+
+    /// Make the result at most BYTES long
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Limits")]
+    max_size: Option<u64>,
+
+    /// Let a reader need at most BYTES of memory for decoding
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Limits")]
+    max_memory: Option<u64>,
+
+    /// Let one thread decode at least RATE bytes a second, as in 500MB
+    #[arg(long, value_name = "RATE", value_parser = rates::rate, help_heading = "Limits")]
+    read_rate: Option<f64>,
+
+    /// Minimize the time to send the result over a link of RATE, as in 100Mbit or 12MB (a second), and to unpack it
+    #[arg(long, value_name = "RATE", value_parser = rates::rate, help_heading = "Limits")]
+    link: Option<f64>,
+
+    /// Encode about BYTES with each candidate
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "24M", help_heading = "Sampling")]
+    sample: u64,
+
+    /// Encode at most BYTES with the fast encoder
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2G", help_heading = "Sampling")]
+    first_pass: u64,
+
+    /// Draw sample number N
+    #[arg(long, value_name = "N", default_value = "0", help_heading = "Sampling")]
+    seed: u64,
+
+    /// Assume that the destination stores RATE bytes a second [default: measured with an unnamed file in the current directory]
+    #[arg(long, value_name = "RATE", value_parser = rates::rate, help_heading = "Sampling")]
+    write_rate: Option<f64>,
+
+    /// Try only CODEC, as for --compress of `restow copy` (repeatable) [default: a selection]
+    #[arg(long = "try", value_name = "CODEC", help_heading = "Sampling")]
+    only: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Draw ratio against speed as SVG into FILE, which is overwritten
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Write plots and table as an HTML page into FILE, which is overwritten
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    #[command(flatten)]
+    threads: ThreadArgs,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// What the tree is to be copied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum For {
+    /// A SquashFS image
+    Squashfs,
+    /// A btrfs image
+    Btrfs,
+    /// A tar archive, compressed or not
+    Tar,
+    /// A btrfs send stream
+    Stream,
+}
+
+impl For {
+    fn container(self) -> Container {
+        match self {
+            For::Squashfs => Container::Squashfs,
+            For::Btrfs => Container::Btrfs,
+            For::Tar => Container::Tar,
+            For::Stream => Container::Stream,
+        }
+    }
+}
+
+/// A prediction, and what it is of.
+struct Report<'a> {
+    args: &'a Plan,
+    /// The source as it was typed.
+    src: &'a Path,
+    name: String,
+    container: Container,
+    files: u64,
+    threads: usize,
+    medium: Medium,
+    /// How long the prediction took, in seconds.
+    seconds: f64,
+    limits: Limits,
+    prediction: Prediction,
+    /// The rows from the fastest to the slowest.
+    order: Vec<usize>,
+    /// The rows that are best in something, from the fastest to the smallest.
+    front: Vec<usize>,
+    advice: Option<Advice>,
+}
+
+impl Report<'_> {
+    fn rows(&self) -> &[Row] {
+        &self.prediction.rows
+    }
+
+    fn words(&self, row: &Row) -> String {
+        row.candidate.words(self.container)
+    }
+
+    /// The step to a row from the one before it on the front, if it has one.
+    fn step(&self, row: usize) -> Option<(f64, f64)> {
+        let at = self.front.iter().position(|&it| it == row)?;
+        let before = *self.front.get(at.checked_sub(1)?)?;
+        Some(plan::marginal(&self.rows()[before], &self.rows()[row]))
+    }
+
+    fn is_chosen(&self, row: usize) -> bool {
+        (self.advice.as_ref()).is_some_and(|advice| advice.choice.row == row)
+    }
+
+    /// Seconds to send a row's result and to unpack it, if there is a link.
+    fn transfer(&self, row: &Row) -> Option<f64> {
+        let rate = self.limits.link_rate?;
+        Some(plan::transfer_seconds(row, rate))
+    }
+}
+
+/// Prints predictions and a recommendation. Returns whether the recommended candidate keeps the limits.
+///
+/// # Errors
+/// The source cannot be read, or a file cannot be written.
+pub(crate) fn run(args: &Plan) -> Result<bool> {
+    let start = Instant::now();
+    let address = Address::of(&args.src)?;
+    let source = Source::open(&address, &args.source, unnamed(args.container))?;
+    for note in source.notes.iter().chain(&source.lost) {
+        tell(&format!("{}: {note}", source.name()));
+    }
+    let inventory = Inventory::of(&*source.tree, &tree::Limits::default());
+    let inventory = inventory.map_err(|error| source.name_error(error))?;
+    let opened_seconds = start.elapsed().as_secs_f64();
+    let container = args.container.container();
+    let candidates = candidates(args, container)?;
+    let parallel = args.threads.parallel();
+    let medium = Medium::of(args.write_rate);
+    let bar = Bar::new("planned", args.json);
+    bar.expect(None, Some(candidates.len() as u64));
+    let prediction = plan::predict(&Question {
+        fs: &*source.tree,
+        inventory: &inventory,
+        container,
+        candidates,
+        parallel,
+        processors: Parallel::available().threads(),
+        seed: args.seed,
+        first_bytes: args.first_pass,
+        sample_bytes: args.sample,
+        opened_seconds,
+        write_seconds: medium.write_seconds,
+        medium_rate: medium.rate,
+        clock: &|| start.elapsed(),
+        stage: &|stage| bar.advance(0, u64::from(matches!(stage, Stage::Try(_)))),
+    });
+    let prediction = prediction.map_err(|error| source.name_error(error))?;
+    bar.finish();
+    let report = report(
+        args, &source, &inventory, parallel, medium, prediction, start,
+    );
+    write_files(args, &report)?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        out.write_all(json::of(&report).as_bytes())?;
+    } else {
+        let is_terminal = io::stdout().is_terminal();
+        out.write_all(table::of(&report, is_terminal).as_bytes())?;
+    }
+    out.flush()?;
+    let keeps = |advice: &Advice| advice.choice.reason == plan::Reason::Best;
+    Ok(report.advice.as_ref().is_none_or(keeps))
+}
+
+/// What `restow copy` reads if no subvolume is named.
+fn unnamed(container: For) -> Unnamed {
+    match container {
+        For::Btrfs => Unnamed::TopLevel,
+        For::Squashfs | For::Tar | For::Stream => Unnamed::Default,
+    }
+}
+
+fn report<'a>(
+    args: &'a Plan,
+    source: &Source,
+    inventory: &Inventory,
+    parallel: Parallel,
+    medium: Medium,
+    prediction: Prediction,
+    start: Instant,
+) -> Report<'a> {
+    let limits = Limits {
+        seconds_max: args.max_time,
+        bytes_max: args.max_size.map(|bytes| bytes as f64),
+        read_rate: args.read_rate,
+        memory_max: args.max_memory,
+        link_rate: args.link,
+    };
+    let mut order: Vec<usize> = (0..prediction.rows.len()).collect();
+    order.sort_by(|&a, &b| {
+        let seconds = |row: usize| prediction.rows[row].seconds.value;
+        seconds(a).total_cmp(&seconds(b))
+    });
+    let mut report = Report {
+        args,
+        src: &args.src,
+        name: source.name().to_owned(),
+        container: args.container.container(),
+        files: inventory.file_count().into(),
+        threads: parallel.threads(),
+        medium,
+        seconds: start.elapsed().as_secs_f64(),
+        limits,
+        front: plan::front(&prediction.rows),
+        prediction,
+        order,
+        advice: None,
+    };
+    let is_stored = {
+        let storage = source.tree.storage();
+        storage.stored_extents || storage.block_encoding.is_some()
+    };
+    report.advice = advice::of(&report, is_stored);
+    report
+}
+
+/// The candidates that are tried.
+fn candidates(args: &Plan, container: Container) -> Result<Vec<Candidate>> {
+    let mut all = Candidate::usual(container);
+    if args.only.is_empty() {
+        return Ok(all);
+    }
+    let known: Vec<String> = all.iter().map(|it| it.words(container)).collect();
+    for words in &args.only {
+        let family = |known: &String| {
+            let name = known.split_once(':').map_or(&**known, |(name, _)| name);
+            name == words || known == words
+        };
+        if !known.iter().any(family) {
+            let mut names = known.clone();
+            names.dedup();
+            bail!(
+                "--try {words}: must be a codec, or one of {}",
+                names.join(", ")
+            );
+        }
+    }
+    all.retain(|it| {
+        let words = it.words(container);
+        let name = words.split_once(':').map_or(&*words, |(name, _)| name);
+        args.only.iter().any(|only| *only == words || only == name)
+    });
+    Ok(all)
+}
+
+fn write_files(args: &Plan, report: &Report<'_>) -> Result<()> {
+    let write = |to: &Path, content: String| {
+        let name = crate::text::of_host_path(to, "-");
+        fs::write(to, content).with_context(|| format!("write {name}"))
+    };
+    if let Some(to) = &args.svg {
+        write(to, picture::svg(report).document())?;
+    }
+    if let Some(to) = &args.html {
+        write(to, picture::page(report))?;
+    }
+    Ok(())
+}

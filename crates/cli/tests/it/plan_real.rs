@@ -1,0 +1,247 @@
+//! Predictions for real trees, compared with copies: sizes, times, and what is recommended. `cargo xtask campaign plan` runs it
+//! for the trees in `RESTOW_TREES`, on a machine that does nothing else; otherwise it compares sizes for a small tree.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use plan::{Candidate, Container, Limits, Range, Row, Sampled, choose, transfer_seconds};
+use testkit::TempDir;
+
+use super::plan::{number, rows};
+use super::{restow, shown};
+
+/// How far a predicted size and time may be from the real ones, in parts of them.
+const SIZE_MAX: f64 = 0.02;
+const TIME_MAX: f64 = 0.15;
+/// How far a recommended row may be from the best that keeps the limit, and in how many of all cases.
+const BEST_MAX: f64 = 0.03;
+const GOOD_OF_20: usize = 19;
+
+/// A candidate, predicted and real.
+struct Compared {
+    words: String,
+    block: String,
+    predicted: Row,
+    bytes: f64,
+    seconds: f64,
+}
+
+/// The limits of all cases: seconds and bytes for each byte of content, and links in bytes a second.
+fn cases(content: f64) -> Vec<Limits> {
+    let none = Limits::default();
+    let of_time = [600e6, 250e6, 120e6, 50e6, 20e6].map(|rate| Limits {
+        seconds_max: Some((content / rate).max(1.0)),
+        ..none
+    });
+    let of_size = [1.01, 0.6, 0.4].map(|part| Limits {
+        bytes_max: Some(content * part),
+        ..none
+    });
+    let of_link = [10e6 / 8.0, 1e9 / 8.0].map(|rate| Limits {
+        link_rate: Some(rate),
+        ..none
+    });
+    [&of_time[..], &of_size, &of_link].concat()
+}
+
+#[test]
+fn predictions_of_real_trees() {
+    let Some(trees) = env::var_os("RESTOW_TREES") else {
+        return compare_a_small_tree();
+    };
+    let containers = env::var("RESTOW_PLAN_FOR").unwrap_or("squashfs".into());
+    let (mut misses, mut cases_good, mut cases_all) = (Vec::new(), 0, 0);
+    for tree in env::split_paths(&trees) {
+        for name in containers.split(',') {
+            let container = match name {
+                "btrfs" => Container::Btrfs,
+                "tar" => Container::Tar,
+                "stream" => Container::Stream,
+                _ => Container::Squashfs,
+            };
+            let (content, compared) = compare(&tree, container, &[]);
+            for one in &compared {
+                let size = one.predicted.bytes.value / one.bytes - 1.0;
+                let time = one.predicted.seconds.value / one.seconds - 1.0;
+                println!(
+                    "{:8} {:8} {:5} size {:>13} predicted {:+6.2} %   time {:>8.2} s predicted {:+6.1} %",
+                    container.name(),
+                    one.words,
+                    one.block,
+                    one.bytes,
+                    100.0 * size,
+                    one.seconds,
+                    100.0 * time
+                );
+                if size.abs() > SIZE_MAX {
+                    misses.push(format!(
+                        "{tree:?} {} size {:+.2} %",
+                        one.words,
+                        100.0 * size
+                    ));
+                }
+                if time.abs() > TIME_MAX {
+                    misses.push(format!(
+                        "{tree:?} {} time {:+.1} %",
+                        one.words,
+                        100.0 * time
+                    ));
+                }
+            }
+            let (good, all) = judge(content, &compared);
+            cases_good += good;
+            cases_all += all;
+        }
+    }
+    println!(
+        "{cases_good} of {cases_all} recommendations keep the limit and are within 3 % of the best"
+    );
+    misses.iter().for_each(|miss| println!("missed: {miss}"));
+    assert!(misses.is_empty(), "{} misses", misses.len());
+    assert!(
+        cases_good * 20 >= cases_all * GOOD_OF_20,
+        "{cases_good} of {cases_all}"
+    );
+}
+
+/// The same without times, which decide nothing in a test.
+fn compare_a_small_tree() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (content, compared) = compare(&tree, Container::Squashfs, &["--try=lz4", "--try=gzip"]);
+    assert!(compared.len() >= 5 && content > 100_000.0);
+    for one in compared {
+        let off = one.predicted.bytes.value / one.bytes - 1.0;
+        assert!(off.abs() < SIZE_MAX, "{} {off}", one.words);
+    }
+}
+
+/// Predicts a tree, and copies it with every candidate.
+fn compare(tree: &Path, container: Container, options: &[&str]) -> (f64, Vec<Compared>) {
+    let dir = TempDir::new();
+    let start = Instant::now();
+    let mut plan = restow(["plan", "--json", "--for", container.name()]);
+    let plan = plan.args(options).arg(tree);
+    let output = plan.current_dir(dir.path()).output().unwrap();
+    let (code, json, errors) = shown(&output);
+    assert_eq!(code, 0, "{errors}");
+    let content = number(&json, "content_bytes");
+    println!(
+        "{}: {:.0} MB, predicted in {:.1} s",
+        tree.display(),
+        content / 1e6,
+        start.elapsed().as_secs_f64()
+    );
+    let compared = rows(&json).into_iter().map(|(words, row)| {
+        let block = row.split_once("\"block_bytes\":");
+        let block = block.map_or("", |(_, rest)| rest.split(',').next().unwrap_or(""));
+        let (bytes, seconds) = copied(&dir, tree, container, &words, block);
+        let range = |name: &str| Range {
+            value: number(&row, name),
+            error: number(&row, &format!("{name}_error")),
+        };
+        Compared {
+            block: block.to_owned(),
+            predicted: Row {
+                candidate: Candidate::usual(container)[0].clone(),
+                content_bytes: content,
+                bytes: range("bytes"),
+                seconds: range("seconds"),
+                encode_seconds: number(&row, "encode_cpu_seconds"),
+                decode_seconds: number(&row, "decode_cpu_seconds"),
+                memory_bytes: number(&row, "memory_bytes") as u64,
+                sampled: Sampled::default(),
+            },
+            words,
+            bytes,
+            seconds,
+        }
+    });
+    (content, compared.collect())
+}
+
+/// Copies a tree; gives the size of the result, and the seconds.
+fn copied(
+    dir: &TempDir,
+    tree: &Path,
+    container: Container,
+    words: &str,
+    block: &str,
+) -> (f64, f64) {
+    let ending = match (container, words.split_once(':').map_or(words, |it| it.0)) {
+        (Container::Tar, "gzip") => "tar.gz",
+        (Container::Tar, "zstd") => "tar.zst",
+        (Container::Tar, "xz") => "tar.xz",
+        _ => container.name(),
+    };
+    let to: PathBuf = dir.join(format!("x.{ending}"));
+    let mut copy = restow(["copy", "-q", "--overwrite", "--recompress"]);
+    if !matches!(container, Container::Squashfs | Container::Btrfs) {
+        copy = restow(["copy", "-q", "--overwrite"]);
+    }
+    if ending != "tar" {
+        copy.args(["--compress", words]);
+    }
+    if !block.is_empty() {
+        copy.args(["--block-size", block]);
+    }
+    let start = Instant::now();
+    let status = copy.arg(tree).arg(&to).status().unwrap();
+    let seconds = start.elapsed().as_secs_f64();
+    assert!(status.success(), "{copy:?}");
+    let bytes = fs::metadata(&to).unwrap().len() as f64;
+    fs::remove_file(&to).unwrap();
+    (bytes, seconds)
+}
+
+/// How many recommendations keep their limit in the real copy and are nearly the best, and how many there are.
+fn judge(content: f64, compared: &[Compared]) -> (usize, usize) {
+    let predicted: Vec<Row> = compared.iter().map(|one| one.predicted.clone()).collect();
+    let (mut good, mut all) = (0, 0);
+    for limits in cases(content) {
+        let keeps = |one: &Compared| {
+            limits.seconds_max.is_none_or(|max| one.seconds <= max)
+                && limits.bytes_max.is_none_or(|max| one.bytes <= max)
+        };
+        let value = |one: &Compared| match limits {
+            Limits {
+                link_rate: Some(rate),
+                ..
+            } => {
+                let real = Row {
+                    bytes: Range {
+                        value: one.bytes,
+                        error: 0.0,
+                    },
+                    ..one.predicted.clone()
+                };
+                transfer_seconds(&real, rate)
+            }
+            Limits {
+                seconds_max: Some(_),
+                ..
+            } => one.bytes,
+            _ => one.seconds,
+        };
+        let best = compared.iter().filter(|one| keeps(one)).map(value);
+        let best = best.fold(f64::INFINITY, f64::min);
+        let choice = choose(&predicted, &limits).unwrap();
+        let chosen = &compared[choice.row];
+        // Where nothing keeps the limit, that must be said.
+        let is_good = if best.is_finite() {
+            keeps(chosen) && value(chosen) <= best * (1.0 + BEST_MAX)
+        } else {
+            choice.reason == plan::Reason::Nearest
+        };
+        all += 1;
+        good += usize::from(is_good);
+        if !is_good {
+            println!(
+                "not good: {limits:?}: {} {} with {} B in {:.2} s; best {best:.2}",
+                chosen.words, chosen.block, chosen.bytes, chosen.seconds
+            );
+        }
+    }
+    (good, all)
+}
