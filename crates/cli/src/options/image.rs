@@ -44,7 +44,7 @@ pub(crate) struct ImageArgs {
     #[arg(long, value_name = "OLD", conflicts_with = "recompress")]
     pub(crate) reuse: Option<PathBuf>,
 
-    /// With --reuse, do not read files whose path, size and modification time are those of a file in OLD
+    /// With --reuse, take a file as unchanged if its path, size and modification time are those of a file in OLD
     #[arg(long, requires = "reuse")]
     pub(crate) trust_mtime: bool,
 
