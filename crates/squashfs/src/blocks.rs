@@ -1,9 +1,12 @@
 //! Data and fragment blocks: encoded on all threads, written in the order of the plan.
 
-use tree::{ContentReader, Error, FileId, Kept, Progress, Result, ordered};
+use std::cell::RefCell;
+
+use tree::{ContentReader, Error, FileId, Kept, Progress, Result, ordered, ordered_on_demand};
 use zerocopy::FromZeros;
 
 use crate::encode::{Done, EncodedBlock, Work};
+use crate::gather::Gather;
 use crate::plan::Plan;
 use crate::raw::{self, BLOCK_PLAIN};
 use crate::reuse::OldBlocks;
@@ -28,6 +31,18 @@ pub(crate) struct Data {
     pub(crate) files: Vec<Placed>,
     pub(crate) words: Vec<u32>,
     pub(crate) fragments: Vec<raw::FragmentEntry>,
+}
+
+impl Data {
+    /// The table entry of a fragment block, which may be a new one.
+    fn fragment(&mut self, number: u32) -> &mut raw::FragmentEntry {
+        let index = number as usize;
+        if self.fragments.len() <= index {
+            self.fragments
+                .resize_with(index + 1, raw::FragmentEntry::new_zeroed);
+        }
+        &mut self.fragments[index]
+    }
 }
 
 /// The place of one file's data.
@@ -60,86 +75,140 @@ impl Writer<'_> {
             options: self.options,
             old,
         };
-        let mut mark = None;
+        let (mut mark, parallel) = (None, self.parallel);
+        let take = |done: Done| {
+            let lost_in = |number| -> Vec<FileId> { plan.files_in(number).collect() };
+            self.take_done(done, (&mut data, &mut mark), &lost_in, &work, progress)
+        };
         ordered(
-            self.parallel,
+            parallel,
             plan.jobs(fs, inventory),
             || work.worker(),
             |worker, job| work.work(worker, job),
-            |done| {
-                if let Done::Holes { file, first, .. } | Done::Block { file, first, .. } = done {
-                    if first {
-                        mark = Some(self.mark(&data, file));
-                        data.files[file.0 as usize] = Placed {
-                            start: self.at,
-                            sparse: 0,
-                            words: data.words.len(),
-                        };
-                    } else if self.lost.has(file) {
-                        return Ok(());
-                    }
+            take,
+        )?;
+        self.finish_data(plan);
+        Ok(data)
+    }
+
+    /// Encodes and writes the files' data, and packs the tails of the plan's files.
+    pub(crate) fn gather_data(&mut self, plan: &mut Plan, progress: &dyn Progress) -> Result<Data> {
+        let (fs, inventory, options) = (self.fs, self.inventory, self.options);
+        let block_bytes = options.block_bytes as usize;
+        let mut data = Data {
+            files: vec![Placed::default(); inventory.file_count() as usize],
+            words: Vec::new(),
+            fragments: Vec::new(),
+        };
+        let work = Work {
+            content: ContentReader::new(fs, inventory, block_bytes, false),
+            options,
+            old: None,
+        };
+        let mut mark = None;
+        let gather = Gather::new(plan, options, &work.content, self.parallel);
+        let gather = RefCell::new(gather);
+        ordered_on_demand(
+            self.parallel,
+            || gather.borrow_mut().next(),
+            || work.worker(),
+            |worker, job| work.work(worker, job),
+            |done| match done {
+                Done::Read(batch) => gather.borrow_mut().take(batch),
+                done => {
+                    let places = (&mut data, &mut mark);
+                    self.take_done(done, places, &|_| Vec::new(), &work, progress)
                 }
-                match done {
-                    Done::Holes { file, bytes, .. } => {
-                        let blocks = bytes.div_ceil(block_bytes as u64) as usize;
-                        data.words.extend(std::iter::repeat_n(0, blocks));
-                        data.files[file.0 as usize].sparse += bytes;
-                        progress.advance(0, bytes);
-                    }
-                    Done::Block {
-                        file,
-                        first,
-                        len,
-                        stored,
-                    } => {
-                        if let Some(stored) = stored {
-                            data.words.push(stored.word());
-                            self.take(stored, &work, progress)?;
-                        } else {
-                            data.words.push(0);
-                            data.files[file.0 as usize].sparse += len as u64;
-                        }
-                        progress.advance(u64::from(first), len as u64);
-                    }
-                    Done::Unreadable { file, error } => {
-                        if let Some(before) = mark.take_if(|mark| mark.file == file) {
-                            self.rewind(before, &mut data);
-                        }
-                        self.lost.lose(file, error);
-                    }
-                    Done::Fragment {
-                        number,
-                        stored,
-                        len,
-                        files,
-                        lost,
-                    } => {
-                        data.fragments[number as usize] = self.fragment_entry(stored.word());
-                        self.take(stored, &work, progress)?;
-                        for (file, error) in lost {
-                            self.lost.lose(file, error);
-                        }
-                        progress.advance(files as u64, len as u64);
-                    }
-                    Done::LostFragment { number, error } => {
-                        // Its number must be that of an existing block.
-                        data.fragments[number as usize] = self.fragment_entry(1 | BLOCK_PLAIN);
-                        self.put(&[0])?;
-                        let mut error = Some(error);
-                        for file in plan.files_in(number) {
-                            let again = Error::Unreadable("its tail cannot be read");
-                            self.lost.lose(file, error.take().unwrap_or(again));
-                        }
-                    }
-                }
-                Ok(())
             },
         )?;
+        self.summary.image.duplicates += gather.into_inner().duplicates;
+        self.finish_data(plan);
+        Ok(data)
+    }
+
+    fn finish_data(&mut self, plan: &Plan) {
         self.summary.image.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
-        for (file, &shown) in inventory.files().zip(&plan.shows) {
+        for (file, &shown) in self.inventory.files().zip(&plan.shows) {
             self.lost.lose_with(file, shown);
         }
-        Ok(data)
+    }
+
+    /// Writes the result of a job. `lost_in` lists the files whose tails are in a fragment.
+    fn take_done(
+        &mut self,
+        done: Done,
+        (data, mark): (&mut Data, &mut Option<Mark>),
+        lost_in: &dyn Fn(u32) -> Vec<FileId>,
+        work: &Work<'_>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        if let Done::Holes { file, first, .. } | Done::Block { file, first, .. } = done {
+            if first {
+                *mark = Some(self.mark(data, file));
+                data.files[file.0 as usize] = Placed {
+                    start: self.at,
+                    sparse: 0,
+                    words: data.words.len(),
+                };
+            } else if self.lost.has(file) {
+                return Ok(());
+            }
+        }
+        match done {
+            Done::Holes { file, bytes, .. } => {
+                let blocks = bytes.div_ceil(self.options.block_bytes.into()) as usize;
+                data.words.extend(std::iter::repeat_n(0, blocks));
+                data.files[file.0 as usize].sparse += bytes;
+                progress.advance(0, bytes);
+            }
+            Done::Block {
+                file,
+                first,
+                len,
+                stored,
+            } => {
+                if let Some(stored) = stored {
+                    data.words.push(stored.word());
+                    self.take(stored, work, progress)?;
+                } else {
+                    data.words.push(0);
+                    data.files[file.0 as usize].sparse += len as u64;
+                }
+                progress.advance(u64::from(first), len as u64);
+            }
+            Done::Unreadable { file, error } => {
+                if let Some(before) = mark.take_if(|mark| mark.file == file) {
+                    self.rewind(before, data);
+                }
+                self.lost.lose(file, error);
+            }
+            Done::Fragment {
+                number,
+                stored,
+                len,
+                files,
+                lost,
+            } => {
+                *data.fragment(number) = self.fragment_entry(stored.word());
+                self.take(stored, work, progress)?;
+                for (file, error) in lost {
+                    self.lost.lose(file, error);
+                }
+                progress.advance(files as u64, len as u64);
+            }
+            Done::Read(_) => {}
+            Done::LostFragment { number, error } => {
+                // Its number must be that of an existing block.
+                *data.fragment(number) = self.fragment_entry(1 | BLOCK_PLAIN);
+                self.put(&[0])?;
+                let mut error = Some(error);
+                for file in lost_in(number) {
+                    let again = Error::Unreadable("its tail cannot be read");
+                    self.lost.lose(file, error.take().unwrap_or(again));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Appends a block.

@@ -2,10 +2,11 @@
 
 use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
 use tree::{ContentReader, Corrupt, Error, Extent, FileId, Kept, OldExtents, Result};
+use xxhash::Xxh64;
 
 use crate::machine;
 use crate::options::Options;
-use crate::plan::Job;
+use crate::plan::{Batch, Item, Job};
 use crate::probe::Probe;
 use crate::raw::{BLOCK_PLAIN, METADATA_BYTES};
 use crate::reuse::{Decoding, OldBlocks, OldFragment};
@@ -69,6 +70,8 @@ pub(crate) enum Done {
         files: usize,
         lost: Vec<(FileId, Error)>,
     },
+    /// Files that were read.
+    Read(Batch),
     /// A fragment block of the source that cannot be read.
     LostFragment { number: u32, error: Error },
 }
@@ -179,6 +182,24 @@ impl Work<'_> {
                 files: fragment.files,
                 lost: Vec::new(),
             }),
+            Job::Read(batch) => self.read_batch(batch).map(Done::Read),
+            Job::Packed {
+                number,
+                mut content,
+                len,
+                files,
+                filter,
+            } => {
+                std::mem::swap(&mut worker.content, &mut content);
+                self.content.recycle(content);
+                Ok(Done::Fragment {
+                    number,
+                    stored: self.encode(worker, len, filter)?,
+                    len,
+                    files,
+                    lost: Vec::new(),
+                })
+            }
             Job::Fragment { number, tails } => {
                 let (mut len, mut lost) = (0, Vec::new());
                 let mut code = machine::Code::default();
@@ -210,6 +231,24 @@ impl Work<'_> {
                 })
             }
         }
+    }
+
+    /// Reads the files of a batch.
+    fn read_batch(&self, mut batch: Batch) -> Result<Batch> {
+        let mut at = 0;
+        for item in &mut batch.items {
+            let Item::Part(part) = item else { continue };
+            let bytes = &mut batch.content[at..at + part.len];
+            let read = self.read(part.file, part.offset, bytes);
+            part.filter = read.map_err(|error| self.content.in_file(part.file, error))?;
+            if part.is_hashed {
+                let mut hash = Xxh64::new(part.len as u64);
+                hash.update(bytes);
+                part.hash = hash.digest();
+            }
+            at += part.len;
+        }
+        Ok(batch)
     }
 
     /// Handles a file that cannot be read: leaves it out, or fails.

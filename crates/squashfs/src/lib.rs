@@ -18,6 +18,7 @@ mod describe;
 mod dir;
 mod encode;
 mod find;
+mod gather;
 mod holes;
 mod image;
 mod inode;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use codec::Algorithm;
+use codec::{Algorithm, Filters};
 use tree::{
     BlockEncoding, Duplicates, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind,
     FileSystem, Inventory, Lost, Result,
@@ -81,6 +81,16 @@ pub(crate) enum Job {
     Unreadable { file: FileId, error: Error },
     /// The tails of files, one after another.
     Fragment { number: u32, tails: Vec<FileId> },
+    /// Files to read.
+    Read(Batch),
+    /// The tails of files that were read, at the beginning of a buffer of the size of a block.
+    Packed {
+        number: u32,
+        content: Vec<u8>,
+        len: usize,
+        files: usize,
+        filter: Filters,
+    },
     /// A fragment block to copy as the source stores it: the extent of a file in it, the bytes of its content that are
     /// used, and how many files use them.
     KeepFragment {
@@ -92,6 +102,33 @@ pub(crate) enum Job {
     },
     /// A fragment block to copy as the old image stores it.
     OldFragment { number: u32, fragment: OldFragment },
+}
+
+/// Files in order.
+pub(crate) struct Batch {
+    pub(crate) items: Vec<Item>,
+    /// Room for their parts, one after another.
+    pub(crate) content: Vec<u8>,
+}
+
+pub(crate) enum Item {
+    /// A part of a file that goes into a fragment.
+    Part(Part),
+    /// All other content of a file, which is not read yet.
+    Blocks(FileId),
+}
+
+/// A part of a file that goes into a fragment.
+pub(crate) struct Part {
+    pub(crate) file: FileId,
+    pub(crate) offset: u64,
+    pub(crate) len: usize,
+    /// Whether it may equal an earlier file.
+    pub(crate) is_hashed: bool,
+    /// The hash of it, once it was read.
+    pub(crate) hash: u64,
+    /// The filter for it, once it was read.
+    pub(crate) filter: Filters,
 }
 
 /// A block of the source that holds tails.
@@ -159,8 +196,23 @@ impl Plan {
         plan
     }
 
+    /// The files whose data is stored, in order.
+    pub(crate) fn files(&self) -> &[FileId] {
+        &self.files
+    }
+
+    /// Makes a file show the data of an earlier one.
+    pub(crate) fn show(&mut self, file: FileId, original: FileId) {
+        self.shows[file.0 as usize] = original;
+    }
+
+    /// Gives the tail of a file its place.
+    pub(crate) fn place(&mut self, file: FileId, tail: Tail) {
+        self.places[file.0 as usize] = Some(tail);
+    }
+
     /// Whether the tail of a file of this size goes into a fragment.
-    fn is_packed(&self, size: u64) -> bool {
+    pub(crate) fn is_packed(&self, size: u64) -> bool {
         match self.packing {
             Fragments::None => false,
             Fragments::SmallFiles => size < self.block_bytes,
@@ -403,21 +455,33 @@ impl Plan {
                     &FragmentContent::Old(fragment) => Job::OldFragment { number, fragment },
                 });
             }
-            let file = self.files.get(index).map(|&file| FileJobs {
-                file,
-                end: self.blocks_len(inventory.size(file), file),
-                offset: 0,
-                block_bytes: self.block_bytes,
-                keep: self.keep,
-                extents: Extents::new(fs, inventory.ino(file), inventory.size(file)),
-            });
+            let file = self.files.get(index);
+            let file = file.map(|&file| self.file_jobs(fs, inventory, file));
             jobs.into_iter().chain(file.into_iter().flatten())
         })
+    }
+
+    /// The jobs for the blocks of a file whose tail has its place.
+    pub(crate) fn file_jobs<'a>(
+        &self,
+        fs: &'a dyn FileSystem,
+        inventory: &Inventory,
+        file: FileId,
+    ) -> FileJobs<'a> {
+        let size = inventory.size(file);
+        FileJobs {
+            file,
+            end: self.blocks_len(size, file),
+            offset: 0,
+            block_bytes: self.block_bytes,
+            keep: self.keep,
+            extents: Extents::new(fs, inventory.ino(file), size),
+        }
     }
 }
 
 /// The jobs for one file's blocks. Holes are found without reading them.
-struct FileJobs<'a> {
+pub(crate) struct FileJobs<'a> {
     file: FileId,
     /// Where the bytes that are in blocks end.
     end: u64,

@@ -6,6 +6,7 @@
 
 use tree::{Duplicates, Error, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result};
 
+use crate::gather::{Gather, SMALL_BYTES};
 use crate::holes::excess_holes;
 use crate::numbers::Numbers;
 use crate::options::{Options, Summary, check};
@@ -45,8 +46,15 @@ pub fn create(
         Some(inventory.content_bytes()),
     );
     let mut writer = Writer::new(fs, inventory, options, parallel, output)?;
+    let is_gathered = Gather::is_possible(options, fs.storage().stored_extents);
     let duplicates = if options.duplicates {
-        match Duplicates::find(fs, inventory, parallel) {
+        // Equal small files are found when they are read for the image.
+        let small_bytes = if is_gathered {
+            SMALL_BYTES.min(u64::from(options.block_bytes) - 1)
+        } else {
+            0
+        };
+        match Duplicates::find_larger(fs, inventory, small_bytes, parallel) {
             // Every unreadable file is met again later, and listed then.
             Err(_) if options.skip_unreadable => Duplicates::default(),
             found => found?,
@@ -66,8 +74,12 @@ pub fn create(
         }
         None => OldTails::default(),
     };
-    plan.pack_tails(fs, inventory, options, &old_tails)?;
-    let data = writer.write_data(&plan, old.as_ref(), progress)?;
+    let data = if is_gathered {
+        writer.gather_data(&mut plan, progress)?
+    } else {
+        plan.pack_tails(fs, inventory, options, &old_tails)?;
+        writer.write_data(&plan, old.as_ref(), progress)?
+    };
     let numbers = Numbers::new(inventory, &writer.lost);
     let sets = writer.write_tables(&plan, described, &data, &numbers)?;
     if options.verify.decodes_encoded() {

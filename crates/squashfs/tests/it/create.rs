@@ -159,6 +159,31 @@ fn read_by_us_and_by_unsquashfs(block: usize) {
     }
 }
 
+/// Small files are packed as they are read. Where unreadable files are to be skipped, everything is planned before.
+#[test]
+fn files_that_are_packed_as_they_are_read_are_where_a_plan_puts_them() {
+    let out = TempDir::new();
+    let (read, planned) = (out.join("read"), out.join("planned"));
+    for block_bytes in [4096, 131_072] {
+        let Some(dir) = nasty(block_bytes) else {
+            return;
+        };
+        for (name, options) in layouts(block_bytes as u32) {
+            let plan = Options {
+                skip_unreadable: true,
+                ..options.clone()
+            };
+            let expected = image_of(dir.path(), &planned, &plan, 2).image;
+            for threads in [1, 3] {
+                let found = image_of(dir.path(), &read, &options, threads).image;
+                assert_eq!(found.duplicates, expected.duplicates, "{name}");
+                let (read, planned) = (fs::read(&read), fs::read(&planned));
+                assert!(read.unwrap() == planned.unwrap(), "{name} {threads}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_same_bytes_for_any_number_of_threads() {
     let out = TempDir::new();

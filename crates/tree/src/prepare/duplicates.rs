@@ -57,13 +57,26 @@ impl Duplicates {
         inventory: &Inventory,
         parallel: Parallel,
     ) -> Result<Duplicates> {
+        Duplicates::find_larger(source, inventory, 0, parallel)
+    }
+
+    /// Like [`Duplicates::find`], among the files of more than `bytes` bytes.
+    ///
+    /// # Errors
+    /// As for [`Duplicates::find`].
+    pub fn find_larger(
+        source: &dyn FileSystem,
+        inventory: &Inventory,
+        bytes: u64,
+        parallel: Parallel,
+    ) -> Result<Duplicates> {
         let mut candidates = Vec::new();
         for (place, entry) in (0u32..).zip(inventory.names()) {
             let file = inventory.file(entry);
             let size = inventory.size(file);
             if inventory.kind(file) == FileKind::Regular
                 && inventory.is_first_name(entry)
-                && size > 0
+                && size > bytes
             {
                 let key = (size, 0);
                 candidates.push(Candidate { key, place, file });

@@ -3,5 +3,5 @@
 mod ordered;
 mod progress;
 
-pub use ordered::{Parallel, ordered};
+pub use ordered::{Parallel, ordered, ordered_on_demand};
 pub use progress::{NoProgress, Progress};

@@ -69,6 +69,30 @@ pub fn ordered<J, W, D, E>(
     jobs: impl Iterator<Item = J>,
     workspace: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, J) -> Result<D, E> + Sync,
+    sink: impl FnMut(D) -> Result<(), E>,
+) -> Result<(), E>
+where
+    J: Send,
+    D: Send,
+    E: Send,
+{
+    let mut jobs = jobs.fuse();
+    ordered_on_demand(parallel, || jobs.next(), workspace, work, sink)
+}
+
+/// Like [`ordered`], for jobs that follow from results: after `next` returned `None`, it is called again when the sink has
+/// taken further results. The work ends when it returns `None` and no job is in flight.
+///
+/// # Errors
+/// As for [`ordered`].
+///
+/// # Panics
+/// As for [`ordered`].
+pub fn ordered_on_demand<J, W, D, E>(
+    parallel: Parallel,
+    mut next: impl FnMut() -> Option<J>,
+    workspace: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, J) -> Result<D, E> + Sync,
     mut sink: impl FnMut(D) -> Result<(), E>,
 ) -> Result<(), E>
 where
@@ -77,10 +101,9 @@ where
     E: Send,
 {
     if parallel.threads.get() == 1 {
-        return in_line(jobs, workspace, work, sink);
+        return in_line(next, workspace, work, sink);
     }
     let room = Room::new(parallel);
-    let mut jobs = jobs.fuse();
     thread::scope(|scope| {
         // However this closure ends, even by a panic in the sink, the workers stop and the scope can end.
         let _closing = Closing(&room);
@@ -91,13 +114,13 @@ where
             spawned += usize::from(worker.spawn_scoped(scope, run).is_ok());
         }
         if spawned == 0 {
-            return in_line(&mut jobs, &workspace, &work, sink);
+            return in_line(&mut next, &workspace, &work, sink);
         }
         let mut early: VecDeque<Option<Outcome<D, E>>> = VecDeque::new();
         let (mut sent, mut done) = (0u64, 0u64);
         loop {
             while sent - done < parallel.in_flight.get() as u64 {
-                let Some(job) = jobs.next() else { break };
+                let Some(job) = next() else { break };
                 room.send(sent, job);
                 early.push_back(None);
                 sent += 1;
@@ -122,13 +145,13 @@ where
 }
 
 fn in_line<J, W, D, E>(
-    jobs: impl Iterator<Item = J>,
+    mut next: impl FnMut() -> Option<J>,
     workspace: impl Fn() -> W,
     work: impl Fn(&mut W, J) -> Result<D, E>,
     mut sink: impl FnMut(D) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut state = workspace();
-    for job in jobs {
+    while let Some(job) = next() {
         sink(work(&mut state, job)?)?;
     }
     Ok(())
@@ -448,6 +471,31 @@ mod tests {
             );
             assert_eq!((all, sum), (Ok(()), 3 * 499_500));
             assert!(made.load(SeqCst) <= threads, "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn jobs_can_follow_from_results() {
+        use std::cell::RefCell;
+        for threads in THREADS {
+            // Each job below 100 leads to two more, which are not known before.
+            let (to_do, mut got) = (RefCell::new(VecDeque::from([1u64])), Vec::new());
+            let all = ordered_on_demand(
+                Parallel::new(threads),
+                || to_do.borrow_mut().pop_front(),
+                || (),
+                |(), job| Ok::<_, ()>((job, uneven(job))),
+                |(job, result)| {
+                    got.push(job);
+                    assert_eq!(result, uneven(job));
+                    if job < 100 {
+                        to_do.borrow_mut().extend([2 * job, 2 * job + 1]);
+                    }
+                    Ok(())
+                },
+            );
+            assert_eq!(all, Ok(()));
+            assert_eq!(got, (1..200).collect::<Vec<_>>(), "{threads} threads");
         }
     }
 

@@ -1,0 +1,249 @@
+//! Small files, packed while the image is written: each is read once, and dropped then if it equals an earlier one.
+//!
+//! Workers read files in batches. The calling thread takes the batches in order, finds equal files, and fills fragment blocks, which
+//! are jobs for the workers again. The layout is that of [`Plan::pack_tails`], since equal files
+//! are the only thing that it needs to know of the content.
+
+use std::collections::{HashMap, VecDeque};
+
+use tree::{ContentReader, FileId, Parallel, Result};
+
+use crate::inode::Tail;
+use crate::machine::Code;
+use crate::options::{Fragments, Options};
+use crate::plan::{Batch, FileJobs, Item, Job, Part, Plan};
+
+/// Files up to this size are compared when they are read. Larger ones take longer to read again than to find, and equal
+/// ones among them are found before.
+pub(crate) const SMALL_BYTES: u64 = 64 << 10;
+/// How much content a batch has at most, unless a block is larger.
+const BATCH_BYTES: usize = 256 << 10;
+/// How many files a batch has at most.
+const BATCH_FILES: usize = 512;
+
+/// What comes next in the image.
+enum Unit {
+    Fragment(Job),
+    /// The blocks of a file.
+    Blocks(FileId),
+}
+
+/// The fragment block that is being filled.
+struct Open {
+    /// A buffer of the size of a block.
+    buffer: Vec<u8>,
+    used: usize,
+    files: usize,
+    code: Code,
+}
+
+/// The files of a plan on their way into the image.
+pub(crate) struct Gather<'a> {
+    plan: &'a mut Plan,
+    options: &'a Options,
+    content: &'a ContentReader<'a>,
+    /// The index of the next file to read.
+    next: usize,
+    /// Batches that are being read, and the most of them.
+    reading: usize,
+    reading_max: usize,
+    /// In the order in which they are stored.
+    ready: VecDeque<Unit>,
+    blocks: Option<FileJobs<'a>>,
+    open: Open,
+    /// The number of the fragment block that is being filled.
+    number: u32,
+    /// The first small file with this hash of its content.
+    known: HashMap<u64, FileId>,
+    /// How many files equal an earlier one.
+    pub(crate) duplicates: u64,
+    /// Buffers for batches, to be reused.
+    free: Vec<Vec<u8>>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Gather<'a> {
+    /// Whether files can be packed as they are read: equal files must have no influence on their order, and every file must be
+    /// readable.
+    pub(crate) fn is_possible(options: &Options, stored_extents: bool) -> bool {
+        options.fragments != Fragments::None
+            && options.priorities.is_empty()
+            && options.old.is_none()
+            && !options.skip_unreadable
+            && !stored_extents
+    }
+
+    pub(crate) fn new(
+        plan: &'a mut Plan,
+        options: &'a Options,
+        content: &'a ContentReader<'a>,
+        parallel: Parallel,
+    ) -> Self {
+        Gather {
+            plan,
+            options,
+            content,
+            next: 0,
+            reading: 0,
+            reading_max: parallel.threads(),
+            ready: VecDeque::new(),
+            blocks: None,
+            open: Open {
+                buffer: content.buffer(),
+                used: 0,
+                files: 0,
+                code: Code::default(),
+            },
+            number: 0,
+            known: HashMap::new(),
+            duplicates: 0,
+            free: Vec::new(),
+            scratch: vec![0; SMALL_BYTES as usize],
+        }
+    }
+
+    /// The next job; `None` if it depends on results, or at the end.
+    pub(crate) fn next(&mut self) -> Option<Job> {
+        loop {
+            let is_ahead = self.ready.len() >= 4 * self.reading_max;
+            let is_unread = self.next < self.plan.files().len();
+            if is_unread && !is_ahead && self.reading < self.reading_max {
+                self.reading += 1;
+                return Some(Job::Read(self.batch()));
+            }
+            if let Some(blocks) = &mut self.blocks {
+                if let Some(job) = blocks.next() {
+                    return Some(job);
+                }
+                self.blocks = None;
+            }
+            match self.ready.pop_front() {
+                Some(Unit::Fragment(job)) => return Some(job),
+                Some(Unit::Blocks(file)) => {
+                    let (fs, inventory) = (self.content.fs(), self.content.inventory());
+                    self.blocks = Some(self.plan.file_jobs(fs, inventory, file));
+                }
+                None if self.reading == 0 && !is_unread && self.open.files > 0 => self.close(),
+                None => return None,
+            }
+        }
+    }
+
+    /// The next files to read.
+    fn batch(&mut self) -> Batch {
+        let inventory = self.content.inventory();
+        let block_bytes = u64::from(self.options.block_bytes);
+        let room = BATCH_BYTES.max(self.options.block_bytes as usize);
+        let (mut items, mut used) = (Vec::new(), 0);
+        while let Some(&file) = self.plan.files().get(self.next)
+            && items.len() < BATCH_FILES
+        {
+            let size = inventory.size(file);
+            let is_packed = self.plan.is_packed(size);
+            let len = (size % block_bytes) as usize;
+            if is_packed {
+                if used + len > room {
+                    break;
+                }
+                used += len;
+                items.push(Item::Part(Part {
+                    file,
+                    offset: size - len as u64,
+                    len,
+                    is_hashed: self.options.duplicates && size <= SMALL_BYTES && size < block_bytes,
+                    hash: 0,
+                    filter: codec::Filters(0),
+                }));
+            }
+            if !is_packed || size >= block_bytes {
+                items.push(Item::Blocks(file));
+            }
+            self.next += 1;
+        }
+        let content = self.free.pop().unwrap_or_else(|| vec![0; room]);
+        Batch { items, content }
+    }
+
+    /// Takes the files of a batch that was read.
+    ///
+    /// # Errors
+    /// A file cannot be read again.
+    pub(crate) fn take(&mut self, batch: Batch) -> Result<()> {
+        self.reading -= 1;
+        let mut at = 0;
+        for item in &batch.items {
+            match item {
+                Item::Blocks(file) => self.ready.push_back(Unit::Blocks(*file)),
+                Item::Part(part) => {
+                    self.pack(part, &batch.content[at..at + part.len])?;
+                    at += part.len;
+                }
+            }
+        }
+        self.free.push(batch.content);
+        Ok(())
+    }
+
+    /// Puts a file into the fragment block, unless it equals an earlier one.
+    fn pack(&mut self, part: &Part, bytes: &[u8]) -> Result<()> {
+        if part.is_hashed {
+            match self.known.get(&part.hash).copied() {
+                Some(original) if self.is_equal(original, bytes)? => {
+                    self.plan.show(part.file, original);
+                    self.duplicates += 1;
+                    return Ok(());
+                }
+                Some(_) => {}
+                None => {
+                    self.known.insert(part.hash, part.file);
+                }
+            }
+        }
+        if self.open.used + part.len > self.options.block_bytes as usize {
+            self.close();
+        }
+        let open = &mut self.open;
+        let place = Tail {
+            fragment: self.number,
+            offset: open.used as u32,
+        };
+        self.plan.place(part.file, place);
+        open.buffer[open.used..open.used + part.len].copy_from_slice(bytes);
+        open.used += part.len;
+        open.files += 1;
+        open.code.add(part.filter, part.len);
+        Ok(())
+    }
+
+    /// Compares an earlier small file, which may be on its way into the image, with this content.
+    fn is_equal(&mut self, original: FileId, bytes: &[u8]) -> Result<bool> {
+        if self.content.inventory().size(original) != bytes.len() as u64 {
+            return Ok(false);
+        }
+        if let Some(place) = self.plan.places[original.0 as usize]
+            && place.fragment == self.number
+        {
+            let begin = place.offset as usize;
+            return Ok(self.open.buffer[begin..begin + bytes.len()] == *bytes);
+        }
+        let again = &mut self.scratch[..bytes.len()];
+        let read = self.content.read(original, 0, again);
+        read.map_err(|error| self.content.in_file(original, error))?;
+        Ok(again == bytes)
+    }
+
+    /// Ends the fragment block.
+    fn close(&mut self) {
+        let open = &mut self.open;
+        let content = std::mem::replace(&mut open.buffer, self.content.buffer());
+        self.ready.push_back(Unit::Fragment(Job::Packed {
+            number: self.number,
+            content,
+            len: open.used,
+            files: open.files,
+            filter: open.code.most(open.used),
+        }));
+        self.number += 1;
+        (open.used, open.files, open.code) = (0, 0, Code::default());
+    }
+}
