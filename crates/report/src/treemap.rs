@@ -127,13 +127,16 @@ pub fn draw(svg: &mut Svg, tiles: &[Tile], rect: Rect) {
     }
 }
 
+/// What stands for the children that are too small to be drawn, and its place.
+type Rest = (Tile, Rect);
+
 /// The children that are drawn, at most `count_max`, with their places, and the small ones as one.
 fn laid_out(
     tiles: &[Tile],
     tile: &Tile,
     inner: Rect,
     count_max: usize,
-) -> (Vec<(usize, Rect)>, Option<(Tile, Rect)>) {
+) -> (Vec<(usize, Rect)>, Option<Rest>) {
     let mut children: Vec<usize> = (tile.children.iter().copied())
         .filter(|&at| tiles.get(at).is_some_and(|child| child.size > 0))
         .collect();
