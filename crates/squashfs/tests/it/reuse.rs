@@ -349,8 +349,9 @@ fn linux_reads_what_was_kept() {
         with_old(&dir, &options, Change::Few, false);
         let mount = Mount::read_only(dir.join("new"), FsType::Squashfs);
         let linux = tree::HostDir::open(mount.path()).unwrap();
-        let (linux, expected) = (manifest(&linux), manifest(&version(Some(Change::Few))));
-        assert!(linux == expected, "{}", linux.difference(&expected));
+        let (found, expected) = (manifest(&linux), manifest(&version(Some(Change::Few))));
+        assert!(found == expected, "{}", found.difference(&expected));
+        drop(linux);
         mount.unmount();
     }
 }
