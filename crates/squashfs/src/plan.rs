@@ -283,11 +283,11 @@ impl Plan {
         // The number of each fragment of the old image, and the last file with a tail in it.
         let mut places_of_old = vec![None; old.fragments.len()];
         let (mut number, mut open, mut open_number, mut used) = (0, 0, 0, block_bytes);
-        for index in 0..self.files.len() {
-            let file = self.files[index];
-            if !is_packed[index] {
+        for (index, &has_tail) in is_packed.iter().enumerate() {
+            if !has_tail {
                 continue;
             }
+            let file = self.files[index];
             if let Some((fragment, offset)) = old.of(file) {
                 let (number, last) = places_of_old[fragment].get_or_insert_with(|| {
                     number += 1;

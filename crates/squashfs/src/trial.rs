@@ -90,7 +90,9 @@ impl<'a> Trial<'a> {
                 Job::Holes { .. }
                 | Job::Keep { .. }
                 | Job::KeepFragment { .. }
-                | Job::OldFragment { .. } => {}
+                | Job::OldFragment { .. }
+                | Job::Read(_)
+                | Job::Packed { .. } => {}
                 Job::Unreadable { file, error } => {
                     let path = inventory.path(inventory.first_name(file));
                     return Err(error.in_file("read", &path));
@@ -228,6 +230,8 @@ impl<'a> Trial<'a> {
                 Job::Keep { .. }
                 | Job::KeepFragment { .. }
                 | Job::OldFragment { .. }
+                | Job::Read(_)
+                | Job::Packed { .. }
                 | Job::Unreadable { .. } => {}
             }
         }
@@ -257,7 +261,7 @@ impl TrialWorker<'_> {
         let stored = match self.work.work(&mut self.worker, job)? {
             Done::Block { stored, .. } => stored,
             Done::Fragment { stored, .. } => Some(stored),
-            Done::Holes { .. } => None,
+            Done::Holes { .. } | Done::Read(_) => None,
             Done::Unreadable { error, .. } | Done::LostFragment { error, .. } => return Err(error),
         };
         Ok(stored.map_or(

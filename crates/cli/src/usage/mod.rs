@@ -117,9 +117,10 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     let start = source.find(path, false)?;
     let draws = args.svg.is_some() || args.html.is_some();
-    let mut nodes = match draws {
-        true => Nodes::new(FILES_MAX, DEPTH_MAX),
-        false => Nodes::new(0, args.depth),
+    let mut nodes = if draws {
+        Nodes::new(FILES_MAX, DEPTH_MAX)
+    } else {
+        Nodes::new(0, args.depth)
     };
     let mut types = Types::default();
     let mut visitors: Vec<&mut dyn Visitor> = vec![&mut nodes, &mut types];

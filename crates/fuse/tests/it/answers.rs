@@ -333,7 +333,7 @@ fn small_files_are_sent_before_they_are_asked_for() {
     let mut fs = MemoryFs::new();
     let root = fs.root();
     for n in 0..100 {
-        fs.add_file(root, &format!("{n:03}"), format!("content {n}").as_bytes());
+        fs.add_file(root, format!("{n:03}"), format!("content {n}").as_bytes());
     }
     let options = Options {
         threads: 2,
