@@ -420,7 +420,7 @@ mod tests {
         let mut svg = Svg::new(640, 440, "what is where");
         draw(&mut svg, &tiles, ROOM);
         let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/treemap.svg");
-        testkit::golden(std::path::Path::new(golden), &svg.document());
+        testkit::golden(std::path::Path::new(golden), svg.document());
     }
 
     #[test]

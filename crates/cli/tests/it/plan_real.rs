@@ -1,6 +1,8 @@
 //! Predictions for real trees, compared with copies: sizes, times, and what is recommended. `cargo xtask campaign plan` runs it
 //! for the trees in `RESTOW_TREES`, on a machine that does nothing else; otherwise it compares sizes for a small tree.
 
+#![expect(clippy::print_stdout, reason = "campaigns print what was predicted")]
+
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -62,9 +62,9 @@ fn version(change: Option<Change>) -> MemoryFs {
             let seed = 1000 + dir * SMALL.0 + n;
             let mut content = text(seed, 50 + (seed * 37 % 900) as usize);
             match change {
-                Some(Change::Few) if seed % 100 == 0 => content.extend(b" and more"),
-                Some(Change::SameLength) if seed % 100 == 0 => content[3] ^= 1,
-                Some(Change::Half) if seed % 2 == 0 => continue,
+                Some(Change::Few) if seed.is_multiple_of(100) => content.extend(b" and more"),
+                Some(Change::SameLength) if seed.is_multiple_of(100) => content[3] ^= 1,
+                Some(Change::Half) if seed.is_multiple_of(2) => continue,
                 _ => {}
             }
             let ino = fs.add_file(folder, format!("f{n}"), &content);
