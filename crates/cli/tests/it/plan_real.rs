@@ -1,5 +1,6 @@
 //! Predictions for real trees, compared with copies: sizes, times, and what is recommended. `cargo xtask campaign plan` runs it
 //! for the trees in `RESTOW_TREES`, on a machine that does nothing else; otherwise it compares sizes for a small tree.
+#![expect(clippy::print_stdout, reason = "the campaign shows its table")]
 
 #![expect(clippy::print_stdout, reason = "campaigns print what was predicted")]
 
