@@ -203,6 +203,10 @@ impl Chains {
         self.next = self.next.max(index + 1);
         let (mut longest, mut code) = (2, u32::MAX);
         for candidate in seen {
+            if candidate < oldest {
+                // Longer bytes that are equal would have left their index here, too.
+                break;
+            }
             let good = is_candidate(candidate);
             let candidate = select_unpredictable(good, candidate, index - u32::from(at > 0));
             let differ = read64(data, (candidate - base) as usize) ^ word;

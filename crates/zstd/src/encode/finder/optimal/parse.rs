@@ -128,6 +128,9 @@ pub(super) struct Effort {
     pub(super) sufficient: usize,
     /// Look at every position, and offer every length of every match.
     pub(super) thorough: bool,
+    /// The content is short: literals before the first match of a series are passed at once. In longer content, prices may
+    /// be set between them, which records gain from.
+    pub(super) short: bool,
     /// A position is not searched if the next one is reached for at most this much more, unless the search is thorough.
     pub(super) skip_margin: u32,
 }
@@ -160,7 +163,7 @@ impl Nodes<'_> {
     pub(super) fn series(
         &mut self,
         block: &Block<'_>,
-        state: &State,
+        state: &mut State,
         prices: &Prices<'_>,
         effort: Effort,
         candidates: &mut Candidates<'_>,
@@ -169,7 +172,6 @@ impl Nodes<'_> {
         let &Block {
             data, end, window, ..
         } = block;
-        let start = state.at;
         let none = prices.literal_length(0);
         let one = prices.literal_length(1);
         self.put_repeat(0, state.repeat);
@@ -189,7 +191,7 @@ impl Nodes<'_> {
         let mut node = 0;
         let mut last = None;
         loop {
-            let at = start + node;
+            let at = state.at + node;
             let mut price = NEVER;
             if node <= self.reach {
                 price = self.price(node);
@@ -289,6 +291,15 @@ impl Nodes<'_> {
             if longest >= effort.sufficient {
                 last = Some((longest, longest_value));
                 break;
+            }
+            if effort.short && node == 0 && longest < MATCH_MIN {
+                // Nothing begins here: the series begins a literal later.
+                state.at += 1;
+                state.pending += 1;
+                self.ways.put(0, u64::MAX);
+                run = state.pending;
+                run_price = prices.literal_length(run);
+                continue;
             }
             node += 1;
         }

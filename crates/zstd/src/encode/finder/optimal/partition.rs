@@ -64,6 +64,11 @@ impl<'a> Chunks<'a> {
             return;
         };
         let mut n = self.len;
+        number.put(0, n as u32);
+        if n < 2 {
+            parts.put(0, 0);
+            return;
+        }
         for i in 0..n {
             parts.put(i, i as u32);
             costs.put(i, bits(&self.counts[i], None));

@@ -5,7 +5,7 @@ use super::candidates::Candidates;
 use super::chains::Chains;
 use super::parse::{Effort, Nodes, State, Way};
 use super::partition::{CHUNK_LOG, Chunks};
-use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, WEIGHT};
+use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, Records, WEIGHT};
 use super::sorted::{RECORDED_MAX, Sorted};
 use crate::encode::finder::index::Block;
 use crate::encode::params::Optimal;
@@ -63,7 +63,8 @@ impl<'a> Parser<'a> {
     pub(super) fn plan(&mut self, block: &Block<'_>, repeat: [u32; 3]) {
         let layout = self.kept.layout;
         if self.kept.counted.0 == 0 {
-            prices::seed(self.counts, &block.data[block.start..block.end]);
+            let records = records(layout.window_log <= Optimal::SHORT_LOG_MAX);
+            prices::seed(self.counts, &block.data[block.start..block.end], records);
         }
         let from = block.base + block.start as u32;
         if block.start == 0 && block.data.len() <= layout.sorted_max() {
@@ -87,6 +88,7 @@ impl<'a> Parser<'a> {
                     .clamp(16, PRICED_LENGTH_MAX),
                 thorough: pass > 1,
                 skip_margin: layout.params.skip_margin(passes),
+                short: layout.window_log <= Optimal::SHORT_LOG_MAX,
             };
             let pass = Pass {
                 block,
@@ -144,11 +146,11 @@ impl<'a> Parser<'a> {
                     break;
                 }
             }
-            let mut way = self.series(pass, &state);
             let began = state.at;
+            let mut way = self.series(pass, &mut state);
             self.take(pass, &mut way, &mut state);
             if !pass.again {
-                self.adapt(state.at - began, sufficient);
+                self.adapt(state.at - began, &pass.effort);
             }
         }
         let anchor = state.at - state.pending as usize;
@@ -199,7 +201,7 @@ impl<'a> Parser<'a> {
 
     /// Decides the next series of steps.
     #[inline(always)]
-    fn series(&mut self, pass: &Pass<'_>, state: &State) -> Way {
+    fn series(&mut self, pass: &Pass<'_>, state: &mut State) -> Way {
         let (sorted, chains) = (&mut self.sorted, &mut self.kept.chains);
         self.nodes.series(
             pass.block,
@@ -238,16 +240,30 @@ impl<'a> Parser<'a> {
 
     /// Lets the prices follow what has been counted in `n` bytes.
     #[inline(always)]
-    fn adapt(&mut self, n: usize, sufficient: usize) {
+    fn adapt(&mut self, n: usize, effort: &Effort) {
         let counted = &mut self.kept.counted;
         counted.0 += n;
         // Little has been counted at first: prices change quickly.
-        let few = (counted.0 >> Optimal::PRICES_SHARE_LOG).min(1 << Optimal::PRICES_LOG);
+        let few = (counted.0 >> Optimal::PRICES_SHARE_LOG)
+            .max(if effort.short {
+                Optimal::SHORT_PRICES_MIN
+            } else {
+                0
+            })
+            .min(1 << Optimal::PRICES_LOG);
         if counted.0 - counted.1 >= few {
             counted.1 = counted.0;
-            prices::fade(self.counts);
-            self.prices.set(self.counts, WEIGHT, sufficient);
+            prices::fade(self.counts, records(effort.short));
+            self.prices.set(self.counts, WEIGHT, effort.sufficient);
         }
+    }
+}
+
+fn records(short: bool) -> Records {
+    if short {
+        Records::SHORT
+    } else {
+        Records::USUAL
     }
 }
 

@@ -40,8 +40,29 @@ pub(super) const WEIGHT: u32 = 16;
 /// Logarithm of the part of a count that fades at once.
 const FADE_LOG: u32 = 4;
 
-/// How often the sequences of records count as recently seen.
-const RECORDS: u32 = 20;
+/// How often the sequences of records count at first, and as recently seen later.
+#[derive(Clone, Copy)]
+pub(super) struct Records {
+    /// A literal length of 1, and a match length of 3.
+    lengths: u32,
+    /// The last offset.
+    offset: u32,
+    later: u32,
+}
+
+impl Records {
+    pub(super) const USUAL: Records = Records {
+        lengths: 60,
+        offset: 80,
+        later: 20,
+    };
+    /// In short content that is not of records, so many would not be forgotten soon enough.
+    pub(super) const SHORT: Records = Records {
+        lengths: 15,
+        offset: 20,
+        later: 5,
+    };
+}
 
 #[inline(always)]
 fn increment(counts: &mut Counts, cell: usize, weight: u32) {
@@ -75,7 +96,7 @@ pub(super) fn count_sequence(
 ///
 /// One literal and then three bytes at the last offset are made cheap: where records of four bytes differ in one, only a
 /// parse that begins with such sequences finds out how cheap they become.
-pub(super) fn seed(counts: &mut Counts, source: &[u8]) {
+pub(super) fn seed(counts: &mut Counts, source: &[u8], records: Records) {
     *counts = [[0; 4]; COUNTS];
     count_literals(counts, source, 1);
     for cell in ALPHABETS[0].clone() {
@@ -83,20 +104,20 @@ pub(super) fn seed(counts: &mut Counts, source: &[u8]) {
         counts.put(cell, (count >> 7) + u32::from(count > 0));
     }
     for (cell, code) in ALPHABETS[1].clone().zip(0..) {
-        counts.put(cell, [4, 60].get(code).copied().unwrap_or(1));
+        counts.put(cell, [4, records.lengths].get(code).copied().unwrap_or(1));
     }
     for (cell, code) in ALPHABETS[2].clone().zip(0..) {
         counts.put(
             cell,
             match code {
-                0 => 60,
+                0 => records.lengths,
                 1..16 => 2,
                 _ => 1,
             },
         );
     }
     for (cell, code) in ALPHABETS[3].clone().zip(0_usize..) {
-        let typical = [80, 2, 1, 1, 2, 3, 4, 4, 4, 3, 2];
+        let typical = [records.offset, 2, 1, 1, 2, 3, 4, 4, 4, 3, 2];
         counts.put(cell, typical.get(code).copied().unwrap_or(1));
     }
     for cell in counts {
@@ -115,13 +136,13 @@ pub(super) fn add(sum: &mut Counts, counts: &Counts) {
 ///
 /// The sequences that records consist of never become dear: one literal and then three bytes at the last offset. Where
 /// records begin, a parse that knows them only as dear takes literals for ever, which make those dearer still.
-pub(super) fn fade(counts: &mut Counts) {
+pub(super) fn fade(counts: &mut Counts, records: Records) {
     for cell in counts.iter_mut() {
         let count = u32::from_ne_bytes(*cell);
         *cell = (count - (count >> FADE_LOG)).to_ne_bytes();
     }
     for cell in [LITERAL_LENGTHS + 1, MATCH_LENGTHS, OFFSETS] {
-        let count = counts.at(cell).max(RECORDS * WEIGHT);
+        let count = counts.at(cell).max(records.later * WEIGHT);
         counts.put(cell, count);
     }
 }
@@ -151,45 +172,34 @@ impl<'a> Prices<'a> {
     /// Sets all prices from counts to which each occurrence added `weight`, for matches of up to `length_max` bytes.
     #[inline(never)]
     pub(super) fn set(&mut self, counts: &Counts, weight: u32, length_max: usize) {
-        let total = |alphabet: core::ops::Range<usize>| -> u32 {
-            counts[alphabet]
-                .iter()
-                .map(|cell| u32::from_ne_bytes(*cell))
-                .sum()
-        };
-        // Half a count for what has not been seen yet keeps its price finite.
-        let price = |total: u32, cell: usize| total - log2(counts.at(cell) * 2 + weight).min(total);
         let (literal_prices, rest) = self.cells.split_at_mut(LITERAL_LENGTH_PRICES);
         let (literal_length_prices, rest) = rest.split_at_mut(64);
         let (offset_prices, match_length_prices) = rest.split_at_mut(32);
-        let literals = log2(2 * total(ALPHABETS[0].clone()) + 16 * weight);
-        for (place, cell) in literal_prices.iter_mut().zip(ALPHABETS[0].clone()) {
-            // A Huffman code has 1 to 11 bits.
-            *place = price(literals, cell).clamp(BIT, 11 * BIT).to_ne_bytes();
+        let [literals, literal_lengths, match_lengths, offsets] =
+            ALPHABETS.map(|alphabet| Alphabet::of(&counts[alphabet], weight));
+        // A Huffman code has 1 to 11 bits. Most bytes do not occur at all.
+        let price = |count| literals.price(count).clamp(BIT, 11 * BIT).to_ne_bytes();
+        let unseen = price(&[0; 4]);
+        for (place, count) in literal_prices.iter_mut().zip(literals.counts) {
+            *place = if *count == [0; 4] {
+                unseen
+            } else {
+                price(count)
+            };
         }
-        let lengths = log2(2 * total(ALPHABETS[1].clone()) + 36 * weight);
-        for (length, place) in (0..).zip(literal_length_prices) {
-            let code = literal_length_code(length) as usize;
-            let price = price(lengths, LITERAL_LENGTHS + code).min(9 * BIT);
-            *place = (price + u32::from(LITERAL_LENGTH_BITS[code]) * BIT).to_ne_bytes();
-        }
-        let lengths = log2(2 * total(ALPHABETS[2].clone()) + 53 * weight);
-        let mut code = usize::MAX;
-        let mut last = 0;
-        let places = match_length_prices[MATCH_MIN..=length_max].iter_mut();
-        for (length, place) in (0..).zip(places) {
-            let next = match_length_code(length) as usize;
-            if next != code {
-                code = next;
-                last = price(lengths, MATCH_LENGTHS + code).min(9 * BIT)
-                    + u32::from(MATCH_LENGTH_BITS[code]) * BIT;
-            }
-            *place = last.to_ne_bytes();
-        }
-        let offsets = log2(2 * total(ALPHABETS[3].clone()) + 29 * weight);
-        for (code, place) in (0..=OFFSET_CODE_MAX).zip(offset_prices) {
-            let price = price(offsets, OFFSETS + code).min(8 * BIT);
-            *place = (price + code as u32 * BIT).to_ne_bytes();
+        set_lengths(
+            literal_length_prices,
+            &literal_lengths,
+            &LITERAL_LENGTH_BITS,
+        );
+        set_lengths(
+            &mut match_length_prices[MATCH_MIN..=length_max],
+            &match_lengths,
+            &MATCH_LENGTH_BITS,
+        );
+        for ((code, count), place) in (0..).zip(offsets.counts).zip(offset_prices) {
+            let price = offsets.price(count).min(8 * BIT);
+            *place = (price + code * BIT).to_ne_bytes();
         }
     }
 
@@ -219,5 +229,52 @@ impl<'a> Prices<'a> {
     #[inline(always)]
     pub(super) fn match_lengths(&self) -> &[[u8; 4]; PRICED_LENGTH_MAX + 1] {
         self.cells.last_chunk().expect("the cells are more")
+    }
+}
+
+/// Gives lengths from the first code on their prices, extra bits included.
+#[inline(always)]
+fn set_lengths(prices: &mut [[u8; 4]], alphabet: &Alphabet<'_>, extra_bits: &[u8; 64]) {
+    let mut rest = prices;
+    for (count, &bits) in alphabet.counts.iter().zip(extra_bits) {
+        let price = alphabet.price(count).min(9 * BIT) + u32::from(bits) * BIT;
+        let (part, behind) = rest.split_at_mut(rest.len().min(1 << bits));
+        part.fill(price.to_ne_bytes());
+        if behind.is_empty() {
+            return;
+        }
+        rest = behind;
+    }
+}
+
+/// The counts of an alphabet.
+struct Alphabet<'c> {
+    counts: &'c [[u8; 4]],
+    weight: u32,
+    /// The logarithm of all counts together.
+    total: u32,
+}
+
+impl<'c> Alphabet<'c> {
+    #[inline(always)]
+    fn of(counts: &'c [[u8; 4]], weight: u32) -> Self {
+        let sum: u32 = counts.iter().map(|cell| u32::from_ne_bytes(*cell)).sum();
+        // Half a count for what has not been seen yet keeps its price finite. Most bytes never occur.
+        let symbols = if counts.len() == 256 {
+            16
+        } else {
+            counts.len() as u32
+        };
+        Alphabet {
+            counts,
+            weight,
+            total: log2(2 * sum + symbols * weight),
+        }
+    }
+
+    #[inline(always)]
+    fn price(&self, count: &[u8; 4]) -> u32 {
+        let count = u32::from_ne_bytes(*count);
+        self.total - log2(count * 2 + self.weight).min(self.total)
     }
 }
