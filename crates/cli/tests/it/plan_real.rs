@@ -2,8 +2,6 @@
 //! for the trees in `RESTOW_TREES`, on a machine that does nothing else; otherwise it compares sizes for a small tree.
 #![expect(clippy::print_stdout, reason = "the campaign shows its table")]
 
-#![expect(clippy::print_stdout, reason = "campaigns print what was predicted")]
-
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
