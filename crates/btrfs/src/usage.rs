@@ -9,7 +9,7 @@
     )
 )]
 
-use tree::usage::{Form, StoredPart, StoredParts, algorithm_name};
+use tree::usage::{Form, StoredPart, StoredParts, algorithm_name, hole};
 use tree::{ExtentId, Ino, Result, to_u64};
 use zerocopy::FromBytes;
 
@@ -85,6 +85,10 @@ impl Btrfs {
 }
 
 impl StoredParts for Subvolume {
+    fn has_fragments(&self) -> bool {
+        false
+    }
+
     /// Every file extent item counts, also those past the end of the file.
     fn stored_parts(
         &self,
@@ -112,13 +116,6 @@ impl StoredParts for Subvolume {
             cursor.advance()?;
         }
         hole(at, size, each)
-    }
-}
-
-fn hole(from: u64, to: u64, each: &mut dyn FnMut(StoredPart) -> Result<()>) -> Result<()> {
-    match to.saturating_sub(from) {
-        0 => Ok(()),
-        len => each(StoredPart::Hole(len)),
     }
 }
 

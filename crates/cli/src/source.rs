@@ -32,6 +32,8 @@ pub(crate) struct Source {
     one_file_system: bool,
     /// The subvolume, if it is one.
     pub(crate) subvolume: Option<Arc<Subvolume>>,
+    /// The directory of the host, if its stored extents are read.
+    pub(crate) stored_dir: Option<Arc<HostDir>>,
     /// The image, if it is a SquashFS image.
     pub(crate) squashfs: Option<Arc<Squashfs>>,
     is_stream: bool,
@@ -155,6 +157,7 @@ impl Source {
             dir: Some(address.path.clone()),
             one_file_system: false,
             subvolume: None,
+            stored_dir: None,
             squashfs: None,
             is_stream: false,
             notes: Vec::new(),
@@ -174,6 +177,7 @@ impl Source {
             tree,
             dir: None,
             subvolume: None,
+            stored_dir: None,
             squashfs: None,
             is_stream: false,
             ..self
@@ -193,6 +197,7 @@ impl Source {
             dir: None,
             one_file_system: args.one_file_system,
             subvolume: None,
+            stored_dir: None,
             squashfs: None,
             is_stream: false,
             notes: Vec::new(),
@@ -268,6 +273,7 @@ impl Source {
             dir: None,
             one_file_system: false,
             subvolume: Some(tree),
+            stored_dir: None,
             squashfs: None,
             is_stream: false,
             notes,
@@ -294,7 +300,11 @@ impl Source {
                         .to_owned(),
                 );
             }
-            tree => self.tree = Arc::new(tree.with_context(open)?),
+            tree => {
+                let tree = Arc::new(tree.with_context(open)?);
+                self.stored_dir = Some(Arc::clone(&tree));
+                self.tree = tree;
+            }
         }
         Ok(self)
     }

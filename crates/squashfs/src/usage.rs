@@ -30,6 +30,10 @@ impl Squashfs {
 }
 
 impl StoredParts for Squashfs {
+    fn has_fragments(&self) -> bool {
+        self.superblock().fragment_count > 0
+    }
+
     /// The length of a fragment block's content is not recorded: it is what files refer to.
     fn stored_parts(
         &self,

@@ -174,10 +174,11 @@ pub(crate) fn of_source(
     visitor: &mut dyn Visitor,
 ) -> Result<Totals> {
     let by_extents = ByExtents(&*source.tree);
-    let parts: &dyn StoredParts = match (&source.subvolume, &source.squashfs) {
-        (Some(subvolume), _) => &**subvolume,
-        (None, Some(image)) => &**image,
-        (None, None) => &by_extents,
+    let parts: &dyn StoredParts = match (&source.subvolume, &source.squashfs, &source.stored_dir) {
+        (Some(subvolume), _, _) => &**subvolume,
+        (_, Some(image), _) => &**image,
+        (_, _, Some(dir)) => &**dir,
+        _ => &by_extents,
     };
     let totals = measure(&*source.tree, parts, start, progress, visitor);
     totals.map_err(|error| source.name_error(error))

@@ -50,7 +50,7 @@ pub(super) fn drawing(measured: &Measured) -> Svg {
 fn legend(svg: &mut Svg, y: f64) {
     let name = "Disk usage in percent of uncompressed";
     svg.text(MARGIN, y + 12.0, "dim small", name);
-    let (left, step) = (MARGIN + 220.0, 52.0);
+    let (left, step) = (MARGIN + 236.0, 52.0);
     for shade in 0..10_u8 {
         let x = left + step * f64::from(shade);
         let class = format!("r{shade} edge");

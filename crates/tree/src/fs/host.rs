@@ -4,6 +4,7 @@
 //! read even if the tree changes meanwhile. Files are identified by device and inode number. A file that was moved or
 //! replaced after it was listed is an error, and so is content that changed since.
 
+mod items;
 mod steps;
 mod stored;
 
@@ -26,6 +27,8 @@ use super::{
 use crate::{Error, Result};
 pub use steps::{HostFile, HostStep, walk_host_dir};
 use stored::{OpenInode, StoredExtents};
+
+pub(crate) use items::{ExtentItem, ItemBody};
 
 /// Open directories, and open files, that are kept for later calls; together these bound the number of descriptors.
 const HANDLES_MAX: usize = 48;
@@ -559,6 +562,18 @@ impl FileSystem for HostDir {
 
 impl HostDir {
     /// The extents as the kernel reports them now.
+    /// What identifies an open file on btrfs.
+    fn open_inode<'f>(&self, ino: Ino, file: &'f File) -> Result<OpenInode<'f>> {
+        let table = self.table();
+        let inode = table.inode(ino)?;
+        Ok(OpenInode {
+            file,
+            device: table.devices[inode.device as usize],
+            ino: inode.ino,
+            size: linux::stat(file)?.size,
+        })
+    }
+
     fn extents_now(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
         let open = self.file(file)?;
         if let Some((size, stamp)) = open.dense.filter(|_| self.stored.is_none())
@@ -576,17 +591,7 @@ impl HostDir {
         }
         let open = &open.file;
         if let Some(stored) = &self.stored {
-            let (device, inode) = {
-                let table = self.table();
-                let inode = table.inode(file)?;
-                (table.devices[inode.device as usize], inode.ino)
-            };
-            let inode = OpenInode {
-                file: open,
-                device,
-                ino: inode,
-                size: linux::stat(open)?.size,
-            };
+            let inode = self.open_inode(file, open)?;
             if let Some(extents) = stored.extents(&inode, from)? {
                 self.check_unchanged(file, open)?;
                 return Ok(extents);

@@ -16,6 +16,7 @@ mod walk;
 
 pub use aspects::Aspects;
 pub use extents::Extents;
+pub(crate) use host::{ExtentItem, ItemBody};
 pub use host::{HostDir, HostFile, HostStep, HostTimes, walk_host_dir};
 pub use joined::{Graft, Joined};
 pub use overlay::Overlay;

@@ -2,16 +2,18 @@
 //!
 //! The accounting is that of compsize. A stored extent counts once, with all its bytes, wherever it is first met in the order of the walk,
 //! and each name of a file counts what the file refers to. Inline content has no extent and counts with each name.
-//! Symbolic links and devices take no data.
+//! Symbolic links and devices take no data. A fragment block, which holds the ends of many files, is divided among them.
 
 mod extents;
+mod host;
 mod nodes;
 mod part;
+mod sums;
 mod types;
 mod walk;
 
 pub use nodes::{Node, NodeKind, Nodes};
-pub use part::{ByExtents, Form, StoredPart, StoredParts, algorithm_name};
+pub use part::{ByExtents, Form, StoredPart, StoredParts, algorithm_name, hole};
 pub use types::{Types, type_of};
 pub use walk::{All, Visitor, measure};
 
@@ -68,7 +70,7 @@ pub struct Totals {
     pub fragments: Amount,
     /// Bytes of files where nothing is stored.
     pub hole_bytes: u64,
-    /// Stored bytes that several files, or several parts of a file, refer to.
+    /// Stored bytes, other than those of fragment blocks, that several files, or several parts of a file, refer to.
     pub shared_bytes: u64,
     /// Decoded bytes of extents that nothing in the tree refers to, such as those that were overwritten.
     pub unreferenced_bytes: u64,

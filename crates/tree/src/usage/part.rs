@@ -84,13 +84,18 @@ pub enum StoredPart {
         begin: u64,
         /// The length of the part.
         len: u64,
-        /// Whether the extent is a fragment block.
+        /// Whether the extent is a fragment block, which holds the ends of several files. `stored` is known then, and
+        /// `decoded` is not.
         is_fragment: bool,
     },
 }
 
 /// A tree whose files can be measured.
 pub trait StoredParts {
+    /// Whether there are fragment blocks. Their use is divided among the files in proportion, which takes a walk of its own to
+    /// find how much content they have.
+    fn has_fragments(&self) -> bool;
+
     /// Calls `each` with the parts of a regular file.
     ///
     /// # Errors
@@ -104,6 +109,10 @@ pub trait StoredParts {
 pub struct ByExtents<'a>(pub &'a dyn FileSystem);
 
 impl StoredParts for ByExtents<'_> {
+    fn has_fragments(&self) -> bool {
+        false
+    }
+
     fn stored_parts(
         &self,
         file: Ino,
@@ -149,6 +158,17 @@ impl StoredParts for ByExtents<'_> {
                 })?;
             }
         }
+    }
+}
+
+/// Calls `each` with the hole between two offsets, if there is one.
+///
+/// # Errors
+/// What `each` returns.
+pub fn hole(from: u64, to: u64, each: &mut dyn FnMut(StoredPart) -> Result<()>) -> Result<()> {
+    match to.saturating_sub(from) {
+        0 => Ok(()),
+        len => each(StoredPart::Hole(len)),
     }
 }
 

@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 use std::vec::IntoIter;
 
-use super::extents::Extents;
-use super::{Amount, StoredPart, StoredParts, Totals};
-use crate::{DirEntry, FileKind, FileSystem, Ino, Metadata};
-use crate::{Error, Progress, Result};
+use super::sums::Sums;
+use super::{Amount, StoredParts, Totals};
+use crate::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata, NoProgress, Progress, Result};
 
 /// Follows the walk of [`measure`], in the order of the names in each directory.
 pub trait Visitor {
@@ -61,23 +60,40 @@ impl Visitor for All<'_> {
 pub fn measure(
     fs: &dyn FileSystem,
     parts: &dyn StoredParts,
-    (start, path): (&DirEntry, &[u8]),
+    start: (&DirEntry, &[u8]),
     progress: &dyn Progress,
     visitor: &mut dyn Visitor,
 ) -> Result<Totals> {
-    let mut walk = Walk {
+    let mut sums = Sums::default();
+    if parts.has_fragments() {
+        walk(
+            fs,
+            parts,
+            start,
+            (&mut sums, &NoProgress),
+            &mut All(Vec::new()),
+        )?;
+        sums = sums.with_fragments();
+    }
+    walk(fs, parts, start, (&mut sums, progress), visitor)?;
+    Ok(sums.totals)
+}
+
+fn walk(
+    fs: &dyn FileSystem,
+    parts: &dyn StoredParts,
+    (start, path): (&DirEntry, &[u8]),
+    (sums, progress): (&mut Sums, &dyn Progress),
+    visitor: &mut dyn Visitor,
+) -> Result<()> {
+    let mut files = Files {
         parts,
-        extents: Extents::default(),
+        sums,
         linked: HashSet::new(),
-        totals: Totals::default(),
     };
     let mut path = path.to_vec();
     let metadata = fs.metadata(start.ino);
     let metadata = metadata.map_err(|error| error.in_file("read", &path))?;
-    if start.kind != FileKind::Directory {
-        walk.file(start, &metadata, &path, visitor)?;
-        return Ok(walk.totals);
-    }
     let mut entered: HashSet<Ino> = HashSet::new();
     // The entries still to visit of each open directory, and the length of its path; the innermost last.
     let mut open: Vec<(usize, IntoIter<(DirEntry, Metadata)>)> = Vec::new();
@@ -85,10 +101,12 @@ pub fn measure(
     loop {
         if let Some((entry, metadata)) = next.take() {
             if entry.kind != FileKind::Directory {
-                walk.file(&entry, &metadata, &path, visitor)?;
+                let amount = files.measure(&entry, &metadata);
+                let amount = amount.map_err(|error| error.in_file("read", &path))?;
+                visitor.file(&entry, &metadata, &amount)?;
                 progress.advance(1, metadata.size);
             } else if entered.insert(entry.ino) {
-                walk.totals.directories += 1;
+                files.sums.totals.directories += 1;
                 visitor.enter(&entry, &metadata)?;
                 let entries = fs.read_dir_with_metadata(entry.ino);
                 let entries = entries.map_err(|error| error.in_file("read", &path))?;
@@ -100,7 +118,7 @@ pub fn measure(
             }
         }
         let Some((len, entries)) = open.last_mut() else {
-            return Ok(walk.totals);
+            return Ok(());
         };
         path.truncate(*len);
         next = entries.next();
@@ -116,100 +134,28 @@ pub fn measure(
     }
 }
 
-struct Walk<'a> {
+struct Files<'a> {
     parts: &'a dyn StoredParts,
-    extents: Extents,
+    sums: &'a mut Sums,
     /// Files with several names that were met.
     linked: HashSet<Ino>,
-    totals: Totals,
 }
 
-impl Walk<'_> {
-    fn file(
-        &mut self,
-        entry: &DirEntry,
-        metadata: &Metadata,
-        path: &[u8],
-        visitor: &mut dyn Visitor,
-    ) -> Result<()> {
+impl Files<'_> {
+    /// Adds a file to the sums. Returns what it adds.
+    fn measure(&mut self, entry: &DirEntry, metadata: &Metadata) -> Result<Amount> {
         let mut amount = Amount::default();
-        if entry.kind == FileKind::Regular {
-            let is_link = metadata.nlink > 1 && !self.linked.insert(entry.ino);
-            let (extents, totals) = (&mut self.extents, &mut self.totals);
-            totals.files += 1;
-            totals.content_bytes = totals.content_bytes.saturating_add(metadata.size);
-            let counted = self.parts.stored_parts(entry.ino, &mut |part| {
-                amount.add(&count(extents, totals, (entry.ino, is_link), &part));
-                Ok(())
-            });
-            counted.map_err(|error| error.in_file("read", path))?;
-        } else {
-            self.totals.others += 1;
+        let (ino, sums) = (entry.ino, &mut *self.sums);
+        if entry.kind != FileKind::Regular {
+            sums.totals.others += 1;
+            return Ok(amount);
         }
-        visitor.file(entry, metadata, &amount)
-    }
-}
-
-/// Adds a part to the totals. Returns what it adds to the file.
-fn count(met: &mut Extents, totals: &mut Totals, file: (Ino, bool), part: &StoredPart) -> Amount {
-    match *part {
-        StoredPart::Hole(len) => {
-            totals.hole_bytes = totals.hole_bytes.saturating_add(len);
-            Amount::default()
-        }
-        StoredPart::Inline { form, stored, len } => {
-            let amount = Amount {
-                extents: 1,
-                references: 1,
-                stored,
-                decoded: len,
-                referenced: len,
-            };
-            totals.form(form).add(&amount);
-            totals.inline.add(&amount);
-            amount
-        }
-        StoredPart::Extent {
-            form,
-            id,
-            stored,
-            decoded,
-            begin,
-            len,
-            is_fragment,
-        } => {
-            let mut amount = Amount {
-                extents: 1,
-                references: 1,
-                stored: stored.unwrap_or(len),
-                decoded: decoded.unwrap_or(len),
-                referenced: len,
-            };
-            let added = id.map(|id| met.add(id, file, begin, len));
-            if let Some(added) = added {
-                if added.is_now_shared {
-                    let shared = stored.unwrap_or(added.again);
-                    totals.shared_bytes = totals.shared_bytes.saturating_add(shared);
-                }
-                if let Some(decoded) = decoded {
-                    let whole = if added.is_new { decoded } else { 0 };
-                    let before = totals.unreferenced_bytes.saturating_add(whole);
-                    totals.unreferenced_bytes = before.saturating_sub(added.fresh);
-                }
-                if !added.is_new {
-                    amount.extents = 0;
-                    amount.stored = stored.map_or(added.fresh, |_| 0);
-                    amount.decoded = decoded.map_or(added.fresh, |_| 0);
-                }
-            } else {
-                let rest = amount.decoded.saturating_sub(len);
-                totals.unreferenced_bytes = totals.unreferenced_bytes.saturating_add(rest);
-            }
-            totals.form(form).add(&amount);
-            if is_fragment {
-                totals.fragments.add(&amount);
-            }
-            amount
-        }
+        let is_link = metadata.nlink > 1 && !self.linked.insert(ino);
+        sums.add_file(metadata.size);
+        self.parts.stored_parts(ino, &mut |part| {
+            amount.add(&sums.add((ino, is_link), &part));
+            Ok(())
+        })?;
+        Ok(amount)
     }
 }

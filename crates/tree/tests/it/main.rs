@@ -14,3 +14,4 @@ mod output;
 mod overlay; // a tree over another one
 mod rescue; // sources that cannot be read as a whole
 mod toy; // what a new container costs
+mod usage; // where the stored bytes of trees in memory are

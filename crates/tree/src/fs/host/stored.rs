@@ -14,12 +14,12 @@ use super::EXTENTS_MAX;
 use crate::{Error, Result};
 
 /// The length of a `struct btrfs_file_extent_item` without stored bytes, and of one in which they follow.
-const ITEM_BYTES: usize = 53;
-const INLINE_AT: usize = 21;
+pub(super) const ITEM_BYTES: usize = 53;
+pub(super) const INLINE_AT: usize = 21;
 /// `BTRFS_FILE_EXTENT_INLINE`, `BTRFS_FILE_EXTENT_REG`, `BTRFS_FILE_EXTENT_PREALLOC`.
-const INLINE: u8 = 0;
+pub(super) const INLINE: u8 = 0;
 const REGULAR: u8 = 1;
-const PREALLOCATED: u8 = 2;
+pub(super) const PREALLOCATED: u8 = 2;
 
 /// A mounted btrfs of which compressed extents can be read.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl StoredExtents {
     }
 
     /// The number of the subvolume of a file; `None` if it is on another file system.
-    fn subvolume(&self, inode: &OpenInode<'_>) -> Result<Option<u64>> {
+    pub(super) fn subvolume(&self, inode: &OpenInode<'_>) -> Result<Option<u64>> {
         let known = |it: &Mutex<HashMap<_, _>>| {
             let known = it.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(&inode.device).copied()
@@ -246,7 +246,7 @@ impl StoredExtents {
     }
 
     /// The algorithm of a number in an extent item, if it is one that is known and not "none".
-    fn algorithm(&self, compression: u8) -> Option<Algorithm> {
+    pub(super) fn algorithm(&self, compression: u8) -> Option<Algorithm> {
         match compression {
             1 => Some(Algorithm::Zlib),
             2 => Some(Algorithm::LzoBtrfs {
