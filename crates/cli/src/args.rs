@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::bar;
 use crate::cat::Cat;
 use crate::check::Check;
 use crate::copy::Copy;
@@ -33,6 +34,17 @@ pub(crate) struct Restow {
     /// Do not show a progress bar
     #[arg(long, global = true)]
     pub(crate) no_progress: bool,
+
+    /// How progress is shown on standard error
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORM",
+        default_value = "bar",
+        hide_default_value = true,
+        conflicts_with = "no_progress"
+    )]
+    pub(crate) progress: bar::Form,
 }
 
 const EXIT_CODES: &str = "\

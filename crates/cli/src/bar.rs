@@ -1,46 +1,83 @@
-//! The progress bar: on standard error, and only on a terminal.
+//! Progress on standard error: a bar on a terminal, or JSON for a program.
 
-use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tree::Progress;
 
+use crate::json::Object;
+
 /// The interval between redraws.
 const REFRESH: Duration = Duration::from_millis(100);
+/// The least time between two objects.
+const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Whether the user wants no bar.
-static HIDDEN: AtomicBool = AtomicBool::new(false);
-
-/// Shows no bar from now on, whatever the command.
-pub(crate) fn hide_all() {
-    HIDDEN.store(true, Ordering::Relaxed);
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// A bar, if standard error is a terminal
+    Bar,
+    /// A JSON object per line
+    Json,
+    /// Not at all
+    None,
 }
 
-/// A progress bar, visible or not.
+/// The form that the user wants, as its number.
+static FORM: AtomicU8 = AtomicU8::new(Form::Bar as u8);
+
+/// Shows progress in this form from now on, whatever the command.
+pub(crate) fn show_as(form: Form) {
+    FORM.store(form as u8, Ordering::Relaxed);
+}
+
+/// Progress, visible or not.
 pub(crate) struct Bar {
-    bar: Option<ProgressBar>,
+    view: View,
     files: AtomicU64,
     written: AtomicU64,
 }
 
+enum View {
+    Hidden,
+    Bar(ProgressBar),
+    Json(Objects),
+}
+
+/// Progress for a program.
+struct Objects {
+    word: &'static str,
+    bytes: AtomicU64,
+    /// [`u64::MAX`] if that is not known.
+    total: AtomicU64,
+    /// When the last object was printed; `None` after the end.
+    last: Mutex<Option<Instant>>,
+}
+
 impl Bar {
-    /// A bar with a word for the activity; invisible if `quiet`, or if standard error is not a terminal.
+    /// Progress with a word for the activity; invisible if `quiet`. A bar also needs a terminal.
     pub(crate) fn new(word: &'static str, quiet: bool) -> Bar {
-        let hidden = quiet || HIDDEN.load(Ordering::Relaxed);
-        let shown = !hidden && std::io::stderr().is_terminal();
-        let bar = shown.then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-            bar.set_style(style(
-                "{prefix} {spinner} {msg} {decimal_bytes} {decimal_bytes_per_sec}",
-            ));
-            bar.set_prefix(word);
-            bar.enable_steady_tick(REFRESH);
-            bar
-        });
+        let form = FORM.load(Ordering::Relaxed);
+        let view = if quiet || form == Form::None as u8 {
+            View::Hidden
+        } else if form == Form::Json as u8 {
+            View::Json(Objects {
+                word,
+                bytes: AtomicU64::new(0),
+                total: AtomicU64::new(u64::MAX),
+                last: Mutex::new(Some(Instant::now())),
+            })
+        } else if io::stderr().is_terminal() {
+            View::Bar(terminal_bar(word))
+        } else {
+            View::Hidden
+        };
         Bar {
-            bar,
+            view,
             files: AtomicU64::new(0),
             written: AtomicU64::new(0),
         }
@@ -48,14 +85,37 @@ impl Bar {
 
     /// Whether anybody sees it.
     pub(crate) fn is_shown(&self) -> bool {
-        self.bar.is_some()
+        !matches!(self.view, View::Hidden)
     }
 
-    /// Removes the bar from the screen.
+    /// Removes the bar from the screen, or prints the last object.
     pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        match &self.view {
+            View::Hidden => {}
+            View::Bar(bar) => bar.finish_and_clear(),
+            View::Json(objects) => {
+                let mut last = objects.last.lock().unwrap_or_else(PoisonError::into_inner);
+                if last.take().is_some() {
+                    self.print(objects, true);
+                }
+            }
         }
+    }
+
+    fn print(&self, objects: &Objects, is_done: bool) {
+        let mut object = Object::new()
+            .text("progress", objects.word)
+            .number("files", self.files.load(Ordering::Relaxed))
+            .number("bytes", objects.bytes.load(Ordering::Relaxed));
+        let total = objects.total.load(Ordering::Relaxed);
+        if total != u64::MAX {
+            object = object.number("total_bytes", total);
+        }
+        let object = object
+            .number("written_bytes", self.written.load(Ordering::Relaxed))
+            .flag("is_done", is_done);
+        // Progress that cannot be printed is not an error.
+        let _ = writeln!(io::stderr(), "{}", object.line());
     }
 }
 
@@ -67,34 +127,69 @@ impl Drop for Bar {
 
 impl Progress for Bar {
     fn expect(&self, _files: Option<u64>, bytes: Option<u64>) {
-        if let (Some(bar), Some(bytes)) = (&self.bar, bytes.filter(|&bytes| bytes > 0)) {
-            bar.set_style(style(
-                "{prefix} [{bar:30}] {percent}% {decimal_bytes} of {decimal_total_bytes} \
-                 {decimal_bytes_per_sec} {eta} {msg}",
-            ));
-            bar.set_length(bytes);
+        let Some(bytes) = bytes.filter(|&bytes| bytes > 0) else {
+            return;
+        };
+        match &self.view {
+            View::Hidden => {}
+            View::Bar(bar) => {
+                bar.set_style(style(
+                    "{prefix} [{bar:30}] {percent}% {decimal_bytes} of {decimal_total_bytes} \
+                     {decimal_bytes_per_sec} {eta} {msg}",
+                ));
+                bar.set_length(bytes);
+            }
+            View::Json(objects) => objects.total.store(bytes, Ordering::Relaxed),
         }
     }
 
     fn advance(&self, files: u64, bytes: u64) {
-        let Some(bar) = &self.bar else { return };
-        bar.inc(bytes);
+        if !self.is_shown() {
+            return;
+        }
         let before = self.files.fetch_add(files, Ordering::Relaxed);
-        // The text is updated only every 256 files: trees have millions.
-        if before / 256 != (before + files) / 256 {
-            let written = self.written.load(Ordering::Relaxed);
-            let ratio = if written == 0 {
-                String::new()
-            } else {
-                format!(", ratio {:.2}", bar.position() as f64 / written as f64)
-            };
-            bar.set_message(format!("{} files{ratio}", before + files));
+        match &self.view {
+            View::Hidden => {}
+            View::Bar(bar) => {
+                bar.inc(bytes);
+                // The text is updated only every 256 files: trees have millions.
+                if before / 256 != (before + files) / 256 {
+                    let written = self.written.load(Ordering::Relaxed);
+                    let ratio = if written == 0 {
+                        String::new()
+                    } else {
+                        format!(", ratio {:.2}", bar.position() as f64 / written as f64)
+                    };
+                    bar.set_message(format!("{} files{ratio}", before + files));
+                }
+            }
+            View::Json(objects) => {
+                objects.bytes.fetch_add(bytes, Ordering::Relaxed);
+                // Another thread is printing.
+                let Ok(mut last) = objects.last.try_lock() else {
+                    return;
+                };
+                if last.is_some_and(|last| last.elapsed() >= INTERVAL) {
+                    self.print(objects, false);
+                    *last = Some(Instant::now());
+                }
+            }
         }
     }
 
     fn wrote(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
+}
+
+fn terminal_bar(word: &'static str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    bar.set_style(style(
+        "{prefix} {spinner} {msg} {decimal_bytes} {decimal_bytes_per_sec}",
+    ));
+    bar.set_prefix(word);
+    bar.enable_steady_tick(REFRESH);
+    bar
 }
 
 fn style(template: &str) -> ProgressStyle {

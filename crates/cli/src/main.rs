@@ -63,10 +63,13 @@ fn main() -> ExitCode {
     let Restow {
         command,
         no_progress,
+        progress,
     } = Restow::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
-    if no_progress {
-        bar::hide_all();
-    }
+    bar::show_as(if no_progress {
+        bar::Form::None
+    } else {
+        progress
+    });
     let result = signals::watch()
         .map_err(Into::into)
         .and_then(|()| run(&command, &typed));
