@@ -11,6 +11,7 @@ mod holes; // files of 8 EB
 mod hostile; // SquashFS images that mean harm
 mod interrupt; // signals in the midst of a copy
 mod joined; // several sources at once, and single files
+mod json; // what --json prints
 mod lost_writes; // what Linux accepts and then cannot write
 mod lzo_tails; // LZO extents of every length, as Linux has them
 mod memory; // memory that commands for send streams use
@@ -36,6 +37,7 @@ mod squash; // SquashFS images
 mod stream; // send streams
 mod times; // which times of files an image gets
 mod typed; // names, sizes, dates and patterns as people type them
+mod usage; // where the stored bytes are, as compsize counts them
 mod words; // help, messages and exit codes
 
 use std::ffi::OsStr;

@@ -253,6 +253,7 @@ fn verbose_lists_quiet_is_quiet_and_every_command_takes_both_ways_to_hide_progre
         "diff src x",
         "manifest x.tar",
         "info x.squashfs",
+        "usage x.btrfs",
         "check x.squashfs",
         "check x.btrfs",
         "stream verify x.stream",
@@ -280,6 +281,7 @@ fn verbose_lists_quiet_is_quiet_and_every_command_takes_both_ways_to_hide_progre
                     "cat",
                     "manifest",
                     "info",
+                    "usage",
                     "stream info",
                     "stream dump",
                 ];
