@@ -56,7 +56,7 @@ fn what_an_image_says_of_itself_and_what_is_in_it() {
     let words: Vec<Vec<&str>> = (usage.lines())
         .map(|line| line.split_whitespace().collect())
         .collect();
-    let first = "Processed 1 file, 4 regular extents (4 refs), 0 inline.";
+    let first = "Processed 1 file, 4 regular extents (5 refs), 0 inline.";
     assert_eq!(usage.lines().next(), Some(first));
     assert_eq!(words[2], ["TOTAL", "5%", "16384", "307200", "303104"]);
     assert_eq!(words[3], ["none", "100%", "4096", "4096", "4096"]);
