@@ -12,7 +12,7 @@ use testkit::{TempDir, tool};
 use super::{restow, run_in};
 
 /// The commands that have a help text; the first is the program itself.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "",
     "copy",
     "ls",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 19] = [
     "info",
     "usage",
     "check",
+    "plan",
     "send",
     "stream",
     "stream verify",
