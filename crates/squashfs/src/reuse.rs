@@ -99,8 +99,8 @@ impl Seen {
 }
 
 impl<'a> OldBlocks<'a> {
-    /// Pairs the files with those of the old image that the options name; `None` if there is none, or none of its
-    /// blocks can be kept.
+    /// Pairs the files with those of the old image that the options name; `None` if they name no image, or one whose
+    /// blocks cannot be kept.
     pub(crate) fn find(
         fs: &dyn FileSystem,
         inventory: &'a Inventory,

@@ -81,7 +81,7 @@ pub(crate) fn squashfs(args: &Copy, settings: Option<Settings>) -> Result<Option
     Ok(Some(old_image(args, image)))
 }
 
-/// Why none of the blocks of an image can be kept.
+/// Why no block of an image can be kept.
 fn why_not(image: &Squashfs, settings: Option<Settings>, block_size: u32) -> Option<String> {
     let Some(settings) = settings else {
         return Some("the image is not compressed".to_owned());

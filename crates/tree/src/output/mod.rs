@@ -138,7 +138,7 @@ impl Output {
         }
     }
 
-    /// Takes everything that is written, like a file, and keeps none of it: to learn the size of a result.
+    /// Takes everything that is written, like a file, and throws it away: to learn the size of a result.
     ///
     /// # Errors
     /// `/dev/null` cannot be opened.

@@ -431,8 +431,8 @@ impl Optimal {
     /// Logarithm of the bytes after which prices are set again; at first, of the share of what has been counted.
     pub(crate) const PRICES_LOG: u32 = 10;
     pub(crate) const PRICES_SHARE_LOG: u32 = 5;
-    /// Logarithm of the largest window of short content. There, prices are set only after so many bytes: in all of a short frame they
-    /// would be set every few bytes.
+    /// Logarithm of the largest window of short content. There, prices are set after at least
+    /// `SHORT_PRICES_MIN` bytes: otherwise they would be set every few bytes in the whole of a short frame.
     pub(crate) const SHORT_LOG_MAX: u8 = 14;
     pub(crate) const SHORT_PRICES_MIN: usize = 64;
     /// The first of two passes, which only counts, parses the first of every two samples of this many bytes, from there on.

@@ -56,7 +56,7 @@ impl Records {
         offset: 80,
         later: 20,
     };
-    /// In short content that is not of records, so many would not be forgotten soon enough.
+    /// In short content that is not of records, the usual counts would not fade soon enough.
     pub(super) const SHORT: Records = Records {
         lengths: 15,
         offset: 20,
