@@ -22,7 +22,7 @@ const SHARES: &[(&str, u64)] = &[
     ("tidy", 5),
     ("clippy", 90),
     ("documentation", 30),
-    ("cargo-deny", 90),
+    ("cargo-deny", 85),
     ("build", 185),
     ("crates/xxhash", 5),
     ("crates/lzo", 10),

@@ -71,12 +71,13 @@ const INVERSE_STEPS: [usize; 3] = {
 #[inline(never)]
 fn build_small(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
     let mut order = [0; SMALL + 8];
-    let mut next = [0; 64];
+    // States of at most 128 cells are below 256; the one after the last is not used.
+    let mut next = [0_u8; 64];
     let mut end = 0;
     for ((symbol, &count), next) in (0_u8..).zip(counts).zip(&mut next) {
         let mut at = end;
         end += usize::from(count.unsigned_abs());
-        *next = count.unsigned_abs();
+        *next = count.unsigned_abs() as u8;
         loop {
             if let Some(place) = order
                 .get_mut(at..)
@@ -97,7 +98,7 @@ fn build_small(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
         let symbol = usize::from(order[at & (SMALL - 1)]) & 63;
         at = (at + inverse) & (size - 1);
         let state = u32::from(next[symbol]);
-        next[symbol] += 1;
+        next[symbol] = next[symbol].wrapping_add(1);
         let bits = log - (state | 1).ilog2();
         let first = (state << bits) - size as u32;
         let meaning = meanings

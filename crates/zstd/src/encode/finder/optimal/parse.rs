@@ -159,11 +159,12 @@ impl Nodes<'_> {
     /// Decides the way from `state` to a position that every cheapest way passes, or that cannot be looked beyond.
     ///
     /// `fill` makes the matches of the positions from the given one on known. [`Nodes::next_step`] then tells the steps.
+    /// For short content, the way is [`Way::is_empty`] if no match begins at `state`: the series begins a literal later.
     #[inline(never)]
     pub(super) fn series(
         &mut self,
         block: &Block<'_>,
-        state: &mut State,
+        state: &State,
         prices: &Prices<'_>,
         effort: Effort,
         candidates: &mut Candidates<'_>,
@@ -172,6 +173,7 @@ impl Nodes<'_> {
         let &Block {
             data, end, window, ..
         } = block;
+        let start = state.at;
         let none = prices.literal_length(0);
         let one = prices.literal_length(1);
         self.put_repeat(0, state.repeat);
@@ -191,7 +193,7 @@ impl Nodes<'_> {
         let mut node = 0;
         let mut last = None;
         loop {
-            let at = state.at + node;
+            let at = start + node;
             let mut price = NEVER;
             if node <= self.reach {
                 price = self.price(node);
@@ -293,13 +295,7 @@ impl Nodes<'_> {
                 break;
             }
             if effort.short && node == 0 && longest < MATCH_MIN {
-                // Nothing begins here: the series begins a literal later.
-                state.at += 1;
-                state.pending += 1;
-                self.ways.put(0, u64::MAX);
-                run = state.pending;
-                run_price = prices.literal_length(run);
-                continue;
+                break;
             }
             node += 1;
         }
@@ -357,6 +353,13 @@ impl Nodes<'_> {
             offset: state.repeat[0],
             length: length as u32,
         })
+    }
+}
+
+impl Way {
+    /// It leads nowhere.
+    pub(super) fn is_empty(&self) -> bool {
+        self.node == 0 && self.last.is_none()
     }
 }
 

@@ -202,15 +202,22 @@ impl<'a> Parser<'a> {
     /// Decides the next series of steps.
     #[inline(always)]
     fn series(&mut self, pass: &Pass<'_>, state: &mut State) -> Way {
-        let (sorted, chains) = (&mut self.sorted, &mut self.kept.chains);
-        self.nodes.series(
-            pass.block,
-            state,
-            &self.prices,
-            pass.effort,
-            &mut self.candidates,
-            |at, candidates| fill(sorted, chains, pass, at, candidates),
-        )
+        loop {
+            let (sorted, chains) = (&mut self.sorted, &mut self.kept.chains);
+            let way = self.nodes.series(
+                pass.block,
+                state,
+                &self.prices,
+                pass.effort,
+                &mut self.candidates,
+                |at, candidates| fill(sorted, chains, pass, at, candidates),
+            );
+            if !way.is_empty() {
+                return way;
+            }
+            state.at += 1;
+            state.pending += 1;
+        }
     }
 
     /// Counts the steps of a series and plans them.
@@ -259,11 +266,11 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn records(short: bool) -> Records {
+fn records(short: bool) -> &'static Records {
     if short {
-        Records::SHORT
+        &Records::SHORT
     } else {
-        Records::USUAL
+        &Records::USUAL
     }
 }
 

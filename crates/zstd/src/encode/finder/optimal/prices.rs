@@ -96,7 +96,8 @@ pub(super) fn count_sequence(
 ///
 /// One literal and then three bytes at the last offset are made cheap: where records of four bytes differ in one, only a
 /// parse that begins with such sequences finds out how cheap they become.
-pub(super) fn seed(counts: &mut Counts, source: &[u8], records: Records) {
+#[inline(never)]
+pub(super) fn seed(counts: &mut Counts, source: &[u8], records: &Records) {
     *counts = [[0; 4]; COUNTS];
     count_literals(counts, source, 1);
     for cell in ALPHABETS[0].clone() {
@@ -136,7 +137,7 @@ pub(super) fn add(sum: &mut Counts, counts: &Counts) {
 ///
 /// The sequences that records consist of never become dear: one literal and then three bytes at the last offset. Where
 /// records begin, a parse that knows them only as dear takes literals for ever, which make those dearer still.
-pub(super) fn fade(counts: &mut Counts, records: Records) {
+pub(super) fn fade(counts: &mut Counts, records: &Records) {
     for cell in counts.iter_mut() {
         let count = u32::from_ne_bytes(*cell);
         *cell = (count - (count >> FADE_LOG)).to_ne_bytes();
