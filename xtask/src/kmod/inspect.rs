@@ -39,7 +39,7 @@ const GATES: &[Gate] = &[
         text_max: 220_000,
         frame_max: 512,
         chain_max: 3072,
-        panics_max: 304,
+        panics_max: 306,
     },
     Gate {
         module: "zstd_decompress",
