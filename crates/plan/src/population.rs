@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tree::{FileId, Inventory};
 
-/// Kinds of files that are told apart: those with the most content; the others are one kind.
+/// Kinds of files that have rows of their own: those with the most content; the others are one kind.
 const KINDS_MAX: usize = 24;
 
 /// A part of the content that is encoded by itself.

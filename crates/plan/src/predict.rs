@@ -53,7 +53,7 @@ pub struct Question<'a> {
     pub medium_rate: f64,
     /// The time since some fixed moment.
     pub clock: &'a (dyn Fn() -> Duration + Sync),
-    /// Is told what is done now.
+    /// Called with what is done now.
     pub stage: &'a dyn Fn(Stage<'_>),
 }
 
