@@ -32,6 +32,19 @@ impl Object {
         self.raw(key, &format!("{number:.3}"))
     }
 
+    /// A number as exact as it is; `null` for infinity, which JSON does not have.
+    pub(crate) fn decimal(self, key: &str, number: f64) -> Object {
+        if number.is_finite() {
+            self.raw(key, &number.to_string())
+        } else {
+            self.null(key)
+        }
+    }
+
+    pub(crate) fn null(self, key: &str) -> Object {
+        self.raw(key, "null")
+    }
+
     pub(crate) fn flag(self, key: &str, is_so: bool) -> Object {
         self.raw(key, if is_so { "true" } else { "false" })
     }
@@ -126,6 +139,8 @@ mod tests {
             .number("n", u64::MAX)
             .number("m", -3)
             .fraction("f", f64::INFINITY)
+            .decimal("d", 1.5e12)
+            .decimal("i", f64::INFINITY)
             .flag("is", true)
             .name("a", "é\"\n".as_bytes())
             .name("b", b"\xff")
@@ -135,7 +150,7 @@ mod tests {
             .texts("s", ["p", "q"]);
         assert_eq!(
             object.line(),
-            "{\"schema\":\"restow.test/1\",\"n\":18446744073709551615,\"m\":-3,\"f\":0.000,\"is\":true,\"a\":\"é\\\"\\n\",\
+            "{\"schema\":\"restow.test/1\",\"n\":18446744073709551615,\"m\":-3,\"f\":0.000,\"d\":1500000000000,\"i\":null,\"is\":true,\"a\":\"é\\\"\\n\",\
              \"b_base64\":\"/w==\",\"t\":\"-1.000000005\",\"o\":{},\"l\":[{},{\"x\":1}],\"s\":[\"p\",\"q\"]}"
         );
     }

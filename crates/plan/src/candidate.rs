@@ -104,6 +104,14 @@ const TAR: [(Wrapper, &[u8]); 3] = [
 ];
 
 impl Candidate {
+    /// The compression of each block, if blocks are compressed one by one.
+    pub(crate) fn compression(&self) -> Option<Settings> {
+        match self.coding {
+            Coding::Blocks(settings) => Some(settings),
+            Coding::Plain | Coding::Packed(..) => None,
+        }
+    }
+
     /// What is tried for a container if nothing else is asked for.
     pub fn usual(container: Container) -> Vec<Candidate> {
         let plain = Candidate {

@@ -28,6 +28,11 @@ pub(crate) trait Cut: Sync {
     /// The settings are impossible.
     fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>>;
 
+    /// The candidate of the first pass.
+    fn first(&self) -> Candidate {
+        FIRST
+    }
+
     /// Encodes these parts, ascending, with a fast encoder whose results are a guide to those of all candidates.
     ///
     /// # Errors
@@ -37,14 +42,18 @@ pub(crate) trait Cut: Sync {
         units: &[usize],
         parallel: Parallel,
         clock: Clock<'_>,
-    ) -> Result<Vec<Tried>>;
+    ) -> Result<Vec<Tried>> {
+        measure(&*self.with(&self.first())?, units, parallel, clock)
+    }
 
     /// Makes these parts ready, if they are not read from the source one by one. Returns how long the container needs to
     /// put all parts together without encoding them, in seconds, if that is a separate step.
     ///
     /// # Errors
     /// The source cannot be read.
-    fn load(&mut self, units: &[usize], clock: Clock<'_>) -> Result<f64>;
+    fn load(&mut self, _units: &[usize], _clock: Clock<'_>) -> Result<f64> {
+        Ok(0.0)
+    }
 }
 
 /// A candidate for a [`Cut`].

@@ -4,7 +4,7 @@ use codec::{Algorithm, Decoder, Settings};
 use tree::{Duplicates, Error, FileSystem, Inventory, Parallel, Result};
 
 use crate::candidate::{Candidate, Coding};
-use crate::cut::{Clock, Cut, FIRST, Trial, Tried, Work, measure, timed};
+use crate::cut::{Clock, Cut, FIRST, Trial, Tried, Work, timed};
 use crate::population::{Kinds, Unit};
 
 /// Longest content of a part in a btrfs image.
@@ -12,14 +12,6 @@ const EXTENT_BYTES: usize = 128 << 10;
 const SECTOR_BYTES: u32 = 4096;
 /// Blocks larger than this have another candidate in the first pass.
 const LARGE_BLOCK_BYTES: u32 = 256 << 10;
-
-/// The compression of a candidate for an image.
-fn compression(candidate: &Candidate) -> Option<Settings> {
-    match candidate.coding {
-        Coding::Blocks(settings) => Some(settings),
-        Coding::Plain | Coding::Packed(..) => None,
-    }
-}
 
 /// The tree as a SquashFS image with blocks of one size.
 pub(crate) struct Squashfs<'a> {
@@ -60,31 +52,22 @@ impl Cut for Squashfs<'_> {
         &self.units
     }
 
-    fn first_pass(
-        &self,
-        units: &[usize],
-        parallel: Parallel,
-        clock: Clock<'_>,
-    ) -> Result<Vec<Tried>> {
+    fn first(&self) -> Candidate {
+        if self.block_bytes <= LARGE_BLOCK_BYTES {
+            return FIRST;
+        }
         // In large blocks, most is won by matches that the fastest level does not find.
-        let large = Candidate {
+        Candidate {
             coding: Coding::Blocks(Settings::Zstd { level: 3 }),
             ..FIRST
-        };
-        let is_large = self.block_bytes > LARGE_BLOCK_BYTES;
-        let first = if is_large { large } else { FIRST };
-        measure(&*self.with(&first)?, units, parallel, clock)
+        }
     }
 
     fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
         Ok(Box::new(SquashfsTrial {
             cut: self,
-            options: self.trial.options(compression(candidate)),
+            options: self.trial.options(candidate.compression()),
         }))
-    }
-
-    fn load(&mut self, _: &[usize], _: Clock<'_>) -> Result<f64> {
-        Ok(0.0)
     }
 }
 
@@ -220,24 +203,11 @@ impl Cut for Btrfs<'_> {
         &self.units
     }
 
-    fn first_pass(
-        &self,
-        units: &[usize],
-        parallel: Parallel,
-        clock: Clock<'_>,
-    ) -> Result<Vec<Tried>> {
-        measure(&*self.with(&FIRST)?, units, parallel, clock)
-    }
-
     fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
         Ok(Box::new(BtrfsTrial {
             cut: self,
-            options: self.trial.options(compression(candidate)),
+            options: self.trial.options(candidate.compression()),
         }))
-    }
-
-    fn load(&mut self, _: &[usize], _: Clock<'_>) -> Result<f64> {
-        Ok(0.0)
     }
 }
 

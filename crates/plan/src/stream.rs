@@ -9,8 +9,8 @@ use tree::{
     Error, Extents, FileId, FileKind, FileSystem, Inventory, NoProgress, Parallel, Result, Sha256,
 };
 
-use crate::candidate::{Candidate, Coding};
-use crate::cut::{Clock, Cut, FIRST, Trial, Tried, Work, measure, timed};
+use crate::candidate::Candidate;
+use crate::cut::{Clock, Cut, Trial, Tried, Work, timed};
 use crate::population::{Kinds, Unit};
 
 /// The most data of a command of version 2, and of an extent.
@@ -144,23 +144,10 @@ impl Cut for Stream<'_> {
         &self.units
     }
 
-    fn first_pass(
-        &self,
-        units: &[usize],
-        parallel: Parallel,
-        clock: Clock<'_>,
-    ) -> Result<Vec<Tried>> {
-        measure(&*self.with(&FIRST)?, units, parallel, clock)
-    }
-
     fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
-        let settings = match candidate.coding {
-            Coding::Blocks(settings) => Some(settings),
-            Coding::Plain | Coding::Packed(..) => None,
-        };
         Ok(Box::new(StreamTrial {
             cut: self,
-            settings,
+            settings: candidate.compression(),
         }))
     }
 

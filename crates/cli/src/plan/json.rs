@@ -1,69 +1,59 @@
 //! The prediction as JSON: sizes in bytes, times in seconds, rates in bytes a second.
 
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
-use plan::{Container, Goal, Range, Reason, Row};
+use plan::{Container, Goal, Reason, Row};
 
 use super::Report;
+use crate::json::Object;
 
 /// The report as one object and a line feed.
 pub(super) fn of(report: &Report<'_>) -> String {
-    let mut json = String::from("{\"schema\":\"restow.plan/1\",");
-    match str::from_utf8(report.src.as_os_str().as_bytes()) {
-        Ok(src) => json += &format!("\"source\":{},", string(src)),
-        Err(_) => {
-            let src = tree::base64::encode(report.src.as_os_str().as_bytes());
-            json += &format!("\"source_base64\":{},", string(&src));
-        }
-    }
     let prediction = &report.prediction;
-    // Writing to a string cannot fail.
-    let _ = write!(
-        json,
-        "\"for\":\"{}\",\"files\":{},\"content_bytes\":{},\"duplicate_bytes\":{},\
-         \"machine\":{{\"threads\":{},\"write_bytes_per_second\":{}}},\"seed\":{},\"seconds\":{},\"limits\":{},",
-        report.container.name(),
-        report.files,
-        prediction.content_bytes,
-        prediction.duplicate_bytes,
-        report.threads,
-        number(report.medium.rate),
-        report.args.seed,
-        number(report.seconds),
-        limits(report)
-    );
-    let rows = report.order.iter().map(|&index| row(report, index));
-    let rows: Vec<String> = rows.collect();
-    let _ = write!(json, "\"rows\":[{}],\"pick\":", rows.join(","));
-    json += &match &report.advice {
-        None => "null".to_owned(),
-        Some(advice) => {
-            let at = report.order.iter().position(|&it| it == advice.choice.row);
-            format!(
-                "{{\"row\":{},\"codec\":{},\"goal\":\"{}\",\"keeps_limits\":{},\"why\":{},\"command\":{}}}",
-                at.unwrap_or(0),
-                string(&report.words(&report.rows()[advice.choice.row])),
-                goal(advice.choice.goal),
-                advice.choice.reason == Reason::Best,
-                string(&advice.reason),
-                string(&advice.command)
-            )
-        }
+    let machine = Object::new()
+        .number("threads", report.threads as u64)
+        .decimal("write_bytes_per_second", report.medium.rate);
+    let json = Object::of_schema("plan", 1)
+        .name("source", report.src.as_os_str().as_bytes())
+        .text("for", report.container.name())
+        .number("files", report.files)
+        .number("content_bytes", prediction.content_bytes)
+        .number("duplicate_bytes", prediction.duplicate_bytes)
+        .object("machine", machine)
+        .number("seed", report.args.seed)
+        .decimal("seconds", report.seconds)
+        .object("limits", limits(report))
+        .list("rows", report.order.iter().map(|&index| row(report, index)));
+    let json = match pick(report) {
+        Some(pick) => json.object("pick", pick),
+        None => json.null("pick"),
     };
-    json + "}\n"
+    json.line() + "\n"
 }
 
-fn goal(goal: Goal) -> &'static str {
-    match goal {
+/// What is recommended.
+fn pick(report: &Report<'_>) -> Option<Object> {
+    let advice = report.advice.as_ref()?;
+    let choice = &advice.choice;
+    let at = report.order.iter().position(|&it| it == choice.row);
+    let goal = match choice.goal {
         Goal::Size => "size",
         Goal::Time => "time",
         Goal::Transfer => "transfer",
         Goal::Balance => "balance",
-    }
+    };
+    let object = Object::new()
+        .number("row", at.unwrap_or(0) as u64)
+        .text("codec", &report.words(&report.rows()[choice.row]))
+        .text("goal", goal)
+        .flag("keeps_limits", choice.reason == Reason::Best)
+        .text("why", &advice.reason)
+        .text("command", &advice.command);
+    Some(object)
 }
 
-fn limits(report: &Report<'_>) -> String {
+/// Those that were given.
+fn limits(report: &Report<'_>) -> Object {
     let limits = &report.limits;
     let named = [
         ("seconds_max", limits.seconds_max),
@@ -72,99 +62,51 @@ fn limits(report: &Report<'_>) -> String {
         ("memory_bytes_max", limits.memory_max.map(|it| it as f64)),
         ("link_bytes_per_second", limits.link_rate),
     ];
-    let fields = named.iter().filter_map(|(name, value)| {
-        let value = (*value)?;
-        Some(format!("\"{name}\":{}", number(value)))
-    });
-    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+    let given = named
+        .iter()
+        .filter_map(|&(name, value)| Some((name, value?)));
+    given.fold(Object::new(), |object, (name, value)| {
+        object.decimal(name, value)
+    })
 }
 
-fn row(report: &Report<'_>, index: usize) -> String {
+fn row(report: &Report<'_>, index: usize) -> Object {
     let row: &Row = &report.rows()[index];
-    let sampled = row.sampled;
-    let mut json = format!("{{\"codec\":{}", string(&report.words(row)));
+    let mut object = Object::new().text("codec", &report.words(row));
     if let (Some(bytes), Container::Squashfs) = (row.candidate.block_bytes, report.container) {
-        let _ = write!(json, ",\"block_bytes\":{bytes}");
+        object = object.number("block_bytes", bytes);
     }
-    let _ = write!(
-        json,
-        ",\"bytes\":{},\"bytes_error\":{},\"seconds\":{},\"seconds_error\":{},\"encode_cpu_seconds\":{},\
-         \"decode_cpu_seconds\":{},\"decode_bytes_per_second\":{},\"memory_bytes\":{}",
-        number(row.bytes.value.round()),
-        error(row.bytes),
-        number(row.seconds.value),
-        error(row.seconds),
-        number(row.encode_seconds),
-        number(row.decode_seconds),
-        row.decode_rate()
-            .map_or("null".to_owned(), |it| number(it.round())),
-        row.memory_bytes
-    );
     let content = report.prediction.content_bytes as f64;
-    let _ = write!(
-        json,
-        ",\"ratio\":{},\"is_front\":{}",
-        number(content / row.bytes.value.max(1.0)),
-        report.front.contains(&index)
-    );
+    object = object
+        .decimal("bytes", row.bytes.value.round())
+        .decimal("bytes_error", row.bytes.error)
+        .decimal("seconds", row.seconds.value)
+        .decimal("seconds_error", row.seconds.error)
+        .decimal("encode_cpu_seconds", row.encode_seconds)
+        .decimal("decode_cpu_seconds", row.decode_seconds);
+    object = match row.decode_rate() {
+        Some(rate) => object.decimal("decode_bytes_per_second", rate.round()),
+        None => object.null("decode_bytes_per_second"),
+    };
+    object = object
+        .number("memory_bytes", row.memory_bytes)
+        .decimal("ratio", content / row.bytes.value.max(1.0))
+        .flag("is_front", report.front.contains(&index));
     if let Some((saved, times)) = report.step(index) {
-        let (saved, times) = (number(saved), number(times));
-        let _ = write!(
-            json,
-            ",\"step\":{{\"bytes_saved\":{saved},\"time_factor\":{times}}}"
-        );
+        let step = Object::new()
+            .decimal("bytes_saved", saved)
+            .decimal("time_factor", times);
+        object = object.object("step", step);
     }
     if let Some(seconds) = report.transfer(row) {
-        let _ = write!(json, ",\"transfer_seconds\":{}", number(seconds));
+        object = object.decimal("transfer_seconds", seconds);
     }
-    let _ = write!(
-        json,
-        ",\"sampled\":{{\"parts\":{},\"first_parts\":{},\"first_bytes\":{},\"tried_parts\":{},\"tried_bytes\":{}}}}}",
-        sampled.parts,
-        sampled.first_parts,
-        sampled.first_bytes,
-        sampled.tried_parts,
-        sampled.tried_bytes
-    );
-    json
-}
-
-fn error(range: Range) -> String {
-    number(range.error)
-}
-
-/// A number as JSON has it: no infinity.
-fn number(value: f64) -> String {
-    if value.is_finite() {
-        format!("{value}")
-    } else {
-        "null".to_owned()
-    }
-}
-
-/// A text in quotation marks.
-fn string(text: &str) -> String {
-    let mut json = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => json.extend(['\\', letter]),
-            _ if letter.is_control() => {
-                let _ = write!(json, "\\u{:04x}", u32::from(letter));
-            }
-            _ => json.push(letter),
-        }
-    }
-    json + "\""
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_and_numbers_are_those_of_json() {
-        assert_eq!(string("a\"\\\n\u{7f}é"), "\"a\\\"\\\\\\u000a\\u007fé\"");
-        assert_eq!(number(f64::INFINITY), "null");
-        assert_eq!(number(1.5e12), "1500000000000");
-    }
+    let sampled = row.sampled;
+    let sampled = Object::new()
+        .number("parts", sampled.parts)
+        .number("first_parts", sampled.first_parts)
+        .number("first_bytes", sampled.first_bytes)
+        .number("tried_parts", sampled.tried_parts)
+        .number("tried_bytes", sampled.tried_bytes);
+    object.object("sampled", sampled)
 }
