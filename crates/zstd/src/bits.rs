@@ -100,6 +100,44 @@ impl<'s> ReverseBitReader<'s> {
         })
     }
 
+    /// A reader of what is left of the stream, which stands at the end of `buffer` with zeros before it. Reading it needs no
+    /// care for the stream's start. `None` if there are not `zeros` bytes of room for them.
+    #[allow(dead_code, reason = "only `arch` needs it")]
+    pub(crate) fn after_zeros<'b, const N: usize>(
+        &self,
+        buffer: &'b mut [u8; N],
+        zeros: usize,
+    ) -> Option<ReverseBitReader<'b>> {
+        if self.is_overrun() {
+            return None;
+        }
+        let rest = self.src.get(..self.at + self.valid as usize / 8)?;
+        let before = N
+            .checked_sub(rest.len())
+            .filter(|&before| before >= zeros)?;
+        for (to, from) in buffer.get_mut(before..)?.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        let mut bits = ReverseBitReader {
+            word: u64::from_le_bytes(*buffer.last_chunk()?),
+            at: N - 8,
+            src: buffer,
+            taken: self.taken,
+            valid: 64,
+        };
+        bits.refill();
+        Some(bits)
+    }
+
+    /// Moves on by as many bits as were taken from `other`, which is what [`after_zeros`](Self::after_zeros) gave for a
+    /// buffer of `size` bytes.
+    #[allow(dead_code, reason = "only `arch` needs it")]
+    pub(crate) fn follow(&mut self, other: &ReverseBitReader<'_>, size: usize) {
+        let words = size.saturating_sub(8 + other.at);
+        self.taken = other.taken + 8 * words as u32;
+        self.refill();
+    }
+
     /// Makes at least 57 bits readable, or all that are left.
     #[inline(always)]
     pub(crate) fn refill(&mut self) {

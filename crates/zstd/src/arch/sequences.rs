@@ -17,6 +17,51 @@ pub(crate) fn run(
     output: &mut Output<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
+    let after = reader.left.saturating_sub(count);
+    let hard = run_on(reader, literals, output, count);
+    if hard.is_some() || reader.left <= after {
+        return hard;
+    }
+    run_rest(reader, literals, output, after)
+}
+
+/// As [`run`], where so little of the stream is left that the loop might read beyond its start: on a copy with zeros
+/// before it. In a short frame these are many of its sequences.
+#[inline(never)]
+fn run_rest(
+    reader: &mut Reader<'_, '_>,
+    literals: &mut Literals<'_>,
+    output: &mut Output<'_, '_>,
+    after: usize,
+) -> Option<DecodedSequence> {
+    /// The loop's last turn begins with all bits of the word at hand taken but one: a word and [`BACK`] bytes.
+    const ZEROS: usize = 8 + BACK;
+    /// The loop ends when it has less than [`BACK`] bytes, and a word.
+    const REST: usize = 8 + BACK;
+    let mut buffer = [0; ZEROS + REST];
+    let bits = reader.bits.after_zeros(&mut buffer, ZEROS)?;
+    let mut rest = Reader { bits, ..*reader };
+    let count = rest.left.saturating_sub(after);
+    let hard = run_on(&mut rest, literals, output, count);
+    reader.literal_length = rest.literal_length;
+    reader.offset = rest.offset;
+    reader.match_length = rest.match_length;
+    reader.repeat = rest.repeat;
+    reader.left = rest.left;
+    reader.bits.follow(&rest.bits, ZEROS + REST);
+    hard
+}
+
+/// A turn reads at most two words, each at most 7 bytes farther back.
+const BACK: usize = 14;
+
+/// As [`run`], while there is enough of the stream.
+fn run_on(
+    reader: &mut Reader<'_, '_>,
+    literals: &mut Literals<'_>,
+    output: &mut Output<'_, '_>,
+    count: usize,
+) -> Option<DecodedSequence> {
     if !reader.states_are_valid() || output.at > output.end || output.end > output.bytes.len() {
         return None;
     }
@@ -142,10 +187,8 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
     output: &mut Output<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
-    // A turn reads at most two words, each at most 7 bytes farther back.
-    const BACK: usize = 14;
     let stream = reader.bits.src;
-    if reader.bits.at < BACK || stream.len() < 8 {
+    if reader.bits.at < BACK || stream.len() < 8 || reader.bits.taken > 8 {
         return None;
     }
     let out = output.bytes.as_mut_ptr();
@@ -153,7 +196,8 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         Literals::Slice { bytes, at, end } => (bytes.as_ptr(), at, end, bytes.len()),
         Literals::InPlace { at, end } => (out.cast_const(), at, end, output.bytes.len()),
     };
-    if literals_at > literals_end || literals_end > readable_end {
+    // A chunk is read even where a sequence has no literals.
+    if literals_at > literals_end || literals_end > readable_end || readable_end < CHUNK {
         return None;
     }
     // Addresses, not pointers, where they are only compared: they may be those of no byte.

@@ -1,7 +1,7 @@
 //! A compressed block: literals and sequences become content (RFC 8878, section 3.1.1.3).
 
 use super::execute::{execute, push_literals};
-use super::output::{Extent, Literals, Output};
+use super::output::{CHUNK, Extent, Literals, Output};
 use crate::Error;
 use crate::dictionary::Loaded;
 use crate::huffman::{self, Table, WeightScratch};
@@ -33,11 +33,16 @@ impl State {
 
 /// Where Huffman-coded literals, and those of one byte, may be kept until they are used.
 pub(crate) enum Keep<'w> {
-    /// In the output, so that the last of them would be just before this byte. The block must not give content after it.
-    InPlace { end: usize },
+    /// Here, if they are few: the fast loop then reads all of them in chunks. Otherwise in the output, so that the last of
+    /// them would be just before this byte. The block must not give content after it.
+    InPlace { end: usize, few: &'w mut [u8] },
     /// Here, if they fit; otherwise, in the output once it is known how long the content is.
     Buffer(&'w mut [u8]),
 }
+
+/// Literals of a block that are few: at the end of the block, the fast loop can hardly use those in the output, and copying
+/// them costs less than that.
+const FEW: usize = 8 * 1024;
 
 /// Decodes one compressed block. `content_max` is the largest block of the frame.
 pub(crate) fn decode(
@@ -54,6 +59,9 @@ pub(crate) fn decode(
         .split_at_checked(header.stored)
         .ok_or(Error::Corruption)?;
     let codes = read_codes(&header, stored, state, tables)?;
+    let within = block
+        .get(..header.bytes + header.stored)
+        .unwrap_or_default();
 
     let counted = sequences::Header::parse(section)?;
     let mut section = section.get(counted.bytes..).ok_or(Error::Corruption)?;
@@ -80,7 +88,7 @@ pub(crate) fn decode(
         _ => match keep {
             Keep::Buffer(buffer) if header.content <= buffer.len() => {
                 let literals = buffer.get_mut(..header.content).ok_or(Error::Corruption)?;
-                decode_literals(&header, codes, state.huffman.map(table), literals)?;
+                decode_literals(&header, within, codes, state.huffman.map(table), literals)?;
                 Literals::Slice {
                     bytes: buffer,
                     at: 0,
@@ -102,18 +110,29 @@ pub(crate) fn decode(
                 if cut {
                     decode_first_literals(&header, codes, state.huffman.map(table), literals)?;
                 } else {
-                    decode_literals(&header, codes, state.huffman.map(table), literals)?;
+                    decode_literals(&header, within, codes, state.huffman.map(table), literals)?;
                 }
                 Literals::InPlace { at, end }
             }
-            Keep::InPlace { end } => {
+            Keep::InPlace { few, .. }
+                if header.content <= FEW && header.content + CHUNK <= few.len() =>
+            {
+                let literals = few.get_mut(..header.content).ok_or(Error::Corruption)?;
+                decode_literals(&header, within, codes, state.huffman.map(table), literals)?;
+                Literals::Slice {
+                    bytes: few,
+                    at: 0,
+                    end: header.content,
+                }
+            }
+            Keep::InPlace { end, .. } => {
                 let at = end
                     .checked_sub(header.content)
                     .filter(|&at| at >= output.at);
                 // More literals than the content may have bytes.
                 let at = at.ok_or(Error::Corruption)?;
                 let literals = output.bytes.get_mut(at..end).ok_or(Error::Corruption)?;
-                decode_literals(&header, codes, state.huffman.map(table), literals)?;
+                decode_literals(&header, within, codes, state.huffman.map(table), literals)?;
                 Literals::InPlace { at, end }
             }
         },
@@ -201,10 +220,11 @@ fn read_table<'s>(
     stored.get(bytes..).ok_or(Error::Corruption)
 }
 
-/// Decodes literals that are not raw, all of them.
+/// Decodes literals that are not raw, all of them. The codes lie in `within`.
 #[inline(never)]
 fn decode_literals(
     header: &literals::Header,
+    within: &[u8],
     codes: &[u8],
     table: Option<Table<'_>>,
     literals: &mut [u8],
@@ -215,7 +235,7 @@ fn decode_literals(
     }
     let table = table.ok_or(Error::Corruption)?;
     if header.four_streams {
-        huffman::decode_four(table, codes, literals)
+        huffman::decode_four(table, within, codes, literals)
     } else {
         huffman::decode_one(table, codes, literals)
     }

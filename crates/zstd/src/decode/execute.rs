@@ -27,6 +27,10 @@ pub(crate) fn execute(
             Some(sequence) => sequence,
             None => reader.read(),
         };
+        // What was read beyond the stream's start has no meaning.
+        if reader.bits.is_overrun() {
+            return Err(Error::Corruption);
+        }
         if execute_exact(sequence, literals, output)? == Extent::Truncated {
             return Ok(Extent::Truncated);
         }

@@ -205,7 +205,10 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
                 BlockKind::Raw | BlockKind::Rle => push_stored(&mut output, &block, stored)?,
                 BlockKind::Compressed => {
                     let keep = match content_end {
-                        Some(_) => Keep::InPlace { end },
+                        Some(_) => Keep::InPlace {
+                            end,
+                            few: self.literals,
+                        },
                         None => Keep::Buffer(self.literals),
                     };
                     block::decode(

@@ -638,7 +638,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 content_max,
                 state,
                 tables,
-                Keep::InPlace { end },
+                Keep::InPlace { end, few: &mut [] },
                 output,
             )
         })

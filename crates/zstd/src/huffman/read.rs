@@ -340,15 +340,22 @@ fn begin_four<'s>(
 
 /// Decodes four streams after a jump table (RFC 8878, section 3.1.1.3.1.6). `dst` is filled exactly and each stream
 /// is used up exactly, else [`Error::Corruption`].
+///
+/// `src` lies in `within`: what is before it may be read, which makes the last codes of the first stream sooner done.
 #[inline(never)]
-pub(crate) fn decode_four(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
+pub(crate) fn decode_four(
+    table: Table<'_>,
+    within: &[u8],
+    src: &[u8],
+    dst: &mut [u8],
+) -> Result<(), Error> {
     let mut readers = [const { ReverseBitReader::empty() }; 4];
     let each = begin_four(src, dst.len(), &mut readers)?;
     let is_long = table.log > CODE_BITS_MAX;
     let done = if is_long {
         [0; 4]
     } else {
-        run_four(table, src, &mut readers, dst, each)
+        run_four(table, within, &mut readers, dst, each)
     };
     let mut rest = dst;
     for ((turn, reader), done) in readers.iter_mut().enumerate().zip(done) {
