@@ -1,11 +1,12 @@
 //! Instructions in the kernel: Linux's own zstd and ours behind the same devices, in a machine whose clock counts instructions.
 
+use std::array;
 use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 
 use super::build::Modules;
-use super::measure::{Bench, COMPRESS, Counts, DECOMPRESS, Job, LINUX, OURS};
+use super::measure::{Bench, COMPRESS, Counts, DECOMPRESS, Job, LINUX, OURS, PLAIN};
 use super::packages::out_folder;
 use super::page::contents;
 use crate::outcome::Outcome;
@@ -25,8 +26,11 @@ const SECONDS_MAX: u64 = 3600;
 /// The most instructions that ours should need, as a ratio to Linux's.
 const GOAL: f64 = 1.15;
 
-/// Counts of Linux's codec and of ours for one file.
-type Pair = [Counts; 2];
+/// Whose codecs are compared.
+const CODECS: [&str; 3] = [LINUX, OURS, PLAIN];
+
+/// Counts of each codec for one file.
+type Trio = [Counts; CODECS.len()];
 
 /// Measures the start of each file, and adds lines to `table`.
 pub(super) fn icount(modules: &Modules, paths: &[String], table: &mut String) -> Outcome {
@@ -44,7 +48,7 @@ struct Row {
     device: &'static str,
     level: i32,
     /// Of each file.
-    pairs: Vec<Pair>,
+    trios: Vec<Trio>,
 }
 
 fn measured(modules: &Modules, paths: &[String]) -> Result<Vec<Row>, String> {
@@ -58,7 +62,7 @@ fn measured(modules: &Modules, paths: &[String]) -> Result<Vec<Row>, String> {
     }
     files.extend(frames);
     let mut jobs = Vec::new();
-    for who in [LINUX, OURS] {
+    for who in CODECS {
         for level in LEVELS {
             for name in &names {
                 jobs.push(job(who, COMPRESS, level, name.clone()));
@@ -74,16 +78,18 @@ fn measured(modules: &Modules, paths: &[String]) -> Result<Vec<Row>, String> {
         seconds_max: SECONDS_MAX,
     };
     let counts = bench.run(&jobs)?;
-    let (linux, ours) = counts.split_at(counts.len() / 2);
-    let pairs: Vec<Pair> = linux.iter().zip(ours).map(|(a, b)| [*a, *b]).collect();
+    let each = counts.len() / CODECS.len();
+    let trios: Vec<Trio> = (0..each)
+        .map(|at| array::from_fn(|who| counts[who * each + at]))
+        .collect();
     let mut rows = Vec::new();
     for (device, skipped) in [(COMPRESS, 0), (DECOMPRESS, 1)] {
-        for (level, of_it) in LEVELS.into_iter().zip(pairs.chunks(2 * names.len())) {
-            let pairs = of_it.iter().skip(skipped).step_by(2).copied().collect();
+        for (level, of_it) in LEVELS.into_iter().zip(trios.chunks(2 * names.len())) {
+            let trios = of_it.iter().skip(skipped).step_by(2).copied().collect();
             rows.push(Row {
                 device,
                 level,
-                pairs,
+                trios,
             });
         }
     }
@@ -116,20 +122,23 @@ fn frame(content: &[u8], level: i32) -> Result<Vec<u8>, String> {
 /// Instructions for each byte of content, and the ratios.
 fn text(version: &str, rows: &[Row]) -> String {
     let mut text = format!(
-        "\nLinux {version}:\n\n| work | level | Linux | ours | ratio | of each file | size |\n|---|---|---|---|---|---|---|\n"
+        "\nLinux {version}:\n\n| work | level | Linux | ours | ratio | without BMI2 | of each file | size |\n|---|---|---|---|---|---|---|---|\n"
     );
     for row in rows {
-        let sum = |field: fn(&Counts) -> u64| {
-            [0, 1].map(|who| row.pairs.iter().map(|pair| field(&pair[who])).sum::<u64>() as f64)
+        let sum = |field: fn(&Counts) -> u64| -> [f64; CODECS.len()] {
+            array::from_fn(|who| row.trios.iter().map(|trio| field(&trio[who])).sum::<u64>() as f64)
         };
         let instructions = sum(|counts| counts.cycles);
-        let [bytes, _] = sum(|counts| counts.uncompressed);
+        let [bytes, ..] = sum(|counts| counts.uncompressed);
         let sizes = sum(|counts| counts.compressed);
-        let of_files: Vec<String> = (row.pairs.iter())
-            .map(|[linux, ours]| format!("{:.2}", ours.cycles as f64 / linux.cycles as f64))
+        let of_files: Vec<String> = (row.trios.iter())
+            .map(|[linux, ours, _]| format!("{:.2}", ours.cycles as f64 / linux.cycles as f64))
             .collect();
-        let ratio = instructions[1] / instructions[0];
-        let over = if ratio > GOAL { " (over)" } else { "" };
+        let ratio = |who: usize| {
+            let ratio = instructions[who] / instructions[0];
+            let over = if ratio > GOAL { " (over)" } else { "" };
+            format!("{ratio:.3}{over}")
+        };
         let (work, size) = if row.device == COMPRESS {
             ("compress", format!("{:.4}", sizes[1] / sizes[0]))
         } else {
@@ -137,10 +146,12 @@ fn text(version: &str, rows: &[Row]) -> String {
         };
         let _ = writeln!(
             text,
-            "| {work} | {} | {:.1} | {:.1} | {ratio:.3}{over} | {} | {size} |",
+            "| {work} | {} | {:.1} | {:.1} | {} | {} | {} | {size} |",
             row.level,
             instructions[0] / bytes,
             instructions[1] / bytes,
+            ratio(1),
+            ratio(2),
             of_files.join(" "),
         );
     }
@@ -162,14 +173,14 @@ mod tests {
         let row = Row {
             device: COMPRESS,
             level: 3,
-            pairs: vec![
-                [counts(1000, 50), counts(1200, 49)],
-                [counts(3000, 50), counts(3800, 50)],
+            trios: vec![
+                [counts(1000, 50), counts(1200, 49), counts(1100, 49)],
+                [counts(3000, 50), counts(3800, 50), counts(3100, 50)],
             ],
         };
         let text = text("6.1", &[row]);
         let last = text.lines().last().unwrap();
-        let expected = "| compress | 3 | 20.0 | 25.0 | 1.250 (over) | 1.20 1.27 | 0.9900 |";
+        let expected = "| compress | 3 | 20.0 | 25.0 | 1.250 (over) | 1.050 | 1.20 1.27 | 0.9900 |";
         assert_eq!(last, expected);
     }
 }

@@ -13,6 +13,8 @@ use crate::root;
 
 pub(super) const LINUX: &str = "linux";
 pub(super) const OURS: &str = "ours";
+/// Ours, without the instructions that only some processors have.
+pub(super) const PLAIN: &str = "plain";
 pub(super) const COMPRESS: &str = "zstd_compress_test";
 pub(super) const DECOMPRESS: &str = "zstd_decompress_test";
 
