@@ -1,5 +1,6 @@
 //! Long runs of what `cargo xtask test` only samples. Each has a name, and its last result is a row of docs/campaigns.md.
 
+use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -409,13 +410,13 @@ fn record(campaign: &Campaign) -> Outcome {
             let cases = outcome.passed + outcome.failed.len();
             (outcome, cases as u64)
         }
-        Run::Fuzz { target, minutes } => run_fuzz(target, minutes),
+        Run::Fuzz { target, minutes } => run_fuzz(target, wanted(minutes)),
         Run::Miri { package, filters } => {
             let outcome = run_miri(package, filters);
             let cases = outcome.passed + outcome.failed.len();
             (outcome, cases as u64)
         }
-        Run::Harness { sanitizer, minutes } => match harness(sanitizer, minutes * 60) {
+        Run::Harness { sanitizer, minutes } => match harness(sanitizer, wanted(minutes) * 60) {
             Ok(command) => fuzzed(command),
             Err(reason) => (Outcome::skipped(reason), 0),
         },
@@ -478,6 +479,12 @@ fn run_tests(package: &str, filter: &str, cases: u64, as_root: bool) -> Outcome 
         suite.jobs = 1;
     }
     suite.run(&of_it)
+}
+
+/// How long to fuzz: as long as the campaign has it, unless `RESTOW_MINUTES` is another number.
+fn wanted(minutes: u64) -> u64 {
+    let number = env::var("RESTOW_MINUTES");
+    number.map_or(minutes, |number| number.parse().unwrap_or(minutes))
 }
 
 /// The outcome, and how many inputs were tried.

@@ -1,5 +1,6 @@
 //! Mutation tests: small changes of the code, each of which some test must notice.
 
+use std::env;
 use std::process::{Command, Stdio};
 
 use crate::command::{cargo, line_of, run, succeeds};
@@ -9,6 +10,9 @@ use crate::tools::target_dir;
 
 /// The version of cargo-mutants that is installed where there is none.
 const VERSION: &str = "27.1.0";
+
+/// Which part of the mutants is tried, such as `3/20`: the mutants 3, 23, 43, ... of the list, which starts at 0.
+const PART: &str = "RESTOW_MUTANTS";
 
 /// `cargo mutants`, from where it is installed, or built into the target directory.
 fn cargo_mutants() -> Result<Command, String> {
@@ -44,13 +48,23 @@ pub(crate) fn mutants(package: &str, files: &[&str], caught_min: u64) -> (Outcom
     for file in files {
         command.args(["--file", file]);
     }
+    let part = env::var(PART).ok();
+    if let Some(part) = &part {
+        command.args(["--sharding", "round-robin", "--shard", part]);
+    }
+    // What the compiler makes of a mutant's stack is no property of the source, and takes minutes.
+    command.args(["--", "--", "--skip", "stack::"]);
     // Builds are in a copy of the tree, with a target directory of its own.
     command.env_remove("CARGO_TARGET_DIR").stdin(Stdio::null());
     // It fails if one mutant is missed: what it says counts.
     match command.output() {
         Ok(output) => {
             let words = [output.stdout, output.stderr].concat();
-            judge(&String::from_utf8_lossy(&words), caught_min)
+            let (mut outcome, count) = judge(&String::from_utf8_lossy(&words), caught_min);
+            if let Some(part) = part {
+                outcome.notes.push(format!("part {part} of the mutants"));
+            }
+            (outcome, count)
         }
         Err(error) => (
             Outcome::failed(format!("{}: {error}", line_of(&command))),
