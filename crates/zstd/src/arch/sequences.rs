@@ -243,9 +243,12 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
 
     macro_rules! read {
         ($count:expr) => {{
-            let count = $count;
+            let count: u64 = $count;
+            // SAFETY: a cell that a state leads to has at most 31 extra bits (`Kind::meanings`), and leads on with at most 9
+            // bits, as its table has no more cells than that. With BMI, this leaves no instruction of it.
+            unsafe { core::hint::assert_unchecked(count < 64) };
             avail = avail.wrapping_sub(count);
-            (word >> (avail & 63)) & ((1 << (count & 63)) - 1)
+            (word >> (avail & 63)) & ((1 << count) - 1)
         }};
     }
     macro_rules! refill {
@@ -325,11 +328,6 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         // Everything is read; now the copies. Sums of addresses and 17-bit numbers do not overflow.
         let from_next = from.addr() + literal_count;
         let match_at = to.addr() + literal_count;
-        let easy_end = if IN_PLACE {
-            easy_end.min(from_next.wrapping_sub(CHUNK))
-        } else {
-            easy_end
-        };
         let distance = offset as usize;
         let have = match_at - start;
         // As a signed number: if above 0, the number of bytes of the match's distance that lie before `start`.
@@ -342,6 +340,8 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         };
         if from_next > literals_easy_end
             || match_at + length > easy_end
+            // Literals that are still needed are not written over.
+            || IN_PLACE && match_at + length > from_next.wrapping_sub(CHUNK)
             || reaches_out
             || distance > window
         {
