@@ -53,8 +53,8 @@ proven_fn! {
         let data = Memory::new(data, task.base);
         let mut store = Store::new(store, data.end() - task.start);
         macro_rules! sizes {
-            ($min:literal, $long:literal, $short:literal) => {
-                find_min::<$min, $long, $short>(data, long, short, task, repeat, &mut store)
+            ($min:literal, $long:literal, $short:literal, $index:expr) => {
+                find_min::<$min, $long, $short, $index>(data, long, short, task, repeat, &mut store)
             };
         }
         // The sizes that levels use are known when compiling: the loop has three registers more.
@@ -64,12 +64,14 @@ proven_fn! {
             task.short_shift,
             task.index_log,
         ) {
-            (5, 49, 49, 20) => sizes!(5, 49, 49),
-            (4, 49, 49, 20) => sizes!(4, 49, 49),
-            (0..=4, ..) => sizes!(4, 0, 0),
-            (5, ..) => sizes!(5, 0, 0),
-            (6, ..) => sizes!(6, 0, 0),
-            (7.., ..) => sizes!(7, 0, 0),
+            (5, 49, 49, INDEX_LOG) => sizes!(5, 49, 49, INDEX_LOG),
+            (4, 49, 49, INDEX_LOG) => sizes!(4, 49, 49, INDEX_LOG),
+            // Level 3 of content that is large or of unknown size.
+            (5, 47, 48, 23) => sizes!(5, 47, 48, 23),
+            (0..=4, ..) => sizes!(4, 0, 0, 0),
+            (5, ..) => sizes!(5, 0, 0, 0),
+            (6, ..) => sizes!(6, 0, 0, 0),
+            (7.., ..) => sizes!(7, 0, 0, 0),
         };
         store.finish();
         found
@@ -77,7 +79,7 @@ proven_fn! {
 }
 
 #[inline(always)]
-fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
+fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>(
     data: Memory<'_>,
     long: &mut [[u8; 4]],
     short: &mut [[u8; 4]],
@@ -89,7 +91,7 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32>(
     let (long_shift, short_shift, index_log) = if LONG == 0 {
         (task.long_shift, task.short_shift, task.index_log)
     } else {
-        (LONG, SHORT, INDEX_LOG)
+        (LONG, SHORT, INDEX)
     };
     let mut long = Table::new(long, long_shift);
     let mut short = Table::new(short, short_shift);
