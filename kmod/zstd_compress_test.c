@@ -20,6 +20,10 @@ static void take_compressed(size_t length)
 	take_output(length);
 }
 
+static unsigned long long content_size;
+module_param(content_size, ullong, 0444);
+MODULE_PARM_DESC(content_size, "bytes that zstd's parameters are chosen for, 0 for unknown");
+
 static zstd_parameters params;
 static zstd_cstream *stream;
 
@@ -27,7 +31,7 @@ static size_t zstd_bound(void)
 {
 	if (level < zstd_min_clevel() || level > zstd_max_clevel())
 		return 0;
-	params = zstd_get_params(level, 0);
+	params = zstd_get_params(level, content_size);
 	return zstd_cstream_workspace_bound(&params.cParams);
 }
 

@@ -102,6 +102,7 @@ fn job(who: &'static str, device: &'static str, level: i32, file: String) -> Job
         device,
         method: "zstd",
         level,
+        content_size: 0,
         file: Some(file),
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Job {
     pub(super) device: &'static str,
     pub(super) method: &'static str,
     pub(super) level: i32,
+    /// What the parameters are chosen for, 0 for content of unknown size.
+    pub(super) content_size: u64,
     /// The name of one of the files.
     pub(super) file: Option<String>,
 }
@@ -42,9 +44,10 @@ impl Job {
             device,
             method,
             level,
+            content_size,
             ..
         } = self;
-        format!("{who} {device} {method} {level} {file}")
+        format!("{who} {device} {method} {level} {content_size} {file}")
     }
 }
 
@@ -184,9 +187,10 @@ mod tests {
             device: COMPRESS,
             method: "zstd",
             level: 3,
+            content_size: 0,
             file: Some("a".to_owned()),
         };
-        let console = "RESULT ours zstd_compress_test zstd 3 /data/a 0 100 40 5000 123\r\n";
+        let console = "RESULT ours zstd_compress_test zstd 3 0 /data/a 0 100 40 5000 123\r\n";
         let counted = Counts {
             uncompressed: 100,
             compressed: 40,

@@ -27,6 +27,10 @@ const PUBLISHED: [Published; 10] = [
 /// The length of silesia.tar there.
 const SILESIA: u64 = 211_988_480;
 
+/// The levels of btrfs, and what it compresses at a time, in bytes.
+const BTRFS_LEVEL_MAX: i32 = 15;
+const BTRFS_EXTENT: u64 = 128 << 10;
+
 /// Longer than silesia.tar takes at level 19, in seconds.
 const SECONDS_MAX: u64 = 4 * 3600;
 
@@ -59,9 +63,20 @@ fn measured(modules: &Modules, path: &str) -> Result<String, String> {
                     device,
                     method,
                     level,
+                    content_size: 0,
                     file,
                 });
             }
+        }
+        for level in 1..=BTRFS_LEVEL_MAX {
+            jobs.push(Job {
+                who,
+                device: COMPRESS,
+                method: "zstd",
+                level,
+                content_size: BTRFS_EXTENT,
+                file: None,
+            });
         }
     }
     let bench = Bench {
@@ -81,7 +96,11 @@ fn measured(modules: &Modules, path: &str) -> Result<String, String> {
             decompress: [linux[1], ours[1]],
         })
         .collect();
-    Ok(text(name, &modules.kernel.version, &rows))
+    let extents: Vec<[u64; 2]> = (linux.iter().zip(ours))
+        .skip(2 * PUBLISHED.len())
+        .map(|(linux, ours)| [linux.workspace, ours.workspace])
+        .collect();
+    Ok(text(name, &modules.kernel.version, &rows) + &of_extents(&extents))
 }
 
 fn text(name: &str, version: &str, rows: &[Row]) -> String {
@@ -104,6 +123,17 @@ fn text(name: &str, version: &str, rows: &[Row]) -> String {
             megabytes(row.decompress[0].workspace),
             megabytes(row.decompress[1].workspace),
         );
+    }
+    text
+}
+
+/// What each level requests to compress an extent of btrfs: Linux's codec, then ours.
+fn of_extents(levels: &[[u64; 2]]) -> String {
+    let mut text = "\nBytes requested to compress 128 KiB, as btrfs does:\n\n".to_owned();
+    text += "| level | Linux | ours | ratio |\n|---|---|---|---|\n";
+    for (level, [linux, ours]) in (1..).zip(levels) {
+        let ratio = *ours as f64 / *linux as f64;
+        let _ = writeln!(text, "| {level} | {linux} | {ours} | {ratio:.3} |");
     }
     text
 }
@@ -131,5 +161,11 @@ mod tests {
             text.lines().last().unwrap(),
             "| zstd -1 | 73645762 | 2.878 | 400 | 2.500 | 1.23 | 1.30 | 1.00 | 0.84 | 0.90 | 0.80 |"
         );
+    }
+
+    #[test]
+    fn extents_have_a_row_for_each_level() {
+        let text = of_extents(&[[1000, 800], [1000, 1250]]);
+        assert!(text.ends_with("| 1 | 1000 | 800 | 0.800 |\n| 2 | 1000 | 1250 | 1.250 |\n"));
     }
 }
