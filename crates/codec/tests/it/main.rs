@@ -1,5 +1,7 @@
 //! Tests of the codecs behind one enum. What the foreign tools make of the blocks is tested where images are made.
 
+mod examples; // the program in `examples`
+
 use codec::{Algorithm, Decoder, Encoder, Error, Filters, Settings};
 
 fn all_settings() -> Vec<Settings> {

@@ -2,6 +2,7 @@
 
 #[cfg(not(miri))] // it starts programs
 mod differential;
+mod examples;
 mod property;
 mod vectors;
 

@@ -3,6 +3,9 @@
 
 /// Equal to two independent implementations.
 mod differential;
+/// The program in `examples`.
+#[cfg(not(miri))] // it reads files
+mod examples;
 /// Published numbers.
 mod vectors;
 

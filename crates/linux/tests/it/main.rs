@@ -1,0 +1,3 @@
+//! Tests of the linux crate. System calls are tested beside their functions.
+
+mod examples;
