@@ -13,6 +13,7 @@ mod changed;
 mod check;
 mod clib;
 mod command;
+mod debian_changelog;
 mod harness;
 mod kmod;
 mod mutants;

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use crate::command::{cargo, output_of, run, succeeds};
 use crate::outcome::{Outcome, Report};
-use crate::root;
 use crate::tools::{ensure_target, is_there, target_dir};
+use crate::{debian_changelog, root};
 
 /// The target of the static program: musl is linked into it.
 const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
@@ -198,7 +198,7 @@ fn make_deb(folder: &Path) -> Result<PathBuf, String> {
         put(&pages.join("completions").join(file), &tree.join(to), 0o644)?;
     }
     let doc = tree.join("usr/share/doc/restow");
-    put(&root().join("CHANGELOG.md"), &doc.join("changelog"), 0o644)?;
+    write(&doc.join("changelog"), &changelog()?)?;
     done(Command::new("gzip").arg("-9n").arg(doc.join("changelog")))?;
     put(&root().join("README.md"), &doc.join("README.md"), 0o644)?;
     write(&doc.join("copyright"), &copyright()?)?;
@@ -246,6 +246,20 @@ fn version() -> Result<String, String> {
 fn architecture() -> Result<String, String> {
     let name = output_of(Command::new("dpkg").arg("--print-architecture"))?;
     Ok(name.trim().to_owned())
+}
+
+/// Debian's form of the changelog. What is not released yet has the date of its last commit.
+fn changelog() -> Result<String, String> {
+    let path = root().join("CHANGELOG.md");
+    let text = at(&path, fs::read_to_string(&path))?;
+    let mut last = Command::new("git");
+    last.args(["log", "-1", "--format=%cD"]).current_dir(root());
+    let date = output_of(&mut last)?;
+    debian_changelog::of(&text, &version()?, date.trim(), MAINTAINER, |day| {
+        let mut date = Command::new("date");
+        let date = output_of(date.env("LC_ALL", "C").args(["--utc", "-R", "-d", day]))?;
+        Ok(date.trim().to_owned())
+    })
 }
 
 /// The licences. The libraries that are linked into the program are listed by name.
