@@ -13,6 +13,7 @@ mod changed;
 mod check;
 mod clib;
 mod command;
+mod cross;
 mod debian_changelog;
 mod harness;
 mod kmod;
@@ -133,6 +134,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "deb",
         package::deb,
         "the Debian package: built, installed, removed, and inspected by lintian",
+    ),
+    (
+        "cross",
+        cross::cross,
+        "the libraries for other processors, the command for aarch64, and their tests under QEMU; arguments select targets",
     ),
     (
         "publish",

@@ -1,0 +1,171 @@
+//! Other processors: the libraries are checked for each, the command is built for one, and tests run under QEMU.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::command::{cargo, line_of, output_of, run};
+use crate::is_ci;
+use crate::outcome::{Outcome, Report};
+use crate::tools::{ensure_target, is_there, target_dir};
+
+/// A processor and what it takes to build for it.
+struct Target {
+    /// The name in Rust.
+    name: &'static str,
+    /// The C compiler, and Debian's packages that hold it and its library.
+    cc: &'static str,
+    packages: &'static str,
+    /// The emulator, which is in Debian's package qemu-user.
+    qemu: &'static str,
+    /// Where the emulator finds the C library.
+    root: &'static str,
+    /// The crates whose tests run: those that look at bytes of numbers.
+    tested: &'static [&'static str],
+}
+
+/// One of 64 bits that is common, a newer one, and a big-endian one.
+const TARGETS: [Target; 3] = [
+    Target {
+        name: "aarch64-unknown-linux-musl",
+        cc: "aarch64-linux-gnu-gcc",
+        packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+        qemu: "qemu-aarch64",
+        root: "/usr/aarch64-linux-gnu",
+        tested: &["restow"],
+    },
+    Target {
+        name: "riscv64gc-unknown-linux-gnu",
+        cc: "riscv64-linux-gnu-gcc",
+        packages: "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross",
+        qemu: "qemu-riscv64",
+        root: "/usr/riscv64-linux-gnu",
+        tested: &[],
+    },
+    Target {
+        name: "s390x-unknown-linux-gnu",
+        cc: "s390x-linux-gnu-gcc",
+        packages: "gcc-s390x-linux-gnu libc6-dev-s390x-cross",
+        qemu: "qemu-s390x",
+        root: "/usr/s390x-linux-gnu",
+        tested: &["xxhash", "lzo", "codec", "zstd", "squashfs", "btrfs"],
+    },
+];
+
+/// The libraries that build for every processor.
+const LIBRARIES: [&str; 8] = [
+    "xxhash",
+    "lzo",
+    "zstd",
+    "codec",
+    "tree",
+    "squashfs",
+    "btrfs",
+    "sendstream",
+];
+
+/// The target for which the command is built, as one file that needs no library.
+const COMMAND: &str = "aarch64-unknown-linux-musl";
+
+/// All of it, or what is for the targets whose names contain an argument.
+pub(crate) fn cross(report: &mut Report, arguments: &[String]) {
+    for target in &TARGETS {
+        let is_selected = |word: &String| target.name.contains(word.as_str());
+        if !arguments.is_empty() && !arguments.iter().any(is_selected) {
+            continue;
+        }
+        if let Err(reason) = ready(target) {
+            report.step(target.name, || lacking(reason));
+            continue;
+        }
+        report.step(&format!("{}: libraries", target.name), || {
+            run(of(target, "check").args(LIBRARIES.iter().flat_map(|name| ["-p", name])))
+        });
+        if target.name == COMMAND {
+            report.step(&format!("{}: command", target.name), || command(target));
+        }
+        if !target.tested.is_empty() {
+            report.step(&format!("{}: unit tests", target.name), || tests(target));
+        }
+    }
+}
+
+/// What a missing program means: a runner of a forge must have all of them.
+fn lacking(reason: String) -> Outcome {
+    if is_ci() {
+        Outcome::failed(reason)
+    } else {
+        Outcome::skipped(reason)
+    }
+}
+
+/// Whether the compilers are there.
+fn ready(target: &Target) -> Result<(), String> {
+    ensure_target(target.name)?;
+    if is_there(target.cc) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{}: apt-get install {}",
+            target.cc, target.packages
+        ))
+    }
+}
+
+/// A command of cargo's for a target.
+fn of(target: &Target, verb: &str) -> Command {
+    let mut command = cargo([verb, "--locked", "--quiet", "--target", target.name]);
+    let name = target.name.replace('-', "_");
+    let upper = name.to_uppercase();
+    command.env(format!("CC_{name}"), target.cc);
+    if target.name.ends_with("-musl") {
+        // The toolchain has a linker, and musl with its first object files.
+        command.env(format!("CARGO_TARGET_{upper}_LINKER"), "rust-lld");
+        command.env(
+            format!("CARGO_TARGET_{upper}_RUSTFLAGS"),
+            "-C link-self-contained=yes",
+        );
+    } else {
+        command.env(format!("CARGO_TARGET_{upper}_LINKER"), target.cc);
+    }
+    let runner = format!("{} -L {}", target.qemu, target.root);
+    command.env(format!("CARGO_TARGET_{upper}_RUNNER"), runner);
+    command
+}
+
+/// Builds the command, and lets it write an image and check it.
+fn command(target: &Target) -> Outcome {
+    let built = run(of(target, "build").args(["-p", "restow"]));
+    if !built.failed.is_empty() || !is_there(target.qemu) {
+        return built;
+    }
+    let program = target_dir().join(target.name).join("debug/restow");
+    let image = target_dir().join(target.name).join("src.squashfs");
+    let source = crate::root().join("crates/cli/src");
+    let steps: [&[&Path]; 3] = [
+        &["copy".as_ref(), "--overwrite".as_ref(), &source, &image],
+        &["check".as_ref(), &image],
+        &["diff".as_ref(), &source, &image],
+    ];
+    for words in steps {
+        let mut restow = Command::new(target.qemu);
+        if let Err(reason) = output_of(restow.arg(&program).args(words)) {
+            return Outcome::failed(reason);
+        }
+    }
+    Outcome::passed()
+}
+
+/// The unit tests of the crates.
+fn tests(target: &Target) -> Outcome {
+    if !is_there(target.qemu) {
+        let reason = format!("{}: apt-get install qemu-user", target.qemu);
+        return lacking(reason);
+    }
+    let mut test = of(target, "test");
+    // The command has no library, and the libraries have no command.
+    let is_command = target.tested == ["restow"];
+    test.arg(if is_command { "--bins" } else { "--lib" });
+    test.args(target.tested.iter().flat_map(|name| ["-p", name]));
+    println!("{}", line_of(&test));
+    run(&mut test)
+}
