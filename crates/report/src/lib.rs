@@ -5,6 +5,7 @@
 //! and no file system: it draws what it is given.
 #![forbid(unsafe_code)]
 
+pub mod bars;
 pub mod html;
 pub mod scatter;
 pub mod svg;

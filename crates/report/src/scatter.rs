@@ -55,11 +55,17 @@ pub fn draw(title: &str, series: &[String], plots: &[Plot]) -> Svg {
     for (plot, left) in plots.iter().zip((0..).map(|n| f64::from(n) * WIDTH)) {
         Frame::new(plot, left).draw(plot, &mut svg);
     }
-    legend(series, f64::from(width), &mut svg);
+    let mut points = plots.iter().flat_map(|plot| &plot.points);
+    let words = if points.any(|point| point.is_chosen) {
+        "line: best of all; ring: recommended"
+    } else {
+        "line: best of all"
+    };
+    legend(series, words, f64::from(width), &mut svg);
     svg
 }
 
-fn legend(series: &[String], width: f64, svg: &mut Svg) {
+fn legend(series: &[String], words: &str, width: f64, svg: &mut Svg) {
     let y = HEIGHT + LEGEND / 2.0;
     let mut x = LEFT;
     for (number, name) in series.iter().enumerate() {
@@ -67,7 +73,6 @@ fn legend(series: &[String], width: f64, svg: &mut Svg) {
         svg.text(x + 9.0, y, "ink", name);
         x += 30.0 + width_of(name, 12.0);
     }
-    let words = "line: best of all; ring: recommended";
     if x + width_of(words, 12.0) < width {
         svg.text(width - RIGHT, y, "dim end", words);
     }
