@@ -27,6 +27,8 @@ mod measure;
 mod mount;
 /// What was asked for.
 mod options;
+/// The tables of docs/published.md.
+mod origin;
 /// Codecs under test.
 mod peers;
 /// The tables of the documentation.
@@ -66,6 +68,8 @@ fn main() -> ExitCode {
         }
     };
     let outcome = match name {
+        "published" => origin::tables(&arguments[1..]),
+        "device-memory" => origin::device_memory(&arguments),
         "tables" => tables::all(&arguments[1..]),
         "report" => record::splice_all(),
         "sizes" => {

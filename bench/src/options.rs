@@ -103,7 +103,8 @@ impl Options {
     }
 }
 
-fn size(text: &str) -> Result<usize, String> {
+/// A number of bytes, with K and M as powers of 1024.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
         Some(b'M' | b'm') => (&text[..text.len() - 1], 20),

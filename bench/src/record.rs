@@ -165,7 +165,7 @@ fn add(table: &mut Table, line: &str) -> Result<(), String> {
 }
 
 /// The kind of CPU; nothing that names the machine.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let fields: BTreeMap<&str, &str> = info
         .lines()

@@ -23,13 +23,41 @@ pub(crate) fn streams(options: &Options) -> Result<(), String> {
     let [tree] = &options.paths().collect::<Vec<_>>()[..] else {
         return Err("--corpus names one directory, to be sent".into());
     };
-    let place = Place::new(tree)?;
-    place.print_sizes()?;
-    println!("\n{HEAD}");
-    for step in place.steps() {
-        step.measure()?;
+    println!("{HEAD}");
+    let (sizes, _) = measured(tree, &std::env::temp_dir(), ROUNDS)?;
+    println!("\n| stream | bytes |\n|---|---|");
+    for (name, bytes) in sizes {
+        println!("| {name} | {bytes} |");
     }
     Ok(())
+}
+
+/// Bytes of streams by their names.
+type Sizes = Vec<(&'static str, u64)>;
+
+/// What the rounds of one program in one step cost.
+pub(crate) struct OfProgram {
+    pub(crate) step: &'static str,
+    pub(crate) program: &'static str,
+    pub(crate) costs: Vec<Cost>,
+}
+
+/// Sends and receives a tree in a directory below `base`, printing a line for each program. Returns the bytes of the streams by
+/// their names, and the costs.
+///
+/// # Errors
+/// A program is missing, fails, or makes something else than it should.
+pub(crate) fn measured(
+    tree: &Path,
+    base: &Path,
+    rounds: usize,
+) -> Result<(Sizes, Vec<OfProgram>), String> {
+    let place = Place::new(tree, base)?;
+    let mut all = Vec::new();
+    for step in place.steps() {
+        all.extend(step.measure(rounds)?);
+    }
+    Ok((place.sizes()?, all))
 }
 
 /// Reads a file and prints its CRC-32C: what checking a stream costs at least.
@@ -56,11 +84,11 @@ const HEAD: &str = "| step | program | user s | system s | elapsed s | CPU | pea
 
 /// What GNU time says of a process.
 #[derive(Clone, Copy, Default)]
-struct Cost {
-    user: f64,
-    system: f64,
-    elapsed: f64,
-    memory_kib: f64,
+pub(crate) struct Cost {
+    pub(crate) user: f64,
+    pub(crate) system: f64,
+    pub(crate) elapsed: f64,
+    pub(crate) memory_kib: f64,
     blocks_in: f64,
     blocks_out: f64,
 }
@@ -85,10 +113,10 @@ struct Step {
 }
 
 impl Step {
-    fn measure(&self) -> Result<(), String> {
+    fn measure(&self, rounds: usize) -> Result<Vec<OfProgram>, String> {
         let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); self.turns.len()];
         // The first round warms up.
-        for round in 0..=ROUNDS {
+        for round in 0..=rounds {
             let mut order: Vec<usize> = (0..self.turns.len()).collect();
             if round % 2 == 1 {
                 order.reverse();
@@ -118,7 +146,14 @@ impl Step {
         for (turn, of_turn) in self.turns.iter().zip(&costs) {
             println!("{}", self.line(turn, of_turn, &costs[0]));
         }
-        Ok(())
+        let turns = self.turns.iter().zip(costs);
+        Ok(turns
+            .map(|(turn, costs)| OfProgram {
+                step: self.name,
+                program: turn.name,
+                costs,
+            })
+            .collect())
     }
 
     fn line(&self, turn: &Turn, costs: &[Cost], first: &[Cost]) -> String {
@@ -215,10 +250,10 @@ struct Place {
 }
 
 impl Place {
-    fn new(tree: &Path) -> Result<Place, String> {
+    fn new(tree: &Path, base: &Path) -> Result<Place, String> {
         let bench = std::env::current_exe().map_err(|error| error.to_string())?;
         let restow = bench.with_file_name("restow");
-        let dir = std::env::temp_dir().join(format!("restow-bench-{}", std::process::id()));
+        let dir = base.join(format!("restow-bench-{}", std::process::id()));
         fs::create_dir(&dir).map_err(|error| format!("create {}: {error}", dir.display()))?;
         let place = Place { dir, restow, bench };
         for (name, options) in [
@@ -258,21 +293,19 @@ impl Place {
         self.dir.join(name).display().to_string()
     }
 
-    fn print_sizes(&self) -> Result<(), String> {
+    fn sizes(&self) -> Result<Sizes, String> {
         let packed = self.path("v1.zst");
         run("zstd", &["-q", "-3", "-o", &packed, &self.path("v1")])?;
-        println!("| stream | bytes |\n|---|---|");
-        for (name, file) in [
+        let size = |(name, file)| {
+            let metadata = fs::metadata(self.path(file)).map_err(|error| error.to_string())?;
+            Ok((name, metadata.len()))
+        };
+        let files = [
             ("version 1", "v1"),
             ("compressed data", "v2"),
             ("version 1 through zstd -3", "v1.zst"),
-        ] {
-            let size = fs::metadata(self.path(file))
-                .map_err(|error| error.to_string())?
-                .len();
-            println!("| {name} | {size} |");
-        }
-        Ok(())
+        ];
+        files.into_iter().map(size).collect()
     }
 
     fn steps(&self) -> Vec<Step> {

@@ -114,7 +114,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         test::bench,
         "one table of docs/BENCHMARKS.md by its name; without one, lists them and the options",
     ),
-    ("tables", test::tables, "all tables of docs/BENCHMARKS.md"),
+    (
+        "tables",
+        test::tables,
+        "the tables of docs/published.md that are named, or all, with their plots; --help lists the options",
+    ),
     (
         "clib",
         clib::clib,

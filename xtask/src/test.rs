@@ -336,9 +336,9 @@ pub(crate) fn bench(report: &mut Report, arguments: &[String]) {
     report.step("bench", || run_bench(arguments));
 }
 
-/// All tables of docs/BENCHMARKS.md.
+/// The tables of docs/published.md that are named, or all.
 pub(crate) fn tables(report: &mut Report, arguments: &[String]) {
-    let all = [&["tables".to_owned()], arguments].concat();
+    let all = [&["published".to_owned()], arguments].concat();
     report.step("tables", || run_bench(&all));
 }
 

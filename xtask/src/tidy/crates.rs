@@ -49,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ffi",
             "linux",
             "lzo",
+            "report",
             "sendstream",
             "squashfs",
             "tree",

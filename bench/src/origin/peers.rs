@@ -1,0 +1,48 @@
+//! Peers in C that no crate offers: `peers.c`, built by the system's compiler with the system's libraries.
+
+use std::process::Command;
+
+use super::record::Record;
+use super::settings::{Work, output, run};
+
+const SOURCE: &str = include_str!("peers.c");
+
+/// The program, and what it is made of.
+pub(super) struct Peers {
+    program: String,
+    pub(super) versions: String,
+}
+
+impl Peers {
+    /// Builds it; the record says why if it cannot be built.
+    pub(super) fn build(work: &Work, record: &mut Record) -> Option<Peers> {
+        let program = work.path("peers");
+        let built = work.write("peers.c", SOURCE.as_bytes()).and_then(|source| {
+            let args = ["-O2", "-o", &program, &source, "-lz", "-l:libxxhash.so.0"];
+            run("cc", &args)?;
+            run(&program, &["version"])
+        });
+        match built {
+            Ok(versions) => Some(Peers {
+                program,
+                versions: versions.trim().to_owned(),
+            }),
+            Err(why) => {
+                println!("no zlib and xxHash in C: {why}");
+                let why = "zlib and xxHash in C, which need cc, zlib.h and libxxhash.so.0";
+                record.say("missing", why);
+                None
+            }
+        }
+    }
+
+    /// Runs it and returns the numbers that it prints.
+    pub(super) fn run(&self, args: &[&str]) -> Result<Vec<u64>, String> {
+        let mut command = Command::new(&self.program);
+        // Each allocation becomes a mapping, and its size is seen.
+        let said = output(command.args(args).envs(super::devices::MAPPED))?;
+        let numbers = said.split_whitespace().map(str::parse);
+        let numbers: Result<Vec<u64>, _> = numbers.collect();
+        numbers.map_err(|_| format!("{}: printed {said}", self.program))
+    }
+}
