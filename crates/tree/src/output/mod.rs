@@ -15,6 +15,7 @@ use linux::OpenFlags;
 
 pub use self::encoded::WrittenExtent;
 pub use self::spool::spool;
+pub(crate) use self::spool::unnamed_file;
 use self::temporary::Temporary;
 use crate::{Error, ReadAt, Result};
 

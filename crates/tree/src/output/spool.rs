@@ -50,7 +50,7 @@ impl Write for Spool {
 }
 
 /// A new file without a name, removed when it is closed.
-fn unnamed_file(dir: &Path) -> Result<File> {
+pub(crate) fn unnamed_file(dir: &Path) -> Result<File> {
     let dir = Arc::new(linux::open_dir(dir)?);
     if let Ok(file) = linux::open_unnamed(&*dir, 0o600) {
         return Ok(file.into());
