@@ -11,7 +11,7 @@ use std::ops::Range;
 use hashbrown::HashTable;
 
 use super::{Device, DirEntry, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
-use crate::{Error, Limits, Result};
+use crate::{Error, Limits, Result, Scratch, Table};
 
 /// A file of an [`Inventory`], by number. 0 is the root, and all numbers below [`Inventory::file_count`] are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,17 +38,18 @@ pub enum Step {
 /// Created by [`Inventory::of`] and immutable, so threads can share it.
 #[derive(Debug)]
 pub struct Inventory {
-    files: Vec<Record>,
+    /// Each is a [`Record`].
+    files: Table<14>,
     /// Parallel to `files` if any file has one of these times, otherwise empty.
-    times: Vec<OtherTimes>,
-    /// The entries of a directory are adjacent, sorted by name.
-    entries: Vec<Entry>,
+    times: Table<9>,
+    /// Each is an [`Entry`]. Those of a directory are adjacent, sorted by name.
+    entries: Table<3>,
     /// For each entry, a length byte and the name.
     names: Vec<u8>,
     content_bytes: u64,
 }
 
-/// One file. 56 bytes.
+/// One file. 56 bytes when packed.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     ino: u64,
@@ -74,7 +75,7 @@ struct Record {
 /// Access, change and birth time: low and high half of the seconds, then nanoseconds, without padding.
 type OtherTimes = [u32; 9];
 
-/// One name. 12 bytes.
+/// One name. 12 bytes when packed.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     name_at: u32,
@@ -83,7 +84,57 @@ struct Entry {
     parent: u32,
 }
 
-const _: () = assert!(size_of::<Record>() == 56 && size_of::<Entry>() == 12);
+impl Record {
+    fn pack(&self) -> [u32; 14] {
+        let (low, high) = (|it: u64| it as u32, |it: u64| (it >> 32) as u32);
+        let seconds = self.mtime_seconds.cast_unsigned();
+        [
+            low(self.ino),
+            high(self.ino),
+            low(self.size),
+            high(self.size),
+            low(seconds),
+            high(seconds),
+            self.mtime_nanoseconds,
+            self.uid,
+            self.gid,
+            self.nlink,
+            self.names,
+            self.attributes,
+            self.first_entry,
+            u32::from(self.permissions)
+                | self.kind.mode_bits() >> 12 << 16
+                | u32::from(self.has_times) << 24,
+        ]
+    }
+
+    #[inline]
+    fn unpack(words: [u32; 14]) -> Record {
+        let wide = |low: usize| u64::from(words[low + 1]) << 32 | u64::from(words[low]);
+        Record {
+            ino: wide(0),
+            size: wide(2),
+            mtime_seconds: wide(4).cast_signed(),
+            mtime_nanoseconds: words[6],
+            uid: words[7],
+            gid: words[8],
+            nlink: words[9],
+            names: words[10],
+            attributes: words[11],
+            first_entry: words[12],
+            permissions: words[13] as u16,
+            // Only kinds are packed.
+            kind: FileKind::from_mode((words[13] >> 16 & 0xff) << 12).unwrap_or(FileKind::Regular),
+            has_times: (words[13] >> 24) as u8,
+        }
+    }
+}
+
+impl Entry {
+    fn pack(self) -> [u32; 3] {
+        [self.name_at, self.file, self.parent]
+    }
+}
 
 impl Inventory {
     /// Walks all of `fs`.
@@ -93,7 +144,29 @@ impl Inventory {
     /// repeated or unsorted name, a directory that contains itself or appears twice, or a type that differs from the
     /// one in its directory. [`Error::Limit`] if `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
     pub fn of(fs: &dyn FileSystem, limits: &Limits) -> Result<Inventory> {
-        Walk::new(fs, limits).run()
+        Inventory::in_scratch(fs, limits, &Scratch::memory())
+    }
+
+    /// Like [`Inventory::of`], with only the names in memory, and what is in use.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn in_scratch(
+        fs: &dyn FileSystem,
+        limits: &Limits,
+        scratch: &Scratch,
+    ) -> Result<Inventory> {
+        Walk::new(fs, limits, scratch).run()
+    }
+
+    fn new(scratch: &Scratch) -> Inventory {
+        Inventory {
+            files: Table::new(scratch),
+            times: Table::new(scratch),
+            entries: Table::new(scratch),
+            names: Vec::new(),
+            content_bytes: 0,
+        }
     }
 
     /// The number of files, each counted once regardless of its number of names. At least 1, the root.
@@ -121,8 +194,31 @@ impl Inventory {
         (0..self.file_count()).map(FileId)
     }
 
-    fn record(&self, file: FileId) -> &Record {
-        &self.files[file.0 as usize]
+    #[inline]
+    fn record(&self, file: FileId) -> Record {
+        Record::unpack(self.files.get(file.0 as usize))
+    }
+
+    fn change(&mut self, file: u32, change: impl FnOnce(&mut Record)) {
+        let mut record = self.record(FileId(file));
+        change(&mut record);
+        self.files.set(file as usize, record.pack());
+    }
+
+    fn entry(&self, entry: EntryId) -> Entry {
+        let [name_at, file, parent] = self.entries.get(entry.0 as usize);
+        Entry {
+            name_at,
+            file,
+            parent,
+        }
+    }
+
+    fn other_times(&self, file: FileId) -> OtherTimes {
+        match file.0 as usize {
+            index if index < self.times.len() => self.times.get(index),
+            _ => [0; 9],
+        }
     }
 
     /// The file's identity in the file system.
@@ -152,7 +248,7 @@ impl Inventory {
     /// The file's metadata, except its identity, which is not kept.
     pub fn metadata(&self, file: FileId) -> Metadata {
         let record = self.record(file);
-        let times = self.times.get(file.0 as usize).unwrap_or(&[0; 9]);
+        let times = self.other_times(file);
         let other = |n: usize| {
             (record.has_times & (1 << n) != 0).then(|| Time {
                 seconds: (u64::from(times[3 * n + 1]) << 32 | u64::from(times[3 * n]))
@@ -213,17 +309,17 @@ impl Inventory {
 
     /// The file with this name.
     pub fn file(&self, entry: EntryId) -> FileId {
-        FileId(self.entries[entry.0 as usize].file)
+        FileId(self.entry(entry).file)
     }
 
     /// The directory that holds this name; the root for the root itself.
     pub fn parent(&self, entry: EntryId) -> FileId {
-        FileId(self.entries[entry.0 as usize].parent)
+        FileId(self.entry(entry).parent)
     }
 
     /// The name, without a path; empty for the root.
     pub fn name(&self, entry: EntryId) -> &[u8] {
-        let at = self.entries[entry.0 as usize].name_at as usize;
+        let at = self.entry(entry).name_at as usize;
         let len = usize::from(self.names[at]);
         &self.names[at + 1..at + 1 + len]
     }
@@ -292,7 +388,7 @@ impl Inventory {
     /// A directory is read before its children, but all of its entries before the entries of its first child. So the
     /// hard link that was found first need not be the first in tree order.
     fn find_first_names(&mut self) {
-        if self.files.iter().all(|file| file.names == 1) {
+        if self.files().all(|file| self.name_count(file) == 1) {
             return;
         }
         let mut seen = vec![false; self.files.len()];
@@ -305,15 +401,15 @@ impl Inventory {
             }
         }
         for (file, entry) in firsts {
-            self.files[file.0 as usize].first_entry = entry.0;
+            self.change(file.0, |record| record.first_entry = entry.0);
         }
     }
 
     /// The inventory's memory use in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.files.capacity() * size_of::<Record>()
-            + self.times.capacity() * size_of::<OtherTimes>()
-            + self.entries.capacity() * size_of::<Entry>()
+        self.files.memory_bytes()
+            + self.times.memory_bytes()
+            + self.entries.memory_bytes()
             + self.names.capacity()
     }
 }
@@ -364,17 +460,11 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(fs: &'a dyn FileSystem, limits: &'a Limits) -> Self {
+    fn new(fs: &'a dyn FileSystem, limits: &'a Limits, scratch: &Scratch) -> Self {
         Walk {
             fs,
             limits,
-            inventory: Inventory {
-                files: Vec::new(),
-                times: Vec::new(),
-                entries: Vec::new(),
-                names: Vec::new(),
-                content_bytes: 0,
-            },
+            inventory: Inventory::new(scratch),
             by_ino: HashTable::new(),
             hasher: RandomState::new(),
         }
@@ -427,7 +517,9 @@ impl<'a> Walk<'a> {
             last = Some(&child.name);
         }
         let end = self.inventory.entry_count();
-        self.inventory.files[parent.0 as usize].size = u64::from(start) << 32 | u64::from(end);
+        let range = u64::from(start) << 32 | u64::from(end);
+        self.inventory
+            .change(parent.0, |record| record.size = range);
         open[dirs_before..].reverse();
         Ok(())
     }
@@ -453,10 +545,9 @@ impl<'a> Walk<'a> {
             ));
         }
         let hash = self.hasher.hash_one(child.ino.0);
-        let files = &self.inventory.files;
-        let known = self
-            .by_ino
-            .find(hash, |&file| files[file as usize].ino == child.ino.0);
+        let inventory = &self.inventory;
+        let is_it = |&file: &u32| inventory.ino(FileId(file)) == child.ino;
+        let known = self.by_ino.find(hash, is_it);
         let file = match known {
             None => {
                 let file = self.add_file(child.ino, metadata)?;
@@ -469,11 +560,10 @@ impl<'a> Walk<'a> {
                 return Err(Error::Inconsistent("a directory is in two places"));
             }
             Some(&file) => {
-                let record = &mut self.inventory.files[file as usize];
-                if record.kind != child.kind {
+                if self.inventory.kind(FileId(file)) != child.kind {
                     return Err(Error::Inconsistent("a file has two types"));
                 }
-                record.names += 1;
+                self.inventory.change(file, |record| record.names += 1);
                 file
             }
         };
@@ -489,11 +579,12 @@ impl<'a> Walk<'a> {
         // Names have been checked to have at most 255 bytes.
         self.inventory.names.push(name.len() as u8);
         self.inventory.names.extend_from_slice(name);
-        self.inventory.entries.push(Entry {
+        let entry = Entry {
             name_at,
             file,
             parent,
-        });
+        };
+        self.inventory.entries.push(entry.pack());
         Ok(())
     }
 
@@ -531,10 +622,12 @@ impl<'a> Walk<'a> {
             }
         }
         if has_times != 0 {
-            self.inventory.times.resize(file as usize, [0; 9]);
+            while self.inventory.times.len() < file as usize {
+                self.inventory.times.push([0; 9]);
+            }
             self.inventory.times.push(times);
         }
-        self.inventory.files.push(Record {
+        let record = Record {
             ino: ino.0,
             size,
             mtime_seconds: metadata.mtime.seconds,
@@ -551,9 +644,10 @@ impl<'a> Walk<'a> {
             permissions: metadata.permissions,
             kind: metadata.kind,
             has_times,
-        });
-        let (files, hasher) = (&self.inventory.files, &self.hasher);
-        let rehash = |&file: &u32| hasher.hash_one(files[file as usize].ino);
+        };
+        self.inventory.files.push(record.pack());
+        let (inventory, hasher) = (&self.inventory, &self.hasher);
+        let rehash = |&file: &u32| hasher.hash_one(inventory.ino(FileId(file)).0);
         self.by_ino
             .insert_unique(hasher.hash_one(ino.0), file, rehash);
         Ok(file)

@@ -1,6 +1,7 @@
 //! A part of an inventory.
 
 use super::{Entry, EntryId, Inventory, Record};
+use crate::Scratch;
 use crate::fs::FileKind;
 
 /// Stands for a file that has no number yet.
@@ -11,13 +12,7 @@ impl Inventory {
     /// loses its first name only has another first name.
     #[must_use]
     pub fn without(&self, is_left_out: impl Fn(EntryId) -> bool) -> Inventory {
-        let mut rest = Inventory {
-            files: Vec::new(),
-            times: Vec::new(),
-            entries: Vec::new(),
-            names: Vec::new(),
-            content_bytes: 0,
-        };
+        let mut rest = Inventory::new(&Scratch::memory());
         let mut numbers = vec![NONE; self.files.len()];
         rest.take(self, self.root(), 0, &mut numbers);
         // Directories still to be copied, by their old and new number, the next one last.
@@ -33,7 +28,8 @@ impl Inventory {
                 }
             }
             let end = rest.entry_count();
-            rest.files[number as usize].size = u64::from(start) << 32 | u64::from(end);
+            let range = u64::from(start) << 32 | u64::from(end);
+            rest.change(number, |record| record.size = range);
             open[dirs_before..].reverse();
         }
         rest.find_first_names();
@@ -47,27 +43,28 @@ impl Inventory {
         if file == NONE {
             file = self.file_count();
             numbers[old.0 as usize] = file;
-            self.files.push(Record {
+            let record = Record {
                 names: 1,
                 first_entry: self.entry_count(),
-                ..*from.record(old)
-            });
+                ..from.record(old)
+            };
+            self.files.push(record.pack());
             if !from.times.is_empty() {
-                let times = from.times.get(old.0 as usize);
-                self.times.push(times.copied().unwrap_or_default());
+                self.times.push(from.other_times(old));
             }
             if from.kind(old) == FileKind::Regular {
                 self.content_bytes += from.size(old);
             }
         } else {
-            self.files[file as usize].names += 1;
+            self.change(file, |record| record.names += 1);
         }
         let name = from.name(entry);
-        self.entries.push(Entry {
+        let entry = Entry {
             name_at: self.names.len() as u32, // never more than in `from`
             file,
             parent,
-        });
+        };
+        self.entries.push(entry.pack());
         self.names.push(name.len() as u8); // a name of an inventory
         self.names.extend_from_slice(name);
         file
