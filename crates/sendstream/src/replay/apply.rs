@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::tree::{
     Corrupt, Encoding, Error, FileAttributes, FileKind, FileSystem, Ino, Metadata, Overlay, Result,
-    Xattr,
+    Scratch, Xattr,
 };
 
 use super::Known;
@@ -46,12 +46,14 @@ impl Applying {
         known: &[Known],
         source: Source,
         at: u64,
+        scratch: &Scratch,
     ) -> Result<Applying> {
         let wrong = |what, got| Err(Error::Corrupt(Corrupt { what, at, got }));
         let mut trees = Vec::new();
         let mut depth = 0;
         let overlay = match sent.parent {
-            None => Overlay::new(
+            None => Overlay::new_in(
+                scratch,
                 &Metadata::new(FileKind::Directory, 0o755),
                 Content::default(),
             ),
@@ -73,7 +75,7 @@ impl Applying {
                     return Err(Error::Limit("snapshots of snapshots in send streams"));
                 }
                 trees.push(Arc::clone(&parent.tree));
-                Overlay::over(Arc::clone(&parent.tree))
+                Overlay::over_in(scratch, Arc::clone(&parent.tree))
             }
         };
         let stream = Stream { source, at, depth };
@@ -82,7 +84,7 @@ impl Applying {
             built: Built {
                 sent,
                 overlay,
-                parts: Parts::default(),
+                parts: Parts::new(scratch),
                 trees,
                 stream,
                 verity: 0,

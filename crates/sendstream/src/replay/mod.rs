@@ -7,7 +7,7 @@ mod tree;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use ::tree::{Corrupt, Error, FileSystem, ReadAt, Result, StoreId};
+use ::tree::{Corrupt, Error, FileSystem, ReadAt, Result, Scratch, StoreId};
 
 use self::apply::Applying;
 use self::tree::Source;
@@ -31,6 +31,7 @@ pub struct Replay {
     streams: u32,
     known: Vec<Known>,
     subvolumes: Vec<Arc<SentTree>>,
+    scratch: Scratch,
 }
 
 /// A tree that streams can build on.
@@ -54,6 +55,14 @@ impl Replay {
     /// Nothing yet.
     pub fn new() -> Replay {
         Replay::default()
+    }
+
+    /// Nothing yet, with most of the metadata of large trees in a temporary file.
+    pub fn in_scratch(scratch: Scratch) -> Replay {
+        Replay {
+            scratch,
+            ..Replay::default()
+        }
     }
 
     /// Makes a tree known that streams name by this UUID, as parent or as source of clones. `ctransid` is the transaction of
@@ -109,7 +118,8 @@ impl Replay {
                         self.finish(done);
                     }
                     let source = source.clone();
-                    let started = Applying::start(sent, &self.known, source, record.at);
+                    let scratch = &self.scratch;
+                    let started = Applying::start(sent, &self.known, source, record.at, scratch);
                     applying = Some(started.map_err(in_command)?);
                     continue;
                 }

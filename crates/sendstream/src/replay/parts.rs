@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use tree::{Encoding, Error, Ino, Result};
+use tree::{Encoding, Error, Ino, Result, Scratch, Table};
 
 use crate::command::{algorithm, compression};
 
@@ -152,9 +152,63 @@ struct File {
     len: u64,
 }
 
-const _: () = assert!(size_of::<File>() == 32);
-
 impl File {
+    fn pack(&self) -> [u32; 8] {
+        let (low, high) = (|it: u64| it as u32, |it: u64| (it >> 32) as u32);
+        let [tag, a, b, c, d, e] = match self.whole {
+            Whole::Nothing => [0; 6],
+            Whole::Parts => [1, 0, 0, 0, 0, 0],
+            Whole::Plain { at, skip } => [2, 0, low(at), high(at), low(skip), high(skip)],
+            Whole::File { tree, ino, offset } => {
+                let (ino, from) = (ino.0, offset);
+                [3, tree, low(ino), high(ino), low(from), high(from)]
+            }
+            Whole::Encoded {
+                at,
+                stored_len,
+                unencoded_len,
+                unencoded_offset,
+                compression,
+            } => [
+                4 | u32::from(compression) << 8,
+                low(at),
+                high(at),
+                stored_len,
+                unencoded_len,
+                unencoded_offset,
+            ],
+        };
+        [low(self.len), high(self.len), tag, a, b, c, d, e]
+    }
+
+    fn unpack([len, len_high, tag, a, b, c, d, e]: [u32; 8]) -> File {
+        let wide = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        let whole = match tag & 0xff {
+            0 => Whole::Nothing,
+            1 => Whole::Parts,
+            2 => Whole::Plain {
+                at: wide(b, c),
+                skip: wide(d, e),
+            },
+            3 => Whole::File {
+                tree: a,
+                ino: Ino(wide(b, c)),
+                offset: wide(d, e),
+            },
+            _ => Whole::Encoded {
+                at: wide(a, b),
+                stored_len: c,
+                unencoded_len: d,
+                unencoded_offset: e,
+                compression: (tag >> 8) as u8,
+            },
+        };
+        File {
+            whole,
+            len: wide(len, len_high),
+        }
+    }
+
     fn part(&self) -> Option<Part> {
         self.whole.place().map(|place| Part {
             offset: 0,
@@ -167,7 +221,8 @@ impl File {
 /// The parts of all files.
 #[derive(Clone, Default)]
 pub(super) struct Parts {
-    files: Vec<File>,
+    /// Each is a [`File`].
+    files: Table<8>,
     /// By file and offset.
     map: BTreeMap<(FileNumber, u64), (u64, Place)>,
     /// Parts that were ever made.
@@ -175,15 +230,29 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    pub(super) fn new(scratch: &Scratch) -> Parts {
+        Parts {
+            files: Table::new(scratch),
+            map: BTreeMap::new(),
+            made: 0,
+        }
+    }
+
+    fn known(&self, file: FileNumber) -> File {
+        File::unpack(self.files.get(file.index()))
+    }
+
+    fn set(&mut self, file: FileNumber, known: File) {
+        self.files.set(file.index(), known.pack());
+    }
+
     /// A file without content.
     pub(super) fn file(&mut self) -> Result<FileNumber> {
-        if self.files.len() == self.files.capacity() {
-            self.files.reserve_exact(self.files.len() / 8 + 16);
-        }
-        self.files.push(File {
+        let none = File {
             whole: Whole::Nothing,
             len: 0,
-        });
+        };
+        self.files.push(none.pack());
         let number = u32::try_from(self.files.len()).ok();
         let number = number.and_then(NonZeroU32::new).map(FileNumber);
         number.ok_or(Error::Limit("files of a send stream"))
@@ -196,7 +265,7 @@ impl Parts {
             len,
             place,
         };
-        let known = &self.files[file.index()];
+        let known = self.known(file);
         let has_parts = matches!(known.whole, Whole::Parts);
         let before = if has_parts {
             self.map
@@ -216,7 +285,7 @@ impl Parts {
         if from >= to {
             return;
         }
-        let known = &mut self.files[file.index()];
+        let mut known = self.known(file);
         match known.whole {
             Whole::Nothing => return,
             Whole::Parts => {}
@@ -227,6 +296,7 @@ impl Parts {
                 if from == 0 {
                     known.whole = Whole::Nothing;
                 }
+                self.set(file, known);
                 return;
             }
             _ => self.use_map(file),
@@ -256,9 +326,10 @@ impl Parts {
 
     /// Moves the only part of a file into the map.
     fn use_map(&mut self, file: FileNumber) {
-        let known = &mut self.files[file.index()];
+        let known = self.known(file);
         let part = known.part();
-        known.whole = Whole::Parts;
+        let whole = Whole::Parts;
+        self.set(file, File { whole, ..known });
         if let Some(part) = part {
             self.put(file, part);
         }
@@ -266,11 +337,10 @@ impl Parts {
 
     /// Puts a part where there is a hole.
     fn put(&mut self, file: FileNumber, part: Part) {
-        let known = &mut self.files[file.index()];
-        match (known.whole, Whole::of(&part)) {
+        match (self.known(file).whole, Whole::of(&part)) {
             (Whole::Nothing, Some(whole)) => {
                 let len = part.len;
-                *known = File { whole, len };
+                self.set(file, File { whole, len });
                 return;
             }
             (Whole::Parts, _) => {}
@@ -281,8 +351,7 @@ impl Parts {
 
     /// The memory that it holds, in bytes; of the map, what it has at least.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.files.capacity() * size_of::<File>()
-            + self.map.len() * size_of::<((FileNumber, u64), (u64, Place))>()
+        self.files.memory_bytes() + self.map.len() * size_of::<((FileNumber, u64), (u64, Place))>()
     }
 
     /// Puts a part into a file in place of what is there. `commands` is how many commands were read.

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::names::Names;
-use self::nodes::{Body, Nodes};
+use self::nodes::{Body, Node, Nodes};
 use self::tables::{DirId, NodeId};
 use super::{DirEntry, FileKind, FileSystem, Ino, Metadata, Xattr};
-use crate::{Error, Result};
+use crate::{Error, Result, Scratch};
 
 /// How many numbers one overlay can give to its own files.
 const NUMBERS: u64 = 1 << 32;
@@ -51,10 +51,16 @@ impl<C> Overlay<C> {
     /// A tree with an empty root directory and no base. Files are numbered in the order in which they are added,
     /// starting with 0 for the root.
     pub fn new(root: &Metadata, content: C) -> Overlay<C> {
-        let (mut nodes, mut names) = (Nodes::new(), Names::default());
+        Overlay::new_in(&Scratch::memory(), root, content)
+    }
+
+    /// Like [`Overlay::new`], with less in memory. What is used in the order in which it is added is as fast.
+    pub fn new_in(scratch: &Scratch, root: &Metadata, content: C) -> Overlay<C> {
+        let (mut nodes, mut names) = (Nodes::new(scratch), Names::new(scratch));
         let body = Body::Directory(names.add_dir(None));
         let root = nodes.push(root, body, content);
-        nodes.at_mut(root.expect("it is the first node")).nlink = 1;
+        let root = root.expect("it is the first node");
+        nodes.change(root, |root| root.nlink = 1);
         Overlay {
             base: None,
             first: 0,
@@ -66,6 +72,11 @@ impl<C> Overlay<C> {
 
     /// A tree that equals the base until it is changed.
     pub fn over(base: Arc<dyn FileSystem>) -> Overlay<C> {
+        Overlay::over_in(&Scratch::memory(), base)
+    }
+
+    /// Like [`Overlay::over`], with less in memory.
+    pub fn over_in(scratch: &Scratch, base: Arc<dyn FileSystem>) -> Overlay<C> {
         // Containers count their file numbers up from a low start. An overlay can be the base of another, so no two
         // use the same numbers.
         static GIVEN: AtomicU64 = AtomicU64::new(1);
@@ -73,8 +84,8 @@ impl<C> Overlay<C> {
         Overlay {
             base: Some(base),
             first: 0u64.wrapping_sub(range * NUMBERS),
-            nodes: Nodes::new(),
-            names: Names::default(),
+            nodes: Nodes::new(scratch),
+            names: Names::new(scratch),
             copied_up: HashMap::new(),
         }
     }
@@ -98,7 +109,7 @@ impl<C> Overlay<C> {
 
     /// The user's data of a file that was added or copied up; `None` for an unchanged file of the base.
     pub fn content(&self, ino: Ino) -> Option<&C> {
-        self.node(ino).map(|id| &self.nodes.at(id).content)
+        self.node(ino).map(|id| self.nodes.content(id))
     }
 
     /// The base, if the file is from it, copied up or not.
@@ -409,10 +420,9 @@ impl<C: Default> Overlay<C> {
 
     /// Gives a name to a node. One that had it loses it, and is returned.
     fn give_name(&mut self, parent: DirId, name: &[u8], file: NodeId) -> Option<Ino> {
-        let links = &mut self.nodes.at_mut(file).nlink;
-        *links = links.saturating_add(1);
+        (self.nodes).change(file, |file| file.nlink = file.nlink.saturating_add(1));
         let own = self.names.insert(parent, name, Some(file))?;
-        self.nodes.at_mut(own).count_name_less();
+        self.nodes.change(own, Node::count_name_less);
         Some(self.ino(own))
     }
 
@@ -442,7 +452,7 @@ impl<C: Default> Overlay<C> {
         }
         let (file, parent) = (self.copy_up(ino)?, self.dir_mut(from.0)?);
         let (parent_to, below) = self.make_room(to.0, to.1, from.1)?;
-        self.nodes.at_mut(file).count_name_less();
+        self.nodes.change(file, Node::count_name_less);
         self.remove_name(parent, from.1);
         Ok(self.give_name(parent_to, to.1, file).or(below))
     }
@@ -465,7 +475,7 @@ impl<C: Default> Overlay<C> {
     /// As for [`Overlay::change`].
     pub fn content_mut(&mut self, ino: Ino) -> Result<&mut C> {
         let id = self.copy_up(ino)?;
-        Ok(&mut self.nodes.at_mut(id).content)
+        Ok(self.nodes.content_mut(id))
     }
 
     /// Sets an extended attribute of a file, replacing one with the same name.
@@ -525,7 +535,7 @@ impl<C: Default> Overlay<C> {
             _ => self.nodes.add_base(ino),
         };
         let id = self.nodes.push(metadata, body, C::default())?;
-        self.nodes.at_mut(id).nlink = metadata.nlink;
+        (self.nodes).change(id, |node| node.nlink = metadata.nlink);
         self.copied_up.insert(ino, id);
         Ok(id)
     }
@@ -543,7 +553,7 @@ impl<C: Default> Overlay<C> {
                 self.push_copy(ino, &metadata)?
             }
         };
-        self.nodes.at_mut(id).count_name_less();
+        self.nodes.change(id, Node::count_name_less);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 
 use super::tables::{DirId, NodeId, push, reserve};
 use crate::fs::Ino;
-use crate::{Error, Result};
+use crate::{Error, Result, Scratch, Table};
 
 /// Instead of the index of an entry: there is none.
 const NONE: u32 = u32::MAX;
@@ -16,10 +16,11 @@ const LISTED_MAX: u32 = 8;
 const GARBAGE_MIN: usize = 64 << 10;
 
 /// The names that directories have of their own, or hide from the base.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Names {
     dirs: Vec<Directory>,
-    entries: Vec<Entry>,
+    /// Each is an [`Entry`].
+    entries: Table<5>,
     hasher: RandomState,
     /// For each entry, a length byte and the name.
     bytes: Vec<u8>,
@@ -51,9 +52,47 @@ struct Entry {
     hash: u32,
 }
 
-const _: () = assert!(size_of::<Entry>() == 20 && size_of::<Directory>() == 32);
+const _: () = assert!(size_of::<Directory>() == 32);
+
+impl Entry {
+    fn pack(&self) -> [u32; 5] {
+        let node = self.node.map_or(0, NodeId::number);
+        [self.name_at, node, self.next, self.previous, self.hash]
+    }
+
+    fn unpack([name_at, node, next, previous, hash]: [u32; 5]) -> Entry {
+        Entry {
+            name_at,
+            node: NodeId::of(node),
+            next,
+            previous,
+            hash,
+        }
+    }
+}
 
 impl Names {
+    pub(super) fn new(scratch: &Scratch) -> Names {
+        Names {
+            dirs: Vec::new(),
+            entries: Table::new(scratch),
+            hasher: RandomState::new(),
+            bytes: Vec::new(),
+            garbage: 0,
+            removed: None,
+        }
+    }
+
+    fn entry(&self, index: u32) -> Entry {
+        Entry::unpack(self.entries.get(index as usize))
+    }
+
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut Entry)) {
+        let mut entry = self.entry(index);
+        change(&mut entry);
+        self.entries.set(index as usize, entry.pack());
+    }
+
     /// Adds a directory without names of its own. There are no more of them than nodes, so that the index fits.
     pub(super) fn add_dir(&mut self, base: Option<Ino>) -> DirId {
         let id = DirId::of(self.dirs.len() as u32);
@@ -84,28 +123,26 @@ impl Names {
     /// What a name stands for: a node, or nothing if it hides one of the base.
     pub(super) fn find(&self, dir: DirId, name: &[u8]) -> Option<Option<NodeId>> {
         let entry = self.find_entry(self.dir(dir), name)?;
-        Some(self.entries[entry as usize].node)
+        Some(self.entry(entry).node)
     }
 
     fn find_entry(&self, dir: &Directory, name: &[u8]) -> Option<u32> {
         if let Some(table) = &dir.table {
             let hash = self.hash(name);
             let found = table.find(wide(hash), |&index| {
-                let entry = &self.entries[index as usize];
-                entry.hash == hash && self.name(entry) == name
+                let entry = self.entry(index);
+                entry.hash == hash && self.name(&entry) == name
             });
             return found.copied();
         }
         self.list(dir)
-            .find(|&index| self.name(&self.entries[index as usize]) == name)
+            .find(|&index| self.name(&self.entry(index)) == name)
     }
 
     /// The entries of a directory, the last one first.
     fn list(&self, dir: &Directory) -> impl Iterator<Item = u32> {
         let some = |index: u32| (index != NONE).then_some(index);
-        std::iter::successors(some(dir.first), move |&index| {
-            some(self.entries[index as usize].next)
-        })
+        std::iter::successors(some(dir.first), move |&index| some(self.entry(index).next))
     }
 
     /// The names of a directory, sorted.
@@ -113,8 +150,8 @@ impl Names {
         let dir = self.dir(dir);
         let mut names = Vec::with_capacity(dir.count as usize);
         for index in self.list(dir) {
-            let entry = &self.entries[index as usize];
-            names.push((self.name(entry), entry.node));
+            let entry = self.entry(index);
+            names.push((self.name(&entry), entry.node));
         }
         names.sort_unstable_by_key(|(name, _)| *name);
         names
@@ -146,7 +183,9 @@ impl Names {
         node: Option<NodeId>,
     ) -> Option<NodeId> {
         if let Some(known) = self.find_entry(self.dir(dir), name) {
-            return std::mem::replace(&mut self.entries[known as usize].node, node);
+            let old = self.entry(known).node;
+            self.change(known, |entry| entry.node = node);
+            return old;
         }
         let directory = &mut self.dirs[dir.index()];
         let mut entry = Entry {
@@ -164,24 +203,25 @@ impl Names {
         }
         let index = match self.removed {
             None => {
-                push(&mut self.entries, entry);
+                self.entries.push(entry.pack());
                 self.entries.len() as u32 - 1
             }
             Some(index) => {
-                let next = self.entries[index as usize].next;
+                let next = self.entry(index).next;
                 self.removed = (next != NONE).then_some(next);
-                self.entries[index as usize] = entry;
+                self.entries.set(index as usize, entry.pack());
                 index
             }
         };
         if entry.next != NONE {
-            self.entries[entry.next as usize].previous = index;
+            self.change(entry.next, |next| next.previous = index);
         }
+        let directory = &mut self.dirs[dir.index()];
         directory.first = index;
         directory.count += 1;
         if let Some(table) = &mut directory.table {
             let entries = &self.entries;
-            let rehash = |&index: &u32| wide(entries[index as usize].hash);
+            let rehash = |&index: &u32| wide(Entry::unpack(entries.get(index as usize)).hash);
             table.insert_unique(wide(entry.hash), index, rehash);
         } else if directory.count > LISTED_MAX {
             self.add_table(dir);
@@ -194,11 +234,11 @@ impl Names {
         let mut table = HashTable::new();
         let mut at = self.dir(dir).first;
         while at != NONE {
-            let hash = self.hash(self.name(&self.entries[at as usize]));
-            self.entries[at as usize].hash = hash;
-            let rehash = |&index: &u32| wide(self.entries[index as usize].hash);
+            let hash = self.hash(self.name(&self.entry(at)));
+            self.change(at, |entry| entry.hash = hash);
+            let rehash = |&index: &u32| wide(self.entry(index).hash);
             table.insert_unique(wide(hash), at, rehash);
-            at = self.entries[at as usize].next;
+            at = self.entry(at).next;
         }
         self.dirs[dir.index()].table = Some(Box::new(table));
     }
@@ -214,7 +254,7 @@ impl Names {
             previous,
             hash,
             ..
-        } = self.entries[index as usize];
+        } = self.entry(index);
         let directory = &mut self.dirs[dir.index()];
         if let Some(table) = &mut directory.table
             && let Ok(found) = table.find_entry(wide(hash), |&known| known == index)
@@ -225,10 +265,10 @@ impl Names {
         if previous == NONE {
             directory.first = next;
         } else {
-            self.entries[previous as usize].next = next;
+            self.change(previous, |entry| entry.next = next);
         }
         if next != NONE {
-            self.entries[next as usize].previous = previous;
+            self.change(next, |entry| entry.previous = previous);
         }
         // A stream gives most files a temporary name, which is the last one when it goes.
         let len = name.len() + 1;
@@ -237,19 +277,23 @@ impl Names {
         } else {
             self.garbage += len;
         }
-        let removed = &mut self.entries[index as usize];
-        removed.next = self.removed.unwrap_or(NONE);
-        removed.name_at = NONE;
+        let next = self.removed.unwrap_or(NONE);
+        self.change(index, |removed| {
+            removed.next = next;
+            removed.name_at = NONE;
+        });
         self.removed = Some(index);
     }
 
     /// Drops the bytes of removed names.
     fn compact(&mut self) {
         let mut bytes = Vec::with_capacity(self.bytes.len() - self.garbage);
-        for entry in &mut self.entries {
+        for index in 0..self.entries.len() {
+            let mut entry = Entry::unpack(self.entries.get(index));
             if entry.name_at != NONE {
                 let at = entry.name_at as usize;
                 entry.name_at = bytes.len() as u32;
+                self.entries.set(index, entry.pack());
                 let end = at + 1 + usize::from(self.bytes[at]);
                 bytes.extend_from_slice(&self.bytes[at..end]);
             }
@@ -273,7 +317,7 @@ impl Names {
         let in_table = |it: &HashTable<u32>| size_of_val(it) + it.allocation_size();
         self.dirs.capacity() * size_of::<Directory>()
             + tables.map(in_table).sum::<usize>()
-            + self.entries.capacity() * size_of::<Entry>()
+            + self.entries.memory_bytes()
             + self.bytes.capacity()
     }
 }
@@ -298,7 +342,7 @@ mod tests {
     #[test]
     fn names_are_those_of_an_ordered_map() {
         let mut rng = Rng::new(1);
-        let mut names = Names::default();
+        let mut names = Names::new(&Scratch::memory());
         let dirs: Vec<DirId> = (0..5).map(|_| names.add_dir(None)).collect();
         let mut must: Vec<BTreeMap<Vec<u8>, Option<NodeId>>> = vec![BTreeMap::new(); dirs.len()];
         for step in 0..60_000 {
@@ -329,7 +373,7 @@ mod tests {
 
     #[test]
     fn temporary_names_leave_nothing() {
-        let mut names = Names::default();
+        let mut names = Names::new(&Scratch::memory());
         let dir = names.add_dir(None);
         for number in 0..1000 {
             let name = format!("o{number}-9-0");

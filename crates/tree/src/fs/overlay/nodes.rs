@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::tables::{DirId, NodeId, push, reserve};
 use crate::fs::{Device, FileAttributes, FileKind, Ino, Metadata, Time, Xattr};
-use crate::{Error, Result};
+use crate::{Error, Result, Scratch, Table};
 
 /// What a node is in addition to its metadata.
 #[derive(Clone, Copy)]
@@ -18,9 +18,9 @@ pub(super) enum Body {
     Base(u32),
 }
 
-/// A file. 48 bytes with a content of 4 bytes.
-#[derive(Clone)]
-pub(super) struct Node<C> {
+/// A file. 44 bytes when packed.
+#[derive(Clone, Copy)]
+pub(super) struct Node {
     /// For a device, its number: the major one in the upper half.
     size: u64,
     mtime_seconds: i64,
@@ -31,13 +31,10 @@ pub(super) struct Node<C> {
     rare: Option<RareId>,
     /// The number in the body.
     place: u32,
-    pub(super) content: C,
     permissions: u16,
     kind: FileKind,
     tag: Tag,
 }
-
-const _: () = assert!(size_of::<Node<u32>>() == 48);
 
 /// Which [`Body`] it is.
 #[derive(Clone, Copy)]
@@ -51,8 +48,8 @@ enum Tag {
 /// The index of a [`Rare`] plus 1.
 type RareId = NonZeroU32;
 
-/// What few files have, but all of a send stream. 44 bytes.
-#[derive(Clone)]
+/// What few files have, but all of a send stream. 44 bytes when packed.
+#[derive(Clone, Copy)]
 struct Rare {
     /// Access, change and birth time.
     times: [Packed; 3],
@@ -61,8 +58,6 @@ struct Rare {
     xattrs: Option<NonZeroU32>,
 }
 
-const _: () = assert!(size_of::<Rare>() == 44);
-
 /// A time: low and high half of the seconds, and nanoseconds, all ones if there is none.
 #[derive(Clone, Copy)]
 struct Packed([u32; 3]);
@@ -70,8 +65,12 @@ struct Packed([u32; 3]);
 /// All nodes.
 #[derive(Clone)]
 pub(super) struct Nodes<C> {
-    nodes: Vec<Node<C>>,
-    rare: Vec<Rare>,
+    /// Each is a [`Node`].
+    nodes: Table<11>,
+    /// The users' data of the nodes.
+    contents: Vec<C>,
+    /// Each is a [`Rare`].
+    rare: Table<11>,
     xattrs: Vec<Vec<Xattr>>,
     /// For each target of a symbolic link, its length in four bytes, and the target.
     targets: Vec<u8>,
@@ -80,10 +79,11 @@ pub(super) struct Nodes<C> {
 }
 
 impl<C> Nodes<C> {
-    pub(super) fn new() -> Nodes<C> {
+    pub(super) fn new(scratch: &Scratch) -> Nodes<C> {
         Nodes {
-            nodes: Vec::new(),
-            rare: Vec::new(),
+            nodes: Table::new(scratch),
+            contents: Vec::new(),
+            rare: Table::new(scratch),
             xattrs: Vec::new(),
             targets: Vec::new(),
             bases: Vec::new(),
@@ -94,12 +94,27 @@ impl<C> Nodes<C> {
         self.nodes.len()
     }
 
-    pub(super) fn at(&self, id: NodeId) -> &Node<C> {
-        &self.nodes[id.index()]
+    pub(super) fn at(&self, id: NodeId) -> Node {
+        Node::unpack(self.nodes.get(id.index()))
     }
 
-    pub(super) fn at_mut(&mut self, id: NodeId) -> &mut Node<C> {
-        &mut self.nodes[id.index()]
+    /// Changes a node.
+    pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Node)) {
+        let mut node = self.at(id);
+        change(&mut node);
+        self.nodes.set(id.index(), node.pack());
+    }
+
+    pub(super) fn content(&self, id: NodeId) -> &C {
+        &self.contents[id.index()]
+    }
+
+    pub(super) fn content_mut(&mut self, id: NodeId) -> &mut C {
+        &mut self.contents[id.index()]
+    }
+
+    fn rare(&self, id: RareId) -> Rare {
+        Rare::unpack(self.rare.get(id.get() as usize - 1))
     }
 
     /// Adds a node without names.
@@ -123,14 +138,14 @@ impl<C> Nodes<C> {
             nlink: 0,
             rare: None,
             place,
-            content,
             permissions: 0,
             kind: metadata.kind,
             tag,
         };
-        push(&mut self.nodes, node);
+        self.nodes.push(node.pack());
+        push(&mut self.contents, content);
         self.set_metadata(id, metadata);
-        self.at_mut(id).nlink = 0;
+        self.change(id, |node| node.nlink = 0);
         Ok(id)
     }
 
@@ -173,7 +188,7 @@ impl<C> Nodes<C> {
 
     pub(super) fn metadata(&self, id: NodeId) -> Metadata {
         let node = self.at(id);
-        let rare = node.rare.map(|rare| &self.rare[rare.get() as usize - 1]);
+        let rare = node.rare.map(|rare| self.rare(rare));
         let [atime, ctime, btime] = rare.map_or([None; 3], |rare| rare.times.map(Packed::time));
         let (size, rdev) = if node.kind.is_device() {
             let (major, minor) = ((node.size >> 32) as u32, node.size as u32);
@@ -202,7 +217,7 @@ impl<C> Nodes<C> {
     }
 
     pub(super) fn set_metadata(&mut self, id: NodeId, metadata: &Metadata) {
-        let node = &mut self.nodes[id.index()];
+        let mut node = self.at(id);
         node.permissions = metadata.permissions;
         node.uid = metadata.uid;
         node.gid = metadata.gid;
@@ -214,48 +229,47 @@ impl<C> Nodes<C> {
         };
         node.mtime_seconds = metadata.mtime.seconds;
         node.mtime_nanoseconds = metadata.mtime.nanoseconds;
+        self.nodes.set(id.index(), node.pack());
         let times = [metadata.atime, metadata.ctime, metadata.btime];
         let attributes = metadata.attributes.0;
         if times != [None; 3] || attributes != 0 || node.rare.is_some() {
-            let rare = self.rare_mut(id);
-            rare.times = times.map(Packed::new);
-            rare.attributes = attributes;
+            self.change_rare(id, |rare| {
+                rare.times = times.map(Packed::new);
+                rare.attributes = attributes;
+            });
         }
     }
 
-    fn rare_mut(&mut self, id: NodeId) -> &mut Rare {
-        let node = &mut self.nodes[id.index()];
-        let index = match node.rare {
-            Some(known) => known.get() as usize - 1,
+    fn change_rare(&mut self, id: NodeId, change: impl FnOnce(&mut Rare)) {
+        let known = self.at(id).rare;
+        let mut rare = known.map_or(Rare::NONE, |known| self.rare(known));
+        change(&mut rare);
+        match known {
+            Some(known) => self.rare.set(known.get() as usize - 1, rare.pack()),
             None => {
-                let none = Rare {
-                    times: [Packed::new(None); 3],
-                    attributes: 0,
-                    xattrs: None,
-                };
-                push(&mut self.rare, none);
+                self.rare.push(rare.pack());
                 // There are no more than nodes.
-                node.rare = NonZeroU32::new(self.rare.len() as u32);
-                self.rare.len() - 1
+                let new = NonZeroU32::new(self.rare.len() as u32);
+                self.change(id, |node| node.rare = new);
             }
-        };
-        &mut self.rare[index]
+        }
     }
 
     /// The extended attributes of a node, unless those of the base apply.
     pub(super) fn xattrs(&self, id: NodeId) -> Option<&[Xattr]> {
-        let rare = &self.rare[self.at(id).rare?.get() as usize - 1];
+        let rare = self.rare(self.at(id).rare?);
         Some(&self.xattrs[rare.xattrs?.get() as usize - 1])
     }
 
     /// The same, to be changed. If those of the base apply, they are set to `base` first.
     pub(super) fn xattrs_mut(&mut self, id: NodeId, base: Vec<Xattr>) -> &mut Vec<Xattr> {
-        let known = self.rare_mut(id).xattrs;
+        let known = self.at(id).rare.and_then(|rare| self.rare(rare).xattrs);
         let index = match known {
             Some(known) => known.get() as usize - 1,
             None => {
                 push(&mut self.xattrs, base);
-                self.rare_mut(id).xattrs = NonZeroU32::new(self.xattrs.len() as u32);
+                let new = NonZeroU32::new(self.xattrs.len() as u32);
+                self.change_rare(id, |rare| rare.xattrs = new);
                 self.xattrs.len() - 1
             }
         };
@@ -267,8 +281,9 @@ impl<C> Nodes<C> {
             let values = list.iter().map(|it| it.name.len() + it.value.len());
             list.capacity() * size_of::<Xattr>() + values.sum::<usize>()
         };
-        self.nodes.capacity() * size_of::<Node<C>>()
-            + self.rare.capacity() * size_of::<Rare>()
+        self.nodes.memory_bytes()
+            + self.contents.capacity() * size_of::<C>()
+            + self.rare.memory_bytes()
             + self.xattrs.capacity() * size_of::<Vec<Xattr>>()
             + self.xattrs.iter().map(in_lists).sum::<usize>()
             + self.targets.capacity()
@@ -276,7 +291,55 @@ impl<C> Nodes<C> {
     }
 }
 
-impl<C> Node<C> {
+impl Node {
+    fn pack(&self) -> [u32; 11] {
+        let (low, high) = (|it: u64| it as u32, |it: u64| (it >> 32) as u32);
+        let seconds = self.mtime_seconds.cast_unsigned();
+        let tag = match self.tag {
+            Tag::Plain => 0,
+            Tag::Symlink => 1,
+            Tag::Directory => 2,
+            Tag::Base => 3,
+        };
+        [
+            low(self.size),
+            high(self.size),
+            low(seconds),
+            high(seconds),
+            self.mtime_nanoseconds,
+            self.uid,
+            self.gid,
+            self.nlink,
+            number(self.rare),
+            self.place,
+            u32::from(self.permissions) | self.kind.mode_bits() >> 12 << 16 | tag << 24,
+        ]
+    }
+
+    fn unpack(words: [u32; 11]) -> Node {
+        let wide = |low: usize| u64::from(words[low + 1]) << 32 | u64::from(words[low]);
+        let kind = FileKind::from_mode((words[10] >> 16 & 0xff) << 12);
+        Node {
+            size: wide(0),
+            mtime_seconds: wide(2).cast_signed(),
+            mtime_nanoseconds: words[4],
+            uid: words[5],
+            gid: words[6],
+            nlink: words[7],
+            rare: NonZeroU32::new(words[8]),
+            place: words[9],
+            permissions: words[10] as u16,
+            // Only kinds are packed.
+            kind: kind.unwrap_or(FileKind::Regular),
+            tag: match words[10] >> 24 {
+                0 => Tag::Plain,
+                1 => Tag::Symlink,
+                2 => Tag::Directory,
+                _ => Tag::Base,
+            },
+        }
+    }
+
     pub(super) fn kind(&self) -> FileKind {
         self.kind
     }
@@ -293,6 +356,35 @@ impl<C> Node<C> {
     pub(super) fn count_name_less(&mut self) {
         self.nlink = self.nlink.saturating_sub(1);
     }
+}
+
+impl Rare {
+    const NONE: Rare = Rare {
+        times: [Packed([0, 0, u32::MAX]); 3],
+        attributes: 0,
+        xattrs: None,
+    };
+
+    fn pack(&self) -> [u32; 11] {
+        let mut words = [0; 11];
+        words[..9].copy_from_slice(self.times.map(|time| time.0).as_flattened());
+        words[9] = self.attributes;
+        words[10] = number(self.xattrs);
+        words
+    }
+
+    fn unpack(words: [u32; 11]) -> Rare {
+        Rare {
+            times: [0, 3, 6].map(|at| Packed([words[at], words[at + 1], words[at + 2]])),
+            attributes: words[9],
+            xattrs: NonZeroU32::new(words[10]),
+        }
+    }
+}
+
+/// An index plus 1, or 0.
+fn number(index: Option<NonZeroU32>) -> u32 {
+    index.map_or(0, NonZeroU32::get)
 }
 
 impl Packed {

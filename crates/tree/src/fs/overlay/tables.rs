@@ -15,6 +15,16 @@ impl NodeId {
     pub(super) fn index(self) -> usize {
         self.0.get() as usize - 1
     }
+
+    /// The index plus 1.
+    pub(super) fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The node with this [number](NodeId::number); `None` for 0.
+    pub(super) fn of(number: u32) -> Option<NodeId> {
+        NonZeroU32::new(number).map(NodeId)
+    }
 }
 
 /// The index of a directory.
