@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Number of files that one job describes.
-const BATCH_FILES: usize = 256;
+const BATCH_FILES: u32 = 256;
 
 /// A file's description, beyond what an inventory holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,17 +48,18 @@ impl Describe<'_> {
         fits: impl Fn(&Xattr) -> bool,
         mut sink: impl FnMut(FileId, Description) -> Result<()>,
     ) -> Result<Lost> {
-        let files: Vec<FileId> = self.inventory.files().collect();
+        let count = self.inventory.file_count();
+        let batches = (0..count).step_by(BATCH_FILES as usize);
         let path = |file| self.inventory.path(self.inventory.first_name(file));
         let (mut lost, mut bare) = (Lost::default(), Vec::new());
         let dropped = &mut summary.lost_xattrs;
         ordered(
             parallel,
-            files.chunks(BATCH_FILES),
+            batches.map(|from| from..count.min(from.saturating_add(BATCH_FILES))),
             || (),
             |(), batch| {
                 let mut known = Vec::new();
-                for &file in batch {
+                for file in batch.map(FileId) {
                     let described = self.one(file).and_then(|described| {
                         check(&described)?;
                         Ok(described)
