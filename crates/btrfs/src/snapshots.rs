@@ -35,17 +35,74 @@ pub(crate) struct Snapshots {
     pub(crate) base: Vec<Option<usize>>,
     /// The generation of the image, which is not below that of any file.
     pub(crate) generation: u64,
-    /// By file. A number of 0 if no related subvolume has it.
-    identities: Vec<FileIdentity>,
-    /// By entry: its directory index, or 0 for the usual one.
+    /// Those that related subvolumes have.
+    identities: Identities,
+    /// By entry: its directory index, or 0 for the usual one, as for all that follow.
     indexes: Vec<u32>,
 }
 
-const NO_IDENTITY: FileIdentity = FileIdentity {
-    number: 0,
-    generation: 0,
-    transaction: 0,
-};
+/// The identities of files, as far as they have some. In a new tree, few files have.
+#[derive(Debug, Default)]
+struct Identities {
+    /// By file, without those that follow the last one: the number of its identity in the list plus 1, or 0. Numbers behind the
+    /// list count the files that are numbered in their order.
+    places: Vec<u32>,
+    list: Vec<FileIdentity>,
+    /// The identity of the first file that is numbered in order. Those of the others differ in the number.
+    first: Option<FileIdentity>,
+    /// How many files are numbered in order.
+    numbered: u32,
+}
+
+impl Identities {
+    /// The identities of these files, each of which occurs once.
+    fn of(all: impl Iterator<Item = (FileId, FileIdentity)>) -> Identities {
+        let mut identities = Identities::default();
+        for (file, identity) in all {
+            identities.set(file, identity);
+        }
+        identities
+    }
+
+    fn get(&self, file: FileId) -> Option<FileIdentity> {
+        let place = *self.places.get(file.0 as usize)?;
+        let index = place.checked_sub(1)? as usize;
+        match index.checked_sub(self.list.len()) {
+            None => Some(self.list[index]),
+            Some(turn) => self.first.map(|first| FileIdentity {
+                number: first.number + turn as u64,
+                ..first
+            }),
+        }
+    }
+
+    fn place(&mut self, file: FileId) -> &mut u32 {
+        let index = file.0 as usize;
+        if self.places.len() <= index {
+            self.places.resize(index + 1, 0);
+        }
+        &mut self.places[index]
+    }
+
+    /// Gives an identity to a file. No file has been numbered in order yet.
+    fn set(&mut self, file: FileId, identity: FileIdentity) {
+        let new = self.list.len() as u32 + 1; // There are no more than files.
+        let place = self.place(file);
+        match place.checked_sub(1) {
+            Some(known) => self.list[known as usize] = identity,
+            None => {
+                *place = new;
+                self.list.push(identity);
+            }
+        }
+    }
+
+    /// Gives a file the identity of the first one that is numbered in order, but for its number.
+    fn number(&mut self, file: FileId) {
+        self.numbered += 1;
+        *self.place(file) = self.list.len() as u32 + self.numbered;
+    }
+}
 
 impl Snapshots {
     /// Looks for relations between the subvolumes with these root directories, and these other files; `None` if no two are
@@ -65,10 +122,11 @@ impl Snapshots {
         if generation.is_none() && snapshots.count() < 2 {
             return None;
         }
-        let known: Vec<Option<FileIdentity>> = inventory.files().map(identity).collect();
+        let files = inventory.files();
+        let known = Identities::of(files.filter_map(|file| Some((file, identity(file)?))));
         let members = members();
         let ages = members.iter().map(|files| {
-            let identities = files.iter().filter_map(|file| known[file.0 as usize]);
+            let identities = files.iter().filter_map(|&file| known.get(file));
             identities.map(|identity| identity.transaction).max()
         });
         let ages: Vec<Option<u64>> = ages.collect();
@@ -104,8 +162,8 @@ impl Snapshots {
         let mut snapshots = Snapshots {
             base,
             generation: generation.unwrap_or(GENERATION),
-            identities: vec![NO_IDENTITY; known.len()],
-            indexes: vec![0; inventory.entry_count() as usize],
+            identities: Identities::default(),
+            indexes: Vec::new(),
             order: others.chain(order.iter().copied()).collect(),
             is_related,
         };
@@ -129,14 +187,21 @@ impl Snapshots {
 
     /// A file's identity, if it is in a related subvolume.
     pub(crate) fn identity(&self, file: FileId) -> Option<FileIdentity> {
-        let identity = self.identities[file.0 as usize];
-        (identity.number != 0).then_some(identity)
+        self.identities.get(file)
     }
 
     /// The directory index of an entry, if it is in a related subvolume.
     pub(crate) fn index(&self, entry: EntryId) -> Option<u64> {
-        let index = self.indexes[entry.0 as usize];
+        let index = *self.indexes.get(entry.0 as usize)?;
         (index != 0).then_some(index.into())
+    }
+
+    fn set_index(&mut self, entry: EntryId, index: u32) {
+        let at = entry.0 as usize;
+        if self.indexes.len() <= at {
+            self.indexes.resize(at + 1, 0);
+        }
+        self.indexes[at] = index;
     }
 
     /// Related subvolumes, in the order in which their trees are written.
@@ -152,20 +217,21 @@ impl Snapshots {
         inventory: &Inventory,
         roots: &[FileId],
         members: &[Vec<FileId>],
-        known: &[Option<FileIdentity>],
+        known: &Identities,
         numbered: &[usize],
     ) -> u64 {
-        let mut holder: Vec<Option<u32>> = vec![None; known.len()];
+        let mut holder: Vec<Option<u32>> = vec![None; known.places.len()];
         for (index, files) in (0..).zip(members) {
             for file in files {
-                let holder = &mut holder[file.0 as usize];
-                *holder = Some(holder.map_or(index, |_| SEVERAL));
+                if let Some(holder) = holder.get_mut(file.0 as usize) {
+                    *holder = Some(holder.map_or(index, |_| SEVERAL));
+                }
             }
         }
         let mut next = object::FIRST_FREE + u64::from(inventory.file_count());
         for &subvolume in numbered {
             let taken = members[subvolume].iter().filter_map(|&file| {
-                let identity = known[file.0 as usize]?;
+                let identity = known.get(file)?;
                 let is_number = (object::FIRST_FREE + 1..NUMBER_MAX).contains(&identity.number);
                 let is_here = holder[file.0 as usize] != Some(SEVERAL);
                 (is_number && is_here).then_some((identity.number, file))
@@ -175,14 +241,15 @@ impl Snapshots {
             taken.dedup_by_key(|taken| taken.0);
             for (number, file) in taken {
                 next = next.max(number + 1);
-                self.identities[file.0 as usize] = known[file.0 as usize].unwrap_or(NO_IDENTITY);
+                if let Some(identity) = known.get(file) {
+                    self.identities.set(file, identity);
+                }
             }
             let root = roots[subvolume];
-            if let Some(identity) = known[root.0 as usize] {
-                self.identities[root.0 as usize] = FileIdentity {
-                    number: object::FIRST_FREE,
-                    ..identity
-                };
+            if let Some(identity) = known.get(root) {
+                let number = object::FIRST_FREE;
+                let identity = FileIdentity { number, ..identity };
+                self.identities.set(root, identity);
             }
         }
         next
@@ -190,10 +257,7 @@ impl Snapshots {
 
     /// Replaces generations by their ranks.
     fn rank_generations(&mut self) {
-        let all = self
-            .identities
-            .iter()
-            .filter(|identity| identity.number != 0);
+        let all = self.identities.list.iter();
         let ranks: BTreeSet<u64> = all
             .flat_map(|identity| [identity.generation, identity.transaction])
             .collect();
@@ -201,18 +265,16 @@ impl Snapshots {
         // Other files have the first generation.
         let rank =
             |generation| GENERATION + 1 + ranks.partition_point(|&it| it < generation) as u64;
-        for identity in &mut self.identities {
-            if identity.number != 0 {
-                identity.generation = rank(identity.generation);
-                identity.transaction = rank(identity.transaction);
-            }
+        for identity in &mut self.identities.list {
+            identity.generation = rank(identity.generation);
+            identity.transaction = rank(identity.transaction);
         }
         self.generation = GENERATION + ranks.len() as u64;
     }
 
     /// Replaces generations that are newer than the image by the last ones before its own, in their order.
     fn limit_generations(&mut self, newest: u64) {
-        let all = self.identities.iter();
+        let all = self.identities.list.iter();
         let all = all.flat_map(|identity| [identity.generation, identity.transaction]);
         let newer: BTreeSet<u64> = all.filter(|&it| it > newest).collect();
         let newer: Vec<u64> = newer.into_iter().collect();
@@ -224,11 +286,9 @@ impl Snapshots {
                 it.max(GENERATION)
             }
         };
-        for identity in &mut self.identities {
-            if identity.number != 0 {
-                identity.generation = limit(identity.generation);
-                identity.transaction = limit(identity.transaction);
-            }
+        for identity in &mut self.identities.list {
+            identity.generation = limit(identity.generation);
+            identity.transaction = limit(identity.transaction);
         }
     }
 
@@ -240,43 +300,46 @@ impl Snapshots {
         inventory: &Inventory,
         roots: &[FileId],
         members: &[Vec<FileId>],
-        mut next: u64,
+        next: u64,
     ) {
-        for (&root, files) in roots.iter().zip(members) {
-            for &file in std::iter::once(&root).chain(files) {
-                let identity = &mut self.identities[file.0 as usize];
-                if identity.number != 0 {
-                    continue;
-                }
-                *identity = FileIdentity {
-                    number: if file == root {
-                        object::FIRST_FREE
-                    } else {
-                        next
-                    },
-                    generation: self.generation,
-                    transaction: self.generation,
-                };
-                next += u64::from(file != root);
+        let generation = self.generation;
+        let new = |number| FileIdentity {
+            number,
+            generation,
+            transaction: generation,
+        };
+        for &root in roots {
+            if self.identities.get(root).is_none() {
+                self.identities.set(root, new(object::FIRST_FREE));
             }
         }
-        let mut indexes: HashMap<(u64, u64, &[u8]), u32> = HashMap::new();
-        let mut ends: HashMap<(u64, u64), u32> = HashMap::new();
-        for dir in inventory.files() {
-            if inventory.kind(dir) != FileKind::Directory {
-                continue;
+        self.identities.first = Some(new(next));
+        for &file in members.iter().flatten() {
+            if self.identities.get(file).is_none() {
+                self.identities.number(file);
             }
-            let FileIdentity {
-                number, generation, ..
-            } = self.identities[dir.0 as usize];
-            let end = ends.entry((number, generation)).or_insert(2);
-            for entry in inventory.entries(dir) {
-                let key = (number, generation, inventory.name(entry));
-                let index = indexes.entry(key).or_insert_with(|| {
-                    *end += 1;
-                    *end - 1
+        }
+        let dirs = inventory.files();
+        let dirs = dirs.filter(|&dir| inventory.kind(dir) == FileKind::Directory);
+        let mut dirs: Vec<(u64, u64, FileId)> = dirs
+            .filter_map(|dir| {
+                let identity = self.identities.get(dir)?;
+                Some((identity.number, identity.generation, dir))
+            })
+            .collect();
+        dirs.sort_unstable();
+        for states in dirs.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            if states.len() == 1 {
+                continue; // Its names have the usual indexes.
+            }
+            let mut indexes: HashMap<&[u8], u32> = HashMap::new();
+            let mut end = 2;
+            for entry in states.iter().flat_map(|state| inventory.entries(state.2)) {
+                let index = indexes.entry(inventory.name(entry)).or_insert_with(|| {
+                    end += 1;
+                    end - 1
                 });
-                self.indexes[entry.0 as usize] = *index;
+                self.set_index(entry, *index);
             }
         }
     }
@@ -302,7 +365,7 @@ impl Snapshots {
                 let number = if dir == root {
                     object::FIRST_FREE
                 } else {
-                    self.identities[dir.0 as usize].number
+                    self.identities.get(dir).map_or(0, |known| known.number)
                 };
                 own.push((number, dir));
                 let same = of_base.and_then(|dirs| {
@@ -313,12 +376,12 @@ impl Snapshots {
             }
             // Their numbers are new, so the generation only has to be one of this subvolume.
             let own_files = members[subvolume].iter();
-            let newest = own_files.map(|file| self.identities[file.0 as usize].transaction);
-            let newest = newest.max().unwrap_or(0).max(GENERATION);
+            let newest = own_files.filter_map(|&file| self.identities.get(file));
+            let newest = newest.map(|identity| identity.transaction).max();
+            let newest = newest.unwrap_or(0).max(GENERATION);
             for &file in std::iter::once(&root).chain(&members[subvolume]) {
-                let identity = &mut self.identities[file.0 as usize];
-                if identity.number == 0 {
-                    *identity = FileIdentity {
+                if self.identities.get(file).is_none() {
+                    let identity = FileIdentity {
                         number: if file == root {
                             object::FIRST_FREE
                         } else {
@@ -327,6 +390,7 @@ impl Snapshots {
                         generation: newest,
                         transaction: newest,
                     };
+                    self.identities.set(file, identity);
                     next += u64::from(file != root);
                 }
             }
@@ -358,23 +422,25 @@ impl Snapshots {
                 new.push(entry);
                 continue;
             };
-            self.indexes[entry.0 as usize] = index(self, other);
+            let same = index(self, other);
+            self.set_index(entry, same);
             // The empty directory in place of a nested subvolume has no identity.
             let (file, other) = (inventory.file(entry), inventory.file(other));
             let is_empty = |file| {
                 inventory.kind(file) == FileKind::Directory
                     && inventory.entries(file).next().is_none()
             };
-            if self.identities[file.0 as usize].number == 0
+            if self.identities.get(file).is_none()
                 && is_empty(file)
                 && is_empty(other)
                 && inventory.metadata(file) == inventory.metadata(other)
+                && let Some(identity) = self.identities.get(other)
             {
-                self.identities[file.0 as usize] = self.identities[other.0 as usize];
+                self.identities.set(file, identity);
             }
         }
         for (entry, index) in new.into_iter().zip(end..) {
-            self.indexes[entry.0 as usize] = index;
+            self.set_index(entry, index);
         }
     }
 }
@@ -386,8 +452,8 @@ pub(crate) fn usual_index(inventory: &Inventory, entry: EntryId) -> u64 {
 }
 
 /// The smallest hashes of a subvolume's files, in ascending order.
-fn sample(files: &[FileId], known: &[Option<FileIdentity>]) -> Vec<u64> {
-    let identities = files.iter().filter_map(|file| known[file.0 as usize]);
+fn sample(files: &[FileId], known: &Identities) -> Vec<u64> {
+    let identities = files.iter().filter_map(|&file| known.get(file));
     let mut hashes: Vec<u64> = identities
         .map(|identity| {
             let mut hash = Xxh64::new(0);
