@@ -11,6 +11,9 @@ use tree::{
 use crate::flags::attribute;
 use crate::layout::SECTOR_BYTES;
 
+/// Extents to collect before repeated ones are looked for.
+const SEEN_MIN: usize = 1 << 16;
+
 /// Which files refer only to the extents of another file.
 pub(super) struct Originals<'a> {
     inventory: &'a Inventory,
@@ -101,7 +104,7 @@ impl Shown {
         originals: &Originals<'_>,
     ) -> Shown {
         let has_shared_ends = fs.storage().block_encoding.is_some();
-        let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
+        let (mut seen, mut shared) = (Seen::default(), HashSet::new());
         let mut parts = Vec::new();
         for file in inventory.files() {
             if inventory.kind(file) != FileKind::Regular || originals.of(file).is_some() {
@@ -114,9 +117,7 @@ impl Shown {
                 let Some(id) = extent.id.filter(|_| extent.kind.has_data()) else {
                     continue;
                 };
-                if !seen.insert(id) {
-                    shared.insert(id);
-                }
+                seen.add(id, &mut shared);
                 if has_shared_ends
                     && let ExtentKind::Encoded(stored) = extent.kind
                     && extent.len < stored.unencoded_len
@@ -128,6 +129,8 @@ impl Shown {
                 }
             }
         }
+        seen.take_repeated(&mut shared);
+        drop(seen);
         parts.sort_unstable();
         let mostly_hidden = parts
             .chunk_by(|part, next| part.0 == next.0)
@@ -145,6 +148,35 @@ impl Shown {
             shared,
             mostly_hidden,
         }
+    }
+}
+
+/// Extents that were seen, in half of the memory of a set.
+#[derive(Default)]
+struct Seen {
+    ids: Vec<ExtentId>,
+    /// How many to have before repeated ones are taken out.
+    full: usize,
+}
+
+impl Seen {
+    fn add(&mut self, id: ExtentId, repeated: &mut HashSet<ExtentId>) {
+        if self.ids.len() >= self.full {
+            self.take_repeated(repeated);
+            self.full = SEEN_MIN.max(2 * self.ids.len());
+        }
+        self.ids.push(id);
+    }
+
+    /// Keeps each one once, and moves the others.
+    fn take_repeated(&mut self, repeated: &mut HashSet<ExtentId>) {
+        self.ids.sort_unstable();
+        for pair in self.ids.windows(2) {
+            if pair[0] == pair[1] {
+                repeated.insert(pair[0]);
+            }
+        }
+        self.ids.dedup();
     }
 }
 
@@ -272,6 +304,20 @@ mod tests {
         is_nocow: true,
         is_encoded: false,
     };
+
+    #[test]
+    fn repeated_extents_are_found_however_far_they_are_apart() {
+        let (mut seen, mut repeated) = (Seen::default(), HashSet::new());
+        let count = 3 * SEEN_MIN as u64;
+        for id in (0..count).chain([0, count - 1, 7, 7]) {
+            seen.add(ExtentId(id), &mut repeated);
+        }
+        seen.take_repeated(&mut repeated);
+        assert_eq!(seen.ids.len() as u64, count);
+        let mut repeated: Vec<u64> = repeated.iter().map(|id| id.0).collect();
+        repeated.sort_unstable();
+        assert_eq!(repeated, [0, 7, count - 1]);
+    }
 
     #[test]
     fn parts_of_extents_are_found_again() {
