@@ -18,7 +18,8 @@ use crate::options::{Options, Summary};
 use crate::raw::{self, CHECKSUM_BYTES, SUPERBLOCK_BYTES};
 use crate::roots::{RootItems, Roots, Uuids, as_uuid};
 use crate::space::{
-    BlockRef, DataRef, References, emit_extents, emit_free_space, emit_groups, emit_sums, set_used,
+    BlockRef, DataRef, DataRefs, References, emit_extents, emit_free_space, emit_groups, emit_sums,
+    set_used,
 };
 use crate::superblock::SUPERBLOCK_PLACES;
 
@@ -50,7 +51,7 @@ impl<'a> Forest<'a> {
             options,
             area,
             trees,
-            references: References::default(),
+            references: References::new(&area.scratch),
             turns,
             time: timespec(trees.time(FileId(0))),
             uuids: Uuids::default(),
@@ -61,7 +62,7 @@ impl<'a> Forest<'a> {
         let nodesize = self.options.nodesize;
         let mut roots = Roots::default();
         let mut measure = Blocks::measure(nodesize);
-        let mut references = References::default();
+        let mut references = References::new(&self.area.scratch);
         self.emit_files(&mut measure, &mut roots, |subvolume, shape| {
             self.refer(subvolume, shape, &mut references.data);
             let root = self.trees.plan.subvolumes[subvolume].id;
@@ -69,7 +70,7 @@ impl<'a> Forest<'a> {
             let blocks = blocks.map(|&block| BlockRef { block, root });
             references.blocks.extend(blocks);
         })?;
-        references.data.sort_unstable();
+        references.data.sort();
         references.blocks.sort_unstable();
         self.references = references;
         let digest = as_uuid(tree::sha256(&measure.digest()));
@@ -110,15 +111,15 @@ impl<'a> Forest<'a> {
     }
 
     /// Collects the references from the leaves that a subvolume's tree owns to data.
-    fn refer(&self, subvolume: usize, shape: &Shape, references: &mut Vec<DataRef>) {
+    fn refer(&self, subvolume: usize, shape: &Shape, references: &mut DataRefs) {
         let (area, plan) = (self.area, self.trees.plan);
         let mut others = shape.ranges.iter().peekable();
         for file in self.trees.files(subvolume) {
-            let Content::Extents { from, count } = area.contents[file.0 as usize] else {
+            let Content::Extents { from, count } = area.content(file) else {
                 continue;
             };
             let ino = plan.ino(file);
-            for shown in &area.shown[from as usize..][..count as usize] {
+            for shown in area.shown(from, count) {
                 let key = Key::new(ino, item::EXTENT_DATA, shown.offset);
                 while others.next_if(|range| range.1 < key).is_some() {}
                 if others.peek().is_some_and(|range| range.0 <= key) {

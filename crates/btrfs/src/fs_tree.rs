@@ -328,16 +328,15 @@ impl<'a> Trees<'a> {
             FileKind::Regular => {
                 inode.nlink = names.into();
                 inode.size = metadata.size.into();
-                let bytes = match self.area.contents[file.0 as usize] {
+                let bytes = match self.area.content(file) {
                     Content::Hole => 0,
                     Content::Inline { .. } => metadata.size,
                     Content::Extents { from, count } => {
-                        let shown = &self.area.shown[from as usize..][..count as usize];
-                        let extent = |shown: &Shown| self.area.extents[shown.extent as usize];
-                        if shown.iter().any(|shown| extent(shown).is_reserved) {
+                        let is_reserved = |shown: Shown| self.area.extent(shown.extent).is_reserved;
+                        if self.area.shown(from, count).any(is_reserved) {
                             flags |= inode_flags::PREALLOC;
                         }
-                        shown.iter().map(|shown| shown.len).sum()
+                        self.area.shown(from, count).map(|shown| shown.len).sum()
                     }
                 };
                 inode.nbytes = bytes.into();
@@ -457,7 +456,7 @@ impl<'a> Trees<'a> {
         inline: &mut SpillReader<'_>,
     ) -> Result<()> {
         let number = self.plan.ino(file);
-        match self.area.contents[file.0 as usize] {
+        match self.area.content(file) {
             Content::Hole => Ok(()),
             Content::Inline {
                 at,
@@ -470,8 +469,8 @@ impl<'a> Trees<'a> {
                 builder.push(key, &[head.as_bytes(), bytes])
             }
             Content::Extents { from, count } => {
-                for shown in &self.area.shown[from as usize..][..count as usize] {
-                    let stored = self.area.extents[shown.extent as usize];
+                for shown in self.area.shown(from, count) {
+                    let stored = self.area.extent(shown.extent);
                     let mut head = inline_head(stored.ram, stored.compression);
                     head.extent_type = 1 + u8::from(stored.is_reserved);
                     let place = raw::ExtentPlace {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tree::Result;
+use tree::{Result, Scratch, Table};
 use zerocopy::IntoBytes;
 
 use crate::builder::{Blocks, GENERATION, ITEM_BYTES, Root, TreeBuilder, address, leaf_bytes};
@@ -55,12 +55,75 @@ pub(crate) struct BlockRef {
     pub(crate) root: u64,
 }
 
+impl DataRef {
+    fn pack(&self) -> [u32; 7] {
+        let (low, high) = (|it: u64| it as u32, |it: u64| (it >> 32) as u32);
+        [
+            self.extent,
+            low(self.root),
+            high(self.root),
+            low(self.ino),
+            high(self.ino),
+            low(self.offset),
+            high(self.offset),
+        ]
+    }
+
+    fn unpack([extent, root, root_high, ino, ino_high, offset, offset_high]: [u32; 7]) -> DataRef {
+        let wide = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        DataRef {
+            extent,
+            root: wide(root, root_high),
+            ino: wide(ino, ino_high),
+            offset: wide(offset, offset_high),
+        }
+    }
+}
+
+/// References to data extents.
+#[derive(Debug)]
+pub(crate) struct DataRefs(Table<7>);
+
+impl DataRefs {
+    pub(crate) fn push(&mut self, reference: DataRef) {
+        self.0.push(reference.pack());
+    }
+
+    fn get(&self, index: usize) -> Option<DataRef> {
+        (index < self.0.len()).then(|| DataRef::unpack(self.0.get(index)))
+    }
+
+    fn all(&self) -> impl Iterator<Item = DataRef> {
+        (0..).map_while(|index| self.get(index))
+    }
+
+    /// Sorts them. Those of one tree mostly are sorted; only if they are not, all are in memory for that.
+    pub(crate) fn sort(&mut self) {
+        if !self.all().is_sorted() {
+            let mut all: Vec<DataRef> = self.all().collect();
+            all.sort_unstable();
+            for (index, reference) in all.iter().enumerate() {
+                self.0.set(index, reference.pack());
+            }
+        }
+    }
+}
+
 /// The references to extents, sorted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct References {
-    pub(crate) data: Vec<DataRef>,
+    pub(crate) data: DataRefs,
     /// Those to blocks that trees share.
     pub(crate) blocks: Vec<BlockRef>,
+}
+
+impl References {
+    pub(crate) fn new(scratch: &Scratch) -> References {
+        References {
+            data: DataRefs(Table::new(scratch)),
+            blocks: Vec::new(),
+        }
+    }
 }
 
 /// Emits the extent tree: the items of data extents, tree blocks and, unless they have a tree of their own, block
@@ -78,15 +141,19 @@ pub(crate) fn emit_extents(
         unreachable!("there are three kinds of groups")
     };
     let mut builder = TreeBuilder::new(blocks, object::EXTENT_TREE);
-    let (mut references, shared) = (&references.data[..], &references.blocks[..]);
+    let (references, shared) = (&references.data, &references.blocks[..]);
     let pending_of = |groups| Pending::new(if with_groups { groups } else { &[] });
     let mut pending = pending_of(data);
-    for (index, extent) in (0..).zip(&area.extents) {
+    let mut references = references.all().peekable();
+    let mut own = Vec::new();
+    for index in (0..).take(area.extent_count()) {
+        let extent = area.extent(index);
         pending.before(&mut builder, extent.at, item::EXTENT_ITEM)?;
-        let count = (references.iter()).take_while(|reference| reference.extent == index);
-        let (own, rest) = references.split_at(count.count());
-        references = rest;
-        emit_data(&mut builder, extent.at, extent.len, own)?;
+        own.clear();
+        while let Some(reference) = references.next_if(|it| it.extent == index) {
+            own.push(reference);
+        }
+        emit_data(&mut builder, extent.at, extent.len, &own)?;
     }
     pending.finish(&mut builder)?;
     let nodesize = builder.nodesize();

@@ -5,8 +5,8 @@
 //! twice.
 
 use tree::{
-    Duplicates, Error, FileSystem, ImageSummary, Inventory, Output, OutputKind, Parallel, Progress,
-    ReadAt, Result,
+    Duplicates, Error, FileId, FileSystem, ImageSummary, Inventory, Output, OutputKind, Parallel,
+    Progress, ReadAt, Result,
 };
 
 use crate::data::{self, Area, Content};
@@ -78,7 +78,7 @@ pub fn create(
         output,
     )?;
     drop(duplicates);
-    summarize(&area, &mut summary);
+    summarize(inventory, &area, &mut summary);
     let trees = Trees::new(inventory, &described, &area, &plan, options);
     summary.split_links = trees.split_links();
     let mut summary = Forest::new(options, &area, &trees).write(output, summary)?;
@@ -86,10 +86,10 @@ pub fn create(
     Ok(summary)
 }
 
-fn summarize(area: &Area<'_>, summary: &mut Summary) {
-    let is_inline = |content: &&Content| matches!(content, Content::Inline { .. });
-    summary.inline_files = area.contents.iter().filter(is_inline).count() as u64;
-    summary.extents = area.extents.len() as u64;
+fn summarize(inventory: &Inventory, area: &Area<'_>, summary: &mut Summary) {
+    let is_inline = |&file: &FileId| matches!(area.content(file), Content::Inline { .. });
+    summary.inline_files = inventory.files().filter(is_inline).count() as u64;
+    summary.extents = area.extent_count() as u64;
     summary.compressed = area.compressed.iter().sum();
     summary.image.kept = area.kept;
     summary.image.reused = area.reused;

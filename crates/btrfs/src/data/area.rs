@@ -1,6 +1,6 @@
 //! The data area of an image: block groups that grow one after another, the extents in them, and their checksums.
 
-use tree::{Error, FileId, Kept, Lost, Output, Result};
+use tree::{Error, FileId, Kept, Lost, Output, Result, Scratch, Table};
 
 use super::job::Piece;
 use crate::checksum::ChecksumType;
@@ -62,6 +62,97 @@ pub(crate) struct Run {
     pub(crate) sectors: u64,
 }
 
+fn low(number: u64) -> u32 {
+    number as u32
+}
+
+fn high(number: u64) -> u32 {
+    (number >> 32) as u32
+}
+
+fn wide(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+impl NewExtent {
+    fn pack(&self) -> [u32; 7] {
+        let NewExtent {
+            at,
+            len,
+            ram,
+            compression,
+            is_reserved,
+        } = *self;
+        let kind = u32::from(compression) << 1 | u32::from(is_reserved);
+        [
+            low(at),
+            high(at),
+            low(len),
+            high(len),
+            low(ram),
+            high(ram),
+            kind,
+        ]
+    }
+
+    fn unpack([at, at_high, len, len_high, ram, ram_high, kind]: [u32; 7]) -> NewExtent {
+        NewExtent {
+            at: wide(at, at_high),
+            len: wide(len, len_high),
+            ram: wide(ram, ram_high),
+            compression: (kind >> 1) as u8,
+            is_reserved: kind & 1 != 0,
+        }
+    }
+}
+
+impl Shown {
+    fn pack(&self) -> [u32; 6] {
+        let Shown {
+            offset,
+            len,
+            extent,
+            skip,
+        } = *self;
+        [low(offset), high(offset), low(len), high(len), extent, skip]
+    }
+
+    fn unpack([offset, offset_high, len, len_high, extent, skip]: [u32; 6]) -> Shown {
+        Shown {
+            offset: wide(offset, offset_high),
+            len: wide(len, len_high),
+            extent,
+            skip,
+        }
+    }
+}
+
+impl Content {
+    fn pack(&self) -> [u32; 4] {
+        match *self {
+            Content::Hole => [0; 4],
+            Content::Inline {
+                at,
+                len,
+                compression,
+            } => [1 | u32::from(compression) << 8, len, low(at), high(at)],
+            Content::Extents { from, count } => [2, from, count, 0],
+        }
+    }
+
+    fn unpack([tag, a, b, c]: [u32; 4]) -> Content {
+        match tag & 0xff {
+            0 => Content::Hole,
+            1 => Content::Inline {
+                at: wide(b, c),
+                len: a,
+                compression: (tag >> 8) as u8,
+            },
+            _ => Content::Extents { from: a, count: b },
+        }
+    }
+}
+
 /// All data of an image.
 #[derive(Debug)]
 pub(crate) struct Area<'a> {
@@ -69,14 +160,18 @@ pub(crate) struct Area<'a> {
     sum_bytes: usize,
     /// The last group's length is missing until [`Area::close`].
     pub(crate) groups: Vec<Group>,
-    pub(crate) extents: Vec<NewExtent>,
-    pub(crate) shown: Vec<Shown>,
+    /// Each is a [`NewExtent`].
+    extents: Table<7>,
+    /// Each is a [`Shown`].
+    shown: Table<6>,
     pub(crate) inline: Spill,
     pub(crate) runs: Vec<Run>,
     /// Checksums of the runs, concatenated.
     pub(crate) sums: Spill,
-    /// Indexed by file.
-    pub(crate) contents: Vec<Content>,
+    /// By file: each is a [`Content`].
+    contents: Table<4>,
+    /// Where large tables are.
+    pub(crate) scratch: Scratch,
     /// Number of compressed extents and inline files, indexed by algorithm ID.
     pub(crate) compressed: [u64; 4],
     /// Number of extents copied from the source without re-encoding.
@@ -117,16 +212,22 @@ impl<'a> Area<'a> {
         checksum: ChecksumType,
         output: &'a Output,
     ) -> Result<Area<'a>> {
+        let scratch = Scratch::in_file(output.scratch()?);
+        let mut contents = Table::new(&scratch);
+        for _ in 0..files {
+            contents.push(Content::Hole.pack());
+        }
         Ok(Area {
             output,
             sum_bytes: checksum.size(),
             groups: Vec::new(),
-            extents: Vec::new(),
-            shown: Vec::new(),
+            extents: Table::new(&scratch),
+            shown: Table::new(&scratch),
             inline: Spill::new(output.scratch()?),
             runs: Vec::new(),
             sums: Spill::new(output.scratch()?),
-            contents: vec![Content::Hole; files as usize],
+            contents,
+            scratch,
             compressed: [0; 4],
             kept: Kept::default(),
             reused: 0,
@@ -134,6 +235,30 @@ impl<'a> Area<'a> {
             old_differs: false,
             lost,
         })
+    }
+
+    /// The content of a file.
+    pub(crate) fn content(&self, file: FileId) -> Content {
+        Content::unpack(self.contents.get(file.0 as usize))
+    }
+
+    pub(super) fn set_content(&mut self, file: FileId, content: Content) {
+        self.contents.set(file.0 as usize, content.pack());
+    }
+
+    /// An extent, by its index.
+    pub(crate) fn extent(&self, index: u32) -> NewExtent {
+        NewExtent::unpack(self.extents.get(index as usize))
+    }
+
+    /// The number of extents. Each has a `u32` as index.
+    pub(crate) fn extent_count(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// The parts of a file with [`Content::Extents`].
+    pub(crate) fn shown(&self, from: u32, count: u32) -> impl Iterator<Item = Shown> {
+        (from..from + count).map(|index| Shown::unpack(self.shown.get(index as usize)))
     }
 
     /// Allocates `len` bytes.
@@ -191,13 +316,14 @@ impl<'a> Area<'a> {
         let index = u32::try_from(self.extents.len())
             .map_err(|_| Error::Limit("more than 2^32 extents"))?;
         let at = self.put(piece)?;
-        self.extents.push(NewExtent {
+        let extent = NewExtent {
             at,
             len: piece.len as u64,
             ram: piece.ram,
             compression: piece.compression,
             is_reserved: piece.is_reserved,
-        });
+        };
+        self.extents.push(extent.pack());
         if piece.compression != 0 {
             self.compressed[usize::from(piece.compression)] += 1;
         }
@@ -208,9 +334,10 @@ impl<'a> Area<'a> {
     /// it up to its end, this piece starts where that part ends, and the next free place follows it directly. Returns
     /// the extent and the offset of the piece in it.
     pub(super) fn grow(&mut self, offset: u64, piece: &Piece) -> Result<Option<(u32, u32)>> {
-        let (Some(&last), Some(&shown)) = (self.extents.last(), self.shown.last()) else {
+        let (Some(last), Some(shown)) = (self.extents.last(), self.shown.last()) else {
             return Ok(None);
         };
+        let (mut last, mut shown) = (NewExtent::unpack(last), Shown::unpack(shown));
         let fits = piece.compression == 0
             && last.compression == 0
             && last.is_reserved == piece.is_reserved
@@ -226,14 +353,13 @@ impl<'a> Area<'a> {
             return Ok(None);
         }
         self.put(piece)?;
-        if let Some(extent) = self.extents.last_mut() {
-            extent.len += piece.len as u64;
-            extent.ram += piece.ram;
-        }
-        if let Some(shown) = self.shown.last_mut() {
-            shown.len += piece.ram;
-        }
-        Ok(Some((shown.extent, last.len as u32))) // no uncompressed extent reaches 4 GiB
+        let begin = last.len as u32; // no uncompressed extent reaches 4 GiB
+        last.len += piece.len as u64;
+        last.ram += piece.ram;
+        self.extents.set_last(last.pack());
+        shown.len += piece.ram;
+        self.shown.set_last(shown.pack());
+        Ok(Some((shown.extent, begin)))
     }
 
     /// Counts what was not kept from the source.
@@ -268,15 +394,17 @@ impl<'a> Area<'a> {
     /// Adds a part to the file whose parts start after this mark; a part that continues the previous one is merged with
     /// it.
     pub(super) fn show(&mut self, before: &Mark, part: Shown) {
-        if let Some(last) = self.shown[before.shown..].last_mut()
+        let last = self.shown.last().map(Shown::unpack);
+        if let Some(mut last) = last.filter(|_| self.shown.len() > before.shown)
             && last.extent == part.extent
             && last.offset + last.len == part.offset
             && u64::from(last.skip) + last.len == u64::from(part.skip)
         {
             last.len += part.len;
+            self.shown.set_last(last.pack());
             return;
         }
-        self.shown.push(part);
+        self.shown.push(part.pack());
     }
 
     pub(super) fn add_inline(
@@ -301,7 +429,7 @@ impl<'a> Area<'a> {
             groups: self.groups.len(),
             used: self.groups.last().map_or(0, |group| group.used),
             extents: self.extents.len(),
-            last: self.extents.last().copied(),
+            last: self.extents.last().map(NewExtent::unpack),
             shown: self.shown.len(),
             runs: self.runs.len(),
             sectors: self.runs.last().map_or(0, |run| run.sectors),
@@ -335,8 +463,8 @@ impl<'a> Area<'a> {
             group.used = mark.used;
         }
         self.extents.truncate(mark.extents);
-        if let (Some(extent), Some(last)) = (self.extents.last_mut(), mark.last) {
-            *extent = last;
+        if let Some(last) = mark.last {
+            self.extents.set_last(last.pack());
         }
         self.shown.truncate(mark.shown);
         self.runs.truncate(mark.runs);
@@ -352,7 +480,7 @@ impl<'a> Area<'a> {
 
     /// Records that a file will not be in the image.
     pub(crate) fn lose(&mut self, file: FileId, error: Error) {
-        self.contents[file.0 as usize] = Content::Hole;
+        self.set_content(file, Content::Hole);
         self.lost.lose(file, error);
     }
 

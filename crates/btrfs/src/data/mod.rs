@@ -74,7 +74,7 @@ pub(crate) fn write<'a>(
     for file in inventory.files() {
         if let Some(original) = originals.of(file) {
             area.lost.lose_with(file, original);
-            area.contents[file.0 as usize] = area.contents[original.0 as usize];
+            area.set_content(file, area.content(original));
         }
     }
     Ok(area)
@@ -172,7 +172,8 @@ impl Sink<'_, '_> {
             Done::Same { file, original } => {
                 self.progress
                     .advance(1, self.work.content.inventory().size(file));
-                self.area.contents[file.0 as usize] = self.area.contents[original.0 as usize];
+                let content = self.area.content(original);
+                self.area.set_content(file, content);
                 self.area.lost.lose_with(file, original);
                 Ok(())
             }
@@ -240,7 +241,7 @@ impl Sink<'_, '_> {
                 self.area.content_since(&before)?
             }
         };
-        self.area.contents[file.0 as usize] = content;
+        self.area.set_content(file, content);
         Ok(())
     }
 
@@ -294,11 +295,12 @@ impl Sink<'_, '_> {
         };
         match open.failed {
             None => {
-                self.area.contents[file.0 as usize] = self.area.content_since(&open.before)?;
+                let content = self.area.content_since(&open.before)?;
+                self.area.set_content(file, content);
             }
             Some(error) => {
                 self.area.take_back(open.before);
-                self.reserved.take_back(self.area.extents.len());
+                self.reserved.take_back(self.area.extent_count());
                 self.numbered[open.numbered_from..].fill(None);
                 self.area.lose(file, error);
             }

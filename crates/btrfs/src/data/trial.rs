@@ -268,7 +268,7 @@ impl<'a> Trial<'a> {
         area.close();
         for file in inventory.files() {
             if let Some(original) = originals.of(file) {
-                area.contents[file.0 as usize] = area.contents[original.0 as usize];
+                area.set_content(file, area.content(original));
             }
         }
         Ok(area)
