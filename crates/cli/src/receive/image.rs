@@ -17,7 +17,7 @@ use linux::Timestamp;
 use sendstream::{Event, Replay, SentSubvolume, SentTree, VerifyOptions};
 use tree::edit::Patterns;
 use tree::tar::Tar;
-use tree::{FileKind, FileSystem, Ino, Inventory, Limits, Output, Progress, Time, Verify};
+use tree::{FileKind, FileSystem, Ino, Inventory, Limits, Output, Progress, Scratch, Time, Verify};
 
 use super::grafted::Grafted;
 use super::needed::{Needed, needed};
@@ -63,7 +63,8 @@ pub(super) fn receive(args: &Receive, target: &Path) -> Result<Vec<String>> {
         bail!("{}: not a send stream", read());
     };
     let stream = stream.into_file().with_context(read)?;
-    let replay = replay(args, &target, stream).with_context(read)?;
+    let scratch = target.scratch();
+    let replay = replay(args, &target, stream, &scratch).with_context(read)?;
     let received: Vec<Arc<SentTree>> = replay.subvolumes().to_vec();
     let mut lost = Vec::new();
     for subvolume in &received {
@@ -76,7 +77,7 @@ pub(super) fn receive(args: &Receive, target: &Path) -> Result<Vec<String>> {
             ));
         }
     }
-    target.write(args, &received, &mut lost)?;
+    target.write(args, &received, &scratch, &mut lost)?;
     Ok(lost)
 }
 
@@ -96,8 +97,8 @@ fn refuse_options(args: &Receive) -> Result<()> {
 }
 
 /// Verifies the stream and replays it on what the image has.
-fn replay(args: &Receive, target: &Target, stream: File) -> Result<Replay> {
-    let mut replay = Replay::new();
+fn replay(args: &Receive, target: &Target, stream: File, scratch: &Scratch) -> Result<Replay> {
+    let mut replay = Replay::in_scratch(scratch.clone());
     for Needed {
         uuid,
         ctransid,
@@ -163,11 +164,21 @@ impl Target {
         Ok(Target { path, dir, old })
     }
 
+    /// A file beside the image for what need not be in memory. Where there can be none, all is.
+    fn scratch(&self) -> Scratch {
+        let dir = match self.path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir,
+            _ => Path::new("."),
+        };
+        Scratch::in_dir(dir).unwrap_or_default()
+    }
+
     /// Writes the new image.
     fn write(
         &self,
         args: &Receive,
         received: &[Arc<SentTree>],
+        scratch: &Scratch,
         lost: &mut Vec<String>,
     ) -> Result<()> {
         let shown = text::of_host_path(&self.path, "-");
@@ -195,7 +206,8 @@ impl Target {
             (name, Arc::<SentTree>::clone(tree) as Arc<dyn FileSystem>)
         });
         let grafted = Grafted::new(base, dir, grafts.collect())?;
-        let inventory = Inventory::of(&grafted, &Limits::default()).with_context(write)?;
+        let limits = Limits::default();
+        let inventory = Inventory::in_scratch(&grafted, &limits, scratch).with_context(write)?;
         let mut options = match &self.old {
             Some(old) => old.options(&inventory, received.len() as u64)?,
             None => Options {
