@@ -128,12 +128,7 @@ impl Building {
         received: &mut Received,
     ) -> Result<()> {
         match *command {
-            Command::Mkfile { path, .. } => {
-                let (dir, name) = self.files.at(path)?;
-                let flags = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::RDWR;
-                linux::open_at(&*dir, name, flags, 0o600)?;
-                Ok(())
-            }
+            Command::Mkfile { path, .. } => self.files.make(path),
             Command::Mkdir { path, .. } => {
                 let (dir, name) = self.files.at(path)?;
                 Ok(linux::make_dir_at(&*dir, name, 0o700)?)
@@ -159,8 +154,7 @@ impl Building {
                 let (dir, name) = self.files.at(path)?;
                 let (dir_to, name_to) = self.files.at(path_to)?;
                 linux::rename_new_at(&*dir, name, &*dir_to, name_to)?;
-                self.files.forget(path);
-                self.files.forget(path_to);
+                self.files.renamed(path, path_to);
                 Ok(())
             }
             Command::Link { path, path_link } => {

@@ -27,11 +27,12 @@ pub(super) struct Files {
     file: Option<Open>,
 }
 
-/// The file that was written last.
+/// The file that was made or written last.
 struct Open {
     path: Vec<u8>,
     file: Arc<File>,
-    ino: u64,
+    /// `None` if nobody has asked for it yet.
+    ino: Option<u64>,
 }
 
 impl Files {
@@ -84,11 +85,41 @@ impl Files {
             self.file = Some(Open {
                 path: path.to_vec(),
                 file: Arc::new(file),
-                ino: stat.ino,
+                ino: Some(stat.ino),
             });
         }
-        let open = self.file.as_ref().ok_or(Error::NotFound)?;
-        Ok((&open.file, open.ino))
+        let open = self.file.as_mut().ok_or(Error::NotFound)?;
+        let ino = match open.ino {
+            Some(ino) => ino,
+            None => *open.ino.insert(linux::stat(&open.file)?.ino),
+        };
+        Ok((&open.file, ino))
+    }
+
+    /// Makes a regular file that only the user can open. It stays open, since most files are written next.
+    pub(super) fn make(&mut self, path: &[u8]) -> Result<()> {
+        let (dir, name) = self.at(path)?;
+        let flags = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::RDWR | OpenFlags::NOATIME;
+        let file = linux::open_at(&*dir, name, flags, 0o600)?;
+        self.file = Some(Open {
+            path: path.to_vec(),
+            file: Arc::new(file.into()),
+            ino: None,
+        });
+        Ok(())
+    }
+
+    /// Keeps a file open that has another path now. Closes what was open by either path or below it.
+    pub(super) fn renamed(&mut self, path: &[u8], path_to: &[u8]) {
+        let moved = self.file.take_if(|open| open.path == path);
+        self.forget(path);
+        self.forget(path_to);
+        if let Some(moved) = moved {
+            self.file = Some(Open {
+                path: path_to.to_vec(),
+                ..moved
+            });
+        }
     }
 
     /// The file with this path, if it is open.
