@@ -646,11 +646,28 @@ impl<'a> Walk<'a> {
             has_times,
         };
         self.inventory.files.push(record.pack());
-        let (inventory, hasher) = (&self.inventory, &self.hasher);
-        let rehash = |&file: &u32| hasher.hash_one(inventory.ino(FileId(file)).0);
-        self.by_ino
-            .insert_unique(hasher.hash_one(ino.0), file, rehash);
+        if self.by_ino.len() == self.by_ino.capacity() {
+            self.find_in_twice_the_room();
+        } else {
+            self.make_findable(file);
+        }
         Ok(file)
+    }
+
+    fn make_findable(&mut self, file: u32) {
+        let (inventory, hasher) = (&self.inventory, &self.hasher);
+        let hash = |&file: &u32| hasher.hash_one(inventory.ino(FileId(file)).0);
+        self.by_ino.insert_unique(hash(&file), file, hash);
+    }
+
+    /// Makes all files findable, in their order: the table itself would look at them in that of the hashes.
+    fn find_in_twice_the_room(&mut self) {
+        let count = self.inventory.files.len();
+        self.by_ino = HashTable::new(); // That gives its memory back first.
+        self.by_ino.reserve(2 * count, |_| 0);
+        for file in 0..count as u32 {
+            self.make_findable(file);
+        }
     }
 }
 
