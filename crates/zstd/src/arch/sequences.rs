@@ -56,6 +56,7 @@ fn run_rest(
 const BACK: usize = 14;
 
 /// As [`run`], while there is enough of the stream.
+#[inline(never)]
 fn run_on(
     reader: &mut Reader<'_, '_>,
     literals: &mut Literals<'_>,
