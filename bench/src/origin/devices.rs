@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::device::{Device, compressor, decompressor, parts};
 use super::page::{Shown, cell, markdown, mb, over, speeds};
-use super::peers::Peers;
+use super::peers::{MAPPED, Peers};
 use super::record::Record;
 use super::settings::{Settings, Work, output};
 use crate::measure;
@@ -100,10 +100,6 @@ const BYTES: usize = 32 << 20;
 const ROUNDS: usize = 5;
 /// Bytes that are compressed to see the memory, which is taken at the start.
 const MEMORY_BYTES: usize = 1 << 20;
-
-/// Makes the C library map each larger allocation on its own.
-pub(super) const MAPPED: [(&str, &str); 2] =
-    [("MALLOC_MMAP_THRESHOLD_", "4096"), ("MALLOC_TOP_PAD_", "0")];
 
 /// Who does the work of a method. lz4 and xz are the same libraries in both columns.
 fn peers_of(method: &str) -> &'static [&'static str] {

@@ -7,6 +7,10 @@ use super::settings::{Work, output, run};
 
 const SOURCE: &str = include_str!("peers.c");
 
+/// Makes the C library map each larger allocation on its own.
+pub(super) const MAPPED: [(&str, &str); 2] =
+    [("MALLOC_MMAP_THRESHOLD_", "4096"), ("MALLOC_TOP_PAD_", "0")];
+
 /// The program, and what it is made of.
 pub(super) struct Peers {
     program: String,
@@ -40,7 +44,7 @@ impl Peers {
     pub(super) fn run(&self, args: &[&str]) -> Result<Vec<u64>, String> {
         let mut command = Command::new(&self.program);
         // Each allocation becomes a mapping, and its size is seen.
-        let said = output(command.args(args).envs(super::devices::MAPPED))?;
+        let said = output(command.args(args).envs(MAPPED))?;
         let numbers = said.split_whitespace().map(str::parse);
         let numbers: Result<Vec<u64>, _> = numbers.collect();
         numbers.map_err(|_| format!("{}: printed {said}", self.program))
