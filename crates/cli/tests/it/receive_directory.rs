@@ -231,7 +231,8 @@ fn a_file_is_not_taken_for_a_removed_one_with_its_number() {
     let Some(mkfs) = tool("mkfs.ext4") else {
         return;
     };
-    let backing = BackingFile::create(64 << 20);
+    // Room for the program itself, which has its debug information.
+    let backing = BackingFile::create(512 << 20);
     run(mkfs.command().arg("-q").arg(backing.path()));
     let device = LoopDevice::attach(backing, Access::ReadWrite);
     let mount = Mount::new(device, FsType::Ext4, "");
