@@ -44,7 +44,8 @@ pub struct Plot {
     pub x_name: String,
     /// The name of the vertical axis.
     pub y_name: String,
-    /// The points. Those of a series that follow each other are joined.
+    /// The points. Those of a series that follow each other are joined if their labels begin with the same letters, which
+    /// are a codec's name.
     pub points: Vec<Point>,
 }
 
@@ -76,6 +77,13 @@ fn legend(series: &[String], words: &str, width: f64, svg: &mut Svg) {
     if x + width_of(words, 12.0) < width {
         svg.text(width - RIGHT, y, "dim end", words);
     }
+}
+
+/// The letters that a label begins with.
+fn family(point: &Point) -> &str {
+    let label = &point.label;
+    let end = label.find(|letter: char| !letter.is_ascii_alphabetic());
+    label.get(..end.unwrap_or(label.len())).unwrap_or_default()
 }
 
 fn colour(series: usize) -> String {
@@ -136,7 +144,7 @@ impl Frame {
         best.sort_by(|a, b| a.x.total_cmp(&b.x));
         let best: Vec<(f64, f64)> = best.into_iter().map(|point| self.at(point)).collect();
         for pair in plot.points.windows(2) {
-            if pair[0].series == pair[1].series {
+            if pair[0].series == pair[1].series && family(&pair[0]) == family(&pair[1]) {
                 let class = format!("stroke faint {}", colour(pair[0].series));
                 svg.line(self.at(&pair[0]), self.at(&pair[1]), &class);
             }
