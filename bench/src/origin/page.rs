@@ -157,7 +157,7 @@ pub(crate) fn markdown(columns: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// A number with so many decimals, or a dash.
+/// A number with this many decimals, or a dash.
 pub(crate) fn cell(value: Option<f64>, decimals: usize) -> String {
     match value {
         Some(value) if value.is_finite() => format!("{value:.decimals$}"),

@@ -97,7 +97,7 @@ impl Identities {
         }
     }
 
-    /// Gives a file the identity of the first one that is numbered in order, but for its number.
+    /// Gives a file the identity of the first one that is numbered in order, except for its number.
     fn number(&mut self, file: FileId) {
         self.numbered += 1;
         *self.place(file) = self.list.len() as u32 + self.numbered;
