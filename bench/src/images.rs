@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::measure::Rounds;
+use crate::measure::{self, Rounds};
 use crate::options::Options;
 use crate::table::{Form, Row, Table};
 
@@ -175,12 +175,7 @@ fn rounds(peers: &mut [Peer], seconds: f64) -> Result<Rounds, String> {
     let mut times = Vec::new();
     while times.len() < 3 || start.elapsed().as_secs_f64() < seconds {
         let mut round = vec![Duration::ZERO; peers.len()];
-        for step in 0..peers.len() {
-            let peer = if times.len() % 2 == 0 {
-                step
-            } else {
-                peers.len() - 1 - step
-            };
+        for peer in measure::order(times.len(), peers.len()) {
             round[peer] = peers[peer].run()?;
         }
         times.push(round);

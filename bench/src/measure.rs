@@ -30,17 +30,18 @@ pub(crate) fn rounds(turns: &mut [Turn], units_max: usize, seconds: f64) -> Resu
     let start = Instant::now();
     while times.len() < 5 || start.elapsed().as_secs_f64() < seconds {
         let mut round = vec![Duration::ZERO; turns.len()];
-        for step in 0..turns.len() {
-            let peer = if times.len() % 2 == 0 {
-                step
-            } else {
-                turns.len() - 1 - step
-            };
+        for peer in order(times.len(), turns.len()) {
             round[peer] = turns[peer](units)?;
         }
         times.push(round);
     }
     Ok(Rounds { times, units })
+}
+
+/// Whose turn it is in a round: everybody once, in every other round the other way round.
+pub(crate) fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    let backwards = round % 2 == 1;
+    (0..count).map(move |turn| if backwards { count - 1 - turn } else { turn })
 }
 
 /// Lets the last peer work alone for `seconds`, for a profiler.

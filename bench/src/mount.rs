@@ -15,6 +15,8 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, CWD, FileType, statat};
 use xxhash::xxh64;
 
+use crate::measure;
+
 use trees::{DIRECTORIES, FILE_BYTES, FILES, LARGE_BYTES, large_file, small_tree, tar_header};
 
 /// Rounds; the shortest time counts. Programs take turns, and the order turns around after each round.
@@ -207,11 +209,7 @@ impl Place {
         ];
         // The first round warms up.
         for round in 0..=ROUNDS {
-            let mut order: Vec<usize> = (0..peers.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for at in order {
+            for at in measure::order(round, peers.len()) {
                 let cost = self.turn(peers[at], image, work)?;
                 if round > 0 {
                     least[at].wall = least[at].wall.min(cost.wall);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::measure;
 use crate::options::Options;
 
 /// Rounds of each step. Programs take turns, and the order turns around after each round.
@@ -117,11 +118,7 @@ impl Step {
         let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); self.turns.len()];
         // The first round warms up.
         for round in 0..=rounds {
-            let mut order: Vec<usize> = (0..self.turns.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for at in order {
+            for at in measure::order(round, self.turns.len()) {
                 let cost = self.turns[at].run()?;
                 if round > 0 {
                     costs[at].push(cost);

@@ -1,11 +1,12 @@
 //! The btrfs benchmark: ten copies of the corpus are written to a file system mounted with each method, and read through tar.
 
 use std::fs;
-use std::time::Instant;
 
 use super::page::{Shown, cell, markdown, mb, over, speeds};
 use super::record::Record;
-use super::settings::{Settings, Work, run};
+use super::settings::Settings;
+use super::work::{Work, run};
+use crate::measure;
 
 /// Method, the mount option, what restow calls it, and the published ratio and MB/s of writing and of reading.
 type Published = (&'static str, &'static str, &'static str, [f64; 3]);
@@ -67,7 +68,7 @@ pub(super) fn measure(settings: &Settings, record: &mut Record) -> Result<(), St
             work.write(&format!("source/{copy}/{name}"), bytes)?;
         }
     }
-    let threads = work.threads().to_string();
+    let threads = work.threads();
     let version = run("mkfs.btrfs", &["--version"])?;
     record.say(
         "peers",
@@ -84,18 +85,16 @@ pub(super) fn measure(settings: &Settings, record: &mut Record) -> Result<(), St
     let bench = Bench {
         work: &work,
         source,
-        threads,
         bytes,
         content,
         point: work.make("point")?,
     };
     for (method, option, compress, _) in PUBLISHED {
         for round in 0..rounds {
-            for step in 0..2 {
-                if (round + step) % 2 == 0 {
-                    bench.linux(record, method, option, round == 0)?;
-                } else {
-                    bench.ours(record, method, compress, round == 0)?;
+            for who in measure::order(round, 2) {
+                match who {
+                    0 => bench.linux(record, method, option, round == 0)?,
+                    _ => bench.ours(record, method, compress, round == 0)?,
                 }
             }
         }
@@ -108,7 +107,6 @@ pub(super) fn measure(settings: &Settings, record: &mut Record) -> Result<(), St
 struct Bench<'a> {
     work: &'a Work,
     source: String,
-    threads: String,
     bytes: u64,
     content: u64,
     point: String,
@@ -126,16 +124,10 @@ impl Bench<'_> {
         let (work, point, image) = (self.work, &*self.point, self.work.path("linux.btrfs"));
         work.mkfs_btrfs(&image, 2 * self.bytes + (1 << 30))?;
         work.mount("btrfs", option, &image, point)?;
-        let start = Instant::now();
-        run("cp", &["-r", &self.source, &format!("{point}/source")])?;
-        run("sync", &["-f", point])?;
-        record.add(
-            "write",
-            method,
-            "Linux",
-            "seconds",
-            start.elapsed().as_secs_f64(),
-        );
+        record.timed(["write", method, "Linux"], || {
+            run("cp", &["-r", &self.source, &format!("{point}/source")])?;
+            run("sync", &["-f", point])
+        })?;
         let used = work.used(point)?;
         run("umount", &[point])?;
         work.mount("btrfs", option, &image, point)?;
@@ -168,31 +160,9 @@ impl Bench<'_> {
         verifies: bool,
     ) -> Result<(), String> {
         let (work, point, image) = (self.work, &*self.point, self.work.path("ours.btrfs"));
-        let _ = fs::remove_file(&image);
-        let start = Instant::now();
-        run(
-            &work.restow,
-            &[
-                "copy",
-                "-q",
-                "-j",
-                &self.threads,
-                "--compress",
-                compress,
-                "--compress-force",
-                "--no-duplicates",
-                &self.source,
-                &image,
-            ],
-        )?;
-        run("sync", &["-f", &image])?;
-        record.add(
-            "write",
-            method,
-            "ours",
-            "seconds",
-            start.elapsed().as_secs_f64(),
-        );
+        record.timed(["write", method, "ours"], || {
+            work.btrfs_image(compress, &self.source, &image)
+        })?;
         work.mount("btrfs", "ro", &image, point)?;
         let used = work.used(point)?;
         self.read(record, method, "ours", point)?;
@@ -208,15 +178,7 @@ impl Bench<'_> {
     }
 
     fn read(&self, record: &mut Record, method: &str, who: &str, tree: &str) -> Result<(), String> {
-        let start = Instant::now();
-        let read = self.work.tar_bytes(tree)?;
-        record.add(
-            "read",
-            method,
-            who,
-            "seconds",
-            start.elapsed().as_secs_f64(),
-        );
+        let read = record.timed(["read", method, who], || self.work.tar_bytes(tree))?;
         if read == self.content {
             Ok(())
         } else {

@@ -11,7 +11,8 @@ use super::device::{Device, compressor, decompressor, parts};
 use super::page::{Shown, cell, markdown, mb, over, speeds};
 use super::peers::{MAPPED, Peers};
 use super::record::Record;
-use super::settings::{Settings, Work, output};
+use super::settings::Settings;
+use super::work::{Work, output};
 use crate::measure;
 
 /// A published row: method, compressed bytes, MB/s, adjusted MB/s and MB of memory to compress, and the last three to decompress.
@@ -258,11 +259,7 @@ impl Bench<'_> {
             }
         }
         for round in 0..self.rounds {
-            let mut order: Vec<usize> = (0..turns.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for at in order {
+            for at in measure::order(round, turns.len()) {
                 let (who, peer) = &mut turns[at];
                 let (time, bytes) = peer.turn(input)?;
                 if bytes != sizes[at] {

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use super::page::{Shown, cell, groups, markdown, over};
 use super::record::Record;
-use super::settings::{Settings, Work, run};
+use super::settings::Settings;
+use super::work::{Work, run};
+use crate::measure;
 
 /// Method, the mount option, what restow calls it, and the published ratios of archive and tree, and seconds of copying, extracting
 /// and reading.
@@ -48,13 +49,12 @@ pub(super) fn measure(settings: &Settings, record: &mut Record) -> Result<(), St
         tree: work.make("extracted")?,
         point: work.make("point")?,
         archive: work.path("source/archive.tar"),
-        threads: work.threads().to_string(),
         work: &work,
     };
     run("tar", &["-xf", &bench.archive, "-C", &bench.tree])?;
     let version = run("mkfs.btrfs", &["--version"])?;
     let version = version.lines().next().unwrap_or_default();
-    record.say("peers", format!("{version}; {} threads", bench.threads));
+    record.say("peers", format!("{version}; {} threads", work.threads()));
     let rounds = settings.rounds_or(ROUNDS);
     record.say(
         "data",
@@ -63,11 +63,10 @@ pub(super) fn measure(settings: &Settings, record: &mut Record) -> Result<(), St
     let sizes = [work.bytes_of(&bench.archive)?, work.bytes_of(&bench.tree)?];
     for (method, option, compress, _) in PUBLISHED {
         for round in 0..rounds {
-            for step in 0..2 {
-                if (round + step) % 2 == 0 {
-                    bench.linux(record, method, option, sizes, round == 0)?;
-                } else {
-                    bench.ours(record, method, compress, sizes, round == 0)?;
+            for who in measure::order(round, 2) {
+                match who {
+                    0 => bench.linux(record, method, option, sizes, round == 0)?,
+                    _ => bench.ours(record, method, compress, sizes, round == 0)?,
                 }
             }
         }
@@ -134,7 +133,6 @@ struct Bench<'a> {
     /// The tree of the archive.
     tree: String,
     point: String,
-    threads: String,
 }
 
 impl Bench<'_> {
@@ -152,23 +150,18 @@ impl Bench<'_> {
             run("umount", &[point])?;
             work.mount("btrfs", option, &image, point)
         };
-        let timed = |record: &mut Record, step: &str, work: &dyn Fn() -> Result<String, String>| {
-            let start = Instant::now();
-            work()?;
-            run("sync", &["-f", point])?;
-            record.add(
-                step,
-                method,
-                "Linux",
-                "seconds",
-                start.elapsed().as_secs_f64(),
-            );
-            Ok::<_, String>(())
+        let timed = |record: &mut Record, step: &str, work: &dyn Fn() -> Result<(), String>| {
+            record.timed([step, method, "Linux"], || {
+                work()?;
+                run("sync", &["-f", point])
+            })
         };
         work.mkfs_btrfs(&image, 3 * (sizes[0] + sizes[1]) + (1 << 30))?;
         work.mount("btrfs", option, &image, point)?;
         let (copied, tree) = (format!("{point}/archive.tar"), format!("{point}/tree"));
-        timed(record, "copy", &|| run("cp", &[&self.archive, &copied]))?;
+        timed(record, "copy", &|| {
+            run("cp", &[&self.archive, &copied]).map(drop)
+        })?;
         record.add(
             "ratio",
             method,
@@ -179,7 +172,7 @@ impl Bench<'_> {
         again()?;
         run("mkdir", &[&tree])?;
         timed(record, "extract", &|| {
-            run("tar", &["-xf", &copied, "-C", &tree])
+            run("tar", &["-xf", &copied, "-C", &tree]).map(drop)
         })?;
         fs::remove_file(&copied).map_err(|error| format!("remove {copied}: {error}"))?;
         run("sync", &["-f", point])?;
@@ -223,31 +216,9 @@ impl Bench<'_> {
             ),
         ] {
             let image = work.path(name);
-            let _ = fs::remove_file(&image);
-            let start = Instant::now();
-            run(
-                &work.restow,
-                &[
-                    "copy",
-                    "-q",
-                    "-j",
-                    &self.threads,
-                    "--compress",
-                    compress,
-                    "--compress-force",
-                    "--no-duplicates",
-                    from,
-                    &image,
-                ],
-            )?;
-            run("sync", &["-f", &image])?;
-            record.add(
-                step,
-                method,
-                "ours",
-                "seconds",
-                start.elapsed().as_secs_f64(),
-            );
+            record.timed([step, method, "ours"], || {
+                work.btrfs_image(compress, from, &image)
+            })?;
             work.mount("btrfs", "ro", &image, point)?;
             record.add(
                 "ratio",
@@ -276,23 +247,14 @@ impl Bench<'_> {
     }
 
     fn timed_read(&self, record: &mut Record, method: &str, who: &str) -> Result<(), String> {
-        let start = Instant::now();
-        self.read(&self.point)?;
-        record.add(
-            "read",
-            method,
-            who,
-            "seconds",
-            start.elapsed().as_secs_f64(),
-        );
-        Ok(())
+        record.timed(["read", method, who], || self.read(&self.point))
     }
 
     /// Reads the tree, which must be as long as the one that was extracted beside.
-    fn read(&self, tree: &str) -> Result<String, String> {
+    fn read(&self, tree: &str) -> Result<(), String> {
         let (read, content) = (self.work.tar_bytes(tree)?, self.work.tar_bytes(&self.tree)?);
         if read == content {
-            Ok(String::new())
+            Ok(())
         } else {
             Err(format!(
                 "tar reads {read} bytes from {tree} instead of {content}"

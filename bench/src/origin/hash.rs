@@ -7,7 +7,8 @@ use std::time::Instant;
 use super::page::{Shown, cell, markdown, over, speeds};
 use super::peers::Peers;
 use super::record::Record;
-use super::settings::{Settings, Work};
+use super::settings::Settings;
+use super::work::Work;
 use crate::measure;
 
 /// Adjusted GB/s of xxh32, xxh64 and crc32 by the KiB of the buffer: from the commit that added xxHash to Linux 4.14.

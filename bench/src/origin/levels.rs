@@ -77,12 +77,7 @@ pub(super) fn measure(settings: &Settings, record: &mut Record) -> Result<(), St
             frames.push(made);
         }
         for round in 0..rounds {
-            for step in 0..codecs.len() {
-                let at = if round % 2 == 0 {
-                    step
-                } else {
-                    codecs.len() - 1 - step
-                };
+            for at in measure::order(round, codecs.len()) {
                 let (who, encoder, decoder) = &mut codecs[at];
                 let mut times = [Duration::ZERO; 2];
                 for (number, block) in blocks.iter().enumerate() {

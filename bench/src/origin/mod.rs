@@ -26,6 +26,7 @@ mod settings;
 mod squashfs;
 /// Send streams.
 mod streams;
+mod work;
 
 use std::path::Path;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::record::Record;
-use super::settings::{Work, output, run};
+use super::work::{Work, output, run};
 
 const SOURCE: &str = include_str!("peers.c");
 

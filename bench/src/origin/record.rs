@@ -1,6 +1,7 @@
 //! What was measured of a table, kept in a file, so that the page can be made of it again.
 
 use std::path::Path;
+use std::time::Instant;
 use std::{fs, iter};
 
 const COLUMNS: &str = "part,row,who,metric,values of each round";
@@ -47,6 +48,18 @@ impl Record {
                 values: vec![value],
             }),
         }
+    }
+
+    /// Does a piece of work and takes in the seconds that it took.
+    pub(super) fn timed<T>(
+        &mut self,
+        [part, row, who]: [&str; 3],
+        work: impl FnOnce() -> Result<T, String>,
+    ) -> Result<T, String> {
+        let start = Instant::now();
+        let result = work()?;
+        self.add(part, row, who, "seconds", start.elapsed().as_secs_f64());
+        Ok(result)
     }
 
     fn position(&self, part: &str, row: &str, who: &str, metric: &str) -> Option<usize> {

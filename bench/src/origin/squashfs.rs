@@ -1,11 +1,13 @@
 //! The SquashFS benchmark: images of a tree are made with each codec, mounted by Linux, and read through tar.
 
 use std::fs;
-use std::time::Instant;
+use std::process::Command;
 
 use super::page::{Shown, cell, markdown, mb, over, speeds};
 use super::record::Record;
-use super::settings::{Settings, Work, run};
+use super::settings::Settings;
+use super::work::{Work, output, run};
+use crate::measure;
 
 /// Method, how mksquashfs and restow call it, and the published ratio and MB/s of making and of reading.
 type Published = (&'static str, &'static str, &'static str, [f64; 3]);
@@ -65,113 +67,121 @@ pub(super) fn measure(settings: &Settings, record: &mut Record) -> Result<(), St
         "data",
         format!("In place of the tree of Ubuntu 16.10: {said}; medians of {rounds} rounds"),
     );
-    let bytes = work.bytes_of(&tree)?;
-    let content = work.tar_bytes(&tree)?;
-    let images =
-        ["linux.squashfs", "ours.squashfs", "verified.squashfs"].map(|name| work.path(name));
-    let point = work.make("point")?;
+    let bench = Bench {
+        bytes: work.bytes_of(&tree)?,
+        content: work.tar_bytes(&tree)?,
+        images: MAKERS.map(|(_, name)| work.path(name)),
+        point: work.make("point")?,
+        work: &work,
+        tree,
+        threads,
+    };
     for (method, theirs, ours, _) in PUBLISHED {
-        let block = if theirs.contains("-b ") {
-            "256K"
-        } else {
-            "128K"
-        };
-        let mut making: Vec<(&str, Vec<&str>)> = Vec::new();
-        let mut args = vec![
-            "mksquashfs",
-            &*tree,
-            &*images[0],
-            "-noappend",
-            "-quiet",
-            "-no-progress",
-            "-processors",
-            &*threads,
-        ];
-        args.extend(theirs.split(' '));
-        making.push(("Linux", args));
-        let restow = work.restow.to_str().ok_or("a path is not text")?;
-        for (who, image, more) in [
-            ("ours", &images[1], Some("--no-verify")),
-            ("ours verifying", &images[2], None),
-        ] {
-            let mut args = vec![
-                restow,
-                "copy",
-                "-q",
-                "--overwrite",
-                "-j",
-                &*threads,
-                "--compress",
-                ours,
-                "--block-size",
-                block,
-            ];
-            args.extend(more);
-            args.extend([&*tree, &**image]);
-            making.push((who, args));
-        }
         for round in 0..rounds {
-            for step in 0..making.len() {
-                let at = if round % 2 == 0 {
-                    step
-                } else {
-                    making.len() - 1 - step
-                };
-                let (who, args) = &making[at];
-                let _ = fs::remove_file(&images[at]);
-                let start = Instant::now();
-                run(args[0], &args[1..])?;
-                record.add(
-                    "make",
-                    method,
-                    who,
-                    "seconds",
-                    start.elapsed().as_secs_f64(),
-                );
+            for maker in measure::order(round, MAKERS.len()) {
+                bench.make(record, method, [theirs, ours], maker)?;
             }
-            for step in 0..3 {
-                let at = if round % 2 == 0 { step } else { 2 - step };
-                let (who, image) = [
-                    ("Linux", &images[0]),
-                    ("ours", &images[1]),
-                    ("ours mounted by restow", &images[1]),
-                ][at];
-                if at < 2 {
-                    work.mount("squashfs", "ro", image, &point)?;
-                } else {
-                    run(&work.restow, &["mount", image, &point])?;
-                }
-                let start = Instant::now();
-                let read = work.tar_bytes(&point)?;
-                record.add(
-                    "read",
-                    method,
-                    who,
-                    "seconds",
-                    start.elapsed().as_secs_f64(),
-                );
-                run("umount", &[&point])?;
-                if read != content {
-                    return Err(format!(
-                        "{method}, {who}: tar reads {read} bytes instead of {content}"
-                    ));
-                }
+            for reader in measure::order(round, READERS.len()) {
+                bench.read(record, method, reader)?;
             }
         }
-        for (who, image) in [("Linux", &images[0]), ("ours", &images[1])] {
-            run(
-                &work.restow,
-                &["diff", "-q", "--ignore", "mtime", &tree, image],
-            )?;
-            let size = fs::metadata(image)
-                .map_err(|error| format!("{image}: {error}"))?
-                .len();
-            record.add("make", method, who, "bytes out", size as f64);
-            record.add("make", method, who, "bytes in", bytes as f64);
-        }
+        bench.compare(record, method)?;
         println!("  {method}");
     }
     Ok(())
+}
+
+/// Who makes images, and what they are called.
+const MAKERS: [(&str, &str); 3] = [
+    ("Linux", "linux.squashfs"),
+    ("ours", "ours.squashfs"),
+    ("ours verifying", "verified.squashfs"),
+];
+
+/// Who is read, whose image it is, and whether restow mounts it.
+const READERS: [(&str, usize, bool); 3] = [
+    ("Linux", 0, false),
+    ("ours", 1, false),
+    ("ours mounted by restow", 1, true),
+];
+
+/// What all methods have in common.
+struct Bench<'a> {
+    work: &'a Work,
+    tree: String,
+    threads: String,
+    bytes: u64,
+    content: u64,
+    /// Of each maker.
+    images: [String; 3],
+    point: String,
+}
+
+impl Bench<'_> {
+    /// Makes an image with options of mksquashfs or with what restow calls the codec.
+    fn make(
+        &self,
+        record: &mut Record,
+        method: &str,
+        [theirs, ours]: [&str; 2],
+        maker: usize,
+    ) -> Result<(), String> {
+        let (tree, image) = (&*self.tree, &*self.images[maker]);
+        let _ = fs::remove_file(image);
+        let mut command;
+        if maker == 0 {
+            command = Command::new("mksquashfs");
+            command.args([tree, image, "-noappend", "-quiet", "-no-progress"]);
+            command.args(["-processors", &self.threads]);
+            command.args(theirs.split(' '));
+        } else {
+            let block = if theirs.contains("-b ") {
+                "256K"
+            } else {
+                "128K"
+            };
+            command = Command::new(&self.work.restow);
+            command.args(["copy", "-q", "--overwrite", "-j", &self.threads]);
+            command.args(["--compress", ours, "--block-size", block]);
+            command.args((maker == 1).then_some("--no-verify"));
+            command.args([tree, image]);
+        }
+        record
+            .timed(["make", method, MAKERS[maker].0], || output(&mut command))
+            .map(drop)
+    }
+
+    /// Mounts an image and reads it through tar.
+    fn read(&self, record: &mut Record, method: &str, reader: usize) -> Result<(), String> {
+        let (work, (who, image, mounts)) = (self.work, READERS[reader]);
+        let image = &self.images[image];
+        if mounts {
+            run(&work.restow, &["mount", image, &self.point])?;
+        } else {
+            work.mount("squashfs", "ro", image, &self.point)?;
+        }
+        let read = record.timed(["read", method, who], || work.tar_bytes(&self.point))?;
+        run("umount", &[&self.point])?;
+        if read == self.content {
+            return Ok(());
+        }
+        let content = self.content;
+        Err(format!(
+            "{method}, {who}: tar reads {read} bytes instead of {content}"
+        ))
+    }
+
+    /// Compares the images with the tree, and takes in their sizes.
+    fn compare(&self, record: &mut Record, method: &str) -> Result<(), String> {
+        for ((who, _), image) in MAKERS.iter().zip(&self.images).take(2) {
+            let args = ["diff", "-q", "--ignore", "mtime", &self.tree, image];
+            run(&self.work.restow, &args)?;
+            let metadata = fs::metadata(image).map_err(|error| format!("{image}: {error}"))?;
+            record.add("make", method, who, "bytes out", metadata.len() as f64);
+            record.add("make", method, who, "bytes in", self.bytes as f64);
+        }
+        Ok(())
+    }
 }
 
 pub(super) fn show(record: &Record) -> Shown {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::page::{Shown, cell, groups, markdown, mb, over};
 use super::record::Record;
-use super::settings::{Settings, Work, run};
+use super::settings::Settings;
+use super::work::{Work, run};
 use crate::streams;
 
 /// System time of compressed data over that of version 1, to send and to receive: from the patches that brought compressed streams.
