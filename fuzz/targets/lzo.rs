@@ -18,6 +18,7 @@ const SECTOR: u32 = 4096;
 
 thread_local! {
     static USED: RefCell<lzo::Workspace> = RefCell::default();
+    static OPTIMAL: RefCell<Box<lzo::OptimalWorkspace>> = RefCell::default();
 }
 
 fn decode(data: &[u8]) {
@@ -72,8 +73,32 @@ fn encode(data: &[u8]) {
     }
 }
 
+/// The first byte is the level.
+fn encode_optimal(data: &[u8]) {
+    let Some((level, data)) = data.split_first() else {
+        return;
+    };
+    let level = 2 + level % 8;
+    let mut encoded = vec![0xee; lzo::compressed_len_max(data.len())];
+    let len = OPTIMAL
+        .with_borrow_mut(|used| lzo::compress_optimal(&mut encoded, data, level, used))
+        .expect("there is room for all of it");
+    let mut content = vec![0; data.len()];
+    let decoded = lzo::decompress(&mut content, &encoded[..len]);
+    assert_eq!(decoded, Ok(data.len()));
+    assert_eq!(content, data);
+    let mut again = vec![0; len];
+    let mut workspace = Box::new(lzo::OptimalWorkspace::new());
+    let same = lzo::compress_optimal(&mut again, data, level, &mut workspace);
+    assert_eq!(same, Some(len));
+    assert_eq!(again, encoded[..len]);
+    let none = lzo::compress_optimal(&mut again[..len - 1], data, level, &mut workspace);
+    assert_eq!(none, None, "it does not fit");
+}
+
 fuzz_target!(|data: &[u8]| {
     decode(data);
     decode_segments(data);
     encode(data);
+    encode_optimal(data);
 });

@@ -1,6 +1,7 @@
 //! The encoder: greedy, with one candidate per position, found by a hash of four bytes.
 
-use crate::{END, FAR_MAX, MIDDLE_MAX, NEAR_MAX};
+use crate::output::Output;
+use crate::{FAR_MAX, equal_len, load4};
 
 /// Log2 of the number of positions in the table.
 const TABLE_LOG2: u32 = 14;
@@ -41,7 +42,7 @@ pub const fn compressed_len_max(len: usize) -> usize {
 pub fn compress(dst: &mut [u8], src: &[u8], workspace: &mut Workspace) -> Option<usize> {
     let seen = &mut workspace.seen;
     seen.fill(0);
-    let mut out = Output { dst, at: 0 };
+    let mut out = Output::new(dst);
     let mut literals_from = 0;
     let last = src.len().saturating_sub(TAIL);
     let mut at = 1;
@@ -79,158 +80,10 @@ pub fn compress(dst: &mut [u8], src: &[u8], workspace: &mut Workspace) -> Option
         }
     }
     out.literals(src, literals_from, src.len())?;
-    out.dst
-        .get_mut(out.at..out.at + END.len())?
-        .copy_from_slice(&END);
-    Some(out.at + END.len())
-}
-
-#[inline(always)]
-fn load4(src: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(src[at..at + 4].try_into().expect("four bytes"))
+    out.end()
 }
 
 #[inline(always)]
 fn hash(four: u32) -> usize {
     (four.wrapping_mul(0x9E37_79B1) >> (32 - TABLE_LOG2)) as usize
-}
-
-/// How many bytes starting at `from` equal those starting at `at`; `at` is the later position.
-#[inline(always)]
-fn equal_len(src: &[u8], from: usize, at: usize) -> usize {
-    let later = &src[at..];
-    let earlier = &src[from..from + later.len()];
-    let mut len = 0;
-    while let (Some(a), Some(b)) = (later.get(len..len + 8), earlier.get(len..len + 8)) {
-        let a = u64::from_le_bytes(a.try_into().expect("eight bytes"));
-        let b = u64::from_le_bytes(b.try_into().expect("eight bytes"));
-        if a != b {
-            return len + ((a ^ b).trailing_zeros() / 8) as usize;
-        }
-        len += 8;
-    }
-    while len < later.len() && later[len] == earlier[len] {
-        len += 1;
-    }
-    len
-}
-
-struct Output<'a> {
-    dst: &'a mut [u8],
-    at: usize,
-}
-
-impl Output<'_> {
-    /// Emits up to 16 literals and a match of common length, without branching on either. Returns `false` and emits
-    /// nothing if there are more literals, the match is longer, the literals start the stream, or the end of `dst` is
-    /// near.
-    #[inline(always)]
-    fn usual(&mut self, src: &[u8], from: usize, end: usize, distance: usize, len: usize) -> bool {
-        let count = end - from;
-        let (first, bits, back) = if distance <= MIDDLE_MAX {
-            (0b0010_0000, 31, distance - 1)
-        } else {
-            let back = distance - MIDDLE_MAX;
-            (0b0001_0000 | ((back >> 11) & 8), 7, back & (MIDDLE_MAX - 1))
-        };
-        if (count > 16) | (len - 2 > bits) | (self.at < 2) {
-            return false;
-        }
-        let Some(to) = self.dst.get_mut(self.at.wrapping_sub(2)..self.at + 24) else {
-            return false;
-        };
-        let Some(literals) = src.get(from..from + 16) else {
-            return false;
-        };
-        let spare = count <= 3;
-        to[0] |= if spare { count as u8 } else { 0 };
-        to[2] = (count as u8).wrapping_sub(3);
-        let head = 2 + usize::from(!spare);
-        to[head..head + 16].copy_from_slice(literals);
-        let near = (distance <= NEAR_MAX) & (len <= 8);
-        let short = ((len.wrapping_sub(1) << 5) | ((back & 7) << 2)) | ((back >> 3) << 8);
-        let long = (first | (len - 2)) | (back << 10);
-        let word = if near { short } else { long } as u32;
-        let tail = head + count;
-        to[tail..tail + 4].copy_from_slice(&word.to_le_bytes());
-        self.at += tail - 2 + if near { 2 } else { 3 };
-        true
-    }
-
-    /// Emits the literals of `src` from `from` up to `end`.
-    #[inline(always)]
-    fn literals(&mut self, src: &[u8], from: usize, end: usize) -> Option<()> {
-        let len = end - from;
-        if len == 0 {
-            return Some(());
-        }
-        if len <= 3 && self.at != 0 {
-            // The spare bits of the previous match, which in all of its forms are two bytes back.
-            self.dst[self.at - 2] |= len as u8;
-        } else if self.at == 0 && len <= 238 {
-            *self.dst.get_mut(self.at)? = 17 + len as u8;
-            self.at += 1;
-        } else if len <= 18 {
-            *self.dst.get_mut(self.at)? = (len - 3) as u8;
-            self.at += 1;
-        } else {
-            self.long(0, len - 18)?;
-        }
-        if len <= 16
-            && let (Some(to), Some(from)) = (
-                self.dst.get_mut(self.at..self.at + 16),
-                src.get(from..from + 16),
-            )
-        {
-            to.copy_from_slice(from);
-            self.at += len;
-            return Some(());
-        }
-        self.dst
-            .get_mut(self.at..self.at + len)?
-            .copy_from_slice(&src[from..end]);
-        self.at += len;
-        Some(())
-    }
-
-    /// Emits a match.
-    #[inline(always)]
-    fn matched(&mut self, distance: usize, len: usize) -> Option<()> {
-        if distance <= NEAR_MAX && len <= 8 {
-            let back = distance - 1;
-            let to = self.dst.get_mut(self.at..self.at + 2)?;
-            to[0] = (((len - 1) << 5) | ((back & 7) << 2)) as u8;
-            to[1] = (back >> 3) as u8;
-            self.at += 2;
-            return Some(());
-        }
-        let (first, bits, back) = if distance <= MIDDLE_MAX {
-            (0b0010_0000, 31, distance - 1)
-        } else {
-            let back = distance - MIDDLE_MAX;
-            (0b0001_0000 | ((back >> 11) & 8), 7, back & (MIDDLE_MAX - 1))
-        };
-        if len - 2 <= bits {
-            *self.dst.get_mut(self.at)? = (first | (len - 2)) as u8;
-            self.at += 1;
-        } else {
-            self.long(first as u8, len - 2 - bits)?;
-        }
-        let to = self.dst.get_mut(self.at..self.at + 2)?;
-        to.copy_from_slice(&((back << 2) as u16).to_le_bytes());
-        self.at += 2;
-        Some(())
-    }
-
-    /// Emits an instruction's first byte and a length that does not fit in it.
-    #[inline(never)]
-    fn long(&mut self, first: u8, len: usize) -> Option<()> {
-        let zeros = (len - 1) / 255;
-        let to = self.dst.get_mut(self.at..self.at + zeros + 2)?;
-        to[0] = first;
-        to[1..=zeros].fill(0);
-        to[zeros + 1] = (len - 255 * zeros) as u8;
-        self.at += zeros + 2;
-        Some(())
-    }
 }

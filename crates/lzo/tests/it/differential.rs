@@ -1,6 +1,6 @@
 //! Against liblzo2, by a small C program that the test compiles.
 
-use crate::{Random, pack, unpack};
+use crate::{Random, pack, pack_at, unpack};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use testkit::cases;
@@ -23,7 +23,7 @@ int main(void) {
         lzo_uint len = lens[1];
         int32_t status =
             what == 'c' ? lzo1x_1_compress(in, lens[0], out, &len, work) :
-            what == 'C' ? lzo1x_999_compress(in, lens[0], out, &len, work) :
+            what == 'C' ? lzo1x_999_compress_level(in, lens[0], out, &len, work, 0, 0, 0, 8) :
             lzo1x_decompress_safe(in, lens[0], out, &len, work);
         uint32_t answer[2] = { (uint32_t)status, (uint32_t)len };
         fwrite(answer, 4, 2, stdout);
@@ -102,11 +102,13 @@ fn liblzo2_reads_ours_and_we_read_its() {
     let mut random = Random(7);
     for case in 0..cases(300) {
         let content = random.content(if case % 10 == 0 { 200_000 } else { 9000 });
-        let (status, back) = c.ask(b'd', &pack(&content), content.len());
-        assert!(
-            status == 0 && back == content,
-            "case {case}: liblzo2 says {status}"
-        );
+        for level in [1, 2 + case as u8 % 8] {
+            let (status, back) = c.ask(b'd', &pack_at(level, &content), content.len());
+            assert!(
+                status == 0 && back == content,
+                "case {case}, level {level}: liblzo2 says {status}"
+            );
+        }
         for what in *b"cC" {
             let room = lzo::compressed_len_max(content.len()) + content.len() / 16 + 64;
             let (status, packed) = c.ask(what, &content, room);
@@ -145,4 +147,50 @@ fn damaged_streams_are_judged_as_by_liblzo2() {
             Err(error) => assert_ne!(status, 0, "case {case}: {error}, {packed:?}"),
         }
     }
+}
+
+/// Level 8 is as good as the level that mksquashfs uses, and level 9 is better, on content that is like program text.
+#[test]
+fn sizes_are_those_of_lzo1x_999() {
+    let Some(mut c) = Liblzo2::start("sizes") else {
+        return;
+    };
+    let mut random = Random(999);
+    let [mut eight, mut nine, mut theirs] = [0; 3];
+    for _ in 0..8 {
+        let content = sentences(&mut random, 128 << 10);
+        let room = lzo::compressed_len_max(content.len()) + content.len() / 16 + 64;
+        theirs += c.ask(b'C', &content, room).1.len();
+        eight += pack_at(8, &content).len();
+        nine += pack_at(9, &content).len();
+    }
+    assert!(eight * 100 <= theirs * 101, "{eight} to {theirs}");
+    assert!(nine * 100 <= theirs * 99, "{nine} to {theirs}");
+}
+
+/// Words of a small vocabulary, of which few are frequent, with phrases that return.
+fn sentences(random: &mut Random, len: usize) -> Vec<u8> {
+    let words: Vec<Vec<u8>> = (0..2000)
+        .map(|_| {
+            let letters = 2 + random.below(9);
+            (0..letters)
+                .map(|_| b"etaoinshrdlucmfwypvbgk"[random.below(22)])
+                .collect()
+        })
+        .collect();
+    let mut text: Vec<u8> = Vec::with_capacity(len + 100);
+    while text.len() < len {
+        if text.len() > 1000 && random.below(12) == 0 {
+            let from = random.below(text.len() - 100);
+            let phrase = text[from..from + 10 + random.below(60)].to_vec();
+            text.extend(phrase);
+        } else {
+            let most = 1 + random.below(2000);
+            let rank = random.below(most);
+            text.extend(&words[rank]);
+            text.push(b' ');
+        }
+    }
+    text.truncate(len);
+    text
 }

@@ -3,6 +3,7 @@
 #[cfg(not(miri))] // it starts programs
 mod differential;
 mod examples;
+mod optimal;
 mod property;
 mod vectors;
 
@@ -61,4 +62,16 @@ pub fn unpack(packed: &[u8], len: usize) -> Result<Vec<u8>, lzo::Error> {
     let got = lzo::decompress(&mut content, packed)?;
     content.truncate(got);
     Ok(content)
+}
+
+/// Encodes at a level into a destination that suffices for anything; level 1 is the fast encoder.
+pub fn pack_at(level: u8, content: &[u8]) -> Vec<u8> {
+    if level == 1 {
+        return pack(content);
+    }
+    let mut packed = vec![0; lzo::compressed_len_max(content.len())];
+    let mut workspace = Box::new(lzo::OptimalWorkspace::new());
+    let len = lzo::compress_optimal(&mut packed, content, level, &mut workspace);
+    packed.truncate(len.expect("it fits"));
+    packed
 }

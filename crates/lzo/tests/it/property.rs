@@ -1,10 +1,10 @@
 //! Round trips, and a slow decoder that is the definition.
 
-use crate::{Random, pack, unpack};
+use crate::{Random, pack, pack_at, unpack};
 use testkit::cases;
 
 /// The format's description, one byte at a time. `None` for whatever breaks it.
-fn naive(src: &[u8], limit: usize) -> Option<Vec<u8>> {
+pub(crate) fn naive(src: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut src = src.iter().map(|&byte| usize::from(byte));
     let mut out: Vec<u8> = Vec::new();
     fn long(src: &mut impl Iterator<Item = usize>, bits: usize) -> Option<usize> {
@@ -103,21 +103,23 @@ fn content_survives() {
             0 => 300_000,
             _ => 9000,
         });
-        let packed = pack(&content);
-        assert!(
-            packed.len() <= lzo::compressed_len_max(content.len()),
-            "case {case}"
-        );
-        assert_eq!(
-            unpack(&packed, content.len()).as_deref(),
-            Ok(&content[..]),
-            "case {case}"
-        );
-        assert_eq!(
-            naive(&packed, content.len()).as_deref(),
-            Some(&content[..]),
-            "case {case}"
-        );
+        for level in [1, 2 + case as u8 % 8] {
+            let packed = pack_at(level, &content);
+            assert!(
+                packed.len() <= lzo::compressed_len_max(content.len()),
+                "case {case}, level {level}"
+            );
+            assert_eq!(
+                unpack(&packed, content.len()).as_deref(),
+                Ok(&content[..]),
+                "case {case}, level {level}"
+            );
+            assert_eq!(
+                naive(&packed, content.len()).as_deref(),
+                Some(&content[..]),
+                "case {case}, level {level}"
+            );
+        }
     }
 }
 
@@ -128,12 +130,14 @@ fn short_contents_of_every_length() {
             let content: Vec<u8> = (0..len as u32)
                 .map(|n| (n.wrapping_mul(step) >> 16) as u8)
                 .collect();
-            let packed = pack(&content);
-            assert_eq!(
-                unpack(&packed, len).as_deref(),
-                Ok(&content[..]),
-                "{len} bytes, step {step}"
-            );
+            for level in [1, 9] {
+                let packed = pack_at(level, &content);
+                assert_eq!(
+                    unpack(&packed, len).as_deref(),
+                    Ok(&content[..]),
+                    "{len} bytes, step {step}, level {level}"
+                );
+            }
         }
     }
 }
