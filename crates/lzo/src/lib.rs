@@ -4,7 +4,7 @@
 //! The stream format is the one in SquashFS and btrfs: version 0 of the Linux kernel's
 //! `Documentation/staging/lzo.rst`. The zero-run extension of zram (version 1, "lzo-rle") is not part of it and is
 //! rejected. This crate uses neither the standard library nor an allocator: the caller provides the encoders'
-//! [`Workspace`] (32 KiB) or [`OptimalWorkspace`] (368 KiB), and the decoder needs none.
+//! [`Workspace`] (32 KiB) or [`OptimalWorkspace`] (362 KiB), and the decoder needs none.
 //!
 //! ```
 //! let text = b"to be, or not to be, or not to be".repeat(20);

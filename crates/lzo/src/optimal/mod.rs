@@ -29,7 +29,7 @@ const fn effort(tries: u32) -> Effort {
     Effort { tries, good: 16 }
 }
 
-/// The memory of [`compress_optimal`]: 368 KiB.
+/// The memory of [`compress_optimal`]: 362 KiB.
 pub struct OptimalWorkspace {
     finder: Finder,
     parser: Parser,

@@ -32,7 +32,7 @@ impl Way {
     const ORIGIN: Way = Way(0);
 
     fn new(state: State, len: usize, distance: usize) -> Way {
-        Way(u64::from(state) << 32 | (len << 16 | distance) as u64)
+        Way((u64::from(state) << 32) | ((len << 16) | distance) as u64)
     }
 
     /// The state behind it.
@@ -96,7 +96,7 @@ impl Run {
     }
 
     fn state(&self) -> State {
-        self.price * BYTE | self.literals.min(0xffff) as State
+        (self.price * BYTE) | self.literals.min(0xffff) as State
     }
 }
 

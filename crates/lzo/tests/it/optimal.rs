@@ -220,6 +220,11 @@ fn destinations_of_every_size() {
     }
 }
 
+#[test]
+fn the_workspace_has_the_size_that_is_documented() {
+    assert_eq!(size_of::<lzo::OptimalWorkspace>(), 362 << 10);
+}
+
 /// Levels that do not exist count as the nearest.
 #[test]
 fn levels_end_at_nine() {
