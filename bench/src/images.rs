@@ -22,6 +22,7 @@ const CODECS: [&str; 11] = [
     "lz4",
     "lz4:hc",
     "lzo",
+    "lzo:8",
     "none",
 ];
 
@@ -62,7 +63,10 @@ impl<'a> Codec<'a> {
     fn mksquashfs(&self) -> Vec<String> {
         let settings = match self.parts() {
             ("none", _) => "-noI -noD -noF -noX".to_owned(),
-            ("lzo", _) => "-comp lzo -Xalgorithm lzo1x_1".to_owned(),
+            ("lzo", None) => "-comp lzo -Xalgorithm lzo1x_1".to_owned(),
+            ("lzo", Some(level)) => {
+                format!("-comp lzo -Xalgorithm lzo1x_999 -Xcompression-level {level}")
+            }
             ("lz4", Some(_)) => "-comp lz4 -Xhc".to_owned(),
             (codec, Some(level)) => format!("-comp {codec} -Xcompression-level {level}"),
             (codec, None) => format!("-comp {codec}"),
@@ -77,7 +81,8 @@ impl<'a> Codec<'a> {
     fn gensquashfs(&self) -> Option<Vec<String>> {
         let settings = match self.parts() {
             ("none", _) => return None,
-            ("lzo", _) => "-c lzo -X algorithm=lzo1x_1,level=0".to_owned(),
+            ("lzo", None) => "-c lzo -X algorithm=lzo1x_1,level=0".to_owned(),
+            ("lzo", Some(level)) => format!("-c lzo -X algorithm=lzo1x_999,level={level}"),
             ("lz4", Some(_)) => "-c lz4 -X hc".to_owned(),
             (codec, Some(level)) => format!("-c {codec} -X level={level}"),
             (codec, None) => format!("-c {codec}"),

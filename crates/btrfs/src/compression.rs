@@ -69,7 +69,7 @@ impl Compression {
     pub(crate) fn of_settings(settings: &Settings) -> Compression {
         match settings {
             Settings::Zlib { .. } => Compression::Zlib,
-            Settings::Lzo => Compression::Lzo,
+            Settings::Lzo | Settings::LzoOptimal { .. } => Compression::Lzo,
             Settings::Zstd { .. } => Compression::Zstd,
             _ => unreachable!("refused among the options"),
         }

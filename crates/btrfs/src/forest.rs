@@ -361,7 +361,7 @@ impl<'a> Forest<'a> {
                 || self.options.compression.as_ref().is_some_and(settings)
         };
         if has(Compression::Lzo, |settings| {
-            matches!(settings, Settings::Lzo)
+            matches!(settings, Settings::Lzo | Settings::LzoOptimal { .. })
         }) {
             flags |= incompat::COMPRESS_LZO;
         }

@@ -185,6 +185,7 @@ impl Options {
             match settings {
                 Settings::Zlib { level: 1..=9 }
                 | Settings::Lzo
+                | Settings::LzoOptimal { .. }
                 | Settings::Zstd {
                     level: -15..=-1 | 1..=15,
                 } => {}

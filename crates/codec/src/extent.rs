@@ -42,10 +42,10 @@ impl Encoder {
         dst: &mut [u8],
         src: &[u8],
     ) -> Option<usize> {
-        match &mut self.0 {
-            EncoderKind::Lzo(workspace) => Segments::new(sector_bytes)
+        match self.0 {
+            EncoderKind::Lzo(_) | EncoderKind::LzoOptimal(..) => Segments::new(sector_bytes)
                 .expect("the caller passes a valid sector size")
-                .compress(dst, src, workspace),
+                .compress(dst, src, |dst, src| self.compress(dst, src)),
             _ => self.compress(dst, src),
         }
     }

@@ -90,8 +90,13 @@ pub enum Settings {
         /// The level: -131,072 to 22, not 0.
         level: i32,
     },
-    /// LZO1X-1, which has only one level.
+    /// LZO1X-1, the fast encoder of LZO.
     Lzo,
+    /// LZO's slow encoder, level 2 to 9. Level 8 gives about the size of LZO1X-999 at level 8, which mksquashfs uses.
+    LzoOptimal {
+        /// The level.
+        level: u8,
+    },
     /// LZ4's fast encoder.
     Lz4,
     /// LZ4's slow encoder, level 2 to 12.
@@ -118,7 +123,7 @@ impl Settings {
         match self {
             Settings::Zlib { .. } => Algorithm::Zlib,
             Settings::Zstd { .. } => Algorithm::Zstd,
-            Settings::Lzo => Algorithm::Lzo,
+            Settings::Lzo | Settings::LzoOptimal { .. } => Algorithm::Lzo,
             Settings::Lz4 | Settings::Lz4Hc { .. } => Algorithm::Lz4,
             Settings::Xz { .. } => Algorithm::Xz,
         }
@@ -132,6 +137,7 @@ enum EncoderKind {
     Zlib(zlib::Encoder),
     Zstd(Box<zstandard::Encoder>),
     Lzo(Box<lzo::Workspace>),
+    LzoOptimal(u8, Box<lzo::OptimalWorkspace>),
     Lz4(lz4::Encoder),
     Xz(xz::Encoder),
 }
@@ -148,6 +154,12 @@ impl Encoder {
                 EncoderKind::Zstd(Box::new(zstandard::Encoder::new(level)?))
             }
             Settings::Lzo => EncoderKind::Lzo(Box::default()),
+            Settings::LzoOptimal { level } => {
+                if !(lzo::LEVEL_MIN..=lzo::LEVEL_MAX).contains(&level) {
+                    return Err(Error::Settings("lzo level is not 1 to 9"));
+                }
+                EncoderKind::LzoOptimal(level, Box::default())
+            }
             Settings::Lz4 => EncoderKind::Lz4(lz4::Encoder::fast()),
             Settings::Lz4Hc { level } => EncoderKind::Lz4(lz4::Encoder::high(level)?),
             Settings::Xz {
@@ -168,6 +180,9 @@ impl Encoder {
             EncoderKind::Zlib(encoder) => encoder.compress(dst, src),
             EncoderKind::Zstd(encoder) => encoder.compress(dst, src),
             EncoderKind::Lzo(workspace) => lzo::compress(dst, src, workspace),
+            EncoderKind::LzoOptimal(level, workspace) => {
+                lzo::compress_optimal(dst, src, *level, workspace)
+            }
             EncoderKind::Lz4(encoder) => encoder.compress(dst, src),
             EncoderKind::Xz(encoder) => encoder.compress(dst, src),
         }

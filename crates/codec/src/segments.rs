@@ -50,17 +50,17 @@ impl Segments {
         Ok(Segments { sector_bytes })
     }
 
-    /// Encodes `src` into the beginning of `dst`; `None` if it does not fit.
+    /// Encodes `src` into the beginning of `dst`; `None` if it does not fit. `encode` does so for the content of a segment.
     pub(crate) fn compress(
         self,
         dst: &mut [u8],
         src: &[u8],
-        workspace: &mut lzo::Workspace,
+        mut encode: impl FnMut(&mut [u8], &[u8]) -> Option<usize>,
     ) -> Option<usize> {
         let mut at = LENGTH_BYTES;
         for sector in src.chunks(self.sector_bytes) {
             let (length, segment) = dst.get_mut(at..)?.split_first_chunk_mut()?;
-            let len = lzo::compress(segment, sector, workspace)?;
+            let len = encode(segment, sector)?;
             *length = u32::try_from(len).ok()?.to_le_bytes();
             at = at.checked_add(LENGTH_BYTES)?.checked_add(len)?;
             let padding = self.padding(at);
@@ -182,16 +182,17 @@ mod tests {
             let (expected, end) = layout(content, &mut workspace);
             ends.insert(end % SECTOR);
             let mut stored = vec![0xaa; expected.len().next_multiple_of(SECTOR)];
-            let total = segments().compress(&mut stored, content, &mut workspace);
+            let mut encode = |dst: &mut [u8], src: &[u8]| lzo::compress(dst, src, &mut workspace);
+            let total = segments().compress(&mut stored, content, &mut encode);
             assert_eq!(total, Some(expected.len()));
             assert!(stored[..expected.len()] == expected, "{len} bytes");
             stored[expected.len()..].fill(0);
             let mut room = vec![0; expected.len()];
-            assert!(segments().compress(&mut room, content, &mut workspace) == total);
+            assert!(segments().compress(&mut room, content, &mut encode) == total);
             room.pop();
             assert!(
                 segments()
-                    .compress(&mut room, content, &mut workspace)
+                    .compress(&mut room, content, &mut encode)
                     .is_none()
             );
 

@@ -56,7 +56,8 @@ fn settings(words: &str, block_bytes: u32) -> Settings {
             level: level.parse().unwrap_or(3),
         },
         "gzip" | "zlib" => Settings::Zlib { level: small },
-        "lzo" => Settings::Lzo,
+        "lzo" if level.is_empty() => Settings::Lzo,
+        "lzo" => Settings::LzoOptimal { level: small },
         "lz4" if level == "hc" => Settings::Lz4Hc { level: 12 },
         "lz4" => Settings::Lz4,
         _ => Settings::Xz {
@@ -161,6 +162,7 @@ impl Candidate {
                 Settings::Zlib { level } => format!("zlib:{level}"),
                 Settings::Zstd { level } => format!("zstd:{level}"),
                 Settings::Lzo => "lzo".into(),
+                Settings::LzoOptimal { level } => format!("lzo:{level}"),
                 Settings::Lz4 => "lz4".into(),
                 Settings::Lz4Hc { level } => format!("lz4:hc:{level}"),
                 Settings::Xz { level, .. } => format!("xz:{level}"),
@@ -194,7 +196,10 @@ impl Candidate {
             Coding::Blocks(settings) => match settings {
                 Settings::Zlib { .. } => 44 * KIB,
                 Settings::Zstd { .. } => 160 * KIB,
-                Settings::Lzo | Settings::Lz4 | Settings::Lz4Hc { .. } => 0,
+                Settings::Lzo
+                | Settings::LzoOptimal { .. }
+                | Settings::Lz4
+                | Settings::Lz4Hc { .. } => 0,
                 Settings::Xz {
                     dictionary_bytes, ..
                 } => u64::from(dictionary_bytes) + 64 * KIB,

@@ -219,7 +219,7 @@ struct BtrfsTrial<'a> {
 impl Trial for BtrfsTrial<'_> {
     fn worker(&self) -> Result<Box<dyn Work + '_>> {
         let algorithm = self.options.compression.map(|settings| match settings {
-            Settings::Lzo => Algorithm::LzoBtrfs {
+            Settings::Lzo | Settings::LzoOptimal { .. } => Algorithm::LzoBtrfs {
                 sector_bytes: SECTOR_BYTES,
             },
             settings => settings.algorithm(),

@@ -174,7 +174,7 @@ impl Trial for StreamTrial<'_> {
             decoder: Decoder::new(),
             algorithm: match self.settings {
                 None => Algorithm::Zstd,
-                Some(Settings::Lzo) => Algorithm::LzoBtrfs {
+                Some(Settings::Lzo | Settings::LzoOptimal { .. }) => Algorithm::LzoBtrfs {
                     sector_bytes: SECTOR_BYTES as u32,
                 },
                 Some(settings) => settings.algorithm(),

@@ -176,6 +176,11 @@ impl Compressor {
                 algorithm: 0,
                 level: 0,
             },
+            // lzo1x_999 is the one algorithm with levels; nothing but the size of its blocks tells it from others.
+            Settings::LzoOptimal { level } => Compressor::Lzo {
+                algorithm: 4,
+                level: level.into(),
+            },
             Settings::Lz4 => Compressor::Lz4 { high: false },
             Settings::Lz4Hc { .. } => Compressor::Lz4 { high: true },
             Settings::Xz {
@@ -264,6 +269,8 @@ mod tests {
                 },
                 true,
             ),
+            (Compressor::of(&Settings::LzoOptimal { level: 8 }), false),
+            (Compressor::of(&Settings::LzoOptimal { level: 9 }), true),
             (
                 Compressor::Gzip {
                     level: 9,

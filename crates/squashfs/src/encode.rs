@@ -91,7 +91,7 @@ pub(crate) struct EncodedBlock {
 /// Whether an encoder takes longer than [`Probe`] to find that data does not compress.
 fn is_slow(settings: &Settings) -> bool {
     match *settings {
-        Settings::Xz { .. } | Settings::Lz4Hc { .. } => true,
+        Settings::Xz { .. } | Settings::Lz4Hc { .. } | Settings::LzoOptimal { .. } => true,
         Settings::Zlib { level } => level > 1,
         Settings::Zstd { level } => level > 5,
         Settings::Lzo | Settings::Lz4 => false,

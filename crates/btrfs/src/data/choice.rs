@@ -126,7 +126,10 @@ fn at_level_of(compression: Compression, other: Option<Settings>) -> Settings {
         Compression::Zlib => Settings::Zlib {
             level: level.clamp(1, 9) as u8,
         },
-        Compression::Lzo => Settings::Lzo,
+        Compression::Lzo => match other {
+            Some(lzo @ Settings::LzoOptimal { .. }) => lzo,
+            _ => Settings::Lzo,
+        },
         Compression::Zstd => Settings::Zstd { level },
     }
 }

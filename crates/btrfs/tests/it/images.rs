@@ -86,6 +86,7 @@ pub(crate) fn algorithms() -> Vec<(&'static str, Option<Settings>)> {
         ("none", None),
         ("zlib:3", Some(Settings::Zlib { level: 3 })),
         ("lzo", Some(Settings::Lzo)),
+        ("lzo:9", Some(Settings::LzoOptimal { level: 9 })),
         ("zstd:-5", Some(Settings::Zstd { level: -5 })),
         ("zstd:1", Some(Settings::Zstd { level: 1 })),
         ("zstd:3", Some(Settings::Zstd { level: 3 })),

@@ -101,7 +101,11 @@ fn settings(words: &str) -> Result<Option<Settings>> {
     };
     let settings = match (name, level) {
         ("none" | "no", None) => return Ok(None),
-        ("lzo", None) => Settings::Lzo,
+        ("lzo", _) => match number(1)? {
+            1 => Settings::Lzo,
+            level @ 2..=9 => Settings::LzoOptimal { level: level as u8 },
+            _ => bail!("lzo has levels 1 to 9"),
+        },
         ("zlib", _) => match number(3)? {
             level @ 1..=9 => Settings::Zlib { level: level as u8 },
             _ => bail!("zlib in btrfs has levels 1 to 9"),
@@ -110,8 +114,8 @@ fn settings(words: &str) -> Result<Option<Settings>> {
             level @ (-15..=-1 | 1..=15) => Settings::Zstd { level },
             _ => bail!("zstd in btrfs has levels -15 to -1 and 1 to 15"),
         },
-        ("none" | "no" | "lzo", Some(_)) => bail!("{name} has no levels"),
-        _ => bail!("must be zstd, zlib, lzo or none; zstd and zlib take a level after a colon"),
+        ("none" | "no", Some(_)) => bail!("{name} has no levels"),
+        _ => bail!("must be zstd, zlib, lzo or none, with a level after a colon"),
     };
     Ok(Some(settings))
 }
@@ -260,8 +264,13 @@ mod tests {
             Some(Settings::Zstd { level: -15 })
         );
         assert_eq!(settings("zlib").unwrap(), Some(Settings::Zlib { level: 3 }));
+        assert_eq!(settings("lzo:1").unwrap(), Some(Settings::Lzo));
+        assert_eq!(
+            settings("lzo:2").unwrap(),
+            Some(Settings::LzoOptimal { level: 2 })
+        );
         for wrong in [
-            "zstd:0", "zstd:16", "zlib:10", "lzo:1", "xz", "zstd:x", "zstd:",
+            "zstd:0", "zstd:16", "zlib:10", "lzo:0", "lzo:10", "none:1", "xz", "zstd:x", "zstd:",
         ] {
             assert!(settings(wrong).is_err(), "{wrong}");
         }

@@ -12,16 +12,18 @@ use tree::Verify;
 pub(crate) struct ImageArgs {
     /// Compress data with CODEC, a name with optional settings after colons
     ///
-    /// SquashFS: zstd:1 to zstd:22 [default: zstd:15], gzip:1 to gzip:12, xz, lz4, lz4:hc, lzo, or none. xz takes a level,
-    /// `e` (extreme) and filters, as in xz:9:e:x86; each filter is tried on every block. xz:code applies the filter of its
-    /// processor to machine code; Linux reads that only if built with the filter. lz4:hc takes a level, 2 to 12.
+    /// SquashFS: zstd:1 to zstd:22 [default: zstd:15], gzip:1 to gzip:12, xz, lz4, lz4:hc, lzo:1 to lzo:9, or none. xz takes
+    /// a level, `e` (extreme) and filters, as in xz:9:e:x86; each filter is tried on every block. xz:code applies the filter
+    /// of its processor to machine code; Linux reads that only if built with the filter. lz4:hc takes a level, 2 to 12.
+    /// lzo is lzo:1, the fast one; lzo:8 gives the size of mksquashfs' default for lzo.
     ///
-    /// btrfs: zstd:-15 to zstd:15 [default: zstd:3], zlib:1 to zlib:9, lzo, or none.
+    /// btrfs: zstd:-15 to zstd:15 [default: zstd:3], zlib:1 to zlib:9, lzo:1 to lzo:9, or none.
     ///
     /// .tar.gz: gzip:1 to gzip:12 [default: gzip:6]; .tar.xz: xz:0 to xz:9 [default: xz:6]; .tar.zst: zstd:1 to zstd:22
     /// [default: zstd:3]. A .tar.zst has a seek table.
     ///
-    /// btrfs send streams: zstd:-15 to zstd:22, zlib:1 to zlib:9, lzo, or none [default: as the source stores it].
+    /// btrfs send streams: zstd:-15 to zstd:22, zlib:1 to zlib:9, lzo:1 to lzo:9, or none [default: as the source stores
+    /// it].
     #[arg(long, value_name = "CODEC")]
     pub(crate) compress: Option<String>,
 

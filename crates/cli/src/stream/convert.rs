@@ -40,7 +40,7 @@ pub(crate) struct Convert {
     #[arg(long, alias = "stream-version", value_name = "N", value_parser = version)]
     proto: Option<Version>,
 
-    /// Compress all data with CODEC: zstd:-15 to zstd:22, zlib:1 to zlib:9, or lzo
+    /// Compress all data with CODEC: zstd:-15 to zstd:22, zlib:1 to zlib:9, or lzo:1 to lzo:9
     #[arg(long, value_name = "CODEC", value_parser = settings)]
     compress: Option<Settings>,
 
@@ -152,8 +152,11 @@ pub(crate) fn settings(words: &str) -> Result<Settings> {
     let level = (level.map(str::parse::<i32>).transpose())
         .map_err(|_| anyhow!("the level must be a number"))?;
     Ok(match (name, level) {
-        ("lzo", None) => Settings::Lzo,
-        ("lzo", Some(_)) => bail!("lzo has no levels"),
+        ("lzo", level) => match level.unwrap_or(1) {
+            1 => Settings::Lzo,
+            level @ 2..=9 => Settings::LzoOptimal { level: level as u8 },
+            _ => bail!("lzo has levels 1 to 9"),
+        },
         ("zlib", level) => match level.unwrap_or(3) {
             level @ 1..=9 => Settings::Zlib { level: level as u8 },
             _ => bail!("zlib in btrfs has levels 1 to 9"),
@@ -162,6 +165,6 @@ pub(crate) fn settings(words: &str) -> Result<Settings> {
             level @ (-15..=-1 | 1..=22) => Settings::Zstd { level },
             _ => bail!("zstd has levels -15 to -1 and 1 to 22"),
         },
-        _ => bail!("must be zstd, zlib or lzo; zstd and zlib take a level after a colon"),
+        _ => bail!("must be zstd, zlib or lzo, with a level after a colon"),
     })
 }

@@ -6,6 +6,7 @@ use codec::{Algorithm, Decoder, Encoder, Error, Filters, Settings};
 
 fn all_settings() -> Vec<Settings> {
     let mut all = vec![Settings::Lzo, Settings::Lz4];
+    all.extend((2..=9).map(|level| Settings::LzoOptimal { level }));
     all.extend((1..=12).map(|level| Settings::Zlib { level }));
     all.extend(
         [-5, -1, 1, 2, 3, 5, 7, 9, 12, 13, 15, 16, 19, 22].map(|level| Settings::Zstd { level }),
@@ -205,6 +206,10 @@ fn content_survives_as_an_extent() {
         (Settings::Zlib { level: 6 }, Algorithm::Zlib),
         (Settings::Zstd { level: 3 }, Algorithm::Zstd),
         (Settings::Lzo, Algorithm::LzoBtrfs { sector_bytes }),
+        (
+            Settings::LzoOptimal { level: 9 },
+            Algorithm::LzoBtrfs { sector_bytes },
+        ),
     ] {
         let mut encoder = Encoder::new(&settings).unwrap();
         for content in contents() {

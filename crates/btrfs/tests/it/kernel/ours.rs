@@ -155,6 +155,7 @@ fn linux_sees_the_nasty_tree_as_it_is() {
         (Some(Settings::Zstd { level: 3 }), 16 << 10),
         // The longest symbolic link does not fit in a block of 4 KiB.
         (Some(Settings::Lzo), 8 << 10),
+        (Some(Settings::LzoOptimal { level: 9 }), 16 << 10),
     ] {
         let options = Options {
             nodesize,
