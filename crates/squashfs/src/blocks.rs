@@ -145,6 +145,7 @@ impl Writer<'_> {
         if let Done::Holes { file, first, .. } | Done::Block { file, first, .. } = done {
             if first {
                 *mark = Some(self.mark(data, file));
+                self.align()?;
                 data.files[file.0 as usize] = Placed {
                     start: self.at,
                     sparse: 0,
@@ -189,6 +190,7 @@ impl Writer<'_> {
                 files,
                 lost,
             } => {
+                self.align()?;
                 *data.fragment(number) = self.fragment_entry(stored.word());
                 self.take(stored, work, progress)?;
                 for (file, error) in lost {

@@ -5,6 +5,11 @@ use tree::{Error, ImageSummary, OldImage, Result, Time, Verify};
 
 use crate::superblock::{BLOCK_LOG2_MAX, BLOCK_LOG2_MIN};
 
+/// The smallest alignment: a sector.
+const ALIGN_MIN: u32 = 512;
+/// The largest alignment: the largest block.
+const ALIGN_MAX: u32 = 1 << 20;
+
 /// Which parts of files share blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragments {
@@ -43,6 +48,10 @@ pub struct Options {
     pub priorities: Vec<i16>,
     /// Whether to pad the image with zeros to a multiple of 4 KiB.
     pub padding: bool,
+    /// The data of each file, and each fragment block, begins at a multiple of this many bytes of the output: a power of two
+    /// from 512 to 1 MiB, or 1 to leave no gaps. The blocks of one file follow each other: the format has no place to say where
+    /// each of them is.
+    pub align_bytes: u32,
     /// Offset of the image in the output; bytes before it are left untouched.
     pub offset: u64,
     /// Whether to copy blocks from a source with the same codec and block size, and any other compressed data of the
@@ -79,6 +88,7 @@ impl Default for Options {
             sparse_max: 1 << 40,
             priorities: Vec::new(),
             padding: true,
+            align_bytes: 1,
             offset: 0,
             keep_blocks: true,
             old: None,
@@ -121,6 +131,12 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     if !block.is_power_of_two() || !(BLOCK_LOG2_MIN..=BLOCK_LOG2_MAX).contains(&log2) {
         return Err(Error::InvalidInput(
             "the block size is not a power of two from 4 KiB to 1 MiB",
+        ));
+    }
+    let align = options.align_bytes;
+    if align != 1 && !(align.is_power_of_two() && (ALIGN_MIN..=ALIGN_MAX).contains(&align)) {
+        return Err(Error::InvalidInput(
+            "the alignment is not a power of two from 512 bytes to 1 MiB",
         ));
     }
     if let Some(settings) = &options.compression {

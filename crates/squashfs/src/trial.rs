@@ -199,6 +199,7 @@ impl<'a> Trial<'a> {
             if let Job::Holes { file, first, .. } | Job::Block { file, first, .. } = job
                 && first
             {
+                writer.at = writer.aligned(writer.at);
                 data.files[file.0 as usize] = Placed {
                     start: writer.at,
                     sparse: 0,
@@ -219,6 +220,7 @@ impl<'a> Trial<'a> {
                     }
                 }
                 Job::Fragment { number, .. } => {
+                    writer.at = writer.aligned(writer.at);
                     let start_block = writer.at.into();
                     let (_, word) = next(&mut writer.at);
                     data.fragments[number as usize] = raw::FragmentEntry {
@@ -328,11 +330,13 @@ mod tests {
             ),
             (None, 64 << 10, Fragments::SmallFiles),
         ];
-        for (compression, block_bytes, fragments) in cases {
+        let aligns = [1, 512, 4096, 1];
+        for (align_bytes, (compression, block_bytes, fragments)) in aligns.into_iter().zip(cases) {
             let options = Options {
                 compression,
                 block_bytes,
                 fragments,
+                align_bytes,
                 ..Options::default()
             };
             let mut output = Output::create(&dir.join("image"), true).unwrap();

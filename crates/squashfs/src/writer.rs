@@ -89,6 +89,24 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// The first position starting at `at` where the data of a file or a fragment block may begin.
+    pub(crate) fn aligned(&self, at: u64) -> u64 {
+        let offset = self.options.offset;
+        (offset + at).next_multiple_of(self.options.align_bytes.into()) - offset
+    }
+
+    /// Appends zeros, so that the data of a file or a fragment block can begin.
+    pub(crate) fn align(&mut self) -> Result<()> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let mut gap = (self.aligned(self.at) - self.at) as usize;
+        while gap > 0 {
+            let len = gap.min(ZEROS.len());
+            self.put(&ZEROS[..len])?;
+            gap -= len;
+        }
+        Ok(())
+    }
+
     fn encoder(&self) -> Option<Encoder> {
         let mut settings = self.options.compression?;
         if let Settings::Xz {

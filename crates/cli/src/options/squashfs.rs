@@ -39,6 +39,15 @@ pub(crate) struct SquashfsArgs {
     #[arg(long)]
     no_padding: bool,
 
+    /// Begin the data of each file, and each shared block, at a multiple of BYTES: a power of two, 512 to 1M
+    ///
+    /// A deduplicating store then finds in a new version what it has of an old one: unchanged files are stored in the same
+    /// pieces of BYTES, whatever precedes them. This costs half of BYTES for each file that has blocks of its own. The
+    /// blocks of one file are not aligned: in a large file, those after a change move. With --reuse, shared blocks also
+    /// stay as they are.
+    #[arg(long, value_name = "BYTES", value_parser = align)]
+    align: Option<u32>,
+
     /// Set the creation time of the image, as for --all-time [default: SOURCE_DATE_EPOCH, otherwise the newest
     /// modification time of a file]
     #[arg(long, value_name = "TIME", value_parser = mkfs_time)]
@@ -83,7 +92,10 @@ fn settings(words: &str) -> Result<Option<Settings>> {
         "gzip" | "zlib" => Settings::Zlib {
             level: level(name, &rest, 9, 1..=12)? as u8,
         },
-        "lzo" if rest.is_empty() => Settings::Lzo,
+        "lzo" => match level(name, &rest, 1, 1..=9)? as u8 {
+            1 => Settings::Lzo,
+            level => Settings::LzoOptimal { level },
+        },
         "lz4" if rest.is_empty() => Settings::Lz4,
         "lz4" if rest[0] == "hc" => Settings::Lz4Hc {
             level: level("lz4:hc", &rest[1..], 12, 2..=12)? as u8,
@@ -151,6 +163,12 @@ fn block_size(words: &str) -> Result<u32> {
         .context("must be a power of two from 4K to 1M")
 }
 
+fn align(words: &str) -> Result<u32> {
+    let size = u32::try_from(bytes(words)?).ok();
+    size.filter(|size| size.is_power_of_two() && (512..=1 << 20).contains(size))
+        .context("must be a power of two from 512 to 1M")
+}
+
 fn mkfs_time(words: &str) -> Result<u32> {
     let seconds = u32::try_from(seconds(words)?);
     seconds.context("SquashFS holds times from 1970 to 2106")
@@ -199,6 +217,7 @@ impl SquashfsArgs {
             sparse_max: self.sparse_max,
             priorities: self.priorities(inventory)?,
             padding: !self.no_padding,
+            align_bytes: self.align.unwrap_or(1),
             offset: self.offset,
             keep_blocks: !image.recompress,
             old,
@@ -255,6 +274,13 @@ mod tests {
             Some(Settings::Zstd { level: 22 })
         );
         assert_eq!(settings("gzip").unwrap(), Some(Settings::Zlib { level: 9 }));
+        for fast in ["lzo", "lzo:1"] {
+            assert_eq!(settings(fast).unwrap(), Some(Settings::Lzo));
+        }
+        assert_eq!(
+            settings("lzo:9").unwrap(),
+            Some(Settings::LzoOptimal { level: 9 })
+        );
         for (wrong, why) in [
             ("zstd:23", "zstd in SquashFS has levels 1 to 22"),
             ("zstd:0", "zstd in SquashFS has levels 1 to 22"),
@@ -267,6 +293,8 @@ mod tests {
             ("zstd:", "`` is not a level"),
             ("zstd:1:2", "a codec has only one level"),
             ("gzip:13", "gzip in SquashFS has levels 1 to 12"),
+            ("lzo:0", "lzo in SquashFS has levels 1 to 9"),
+            ("lzo:10", "lzo in SquashFS has levels 1 to 9"),
             ("lz4:hc:1", "lz4:hc in SquashFS has levels 2 to 12"),
             ("xz:10", "xz in SquashFS has levels 0 to 9"),
             ("xz:-1", "xz in SquashFS has levels 0 to 9"),

@@ -54,7 +54,7 @@ fn there_and_back_with_every_codec() {
     let dir = TempDir::new();
     source(&dir);
     for codec in [
-        "zstd:1", "zstd", "gzip:6", "xz:1:x86", "lz4", "lz4:hc:9", "lzo", "none",
+        "zstd:1", "zstd", "gzip:6", "xz:1:x86", "lz4", "lz4:hc:9", "lzo", "lzo:9", "none",
     ] {
         for threads in ["-j1", "-j3"] {
             let _ = fs::remove_dir_all(dir.join("back"));
@@ -112,6 +112,52 @@ fn there_and_back_with_every_codec() {
     let (_, text, _) = run_in(dir.path(), ["cat", "x.sqfs", "sub/soft"]);
     assert_eq!(text, "a small file\n");
     assert_eq!(names(dir.path()), ["back", "src", "x.sqfs"]);
+}
+
+/// The algorithm and level of LZO are recorded, but for what mksquashfs does by default.
+#[test]
+fn levels_of_lzo_are_recorded() {
+    let dir = TempDir::new();
+    source(&dir);
+    let sizes = [
+        ("lzo", "lzo, algorithm 0, level 0"),
+        ("lzo:2", "lzo, algorithm 4, level 2"),
+        ("lzo:8", "lzo, algorithm 4, level 8"),
+        ("lzo:9", "lzo, algorithm 4, level 9"),
+    ]
+    .map(|(codec, words)| {
+        let args = ["copy", "-q", "--overwrite", TIME, "--compress", codec];
+        let args = args.into_iter().chain(["src", "x.sqfs"]);
+        assert_eq!(run_in(dir.path(), args).0, 0, "{codec}");
+        let (_, info, _) = run_in(dir.path(), ["info", "x.sqfs"]);
+        assert!(info.contains(words), "{codec}: {info}");
+        // The flag for the record.
+        let image = fs::read(dir.join("x.sqfs")).unwrap();
+        assert_eq!(image[25] & 4 != 0, codec != "lzo:8", "{codec}");
+        image.len()
+    });
+    assert!(sizes[3] <= sizes[0], "{sizes:?}");
+}
+
+#[test]
+fn data_is_aligned_where_it_is_asked_for() {
+    let dir = TempDir::new();
+    source(&dir);
+    let sizes = [&[][..], &["--align", "64K"]].map(|align| {
+        let args = ["copy", "-q", "--overwrite", "--fragments", "none", TIME];
+        let args = args.iter().chain(align).chain(&["src", "x.sqfs"]);
+        assert_eq!(run_in(dir.path(), args).0, 0);
+        assert_eq!(
+            run_in(dir.path(), ["diff", "src", "x.sqfs", "--ignore", "mtime"]).0,
+            0
+        );
+        assert_eq!(run_in(dir.path(), ["check", "-q", "x.sqfs"]).0, 0);
+        fs::metadata(dir.join("x.sqfs")).unwrap().len()
+    });
+    assert!(sizes[0] < 64 << 10 && sizes[1] > 128 << 10, "{sizes:?}");
+    let args = ["copy", "-q", "--align", "4K", "src", "x.btrfs"];
+    let (code, _, words) = run_in(dir.path(), args);
+    assert!(code == 2 && words.contains("--align"), "{words}");
 }
 
 #[test]
@@ -212,6 +258,12 @@ fn what_cannot_be_is_said_before_anything_is_written() {
             "must be a power of two from 4K to 1M",
         ),
         (&["--fragments", "some"], "must be none, small or all"),
+        (&["--align", "256"], "must be a power of two from 512 to 1M"),
+        (&["--align", "6K"], "must be a power of two from 512 to 1M"),
+        (
+            &["--compress", "lzo:10"],
+            "lzo in SquashFS has levels 1 to 9",
+        ),
     ] {
         let output = restow(["copy", "src", "x.sqfs"])
             .args(args)

@@ -45,6 +45,8 @@ pub(crate) fn layouts(block_bytes: u32) -> Vec<(String, Options)> {
         ("gzip 9", with(Settings::Zlib { level: 9 })),
         ("gzip 1", with(Settings::Zlib { level: 1 })),
         ("lzo", with(Settings::Lzo)),
+        ("lzo 8", with(Settings::LzoOptimal { level: 8 })),
+        ("lzo 9", with(Settings::LzoOptimal { level: 9 })),
         ("lz4", with(Settings::Lz4)),
         ("lz4 hc", with(Settings::Lz4Hc { level: 12 })),
         ("xz", with(xz(Filters(0)))),
@@ -81,6 +83,16 @@ pub(crate) fn layouts(block_bytes: u32) -> Vec<(String, Options)> {
             ..fast.clone()
         },
     ));
+    for (align_bytes, fragments) in [(4096, Fragments::Always), (512, Fragments::None)] {
+        all.push((
+            "aligned",
+            Options {
+                align_bytes,
+                fragments,
+                ..fast.clone()
+            },
+        ));
+    }
     all.push((
         "no exports",
         Options {

@@ -1,5 +1,6 @@
 //! Tests of SquashFS images.
 
+mod aligned;
 mod check;
 mod create;
 mod differential;
