@@ -324,21 +324,24 @@ impl HostDir {
         if !is_shown(&stat) {
             return Ok(listed);
         }
+        // Names are sorted alone, since descriptions are large.
+        let mut names: Vec<Box<[u8]>> = Vec::new();
         linux::for_each_name(&open, |name| {
-            let name = name.to_bytes();
-            match linux::stat_at(&open, name) {
+            names.push(Box::from(name.to_bytes()));
+            Ok::<_, Error>(())
+        })?;
+        names.sort_unstable();
+        listed.reserve_exact(names.len());
+        for name in names {
+            match linux::stat_at(&open, &name) {
                 // A mounted directory is listed, a mounted file is not.
-                Ok(stat) if is_shown(&stat) || is_directory(&stat) => {
-                    listed.push((Box::from(name), stat));
-                }
+                Ok(stat) if is_shown(&stat) || is_directory(&stat) => listed.push((name, stat)),
                 Ok(_) => {}
                 // It was removed after the directory was read, so it is no longer in it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => failed(Error::from(error).in_file("read", name))?,
+                Err(error) => failed(Error::from(error).in_file("read", &name))?,
             }
-            Ok::<_, Error>(())
-        })?;
-        listed.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        }
         let closed = lock(&self.dirs).keep(dir, &Arc::new(open));
         drop(closed);
         Ok(listed)
