@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linux::{OpenFlags, Timestamp};
 
+use super::super::extents::open_ahead;
 use super::super::{
     EntryId, Extent, ExtentKind, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata,
     Time, Xattr,
@@ -21,11 +22,11 @@ use crate::{Error, Result};
 /// What was being done to the source when it failed. No failure to write has this verb.
 const READ: &str = "read";
 
-/// How much content a thread holds at once. Reads end at multiples of this, so blocks of any size are read whole.
+/// How much content a thread holds at once if blocks are read of which the size is not known. Reads end at multiples of
+/// this, so blocks of any size are read whole.
 const BUFFER_BYTES: u64 = 1 << 20;
 
-/// Like [`BUFFER_BYTES`], for sources whose blocks are known to be no larger: decoded data is written while it is
-/// still in the processor's cache.
+/// Like [`BUFFER_BYTES`], for sources without larger blocks: data is written while it is still in the processor's cache.
 const BUFFER_BYTES_MIN: u64 = 128 << 10;
 
 /// Smaller files are written without looking for holes, which would save nothing.
@@ -119,10 +120,17 @@ impl<'a> Maker<'a> {
         options: &ExtractOptions,
         umask: Option<u32>,
     ) -> Self {
-        let blocks = source.storage().block_encoding;
-        let block_bytes = blocks.map(|blocks| u64::from(blocks.block_bytes));
+        let storage = source.storage();
+        let block_bytes = storage
+            .block_encoding
+            .map(|blocks| u64::from(blocks.block_bytes));
+        let any_bytes = if storage.stored_extents {
+            BUFFER_BYTES
+        } else {
+            0
+        };
         Maker {
-            buffer_bytes: block_bytes.map_or(BUFFER_BYTES, |bytes| bytes.max(BUFFER_BYTES_MIN)),
+            buffer_bytes: block_bytes.unwrap_or(any_bytes).max(BUFFER_BYTES_MIN),
             source,
             inventory,
             owners: options.owners,
@@ -236,12 +244,14 @@ impl<'a> Maker<'a> {
         metadata: &Metadata,
         ws: &mut Workspace,
     ) -> Result<()> {
+        let ino = self.inventory.ino(self.inventory.file(entry));
+        let opened = open_ahead(self.source, ino, metadata.size);
+        opened.map_err(self.unreadable(entry))?;
         let xattrs = self.xattrs(entry)?;
         // Attributes can only be set on a file that its owner may write.
         let writable = if xattrs.is_empty() { 0 } else { 0o600 };
         let mode = u32::from(metadata.permissions) & 0o777 | writable;
         let out = self.create(dir, entry, mode)?;
-        let ino = self.inventory.ino(self.inventory.file(entry));
         let end = self.copy(&out, entry, ino, 0..metadata.size, metadata.size, ws)?;
         if end < metadata.size {
             out.set_len(metadata.size)
