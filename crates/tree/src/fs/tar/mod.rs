@@ -15,7 +15,9 @@
 //! - A hard link must name an earlier file.
 //! - An archive must have its end marker; otherwise one that was truncated between two files would look complete.
 
+mod buffer;
 mod header;
+mod pax;
 mod read;
 mod ustar;
 mod write;

@@ -160,12 +160,12 @@ impl Header {
         self.block[MTIME].copy_from_slice(&other.block[MTIME]);
     }
 
-    /// Appends the block with its checksum, the sum of all bytes with spaces in place of the checksum.
-    pub(super) fn emit(mut self, out: &mut Vec<u8>) {
+    /// The block with its checksum, the sum of all bytes with spaces in place of the checksum.
+    pub(super) fn finish(mut self) -> Block {
         self.block[CHKSUM].fill(b' ');
         let sum = self.block.iter().copied().map(u64::from).sum();
         put_octal(&mut self.block[CHKSUM], sum);
-        out.extend_from_slice(&self.block);
+        self.block
     }
 }
 
@@ -199,8 +199,7 @@ mod tests {
         let mut header = Header::new(TypeFlag::Regular, 0o644, 5);
         header.set_name(b"a");
         header.set_mtime(1);
-        let mut out = Vec::new();
-        header.emit(&mut out);
+        let out = header.finish();
         assert_eq!(&out[MODE], b"0000644\0");
         assert_eq!(&out[SIZE], b"00000000005\0");
         assert_eq!(&out[MTIME], b"00000000001\0");
@@ -209,16 +208,13 @@ mod tests {
         let in_checksum: u32 = out[CHKSUM].iter().map(|&byte| u32::from(byte)).sum();
         let expected = format!("{:07o}\0", sum - in_checksum + 8 * 32);
         assert_eq!(&out[CHKSUM], expected.as_bytes());
-        assert_eq!(out.len(), 512);
     }
 
     #[test]
     fn sizes_that_octal_digits_cannot_hold_are_in_base_256() {
-        let mut out = Vec::new();
-        Header::new(TypeFlag::Regular, 0, 1 << 33).emit(&mut out);
+        let out = Header::new(TypeFlag::Regular, 0, 1 << 33).finish();
         assert_eq!(out[SIZE], [0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]);
-        out.clear();
-        Header::new(TypeFlag::Regular, 0, OCTAL_11_MAX).emit(&mut out);
+        let out = Header::new(TypeFlag::Regular, 0, OCTAL_11_MAX).finish();
         assert_eq!(&out[SIZE], b"77777777777\0");
     }
 

@@ -6,16 +6,18 @@ use std::iter::Peekable;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Fragment;
+use super::buffer::Buffer;
 use super::header::BLOCK;
-use super::ustar::{self, OCTAL_7_MAX, OCTAL_11_MAX, TypeFlag};
+use super::pax::Header;
+use super::ustar::TypeFlag;
 
 use crate::{
-    EntryId, Error, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Parallel,
-    Progress, Result, Time, Xattr, ordered,
+    EntryId, Error, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Parallel, Progress,
+    Result, ordered,
 };
 
-/// Content bytes per job. Larger files take several jobs.
-const CHUNK_BYTES: u64 = 1 << 20;
+/// Content bytes per job. Larger files take several jobs. What is in flight should fit the processor's cache.
+const CHUNK_BYTES: u64 = 256 << 10;
 
 /// Small files are processed together, up to this many entries or bytes: handing a file over costs as much as reading
 /// it.
@@ -28,8 +30,8 @@ const FRAGMENTS_MAX: usize = 1 << 20;
 /// The largest holes that are stored as zeros. Larger ones would make an archive much larger than its source.
 const FILLED_BYTES_MAX: u64 = 64 << 10;
 
-/// How many bytes are collected before they are written.
-const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
+/// Fewer bytes than this are collected before they are written.
+const OUTPUT_BUFFER_BYTES: usize = 64 << 10;
 
 /// A summary of what was written.
 #[derive(Debug, Default)]
@@ -90,8 +92,8 @@ pub fn write(
         || (),
         |(), job| {
             let spare_buffer = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let mut bytes: Vec<u8> = spare_buffer.unwrap_or_default();
-            bytes.clear();
+            let mut bytes: Buffer = spare_buffer.unwrap_or_default();
+            bytes.truncate(0);
             reader.work(job?, bytes)
         },
         |piece: Piece| {
@@ -101,7 +103,7 @@ pub fn write(
             summary.damaged.extend(piece.damaged);
             summary.content_bytes += piece.content_bytes;
             summary.archive_bytes += piece.bytes.len() as u64;
-            out.write_all(&piece.bytes)?;
+            out.write_all(piece.bytes.as_slice())?;
             progress.advance(piece.entries, piece.content_bytes);
             spare
                 .lock()
@@ -134,7 +136,7 @@ enum Job {
 /// A piece of the archive.
 #[derive(Default)]
 struct Piece {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     content_bytes: u64,
     entries: u64,
     sockets: Vec<Vec<u8>>,
@@ -262,7 +264,7 @@ impl Reader<'_> {
                 let mut from = 0;
                 while from < plan.stored_len {
                     let to = plan.stored_len.min(from + CHUNK_BYTES);
-                    piece.bytes.clear();
+                    piece.bytes.truncate(0);
                     self.read(ino, &plan, from, to, &mut piece)?;
                     from = to;
                 }
@@ -288,7 +290,7 @@ impl Reader<'_> {
         self.content_bytes(entry) > CHUNK_BYTES
     }
 
-    fn work(&self, job: Job, bytes: Vec<u8>) -> Result<Piece> {
+    fn work(&self, job: Job, bytes: Buffer) -> Result<Piece> {
         let mut piece = Piece {
             bytes,
             ..Piece::default()
@@ -327,10 +329,10 @@ impl Reader<'_> {
                 match self.read(ino, &plan, from, to, &mut piece) {
                     // It could be read a moment ago, and its header is written.
                     Err(error) if self.skip_unreadable => {
-                        piece.bytes.clear();
-                        piece.bytes.resize((to - from) as usize, 0);
+                        piece.bytes.truncate(0);
+                        piece.bytes.append((to - from) as usize).fill(0);
                         if to == plan.stored_len {
-                            pad(&mut piece.bytes);
+                            piece.bytes.pad();
                         }
                         piece.damaged.push((self.inventory.path(entry), error));
                     }
@@ -386,9 +388,9 @@ impl Reader<'_> {
         };
         match (metadata.kind, plan, own_plan) {
             (FileKind::Symlink, ..) => header.link_target = self.fs.read_link(ino)?,
-            (FileKind::Regular, Some(plan), _) => header.take_plan(plan),
+            (FileKind::Regular, Some(plan), _) => plan.describe(&mut header),
             (FileKind::Regular, None, Some(plan)) => {
-                header.take_plan(&plan);
+                plan.describe(&mut header);
                 header.emit(&mut piece.bytes);
                 return self.read(ino, &plan, 0, plan.stored_len, piece);
             }
@@ -437,30 +439,32 @@ impl Reader<'_> {
             }
             let inside = position - fragment.stored;
             let len = (fragment.len - inside).min(to - position);
-            let start = piece.bytes.len();
-            piece.bytes.resize(start + len as usize, 0); // No more than CHUNK_BYTES.
+            let buffer = piece.bytes.append(len as usize); // No more than CHUNK_BYTES.
             let mut filled = 0;
-            while filled < len {
-                let buffer = &mut piece.bytes[start + filled as usize..];
-                match self
-                    .fs
-                    .read_at(ino, fragment.offset + inside + filled, buffer)?
-                {
+            while filled < buffer.len() {
+                let at = fragment.offset + inside + filled as u64;
+                match self.fs.read_at(ino, at, &mut buffer[filled..])? {
                     0 => return Err(Error::Changed),
-                    count => filled += count as u64,
+                    count => filled += count,
                 }
             }
             position += len;
         }
         piece.content_bytes += to - from;
         if to == plan.stored_len {
-            pad(&mut piece.bytes);
+            piece.bytes.pad();
         }
         Ok(())
     }
 }
 
 impl Plan {
+    /// Gives the header the number of stored bytes, and the map of a sparse file.
+    fn describe(&self, header: &mut Header<'_>) {
+        header.stored_len = self.stored_len;
+        header.sparse = self.map();
+    }
+
     /// Appends a fragment. It is joined with the previous one if it is adjacent, or if the hole between them is smaller
     /// than `hole_bytes_min`.
     fn add(&mut self, offset: u64, end: u64, hole_bytes_min: u64) {
@@ -511,14 +515,11 @@ impl Plan {
         if ends_with_hole {
             map += &format!("{}\n0\n", self.size);
         }
+        let len = map.len().next_multiple_of(BLOCK as usize);
         let mut map = map.into_bytes();
-        pad(&mut map);
+        map.resize(len, 0);
         Some(map)
     }
-}
-
-fn pad(bytes: &mut Vec<u8>) {
-    bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
 }
 
 fn type_flag(kind: FileKind) -> TypeFlag {
@@ -532,263 +533,9 @@ fn type_flag(kind: FileKind) -> TypeFlag {
     }
 }
 
-/// Everything that precedes the data of an entry.
-struct Header<'a> {
-    path: &'a [u8],
-    link_target: Vec<u8>,
-    metadata: &'a Metadata,
-    type_flag: TypeFlag,
-    /// The stored content bytes, without the map of a sparse file.
-    stored_len: u64,
-    xattrs: Vec<Xattr>,
-    sparse: Option<Vec<u8>>,
-}
-
-impl Header<'_> {
-    fn take_plan(&mut self, plan: &Plan) {
-        self.stored_len = plan.stored_len;
-        self.sparse = plan.map();
-    }
-
-    /// Appends the PAX header (if needed), the header, and the map of a sparse file.
-    fn emit(&self, out: &mut Vec<u8>) {
-        let Metadata {
-            uid,
-            gid,
-            mtime,
-            rdev,
-            ..
-        } = *self.metadata;
-        let stored_len = self.stored_len + self.sparse.as_ref().map_or(0, |map| map.len() as u64);
-        // A size too large for octal is stored in base 256, in addition to the record.
-        let mut header = ustar::Header::new(self.type_flag, self.metadata.permissions, stored_len);
-        header.set_owner(uid.min(OCTAL_7_MAX), gid.min(OCTAL_7_MAX));
-        header.set_mtime(
-            mtime
-                .seconds
-                .clamp(0, OCTAL_11_MAX.cast_signed())
-                .cast_unsigned(),
-        );
-
-        let mut records = Records::default();
-        let split = split_path(self.path).filter(|_| self.sparse.is_none());
-        // Records are UTF-8 unless the first one says otherwise. GNU tar warns about that one; libarchive warns
-        // without it.
-        let is_text = |name: &[u8], fits: bool| fits || str::from_utf8(name).is_ok();
-        if !is_text(self.path, split.is_some())
-            || !is_text(&self.link_target, self.link_target.len() <= 100)
-        {
-            records.add("hdrcharset", b"BINARY");
-        }
-        if self.sparse.is_some() {
-            // Programs that do not support the format extract the stored bytes under this name.
-            let name = self.path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
-            header.set_name(&[b"GNUSparseFile.0/", &name[..name.len().min(84)]].concat());
-        } else if let Some((prefix, name)) = split {
-            header.set_prefix(prefix);
-            header.set_name(name);
-        } else {
-            records.add("path", self.path);
-            header.set_name(&self.path[..100]);
-        }
-        let shown = &self.link_target[..self.link_target.len().min(100)];
-        header.set_link_name(shown);
-        if shown.len() < self.link_target.len() {
-            records.add("linkpath", &self.link_target);
-        }
-        if self.metadata.kind.is_device() && self.type_flag != TypeFlag::Link {
-            header.set_device(rdev.major.min(OCTAL_7_MAX), rdev.minor.min(OCTAL_7_MAX));
-            records.add_if(rdev.major > OCTAL_7_MAX, "SCHILY.devmajor", rdev.major);
-            records.add_if(rdev.minor > OCTAL_7_MAX, "SCHILY.devminor", rdev.minor);
-        }
-        records.add_if(stored_len > OCTAL_11_MAX, "size", stored_len);
-        records.add_if(uid > OCTAL_7_MAX, "uid", uid);
-        records.add_if(gid > OCTAL_7_MAX, "gid", gid);
-        let fits = mtime.nanoseconds == 0
-            && u64::try_from(mtime.seconds).is_ok_and(|seconds| seconds <= OCTAL_11_MAX);
-        records.add_if(!fits, "mtime", Decimal(mtime));
-        for xattr in &self.xattrs {
-            records.add_xattr(xattr);
-        }
-        if self.sparse.is_some() {
-            records.add("GNU.sparse.major", b"1");
-            records.add("GNU.sparse.minor", b"0");
-            records.add("GNU.sparse.name", self.path);
-            records.add(
-                "GNU.sparse.realsize",
-                self.metadata.size.to_string().as_bytes(),
-            );
-        }
-        if !records.text.is_empty() {
-            records.emit(&header, out);
-        }
-        header.emit(out);
-        out.extend_from_slice(self.sparse.as_deref().unwrap_or_default());
-    }
-}
-
-/// Splits a path into ustar's prefix and name, which readers join with a `/`; `None` if it does not fit.
-fn split_path(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    if path.len() <= 100 {
-        return Some((b"", path));
-    }
-    // The name has at most 100 bytes, and is neither empty nor just the slash that ends a directory.
-    let from = path.len().checked_sub(101)?;
-    let slash = path[from..path.len() - 2]
-        .iter()
-        .position(|&byte| byte == b'/')?
-        + from;
-    (1..=155)
-        .contains(&slash)
-        .then(|| (&path[..slash], &path[slash + 1..]))
-}
-
-/// PAX records.
-#[derive(Default)]
-struct Records {
-    text: Vec<u8>,
-}
-
-impl Records {
-    fn add(&mut self, key: &str, value: &[u8]) {
-        self.add_bytes(key.as_bytes(), value);
-    }
-
-    fn add_if(&mut self, needed: bool, key: &str, value: impl ToString) {
-        if needed {
-            self.add(key, value.to_string().as_bytes());
-        }
-    }
-
-    fn add_xattr(&mut self, xattr: &Xattr) {
-        // A key ends at the first equals sign; GNU tar and libarchive read `%3D` as one.
-        let mut key = b"SCHILY.xattr.".to_vec();
-        for &byte in &xattr.name {
-            match byte {
-                b'=' => key.extend_from_slice(b"%3D"),
-                b'%' => key.extend_from_slice(b"%25"),
-                _ => key.push(byte),
-            }
-        }
-        self.add_bytes(&key, &xattr.value);
-    }
-
-    fn add_bytes(&mut self, key: &[u8], value: &[u8]) {
-        // The length counts its own digits.
-        let rest = key.len() + value.len() + 3;
-        let mut len = rest + 1;
-        while rest + len.to_string().len() != len {
-            len = rest + len.to_string().len();
-        }
-        for part in [len.to_string().as_bytes(), b" ", key, b"=", value, b"\n"] {
-            self.text.extend_from_slice(part);
-        }
-    }
-
-    /// Appends the records with their header, which is named after the header that follows.
-    fn emit(mut self, of: &ustar::Header, out: &mut Vec<u8>) {
-        let mut header = ustar::Header::new(TypeFlag::PaxHeader, 0o644, self.text.len() as u64);
-        let name = of.name();
-        let name = name.strip_suffix(b"/").unwrap_or(name);
-        let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
-        header.set_name(&[b"PaxHeaders/", &name[..name.len().min(89)]].concat());
-        header.take_mtime(of);
-        header.emit(out);
-        pad(&mut self.text);
-        out.extend_from_slice(&self.text);
-    }
-}
-
-/// A time as a decimal number of seconds.
-struct Decimal(Time);
-
-impl std::fmt::Display for Decimal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Time {
-            seconds,
-            nanoseconds,
-        } = self.0;
-        // Seconds are rounded down: -1.25 s is -2 s and 750,000,000 ns.
-        let (sign, whole, fraction) = match (seconds < 0, nanoseconds) {
-            (true, 1..) => (
-                "-",
-                (seconds + 1).unsigned_abs(),
-                1_000_000_000 - nanoseconds,
-            ),
-            (true, 0) => ("-", seconds.unsigned_abs(), 0),
-            (false, _) => ("", seconds.unsigned_abs(), nanoseconds),
-        };
-        write!(f, "{sign}{whole}")?;
-        if fraction == 0 {
-            return Ok(());
-        }
-        let digits = format!("{fraction:09}");
-        write!(f, ".{}", digits.trim_end_matches('0'))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn record_lengths_count_themselves() {
-        for len in [1, 88, 89, 90, 91, 92, 985, 986, 987, 988, 989, 990] {
-            let mut records = Records::default();
-            records.add("path", &vec![b'a'; len]);
-            let stated: usize = str::from_utf8(&records.text).unwrap()
-                [..records.text.iter().position(|&b| b == b' ').unwrap()]
-                .parse()
-                .unwrap();
-            assert_eq!(stated, records.text.len(), "{len}");
-        }
-    }
-
-    #[test]
-    fn times_are_decimal_numbers() {
-        for (seconds, nanoseconds, text) in [
-            (0, 0, "0"),
-            (1, 500_000_000, "1.5"),
-            (-2, 500_000_000, "-1.5"),
-            (-1, 999_999_999, "-0.000000001"),
-            (-5, 0, "-5"),
-        ] {
-            assert_eq!(
-                Decimal(Time {
-                    seconds,
-                    nanoseconds
-                })
-                .to_string(),
-                text
-            );
-        }
-    }
-
-    #[test]
-    fn paths_split_only_at_slashes_and_only_when_they_must() {
-        let long =
-            |dirs: usize, name: usize| [vec![b'd'; dirs], b"/".to_vec(), vec![b'n'; name]].concat();
-        assert_eq!(split_path(b"a/b"), Some((&b""[..], &b"a/b"[..])));
-        let path = long(155, 100);
-        assert_eq!(
-            split_path(&path).map(|(a, b)| (a.len(), b.len())),
-            Some((155, 100))
-        );
-        assert_eq!(split_path(&long(156, 100)), None);
-        assert_eq!(split_path(&long(20, 101)), None);
-        let mut dir = long(100, 99);
-        dir.push(b'/');
-        assert_eq!(
-            split_path(&dir).map(|(a, b)| (a.len(), b.len())),
-            Some((100, 100))
-        );
-        dir.truncate(101);
-        assert_eq!(
-            split_path(&dir),
-            None,
-            "a directory's name must not become empty"
-        );
-    }
 
     #[test]
     fn maps_show_holes_at_both_ends() {
