@@ -1,22 +1,25 @@
 //! Compares two trees entry by entry.
 
+mod pair;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::iter::Peekable;
 use std::vec;
 
-use super::data::is_zero;
-use super::{
-    Aspects, Device, DirEntry, Extent, ExtentKind, Extents, FileKind, FileSystem, Ino, Metadata,
-    Time,
-};
+use super::{Aspects, Device, DirEntry, FileKind, FileSystem, Ino, Metadata, Time};
 use crate::{Error, Parallel, Progress, Result, ordered};
+use pair::{Buffers, Pair};
 
-/// How many bytes of each file are read and compared at once.
-const CHUNK_BYTES: usize = 256 << 10;
+/// How many bytes of each file are read and compared at once. The buffers of a thread should fit the processor's cache.
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// Files up to this size are read without first asking for their extents.
-const SMALL_BYTES: u64 = 64 << 10;
+/// Like [`CHUNK_BYTES`], if a tree has encoded extents: each is decoded by few reads then.
+const ENCODED_CHUNK_BYTES: usize = 256 << 10;
+
+/// Files are compared together, up to this many or this many bytes: handing a file over can cost as much as comparing it.
+const BATCH_FILES_MAX: usize = 64;
+const BATCH_BYTES_MIN: u64 = 256 << 10;
 
 /// One difference between two trees.
 #[derive(Clone, PartialEq, Eq)]
@@ -100,6 +103,7 @@ pub fn diff(
     report: &mut dyn FnMut(Difference) -> Result<()>,
 ) -> Result<()> {
     let same_tree = std::ptr::addr_eq(first, second);
+    let stored_extents = first.storage().stored_extents || second.storage().stored_extents;
     let compare = Compare {
         first,
         second,
@@ -107,6 +111,11 @@ pub fn diff(
         same_tree,
         same_store: first.storage().store == second.storage().store,
         whole_seconds: first.storage().whole_seconds || second.storage().whole_seconds,
+        chunk_bytes: if stored_extents {
+            ENCODED_CHUNK_BYTES
+        } else {
+            CHUNK_BYTES
+        },
     };
     let lockstep = Lockstep {
         compare: &compare,
@@ -119,22 +128,40 @@ pub fn diff(
         parallel,
         lockstep,
         Buffers::default,
-        |buffers, job| compare.finish(job?, buffers),
-        |Done {
-             path,
-             changes,
-             bytes,
-         }| {
-            progress.advance(1, bytes);
-            for change in changes {
-                report(Difference {
-                    path: path.clone(),
-                    change,
-                })?;
+        |buffers, batch| Ok(compare.finish_batch(batch, buffers)),
+        |Finished { done, error }| {
+            for Done {
+                path,
+                changes,
+                bytes,
+            } in done
+            {
+                progress.advance(1, bytes);
+                for change in changes {
+                    report(Difference {
+                        path: path.clone(),
+                        change,
+                    })?;
+                }
             }
-            Ok(())
+            error.map_or(Ok(()), Err)
         },
     )
+}
+
+/// Adjacent files.
+#[derive(Default)]
+struct Batch {
+    jobs: Vec<Job>,
+    /// Why the walk cannot go on after them.
+    error: Option<Error>,
+}
+
+/// What is known of a batch.
+struct Finished {
+    done: Vec<Done>,
+    /// Why the next one could not be compared.
+    error: Option<Error>,
 }
 
 /// The files at one path in both trees, as far as the walk has compared them.
@@ -161,20 +188,47 @@ struct Lockstep<'a> {
 }
 
 struct Level {
-    first: Peekable<vec::IntoIter<DirEntry>>,
-    second: Peekable<vec::IntoIter<DirEntry>>,
+    first: Peekable<vec::IntoIter<Listed>>,
+    second: Peekable<vec::IntoIter<Listed>>,
     /// The length of this directory's path.
     path_len: usize,
 }
 
-impl Iterator for Lockstep<'_> {
-    type Item = Result<Job>;
+/// An entry of a directory. The metadata is missing if the directory could not be listed with it.
+type Listed = (DirEntry, Option<Metadata>);
 
-    fn next(&mut self) -> Option<Self::Item> {
+impl Iterator for Lockstep<'_> {
+    type Item = Batch;
+
+    fn next(&mut self) -> Option<Batch> {
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        while batch.jobs.len() < BATCH_FILES_MAX && bytes < BATCH_BYTES_MIN {
+            match self.next_job() {
+                None => break,
+                Some(Ok(job)) => {
+                    bytes += job
+                        .pair
+                        .as_ref()
+                        .map_or(0, |(_, _, a, b)| a.size.max(b.size));
+                    batch.jobs.push(job);
+                }
+                Some(Err(error)) => {
+                    batch.error = Some(error);
+                    break;
+                }
+            }
+        }
+        (!batch.jobs.is_empty() || batch.error.is_some()).then_some(batch)
+    }
+}
+
+impl Lockstep<'_> {
+    fn next_job(&mut self) -> Option<Result<Job>> {
         if !self.started {
             self.started = true;
-            let roots = (self.compare.first.root(), self.compare.second.root());
-            return Some(self.pair(roots.0, roots.1));
+            let (first, second) = (self.compare.first.root(), self.compare.second.root());
+            return Some(self.pair((first, None), (second, None)));
         }
         loop {
             let level = self.above.last_mut()?;
@@ -186,22 +240,23 @@ impl Iterator for Lockstep<'_> {
                 }
                 (Some(_), None) => (level.first.next(), None),
                 (None, Some(_)) => (None, level.second.next()),
-                (Some(first), Some(second)) => match first.name.cmp(&second.name) {
+                (Some((first, _)), Some((second, _))) => match first.name.cmp(&second.name) {
                     std::cmp::Ordering::Less => (level.first.next(), None),
                     std::cmp::Ordering::Greater => (None, level.second.next()),
                     std::cmp::Ordering::Equal => (level.first.next(), level.second.next()),
                 },
             };
-            let name = first.as_ref().or(second.as_ref()).map(|entry| &entry.name);
+            let name = first.as_ref().or(second.as_ref());
             if !self.path.is_empty() {
                 self.path.push(b'/');
             }
-            self.path.extend_from_slice(name.map_or(&[], |name| name));
+            self.path
+                .extend_from_slice(name.map_or(&[], |(entry, _)| &entry.name));
             return Some(match (first, second) {
-                (Some(first), Some(second)) => self.pair(first.ino, second.ino),
+                (Some((first, a)), Some((second, b))) => self.pair((first.ino, a), (second.ino, b)),
                 (first, second) => {
-                    let only_in_first = first.map(|entry| Change::OnlyInFirst(entry.kind));
-                    let only_in_second = second.map(|entry| Change::OnlyInSecond(entry.kind));
+                    let only_in_first = first.map(|(entry, _)| Change::OnlyInFirst(entry.kind));
+                    let only_in_second = second.map(|(entry, _)| Change::OnlyInSecond(entry.kind));
                     let changes = only_in_first.into_iter().chain(only_in_second).collect();
                     Ok(Job {
                         path: self.path.as_slice().into(),
@@ -212,10 +267,13 @@ impl Iterator for Lockstep<'_> {
             });
         }
     }
-}
 
-impl Lockstep<'_> {
-    fn pair(&mut self, first: Ino, second: Ino) -> Result<Job> {
+    /// Describes the files of a path in both trees, whose metadata may be known, and goes into directories.
+    fn pair(
+        &mut self,
+        (first, a): (Ino, Option<Metadata>),
+        (second, b): (Ino, Option<Metadata>),
+    ) -> Result<Job> {
         let Compare {
             first: first_tree,
             second: second_tree,
@@ -234,24 +292,16 @@ impl Lockstep<'_> {
         if same_tree && first == second {
             return Ok(job);
         }
-        let a = first_tree.metadata(first).map_err(in_first)?;
-        let b = second_tree.metadata(second).map_err(in_second)?;
+        let a = a.map_or_else(|| first_tree.metadata(first).map_err(in_first), Ok)?;
+        let b = b.map_or_else(|| second_tree.metadata(second).map_err(in_second), Ok)?;
         if a.kind != b.kind {
             job.changes.push(Change::Kind(a.kind, b.kind));
             return Ok(job);
         }
         if a.kind == FileKind::Directory {
             let level = Level {
-                first: first_tree
-                    .read_dir(first)
-                    .map_err(in_first)?
-                    .into_iter()
-                    .peekable(),
-                second: second_tree
-                    .read_dir(second)
-                    .map_err(in_second)?
-                    .into_iter()
-                    .peekable(),
+                first: list(first_tree, first).map_err(in_first)?.peekable(),
+                second: list(second_tree, second).map_err(in_second)?.peekable(),
                 path_len: path.len(),
             };
             self.above.push(level);
@@ -268,6 +318,19 @@ impl Lockstep<'_> {
         job.pair = Some((first, second, a, b));
         Ok(job)
     }
+}
+
+/// The entries of a directory, with their metadata if all of it can be read: otherwise the error shall name the file.
+fn list(tree: &dyn FileSystem, dir: Ino) -> Result<vec::IntoIter<Listed>> {
+    let listed: Vec<Listed> = match tree.read_dir_with_metadata(dir) {
+        Ok(entries) => (entries.into_iter())
+            .map(|(entry, metadata)| (entry, Some(metadata)))
+            .collect(),
+        Err(_) => (tree.read_dir(dir)?.into_iter())
+            .map(|entry| (entry, None))
+            .collect(),
+    };
+    Ok(listed.into_iter())
 }
 
 /// The files with several names that have been seen, with the first path of each.
@@ -306,13 +369,6 @@ impl Links {
     }
 }
 
-/// The read buffers of a thread.
-#[derive(Default)]
-struct Buffers {
-    first: Vec<u8>,
-    second: Vec<u8>,
-}
-
 struct Compare<'a> {
     first: &'a dyn FileSystem,
     second: &'a dyn FileSystem,
@@ -323,10 +379,27 @@ struct Compare<'a> {
     same_store: bool,
     /// Whether times are compared to the second.
     whole_seconds: bool,
+    /// How many bytes of a file are read at once.
+    chunk_bytes: usize,
 }
 
 impl Compare<'_> {
     /// Compares what the walk left open. Runs on any thread.
+    fn finish_batch(&self, batch: Batch, buffers: &mut Buffers) -> Finished {
+        let mut done = Vec::with_capacity(batch.jobs.len());
+        for job in batch.jobs {
+            match self.finish(job, buffers) {
+                Ok(one) => done.push(one),
+                Err(error) => {
+                    let error = Some(error);
+                    return Finished { done, error };
+                }
+            }
+        }
+        let error = batch.error;
+        Finished { done, error }
+    }
+
     fn finish(&self, job: Job, buffers: &mut Buffers) -> Result<Done> {
         let Job {
             path,
@@ -335,274 +408,21 @@ impl Compare<'_> {
         } = job;
         let mut bytes = 0;
         if let Some((first, second, a, b)) = pair {
-            let in_first = |error: Error| error.in_file(READ_FIRST, &path);
-            let in_second = |error: Error| error.in_file(READ_SECOND, &path);
-            let aspects = self.aspects;
-            // The mode of a symbolic link has no meaning, and Linux cannot set it.
-            if aspects.permissions && a.kind != FileKind::Symlink && a.permissions != b.permissions
-            {
-                changes.push(Change::Permissions(a.permissions, b.permissions));
-            }
-            if aspects.owner && (a.uid, a.gid) != (b.uid, b.gid) {
-                changes.push(Change::Owner((a.uid, a.gid), (b.uid, b.gid)));
-            }
-            let fraction = !self.whole_seconds && a.mtime.nanoseconds != b.mtime.nanoseconds;
-            if aspects.mtime && (a.mtime.seconds != b.mtime.seconds || fraction) {
-                changes.push(Change::Mtime(a.mtime, b.mtime));
-            }
-            if a.kind.is_device() && a.rdev != b.rdev {
-                changes.push(Change::Rdev(a.rdev, b.rdev));
-            }
-            if a.kind == FileKind::Symlink {
-                let a = self.first.read_link(first).map_err(in_first)?;
-                let b = self.second.read_link(second).map_err(in_second)?;
-                if a != b {
-                    changes.push(Change::LinkTarget(a.into(), b.into()));
-                }
-            }
-            if aspects.xattrs {
-                let a = self.first.xattrs(first).map_err(in_first)?;
-                let b = self.second.xattrs(second).map_err(in_second)?;
-                compare_xattrs(&a, &b, &mut changes);
-            }
-            if a.kind == FileKind::Regular && a.size != b.size {
-                changes.push(Change::Size(a.size, b.size));
-            } else if a.kind == FileKind::Regular {
-                let pair = Pair {
-                    compare: self,
-                    first,
-                    second,
-                    size: a.size,
-                    path: &path,
-                };
-                if aspects.content {
-                    bytes = a.size;
-                    let at = pair.first_difference(buffers)?;
-                    changes.extend(at.map(|at| Change::Content { at }));
-                }
-                if aspects.holes {
-                    let at = pair.first_hole_difference()?;
-                    changes.extend(at.map(|at| Change::Holes { at }));
-                }
-            }
+            let mut pair = Pair {
+                compare: self,
+                first,
+                second,
+                a,
+                b,
+                path: &path,
+            };
+            changes.extend(pair.changes(buffers)?);
+            bytes = pair.content_bytes();
         }
         Ok(Done {
             path,
             changes,
             bytes,
         })
-    }
-}
-
-/// Compares two lists, both sorted by name.
-fn compare_xattrs(a: &[super::Xattr], b: &[super::Xattr], changes: &mut Vec<Change>) {
-    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
-    while let Some(name) = match (a.peek(), b.peek()) {
-        (Some(a), Some(b)) => Some((&a.name).min(&b.name)),
-        (Some(only), None) | (None, Some(only)) => Some(&only.name),
-        (None, None) => None,
-    } {
-        let first = a
-            .next_if(|xattr| xattr.name == *name)
-            .map(|xattr| xattr.value.clone());
-        let second = b
-            .next_if(|xattr| xattr.name == *name)
-            .map(|xattr| xattr.value.clone());
-        if first != second {
-            changes.push(Change::Xattr {
-                name: name.clone(),
-                first,
-                second,
-            });
-        }
-    }
-}
-
-/// Two regular files of the same size.
-struct Pair<'a> {
-    compare: &'a Compare<'a>,
-    first: Ino,
-    second: Ino,
-    size: u64,
-    path: &'a [u8],
-}
-
-impl Pair<'_> {
-    /// The first byte that differs.
-    fn first_difference(&self, buffers: &mut Buffers) -> Result<Option<u64>> {
-        if self.size <= SMALL_BYTES && !self.compare.same_store {
-            return self.read_and_compare(0, self.size, buffers);
-        }
-        let mut position = 0;
-        let (mut a, mut b) = self.extents();
-        while position < self.size {
-            let (a, b) = (a.covering(position)?, b.covering(position)?);
-            let end = a.end().min(b.end());
-            if !self.known_same(&a, &b, position, buffers)? {
-                let Compare { first, second, .. } = self.compare;
-                let differs = match (a.kind.has_data(), b.kind.has_data()) {
-                    (true, false) => {
-                        let data = (*first, self.first, READ_FIRST);
-                        self.first_nonzero(data, position, end, buffers)?
-                    }
-                    (false, true) => {
-                        let data = (*second, self.second, READ_SECOND);
-                        self.first_nonzero(data, position, end, buffers)?
-                    }
-                    _ => self.read_and_compare(position, end, buffers)?,
-                };
-                if differs.is_some() {
-                    return Ok(differs);
-                }
-            }
-            position = end;
-        }
-        Ok(None)
-    }
-
-    /// Whether two extents are known to be equal from `position`, without decoding them.
-    fn known_same(
-        &self,
-        a: &Extent,
-        b: &Extent,
-        position: u64,
-        buffers: &mut Buffers,
-    ) -> Result<bool> {
-        match (a.kind, b.kind) {
-            _ if !a.kind.has_data() && !b.kind.has_data() => Ok(true),
-            (
-                ExtentKind::Plain {
-                    stored_offset: a_at,
-                },
-                ExtentKind::Plain {
-                    stored_offset: b_at,
-                },
-            ) => {
-                let same_place = a_at + (position - a.offset) == b_at + (position - b.offset);
-                Ok(self.compare.same_store && a.id.is_some() && a.id == b.id && same_place)
-            }
-            (ExtentKind::Encoded(a_code), ExtentKind::Encoded(b_code)) => {
-                if a.offset != b.offset || a_code != b_code {
-                    return Ok(false);
-                }
-                if self.compare.same_store && a.id.is_some() && a.id == b.id {
-                    return Ok(true);
-                }
-                // Equal stored bytes decode to equal content; different ones can, too.
-                let Compare { first, second, .. } = self.compare;
-                let Buffers {
-                    first: a_bytes,
-                    second: b_bytes,
-                } = buffers;
-                let a_read = first.read_encoded(self.first, a, a_bytes);
-                a_read.map_err(|error| error.in_file(READ_FIRST, self.path))?;
-                let b_read = second.read_encoded(self.second, b, b_bytes);
-                b_read.map_err(|error| error.in_file(READ_SECOND, self.path))?;
-                Ok(a_bytes == b_bytes)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// The first byte of one of the files that is not zero, where the other one has a hole.
-    fn first_nonzero(
-        &self,
-        (tree, file, verb): (&dyn FileSystem, Ino, &'static str),
-        from: u64,
-        to: u64,
-        buffers: &mut Buffers,
-    ) -> Result<Option<u64>> {
-        let buffer = &mut buffers.first;
-        buffer.resize(CHUNK_BYTES, 0);
-        let mut position = from;
-        while position < to {
-            let len = (to - position).min(CHUNK_BYTES as u64) as usize;
-            let read = tree.read_at(file, position, &mut buffer[..len]);
-            let read = read.map_err(|error| error.in_file(verb, self.path))?;
-            if read == 0 {
-                return Err(Error::Changed.in_file(verb, self.path));
-            }
-            let bytes = &buffer[..read];
-            if !is_zero(bytes) {
-                let at = bytes.iter().position(|&byte| byte != 0).unwrap_or(0);
-                return Ok(Some(position + at as u64));
-            }
-            position += read as u64;
-        }
-        Ok(None)
-    }
-
-    fn read_and_compare(&self, from: u64, to: u64, buffers: &mut Buffers) -> Result<Option<u64>> {
-        let Buffers {
-            first: a,
-            second: b,
-        } = buffers;
-        a.resize(CHUNK_BYTES, 0);
-        b.resize(CHUNK_BYTES, 0);
-        let mut position = from;
-        while position < to {
-            let len = (to - position).min(CHUNK_BYTES as u64) as usize;
-            let Compare { first, second, .. } = self.compare;
-            let a_len = first.read_at(self.first, position, &mut a[..len]);
-            let a_len = a_len.map_err(|error| error.in_file(READ_FIRST, self.path))?;
-            let b_len = second.read_at(self.second, position, &mut b[..len]);
-            let b_len = b_len.map_err(|error| error.in_file(READ_SECOND, self.path))?;
-            let (a, b) = (&a[..a_len], &b[..b_len]);
-            if a != b {
-                let differs = a.iter().zip(b).position(|(a, b)| a != b);
-                let differs = differs.unwrap_or(a_len.min(b_len));
-                return Ok(Some(position + differs as u64));
-            }
-            if a_len == 0 {
-                break; // Both were cut while they were read.
-            }
-            position += a_len as u64;
-        }
-        Ok(None)
-    }
-
-    /// The first byte that is in a hole of only one file.
-    fn first_hole_difference(&self) -> Result<Option<u64>> {
-        let mut position = 0;
-        let (mut a, mut b) = self.extents();
-        while position < self.size {
-            let (a, b) = (a.covering(position)?, b.covering(position)?);
-            if a.kind.has_data() != b.kind.has_data() {
-                return Ok(Some(position));
-            }
-            position = a.end().min(b.end());
-        }
-        Ok(None)
-    }
-
-    fn extents(&self) -> (Named<'_>, Named<'_>) {
-        let Compare { first, second, .. } = self.compare;
-        let path = self.path;
-        (
-            Named {
-                extents: Extents::new(*first, self.first, self.size),
-                verb: READ_FIRST,
-                path,
-            },
-            Named {
-                extents: Extents::new(*second, self.second, self.size),
-                verb: READ_SECOND,
-                path,
-            },
-        )
-    }
-}
-
-/// The extents of one of the files, with errors that name it.
-struct Named<'a> {
-    extents: Extents<'a>,
-    verb: &'static str,
-    path: &'a [u8],
-}
-
-impl Named<'_> {
-    fn covering(&mut self, position: u64) -> Result<Extent> {
-        let extent = self.extents.covering(position);
-        extent.map_err(|error| error.in_file(self.verb, self.path))
     }
 }
