@@ -1,11 +1,15 @@
 //! `diff` and `manifest`: every change of a tree is detected and classified, and equal trees compare equal in any
 //! container.
 
-use testkit::MemoryFs;
-use tree::Aspects;
-use tree::diff::{Change, diff};
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use testkit::{HookedFs, MemoryFs, TempDir};
+use tree::diff::{Change, READ_FIRST, diff};
 use tree::manifest::Manifest;
-use tree::{Device, FileKind, FileSystem, Ino, NoProgress, Parallel, Time};
+use tree::{
+    Aspects, Device, Error, FileKind, FileSystem, HostDir, Ino, NoProgress, Parallel, Time,
+};
 
 /// The chunk size for reading content: differences must be found on both sides of chunk boundaries.
 const CHUNK: usize = 256 << 10;
@@ -152,6 +156,81 @@ fn zeros_and_holes_are_equal_unless_holes_count() {
     let found = changes(&sparse, &full, &Aspects::ALL);
     assert_eq!(found, [("file".to_owned(), Change::Holes { at: 0 })]);
     assert!(manifest(&sparse, true) != manifest(&full, true));
+}
+
+#[test]
+fn differences_before_a_file_that_cannot_be_read_are_reported_and_none_after_it() {
+    let tree = |byte| {
+        let mut fs = MemoryFs::new();
+        for n in 0..500 {
+            fs.add_file(fs.root(), format!("{n:03}"), &[byte; 100]);
+        }
+        fs
+    };
+    let (good, bad) = (tree(b'a'), tree(b'b'));
+    let lost = ino(&bad, "333");
+    let bad = HookedFs::new(bad, move |file, _| match file == lost {
+        true => Err(Error::Unreadable("lost")),
+        false => Ok(()),
+    });
+    for threads in [1, 2, 8] {
+        let mut found = Vec::new();
+        let compared = diff(
+            &bad,
+            &good,
+            &Aspects::default(),
+            Parallel::new(threads),
+            &NoProgress,
+            &mut |difference| {
+                found.push(String::from_utf8(difference.path.into()).unwrap());
+                Ok(())
+            },
+        );
+        let error = compared.unwrap_err();
+        let is_named =
+            matches!(&error, Error::File { verb: READ_FIRST, path, .. } if **path == *b"333");
+        assert!(is_named, "{error}");
+        let before: Vec<_> = (0..333).map(|n| format!("{n:03}")).collect();
+        assert_eq!(found, before, "{threads} threads");
+    }
+}
+
+/// A file of a live tree can change between the listing of its directory and the comparison.
+#[test]
+fn a_file_that_changes_before_it_is_compared_is_compared_as_it_is_then() {
+    let (first, second) = (TempDir::new(), TempDir::new());
+    let compare = |changes_max| {
+        fs::write(first.join("file"), "same").unwrap();
+        fs::write(second.join("file"), "same").unwrap();
+        let path = first.join("file");
+        let changes = AtomicU32::new(0);
+        let tree = HookedFs::new(HostDir::open(first.path()).unwrap(), move |_, _| {
+            let n = changes.fetch_add(1, Ordering::Relaxed);
+            if n < changes_max {
+                fs::write(&path, format!("changed {n}")).unwrap();
+            }
+            Ok(())
+        });
+        let mut found = Vec::new();
+        let content_only = Aspects {
+            mtime: false,
+            ..Aspects::default()
+        };
+        let compared = diff(
+            &tree,
+            &HostDir::open(second.path()).unwrap(),
+            &content_only,
+            Parallel::new(1),
+            &NoProgress,
+            &mut |difference| {
+                found.push(difference.change);
+                Ok(())
+            },
+        );
+        compared.map(|()| found)
+    };
+    assert_eq!(compare(0).unwrap(), []);
+    assert_eq!(compare(1).unwrap(), [Change::Size(9, 4)]);
 }
 
 /// The text for other programs: file types, escapes, a hard link, holes, and hashes from coreutils' sha256sum.
