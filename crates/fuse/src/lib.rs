@@ -7,6 +7,25 @@
 //! a directory is sent once, with the attributes of its files; files are not opened and closed; a name that does not exist is
 //! asked for once. Numbers of files in the protocol are those of the tree, so nothing needs to be remembered about what the
 //! kernel knows, and a file handle of NFS is valid after the next mount.
+//!
+//! ```no_run
+//! use std::fs::File;
+//! use std::os::fd::AsRawFd;
+//! use std::sync::Arc;
+//!
+//! use fuse::{Options, Server};
+//! use linux::MountHow;
+//!
+//! let tree = tree::HostDir::open("/usr/share/doc".as_ref())?;
+//! let options = Options { is_live: true, ..Options::default() };
+//! let server = Server::new(Arc::new(tree), options, |problem| println!("{problem:?}"))?;
+//! let device = File::from(linux::open_fuse_device()?);
+//! let data = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+//! linux::mount(b"doc", "/mnt".as_ref(), "fuse.example", MountHow::default(), data.as_bytes())?;
+//! server.greet(&device)?; // the mount answers
+//! server.serve(&device)?; // until it is unmounted
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -59,6 +59,27 @@ pub struct Options {
     pub trace: Option<Trace>,
 }
 
+/// One thread, and everything as the tree has it, which does not change.
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            root: None,
+            owner: Owner::default(),
+            is_live: false,
+            lifetime: None,
+            has_xattrs: true,
+            has_birth_times: true,
+            only_user: None,
+            size_bytes: 0,
+            files: 0,
+            // Programs take no file to be number 0, which trees may count from.
+            numbers: Box::new(|ino| Ok(ino.0.wrapping_add(1))),
+            threads: 1,
+            trace: None,
+        }
+    }
+}
+
 /// See [`Options::trace`].
 pub type Trace = Box<dyn Fn(&str, u64, i32) + Send + Sync>;
 

@@ -3,4 +3,5 @@
 mod script;
 
 mod answers; // what each request is answered
+mod examples; // the program in `examples`
 mod hostile; // requests and trees that mean harm

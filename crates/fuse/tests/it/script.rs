@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use fuse::{Device, Options, Owner, Server};
+use fuse::{Device, Options, Server};
 use testkit::MemoryFs;
 use tree::FileSystem;
 
@@ -32,10 +32,22 @@ pub(crate) const ALL: u32 = 0x47ff_ffff;
 /// A reply: the error number, positive, or the body.
 pub(crate) type Reply = Result<Vec<u8>, i32>;
 
-#[derive(Default)]
-struct Script {
+pub(crate) struct Script {
     requests: Mutex<VecDeque<Vec<u8>>>,
     replies: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Script {
+    pub(crate) fn of(requests: impl IntoIterator<Item = Vec<u8>>) -> Script {
+        Script {
+            requests: Mutex::new(requests.into_iter().collect()),
+            replies: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn replies(self) -> Vec<Vec<u8>> {
+        self.replies.into_inner().unwrap()
+    }
 }
 
 impl Device for Script {
@@ -59,6 +71,19 @@ pub(crate) fn request(opcode: u32, node: u64, body: &[u8]) -> Vec<u8> {
     of_user(0, opcode, node, body)
 }
 
+/// The first request of a current kernel.
+pub(crate) fn greeting() -> Vec<u8> {
+    init(7, 45, ALL)
+}
+
+fn init(major: u32, minor: u32, flags: u32) -> Vec<u8> {
+    let mut body = [major, minor, 128 << 10, flags]
+        .map(u32::to_ne_bytes)
+        .concat();
+    body.resize(64, 0);
+    request(INIT, 0, &body)
+}
+
 pub(crate) fn of_user(uid: u32, opcode: u32, node: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = (40 + body.len() as u32).to_ne_bytes().to_vec();
     bytes.extend(opcode.to_ne_bytes());
@@ -77,18 +102,10 @@ pub(crate) struct Served {
 
 pub(crate) fn options() -> Options {
     Options {
-        root: None,
-        owner: Owner::default(),
-        is_live: false,
-        lifetime: None,
-        has_xattrs: true,
-        has_birth_times: true,
-        only_user: None,
         size_bytes: 5000,
         files: 3,
         numbers: Box::new(|ino| Ok(ino.0 + 1000)),
-        threads: 1,
-        trace: None,
+        ..Options::default()
     }
 }
 
@@ -120,27 +137,17 @@ impl Served {
 
     /// The reply to `INIT`.
     pub(crate) fn greeted(&self, major: u32, minor: u32, flags: u32) -> Reply {
-        let mut body = [major, minor, 128 << 10, flags]
-            .map(u32::to_ne_bytes)
-            .concat();
-        body.resize(64, 0);
-        let script = Script::default();
-        script
-            .requests
-            .lock()
-            .unwrap()
-            .push_back(request(INIT, 0, &body));
+        let script = Script::of([init(major, minor, flags)]);
         let _ = self.server.greet(&script);
-        let replies = script.replies.into_inner().unwrap();
+        let replies = script.replies();
         parse(replies.first().map_or(&[], Vec::as_slice))
     }
 
     /// All that is sent while requests are answered.
     pub(crate) fn messages(&self, requests: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-        let script = Script::default();
-        script.requests.lock().unwrap().extend(requests);
+        let script = Script::of(requests);
         self.server.serve(&script).unwrap();
-        script.replies.into_inner().unwrap()
+        script.replies()
     }
 
     /// The replies to all requests.
@@ -198,7 +205,7 @@ pub(crate) fn read_body(offset: u64, size: u32) -> Vec<u8> {
     body
 }
 
-fn parse(reply: &[u8]) -> Reply {
+pub(crate) fn parse(reply: &[u8]) -> Reply {
     assert!(reply.len() >= 16, "no reply");
     assert_eq!(u32_at(reply, 0) as usize, reply.len());
     assert_eq!(u64_at(reply, 8), 77);

@@ -1,0 +1,4 @@
+//! The integration tests of `plan`.
+
+/// The program in `examples`.
+mod examples;

@@ -1,0 +1,4 @@
+//! The integration tests of `report`.
+
+/// The program in `examples`.
+mod examples;
