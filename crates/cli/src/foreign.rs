@@ -1,5 +1,9 @@
 //! Formats that restow does not read, and what does.
 
+use std::path::Path;
+
+use crate::text;
+
 /// Bytes of the beginning of a file that tell formats apart.
 struct Known {
     at: usize,
@@ -80,7 +84,7 @@ const fn known(at: usize, magic: &'static [u8], noun: &'static str, way: Way) ->
 }
 
 /// What a file is and what to do with it, if it has a format that restow knows but does not read.
-pub(crate) fn hint(start: &[u8], file: &str) -> Option<String> {
+pub(crate) fn hint(start: &[u8], path: &Path) -> Option<String> {
     let has = |known: &&Known| {
         let rest = start.get(known.at..);
         rest.is_some_and(|rest| rest.starts_with(known.magic))
@@ -88,6 +92,9 @@ pub(crate) fn hint(start: &[u8], file: &str) -> Option<String> {
     let Known { noun, way, .. } = KNOWN.iter().find(has)?;
     Some(match way {
         Way::Pipe(command) => {
+            let is_named = path != Path::new("-");
+            let file = is_named.then(|| text::quoted(path.as_os_str()));
+            let file = file.as_deref().unwrap_or("FILE");
             format!("{noun}; pipe its content into restow: `{command}{file} | restow copy - DST`")
         }
         Way::First(words) => format!("{noun}, which restow does not read: {words}"),

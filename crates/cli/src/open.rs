@@ -278,7 +278,7 @@ fn search_btrfs(file: &File) -> Result<Option<u64>> {
 
 /// Why a file cannot be read, and what can read it.
 fn unknown(start: &[u8], path: &Path) -> String {
-    let hint = foreign::hint(start, &text::of_host_path(path, "FILE"));
+    let hint = foreign::hint(start, path);
     hint.unwrap_or_else(|| format!("unknown format (first bytes: {})", text::of_hex(start, 8)))
 }
 

@@ -1,6 +1,7 @@
 //! A source: a tree to read, and the name that it has for the user.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -21,6 +22,16 @@ use crate::text;
 
 /// Symbolic links followed for one path (`MAXSYMLINKS` in Linux).
 const SYMLINKS_MAX: u32 = 40;
+
+/// The context of an error: what was being done to a file of the source that the rest of it can do without.
+#[derive(Debug)]
+pub(crate) struct Unreadable(String);
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// A tree to read, with the name that it has for the user.
 pub(crate) struct Source {
@@ -360,7 +371,15 @@ impl Source {
         let Error::File { verb, path, error } = error else {
             return anyhow::Error::from(error).context(format!("read {}", self.name));
         };
-        anyhow::Error::from(*error).context(format!("{verb} {}", self.path_name(&path)))
+        let words = format!("{verb} {}", self.path_name(&path));
+        let can_be_skipped = verb == "read" && !path.is_empty();
+        let is_of_file = matches!(*error, Error::Io(_) | Error::Corrupt(_));
+        let error = anyhow::Error::from(*error);
+        if can_be_skipped && is_of_file {
+            error.context(Unreadable(words))
+        } else {
+            error.context(words)
+        }
     }
 
     /// Whether it is a send stream.

@@ -288,7 +288,8 @@ pub(crate) fn with_tip(mut error: Error, typed: &[OsString]) -> Error {
             let words = typed.iter().filter_map(|word| word.to_str());
             let words = words.map(|word| word.split('=').next().unwrap_or(word));
             let mut words = words.filter(|word| word.starts_with(&*wrong));
-            words.find_map(|word| find(&OPTIONS, word))
+            let of_word = words.find_map(|word| find(&OPTIONS, word));
+            of_word.or_else(|| of_second_path(&wrong, typed))
         }
         _ => None,
     };
@@ -299,6 +300,13 @@ pub(crate) fn with_tip(mut error: Error, typed: &[OsString]) -> Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
     }
     error
+}
+
+/// A path too many where another command would have a source.
+fn of_second_path(wrong: &str, typed: &[OsString]) -> Option<&'static str> {
+    let is_path = !wrong.starts_with('-');
+    let is_receive = typed.iter().any(|word| word == "receive");
+    (is_path && is_receive).then_some("the stream follows an option: `restow receive -f FILE DIR`")
 }
 
 fn text_of(error: &Error, kind: ContextKind) -> String {

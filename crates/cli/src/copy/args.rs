@@ -176,7 +176,12 @@ pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, kind: Kind) -> Resu
             || kind.wrapper().is_some() && id == "compress";
         if !is_shared && known.is_some_and(|(_, kinds)| !kinds.contains(&kind)) {
             let (name, noun) = (option.get_long().unwrap_or(id), kind.noun());
-            bail!("--{name} does not apply to {noun}");
+            let advice = if kind == Kind::Tar && id == "compress" {
+                "; name it `.tar.zst`, `.tar.gz` or `.tar.xz`"
+            } else {
+                ""
+            };
+            bail!("--{name} does not apply to {noun}{advice}");
         }
     }
     Ok(())

@@ -51,6 +51,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         files: inventory.entry_count().into(),
         read: summary.image.content_bytes,
         written: summary.image.image_bytes,
+        used: Some(summary.image.data_bytes + summary.metadata_bytes),
         kept: summary.image.kept,
         listed: job.losses(&inventory, &summary.image.unreadable),
         lost: lost_in(&summary, job.source),

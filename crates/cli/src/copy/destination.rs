@@ -41,7 +41,7 @@ pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, kind: Kind) -> Resu
             }
             return Ok(());
         }
-        Err(error) => return Err(error).with_context(|| format!("read {name}")),
+        Err(error) => return Err(error).with_context(|| format!("write {name}")),
         Ok(there) => there.file_type(),
     };
     if kind == Kind::Dir && dst.is_dir() {

@@ -107,6 +107,7 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
         },
         read: inventory.content_bytes(),
         written: inventory.content_bytes(),
+        used: None,
         kept: extracted.stored.kept,
         listed,
         lost,

@@ -39,6 +39,8 @@ pub(crate) struct Done {
     pub(crate) read: u64,
     /// Bytes of the output.
     pub(crate) written: u64,
+    /// As many of these hold something, if the rest is free space.
+    pub(crate) used: Option<u64>,
     /// Blocks or extents that were copied in compressed form.
     pub(crate) kept: Kept,
     /// Files and parts of files that are not in the output. All are printed.

@@ -33,7 +33,7 @@ use crate::address::Address;
 use crate::json::Object;
 use crate::message::{self, tell};
 use crate::options::BtrfsArgs;
-use crate::source::{Source, Unnamed};
+use crate::source::{Source, Unnamed, Unreadable};
 use crate::text;
 use args::refuse_what_does_not_apply;
 use destination::refuse_before_reading;
@@ -52,26 +52,38 @@ const VERSION: u32 = 1;
 /// # Errors
 /// The copy failed; nothing was written.
 pub(crate) fn run(args: &Copy, typed: &ArgMatches) -> Result<bool> {
-    copy(args, typed).map_err(suggest_options).with_context(|| {
-        let src = text::of_host_path(&args.src, "standard input");
-        let dst = text::of_host_path(&args.dst, "standard output");
-        format!("copy {src} to {dst}")
-    })
+    copy(args, typed)
+        .map_err(|error| suggest_options(error, args))
+        .with_context(|| {
+            let src = text::of_host_path(&args.src, "standard input");
+            let dst = text::of_host_path(&args.dst, "standard output");
+            format!("copy {src} to {dst}")
+        })
 }
 
-/// Names the options for a file that changes while it is read.
-fn suggest_options(error: anyhow::Error) -> anyhow::Error {
+/// Names the options for a file that changes while it is read, or that cannot be read.
+fn suggest_options(error: anyhow::Error, args: &Copy) -> anyhow::Error {
     let is_changed = |cause: &(dyn std::error::Error + 'static)| {
         matches!(
             cause.downcast_ref::<tree::Error>(),
             Some(tree::Error::Changed)
         )
     };
-    if !error.chain().any(is_changed) {
+    let skips = "--skip-unreadable leaves it out";
+    let advice = if error.chain().any(is_changed) {
+        format!("--accept-changed takes it as it is read, {skips}")
+    } else if error.downcast_ref::<Unreadable>().is_some() && can_skip(args) {
+        skips.to_owned()
+    } else {
         return error;
-    }
-    let words = message::of_error(&error);
-    anyhow!("{words}; --accept-changed takes it as it is read, --skip-unreadable leaves it out")
+    };
+    anyhow!("{}; {advice}", message::of_error(&error))
+}
+
+/// Whether files can be left out that are not: a send stream has all of them.
+fn can_skip(args: &Copy) -> bool {
+    let kind = Kind::of(&args.dst, args.to);
+    !args.rescue.skips() && !matches!(kind, Ok(Kind::Stream | Kind::File))
 }
 
 fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
@@ -195,26 +207,31 @@ fn report(args: &Copy, kind: Kind, source: &Source, done: &Done, start: Instant)
             files,
             read,
             written,
+            used,
             kept,
             ..
         } = *done;
+        let stored = used.unwrap_or(written);
         // Directories and plain tar archives store files uncompressed.
         let ratio = match kind {
             Kind::Squashfs | Kind::Btrfs | Kind::TarGz | Kind::TarXz | Kind::TarZst
-                if written > 0 =>
+                if stored > 0 =>
             {
-                format!(", ratio {:.3}", read as f64 / written as f64)
+                format!(", ratio {:.3}", read as f64 / stored as f64)
             }
             _ => String::new(),
         };
         let kept = kept_in_words(kept);
-        let (read, written) = (text::of_bytes(read), text::of_bytes(written));
+        let (read, stored) = (text::of_bytes(read), text::of_bytes(stored));
+        let size = used.map_or(String::new(), |_| {
+            format!(" to an image of {}", text::of_bytes(written))
+        });
         let memory = peak_memory().map_or(String::new(), |bytes| {
             format!(", peak memory {}", text::of_bytes(bytes))
         });
         let files = text::count(files, "file");
         tell(&format!(
-            "{files}, {read} read, {written} written{ratio}{kept}, {seconds:.2} s{memory}"
+            "{files}, {read} read, {stored} written{size}{ratio}{kept}, {seconds:.2} s{memory}"
         ));
     }
     Ok(is_whole)

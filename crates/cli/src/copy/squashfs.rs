@@ -56,6 +56,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         files: inventory.entry_count().into(),
         read: summary.image.content_bytes,
         written: summary.image.image_bytes,
+        used: None,
         kept: summary.image.kept,
         listed,
         lost,

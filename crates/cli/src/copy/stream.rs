@@ -113,6 +113,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         files: inventory.entry_count().into(),
         read: inventory.content_bytes(),
         written: bytes,
+        used: None,
         kept: summary.kept,
         listed: job.losses(&inventory, &[]),
         lost: Vec::new(),

@@ -79,6 +79,7 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
         files: summary.entries,
         read: summary.content_bytes,
         written,
+        used: None,
         kept: Kept::default(),
         listed,
         lost: lost.collect(),

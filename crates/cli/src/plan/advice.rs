@@ -134,8 +134,10 @@ fn command(report: &Report<'_>, row: &Row, is_stored: bool) -> String {
     if let Some(threads) = report.args.threads.given() {
         words.push(format!("-j {threads}"));
     }
-    words.push(quoted(report.src.as_os_str()));
-    words.push(quoted(OsStr::from_bytes(&destination(report.src, ending))));
+    words.push(text::quoted(report.src.as_os_str()));
+    words.push(text::quoted(OsStr::from_bytes(&destination(
+        report.src, ending,
+    ))));
     words.join(" ")
 }
 
@@ -171,52 +173,9 @@ fn destination(src: &Path, ending: &str) -> Vec<u8> {
     same
 }
 
-/// A word for a shell.
-fn quoted(word: &OsStr) -> String {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./:@%+=,".contains(byte);
-    let bytes = word.as_bytes();
-    let before = if bytes.starts_with(b"-") && bytes.len() > 1 {
-        "./"
-    } else {
-        ""
-    };
-    if !bytes.is_empty() && bytes.iter().all(is_plain) {
-        return format!("{before}{}", word.to_string_lossy());
-    }
-    match word.to_str() {
-        Some(text) if !text.chars().any(char::is_control) => {
-            format!("{before}'{}'", text.replace('\'', "'\\''"))
-        }
-        _ => {
-            let mut escaped = String::new();
-            for &byte in bytes {
-                match byte {
-                    b' '..=b'~' if byte != b'\'' && byte != b'\\' => escaped.push(byte.into()),
-                    _ => escaped += &format!("\\x{byte:02x}"),
-                }
-            }
-            format!("$'{before}{escaped}'")
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        for (word, wanted) in [
-            (&b"usr/lib"[..], "usr/lib"),
-            (b"a b", "'a b'"),
-            (b"it's", "'it'\\''s'"),
-            (b"-x", "./-x"),
-            (b"a\xff\n", "$'a\\xff\\x0a'"),
-            (b"", "''"),
-        ] {
-            assert_eq!(quoted(OsStr::from_bytes(word)), wanted);
-        }
-    }
 
     #[test]
     fn destinations_are_named_after_the_source() {

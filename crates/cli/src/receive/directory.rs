@@ -91,7 +91,7 @@ impl Receiver<'_> {
         tell(&Event::Subvolume(&sent), self.args, self.dir);
         let to = self.write(&sent, b"");
         if linux::stat_at(&*self.target, &sent.name).is_ok() {
-            bail!("write {to}: there is a file of that name; rename or delete it first");
+            bail!("{to} already exists; rename or delete it first");
         }
         let parent = match sent.parent {
             None => None,

@@ -58,8 +58,9 @@ pub(super) fn receive(args: &Receive, target: &Path) -> Result<Vec<String>> {
     refuse_options(args)?;
     let target = Target::open(target)?;
     let read = || format!("read {}", name(&args.file));
-    let Container::SendStream(stream) = Container::open(&args.file, None).with_context(read)?
-    else {
+    let opened = Container::open(&args.file, None);
+    let opened = opened.with_context(|| format!("open {}", name(&args.file)))?;
+    let Container::SendStream(stream) = opened else {
         bail!("{}: not a send stream", read());
     };
     let stream = stream.into_file().with_context(read)?;

@@ -213,7 +213,9 @@ impl Mounted {
     fn open(path: &Path) -> Result<Mounted> {
         let root = linux::open_dir(path)?;
         if !linux::is_btrfs(&root)? {
-            bail!("the directory is not on btrfs");
+            bail!(
+                "the directory is not on btrfs; `restow copy DIR DIR.stream` makes a stream of it"
+            );
         }
         if linux::stat(&root)?.ino != ROOT {
             bail!("a directory in a subvolume; only whole subvolumes can be sent");

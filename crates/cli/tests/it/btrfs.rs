@@ -205,6 +205,19 @@ fn subvolumes_labels_sizes_and_rules() {
 }
 
 #[test]
+fn free_space_is_not_written() {
+    let dir = TempDir::new();
+    source(&dir);
+    let (code, _, words) = run_in(dir.path(), ["copy", "src", "x.btrfs", "--size", "1GiB"]);
+    assert_eq!(code, 0, "{words}");
+    // 1.08 MB, of which as much is a repeated text as is noise.
+    assert!(
+        words.contains(" kB written to an image of 1.1 GB, ratio 2."),
+        "{words}"
+    );
+}
+
+#[test]
 fn the_same_tree_gives_the_same_bytes() {
     let dir = TempDir::new();
     source(&dir);

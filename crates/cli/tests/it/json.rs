@@ -282,6 +282,11 @@ fn a_copy_says_what_it_did_and_what_is_lost() {
     assert!(words.contains("--json: standard output is DST"), "{words}");
     // Files that cannot be read.
     damaged(&dir);
+    let advice = "; --skip-unreadable leaves it out\n";
+    for (to, is_advised) in [("o", true), ("o.btrfs", true), ("o.stream", false)] {
+        let (code, _, words) = run_in(dir.path(), ["copy", "bad.squashfs", to]);
+        assert_eq!((code, words.ends_with(advice)), (2, is_advised), "{words}");
+    }
     let args = ["copy", "--json", "--skip-unreadable", "bad.squashfs", "o"];
     let (code, out, words) = run_in(dir.path(), args);
     assert_eq!((code, &*words), (1, ""));

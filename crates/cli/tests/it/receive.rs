@@ -108,7 +108,7 @@ fn directories_are_received_and_their_parents_found() {
     // A second time, the name is taken.
     let (code, _, words) = receive("inc", &[], "to");
     assert_eq!(code, 2);
-    assert!(words.contains("there is a file of that name"), "{words}");
+    assert!(words.contains("to/b already exists"), "{words}");
     // A parent that was changed is found out, and can be taken as it is.
     fs::remove_dir_all(dir.join("to/b")).unwrap();
     fs::write(dir.join("to/a/new"), "x").unwrap();

@@ -291,7 +291,7 @@ fn options_that_do_not_apply_are_refused() {
     for (args, words) in [
         (
             &["src", "x.tar", "--compress", "zstd:3"][..],
-            "--compress does not apply to a tar archive",
+            "--compress does not apply to a tar archive; name it `.tar.zst`, `.tar.gz` or `.tar.xz`",
         ),
         (
             &["src", "x", "--block-size=64K"],

@@ -184,6 +184,11 @@ fn archives_of_other_kinds_name_the_program_that_reads_them() {
         let found = fails(&dir, &format!("ls {name}"));
         assert_eq!(found, format!("restow: open {name}: {words}\n"));
     }
+    // A command that can be copied.
+    fs::write(dir.join("a 'b'.deb"), "!<arch>\ndebian-binary   ").unwrap();
+    let (code, _, words) = run_in(dir.path(), ["ls", "a 'b'.deb"]);
+    let command = r"`dpkg-deb --fsys-tarfile 'a '\''b'\''.deb' | restow copy - DST`";
+    assert!(code == 2 && words.contains(command), "{words}");
 }
 
 #[test]
@@ -339,6 +344,7 @@ fn words_of_other_programs_lead_to_ours() {
         ("copy -z src a.tar", "`.tar.gz`, `.tar.xz` or `.tar.zst`"),
         ("copy --force src a.tar", "`--overwrite` replaces a file"),
         ("copy --rootdir src a.btrfs", "`restow copy DIR out.btrfs`"),
+        ("receive a.stream dst", "`restow receive -f FILE DIR`"),
     ] {
         let words = fails(&dir, line);
         let found = words.lines().find(|line| line.contains("tip: "));

@@ -135,6 +135,10 @@ fn messages_are_verb_path_and_reason() {
             "copy src to missing/x.tar: directory missing does not exist",
         ),
         (
+            &["copy", "src", "src/f/x.tar"],
+            "copy src to src/f/x.tar: write src/f/x.tar: not a directory",
+        ),
+        (
             &["copy", "missing", "x"],
             "copy missing to x: open missing: no such file or directory",
         ),
@@ -145,6 +149,10 @@ fn messages_are_verb_path_and_reason() {
         (
             &["copy", "src", "y.zip"],
             "copy src to y.zip: restow cannot write the format that this name suggests; choose a format with --to",
+        ),
+        (
+            &["send", "-f", "x.stream", "/proc"],
+            "send /proc: the directory is not on btrfs; `restow copy DIR DIR.stream` makes a stream of it",
         ),
         (
             &["copy", "src", "-", "--to", "dir"],
