@@ -395,7 +395,7 @@ fn a_file_that_cannot_be_read_is_named() {
             .current_dir(dir.path())
             .output()
             .unwrap();
-        let reason = "read src/sub/secret: permission denied";
+        let reason = "read src/sub/secret: permission denied; --skip-unreadable leaves it out";
         let expected = format!("restow: copy src to {dst}: {reason}\n");
         assert_eq!(shown(&output), (2, String::new(), expected));
         assert_eq!(names(dir.path()), ["restow", "src"]);

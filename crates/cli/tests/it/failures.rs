@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use testkit::TempDir;
@@ -67,8 +68,9 @@ fn as_user(dir: &TempDir, args: &[&str]) -> Option<Command> {
     let mut command = if fs::read(dir.join("src/sub/7")).is_ok() {
         // Whoever runs this may read all: the program must not.
         let setpriv = testkit::tool("setpriv")?;
-        // The program may lie where others cannot reach it.
-        fs::copy(program, dir.join("restow")).unwrap();
+        // The program may lie where others cannot reach it. Another process makes the copy: what this one has open for writing, a child
+        // that another test starts just then has open, too, and it cannot be run.
+        testkit::run(Command::new("cp").args([Path::new(program), &dir.join("restow")]));
         let mut command = setpriv.command();
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
         command.arg(dir.join("restow"));
