@@ -102,7 +102,7 @@ pub struct Received {
 /// Receives all streams of `input` into the directory `target` on a mounted btrfs, for which it needs root.
 ///
 /// Each subvolume is built under a temporary name. When it is complete, everything is on the medium, and what was written
-/// encoded is read from there, it gets its received UUID, becomes read-only, and gets its name. If that fails, it is deleted.
+/// encoded is read from there, it gets its received UUID and its name, and becomes read-only. If that fails, it is deleted.
 ///
 /// Files are opened beneath the new subvolume only, and no symlink is followed. The target must not hold names that the stream
 /// has for its subvolumes.
@@ -292,13 +292,15 @@ impl Receiver<'_> {
 
     /// Marks the subvolume as received, now that all of its commands were applied.
     fn finish(&mut self, event: &mut dyn FnMut(&Event<'_>)) -> Result<()> {
-        self.verify(event)?;
         let Some(unfinished) = &mut self.building else {
             return Ok(());
         };
         if unfinished.failed == 0 {
+            // The last writes are verified while Linux writes.
+            unfinished.building.verifier.hand_over()?;
             unfinished.building.complete()?;
         }
+        self.verify(event)?;
         let Some(unfinished) = self.building.take() else {
             return Ok(());
         };
@@ -320,16 +322,15 @@ impl Receiver<'_> {
         let root = building.into_root();
         let target = &self.target;
         temporary.finish(|name| {
-            let marked = linux::set_subvolume_received(&*root, sent.uuid, sent.ctransid)
-                .and_then(|()| linux::set_subvolume_read_only(&*root, true))
-                .and_then(|()| linux::rename_new_at(&**target, name, &**target, &sent.name));
+            linux::set_subvolume_received(&*root, sent.uuid, sent.ctransid)?;
+            linux::rename_new_at(&**target, name, &**target, &sent.name)?;
+            // This commits a transaction, which has the new name, too.
+            let marked = linux::set_subvolume_read_only(&*root, true);
             if marked.is_err() {
-                // It is read-only: nothing else could delete it.
-                let _ = linux::delete_subvolume(&**target, name);
+                let _ = linux::delete_subvolume(&**target, &sent.name);
             }
             marked
         })?;
-        linux::sync_file_system(&*self.target)?;
         self.received.subvolumes += 1;
         Ok(())
     }

@@ -149,7 +149,11 @@ impl Verifier {
         Ok(())
     }
 
-    fn hand_over(&mut self) -> Result<()> {
+    /// Gives the thread all that it has not yet got.
+    ///
+    /// # Errors
+    /// The thread cannot be started, or has panicked.
+    pub(super) fn hand_over(&mut self) -> Result<()> {
         if self.batch.jobs.is_empty() {
             return Ok(());
         }
