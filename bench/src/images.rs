@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::table::{Form, Row, Table};
 
 /// What is measured when nothing else is asked for: as `--compress` takes it, and a block size after `@`.
-const CODECS: [&str; 11] = [
+const CODECS: [&str; 12] = [
     "zstd:1",
     "zstd:5",
     "zstd:10",

@@ -169,9 +169,12 @@ fn differences_before_a_file_that_cannot_be_read_are_reported_and_none_after_it(
     };
     let (good, bad) = (tree(b'a'), tree(b'b'));
     let lost = ino(&bad, "333");
-    let bad = HookedFs::new(bad, move |file, _| match file == lost {
-        true => Err(Error::Unreadable("lost")),
-        false => Ok(()),
+    let bad = HookedFs::new(bad, move |file, _| {
+        if file == lost {
+            Err(Error::Unreadable("lost"))
+        } else {
+            Ok(())
+        }
     });
     for threads in [1, 2, 8] {
         let mut found = Vec::new();
