@@ -87,12 +87,14 @@ impl NewNode {
 }
 
 impl Node {
-    /// Reads the block at an address from the first intact copy.
+    /// Reads the block at an address from the first intact copy. The memory of `gone`, another block that nobody needs, is used
+    /// again.
     pub(crate) fn read(
         space: &AddressSpace,
         superblock: &Superblock,
         at: Logical,
         expected: &Expected,
+        gone: Option<Node>,
     ) -> Result<Node> {
         if !at.0.is_multiple_of(superblock.sectorsize.into()) {
             return Err(Error::Corrupt(Corrupt {
@@ -101,12 +103,13 @@ impl Node {
                 got: expected.tree,
             }));
         }
-        let mut bytes = vec![0; to_usize(superblock.nodesize)].into_boxed_slice();
+        let new = || vec![0; to_usize(superblock.nodesize)].into_boxed_slice();
+        let mut bytes = gone.map_or_else(new, |node| node.bytes);
         space.read_verified(at, &mut bytes, |bytes| {
             let node = Node::parse(bytes.into(), at, superblock)?;
-            node.check_place(expected)
-        })?;
-        Node::parse(bytes, at, superblock)
+            node.check_place(expected)?;
+            Ok(node)
+        })
     }
 
     /// A leaf with these items, which is in memory only; `None` if they do not fit.

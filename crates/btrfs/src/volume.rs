@@ -86,8 +86,8 @@ impl Volume {
                 return Ok(Arc::clone(node));
             }
         }
-        let node = self.nodes.find_or_make(at.0, |_| {
-            Node::read(&self.space, &self.superblock, at, expected)
+        let node = self.nodes.find_or_make(at.0, |gone| {
+            Node::read(&self.space, &self.superblock, at, expected, gone)
         })?;
         node.check_place(expected)?;
         Ok(node)
