@@ -195,7 +195,14 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
     } else {
         options.max_threads.unwrap_or_else(session::usual_threads)
     };
-    let server = server(args, options, &source, (root, threads), is_second)?;
+    let server = server(
+        args,
+        options,
+        &source,
+        &address.path,
+        (root, threads),
+        is_second,
+    )?;
     let server = Arc::new(server);
     let serving = Serving {
         threads,
@@ -231,11 +238,11 @@ fn server(
     args: &Mount,
     options: &MountOptions,
     source: &Source,
+    image: &Path,
     (root, threads): (Option<Ino>, usize),
     is_second: bool,
 ) -> Result<Server> {
-    let size =
-        fs::metadata(&args.src).map_or(0, |file| if file.is_file() { file.len() } else { 0 });
+    let size = fs::metadata(image).map_or(0, |file| if file.is_file() { file.len() } else { 0 });
     let (uid, _) = linux::process_owner();
     let squashfs = source.squashfs.clone();
     let is_btrfs = source.subvolume.is_some();
