@@ -1,12 +1,13 @@
 //! Requests about the content and the extended attributes of files.
 
 use linux::errno;
-use tree::{Error, Ino, Xattr, to_u64, to_usize};
+use tree::{Error, FileKind, Ino, Xattr, to_u64, to_usize};
 
 use crate::device::Device;
 use crate::raw::{NOTIFY_STORE, Request};
 use crate::reply::{BODY_BYTES_MAX, Errno, Reply};
 use crate::served::Served;
+use crate::siblings::Siblings;
 
 /// `SEEK_DATA`, `SEEK_HOLE`.
 const SEEK_DATA: u32 = 3;
@@ -50,14 +51,37 @@ impl Served {
 
     /// Puts small files that the program probably reads next into the page cache, before a `READ` is answered.
     pub(crate) fn send_siblings(&self, request: &Request<'_>, device: &impl Device) {
-        let (Some(siblings), Some((0, _))) = (&self.siblings, place_of_read(request)) else {
+        if let (Some(siblings), Some((0, _))) = (&self.siblings, place_of_read(request)) {
+            let ino = self.nodes.ino(request.node);
+            self.send_files(siblings, || siblings.after(ino), device);
+        }
+    }
+
+    /// The same for those of a directory, before the kernel is told that it was listed as a whole.
+    pub(crate) fn send_listed(&self, request: &Request<'_>, device: &impl Device) {
+        let Some(siblings) = &self.siblings else {
             return;
         };
+        let Ok(directory) = self.directory(self.nodes.ino(request.node), true) else {
+            return;
+        };
+        let entries = (0..).map_while(|index| directory.at(index));
+        let files = entries.filter(|entry| entry.kind == FileKind::Regular);
+        let files = files.map(|entry| entry.ino);
+        self.send_files(siblings, || siblings.after_list(files), device);
+    }
+
+    fn send_files(
+        &self,
+        siblings: &Siblings,
+        wanted: impl FnOnce() -> Vec<(Ino, usize)>,
+        device: &impl Device,
+    ) {
         // Another thread is sending.
         let Ok(mut record) = siblings.record.try_lock() else {
             return;
         };
-        for (ino, bytes) in siblings.after(self.nodes.ino(request.node)) {
+        for (ino, bytes) in wanted() {
             let (Some(node), Ok(size)) = (self.nodes.of(ino), u32::try_from(bytes)) else {
                 continue;
             };

@@ -117,8 +117,15 @@ impl Server {
             reply.clear();
             self.served.counters.count(request.opcode);
             let outcome = self.answer(&request, &mut reply);
-            if request.opcode == opcode::READ {
-                self.served.send_siblings(&request, device);
+            match request.opcode {
+                opcode::READ => self.served.send_siblings(&request, device),
+                // There are no more names.
+                opcode::READDIRPLUS
+                    if reply.body_len() == 0 && matches!(outcome, Outcome::Reply(None)) =>
+                {
+                    self.served.send_listed(&request, device);
+                }
+                _ => {}
             }
             if let Outcome::Reply(error) = outcome
                 && !send(device, reply.finish(request.unique, error))?

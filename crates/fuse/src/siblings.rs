@@ -5,6 +5,11 @@
 //! therefore puts some of them into the page cache (`FUSE_NOTIFY_STORE`) before it answers: more each time, as reading ahead in
 //! a file does.
 //!
+//! Many trees have few files in each directory, so that nothing is listed yet after the file that is read. Whoever reads the
+//! first file of a directory that it has listed probably reads those of the next directories, too: their files are sent when
+//! they have been listed, before the kernel hears that there are no more names. Every so often a directory is left out, whose
+//! first file must be asked for again. So a program that only lists costs nothing.
+//!
 //! The kernel stores a page once nobody else has it locked, so storing waits for whoever has asked for it. That request is
 //! answered by another thread. Only one thread stores at a time, so that there always is one, and a server with only one
 //! thread sends nothing. The program that is waiting for its answer cannot ask for another file meanwhile.
@@ -12,7 +17,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tree::{Ino, to_usize};
+use tree::{Ino, to_u64, to_usize};
 
 use crate::reply::Reply;
 
@@ -27,6 +32,8 @@ const SENT_MAX: u64 = 64;
 const SENT_BYTES_MAX: u64 = 512 << 10;
 /// Number of programs that are followed.
 const READERS_MAX: usize = 8;
+/// Number of directories that were listed and whose first file may still be asked for: programs may list those inside first.
+const EXPECTED_MAX: usize = 8;
 
 /// What was listed, and who reads it.
 pub(crate) struct Siblings {
@@ -43,6 +50,7 @@ struct State {
     places: HashMap<Ino, u64>,
     /// The one that read last is at the back.
     readers: VecDeque<Reader>,
+    walk: Walk,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +67,23 @@ struct Reader {
     /// The place after what it asked for or was sent.
     next: u64,
     /// The number of files that it is sent next time.
+    count: u64,
+}
+
+/// Files that are sent together.
+#[derive(Debug, Default)]
+struct Batch {
+    files: Vec<(Ino, usize)>,
+    bytes: u64,
+}
+
+/// What programs do with directories after listing them.
+#[derive(Debug, Default)]
+struct Walk {
+    /// Of each directory that was listed and not sent, the place of its first file.
+    expected: VecDeque<u64>,
+    /// The number of directories that will be sent when they have been listed, and how many there were at first.
+    left: u64,
     count: u64,
 }
 
@@ -110,13 +135,38 @@ impl Siblings {
                 count => count.saturating_mul(2).min(SENT_MAX),
             }),
         };
+        state.walk.note_read(place);
         let is_known = state.mark(place);
         let files = state.take(&mut reader, is_known);
-        if state.readers.len() >= READERS_MAX {
-            state.readers.pop_front();
-        }
-        state.readers.push_back(reader);
+        state.follow(reader);
         files
+    }
+
+    /// Notes that all names of a directory were listed, with these files in this order. Returns those to be sent, with their
+    /// sizes in bytes.
+    pub(crate) fn after_list(&self, files: impl Iterator<Item = Ino>) -> Vec<(Ino, usize)> {
+        let mut state = self.state();
+        let files = files.take(to_usize(SENT_MAX));
+        let places: Vec<u64> = files
+            .filter_map(|ino| state.places.get(&ino).copied())
+            .collect();
+        if !places.first().is_some_and(|&first| state.walk.begin(first)) {
+            return Vec::new();
+        }
+        let mut batch = Batch::default();
+        let mut next = 0;
+        for place in places {
+            if !state.add(place, false, &mut batch) {
+                break;
+            }
+            next = place.saturating_add(1);
+        }
+        if next < state.end() {
+            // The directory has more of them.
+            let count = to_u64(batch.files.len());
+            state.follow(Reader { next, count });
+        }
+        batch.files
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -127,7 +177,7 @@ impl Siblings {
 impl State {
     /// The place of the next file to be listed.
     fn end(&self) -> u64 {
-        self.first.saturating_add(tree::to_u64(self.listed.len()))
+        self.first.saturating_add(to_u64(self.listed.len()))
     }
 
     fn at(&mut self, place: u64) -> Option<&mut Listed> {
@@ -143,23 +193,36 @@ impl State {
 
     /// The files that a reader is sent now: those that are not known, or all if the kernel has forgotten what was known.
     fn take(&mut self, reader: &mut Reader, is_forgotten: bool) -> Vec<(Ino, usize)> {
-        let mut files = Vec::new();
-        let mut bytes = 0u64;
+        let mut batch = Batch::default();
         let end = reader.next.saturating_add(reader.count).min(self.end());
-        while reader.next < end
-            && let Some(listed) = self.at(reader.next)
-        {
-            bytes = bytes.saturating_add(listed.bytes);
-            if bytes > SENT_BYTES_MAX && !files.is_empty() {
-                break;
-            }
-            if is_forgotten || !listed.is_known {
-                listed.is_known = true;
-                files.push((listed.ino, to_usize(listed.bytes)));
-            }
+        while reader.next < end && self.add(reader.next, is_forgotten, &mut batch) {
             reader.next = reader.next.saturating_add(1);
         }
-        files
+        batch.files
+    }
+
+    /// Adds the file at a place to those that are sent together, unless it is known. Returns whether there was room.
+    fn add(&mut self, place: u64, is_forgotten: bool, batch: &mut Batch) -> bool {
+        let Some(listed) = self.at(place) else {
+            return false;
+        };
+        let bytes = batch.bytes.saturating_add(listed.bytes);
+        if bytes > SENT_BYTES_MAX && !batch.files.is_empty() {
+            return false;
+        }
+        batch.bytes = bytes;
+        if is_forgotten || !listed.is_known {
+            listed.is_known = true;
+            batch.files.push((listed.ino, to_usize(listed.bytes)));
+        }
+        true
+    }
+
+    fn follow(&mut self, reader: Reader) {
+        if self.readers.len() >= READERS_MAX {
+            self.readers.pop_front();
+        }
+        self.readers.push_back(reader);
     }
 
     fn forget_first(&mut self) {
@@ -171,6 +234,36 @@ impl State {
             self.places.remove(&gone.ino);
         }
         self.first = self.first.saturating_add(1);
+    }
+}
+
+impl Walk {
+    /// Notes that a directory was listed, by the place of its first file. Returns whether its files are to be sent.
+    fn begin(&mut self, first: u64) -> bool {
+        if self.left > 0 {
+            self.left = self.left.saturating_sub(1);
+            return true;
+        }
+        if self.expected.len() >= EXPECTED_MAX {
+            // Nobody has read it.
+            self.expected.pop_front();
+            self.count = 0;
+        }
+        self.expected.push_back(first);
+        false
+    }
+
+    /// Notes that the file at a place is asked for.
+    fn note_read(&mut self, place: u64) {
+        let Some(index) = self.expected.iter().position(|&first| first == place) else {
+            return;
+        };
+        self.expected.remove(index);
+        self.count = match self.count {
+            0 => SENT_MIN,
+            count => count.saturating_mul(2).min(SENT_MAX),
+        };
+        self.left = self.count;
     }
 }
 
@@ -262,5 +355,63 @@ mod tests {
         let state = siblings.state();
         assert_eq!(state.listed.len(), LISTED_MAX);
         assert!(state.places.len() <= LISTED_MAX);
+    }
+    /// Lists directories of `files` small files each, and says how many were sent after each list.
+    fn walked(
+        siblings: &Siblings,
+        dirs: std::ops::Range<u64>,
+        files: u64,
+        reads: bool,
+    ) -> Vec<usize> {
+        let mut sent = Vec::new();
+        for dir in dirs {
+            let files = (dir * 1000..).take(files as usize).map(Ino);
+            for ino in files.clone() {
+                siblings.note_listed(ino, 10);
+            }
+            let listed = siblings.after_list(files.clone());
+            sent.push(listed.len());
+            let is_sent = |ino: &Ino| listed.iter().any(|(sent, _)| sent == ino);
+            for ino in files.filter(|ino| reads && !is_sent(ino)) {
+                siblings.after(ino);
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn directories_are_sent_to_those_who_read_the_first_file_of_others() {
+        let siblings = listed(&[]);
+        assert_eq!(walked(&siblings, 0..8, 1, true), [0, 1, 1, 1, 1, 0, 1, 1]);
+        let siblings = listed(&[]);
+        assert_eq!(walked(&siblings, 0..4, 3, true), [0, 3, 3, 3]);
+        // One that only lists gets what was promised to the other, and no more.
+        let sent = walked(&siblings, 4..100, 3, false);
+        assert_eq!(sent.iter().sum::<usize>(), 3);
+        assert_eq!(walked(&siblings, 100..103, 1, true), [0, 1, 1]);
+    }
+
+    #[test]
+    fn directories_inside_may_come_first() {
+        let siblings = listed(&[]);
+        assert_eq!(walked(&siblings, 0..5, 1, false), [0; 5]);
+        siblings.after(Ino(0));
+        assert_eq!(walked(&siblings, 5..7, 1, false), [1, 1]);
+        assert!(siblings.after_list([Ino(77)].into_iter()).is_empty());
+    }
+
+    #[test]
+    fn a_large_directory_goes_on_where_its_list_stopped() {
+        let siblings = listed(&[]);
+        walked(&siblings, 0..1, 1, true);
+        assert_eq!(walked(&siblings, 1..2, 200, false), [64]);
+        let next: Vec<u64> = (1064..1200).collect();
+        assert_eq!(after(&siblings, 1064), next[1..65]);
+        let large = listed(&[]);
+        walked(&large, 0..1, 1, true);
+        for ino in 1..9 {
+            large.note_listed(Ino(ino), FILE_BYTES_MAX);
+        }
+        assert_eq!(large.after_list((1..9).map(Ino)).len(), 4);
     }
 }

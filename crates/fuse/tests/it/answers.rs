@@ -8,7 +8,8 @@ use tree::{FileKind, FileSystem, Time};
 
 use crate::script::{
     ALL, FORGET, GETATTR, GETXATTR, LISTXATTR, LOOKUP, LSEEK, MKDIR, OPEN, OPENDIR, READ, READDIR,
-    READLINK, STATFS, STATX, Served, of_user, options, read_body, request, u32_at, u64_at,
+    READDIRPLUS, READLINK, STATFS, STATX, Served, of_user, options, read_body, request, u32_at,
+    u64_at,
 };
 
 /// Names as a directory lists them, with those that every directory has.
@@ -365,6 +366,62 @@ fn small_files_are_sent_before_they_are_asked_for() {
     assert_eq!(read(6), (7..15).collect::<Vec<_>>());
     assert_eq!(read(50), [0; 0]);
     assert_eq!(served.server.counters().unasked(), 12);
+}
+
+/// Lists the first directories of the tree one after another, and reads the file in each that was not sent. Returns the files that
+/// were sent at the end of each list.
+fn walked(served: &Served, dirs: u64, reads: bool) -> Vec<usize> {
+    let mut sent = Vec::new();
+    for dir in 0..dirs {
+        let dir = served.lookup(1, format!("{dir:03}").as_bytes()).unwrap().0;
+        let listed = served.ask(READDIRPLUS, dir, &read_body(0, 4096)).unwrap();
+        let (file, count) = (u64_at(&listed, 2 * 160), 3);
+        let end = request(READDIRPLUS, dir, &read_body(count, 4096));
+        let messages = served.messages(vec![end]);
+        let (reply, stored) = messages.split_last().unwrap();
+        // There are no more names.
+        assert_eq!((reply.len(), u64_at(reply, 8)), (16, 77));
+        for message in stored {
+            assert_eq!((u32_at(message, 4), u64_at(message, 16)), (4, file));
+            assert_eq!(message[40..], *b"content");
+        }
+        if reads && stored.is_empty() {
+            let read = request(READ, file, &read_body(0, 4096));
+            assert_eq!(served.messages(vec![read]).len(), 1);
+        }
+        sent.push(stored.len());
+    }
+    sent
+}
+
+fn directories_of_one_file() -> MemoryFs {
+    let mut fs = MemoryFs::new();
+    let root = fs.root();
+    for n in 0..20 {
+        let dir = fs.add_dir(root, format!("{n:03}"));
+        fs.add_file(dir, "file", b"content");
+    }
+    fs
+}
+
+#[test]
+fn files_of_the_next_directories_are_sent_when_these_were_listed() {
+    for (threads, reads, expected) in [
+        (
+            2,
+            true,
+            vec![0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1],
+        ),
+        (2, false, vec![0; 16]),
+        (1, true, vec![0; 16]),
+    ] {
+        let options = Options {
+            threads,
+            ..options()
+        };
+        let served = Served::with(Arc::new(directories_of_one_file()), options);
+        assert_eq!(walked(&served, 16, reads), expected);
+    }
 }
 
 #[test]

@@ -361,6 +361,43 @@ fn files_read_in_order_are_sent_before_they_are_asked_for() {
     }
 }
 
+/// Programs such as `tar` read the few files of a directory after listing it: two requests for each, and hardly any for files.
+#[test]
+#[ignore = "needs root"]
+fn files_of_small_directories_are_sent_with_their_names() {
+    let dir = TempDir::new();
+    script(
+        dir.path(),
+        "for d in $(seq 300); do mkdir -p src/$((d % 10))/$d; seq $d 999 > src/$((d % 10))/$d/file; done",
+    );
+    let image = copy(&dir, "x.squashfs");
+    let mounted = Foreground::new(&image, ["-o", "max_threads=2"]);
+    let read = "tar -cf - --sort=name . | md5sum";
+    same(&dir.join("src"), mounted.path(), &[read]);
+    script(mounted.path(), "echo 3 > /proc/sys/vm/drop_caches");
+    same(&dir.join("src"), mounted.path(), &[read]);
+    let words = mounted.unmount();
+    assert!(counter(&words, "asked for:") > 400, "{words}");
+    assert!(counter(&words, " read ") < 200, "{words}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_size_of_the_image_is_that_of_the_file_system() {
+    let dir = TempDir::new();
+    script(dir.path(), "mkdir src; seq 999 > src/file");
+    let image = copy(&dir, "x.btrfs");
+    let bytes = fs::metadata(&image).unwrap().len().to_string();
+    let mut top = image.clone().into_os_string();
+    top.push(":/");
+    for source in [image.as_os_str(), &top] {
+        let mounted = Mounted::new(Path::new(source), [""; 0]);
+        let shown = script(mounted.path(), "df -B1 --output=size . | tail -1");
+        assert_eq!(shown.trim(), bytes);
+        mounted.unmount();
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn an_incremental_stream_is_mounted_on_what_it_is_based_on() {
