@@ -649,8 +649,7 @@ mod tests {
                     package, filter, ..
                 } => {
                     let (modules, function) = filter.rsplit_once("::").unwrap_or(("", filter));
-                    let crate_name = if package == "restow" { "cli" } else { package };
-                    let folder = root().join("crates").join(crate_name).join("tests/it");
+                    let folder = root().join("crates").join(package).join("tests/it");
                     let file = folder.join(modules.replace("::", "/"));
                     let files = match modules {
                         "" => files_in(&folder),

@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "zstd",
         ],
     ),
+    ("restow", &["cli"]),
     ("testkit", &["linux", "tree"]),
     (
         "bench",

@@ -49,7 +49,8 @@ const FOUND: u8 = 1;
 /// Exit code if the command failed.
 const FAILED: u8 = 2;
 
-fn main() -> ExitCode {
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
     let words: Vec<OsString> = mount::arguments(std::env::args_os());
     #[cfg(feature = "pages")]
     if let [_, command, folder] = &words[..]
