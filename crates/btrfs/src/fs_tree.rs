@@ -10,6 +10,7 @@ use crate::data::{Area, Content, Shown};
 use crate::describe::Described;
 use crate::flags::{attribute, inode_flags};
 use crate::key::{Key, item, object};
+use crate::members::Members;
 use crate::options::Options;
 use crate::raw;
 use crate::spill::SpillReader;
@@ -42,8 +43,38 @@ pub(crate) struct Trees<'a> {
     options: &'a Options,
     /// Additional names (hard links), by file.
     links: Vec<(FileId, EntryId)>,
-    /// The files of each subvolume except its root, in ascending order.
-    members: Vec<Vec<FileId>>,
+    /// The files of each subvolume except its root.
+    members: Vec<InOrder>,
+}
+
+/// Files in the order of their inode numbers.
+enum InOrder {
+    /// This is their order.
+    Members(Members),
+    Listed(Vec<FileId>),
+}
+
+impl InOrder {
+    /// Those of these that are not left out.
+    fn of(members: Members, plan: &SubvolumePlan, area: &Area<'_>) -> InOrder {
+        // Without snapshots, this is the order.
+        if area.lost.files().len() == 0 && members.iter().is_sorted_by_key(|file| plan.ino(file)) {
+            return InOrder::Members(members);
+        }
+        let files = members.iter().filter(|&file| !area.is_lost(file));
+        let mut files: Vec<FileId> = files.collect();
+        files.shrink_to_fit();
+        files.sort_by_key(|&file| plan.ino(file));
+        InOrder::Listed(files)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = FileId> {
+        let (members, listed) = match self {
+            InOrder::Members(members) => (Some(members.iter()), &[][..]),
+            InOrder::Listed(files) => (None, &files[..]),
+        };
+        members.into_iter().flatten().chain(listed.iter().copied())
+    }
 }
 
 /// The type of a kind of file in a directory entry.
@@ -148,13 +179,9 @@ impl<'a> Trees<'a> {
         plan: &'a SubvolumePlan,
         options: &'a Options,
     ) -> Self {
-        let mut members = plan.members(inventory);
-        for members in &mut members {
-            members.retain(|&file| !area.is_lost(file));
-            members.shrink_to_fit();
-            // Without snapshots, this is the order already.
-            members.sort_by_key(|&file| plan.ino(file));
-        }
+        let members = plan.members(inventory).into_iter();
+        let members = members.map(|members| InOrder::of(members, plan, area));
+        let members = members.collect();
         let entries = (1..inventory.entry_count()).map(EntryId);
         let mut links: Vec<_> = entries
             .filter(|&entry| !inventory.is_first_name(entry))
@@ -175,7 +202,7 @@ impl<'a> Trees<'a> {
     /// The files of a subvolume, in ascending order of inode number.
     pub(crate) fn files(&self, subvolume: usize) -> impl Iterator<Item = FileId> {
         let root = self.plan.subvolumes[subvolume].dir;
-        std::iter::once(root).chain(self.members[subvolume].iter().copied())
+        std::iter::once(root).chain(self.members[subvolume].iter())
     }
 
     /// Paths of files with names in several subvolumes.
@@ -396,7 +423,7 @@ impl<'a> Trees<'a> {
             let mut list = Vec::new();
             for &(_, entry) in same {
                 let (index, name) = (self.index(entry), inventory.name(entry));
-                let reference = inode_ref(index, name);
+                let reference = inode_ref(index, &name);
                 if list.len() + reference.len() <= max {
                     list.extend(reference);
                     continue;
@@ -406,8 +433,8 @@ impl<'a> Trees<'a> {
                     index: index.into(),
                     name_len: (name.len() as u16).into(),
                 };
-                let hash = u64::from(name_hash(parent as u32, name));
-                extended.push((hash, [head.as_bytes(), name].concat()));
+                let hash = u64::from(name_hash(parent as u32, &name));
+                extended.push((hash, [head.as_bytes(), &*name].concat()));
             }
             builder.push(Key::new(number, item::INODE_REF, parent), &[&list])?;
         }
@@ -427,11 +454,11 @@ impl<'a> Trees<'a> {
                 None => Key::new(self.plan.ino(file), item::INODE_ITEM, 0),
             };
             let kind = dir_type(inventory.kind(file));
-            dir_item(location, kind, inventory.name(entry), b"")
+            dir_item(location, kind, &inventory.name(entry), b"")
         };
         let mut hashes: Vec<(u32, EntryId)> = self
             .entries(dir)
-            .map(|(_, entry)| (name_hash(NAME_SEED, inventory.name(entry)), entry))
+            .map(|(_, entry)| (name_hash(NAME_SEED, &inventory.name(entry)), entry))
             .collect();
         hashes.sort_unstable();
         for same in hashes.chunk_by(|a, b| a.0 == b.0) {

@@ -28,6 +28,7 @@ mod heuristic;
 mod inode;
 mod key;
 mod layout;
+mod members;
 mod node;
 mod open_options;
 mod options;

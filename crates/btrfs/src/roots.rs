@@ -246,7 +246,7 @@ impl RootItems<'_> {
             return Vec::new();
         };
         let (trees, inventory) = (self.trees, self.trees.inventory);
-        let name = inventory.name(entry);
+        let name = &*inventory.name(entry);
         let head = raw::RootRef {
             dirid: trees.plan.ino(inventory.parent(entry)).into(),
             sequence: trees.index(entry).into(),

@@ -4,6 +4,7 @@
 //! directory indexes, that they have in each other. Which subvolumes these are follows from how many files are
 //! unchanged between them ([`FileIdentity`]); a wrong guess only costs space.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,6 +13,7 @@ use xxhash::Xxh64;
 
 use crate::builder::GENERATION;
 use crate::key::object;
+use crate::members::Members;
 
 /// Number of files of each subvolume that are compared with those of others: the ones with the smallest hashes.
 const SAMPLE: usize = 1024;
@@ -111,7 +113,7 @@ impl Snapshots {
         fs: &dyn FileSystem,
         inventory: &Inventory,
         roots: &[FileId],
-        members: impl FnOnce() -> Vec<Vec<FileId>>,
+        members: impl FnOnce() -> Vec<Members>,
         generation: Option<u64>,
     ) -> Option<Snapshots> {
         let identity = |file: FileId| {
@@ -126,7 +128,7 @@ impl Snapshots {
         let known = Identities::of(files.filter_map(|file| Some((file, identity(file)?))));
         let members = members();
         let ages = members.iter().map(|files| {
-            let identities = files.iter().filter_map(|&file| known.get(file));
+            let identities = files.iter().filter_map(|file| known.get(file));
             identities.map(|identity| identity.transaction).max()
         });
         let ages: Vec<Option<u64>> = ages.collect();
@@ -216,13 +218,13 @@ impl Snapshots {
         &mut self,
         inventory: &Inventory,
         roots: &[FileId],
-        members: &[Vec<FileId>],
+        members: &[Members],
         known: &Identities,
         numbered: &[usize],
     ) -> u64 {
         let mut holder: Vec<Option<u32>> = vec![None; known.places.len()];
         for (index, files) in (0..).zip(members) {
-            for file in files {
+            for file in files.iter() {
                 if let Some(holder) = holder.get_mut(file.0 as usize) {
                     *holder = Some(holder.map_or(index, |_| SEVERAL));
                 }
@@ -230,7 +232,7 @@ impl Snapshots {
         }
         let mut next = object::FIRST_FREE + u64::from(inventory.file_count());
         for &subvolume in numbered {
-            let taken = members[subvolume].iter().filter_map(|&file| {
+            let taken = members[subvolume].iter().filter_map(|file| {
                 let identity = known.get(file)?;
                 let is_number = (object::FIRST_FREE + 1..NUMBER_MAX).contains(&identity.number);
                 let is_here = holder[file.0 as usize] != Some(SEVERAL);
@@ -299,7 +301,7 @@ impl Snapshots {
         &mut self,
         inventory: &Inventory,
         roots: &[FileId],
-        members: &[Vec<FileId>],
+        members: &[Members],
         next: u64,
     ) {
         let generation = self.generation;
@@ -314,7 +316,10 @@ impl Snapshots {
             }
         }
         self.identities.first = Some(new(next));
-        for &file in members.iter().flatten() {
+        let files = inventory.file_count() as usize;
+        let places = &mut self.identities.places;
+        places.reserve_exact(files.saturating_sub(places.len()));
+        for file in members.iter().flat_map(Members::iter) {
             if self.identities.get(file).is_none() {
                 self.identities.number(file);
             }
@@ -332,7 +337,7 @@ impl Snapshots {
             if states.len() == 1 {
                 continue; // Its names have the usual indexes.
             }
-            let mut indexes: HashMap<&[u8], u32> = HashMap::new();
+            let mut indexes: HashMap<Cow<'_, [u8]>, u32> = HashMap::new();
             let mut end = 2;
             for entry in states.iter().flat_map(|state| inventory.entries(state.2)) {
                 let index = indexes.entry(inventory.name(entry)).or_insert_with(|| {
@@ -349,7 +354,7 @@ impl Snapshots {
         &mut self,
         inventory: &Inventory,
         roots: &[FileId],
-        members: &[Vec<FileId>],
+        members: &[Members],
         mut next: u64,
     ) {
         // Directories by inode number.
@@ -358,7 +363,7 @@ impl Snapshots {
             let root = roots[subvolume];
             let of_base = self.base[subvolume].map(|base| &dirs[base]);
             let mut own = Vec::new();
-            for &dir in std::iter::once(&root).chain(&members[subvolume]) {
+            for dir in std::iter::once(root).chain(members[subvolume].iter()) {
                 if inventory.kind(dir) != FileKind::Directory {
                     continue;
                 }
@@ -376,10 +381,10 @@ impl Snapshots {
             }
             // Their numbers are new, so the generation only has to be one of this subvolume.
             let own_files = members[subvolume].iter();
-            let newest = own_files.filter_map(|&file| self.identities.get(file));
+            let newest = own_files.filter_map(|file| self.identities.get(file));
             let newest = newest.map(|identity| identity.transaction).max();
             let newest = newest.unwrap_or(0).max(GENERATION);
-            for &file in std::iter::once(&root).chain(&members[subvolume]) {
+            for file in std::iter::once(root).chain(members[subvolume].iter()) {
                 if self.identities.get(file).is_none() {
                     let identity = FileIdentity {
                         number: if file == root {
@@ -452,8 +457,8 @@ pub(crate) fn usual_index(inventory: &Inventory, entry: EntryId) -> u64 {
 }
 
 /// The smallest hashes of a subvolume's files, in ascending order.
-fn sample(files: &[FileId], known: &Identities) -> Vec<u64> {
-    let identities = files.iter().filter_map(|&file| known.get(file));
+fn sample(files: &Members, known: &Identities) -> Vec<u64> {
+    let identities = files.iter().filter_map(|file| known.get(file));
     let mut hashes: Vec<u64> = identities
         .map(|identity| {
             let mut hash = Xxh64::new(0);

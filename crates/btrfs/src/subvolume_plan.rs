@@ -6,6 +6,7 @@ use tree::{EntryId, Error, FileId, FileIdentity, FileKind, FileSystem, Inventory
 
 use crate::builder::GENERATION;
 use crate::key::{is_file_tree, object};
+use crate::members::Members;
 use crate::options::{NewSubvolume, Options};
 use crate::snapshots::{Snapshots, usual_index};
 
@@ -30,8 +31,9 @@ pub(crate) struct SubvolumePlan {
     pub(crate) default: usize,
     /// The subvolumes by the directories that become their roots.
     by_dir: HashMap<FileId, usize>,
-    /// By file: the subvolume that contains a directory. Empty if there is only one subvolume.
-    of_dir: Vec<u32>,
+    /// The subvolumes that contain directories: each contains those from this one on, up to that of the next one. Empty if there is
+    /// only one subvolume.
+    of_dir: Vec<(FileId, u32)>,
     /// Which subvolumes share blocks, if any do.
     snapshots: Option<Snapshots>,
     /// The generation of the image, if it continues another one.
@@ -93,17 +95,18 @@ impl SubvolumePlan {
             });
         }
         if plan.subvolumes.len() > 1 {
-            plan.of_dir = vec![0; inventory.file_count() as usize];
-            for entry in inventory.names() {
-                let dir = inventory.file(entry);
+            // A directory follows the one that it is in.
+            for dir in inventory.files() {
                 if inventory.kind(dir) != FileKind::Directory {
                     continue;
                 }
                 let index = match plan.by_dir.get(&dir) {
-                    Some(&index) => index as u32,
-                    None => plan.of_dir[inventory.parent(entry).0 as usize],
-                };
-                plan.of_dir[dir.0 as usize] = index;
+                    Some(&index) => index,
+                    None => plan.of(inventory.parent(inventory.first_name(dir))),
+                } as u32;
+                if plan.of_dir.last().is_none_or(|last| last.1 != index) {
+                    plan.of_dir.push((dir, index));
+                }
             }
             for index in 1..plan.subvolumes.len() {
                 if let Some((entry, _)) = plan.subvolumes[index].place {
@@ -129,9 +132,9 @@ impl SubvolumePlan {
 
     /// Index of the subvolume that contains a directory; for the root of a subvolume, that subvolume.
     pub(crate) fn of(&self, dir: FileId) -> usize {
-        self.of_dir
-            .get(dir.0 as usize)
-            .map_or(0, |&index| index as usize)
+        let behind = self.of_dir.partition_point(|(first, _)| *first <= dir);
+        let run = behind.checked_sub(1).map(|at| self.of_dir[at].1);
+        run.map_or(0, |index| index as usize)
     }
 
     /// Index of the subvolume whose root is this directory.
@@ -158,18 +161,15 @@ impl SubvolumePlan {
     }
 
     /// The files of each subvolume except its root.
-    pub(crate) fn members(&self, inventory: &Inventory) -> Vec<Vec<FileId>> {
-        let mut members = vec![Vec::new(); self.subvolumes.len()];
+    pub(crate) fn members(&self, inventory: &Inventory) -> Vec<Members> {
+        let mut members = vec![Members::default(); self.subvolumes.len()];
         for entry in (1..inventory.entry_count()).map(EntryId) {
             let file = inventory.file(entry);
             if self.rooted_at(file).is_none() {
-                members[self.of(inventory.parent(entry))].push(file);
+                members[self.of(inventory.parent(entry))].add(file);
             }
         }
-        for members in &mut members {
-            members.sort_unstable();
-            members.dedup();
-        }
+        members.iter_mut().for_each(Members::finish);
         members
     }
 

@@ -6,7 +6,7 @@
 
 use tree::{
     Duplicates, Error, FileId, FileSystem, ImageSummary, Inventory, Output, OutputKind, Parallel,
-    Progress, ReadAt, Result,
+    Progress, ReadAt, Result, Scratch,
 };
 
 use crate::data::{self, Area, Content};
@@ -38,6 +38,17 @@ pub fn create(
     if output.kind() == OutputKind::Stream {
         return Err(Error::Unsupported("a btrfs image as a stream"));
     }
+    Scratch::catch(|| write(fs, inventory, options, parallel, progress, output))
+}
+
+fn write(
+    fs: &dyn FileSystem,
+    inventory: &Inventory,
+    options: &Options,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    output: &Output,
+) -> Result<Summary> {
     let plan = SubvolumePlan::new(fs, inventory, options)?;
     progress.expect(
         Some(inventory.file_count().into()),

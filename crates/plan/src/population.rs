@@ -29,7 +29,7 @@ impl Kinds {
         let mut bytes: HashMap<Vec<u8>, u64> = HashMap::new();
         for file in inventory.files() {
             let name = inventory.name(inventory.first_name(file));
-            *bytes.entry(extension(name)).or_default() += inventory.size(file);
+            *bytes.entry(extension(&name)).or_default() += inventory.size(file);
         }
         let mut largest: Vec<(u64, Vec<u8>)> =
             bytes.into_iter().map(|(name, len)| (len, name)).collect();
@@ -43,7 +43,7 @@ impl Kinds {
     /// The kind of a part of this file.
     pub(crate) fn kind(&self, inventory: &Inventory, file: FileId) -> u16 {
         let name = inventory.name(inventory.first_name(file));
-        let known = self.of_extension.get(&extension(name));
+        let known = self.of_extension.get(&extension(&name));
         known.copied().unwrap_or(0)
     }
 }

@@ -77,7 +77,7 @@ impl Writer<'_> {
                 };
                 let reference = unwritten(references[file.0 as usize]);
                 let kind = inventory.kind(file);
-                listing.push(inventory.name(entry), reference, number, kind);
+                listing.push(&inventory.name(entry), reference, number, kind);
             }
             let parent = if entry == inventory.root() {
                 numbers.count().wrapping_add(1)

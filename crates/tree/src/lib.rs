@@ -45,7 +45,7 @@ pub use read_at::ReadAt;
 pub use seekable::Seekable;
 pub use sha256::{Sha256, sha256};
 pub use summary::ImageSummary;
-pub use table::{Scratch, Table};
+pub use table::{Scratch, Strings, Table};
 pub use threads::{NoProgress, Parallel, Progress, ordered, ordered_on_demand};
 pub use verify::{Kept, Verify};
 pub use width::{low_u32, to_u64, to_usize};

@@ -212,7 +212,7 @@ impl<'a> Area<'a> {
         checksum: ChecksumType,
         output: &'a Output,
     ) -> Result<Area<'a>> {
-        let scratch = Scratch::in_file(output.scratch()?);
+        let scratch = output.tables()?;
         let mut contents = Table::new(&scratch);
         for _ in 0..files {
             contents.push(Content::Hole.pack());

@@ -78,7 +78,7 @@ pub(super) fn receive(args: &Receive, target: &Path) -> Result<Vec<String>> {
             ));
         }
     }
-    target.write(args, &received, &scratch, &mut lost)?;
+    Scratch::catch(|| target.write(args, &received, &scratch, &mut lost))?;
     Ok(lost)
 }
 

@@ -99,7 +99,7 @@ impl Replay {
             store,
             outside: self.outside,
         };
-        let result = self.read(&mut reader, &source);
+        let result = Scratch::catch(|| self.read(&mut reader, &source));
         if result.is_err() {
             self.known.truncate(known_before);
             self.subvolumes.truncate(before);

@@ -137,7 +137,12 @@ impl<'a> Order<'a> {
     /// All names of a file that is not the root, in the order in which they are sent: each a directory and a name in it.
     pub(super) fn names(&self, file: FileId) -> Result<Vec<(FileId, Box<[u8]>)>> {
         let inventory = self.inventory;
-        let of_entry = |entry: EntryId| (inventory.parent(entry), inventory.name(entry).into());
+        let of_entry = |entry: EntryId| {
+            (
+                inventory.parent(entry),
+                inventory.name(entry).into_owned().into(),
+            )
+        };
         let Some(stored) = self.stored else {
             let from = self.links.partition_point(|(it, _)| *it < file);
             let links = self.links[from..].iter();
@@ -181,7 +186,7 @@ impl<'a> Order<'a> {
         let mut from = entries.next()?.0;
         while len > 0 {
             let middle = EntryId(from + len / 2);
-            match self.inventory.name(middle).cmp(name) {
+            match (*self.inventory.name(middle)).cmp(name) {
                 std::cmp::Ordering::Equal => return Some(middle),
                 std::cmp::Ordering::Less => {
                     from = middle.0 + 1;

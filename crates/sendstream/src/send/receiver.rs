@@ -406,7 +406,7 @@ impl<'a> Receiver<'a> {
                 continue;
             }
             let dir = self.of_child(inventory.parent(entry)).ok_or(DIFFER)?;
-            if self.find(dir, inventory.name(entry)) != Some(node) {
+            if self.find(dir, &inventory.name(entry)) != Some(node) {
                 return Err(DIFFER);
             }
         }
@@ -430,6 +430,6 @@ fn places(order: &Order<'_>, nodes: &[Option<Node>], file: FileId) -> Result<Vec
 fn place(order: &Order<'_>, nodes: &[Option<Node>], file: FileId) -> Option<Place> {
     let entry = order.inventory.first_name(file);
     let dir = nodes[order.inventory.parent(entry).0 as usize]?;
-    let name = order.inventory.name(entry).into();
+    let name = order.inventory.name(entry).into_owned().into();
     Some(Place { dir, name })
 }

@@ -203,7 +203,7 @@ impl<C> Overlay<C> {
             }
             below.next_if(|item| *entry_of(item).name == *name); // Hidden.
             if let Some(id) = own {
-                listing.push(make(self.entry(name, id), id));
+                listing.push(make(self.entry(name.into(), id), id));
             }
         }
         listing.extend(below);
@@ -361,9 +361,9 @@ impl<C> Overlay<C> {
         self.base_of(id).unwrap_or(own)
     }
 
-    fn entry(&self, name: &[u8], id: NodeId) -> DirEntry {
+    fn entry(&self, name: Box<[u8]>, id: NodeId) -> DirEntry {
         DirEntry {
-            name: name.into(),
+            name,
             ino: self.ino(id),
             kind: self.nodes.at(id).kind(),
         }

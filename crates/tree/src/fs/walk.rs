@@ -3,15 +3,16 @@
 //! Every container is made from an inventory. It holds a file's metadata and name in about 120 bytes, so a tree of ten
 //! million files takes little more than a gigabyte.
 
+mod known;
+mod listing;
 mod without;
 
-use std::hash::{BuildHasher, RandomState};
+use std::borrow::Cow;
 use std::ops::Range;
 
-use hashbrown::HashTable;
-
-use super::{Device, DirEntry, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
-use crate::{Error, Limits, Result, Scratch, Table};
+use self::listing::Listing;
+use super::{Device, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
+use crate::{Limits, Result, Scratch, Strings, Table};
 
 /// A file of an [`Inventory`], by number. 0 is the root, and all numbers below [`Inventory::file_count`] are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,8 +45,8 @@ pub struct Inventory {
     times: Table<9>,
     /// Each is an [`Entry`]. Those of a directory are adjacent, sorted by name.
     entries: Table<3>,
-    /// For each entry, a length byte and the name.
-    names: Vec<u8>,
+    /// The names of the entries.
+    names: Strings,
     content_bytes: u64,
 }
 
@@ -140,9 +141,9 @@ impl Inventory {
     /// Walks all of `fs`.
     ///
     /// # Errors
-    /// [`Error::File`] with the path of a file that cannot be read or whose description is impossible: an invalid,
+    /// [`File`](crate::Error::File) with the path of a file that cannot be read or whose description is impossible: an invalid,
     /// repeated or unsorted name, a directory that contains itself or appears twice, or a type that differs from the
-    /// one in its directory. [`Error::Limit`] if `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
+    /// one in its directory. [`Limit`](crate::Error::Limit) if `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
     pub fn of(fs: &dyn FileSystem, limits: &Limits) -> Result<Inventory> {
         Inventory::in_scratch(fs, limits, &Scratch::memory())
     }
@@ -156,7 +157,7 @@ impl Inventory {
         limits: &Limits,
         scratch: &Scratch,
     ) -> Result<Inventory> {
-        Walk::new(fs, limits, scratch).run()
+        Scratch::catch(|| Listing::new(fs, limits, scratch).run())
     }
 
     fn new(scratch: &Scratch) -> Inventory {
@@ -164,7 +165,7 @@ impl Inventory {
             files: Table::new(scratch),
             times: Table::new(scratch),
             entries: Table::new(scratch),
-            names: Vec::new(),
+            names: Strings::new(scratch),
             content_bytes: 0,
         }
     }
@@ -318,10 +319,8 @@ impl Inventory {
     }
 
     /// The name, without a path; empty for the root.
-    pub fn name(&self, entry: EntryId) -> &[u8] {
-        let at = self.entry(entry).name_at as usize;
-        let len = usize::from(self.names[at]);
-        &self.names[at + 1..at + 1 + len]
+    pub fn name(&self, entry: EntryId) -> Cow<'_, [u8]> {
+        self.names.get(self.entry(entry).name_at as usize)
     }
 
     /// The path from the root, names joined by `/`, without a leading `/`; empty for the root.
@@ -340,7 +339,7 @@ impl Inventory {
     /// Calls `each` with all names of the path, from `entry` up to the child of the root.
     fn go_up(&self, mut entry: EntryId, mut each: impl FnMut(&[u8])) {
         while entry.0 != 0 {
-            each(self.name(entry));
+            each(&self.name(entry));
             entry = self.first_name(self.parent(entry));
         }
     }
@@ -372,7 +371,7 @@ impl Inventory {
                     return None;
                 }
                 let middle = start + (end - start) / 2;
-                match self.name(EntryId(middle)).cmp(name) {
+                match (*self.name(EntryId(middle))).cmp(name) {
                     std::cmp::Ordering::Less => start = middle + 1,
                     std::cmp::Ordering::Greater => end = middle,
                     std::cmp::Ordering::Equal => {
@@ -410,7 +409,7 @@ impl Inventory {
         self.files.memory_bytes()
             + self.times.memory_bytes()
             + self.entries.memory_bytes()
-            + self.names.capacity()
+            + self.names.memory_bytes()
     }
 }
 
@@ -446,228 +445,6 @@ impl Iterator for Steps<'_> {
         }
         self.open.push((entry, self.inventory.entry_range(file)));
         Some(Step::Enter(entry))
-    }
-}
-
-/// An inventory under construction.
-struct Walk<'a> {
-    fs: &'a dyn FileSystem,
-    limits: &'a Limits,
-    inventory: Inventory,
-    /// Finds a file by its `Ino`. Holds indices into `inventory.files`, so it costs little more than four bytes each.
-    by_ino: HashTable<u32>,
-    hasher: RandomState,
-}
-
-impl<'a> Walk<'a> {
-    fn new(fs: &'a dyn FileSystem, limits: &'a Limits, scratch: &Scratch) -> Self {
-        Walk {
-            fs,
-            limits,
-            inventory: Inventory::new(scratch),
-            by_ino: HashTable::new(),
-            hasher: RandomState::new(),
-        }
-    }
-
-    fn run(mut self) -> Result<Inventory> {
-        let root = self.fs.root();
-        let metadata = self.fs.metadata(root).map_err(|e| e.in_file("read", b""))?;
-        if metadata.kind != FileKind::Directory {
-            return Err(Error::NotADirectory.in_file("read", b""));
-        }
-        self.add_entry(b"", 0, 0)?;
-        self.add_file(root, &metadata)?;
-        // Directories still to be read, with their depth. The last one is next, so the walk is depth first.
-        let mut open = vec![(EntryId(0), 0u32)];
-        while let Some((entry, depth)) = open.pop() {
-            if let Err(error) = self.read_dir(entry, depth, &mut open) {
-                return Err(match error {
-                    Error::File { .. } => error,
-                    error => error.in_file("read", &self.inventory.path(entry)),
-                });
-            }
-        }
-        self.inventory.find_first_names();
-        self.inventory.files.shrink_to_fit();
-        self.inventory.times.shrink_to_fit();
-        self.inventory.entries.shrink_to_fit();
-        self.inventory.names.shrink_to_fit();
-        Ok(self.inventory)
-    }
-
-    fn read_dir(&mut self, dir: EntryId, depth: u32, open: &mut Vec<(EntryId, u32)>) -> Result<()> {
-        if depth > self.limits.depth_max {
-            return Err(Error::Limit("directories are nested too deeply"));
-        }
-        let parent = self.inventory.file(dir);
-        let children = self.fs.read_dir_with_metadata(self.inventory.ino(parent))?;
-        let start = self.inventory.entry_count();
-        let dirs_before = open.len();
-        let mut last: Option<&[u8]> = None;
-        for (child, metadata) in &children {
-            if let Err(error) = self.add_child(parent, depth, last, child, metadata, open) {
-                let mut path = self.inventory.path(dir);
-                if !path.is_empty() {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(&child.name);
-                return Err(error.in_file("read", &path));
-            }
-            last = Some(&child.name);
-        }
-        let end = self.inventory.entry_count();
-        let range = u64::from(start) << 32 | u64::from(end);
-        self.inventory
-            .change(parent.0, |record| record.size = range);
-        open[dirs_before..].reverse();
-        Ok(())
-    }
-
-    fn add_child(
-        &mut self,
-        parent: FileId,
-        depth: u32,
-        last: Option<&[u8]>,
-        child: &DirEntry,
-        metadata: &Metadata,
-        open: &mut Vec<(EntryId, u32)>,
-    ) -> Result<()> {
-        if !is_valid_name(&child.name) {
-            return Err(Error::Inconsistent("a file has an impossible name"));
-        }
-        if last.is_some_and(|last| last >= &*child.name) {
-            return Err(Error::Inconsistent("a directory is not sorted"));
-        }
-        if child.kind != metadata.kind {
-            return Err(Error::Inconsistent(
-                "a file's type differs from its directory entry",
-            ));
-        }
-        let hash = self.hasher.hash_one(child.ino.0);
-        let inventory = &self.inventory;
-        let is_it = |&file: &u32| inventory.ino(FileId(file)) == child.ino;
-        let known = self.by_ino.find(hash, is_it);
-        let file = match known {
-            None => {
-                let file = self.add_file(child.ino, metadata)?;
-                if metadata.kind == FileKind::Directory {
-                    open.push((EntryId(self.inventory.entry_count()), depth + 1));
-                }
-                file
-            }
-            Some(_) if child.kind == FileKind::Directory => {
-                return Err(Error::Inconsistent("a directory is in two places"));
-            }
-            Some(&file) => {
-                if self.inventory.kind(FileId(file)) != child.kind {
-                    return Err(Error::Inconsistent("a file has two types"));
-                }
-                self.inventory.change(file, |record| record.names += 1);
-                file
-            }
-        };
-        self.add_entry(&child.name, file, parent.0)
-    }
-
-    fn add_entry(&mut self, name: &[u8], file: u32, parent: u32) -> Result<()> {
-        if self.inventory.entries.len() >= u32::MAX as usize {
-            return Err(Error::Limit("more than 2^32 - 1 names"));
-        }
-        let too_long = Error::Limit("more than 4 GiB of names");
-        let name_at = u32::try_from(self.inventory.names.len()).map_err(|_| too_long)?;
-        // Names have been checked to have at most 255 bytes.
-        self.inventory.names.push(name.len() as u8);
-        self.inventory.names.extend_from_slice(name);
-        let entry = Entry {
-            name_at,
-            file,
-            parent,
-        };
-        self.inventory.entries.push(entry.pack());
-        Ok(())
-    }
-
-    fn add_file(&mut self, ino: Ino, metadata: &Metadata) -> Result<u32> {
-        let file = self.inventory.files.len();
-        if file as u64 >= self.limits.inodes_max.min(u64::from(u32::MAX)) {
-            return Err(Error::Limit("too many files"));
-        }
-        let file = file as u32;
-        let size = match metadata.kind {
-            FileKind::Regular | FileKind::Symlink => metadata.size,
-            FileKind::BlockDevice | FileKind::CharDevice => {
-                u64::from(metadata.rdev.major) << 32 | u64::from(metadata.rdev.minor)
-            }
-            _ => 0,
-        };
-        if metadata.kind == FileKind::Regular {
-            let total = self.inventory.content_bytes.saturating_add(size);
-            if total > self.limits.content_bytes_max {
-                return Err(Error::Limit("the files have more content than is allowed"));
-            }
-            self.inventory.content_bytes = total;
-        }
-        let mut has_times = 0;
-        let mut times = [0; 9];
-        for (n, time) in [metadata.atime, metadata.ctime, metadata.btime]
-            .into_iter()
-            .enumerate()
-        {
-            if let Some(time) = time {
-                has_times |= 1 << n;
-                times[3 * n] = time.seconds as u32;
-                times[3 * n + 1] = (time.seconds >> 32) as u32;
-                times[3 * n + 2] = time.nanoseconds;
-            }
-        }
-        if has_times != 0 {
-            while self.inventory.times.len() < file as usize {
-                self.inventory.times.push([0; 9]);
-            }
-            self.inventory.times.push(times);
-        }
-        let record = Record {
-            ino: ino.0,
-            size,
-            mtime_seconds: metadata.mtime.seconds,
-            mtime_nanoseconds: metadata.mtime.nanoseconds,
-            uid: metadata.uid,
-            gid: metadata.gid,
-            nlink: metadata.nlink,
-            names: 1,
-            attributes: metadata.attributes.0,
-            first_entry: self
-                .inventory
-                .entry_count()
-                .saturating_sub(u32::from(file == 0)),
-            permissions: metadata.permissions,
-            kind: metadata.kind,
-            has_times,
-        };
-        self.inventory.files.push(record.pack());
-        if self.by_ino.len() == self.by_ino.capacity() {
-            self.find_in_twice_the_room();
-        } else {
-            self.make_findable(file);
-        }
-        Ok(file)
-    }
-
-    fn make_findable(&mut self, file: u32) {
-        let (inventory, hasher) = (&self.inventory, &self.hasher);
-        let hash = |&file: &u32| hasher.hash_one(inventory.ino(FileId(file)).0);
-        self.by_ino.insert_unique(hash(&file), file, hash);
-    }
-
-    /// Makes all files findable, in their order: the table itself would look at them in that of the hashes.
-    fn find_in_twice_the_room(&mut self) {
-        let count = self.inventory.files.len();
-        self.by_ino = HashTable::new(); // That gives its memory back first.
-        self.by_ino.reserve(2 * count, |_| 0);
-        for file in 0..count as u32 {
-            self.make_findable(file);
-        }
     }
 }
 

@@ -17,7 +17,7 @@ pub use self::encoded::WrittenExtent;
 pub use self::spool::spool;
 pub(crate) use self::spool::unnamed_file;
 use self::temporary::Temporary;
-use crate::{Error, ReadAt, Result};
+use crate::{Error, ReadAt, Result, Scratch};
 
 /// What an [`Output`] writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ enum Target {
 #[derive(Debug)]
 struct Destination {
     dir: Arc<OwnedFd>,
+    /// The path of the directory, for errors.
+    parent: Box<Path>,
     name: Box<[u8]>,
     overwrite: bool,
 }
@@ -86,6 +88,7 @@ impl Output {
         let (parent, name) = linux::split_path(to).ok_or(no_name)?;
         let destination = Destination {
             dir: Arc::new(linux::open_dir(parent)?),
+            parent: parent.into(),
             name: name.into(),
             overwrite,
         };
@@ -195,6 +198,17 @@ impl Output {
         }
     }
 
+    /// The same for tables, which stay in memory if the file system supports no such file.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    pub fn tables(&self) -> io::Result<Scratch> {
+        Ok(match (&self.target, self.scratch()?) {
+            (Target::Unnamed(to), Some(file)) => Scratch::in_file(file, &to.parent),
+            _ => Scratch::memory(),
+        })
+    }
+
     /// Sets the length of a regular file; new bytes are zeros that take no space. Does nothing on a device.
     ///
     /// # Errors
@@ -297,6 +311,7 @@ mod tests {
     fn named(dir: &TempDir, overwrite: bool) -> Output {
         let destination = Destination {
             dir: Arc::new(linux::open_dir(dir.path()).unwrap()),
+            parent: dir.path().into(),
             name: (*b"out").into(),
             overwrite,
         };

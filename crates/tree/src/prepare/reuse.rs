@@ -151,7 +151,7 @@ impl<'a> Reuse<'a> {
             };
             let mut theirs = theirs.into_iter().peekable();
             for entry in inventory.entries(dir) {
-                let name = inventory.name(entry);
+                let name = &*inventory.name(entry);
                 while theirs.next_if(|their| &*their.name < name).is_some() {}
                 let Some(their) = theirs.next_if(|their| &*their.name == name) else {
                     continue;

@@ -202,7 +202,7 @@ impl<'a> Maker<'a> {
 
     /// Removes what was written of a file that cannot be read.
     fn lose(&self, dir: &OwnedFd, entry: EntryId, error: Error, ws: &mut Workspace) -> Result<()> {
-        match linux::unlink_at(dir, self.inventory.name(entry)) {
+        match linux::unlink_at(dir, &self.inventory.name(entry)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(self.failed("remove", entry)(error));
             }
@@ -264,7 +264,7 @@ impl<'a> Maker<'a> {
     fn create(&self, dir: &OwnedFd, entry: EntryId, mode: u32) -> Result<File> {
         // Encoded extents are read back.
         let flags = OpenFlags::RDWR | OpenFlags::CREATE | OpenFlags::EXCL;
-        let out = linux::open_at(dir, self.inventory.name(entry), flags, mode);
+        let out = linux::open_at(dir, &self.inventory.name(entry), flags, mode);
         Ok(out.map_err(self.failed("create", entry))?.into())
     }
 
@@ -528,7 +528,7 @@ impl<'a> Maker<'a> {
         metadata: &Metadata,
         ws: &mut Workspace,
     ) -> Result<()> {
-        let name = self.inventory.name(entry);
+        let name = &*self.inventory.name(entry);
         let path = || self.inventory.path(entry);
         let file = self.inventory.file(entry);
         let mode = u32::from(metadata.permissions) & 0o777;

@@ -46,7 +46,7 @@ impl Selection {
             if entry == inventory.root() {
                 way.enter_root()?;
             } else if let Some(above) = way.current()? {
-                let found = match linux::stat_at(above, inventory.name(entry)) {
+                let found = match linux::stat_at(above, &inventory.name(entry)) {
                     Ok(stat) => Some(stat),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                     Err(error) => {
@@ -180,7 +180,7 @@ pub(super) fn move_up(
         if !is_dir && missing.contains(&inventory.file(entry)) {
             continue;
         }
-        let name = inventory.name(entry);
+        let name = &*inventory.name(entry);
         let (Some(above), Some(below)) = (to.current()?, from.current()?) else {
             return Err(Error::Inconsistent(
                 "a directory was left before it was entered",
@@ -345,7 +345,7 @@ impl<'a> Way<'a> {
     /// Opens a directory in the current one; otherwise says in words why not. Files cannot be renamed into another
     /// file system.
     fn open(&mut self, entry: EntryId, there: &Stat) -> std::result::Result<OwnedFd, String> {
-        let name = self.inventory.name(entry);
+        let name = &*self.inventory.name(entry);
         let current = self.current().map_err(|error| error.to_string())?;
         let current = current.ok_or("its directory is not there")?;
         let words = |error: io::Error| error.to_string();

@@ -353,7 +353,7 @@ fn link(
         let first = inventory.first_name(file);
         let from = dirs.open(inventory, root, inventory.parent(first))?;
         let to = dirs.open(inventory, root, inventory.parent(entry))?;
-        linux::link_at(&from, inventory.name(first), &to, inventory.name(entry))
+        linux::link_at(&from, &inventory.name(first), &to, &inventory.name(entry))
             .map_err(|error| Error::from(error).in_file("link", &inventory.path(entry)))?;
     }
     Ok(())
@@ -547,7 +547,7 @@ impl<'a> Plan<'a> {
                     *open = Some(Arc::new(open_made_dir(inventory, self.root, parent)?));
                 }
                 let above: &OwnedFd = open.as_ref().map_or(self.root, |open| open);
-                make_dir(above, inventory.name(entry))
+                make_dir(above, &inventory.name(entry))
                     .map_err(|error| Error::from(error).in_file("create", &inventory.path(entry)))?
             }
         };

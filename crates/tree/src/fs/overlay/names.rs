@@ -1,12 +1,13 @@
 //! The names of an overlay, all of them in one table: an archive or a stream can have millions.
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-use super::tables::{DirId, NodeId, push, reserve};
+use super::tables::{DirId, NodeId, push};
 use crate::fs::Ino;
-use crate::{Error, Result, Scratch, Table};
+use crate::{Error, Result, Scratch, Strings, Table};
 
 /// Instead of the index of an entry: there is none.
 const NONE: u32 = u32::MAX;
@@ -21,9 +22,10 @@ pub(super) struct Names {
     dirs: Vec<Directory>,
     /// Each is an [`Entry`].
     entries: Table<5>,
+    scratch: Scratch,
     hasher: RandomState,
-    /// For each entry, a length byte and the name.
-    bytes: Vec<u8>,
+    /// The names of the entries.
+    bytes: Strings,
     /// How many of `bytes` belong to removed names.
     garbage: usize,
     /// The first removed entry; its `next` is the second.
@@ -76,8 +78,9 @@ impl Names {
         Names {
             dirs: Vec::new(),
             entries: Table::new(scratch),
+            scratch: scratch.clone(),
             hasher: RandomState::new(),
-            bytes: Vec::new(),
+            bytes: Strings::new(scratch),
             garbage: 0,
             removed: None,
         }
@@ -131,12 +134,12 @@ impl Names {
             let hash = self.hash(name);
             let found = table.find(wide(hash), |&index| {
                 let entry = self.entry(index);
-                entry.hash == hash && self.name(&entry) == name
+                entry.hash == hash && *self.name(&entry) == *name
             });
             return found.copied();
         }
         self.list(dir)
-            .find(|&index| self.name(&self.entry(index)) == name)
+            .find(|&index| *self.name(&self.entry(index)) == *name)
     }
 
     /// The entries of a directory, the last one first.
@@ -146,14 +149,14 @@ impl Names {
     }
 
     /// The names of a directory, sorted.
-    pub(super) fn sorted(&self, dir: DirId) -> Vec<(&[u8], Option<NodeId>)> {
+    pub(super) fn sorted(&self, dir: DirId) -> Vec<(Cow<'_, [u8]>, Option<NodeId>)> {
         let dir = self.dir(dir);
         let mut names = Vec::with_capacity(dir.count as usize);
         for index in self.list(dir) {
             let entry = self.entry(index);
             names.push((self.name(&entry), entry.node));
         }
-        names.sort_unstable_by_key(|(name, _)| *name);
+        names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         names
     }
 
@@ -195,9 +198,7 @@ impl Names {
             previous: NONE,
             hash: 0,
         };
-        reserve(&mut self.bytes, name.len() + 1);
-        self.bytes.push(name.len() as u8);
-        self.bytes.extend_from_slice(name);
+        self.bytes.push(name);
         if directory.table.is_some() {
             entry.hash = short(self.hasher.hash_one(name));
         }
@@ -234,7 +235,7 @@ impl Names {
         let mut table = HashTable::new();
         let mut at = self.dir(dir).first;
         while at != NONE {
-            let hash = self.hash(self.name(&self.entry(at)));
+            let hash = self.hash(&self.name(&self.entry(at)));
             self.change(at, |entry| entry.hash = hash);
             let rehash = |&index: &u32| wide(self.entry(index).hash);
             table.insert_unique(wide(hash), at, rehash);
@@ -287,15 +288,13 @@ impl Names {
 
     /// Drops the bytes of removed names.
     fn compact(&mut self) {
-        let mut bytes = Vec::with_capacity(self.bytes.len() - self.garbage);
+        let mut bytes = Strings::new(&self.scratch);
         for index in 0..self.entries.len() {
             let mut entry = Entry::unpack(self.entries.get(index));
             if entry.name_at != NONE {
-                let at = entry.name_at as usize;
-                entry.name_at = bytes.len() as u32;
+                let name = self.bytes.get(entry.name_at as usize);
+                entry.name_at = bytes.push(&name) as u32;
                 self.entries.set(index, entry.pack());
-                let end = at + 1 + usize::from(self.bytes[at]);
-                bytes.extend_from_slice(&self.bytes[at..end]);
             }
         }
         self.bytes = bytes;
@@ -306,10 +305,8 @@ impl Names {
         short(self.hasher.hash_one(name))
     }
 
-    fn name(&self, entry: &Entry) -> &[u8] {
-        let at = entry.name_at as usize;
-        let len = usize::from(self.bytes[at]);
-        &self.bytes[at + 1..at + 1 + len]
+    fn name(&self, entry: &Entry) -> Cow<'_, [u8]> {
+        self.bytes.get(entry.name_at as usize)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -318,7 +315,7 @@ impl Names {
         self.dirs.capacity() * size_of::<Directory>()
             + tables.map(in_table).sum::<usize>()
             + self.entries.memory_bytes()
-            + self.bytes.capacity()
+            + self.bytes.memory_bytes()
     }
 }
 
@@ -362,7 +359,9 @@ mod tests {
             if step % 1000 == 0 {
                 let sorted = names.sorted(dirs[at]);
                 assert_eq!(sorted.len(), names.count(dirs[at]));
-                let is = sorted.into_iter().map(|(name, node)| (name.to_vec(), node));
+                let is = sorted
+                    .into_iter()
+                    .map(|(name, node)| (name.into_owned(), node));
                 assert!(is.eq(must[at].clone()));
             }
         }

@@ -60,13 +60,11 @@ impl Inventory {
         }
         let name = from.name(entry);
         let entry = Entry {
-            name_at: self.names.len() as u32, // never more than in `from`
+            name_at: self.names.push(&name) as u32, // never more than in `from`
             file,
             parent,
         };
         self.entries.push(entry.pack());
-        self.names.push(name.len() as u8); // a name of an inventory
-        self.names.extend_from_slice(name);
         file
     }
 }

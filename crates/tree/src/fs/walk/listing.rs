@@ -1,0 +1,200 @@
+//! Lists a tree.
+
+use super::known::Known;
+use super::{Entry, EntryId, FileId, Inventory, Record, is_valid_name};
+use crate::fs::{DirEntry, FileKind, FileSystem, Ino, Metadata};
+use crate::{Error, Limits, Result, Scratch};
+
+/// An inventory under construction.
+pub(super) struct Listing<'a> {
+    fs: &'a dyn FileSystem,
+    limits: &'a Limits,
+    inventory: Inventory,
+    known: Known,
+}
+
+impl<'a> Listing<'a> {
+    pub(super) fn new(fs: &'a dyn FileSystem, limits: &'a Limits, scratch: &Scratch) -> Self {
+        Listing {
+            fs,
+            limits,
+            inventory: Inventory::new(scratch),
+            known: Known::default(),
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Inventory> {
+        let root = self.fs.root();
+        let metadata = self.fs.metadata(root).map_err(|e| e.in_file("read", b""))?;
+        if metadata.kind != FileKind::Directory {
+            return Err(Error::NotADirectory.in_file("read", b""));
+        }
+        self.add_entry(b"", 0, 0)?;
+        self.add_file(root, &metadata)?;
+        // Directories still to be read, with their depth. The last one is next, so the walk is depth first.
+        let mut open = vec![(EntryId(0), 0u32)];
+        while let Some((entry, depth)) = open.pop() {
+            if let Err(error) = self.read_dir(entry, depth, &mut open) {
+                return Err(match error {
+                    Error::File { .. } => error,
+                    error => error.in_file("read", &self.inventory.path(entry)),
+                });
+            }
+        }
+        self.inventory.find_first_names();
+        self.inventory.files.shrink_to_fit();
+        self.inventory.times.shrink_to_fit();
+        self.inventory.entries.shrink_to_fit();
+        self.inventory.names.shrink_to_fit();
+        Ok(self.inventory)
+    }
+
+    fn read_dir(&mut self, dir: EntryId, depth: u32, open: &mut Vec<(EntryId, u32)>) -> Result<()> {
+        if depth > self.limits.depth_max {
+            return Err(Error::Limit("directories are nested too deeply"));
+        }
+        let parent = self.inventory.file(dir);
+        let children = self.fs.read_dir_with_metadata(self.inventory.ino(parent))?;
+        let start = self.inventory.entry_count();
+        let dirs_before = open.len();
+        let mut last: Option<&[u8]> = None;
+        for (child, metadata) in &children {
+            if let Err(error) = self.add_child(parent, depth, last, child, metadata, open) {
+                let mut path = self.inventory.path(dir);
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(&child.name);
+                return Err(error.in_file("read", &path));
+            }
+            last = Some(&child.name);
+        }
+        let end = self.inventory.entry_count();
+        let range = u64::from(start) << 32 | u64::from(end);
+        self.inventory
+            .change(parent.0, |record| record.size = range);
+        open[dirs_before..].reverse();
+        Ok(())
+    }
+
+    fn add_child(
+        &mut self,
+        parent: FileId,
+        depth: u32,
+        last: Option<&[u8]>,
+        child: &DirEntry,
+        metadata: &Metadata,
+        open: &mut Vec<(EntryId, u32)>,
+    ) -> Result<()> {
+        if !is_valid_name(&child.name) {
+            return Err(Error::Inconsistent("a file has an impossible name"));
+        }
+        if last.is_some_and(|last| last >= &*child.name) {
+            return Err(Error::Inconsistent("a directory is not sorted"));
+        }
+        if child.kind != metadata.kind {
+            return Err(Error::Inconsistent(
+                "a file's type differs from its directory entry",
+            ));
+        }
+        let file = match self.known.find(&self.inventory, child.ino) {
+            None => {
+                let file = self.add_file(child.ino, metadata)?;
+                if metadata.kind == FileKind::Directory {
+                    open.push((EntryId(self.inventory.entry_count()), depth + 1));
+                }
+                file
+            }
+            Some(_) if child.kind == FileKind::Directory => {
+                return Err(Error::Inconsistent("a directory is in two places"));
+            }
+            Some(file) => {
+                if self.inventory.kind(FileId(file)) != child.kind {
+                    return Err(Error::Inconsistent("a file has two types"));
+                }
+                self.inventory.change(file, |record| record.names += 1);
+                file
+            }
+        };
+        self.add_entry(&child.name, file, parent.0)
+    }
+
+    fn add_entry(&mut self, name: &[u8], file: u32, parent: u32) -> Result<()> {
+        if self.inventory.entries.len() >= u32::MAX as usize {
+            return Err(Error::Limit("more than 2^32 - 1 names"));
+        }
+        let too_long = Error::Limit("more than 4 GiB of names");
+        let name_at = u32::try_from(self.inventory.names.len()).map_err(|_| too_long)?;
+        self.inventory.names.push(name);
+        let entry = Entry {
+            name_at,
+            file,
+            parent,
+        };
+        self.inventory.entries.push(entry.pack());
+        Ok(())
+    }
+
+    fn add_file(&mut self, ino: Ino, metadata: &Metadata) -> Result<u32> {
+        let file = self.inventory.files.len();
+        if file as u64 >= self.limits.inodes_max.min(u64::from(u32::MAX)) {
+            return Err(Error::Limit("too many files"));
+        }
+        let file = file as u32;
+        let size = match metadata.kind {
+            FileKind::Regular | FileKind::Symlink => metadata.size,
+            FileKind::BlockDevice | FileKind::CharDevice => {
+                u64::from(metadata.rdev.major) << 32 | u64::from(metadata.rdev.minor)
+            }
+            _ => 0,
+        };
+        if metadata.kind == FileKind::Regular {
+            let total = self.inventory.content_bytes.saturating_add(size);
+            if total > self.limits.content_bytes_max {
+                return Err(Error::Limit("the files have more content than is allowed"));
+            }
+            self.inventory.content_bytes = total;
+        }
+        let mut has_times = 0;
+        let mut times = [0; 9];
+        for (n, time) in [metadata.atime, metadata.ctime, metadata.btime]
+            .into_iter()
+            .enumerate()
+        {
+            if let Some(time) = time {
+                has_times |= 1 << n;
+                times[3 * n] = time.seconds as u32;
+                times[3 * n + 1] = (time.seconds >> 32) as u32;
+                times[3 * n + 2] = time.nanoseconds;
+            }
+        }
+        if has_times != 0 {
+            while self.inventory.times.len() < file as usize {
+                self.inventory.times.push([0; 9]);
+            }
+            self.inventory.times.push(times);
+        }
+        let record = Record {
+            ino: ino.0,
+            size,
+            mtime_seconds: metadata.mtime.seconds,
+            mtime_nanoseconds: metadata.mtime.nanoseconds,
+            uid: metadata.uid,
+            gid: metadata.gid,
+            nlink: metadata.nlink,
+            names: 1,
+            attributes: metadata.attributes.0,
+            first_entry: self
+                .inventory
+                .entry_count()
+                .saturating_sub(u32::from(file == 0)),
+            permissions: metadata.permissions,
+            kind: metadata.kind,
+            has_times,
+        };
+        self.inventory.files.push(record.pack());
+        let has_names = metadata.nlink > 1 && metadata.kind != FileKind::Directory;
+        self.known.add(&self.inventory, file, ino, has_names);
+        Ok(file)
+    }
+}
