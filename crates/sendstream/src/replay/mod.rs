@@ -1,5 +1,6 @@
 //! A stream, or a chain of streams, as trees of files.
 
+mod ahead;
 mod apply;
 mod parts;
 mod tree;

@@ -8,6 +8,7 @@ use ::tree::{
 };
 use codec::Decoder;
 
+use super::ahead::Ahead;
 use super::parts::{FileNumber, Part, Parts, Place};
 use crate::encoded::EncodedWrite;
 use crate::subvolume::SentSubvolume;
@@ -53,6 +54,7 @@ pub(super) struct Stream {
 /// are encoded extents.
 pub struct SentTree {
     built: Built,
+    ahead: Ahead,
     decoded: Cache<Vec<u8>>,
     decoders: Mutex<Vec<Decoder>>,
 }
@@ -72,6 +74,7 @@ pub(super) struct Built {
 impl SentTree {
     pub(super) fn new(built: Built) -> SentTree {
         SentTree {
+            ahead: Ahead::new(Arc::clone(&built.stream.source.input)),
             built,
             decoded: Cache::new(DECODED.0, DECODED.1),
             decoders: Mutex::default(),
@@ -152,10 +155,7 @@ impl SentTree {
     /// Fills `buf` with the bytes of a part from `offset` of its file on.
     fn read_part(&self, part: &Part, offset: u64, buf: &mut [u8]) -> Result<()> {
         match part.between(offset, part.end()).place {
-            Place::Plain { at, skip } => {
-                let input = &self.built.stream.source.input;
-                Ok(input.read_exact_at(buf, at + skip)?)
-            }
+            Place::Plain { at, skip } => Ok(self.ahead.read_exact_at(buf, at + skip)?),
             Place::Encoded { at, encoding } => {
                 let content = self.decoded(at, &encoding)?;
                 let from = encoding.unencoded_offset as usize;
