@@ -120,10 +120,7 @@ mod tests {
     fn crates_that_are_built_from_a_touched_one_are_found() {
         let changed = changed("crates/squashfs/src/lib.rs");
         assert_eq!(changed.touched, ["crates/squashfs"]);
-        assert_eq!(
-            changed.dependent,
-            ["crates/plan", "crates/cli", "crates/restow"]
-        );
+        assert_eq!(changed.dependent, ["crates/plan", "crates/cli", "crates/restow"]);
     }
 
     #[test]
