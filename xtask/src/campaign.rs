@@ -649,7 +649,8 @@ mod tests {
                     package, filter, ..
                 } => {
                     let (modules, function) = filter.rsplit_once("::").unwrap_or(("", filter));
-                    let folder = root().join("crates").join(package).join("tests/it");
+                    let crate_name = if package == "restow" { "cli" } else { package };
+                    let folder = root().join("crates").join(crate_name).join("tests/it");
                     let file = folder.join(modules.replace("::", "/"));
                     let files = match modules {
                         "" => files_in(&folder),

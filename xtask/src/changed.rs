@@ -11,7 +11,7 @@ use crate::tidy::{Dependency, Member};
 const OF_ALL_CRATES: &[&str] = &["Cargo.toml", "Cargo.lock", "clippy.toml", ".cargo/"];
 
 /// Files outside of the crates, and the crate whose tests read them.
-const READ_BY_TESTS: &[(&str, &str)] = &[("README.md", "crates/restow")];
+const READ_BY_TESTS: &[(&str, &str)] = &[("README.md", "crates/cli")];
 
 /// The crates that a change concerns, by their folders.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -120,7 +120,7 @@ mod tests {
     fn crates_that_are_built_from_a_touched_one_are_found() {
         let changed = changed("crates/squashfs/src/lib.rs");
         assert_eq!(changed.touched, ["crates/squashfs"]);
-        assert_eq!(changed.dependent, ["crates/plan", "crates/cli", "crates/restow"]);
+        assert_eq!(changed.dependent, ["crates/plan", "crates/cli"]);
     }
 
     #[test]
@@ -147,6 +147,6 @@ mod tests {
     fn manifest_of_the_workspace_concerns_all_and_documents_nobody() {
         assert!(changed("Cargo.toml").touched.len() > 10);
         assert_eq!(changed("docs/decisions/README.md"), Changed::default());
-        assert_eq!(changed("README.md").touched, ["crates/restow"]);
+        assert_eq!(changed("README.md").touched, ["crates/cli"]);
     }
 }

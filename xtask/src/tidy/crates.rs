@@ -40,7 +40,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "zstd",
         ],
     ),
-    ("restow", &["cli"]),
     ("testkit", &["linux", "tree"]),
     (
         "bench",

@@ -49,8 +49,7 @@ const FOUND: u8 = 1;
 /// Exit code if the command failed.
 const FAILED: u8 = 2;
 
-/// Runs the command line of this process.
-pub fn main() -> ExitCode {
+fn main() -> ExitCode {
     let words: Vec<OsString> = mount::arguments(std::env::args_os());
     #[cfg(feature = "pages")]
     if let [_, command, folder] = &words[..]

@@ -109,7 +109,7 @@ fn predictions_of_real_trees() {
 
 /// The same without times, which decide nothing in a test.
 fn compare_a_small_tree() {
-    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/src");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (content, compared) = compare(&tree, Container::Squashfs, &["--try=lz4", "--try=gzip"]);
     assert!(compared.len() >= 5 && content > 100_000.0);
     for one in compared {
