@@ -57,7 +57,7 @@ impl Served {
         }
     }
 
-    /// The same for those of a directory, before the kernel is told that it was listed as a whole.
+    /// The same for those of a directory, before the kernel hears that it has no more names.
     pub(crate) fn send_listed(&self, request: &Request<'_>, device: &impl Device) {
         let Some(siblings) = &self.siblings else {
             return;
