@@ -117,7 +117,7 @@ fn convert_changes_the_form_or_leaves_nothing() {
     let verified = |name: &str| run_in(dir.path(), ["stream", "verify", name]).0;
     for (args, name) in [
         (&["--compress", "zstd:15"][..], "zstd"),
-        (&["--compress", "lzo", "--proto", "3"], "lzo"),
+        (&["--compress", "lzo:9", "--proto", "3"], "lzo"),
         (&["--decompress"], "plain"),
     ] {
         let args = [args, &["home.stream", name]].concat();
@@ -142,7 +142,7 @@ fn convert_changes_the_form_or_leaves_nothing() {
     assert_eq!(code, 1);
     assert_eq!(words, "restow: left out 1 file attribute command\n");
     assert_eq!(verified("old"), 0);
-    for bad in ["zstd:23", "xz", "lzo:1", "zlib:0"] {
+    for bad in ["zstd:23", "xz", "lzo:10", "zlib:0"] {
         assert_eq!(convert(&["--compress", bad, "home.stream", "bad"]).0, 2);
     }
     // A damaged stream leaves no file.
