@@ -20,7 +20,7 @@ const LEVELS: [Effort; 8] = [
     effort(4),  // 5
     effort(5),  // 6
     effort(6),  // 7
-    effort(8),  // 8
+    effort(16), // 8
     effort(64), // 9
 ];
 
@@ -54,7 +54,7 @@ impl Default for OptimalWorkspace {
 /// Encodes `src` into the beginning of `dst` and returns the length of the stream, or `None` if it does not fit.
 ///
 /// The level is 2 to 9, others count as the nearest of these. Level 8 gives about the size of liblzo2's `lzo1x_999` at its
-/// level 8, level 9 about 1 % less. [`decompress`](crate::decompress) is as fast as for [`compress`](crate::compress).
+/// level 8 or less, level 9 about 1 % less. [`decompress`](crate::decompress) is as fast as for [`compress`](crate::compress).
 ///
 /// As for `compress`, a destination of [`compressed_len_max`](crate::compressed_len_max) bytes always suffices; the same
 /// input and level give the same stream, whatever the workspace held before; and bytes of `dst` after the stream can be

@@ -244,6 +244,6 @@ fn sizes() {
             *size += pack_at(level, &content).len();
         }
     }
-    let expected = [42901, 41553, 40420, 39920, 39705, 39536, 39140, 37401];
+    let expected = [42901, 41553, 40420, 39920, 39705, 39536, 38102, 37401];
     assert_eq!(sizes, expected);
 }
