@@ -253,19 +253,6 @@ pub(crate) const SAMPLE_STRIDE: usize = 61;
 pub(crate) const SAMPLED_MIN: usize = 8192;
 /// Content with at least this many 1/256 bits a byte is dense.
 pub(crate) const DENSE_BITS_MIN: u32 = 56 * BIT / 10;
-/// Content in which at most one byte in this many is a zero is text, if it is not dense.
-pub(crate) const TEXT_ZEROS: u32 = 4;
-
-/// What content looks like.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ContentKind {
-    /// Machine code, and what is compressed already: short matches pay.
-    Dense,
-    /// Few letters, and few zeros: short matches far away do not pay.
-    Text,
-    /// Records, pictures.
-    Other,
-}
 
 impl Strategy {
     /// The shortest match that is looked for, unless a sample decides.
@@ -280,23 +267,17 @@ impl Strategy {
         }
     }
 
-    /// The shortest match for content of this kind; `None` if it is too little to see.
+    /// The shortest match for content that is dense or not; `None` if it is too little to see.
     ///
     /// An offset takes about as many bits as four letters of a text, but fewer than four bytes of machine code. Hashing more
     /// bytes also gives fewer candidates, and fewer but longer matches, which take less time.
-    pub(crate) fn min_match_for(&self, kind: Option<ContentKind>) -> u8 {
-        match (self, kind) {
-            (Strategy::Fast(_), None | Some(ContentKind::Dense)) => Fast::MIN_MATCH_DENSE,
-            (Strategy::Fast(_), _) => 7,
+    pub(crate) fn min_match_for(&self, is_dense: Option<bool>) -> u8 {
+        match (self, is_dense) {
+            (Strategy::Fast(_), None | Some(true)) => Fast::MIN_MATCH_DENSE,
+            (Strategy::Fast(_), Some(false)) => 7,
             (Strategy::DoubleFast(_), None) => 5,
-            (_, None | Some(ContentKind::Dense)) => 4,
-            // Rows of 16: few candidates, and so ones that are rare enough.
-            (Strategy::Lazy(lazy), Some(ContentKind::Text))
-                if lazy.lookahead == 0 && lazy.search_log < 5 =>
-            {
-                6
-            }
-            _ => 5,
+            (_, None | Some(true)) => 4,
+            (_, Some(false)) => 5,
         }
     }
 
@@ -369,6 +350,8 @@ impl DoubleFast {
 impl Lazy {
     /// Logarithm of the literals after which the step grows by one.
     pub(crate) const PATIENCE_LOG: usize = 8;
+    /// Of what lies within a longer step, nothing enters the rows.
+    pub(crate) const ENTERED_STEP: usize = 16;
     /// Smallest and largest row, as logarithms.
     pub(crate) const ROW_LOG_MIN: u8 = 4;
     pub(crate) const ROW_LOG_MAX: u8 = 6;
@@ -388,24 +371,14 @@ impl Lazy {
     }
 
     /// How many bytes are hashed for matches of at least `min_match` bytes.
-    pub(crate) fn hashed(&self, min_match: u8) -> u8 {
-        let max = if self.lookahead == 0 && self.row_log() == Self::ROW_LOG_MIN {
-            6
-        } else {
-            5
-        };
-        min_match.clamp(4, max)
+    pub(crate) fn hashed(min_match: u8) -> u8 {
+        min_match.clamp(4, 5)
     }
 
     /// How many candidates of a row are compared.
-    pub(crate) fn attempts(&self, hashed: u8) -> u32 {
-        if hashed == 6 {
-            // Six equal bytes are rare enough to look at all of a row.
-            16
-        } else {
-            // An eighth more: with 8 of a row's 16 compared, one more is worth 0.2 % of size.
-            (1 << self.search_log) + (1 << self.search_log >> 3)
-        }
+    pub(crate) fn attempts(&self) -> u32 {
+        // An eighth more: with 8 of a row's 16 compared, one more is worth 0.2 % of size.
+        (1 << self.search_log) + (1 << self.search_log >> 3)
     }
 }
 

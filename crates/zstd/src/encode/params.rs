@@ -93,8 +93,8 @@ pub struct Lazy {
     pub hash_log: u8,
     /// Logarithm of the number of candidates that are compared. A row has as many positions, but 16 to 64.
     pub search_log: u8,
-    /// Bytes that are hashed, and so the shortest match that is looked for: 4 or 5, without lookahead 4 to 6. If `None`, a
-    /// sample of the first block decides.
+    /// Bytes that are hashed, and so the shortest match that is looked for: 4 or 5. If `None`, a sample of the first block
+    /// decides.
     pub min_match: Option<u8>,
     /// How many of the next positions must have nothing better before a match is taken: 0 (greedy), 1 (lazy) or 2 (lazy2).
     pub lookahead: u8,

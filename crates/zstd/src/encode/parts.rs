@@ -6,7 +6,7 @@ use super::finder::index::Block;
 use super::finder::{self, Finder};
 use super::levels::{GAIN_LOG, SEARCHED_MIN};
 use super::params::Params;
-use super::sample::kind;
+use super::sample::is_dense;
 use super::store::{Ends, Mark, SequenceStore};
 use crate::frame::COMPRESSED;
 use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
@@ -413,12 +413,12 @@ impl Parts<'_> {
     /// tables may hold what was entered for another frame.
     #[inline(never)]
     fn suitable_min_match(&mut self, params: &Params, data: &[u8], history: bool) -> u8 {
-        let seen = if history {
+        let is_dense = if history {
             None
         } else {
-            kind(data, Entropy::scratch(self.memory))
+            is_dense(data, Entropy::scratch(self.memory))
         };
-        params.strategy.min_match_for(seen)
+        params.strategy.min_match_for(is_dense)
     }
 
     /// The block with its indexes, which are lowered if they have become large.

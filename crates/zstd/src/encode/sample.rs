@@ -1,11 +1,12 @@
-//! What kind of content a block has, from a sample.
+//! Whether a block is dense, from a sample.
 
 use super::division::times_log;
-use super::levels::{ContentKind, DENSE_BITS_MIN, SAMPLE_STRIDE, SAMPLED_MIN, TEXT_ZEROS};
+use super::levels::{DENSE_BITS_MIN, SAMPLE_STRIDE, SAMPLED_MIN};
 use crate::workspace::{Cells, Scratch};
 
-/// The kind of `data`; `None` if it is too little to see.
-pub(crate) fn kind(data: &[u8], scratch: &mut Scratch) -> Option<ContentKind> {
+/// Whether `data` is dense, as machine code is and what is compressed already: then short matches pay. `None` if it is too
+/// little to see.
+pub(crate) fn is_dense(data: &[u8], scratch: &mut Scratch) -> Option<bool> {
     if data.len() < SAMPLED_MIN {
         return None;
     }
@@ -19,13 +20,5 @@ pub(crate) fn kind(data: &[u8], scratch: &mut Scratch) -> Option<ContentKind> {
         total += 1;
     }
     let certain: u32 = (0..256).map(|cell| times_log(counts.at(cell))).sum();
-    Some(
-        if times_log(total).saturating_sub(certain) >= total * DENSE_BITS_MIN {
-            ContentKind::Dense
-        } else if counts.at(0) <= total / TEXT_ZEROS {
-            ContentKind::Text
-        } else {
-            ContentKind::Other
-        },
-    )
+    Some(times_log(total).saturating_sub(certain) >= total * DENSE_BITS_MIN)
 }

@@ -19,7 +19,7 @@ pub(crate) struct Task {
     pub(crate) next: usize,
     /// How many candidates of a row are compared.
     pub(crate) attempts: u32,
-    /// How many bytes are hashed: 4 to 6.
+    /// How many bytes are hashed: 4 or 5.
     pub(crate) hashed: u8,
     /// Logarithm of the number of positions in a row.
     pub(crate) row_log: u8,
@@ -94,15 +94,11 @@ proven_fn! {
         }
         #[cfg(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2")))]
         return match task.lookahead {
-            0 if task.hashed > 5 && task.row_log == 4 => parse!(16, 6, 0, false),
             2.. if chains.is_some() => widths!(2, true),
             _ => widths!(0, false),
         };
         #[cfg(not(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2"))))]
         match task.lookahead {
-            0 if task.hashed > 5 && task.row_log == 4 => {
-                parse!(16, 6, 0, false)
-            }
             0 => widths!(0, false),
             1 => widths!(1, false),
             _ if chains.is_some() => widths!(2, true),
@@ -182,7 +178,13 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             }
         }
         if best.length < 4 {
-            at += ((at - anchor) >> Lazy::PATIENCE_LOG) + 1;
+            let step = ((at - anchor) >> Lazy::PATIENCE_LOG) + 1;
+            at += step;
+            if step > Lazy::ENTERED_STEP {
+                core::hint::cold_path();
+                // Nothing was found for long: what is passed over is not worth a place.
+                rows.next = at;
+            }
             continue;
         }
         if lookahead!(LOOKAHEAD, task) > 0 {

@@ -5,6 +5,7 @@ use super::row::Tables;
 #[cfg(not(feature = "arch"))]
 use super::search;
 use super::search::lazy::Task;
+use crate::encode::params::Lazy;
 use crate::encode::store::SequenceStore;
 
 /// Finds the sequences of a block. Returns where the literals after the last one begin.
@@ -16,14 +17,13 @@ pub(crate) fn find_block(
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
 ) -> usize {
-    let hashed = tables.params.hashed(min_match);
     let task = Task {
         start: block.base as usize + block.start,
         base: block.base,
         window: block.window as usize,
         next: *tables.rows.next,
-        attempts: tables.params.attempts(hashed),
-        hashed,
+        attempts: tables.params.attempts(),
+        hashed: Lazy::hashed(min_match),
         row_log: tables.params.row_log(),
         lookahead: tables.params.lookahead,
     };

@@ -86,7 +86,7 @@ impl<'a> Tables<'a> {
 
     /// Makes `data[start..end]` known.
     pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
-        let hashed = self.params.hashed(min_match);
+        let hashed = Lazy::hashed(min_match);
         match self.params.row_log() {
             4 => self.rows.insert::<16>(block, hashed),
             5 => self.rows.insert::<32>(block, hashed),
@@ -116,8 +116,7 @@ impl Rows<'_> {
             let value = read64(block.data, at);
             let hash = match hashed {
                 4 => search::hash::<4>(value),
-                5 => search::hash::<5>(value),
-                _ => search::hash::<6>(value),
+                _ => search::hash::<5>(value),
             };
             let index = block.base + at as u32;
             rows.insert(hash, index);
