@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tree::{Result, Scratch, Table};
+use tree::{Result, Scratch, Table, high_u32, low_u32, wide_u64};
 use zerocopy::IntoBytes;
 
 use crate::builder::{Blocks, GENERATION, ITEM_BYTES, Root, TreeBuilder, address, leaf_bytes};
@@ -57,25 +57,23 @@ pub(crate) struct BlockRef {
 
 impl DataRef {
     fn pack(&self) -> [u32; 7] {
-        let (low, high) = (|it: u64| it as u32, |it: u64| (it >> 32) as u32);
         [
             self.extent,
-            low(self.root),
-            high(self.root),
-            low(self.ino),
-            high(self.ino),
-            low(self.offset),
-            high(self.offset),
+            low_u32(self.root),
+            high_u32(self.root),
+            low_u32(self.ino),
+            high_u32(self.ino),
+            low_u32(self.offset),
+            high_u32(self.offset),
         ]
     }
 
     fn unpack([extent, root, root_high, ino, ino_high, offset, offset_high]: [u32; 7]) -> DataRef {
-        let wide = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         DataRef {
             extent,
-            root: wide(root, root_high),
-            ino: wide(ino, ino_high),
-            offset: wide(offset, offset_high),
+            root: wide_u64(root, root_high),
+            ino: wide_u64(ino, ino_high),
+            offset: wide_u64(offset, offset_high),
         }
     }
 }

@@ -38,63 +38,54 @@ pub fn create(
     if output.kind() == OutputKind::Stream {
         return Err(Error::Unsupported("a btrfs image as a stream"));
     }
-    Scratch::catch(|| write(fs, inventory, options, parallel, progress, output))
-}
-
-fn write(
-    fs: &dyn FileSystem,
-    inventory: &Inventory,
-    options: &Options,
-    parallel: Parallel,
-    progress: &dyn Progress,
-    output: &Output,
-) -> Result<Summary> {
-    let plan = SubvolumePlan::new(fs, inventory, options)?;
-    progress.expect(
-        Some(inventory.file_count().into()),
-        Some(inventory.content_bytes()),
-    );
-    if output.kind() == OutputKind::Device {
-        wipe(output)?;
-    }
-    let mut summary = Summary {
-        image: ImageSummary {
-            files: inventory.file_count().into(),
-            content_bytes: inventory.content_bytes(),
-            ..ImageSummary::default()
-        },
-        subvolumes: plan.subvolumes.len() as u64,
-        ..Summary::default()
-    };
-    let duplicates = if options.duplicates {
-        match Duplicates::find(fs, inventory, parallel) {
-            // Every unreadable file is met again later, and listed then.
-            Err(_) if options.skip_unreadable => Duplicates::default(),
-            found => found?,
+    Scratch::catch(|| {
+        let plan = SubvolumePlan::new(fs, inventory, options)?;
+        progress.expect(
+            Some(inventory.file_count().into()),
+            Some(inventory.content_bytes()),
+        );
+        if output.kind() == OutputKind::Device {
+            wipe(output)?;
         }
-    } else {
-        Duplicates::default()
-    };
-    summary.image.duplicates = duplicates.len() as u64;
-    let (described, undescribed) = describe(fs, inventory, options, parallel, &mut summary)?;
-    let area = data::write(
-        fs,
-        inventory,
-        &described,
-        &duplicates,
-        undescribed,
-        options,
-        parallel,
-        progress,
-        output,
-    )?;
-    drop(duplicates);
-    summarize(inventory, &area, &mut summary);
-    let trees = Trees::new(inventory, &described, &area, &plan, options);
-    summary.split_links = trees.split_links();
-    let mut summary = Forest::new(options, &area, &trees).write(output, summary)?;
-    summary.image.unreadable = area.lost.into_paths(inventory);
-    Ok(summary)
+        let mut summary = Summary {
+            image: ImageSummary {
+                files: inventory.file_count().into(),
+                content_bytes: inventory.content_bytes(),
+                ..ImageSummary::default()
+            },
+            subvolumes: plan.subvolumes.len() as u64,
+            ..Summary::default()
+        };
+        let duplicates = if options.duplicates {
+            match Duplicates::find(fs, inventory, parallel) {
+                // Every unreadable file is met again later, and listed then.
+                Err(_) if options.skip_unreadable => Duplicates::default(),
+                found => found?,
+            }
+        } else {
+            Duplicates::default()
+        };
+        summary.image.duplicates = duplicates.len() as u64;
+        let (described, undescribed) = describe(fs, inventory, options, parallel, &mut summary)?;
+        let area = data::write(
+            fs,
+            inventory,
+            &described,
+            &duplicates,
+            undescribed,
+            options,
+            parallel,
+            progress,
+            output,
+        )?;
+        drop(duplicates);
+        summarize(inventory, &area, &mut summary);
+        let trees = Trees::new(inventory, &described, &area, &plan, options);
+        summary.split_links = trees.split_links();
+        let mut summary = Forest::new(options, &area, &trees).write(output, summary)?;
+        summary.image.unreadable = area.lost.into_paths(inventory);
+        Ok(summary)
+    })
 }
 
 fn summarize(inventory: &Inventory, area: &Area<'_>, summary: &mut Summary) {

@@ -48,4 +48,4 @@ pub use summary::ImageSummary;
 pub use table::{Scratch, Strings, Table};
 pub use threads::{NoProgress, Parallel, Progress, ordered, ordered_on_demand};
 pub use verify::{Kept, Verify};
-pub use width::{low_u32, to_u64, to_usize};
+pub use width::{high_u32, low_u32, to_u64, to_usize, wide_u64};

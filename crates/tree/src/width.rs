@@ -20,6 +20,19 @@ pub const fn low_u32(number: u64) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
+/// The high 32 bits of a number.
+#[inline]
+pub const fn high_u32(number: u64) -> u32 {
+    low_u32(number >> 32)
+}
+
+/// The number with these low and high 32 bits.
+#[inline]
+pub const fn wide_u64(low: u32, high: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (low.to_le_bytes(), high.to_le_bytes());
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
 /// A number as a length or an index in memory: `usize::MAX`, which no slice has, if it does not fit.
 #[inline]
 pub fn to_usize(number: impl Into<u64>) -> usize {

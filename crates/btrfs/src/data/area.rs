@@ -1,6 +1,8 @@
 //! The data area of an image: block groups that grow one after another, the extents in them, and their checksums.
 
-use tree::{Error, FileId, Kept, Lost, Output, Result, Scratch, Table};
+use tree::{
+    Error, FileId, Kept, Lost, Output, Result, Scratch, Table, high_u32, low_u32, wide_u64,
+};
 
 use super::job::Piece;
 use crate::checksum::ChecksumType;
@@ -62,18 +64,6 @@ pub(crate) struct Run {
     pub(crate) sectors: u64,
 }
 
-fn low(number: u64) -> u32 {
-    number as u32
-}
-
-fn high(number: u64) -> u32 {
-    (number >> 32) as u32
-}
-
-fn wide(low: u32, high: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
-}
-
 impl NewExtent {
     fn pack(&self) -> [u32; 7] {
         let NewExtent {
@@ -85,21 +75,21 @@ impl NewExtent {
         } = *self;
         let kind = u32::from(compression) << 1 | u32::from(is_reserved);
         [
-            low(at),
-            high(at),
-            low(len),
-            high(len),
-            low(ram),
-            high(ram),
+            low_u32(at),
+            high_u32(at),
+            low_u32(len),
+            high_u32(len),
+            low_u32(ram),
+            high_u32(ram),
             kind,
         ]
     }
 
     fn unpack([at, at_high, len, len_high, ram, ram_high, kind]: [u32; 7]) -> NewExtent {
         NewExtent {
-            at: wide(at, at_high),
-            len: wide(len, len_high),
-            ram: wide(ram, ram_high),
+            at: wide_u64(at, at_high),
+            len: wide_u64(len, len_high),
+            ram: wide_u64(ram, ram_high),
             compression: (kind >> 1) as u8,
             is_reserved: kind & 1 != 0,
         }
@@ -114,13 +104,13 @@ impl Shown {
             extent,
             skip,
         } = *self;
-        [low(offset), high(offset), low(len), high(len), extent, skip]
+        [low_u32(offset), high_u32(offset), low_u32(len), high_u32(len), extent, skip]
     }
 
     fn unpack([offset, offset_high, len, len_high, extent, skip]: [u32; 6]) -> Shown {
         Shown {
-            offset: wide(offset, offset_high),
-            len: wide(len, len_high),
+            offset: wide_u64(offset, offset_high),
+            len: wide_u64(len, len_high),
             extent,
             skip,
         }
@@ -135,7 +125,7 @@ impl Content {
                 at,
                 len,
                 compression,
-            } => [1 | u32::from(compression) << 8, len, low(at), high(at)],
+            } => [1 | u32::from(compression) << 8, len, low_u32(at), high_u32(at)],
             Content::Extents { from, count } => [2, from, count, 0],
         }
     }
@@ -144,7 +134,7 @@ impl Content {
         match tag & 0xff {
             0 => Content::Hole,
             1 => Content::Inline {
-                at: wide(b, c),
+                at: wide_u64(b, c),
                 len: a,
                 compression: (tag >> 8) as u8,
             },

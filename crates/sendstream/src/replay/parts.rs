@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use tree::{Encoding, Error, Ino, Result, Scratch, Table};
+use tree::{
+    Encoding, Error, Ino, Result, Scratch, Table, high_u32, low_u32, wide_u64,
+};
 
 use crate::command::{algorithm, compression};
 
@@ -154,14 +156,13 @@ struct File {
 
 impl File {
     fn pack(&self) -> [u32; 8] {
-        let (low, high) = (|it: u64| it as u32, |it: u64| (it >> 32) as u32);
         let [tag, a, b, c, d, e] = match self.whole {
             Whole::Nothing => [0; 6],
             Whole::Parts => [1, 0, 0, 0, 0, 0],
-            Whole::Plain { at, skip } => [2, 0, low(at), high(at), low(skip), high(skip)],
+            Whole::Plain { at, skip } => [2, 0, low_u32(at), high_u32(at), low_u32(skip), high_u32(skip)],
             Whole::File { tree, ino, offset } => {
                 let (ino, from) = (ino.0, offset);
-                [3, tree, low(ino), high(ino), low(from), high(from)]
+                [3, tree, low_u32(ino), high_u32(ino), low_u32(from), high_u32(from)]
             }
             Whole::Encoded {
                 at,
@@ -171,32 +172,31 @@ impl File {
                 compression,
             } => [
                 4 | u32::from(compression) << 8,
-                low(at),
-                high(at),
+                low_u32(at),
+                high_u32(at),
                 stored_len,
                 unencoded_len,
                 unencoded_offset,
             ],
         };
-        [low(self.len), high(self.len), tag, a, b, c, d, e]
+        [low_u32(self.len), high_u32(self.len), tag, a, b, c, d, e]
     }
 
     fn unpack([len, len_high, tag, a, b, c, d, e]: [u32; 8]) -> File {
-        let wide = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         let whole = match tag & 0xff {
             0 => Whole::Nothing,
             1 => Whole::Parts,
             2 => Whole::Plain {
-                at: wide(b, c),
-                skip: wide(d, e),
+                at: wide_u64(b, c),
+                skip: wide_u64(d, e),
             },
             3 => Whole::File {
                 tree: a,
-                ino: Ino(wide(b, c)),
-                offset: wide(d, e),
+                ino: Ino(wide_u64(b, c)),
+                offset: wide_u64(d, e),
             },
             _ => Whole::Encoded {
-                at: wide(a, b),
+                at: wide_u64(a, b),
                 stored_len: c,
                 unencoded_len: d,
                 unencoded_offset: e,
@@ -205,7 +205,7 @@ impl File {
         };
         File {
             whole,
-            len: wide(len, len_high),
+            len: wide_u64(len, len_high),
         }
     }
 

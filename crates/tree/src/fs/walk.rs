@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use self::listing::Listing;
 use super::{Device, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
-use crate::{Limits, Result, Scratch, Strings, Table};
+use crate::{Limits, Result, Scratch, Strings, Table, high_u32, low_u32, wide_u64};
 
 /// A file of an [`Inventory`], by number. 0 is the root, and all numbers below [`Inventory::file_count`] are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,15 +87,14 @@ struct Entry {
 
 impl Record {
     fn pack(&self) -> [u32; 14] {
-        let (low, high) = (|it: u64| it as u32, |it: u64| (it >> 32) as u32);
         let seconds = self.mtime_seconds.cast_unsigned();
         [
-            low(self.ino),
-            high(self.ino),
-            low(self.size),
-            high(self.size),
-            low(seconds),
-            high(seconds),
+            low_u32(self.ino),
+            high_u32(self.ino),
+            low_u32(self.size),
+            high_u32(self.size),
+            low_u32(seconds),
+            high_u32(seconds),
             self.mtime_nanoseconds,
             self.uid,
             self.gid,
@@ -111,7 +110,7 @@ impl Record {
 
     #[inline]
     fn unpack(words: [u32; 14]) -> Record {
-        let wide = |low: usize| u64::from(words[low + 1]) << 32 | u64::from(words[low]);
+        let wide = |at: usize| wide_u64(words[at], words[at + 1]);
         Record {
             ino: wide(0),
             size: wide(2),
@@ -252,15 +251,14 @@ impl Inventory {
         let times = self.other_times(file);
         let other = |n: usize| {
             (record.has_times & (1 << n) != 0).then(|| Time {
-                seconds: (u64::from(times[3 * n + 1]) << 32 | u64::from(times[3 * n]))
-                    .cast_signed(),
+                seconds: wide_u64(times[3 * n], times[3 * n + 1]).cast_signed(),
                 nanoseconds: times[3 * n + 2],
             })
         };
         let rdev = if record.kind.is_device() {
             Device {
-                major: (record.size >> 32) as u32,
-                minor: record.size as u32,
+                major: high_u32(record.size),
+                minor: low_u32(record.size),
             }
         } else {
             Device::default()
@@ -303,7 +301,7 @@ impl Inventory {
     fn entry_range(&self, dir: FileId) -> Range<u32> {
         let record = self.record(dir);
         match record.kind {
-            FileKind::Directory => (record.size >> 32) as u32..record.size as u32,
+            FileKind::Directory => high_u32(record.size)..low_u32(record.size),
             _ => 0..0,
         }
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::tables::{DirId, NodeId, push, reserve};
 use crate::fs::{Device, FileAttributes, FileKind, Ino, Metadata, Time, Xattr};
-use crate::{Error, Result, Scratch, Table};
+use crate::{Error, Result, Scratch, Table, high_u32, low_u32, wide_u64};
 
 /// What a node is in addition to its metadata.
 #[derive(Clone, Copy)]
@@ -191,7 +191,7 @@ impl<C> Nodes<C> {
         let rare = node.rare.map(|rare| self.rare(rare));
         let [atime, ctime, btime] = rare.map_or([None; 3], |rare| rare.times.map(Packed::time));
         let (size, rdev) = if node.kind.is_device() {
-            let (major, minor) = ((node.size >> 32) as u32, node.size as u32);
+            let (major, minor) = (high_u32(node.size), low_u32(node.size));
             (0, Device { major, minor })
         } else {
             (node.size, Device::default())
@@ -223,7 +223,7 @@ impl<C> Nodes<C> {
         node.gid = metadata.gid;
         node.nlink = metadata.nlink;
         node.size = if node.kind.is_device() {
-            u64::from(metadata.rdev.major) << 32 | u64::from(metadata.rdev.minor)
+            wide_u64(metadata.rdev.minor, metadata.rdev.major)
         } else {
             metadata.size
         };
@@ -293,7 +293,6 @@ impl<C> Nodes<C> {
 
 impl Node {
     fn pack(&self) -> [u32; 11] {
-        let (low, high) = (|it: u64| it as u32, |it: u64| (it >> 32) as u32);
         let seconds = self.mtime_seconds.cast_unsigned();
         let tag = match self.tag {
             Tag::Plain => 0,
@@ -302,10 +301,10 @@ impl Node {
             Tag::Base => 3,
         };
         [
-            low(self.size),
-            high(self.size),
-            low(seconds),
-            high(seconds),
+            low_u32(self.size),
+            high_u32(self.size),
+            low_u32(seconds),
+            high_u32(seconds),
             self.mtime_nanoseconds,
             self.uid,
             self.gid,
@@ -317,7 +316,7 @@ impl Node {
     }
 
     fn unpack(words: [u32; 11]) -> Node {
-        let wide = |low: usize| u64::from(words[low + 1]) << 32 | u64::from(words[low]);
+        let wide = |at: usize| wide_u64(words[at], words[at + 1]);
         let kind = FileKind::from_mode((words[10] >> 16 & 0xff) << 12);
         Node {
             size: wide(0),
@@ -393,13 +392,13 @@ impl Packed {
             return Packed([0, 0, u32::MAX]);
         };
         let seconds = time.seconds.cast_unsigned();
-        Packed([seconds as u32, (seconds >> 32) as u32, time.nanoseconds])
+        Packed([low_u32(seconds), high_u32(seconds), time.nanoseconds])
     }
 
     fn time(self) -> Option<Time> {
-        let [low, high, nanoseconds] = self.0;
+        let [seconds, seconds_high, nanoseconds] = self.0;
         (nanoseconds != u32::MAX).then(|| Time {
-            seconds: (u64::from(high) << 32 | u64::from(low)).cast_signed(),
+            seconds: wide_u64(seconds, seconds_high).cast_signed(),
             nanoseconds,
         })
     }

@@ -3,7 +3,7 @@
 use super::known::Known;
 use super::{Entry, EntryId, FileId, Inventory, Record, is_valid_name};
 use crate::fs::{DirEntry, FileKind, FileSystem, Ino, Metadata};
-use crate::{Error, Limits, Result, Scratch};
+use crate::{Error, Limits, Result, Scratch, high_u32, low_u32, wide_u64};
 
 /// An inventory under construction.
 pub(super) struct Listing<'a> {
@@ -70,7 +70,7 @@ impl<'a> Listing<'a> {
             last = Some(&child.name);
         }
         let end = self.inventory.entry_count();
-        let range = u64::from(start) << 32 | u64::from(end);
+        let range = wide_u64(end, start);
         self.inventory
             .change(parent.0, |record| record.size = range);
         open[dirs_before..].reverse();
@@ -144,7 +144,7 @@ impl<'a> Listing<'a> {
         let size = match metadata.kind {
             FileKind::Regular | FileKind::Symlink => metadata.size,
             FileKind::BlockDevice | FileKind::CharDevice => {
-                u64::from(metadata.rdev.major) << 32 | u64::from(metadata.rdev.minor)
+                wide_u64(metadata.rdev.minor, metadata.rdev.major)
             }
             _ => 0,
         };
@@ -163,8 +163,9 @@ impl<'a> Listing<'a> {
         {
             if let Some(time) = time {
                 has_times |= 1 << n;
-                times[3 * n] = time.seconds as u32;
-                times[3 * n + 1] = (time.seconds >> 32) as u32;
+                let seconds = time.seconds.cast_unsigned();
+                times[3 * n] = low_u32(seconds);
+                times[3 * n + 1] = high_u32(seconds);
                 times[3 * n + 2] = time.nanoseconds;
             }
         }

@@ -1,8 +1,8 @@
 //! A part of an inventory.
 
 use super::{Entry, EntryId, Inventory, Record};
-use crate::Scratch;
 use crate::fs::FileKind;
+use crate::{Scratch, wide_u64};
 
 /// Stands for a file that has no number yet.
 const NONE: u32 = u32::MAX;
@@ -28,7 +28,7 @@ impl Inventory {
                 }
             }
             let end = rest.entry_count();
-            let range = u64::from(start) << 32 | u64::from(end);
+            let range = wide_u64(end, start);
             rest.change(number, |record| record.size = range);
             open[dirs_before..].reverse();
         }
