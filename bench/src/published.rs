@@ -62,7 +62,7 @@ pub(crate) const PUBLISHED: &[Published] = &[
         runs: &[
             "squashfs --corpus usr --codecs zstd:1,zstd:5,lz4 --seconds 4",
             "squashfs --corpus linux --codecs zstd:1,zstd:5,zstd:10,lz4,lzo --seconds 4",
-            "squashfs --corpus part --codecs zstd:1,zstd:5,zstd:10,zstd:15,zstd:16@256K,lz4,gzip:9,lz4:hc,lzo --seconds 4",
+            "squashfs --corpus part --codecs zstd:1,zstd:5,zstd:10,zstd:15,zstd:16@256K,lz4,gzip:9,lz4:hc,lzo,lzo:8 --seconds 4",
             "squashfs --corpus three --codecs zstd:10 --seconds 4",
         ],
     },

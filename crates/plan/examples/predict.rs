@@ -46,6 +46,7 @@ pub(crate) fn print_rows(
         opened_seconds: clock().as_secs_f64(),
         // Those of the medium that would be written to.
         write_seconds: 0.5e-9,
+        read_seconds: 0.2e-9,
         medium_rate: 500e6,
         clock,
         stage: &|_| {},

@@ -186,7 +186,7 @@ impl Cut for Archive<'_> {
         Ok(Box::new(ArchiveTrial { cut: self, level }))
     }
 
-    fn load(&mut self, units: &[usize], clock: Clock<'_>) -> Result<f64> {
+    fn load(&mut self, units: &[usize], clock: Clock<'_>) -> Result<Option<f64>> {
         let mut sorted = units.to_vec();
         sorted.sort_unstable();
         let mut loaded = HashMap::new();
@@ -198,7 +198,7 @@ impl Cut for Archive<'_> {
         });
         streamed?;
         self.loaded = loaded;
-        Ok(seconds)
+        Ok(Some(seconds))
     }
 }
 

@@ -46,13 +46,13 @@ pub(crate) trait Cut: Sync {
         measure(&*self.with(&self.first())?, units, parallel, clock)
     }
 
-    /// Makes these parts ready, if they are not read from the source one by one. Returns how long the container needs to
-    /// put all parts together without encoding them, in seconds, if that is a separate step.
+    /// Makes these parts ready, if they are not read from the source one by one. Returns how long the container then needs to
+    /// put all parts together without encoding them, in seconds: a separate step.
     ///
     /// # Errors
     /// The source cannot be read.
-    fn load(&mut self, _units: &[usize], _clock: Clock<'_>) -> Result<f64> {
-        Ok(0.0)
+    fn load(&mut self, _units: &[usize], _clock: Clock<'_>) -> Result<Option<f64>> {
+        Ok(None)
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Tried {
     pub(crate) len: u32,
     /// Seconds to read, encode and verify it.
     pub(crate) encode: f64,
-    /// Seconds to decode it.
+    /// Seconds to decode it: 0 if it is stored as it is.
     pub(crate) decode: f64,
 }
 

@@ -31,6 +31,7 @@
 //!     sample_bytes: 1 << 16,
 //!     opened_seconds: 0.0,
 //!     write_seconds: 0.5e-9, // each byte into the cache, and 500 MB a second to the medium
+//!     read_seconds: 0.2e-9,
 //!     medium_rate: 500e6,
 //!     clock: &|| start.elapsed(),
 //!     stage: &|_| {},

@@ -20,6 +20,11 @@ const TIME_ERROR: f64 = 0.05;
 /// A SquashFS image is read back, and its tables are decoded and compared: that takes this part of the time to make them
 /// (measured with the sources of Linux).
 const READ_BACK: f64 = 0.5;
+/// Where the sample leaves more uncertain than this part of a time, a larger one is tried.
+const SAMPLE_ERROR: f64 = 0.04;
+/// How much larger, as long as that takes no longer than this, in seconds.
+const SAMPLE_GROWTH: u64 = 4;
+const SAMPLE_SECONDS: f64 = 1.5;
 /// Parts that are tried at least, however long they are.
 const TRIED_MIN: u64 = 6;
 /// Linux begins to write what is older than this, in seconds, while a file is still being written.
@@ -49,6 +54,8 @@ pub struct Question<'a> {
     pub opened_seconds: f64,
     /// Seconds that one byte takes to be written to a file that is not synced yet.
     pub write_seconds: f64,
+    /// Seconds that one byte takes to be read back from it.
+    pub read_seconds: f64,
     /// Bytes a second that the medium takes.
     pub medium_rate: f64,
     /// The time since some fixed moment.
@@ -309,15 +316,32 @@ fn predict_cut(
     rows: &mut [Option<Row>],
 ) -> Result<()> {
     let first = first_pass(question, cut)?;
-    let sample = Sample::new(question, cut.units(), &first);
+    let sample = Sample::new(question, cut.units(), &first, question.sample_bytes);
     let together = cut.load(&sample.tried, question.clock)?;
     for (row, candidate) in rows.iter_mut().zip(&question.candidates) {
         if of_cut(candidate) && row.is_none() {
             (question.stage)(Stage::Try(candidate));
-            *row = Some(sample.row(question, cut, &first, candidate, fixed, together)?);
+            let fixed = (fixed, together.unwrap_or(0.0));
+            let (mut tried, mut error) = sample.row(question, cut, &first, candidate, fixed)?;
+            // A few parts can take most of the time, such as what compresses within noise.
+            let mut bytes = question.sample_bytes;
+            while together.is_none() && error > SAMPLE_ERROR && is_soon(question, &tried) {
+                bytes = bytes.saturating_mul(SAMPLE_GROWTH);
+                let larger = Sample::new(question, cut.units(), &first, bytes);
+                (tried, error) = larger.row(question, cut, &first, candidate, fixed)?;
+            }
+            *row = Some(tried);
         }
     }
     Ok(())
+}
+
+/// Whether there is a larger sample, and it takes little time.
+fn is_soon(question: &Question<'_>, row: &Row) -> bool {
+    let sampled = row.sampled;
+    let share = (SAMPLE_GROWTH * sampled.tried_bytes) as f64 / row.content_bytes.max(1.0);
+    let seconds = share.min(1.0) * row.encode_seconds / question.parallel.threads() as f64;
+    sampled.tried_parts < sampled.first_parts && seconds <= SAMPLE_SECONDS
 }
 
 /// The parts that every candidate tries.
@@ -329,8 +353,8 @@ struct Sample {
 }
 
 impl Sample {
-    /// Draws a sample from the parts of the first pass: sorted by kind and by how well they compress.
-    fn new(question: &Question<'_>, units: &[Unit], first: &First) -> Sample {
+    /// Draws a sample of about this many bytes from the parts of the first pass: sorted by kind and by how well they compress.
+    fn new(question: &Question<'_>, units: &[Unit], first: &First, bytes: u64) -> Sample {
         let ratio = |unit: usize| (1000.0 * first.lens[unit] / f64::from(units[unit].len)) as u32;
         let mut order: Vec<usize> = (0..units.len()).collect();
         order.sort_by_cached_key(|&unit| (units[unit].kind, ratio(unit), unit));
@@ -346,7 +370,7 @@ impl Sample {
             .collect();
         let largest = units.iter().map(|unit| u64::from(unit.len)).max();
         let least = TRIED_MIN * largest.unwrap_or(0);
-        let bytes = question.sample_bytes.max(least);
+        let bytes = bytes.max(least);
         let tried = systematic(units, &among, bytes, question.seed ^ 1);
         let bytes = |some: &[usize]| some.iter().map(|&it| u64::from(units[it].len)).sum();
         Sample {
@@ -362,15 +386,16 @@ impl Sample {
         }
     }
 
+    /// Tries a candidate. `fixed` are the seconds before all else, and to put all parts together. Also gives which part of the
+    /// time is uncertain by the sample.
     fn row(
         &self,
         question: &Question<'_>,
         cut: &dyn Cut,
         first: &First,
         candidate: &Candidate,
-        fixed: f64,
-        together: f64,
-    ) -> Result<Row> {
+        (fixed, together): (f64, f64),
+    ) -> Result<(Row, f64)> {
         let (units, clock) = (cut.units(), question.clock);
         let trial = cut.with(candidate)?;
         let tried = measure(&*trial, &self.tried, question.parallel, clock)?;
@@ -389,6 +414,13 @@ impl Sample {
         let lens = estimate(&known, &|tried| f64::from(tried.len));
         let encode = estimate(&content, &|tried| tried.encode);
         let decode = estimate(&content, &|tried| tried.decode);
+        let plain = estimate(&content, &|tried| {
+            if tried.decode > 0.0 {
+                0.0
+            } else {
+                f64::from(tried.len)
+            }
+        });
         let all = self.all_lens(units, &known, &lens, &tried);
         let (bytes, tables) = timed(clock, || trial.whole(&all, question.parallel));
         let bytes = bytes?;
@@ -399,13 +431,17 @@ impl Sample {
         let threads = question.parallel.threads() as f64;
         let other = together + bytes as f64 * question.write_seconds;
         let read_back = match question.container {
-            Container::Squashfs => READ_BACK * tables,
+            // What is stored as it is is read back, too; all else was decoded before.
+            Container::Squashfs => {
+                READ_BACK * tables + plain.total * question.read_seconds / threads
+            }
             Container::Btrfs | Container::Tar | Container::Stream => 0.0,
         };
         let worked = worked_seconds(question, encode.total, other);
         let seconds = fixed + worked + tables + read_back;
         let seconds = seconds + synced_seconds(question, bytes, seconds);
-        Ok(Row {
+        let uncertain = encode.error / threads;
+        let row = Row {
             candidate: candidate.clone(),
             content_bytes: content.iter().sum(),
             bytes: Range {
@@ -414,13 +450,14 @@ impl Sample {
             },
             seconds: Range {
                 value: seconds,
-                error: BAR * (encode.error / threads).hypot(TIME_ERROR * seconds),
+                error: BAR * uncertain.hypot(TIME_ERROR * seconds),
             },
             encode_seconds: encode.total,
             decode_seconds: decode.total,
             memory_bytes: candidate.memory_bytes(question.container),
             sampled: self.sampled,
-        })
+        };
+        Ok((row, uncertain / seconds.max(f64::MIN_POSITIVE)))
     }
 
     /// The lengths of all parts: measured or estimated.

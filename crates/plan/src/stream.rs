@@ -151,9 +151,9 @@ impl Cut for Stream<'_> {
         }))
     }
 
-    fn load(&mut self, _: &[usize], _: Clock<'_>) -> Result<f64> {
+    fn load(&mut self, _: &[usize], _: Clock<'_>) -> Result<Option<f64>> {
         // Written twice: to hash it, and to encode it. The second time is on a thread of its own.
-        Ok(self.seconds / 2.0)
+        Ok(Some(self.seconds / 2.0))
     }
 }
 

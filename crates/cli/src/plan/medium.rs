@@ -1,5 +1,6 @@
 //! How fast the destination takes data.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -10,6 +11,7 @@ const WRITE_BYTES: usize = 1 << 20;
 /// What is assumed if nothing can be written here.
 const USUAL: Medium = Medium {
     write_seconds: 0.5e-9,
+    read_seconds: 0.2e-9,
     rate: 500e6,
 };
 
@@ -18,6 +20,8 @@ const USUAL: Medium = Medium {
 pub(super) struct Medium {
     /// Seconds that a byte takes to reach the cache of a file.
     pub(super) write_seconds: f64,
+    /// Seconds that a byte takes to be read back from there.
+    pub(super) read_seconds: f64,
     /// Bytes that reach the medium in a second.
     pub(super) rate: f64,
 }
@@ -52,10 +56,17 @@ impl Medium {
         let file = file.ok()?;
         let written = start.elapsed().as_secs_f64();
         let start = Instant::now();
+        for at in 0..BYTES / WRITE_BYTES {
+            file.read_exact_at(&mut data, (at * WRITE_BYTES) as u64)
+                .ok()?;
+        }
+        let read = start.elapsed().as_secs_f64();
+        let start = Instant::now();
         file.sync_all().ok()?;
         let synced = start.elapsed().as_secs_f64();
         Some(Medium {
             write_seconds: written / BYTES as f64,
+            read_seconds: read / BYTES as f64,
             rate: BYTES as f64 / synced.max(1e-6),
         })
     }

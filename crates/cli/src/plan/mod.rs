@@ -215,6 +215,7 @@ pub(crate) fn run(args: &Plan) -> Result<bool> {
         sample_bytes: args.sample,
         opened_seconds,
         write_seconds: medium.write_seconds,
+        read_seconds: medium.read_seconds,
         medium_rate: medium.rate,
         clock: &|| start.elapsed(),
         stage: &|stage| bar.advance(0, u64::from(matches!(stage, Stage::Try(_)))),

@@ -121,6 +121,8 @@ fn compare_a_small_tree() {
 /// Predicts a tree, and copies it with every candidate.
 fn compare(tree: &Path, container: Container, options: &[&str]) -> (f64, Vec<Compared>) {
     let dir = TempDir::new();
+    // Prediction and copies find the tree in the page cache.
+    copied(&dir, tree, Container::Squashfs, "none", "");
     let start = Instant::now();
     let mut plan = restow(["plan", "--json", "--for", container.name()]);
     let plan = plan.args(options).arg(tree);
