@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use sendstream::{Record, StreamReader, Value, json};
 
+use super::ahead::ReadAhead;
 use super::input::{Input, name, of_uuid};
 use crate::bar::Bar;
 use crate::options::QuietArgs;
@@ -50,7 +51,7 @@ pub(crate) struct Dump {
 /// The stream is damaged, or cannot be read; what was printed until then is right.
 pub(crate) fn run(args: &Dump) -> Result<()> {
     let input = Input::open(&args.file, &Bar::new("read", true))?;
-    let mut reader = StreamReader::new(input).any_paths();
+    let mut reader = StreamReader::new(ReadAhead::new(input)).any_paths();
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(&mut reader, args, &mut out);
     // Whatever comes before an error helps to find it.
@@ -85,26 +86,28 @@ fn print(reader: &mut StreamReader<impl Read>, args: &Dump, out: &mut impl Write
 
 /// Writes the line of a command.
 fn line(record: &Record<'_>, to: &mut String) {
-    // Writing to a string does not fail.
-    let _ = write!(
-        to,
-        "{:>10} {:>8} {}",
-        record.at,
-        record.number,
-        record.command.name()
-    );
+    text::number(record.at, b' ', 10, to);
+    *to += " ";
+    text::number(record.number, b' ', 8, to);
+    *to += " ";
+    *to += record.command.name();
     for (name, value) in record.attributes() {
         *to += " ";
         *to += name;
         *to += "=";
-        let _ = match value {
-            Value::Number(number) if name.ends_with("mode") => write!(to, "{number:#o}"),
-            Value::Number(number) => write!(to, "{number}"),
+        match value {
+            Value::Number(number) if name.ends_with("mode") => {
+                // Writing to a string does not fail.
+                let _ = write!(to, "{number:#o}");
+            }
+            Value::Number(number) => text::number(number, b' ', 0, to),
             Value::Time(time) => {
                 text::time(time, 'T', to);
-                write!(to, ".{:09}Z", time.nanoseconds)
+                *to += ".";
+                text::number(time.nanoseconds.into(), b'0', 9, to);
+                *to += "Z";
             }
-            Value::Uuid(uuid) => write!(to, "{}", of_uuid(&uuid)),
+            Value::Uuid(uuid) => *to += &of_uuid(&uuid),
             Value::Bytes(bytes) => {
                 *to += "\"";
                 if bytes.contains(&b'"') {
@@ -113,10 +116,12 @@ fn line(record: &Record<'_>, to: &mut String) {
                     text::name(bytes, to);
                 }
                 *to += "\"";
-                Ok(())
             }
-            Value::Data(data) => write!(to, "{} bytes", data.len()),
-        };
+            Value::Data(data) => {
+                text::number(data.len() as u64, b' ', 0, to);
+                *to += " bytes";
+            }
+        }
     }
     *to += "\n";
 }

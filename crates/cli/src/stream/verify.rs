@@ -8,6 +8,7 @@ use clap::Args;
 use sendstream::{SentSubvolume, Verified, VerifyOptions};
 use tree::Error;
 
+use super::ahead::ReadAhead;
 use super::input::{Hashed, Input, json_name, name, of_uuid};
 use crate::address::Address;
 use crate::bar::Bar;
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
     }
     let bar = Bar::new("verified", args.silent.quiet);
     let input = Input::open(&address.path, &bar)?;
-    let mut input = Hashed::new(input, args.sha256.is_some());
+    let mut input = ReadAhead::new(Hashed::new(input, args.sha256.is_some()));
     let options = VerifyOptions {
         data: !args.no_data,
     };
@@ -101,7 +102,10 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
         Ok(_) => None,
     };
     // After an error, the rest was not read.
-    let found = input.finish().filter(|_| error.is_none());
+    let found = match error {
+        None => input.finish().finish(),
+        Some(_) => None,
+    };
     let mismatch = (found.zip(args.sha256.as_ref()))
         .filter(|(found, expected)| found != *expected)
         .map(|(found, expected)| format!("SHA-256 digest is {found}, not {expected}"));

@@ -39,6 +39,10 @@ pub(super) struct Names {
     /// The path that was last found, and what it is: most commands are about the file of the one before.
     last: Vec<u8>,
     last_is: Option<u32>,
+    /// The path of the directory, with a slash behind it, that a path led through last, and its number: most files lie beside the
+    /// one before. Empty if it may have another name by now.
+    through: Vec<u8>,
+    through_is: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -67,6 +71,7 @@ impl Names {
         });
         self.is_full = false;
         self.last_is = None;
+        self.through.clear();
     }
 
     /// Whether there were more names than are remembered.
@@ -191,8 +196,12 @@ impl Names {
 
     /// Where a path ends, whether it exists or not.
     fn place(&mut self, path: &[u8]) -> Checked<Place> {
-        let mut names = path.split(|&byte| byte == b'/').peekable();
-        let mut directory = ROOT;
+        let known = (path.strip_prefix(&self.through[..])).filter(|_| !self.through.is_empty());
+        let (mut directory, rest) = match known {
+            Some(rest) => (self.through_is, rest),
+            None => (ROOT, path),
+        };
+        let mut names = rest.split(|&byte| byte == b'/').peekable();
         loop {
             let name = names.next().unwrap_or_default();
             let key = self.hasher.hash_one((directory, name)).to_le_bytes();
@@ -202,6 +211,13 @@ impl Names {
                 is: self.names.get(&key).map(|is| u32::from_le_bytes(*is)),
             };
             if names.peek().is_none() {
+                // Shared directories have no number of their own.
+                if directory != ROOT && !self.is_full && name.len() < rest.len() {
+                    self.through.clear();
+                    self.through
+                        .extend_from_slice(&path[..path.len() - name.len()]);
+                    self.through_is = directory;
+                }
                 return Ok(place);
             }
             directory = match place.is {
@@ -249,7 +265,18 @@ impl Names {
             && directory.is_some_and(|it| it.names.is_some_and(|it| it > 0))
     }
 
+    /// Forgets what paths led through if this name may be on the way.
+    fn forget(&mut self, place: &Place) {
+        self.last_is = None;
+        if !matches!(place.is, Some(FILE | SYMLINK | OTHER | REMOVED)) {
+            self.through.clear();
+        }
+    }
+
     fn insert(&mut self, place: &Place, is: u32) {
+        if place.is.is_some() {
+            self.forget(place);
+        }
         self.last_is = None;
         let is_known = place.is.is_some();
         if !is_known && self.names.len() >= NAMES_MAX {
@@ -263,7 +290,7 @@ impl Names {
     }
 
     fn remove(&mut self, place: &Place) {
-        self.last_is = None;
+        self.forget(place);
         if self.is_complete(place.directory) || self.is_full {
             self.names.remove(&place.key);
         } else {
@@ -326,6 +353,30 @@ mod tests {
         assert!(names.rmdir(b"e").is_err());
         names.rename(b"g", b"g").unwrap();
         assert!(names.is_file(b"g").is_ok());
+    }
+
+    #[test]
+    fn what_a_path_led_through_is_looked_up_again_when_it_was_moved() {
+        for is_new in [true, false] {
+            let mut names = names(is_new);
+            for directory in [&b"d"[..], b"d/x", b"d/x/y"] {
+                names.create(directory, Kind::Directory).unwrap();
+            }
+            names.create(b"d/x/y/f", Kind::File).unwrap();
+            names.create(b"o", Kind::File).unwrap();
+            names.is_file(b"d/x/y/f").unwrap();
+            names.rename(b"o", b"d/x/y/o").unwrap();
+            names.is_file(b"d/x/y/o").unwrap();
+            names.rename(b"d/x", b"e").unwrap();
+            assert!(names.exists(b"d/x/y/f").is_err());
+            names.is_file(b"e/y/f").unwrap();
+            names.unlink(b"e/y/o").unwrap();
+            names.unlink(b"e/y/f").unwrap();
+            names.rmdir(b"e/y").unwrap();
+            assert!(names.create(b"e/y/f", Kind::File).is_err());
+            names.create(b"e/y", Kind::File).unwrap();
+            assert!(names.create(b"e/y/f", Kind::File).is_err());
+        }
     }
 
     #[test]
