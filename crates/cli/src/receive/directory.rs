@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,16 +20,22 @@ use crate::message;
 use crate::stream::input::{Input, name, of_uuid};
 use crate::text;
 
-/// Makes a directory of each subvolume. Returns what could not be kept, in words.
+/// Makes a directory of each subvolume, in `dir`, which is made if it is not there. Returns what could not be kept, in words.
 ///
 /// # Errors
 /// The stream is damaged, its parent is missing or was changed, or a directory cannot be written. Directories that were complete
 /// before are there.
 pub(super) fn receive(args: &Receive, dir: &Path) -> Result<Vec<String>> {
     let shown = text::of_host_path(dir, "-");
-    let target = linux::open_dir(dir).with_context(|| format!("open {shown}"))?;
     let bar = Bar::new("received", args.quiet);
     let input = Input::open(&args.file, &bar)?;
+    match std::fs::create_dir(dir) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| format!("make {shown}"));
+        }
+        _ => {}
+    }
+    let target = linux::open_dir(dir).with_context(|| format!("open {shown}"))?;
     let mut receiver = Receiver {
         args,
         dir,

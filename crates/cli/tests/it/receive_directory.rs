@@ -209,6 +209,24 @@ fn what_the_system_does_on_its_own_is_undone() {
     assert_eq!(names(&dir.join("to")), [".restow-received", "s"]);
 }
 
+/// As with `copy`; but what holds the directory must be there.
+#[test]
+fn the_directory_is_made_if_it_is_not_there() {
+    let dir = TempDir::new();
+    let stream = stream(&[mkdir(b"d")], true);
+    fs::write(dir.join("stream"), &stream).unwrap();
+    for (to, code) in [("new", 0), ("no/new", 2), ("stream", 2)] {
+        let args = ["receive", "--to", "directory", "--no-owners", "-q", "-f", "stream"];
+        let (found, _, words) = run_in(dir.path(), [&args[..], &[to]].concat());
+        assert_eq!(found, code, "{to}: {words}");
+    }
+    assert!(dir.join("new/s/d").is_dir());
+    assert_eq!(fs::read(dir.join("stream")).unwrap(), stream);
+    // Nothing is made for a stream that is not there.
+    let (found, _, _) = run_in(dir.path(), ["receive", "--to", "directory", "-f", "x", "y"]);
+    assert_eq!((found, dir.join("y").exists()), (2, false));
+}
+
 const RECEIVE: [&str; 7] = ["receive", "--to", "directory", "-q", "-f", "stream", "to"];
 
 /// What [`RECEIVE`] in `dir` does for another user than root; `None` if this cannot be tried.

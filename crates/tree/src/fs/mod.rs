@@ -107,6 +107,12 @@ pub struct Device {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileAttributes(pub u32);
 
+impl FileAttributes {
+    /// What Linux also sets by itself, as a hint for later writes, and no copy has to keep: `FS_NOCOMP_FL`, for content that btrfs
+    /// could not make smaller.
+    pub const HINTS: u32 = 0x400;
+}
+
 /// A file's metadata: everything but its names and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {

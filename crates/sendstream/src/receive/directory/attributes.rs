@@ -3,8 +3,8 @@
 use std::io;
 
 use linux::OpenFlags;
-use tree::Result;
 use tree::extract::Aspect;
+use tree::{FileAttributes, Result};
 
 use super::super::files::{
     ATTRIBUTES_SETTABLE, DIRECTORY, KIND, NO_SET_ID, REGULAR, SET_ID, SYMLINK, open_regular,
@@ -171,6 +171,7 @@ impl ReceivedDirectory {
     }
 
     pub(super) fn set_attributes(&mut self, path: &[u8], attributes: u32) -> Result<()> {
+        let attributes = attributes & !FileAttributes::HINTS;
         let (dir, name) = self.files.at(path)?;
         let stat = linux::stat_at(&*dir, name)?;
         let opened = match stat.mode & KIND {

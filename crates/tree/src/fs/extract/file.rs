@@ -12,8 +12,8 @@ use linux::{OpenFlags, Timestamp};
 
 use super::super::extents::open_ahead;
 use super::super::{
-    EntryId, Extent, ExtentKind, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Metadata,
-    Time, Xattr,
+    EntryId, Extent, ExtentKind, Extents, FileAttributes, FileId, FileKind, FileSystem, Ino,
+    Inventory, Metadata, Time, Xattr,
 };
 use super::stored::{Failure, StoredCopies, StoredWorkspace, StoredWriter};
 use super::{Aspect, ExtractOptions, Unrestored};
@@ -480,7 +480,7 @@ impl<'a> Maker<'a> {
         if made != Some(permissions) || !xattrs.is_empty() {
             linux::set_mode(file, permissions).map_err(self.failed("set the mode of", entry))?;
         }
-        let attributes = metadata.attributes.0;
+        let attributes = metadata.attributes.0 & !FileAttributes::HINTS;
         if attributes != 0 {
             let settable = attributes & ATTRIBUTES_SETTABLE;
             let set = match settable {
@@ -566,7 +566,7 @@ impl<'a> Maker<'a> {
             linux::set_mode_at(dir, name, permissions)
                 .map_err(self.failed("set the mode of", entry))?;
         }
-        if metadata.attributes.0 != 0 {
+        if metadata.attributes.0 & !FileAttributes::HINTS != 0 {
             let reason = "only files and directories can have them";
             ws.done.unrestored.add(Aspect::Attributes, path, &reason);
         }
