@@ -44,10 +44,7 @@ fn is_plain(path: &[u8]) -> bool {
         found | ((a == b'/') & ((b == b'/') | (b == b'.')))
     });
     let ends = [path.first(), path.last()];
-    !has_fault
-        && path.len() <= NAME_BYTES_MAX
-        && !ends.contains(&Some(&b'/'))
-        && !path.contains(&0)
+    !has_fault && path.len() <= NAME_BYTES_MAX && !ends.contains(&Some(&b'/')) && !path.contains(&0)
 }
 
 /// Checks the name of a subvolume: like a path, but exactly one name.

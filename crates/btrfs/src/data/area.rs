@@ -104,7 +104,14 @@ impl Shown {
             extent,
             skip,
         } = *self;
-        [low_u32(offset), high_u32(offset), low_u32(len), high_u32(len), extent, skip]
+        [
+            low_u32(offset),
+            high_u32(offset),
+            low_u32(len),
+            high_u32(len),
+            extent,
+            skip,
+        ]
     }
 
     fn unpack([offset, offset_high, len, len_high, extent, skip]: [u32; 6]) -> Shown {
@@ -125,7 +132,12 @@ impl Content {
                 at,
                 len,
                 compression,
-            } => [1 | u32::from(compression) << 8, len, low_u32(at), high_u32(at)],
+            } => [
+                1 | u32::from(compression) << 8,
+                len,
+                low_u32(at),
+                high_u32(at),
+            ],
             Content::Extents { from, count } => [2, from, count, 0],
         }
     }

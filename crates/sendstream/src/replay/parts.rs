@@ -6,9 +6,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use tree::{
-    Encoding, Error, Ino, Result, Scratch, Table, high_u32, low_u32, wide_u64,
-};
+use tree::{Encoding, Error, Ino, Result, Scratch, Table, high_u32, low_u32, wide_u64};
 
 use crate::command::{algorithm, compression};
 
@@ -159,10 +157,24 @@ impl File {
         let [tag, a, b, c, d, e] = match self.whole {
             Whole::Nothing => [0; 6],
             Whole::Parts => [1, 0, 0, 0, 0, 0],
-            Whole::Plain { at, skip } => [2, 0, low_u32(at), high_u32(at), low_u32(skip), high_u32(skip)],
+            Whole::Plain { at, skip } => [
+                2,
+                0,
+                low_u32(at),
+                high_u32(at),
+                low_u32(skip),
+                high_u32(skip),
+            ],
             Whole::File { tree, ino, offset } => {
                 let (ino, from) = (ino.0, offset);
-                [3, tree, low_u32(ino), high_u32(ino), low_u32(from), high_u32(from)]
+                [
+                    3,
+                    tree,
+                    low_u32(ino),
+                    high_u32(ino),
+                    low_u32(from),
+                    high_u32(from),
+                ]
             }
             Whole::Encoded {
                 at,
