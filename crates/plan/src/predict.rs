@@ -323,12 +323,17 @@ fn predict_cut(
             (question.stage)(Stage::Try(candidate));
             let fixed = (fixed, together.unwrap_or(0.0));
             let (mut tried, mut error) = sample.row(question, cut, &first, candidate, fixed)?;
-            // A few parts can take most of the time, such as what compresses within noise.
-            let mut bytes = question.sample_bytes;
+            // A few parts can take most of the time, such as what compresses within noise. Sizes stay those of the first
+            // sample, so that they do not depend on how long something took.
             while together.is_none() && error > SAMPLE_ERROR && is_soon(question, &tried) {
-                bytes = bytes.saturating_mul(SAMPLE_GROWTH);
+                let bytes = tried.sampled.tried_bytes * SAMPLE_GROWTH;
                 let larger = Sample::new(question, cut.units(), &first, bytes);
-                (tried, error) = larger.row(question, cut, &first, candidate, fixed)?;
+                let (timed, uncertain) = larger.row(question, cut, &first, candidate, fixed)?;
+                error = uncertain;
+                tried = Row {
+                    bytes: tried.bytes,
+                    ..timed
+                };
             }
             *row = Some(tried);
         }
