@@ -115,7 +115,7 @@ pub mod inode_flags {
 /// `FS_*_FL` of linux/fs.h: the file attributes that control how content is stored.
 pub(crate) mod attribute {
     /// Content is not compressed.
-    pub(crate) const NOCOMP: u32 = 0x400;
+    pub(crate) const NOCOMP: u32 = tree::FileAttributes::NOT_COMPRESSED;
     /// Content is overwritten in place: it has neither compression nor checksums.
     pub(crate) const NOCOW: u32 = 0x80_0000;
 }

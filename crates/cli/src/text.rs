@@ -143,7 +143,8 @@ pub(crate) fn time(time: Time, between: char, text: &mut String) {
     two_digits(second, text);
 }
 
-/// Writes a number, with `fill` before it up to a width of at most 20. Formatting takes twice as long, and a stream has six for each file.
+/// Writes a number, with `fill` before it up to a width of at most 20. Formatting takes longer, and a stream has a dozen for each
+/// file.
 pub(crate) fn number(number: u64, fill: u8, width: usize, text: &mut String) {
     let mut digits = [fill; 20];
     let mut at = digits.len();

@@ -71,34 +71,6 @@ pub(crate) fn rows(json: &str) -> Vec<(String, String)> {
     .collect()
 }
 
-/// Where a few parts take most of the time, more of them are tried than `--sample` says.
-#[test]
-fn what_is_hidden_in_noise_is_looked_for() {
-    let dir = TempDir::new();
-    fs::create_dir(dir.join("src")).unwrap();
-    let mut rng = Rng::new(26);
-    let words: Vec<Vec<u8>> = (0..500).map(|n| rng.bytes(2 + n % 9)).collect();
-    for n in 0..8 {
-        let mut content = rng.bytes(1 << 20);
-        if n % 2 == 0 {
-            while content.len() < 5 << 18 {
-                content.extend(&words[rng.index(words.len())]);
-            }
-        }
-        fs::write(dir.join(format!("src/{n}.jpg")), content).unwrap();
-    }
-    let tried = |level: u8| {
-        let command = "plan --for squashfs --json --write-rate 1GB --sample 1M --try zstd:";
-        let (json, _) = ok(&dir, &format!("{command}{level} src"));
-        let rows = rows(&json);
-        let row = rows.iter().find(|(_, row)| row.contains("131072"));
-        number(&row.unwrap().1, "tried_bytes")
-    };
-    // All of it: a few parts take longer than all others together.
-    let bytes = tried(19);
-    assert!(bytes > 8.0e6, "{bytes}");
-}
-
 /// Six candidates of each container are within 2 % of the copy, from a sample: a quarter of the parts, but of archives most.
 #[test]
 fn predicted_sizes_are_those_of_copies() {

@@ -216,16 +216,7 @@ fn the_directory_is_made_if_it_is_not_there() {
     let stream = stream(&[mkdir(b"d")], true);
     fs::write(dir.join("stream"), &stream).unwrap();
     for (to, code) in [("new", 0), ("no/new", 2), ("stream", 2)] {
-        let args = [
-            "receive",
-            "--to",
-            "directory",
-            "--no-owners",
-            "-q",
-            "-f",
-            "stream",
-        ];
-        let (found, _, words) = run_in(dir.path(), [&args[..], &[to]].concat());
+        let (found, _, words) = run_in(dir.path(), [&RECEIVE[..6], &[to]].concat());
         assert_eq!(found, code, "{to}: {words}");
     }
     assert!(dir.join("new/s/d").is_dir());

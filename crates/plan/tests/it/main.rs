@@ -2,3 +2,5 @@
 
 /// The program in `examples`.
 mod examples;
+/// Which parts are tried.
+mod samples;

@@ -27,7 +27,7 @@ const PLAIN: [(u64, u32); 2] = [
     (1 << 10, 0x1_0000), // synchronous directory
 ];
 const BTRFS_INODE_NOCOMPRESS: u64 = 1 << 3;
-const FS_NOCOMP_FL: u32 = 0x400;
+const FS_NOCOMP_FL: u32 = tree::FileAttributes::NOT_COMPRESSED;
 const FS_NOCOW_FL: u32 = 0x80_0000;
 
 /// Attributes that files get when the subvolume is complete, by inode number.

@@ -8,11 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use linux::{OpenFlags, Stat};
 use tree::extract::{Aspect, Unrestored};
 use tree::temporary;
-use tree::{Error, HostFile, HostStep, Result, walk_host_dir};
+use tree::{Error, FileAttributes, HostFile, HostStep, Result, walk_host_dir};
 
-use super::files::{
-    ATTRIBUTES_SETTABLE, DIRECTORY, Files, KIND, NO_SET_ID, REGULAR, SET_ID, SYMLINK, open_regular,
-};
+use super::files::{DIRECTORY, Files, KIND, NO_SET_ID, REGULAR, SET_ID, SYMLINK, open_regular};
 use super::ranges::{copy_range, is_not_shareable};
 
 /// Attributes that `statx` reports with the values of `FS_*_FL`: compressed, immutable, append-only, and no dump.
@@ -136,10 +134,10 @@ impl Copy {
         self.lost_xattrs(file, &failed);
         linux::set_mode(made, mode)?;
         let attributes = (stat.attributes & ATTRIBUTES) as u32;
-        let settable = attributes & ATTRIBUTES_SETTABLE;
+        let settable = attributes & FileAttributes::SETTABLE;
         let path = || file.path.to_vec();
         if settable != 0
-            && let Err(error) = linux::change_attributes(made, ATTRIBUTES_SETTABLE, settable)
+            && let Err(error) = linux::change_attributes(made, FileAttributes::SETTABLE, settable)
         {
             self.unrestored.add(Aspect::Attributes, path, &error);
         } else if settable != attributes {

@@ -15,9 +15,6 @@ pub(super) const REGULAR: u32 = 0o100_000;
 pub(super) const SYMLINK: u32 = 0o120_000;
 /// Bits of the mode that are only given to a file of the right owner.
 pub(super) const SET_ID: u32 = 0o6000;
-/// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL` of linux/fs.h: attributes that, unlike immutable, do
-/// not prevent what comes later.
-pub(super) const ATTRIBUTES_SETTABLE: u32 = 0x04 | 0x08 | 0x40 | 0x80 | 0x0080_0000;
 pub(super) const NO_SET_ID: &str = "set-id bits are not given to a file of another owner";
 
 /// Opens files beneath a directory, and keeps the last ones open: commands about one file follow each other.

@@ -108,9 +108,17 @@ pub struct Device {
 pub struct FileAttributes(pub u32);
 
 impl FileAttributes {
-    /// What Linux also sets by itself, as a hint for later writes, and no copy has to keep: `FS_NOCOMP_FL`, for content that btrfs
-    /// could not make smaller.
-    pub const HINTS: u32 = 0x400;
+    /// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL`: those that, unlike immutable, do not prevent
+    /// finishing or removing a file.
+    pub const SETTABLE: u32 = 0x04 | 0x08 | 0x40 | 0x80 | 0x0080_0000;
+    /// `FS_NOCOMP_FL`: content is not compressed.
+    pub const NOT_COMPRESSED: u32 = 0x400;
+
+    /// Those that a copy into a directory has to keep. [`FileAttributes::NOT_COMPRESSED`] is none: btrfs also sets it by itself,
+    /// on what it could not make smaller.
+    pub fn to_keep(self) -> u32 {
+        self.0 & !Self::NOT_COMPRESSED
+    }
 }
 
 /// A file's metadata: everything but its names and its content.

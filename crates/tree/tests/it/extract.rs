@@ -366,7 +366,7 @@ fn what_cannot_be_restored_is_counted_and_named() {
     tree.metadata_mut(file).attributes = FileAttributes(0x10);
     // Of which Linux would set one by itself, and which is not missed.
     let file = tree.add_file(root, "noise", b"x");
-    tree.metadata_mut(file).attributes = FileAttributes(FileAttributes::HINTS);
+    tree.metadata_mut(file).attributes = FileAttributes(FileAttributes::NOT_COMPRESSED);
     let suid = tree.add_file(root, "suid", b"x");
     tree.metadata_mut(suid).permissions = 0o4755;
     tree.metadata_mut(suid).uid = 12_345;

@@ -6,9 +6,7 @@ use linux::OpenFlags;
 use tree::extract::Aspect;
 use tree::{FileAttributes, Result};
 
-use super::super::files::{
-    ATTRIBUTES_SETTABLE, DIRECTORY, KIND, NO_SET_ID, REGULAR, SET_ID, SYMLINK, open_regular,
-};
+use super::super::files::{DIRECTORY, KIND, NO_SET_ID, REGULAR, SET_ID, SYMLINK, open_regular};
 use super::super::times::Times;
 use super::data::capability;
 use super::rights::needed_mode;
@@ -171,7 +169,7 @@ impl ReceivedDirectory {
     }
 
     pub(super) fn set_attributes(&mut self, path: &[u8], attributes: u32) -> Result<()> {
-        let attributes = attributes & !FileAttributes::HINTS;
+        let attributes = FileAttributes(attributes).to_keep();
         let (dir, name) = self.files.at(path)?;
         let stat = linux::stat_at(&*dir, name)?;
         let opened = match stat.mode & KIND {
@@ -187,8 +185,8 @@ impl ReceivedDirectory {
                 return Ok(());
             }
         };
-        let settable = attributes & ATTRIBUTES_SETTABLE;
-        match linux::change_attributes(&opened, ATTRIBUTES_SETTABLE, settable) {
+        let settable = attributes & FileAttributes::SETTABLE;
+        match linux::change_attributes(&opened, FileAttributes::SETTABLE, settable) {
             Err(error) if attributes != 0 => self.unrestored(Aspect::Attributes, path, &error),
             Ok(()) if settable != attributes => {
                 let reason = "it would hinder the extraction";

@@ -32,10 +32,6 @@ const BUFFER_BYTES_MIN: u64 = 128 << 10;
 /// Smaller files are written without looking for holes, which would save nothing.
 const HOLE_BYTES_MIN: u64 = 4096;
 
-/// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL` of linux/fs.h: attributes that,
-/// unlike immutable, do not prevent finishing or removing a file.
-const ATTRIBUTES_SETTABLE: u32 = 0x04 | 0x08 | 0x40 | 0x80 | 0x0080_0000;
-
 /// Creates files from their descriptions. All threads of an extraction share one.
 pub(super) struct Maker<'a> {
     source: &'a dyn FileSystem,
@@ -480,12 +476,12 @@ impl<'a> Maker<'a> {
         if made != Some(permissions) || !xattrs.is_empty() {
             linux::set_mode(file, permissions).map_err(self.failed("set the mode of", entry))?;
         }
-        let attributes = metadata.attributes.0 & !FileAttributes::HINTS;
+        let attributes = metadata.attributes.to_keep();
         if attributes != 0 {
-            let settable = attributes & ATTRIBUTES_SETTABLE;
+            let settable = attributes & FileAttributes::SETTABLE;
             let set = match settable {
                 0 => Ok(()),
-                _ => linux::change_attributes(file, ATTRIBUTES_SETTABLE, settable),
+                _ => linux::change_attributes(file, FileAttributes::SETTABLE, settable),
             };
             match set {
                 Err(error) => ws.done.unrestored.add(Aspect::Attributes, path, &error),
@@ -566,7 +562,7 @@ impl<'a> Maker<'a> {
             linux::set_mode_at(dir, name, permissions)
                 .map_err(self.failed("set the mode of", entry))?;
         }
-        if metadata.attributes.0 & !FileAttributes::HINTS != 0 {
+        if metadata.attributes.to_keep() != 0 {
             let reason = "only files and directories can have them";
             ws.done.unrestored.add(Aspect::Attributes, path, &reason);
         }

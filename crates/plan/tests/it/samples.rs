@@ -1,0 +1,76 @@
+//! What is tried, by a clock that only the reads of some files move: so nothing depends on the machine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use plan::{Candidate, Container, Prediction, Question};
+use testkit::{HookedFs, MemoryFs, Rng};
+use tree::{FileSystem, Inventory, Limits, Parallel};
+
+const FILES: usize = 8;
+const FILE_BYTES: usize = 1 << 20;
+const SAMPLE_BYTES: u64 = 1 << 20;
+
+/// Predicts one candidate for files of noise, of which every `slow`th takes this long to read a part of.
+fn predicted(slow: usize, seconds: f64) -> Prediction {
+    let mut tree = MemoryFs::new();
+    let root = FileSystem::root(&tree);
+    let mut rng = Rng::new(26);
+    let mut slow_files = Vec::new();
+    for n in 0..FILES {
+        let file = tree.add_file(root, format!("{n}.jpg"), &rng.bytes(FILE_BYTES));
+        if n % slow == 0 {
+            slow_files.push(file);
+        }
+    }
+    let now = Arc::new(AtomicU64::new(0));
+    let time = Arc::clone(&now);
+    let tree = HookedFs::new(tree, move |file, _| {
+        let seconds = if slow_files.contains(&file) {
+            seconds
+        } else {
+            1e-6
+        };
+        time.fetch_add((seconds * 1e9) as u64, Relaxed);
+        Ok(())
+    });
+    let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
+    let container = Container::Squashfs;
+    plan::predict(&Question {
+        fs: &tree,
+        inventory: &inventory,
+        container,
+        candidates: vec![Candidate::usual(container)[0].clone()],
+        parallel: Parallel::new(1),
+        processors: 1,
+        seed: 0,
+        first_bytes: 1 << 30,
+        sample_bytes: SAMPLE_BYTES,
+        opened_seconds: 0.0,
+        write_seconds: 0.0,
+        read_seconds: 0.0,
+        medium_rate: 1e18,
+        clock: &|| Duration::from_nanos(now.load(Relaxed)),
+        stage: &|_| {},
+    })
+    .unwrap()
+}
+
+#[test]
+fn more_is_tried_where_a_few_parts_take_the_time() {
+    let even = predicted(1, 0.001);
+    assert!(even.rows[0].sampled.tried_bytes < 2 * SAMPLE_BYTES);
+    let uneven = predicted(4, 0.01);
+    assert!(uneven.rows[0].sampled.tried_bytes >= 4 * SAMPLE_BYTES);
+    // Every part of two files, and what was not read at once is not read slowly.
+    let parts = 2.0 * (FILE_BYTES / (128 << 10)) as f64;
+    let seconds = uneven.rows[0].seconds.value;
+    assert!(seconds >= 0.01 * parts, "{seconds}");
+    // Sizes do not depend on times.
+    assert_eq!(uneven.rows[0].bytes, even.rows[0].bytes);
+    // What would take too long is not tried again.
+    let dear = predicted(4, 1.0);
+    assert!(dear.rows[0].sampled.tried_bytes < 2 * SAMPLE_BYTES);
+    assert_eq!(dear.rows[0].bytes, even.rows[0].bytes);
+}
