@@ -21,6 +21,8 @@ mod generate;
 mod hash;
 /// SquashFS and btrfs images, by whole processes.
 mod images;
+/// Tables of many kinds of data.
+mod kinds;
 /// Rounds, ratios, spreads.
 mod measure;
 /// Mounts, by whole processes.

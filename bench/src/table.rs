@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::kinds;
 use crate::measure::{Rounds, Spread, geometric_mean};
 
 /// What the columns of a table are.
@@ -9,6 +10,8 @@ use crate::measure::{Rounds, Spread, geometric_mean};
 pub(crate) enum Form {
     /// Codecs in this process: size and speed, divided by the first peer's.
     Codecs,
+    /// Codecs in this process over many kinds of data and sizes of a frame: means, and the worst.
+    Kinds,
     /// SquashFS images by whole processes: wall time, divided by mksquashfs's.
     Squashfs,
     /// SquashFS images unpacked: wall time, divided by unsquashfs's.
@@ -77,6 +80,9 @@ impl Table {
 
     /// All of it, in Markdown.
     pub(crate) fn markdown(&self) -> String {
+        if self.form == Form::Kinds {
+            return kinds::markdown(&self.rows);
+        }
         let has_sizes = self.rows.first().is_some_and(|row| !row.sizes.is_empty());
         let mut text = self.head(has_sizes) + "\n";
         for row in &self.rows {
@@ -88,7 +94,7 @@ impl Table {
 
     fn head(&self, has_sizes: bool) -> String {
         match self.form {
-            Form::Codecs => head(&self.peers, has_sizes),
+            Form::Codecs | Form::Kinds => head(&self.peers, has_sizes),
             Form::Squashfs => with_rule(
                 "| tree | `--compress` | mksquashfs s | `--no-verify` | CPU | verifying | gensquashfs | size | peak memory |",
             ),
@@ -160,7 +166,7 @@ fn cpu(row: &Row, peer: usize) -> String {
 }
 
 /// A head with the line below it.
-fn with_rule(line: &str) -> String {
+pub(crate) fn with_rule(line: &str) -> String {
     let rule: String = line
         .chars()
         .filter(|c| *c == '|')
@@ -201,8 +207,8 @@ fn line(row: &Row) -> String {
 fn means(rows: &[Row]) -> String {
     let mut lines = Vec::new();
     let (corpora, levels) = (
-        names(rows, |row| &row.corpus),
-        names(rows, |row| &row.level),
+        names(rows, |row| row.corpus.as_str()),
+        names(rows, |row| row.level.as_str()),
     );
     if corpora.len() > 1 && levels.len() > 1 {
         for corpus in corpora {
@@ -219,10 +225,10 @@ fn means(rows: &[Row]) -> String {
 }
 
 /// What the rows are called, each name once.
-fn names<'r>(rows: &'r [Row], name: impl Fn(&'r Row) -> &'r String) -> Vec<&'r str> {
+pub(crate) fn names<'r>(rows: &'r [Row], name: impl Fn(&'r Row) -> &'r str) -> Vec<&'r str> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
-        if !names.contains(&name(row).as_str()) {
+        if !names.contains(&name(row)) {
             names.push(name(row));
         }
     }
@@ -250,7 +256,7 @@ fn curve(peers: &[String], rows: &[Row]) -> String {
     let Some(first) = rows.first().filter(|row| row.sizes.len() > 1) else {
         return String::new();
     };
-    let levels = names(rows, |row| &row.level);
+    let levels = names(rows, |row| row.level.as_str());
     let mut lines = Vec::new();
     for peer in 1..first.sizes.len() {
         let before = lines.len();

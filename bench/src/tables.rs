@@ -2,9 +2,10 @@
 
 use clap::Parser;
 
+use crate::kinds::AT;
 use crate::options::Options;
 use crate::published::PUBLISHED;
-use crate::table::Table;
+use crate::table::{Form, Table};
 use crate::{blocks, hash, images, record, stream};
 
 /// Measures what the options ask for, printing each row when it is there.
@@ -63,7 +64,14 @@ pub(crate) fn measure(arguments: &[String]) -> Result<(), String> {
     // Other runs would do the same once more if the options replace what is different in them.
     for words in &published.runs[..if is_another { 1 } else { published.runs.len() }] {
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-        tables.push(run(&words[0], &[&words[1..], options].concat())?);
+        let mut table = run(&words[0], &[&words[1..], options].concat())?;
+        if published.form == Form::Kinds {
+            let size = frame_size(&words);
+            for row in &mut table.rows {
+                row.level = format!("{}{AT}{size}", row.level);
+            }
+        }
+        tables.push(table);
     }
     if is_another {
         return Ok(());
@@ -71,6 +79,17 @@ pub(crate) fn measure(arguments: &[String]) -> Result<(), String> {
     let table = Table::joined(tables).ok_or("a table has no runs")?;
     record::store(name, &table)?;
     record::splice(name)
+}
+
+/// How large the frames of a run are, as its words say it.
+fn frame_size(words: &[String]) -> &str {
+    let mut after = words.iter().skip_while(|word| *word != "--block").skip(1);
+    let block = after.next().map_or("128K", String::as_str);
+    if words[0].starts_with("stream") {
+        "stream"
+    } else {
+        block
+    }
 }
 
 /// All tables of the page.
