@@ -43,7 +43,7 @@ const GATES: &[Gate] = &[
     },
     Gate {
         module: "zstd_decompress",
-        text_max: 60 << 10,
+        text_max: 60_000,
         frame_max: 399,
         chain_max: 2559,
         panics_max: 0,

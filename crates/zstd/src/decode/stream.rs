@@ -620,13 +620,20 @@ impl<'w, 'd> Decoder<'w, 'd> {
             full: Full::Fails(Error::Corruption),
         };
         write(&mut output, &mut self.state, &mut self.tables)?;
-        self.at = output.at;
+        let at = output.at;
+        self.produce_to(at);
+        Ok(())
+    }
+
+    /// Takes in what was written to the window, up to `at`. Apart, because [`produce`](Self::produce) is made three times.
+    #[inline(never)]
+    fn produce_to(&mut self, at: usize) {
         if self.header.checksum {
             self.hash
-                .update(self.window.get(from..self.at).unwrap_or_default());
+                .update(self.window.get(self.at..at).unwrap_or_default());
         }
-        self.produced += (self.at - from) as u64;
-        Ok(())
+        self.produced += (at - self.at) as u64;
+        self.at = at;
     }
 
     fn decode_block(&mut self, block: &[u8]) -> Result<(), Error> {
