@@ -19,6 +19,7 @@ struct Mark {
     file: FileId,
     at: u64,
     written: SumsMark,
+    files: usize,
     words: usize,
     plain_blocks: u64,
     kept: Kept,
@@ -28,12 +29,62 @@ struct Mark {
 
 /// The places of all data.
 pub(crate) struct Data {
-    pub(crate) files: Vec<Placed>,
-    pub(crate) words: Vec<u32>,
+    /// Files that have blocks: in the order in which they are stored, then by their numbers.
+    files: Vec<(FileId, Placed)>,
+    /// The size words of the blocks.
+    words: Vec<u32>,
     pub(crate) fragments: Vec<raw::FragmentEntry>,
 }
 
 impl Data {
+    /// No data, and room for this many fragment blocks.
+    pub(crate) fn new(fragment_count: usize) -> Data {
+        Data {
+            files: Vec::new(),
+            words: Vec::new(),
+            fragments: vec![raw::FragmentEntry::new_zeroed(); fragment_count],
+        }
+    }
+
+    /// Begins the blocks of a file, which start at this position.
+    pub(crate) fn begin(&mut self, file: FileId, start: u64) {
+        let placed = Placed {
+            start,
+            sparse: 0,
+            words: self.words.len(),
+        };
+        self.files.push((file, placed));
+    }
+
+    /// Appends blocks that are nothing but holes, of this many bytes together, to the file that was begun last.
+    pub(crate) fn push_holes(&mut self, blocks: usize, bytes: u64) {
+        self.words.extend(std::iter::repeat_n(0, blocks));
+        if let Some((_, placed)) = self.files.last_mut() {
+            placed.sparse += bytes;
+        }
+    }
+
+    /// Appends a stored block.
+    pub(crate) fn push(&mut self, word: u32) {
+        self.words.push(word);
+    }
+
+    /// Sorts the files, so that they can be found.
+    pub(crate) fn sort(&mut self) {
+        self.files.sort_unstable_by_key(|(file, _)| *file);
+    }
+
+    /// The place of a file's blocks, once the files are sorted.
+    pub(crate) fn placed(&self, file: FileId) -> Placed {
+        let found = self.files.binary_search_by_key(&file, |(file, _)| *file);
+        found.map_or(Placed::default(), |index| self.files[index].1)
+    }
+
+    /// The size words of this many blocks of a file.
+    pub(crate) fn words(&self, placed: Placed, count: usize) -> &[u32] {
+        &self.words[placed.words..placed.words + count]
+    }
+
     /// The table entry of a fragment block, which may be a new one.
     fn fragment(&mut self, number: u32) -> &mut raw::FragmentEntry {
         let index = number as usize;
@@ -52,7 +103,7 @@ pub(crate) struct Placed {
     /// Bytes in holes.
     pub(crate) sparse: u64,
     /// Index of the file's first size word.
-    pub(crate) words: usize,
+    words: usize,
 }
 
 impl Writer<'_> {
@@ -65,11 +116,7 @@ impl Writer<'_> {
     ) -> Result<Data> {
         let (fs, inventory) = (self.fs, self.inventory);
         let block_bytes = self.options.block_bytes as usize;
-        let mut data = Data {
-            files: vec![Placed::default(); inventory.file_count() as usize],
-            words: Vec::new(),
-            fragments: vec![raw::FragmentEntry::new_zeroed(); plan.fragment_count()],
-        };
+        let mut data = Data::new(plan.fragment_count());
         let work = Work {
             content: ContentReader::new(fs, inventory, block_bytes, self.options.skip_unreadable),
             options: self.options,
@@ -88,6 +135,7 @@ impl Writer<'_> {
             take,
         )?;
         self.finish_data(plan);
+        data.sort();
         Ok(data)
     }
 
@@ -95,11 +143,7 @@ impl Writer<'_> {
     pub(crate) fn gather_data(&mut self, plan: &mut Plan, progress: &dyn Progress) -> Result<Data> {
         let (fs, inventory, options) = (self.fs, self.inventory, self.options);
         let block_bytes = options.block_bytes as usize;
-        let mut data = Data {
-            files: vec![Placed::default(); inventory.file_count() as usize],
-            words: Vec::new(),
-            fragments: Vec::new(),
-        };
+        let mut data = Data::new(0);
         let work = Work {
             content: ContentReader::new(fs, inventory, block_bytes, false),
             options,
@@ -123,6 +167,7 @@ impl Writer<'_> {
         )?;
         self.summary.image.duplicates += gather.into_inner().duplicates;
         self.finish_data(plan);
+        data.sort();
         Ok(data)
     }
 
@@ -146,34 +191,25 @@ impl Writer<'_> {
             if first {
                 *mark = Some(self.mark(data, file));
                 self.align()?;
-                data.files[file.0 as usize] = Placed {
-                    start: self.at,
-                    sparse: 0,
-                    words: data.words.len(),
-                };
+                data.begin(file, self.at);
             } else if self.lost.has(file) {
                 return Ok(());
             }
         }
         match done {
-            Done::Holes { file, bytes, .. } => {
+            Done::Holes { bytes, .. } => {
                 let blocks = bytes.div_ceil(self.options.block_bytes.into()) as usize;
-                data.words.extend(std::iter::repeat_n(0, blocks));
-                data.files[file.0 as usize].sparse += bytes;
+                data.push_holes(blocks, bytes);
                 progress.advance(0, bytes);
             }
             Done::Block {
-                file,
-                first,
-                len,
-                stored,
+                first, len, stored, ..
             } => {
                 if let Some(stored) = stored {
-                    data.words.push(stored.word());
+                    data.push(stored.word());
                     self.take(stored, work, progress)?;
                 } else {
-                    data.words.push(0);
-                    data.files[file.0 as usize].sparse += len as u64;
+                    data.push_holes(1, len as u64);
                 }
                 progress.advance(u64::from(first), len as u64);
             }
@@ -245,6 +281,7 @@ impl Writer<'_> {
             file,
             at: self.at,
             written: self.written.mark(),
+            files: data.files.len(),
             words: data.words.len(),
             plain_blocks: self.summary.plain_blocks,
             kept: self.summary.image.kept,
@@ -257,6 +294,7 @@ impl Writer<'_> {
     fn rewind(&mut self, mark: Mark, data: &mut Data) {
         self.at = mark.at;
         self.written.rewind(mark.written);
+        data.files.truncate(mark.files);
         data.words.truncate(mark.words);
         self.summary.plain_blocks = mark.plain_blocks;
         self.summary.image.kept = mark.kept;

@@ -13,10 +13,36 @@ const TARGET_BYTES_MAX: usize = 4095;
 /// File metadata that the inventory does not hold.
 pub(crate) struct Described {
     pub(crate) xattrs: XattrWriter,
-    /// The attribute set of each file.
-    pub(crate) sets: Vec<Option<u32>>,
+    pub(crate) sets: Sets,
     /// Targets of symbolic links.
     pub(crate) targets: HashMap<FileId, Box<[u8]>>,
+}
+
+/// The set of extended attributes of each file.
+#[derive(Default)]
+pub(crate) struct Sets {
+    /// By file, up to the last one that has attributes; [`NO_SET`] for those that have none.
+    numbers: Vec<u32>,
+}
+
+/// As in an inode.
+const NO_SET: u32 = u32::MAX;
+
+impl Sets {
+    /// The number of a file's set; `None` if it has no attributes.
+    pub(crate) fn of(&self, file: FileId) -> Option<u32> {
+        let number = self.numbers.get(file.0 as usize).copied();
+        number.filter(|&number| number != NO_SET)
+    }
+
+    fn set(&mut self, file: FileId, number: Option<u32>) {
+        let Some(number) = number else { return };
+        let index = file.0 as usize;
+        if self.numbers.len() <= index {
+            self.numbers.resize(index + 1, NO_SET);
+        }
+        self.numbers[index] = number;
+    }
 }
 
 impl Writer<'_> {
@@ -25,7 +51,7 @@ impl Writer<'_> {
         let inventory = self.inventory;
         let mut described = Described {
             xattrs: XattrWriter::new(self.metadata_writer()),
-            sets: vec![None; inventory.file_count() as usize],
+            sets: Sets::default(),
             targets: HashMap::new(),
         };
         let describe = Describe {
@@ -45,7 +71,8 @@ impl Writer<'_> {
             },
             |xattr| is_storable(&xattr.name),
             |file, description| {
-                described.sets[file.0 as usize] = described.xattrs.add(description.xattrs);
+                let number = described.xattrs.add(description.xattrs);
+                described.sets.set(file, number);
                 if let Some(target) = description.target {
                     described.targets.insert(file, target);
                 }

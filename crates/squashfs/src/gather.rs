@@ -220,7 +220,7 @@ impl<'a> Gather<'a> {
         if self.content.inventory().size(original) != bytes.len() as u64 {
             return Ok(false);
         }
-        if let Some(place) = self.plan.places[original.0 as usize]
+        if let Some(place) = self.plan.tail(original)
             && place.fragment == self.number
         {
             let begin = place.offset as usize;

@@ -23,8 +23,8 @@ pub(crate) struct Plan {
     tails: Vec<FileId>,
     /// In the order in which they are stored.
     fragments: Vec<Fragment>,
-    /// For each file of the inventory, the place of its tail.
-    pub(crate) places: Vec<Option<Tail>>,
+    /// For each file of the inventory, the place of its tail, or [`NOWHERE`].
+    places: Vec<Tail>,
     block_bytes: u64,
     /// Which tails are packed.
     packing: Fragments,
@@ -33,6 +33,12 @@ pub(crate) struct Plan {
     /// Whether all blocks of the source are such blocks, including its fragment blocks.
     keep_fragments: bool,
 }
+
+/// The place of what is not in a fragment block; there are never as many.
+const NOWHERE: Tail = Tail {
+    fragment: u32::MAX,
+    offset: 0,
+};
 
 /// A fragment block.
 struct Fragment {
@@ -173,7 +179,7 @@ impl Plan {
             files: Vec::new(),
             tails: Vec::new(),
             fragments: Vec::new(),
-            places: vec![None; inventory.file_count() as usize],
+            places: vec![NOWHERE; inventory.file_count() as usize],
             block_bytes,
             packing: options.fragments,
             shows: inventory
@@ -208,7 +214,13 @@ impl Plan {
 
     /// Gives the tail of a file its place.
     pub(crate) fn place(&mut self, file: FileId, tail: Tail) {
-        self.places[file.0 as usize] = Some(tail);
+        self.places[file.0 as usize] = tail;
+    }
+
+    /// The place of a file's tail, if it is in a fragment.
+    pub(crate) fn tail(&self, file: FileId) -> Option<Tail> {
+        let tail = self.places[file.0 as usize];
+        (tail != NOWHERE).then_some(tail)
     }
 
     /// Whether the tail of a file of this size goes into a fragment.
@@ -294,10 +306,13 @@ impl Plan {
                     (number - 1, index)
                 });
                 *last = index;
-                self.places[file.0 as usize] = Some(Tail {
-                    fragment: *number,
-                    offset,
-                });
+                self.place(
+                    file,
+                    Tail {
+                        fragment: *number,
+                        offset,
+                    },
+                );
                 continue;
             }
             if !shared.is_empty()
@@ -319,10 +334,13 @@ impl Plan {
                     });
                     number - 1
                 });
-                self.places[file.0 as usize] = Some(Tail {
-                    fragment: number,
-                    offset: begin as u32,
-                });
+                self.place(
+                    file,
+                    Tail {
+                        fragment: number,
+                        offset: begin as u32,
+                    },
+                );
                 continue;
             }
             let tail = inventory.size(file) % block_bytes;
@@ -331,10 +349,13 @@ impl Plan {
                 (open, open_number, used) = (self.tails.len(), number, 0);
                 number += 1;
             }
-            self.places[file.0 as usize] = Some(Tail {
-                fragment: open_number,
-                offset: used as u32,
-            });
+            self.place(
+                file,
+                Tail {
+                    fragment: open_number,
+                    offset: used as u32,
+                },
+            );
             self.tails.push(file);
             used += tail;
         }
@@ -404,11 +425,7 @@ impl Plan {
     /// The files whose tails are in a fragment.
     pub(crate) fn files_in(&self, fragment: u32) -> impl Iterator<Item = FileId> {
         let places = (0..).map(FileId).zip(&self.places);
-        places.filter_map(move |(file, place)| {
-            place
-                .is_some_and(|tail| tail.fragment == fragment)
-                .then_some(file)
-        })
+        places.filter_map(move |(file, tail)| (tail.fragment == fragment).then_some(file))
     }
 
     /// The number of fragment blocks.
@@ -418,7 +435,7 @@ impl Plan {
 
     /// How many bytes of a file are in blocks; the rest, if any, is in a fragment.
     pub(crate) fn blocks_len(&self, size: u64, file: FileId) -> u64 {
-        match self.places[file.0 as usize] {
+        match self.tail(file) {
             Some(_) => size - size % self.block_bytes,
             None => size,
         }

@@ -7,7 +7,7 @@ use tree::{Error, FileId, FileKind, Result, Step, Time};
 use zerocopy::IntoBytes;
 
 use crate::blocks::Data;
-use crate::describe::Described;
+use crate::describe::{Described, Sets};
 use crate::dir::ListingWriter;
 use crate::inode::{Body, File, Inode, Listing, encode_device, nearest_seconds};
 use crate::lookup_table::emit_table;
@@ -24,14 +24,14 @@ use crate::writer::Writer;
 const IDS_MAX: usize = 65_535;
 
 impl Writer<'_> {
-    /// Writes all tables and the superblock; returns the sets of extended attributes, by file.
+    /// Writes all tables and the superblock; returns the sets of extended attributes.
     pub(crate) fn write_tables(
         &mut self,
         plan: &Plan,
         described: Described,
         data: &Data,
         numbers: &Numbers,
-    ) -> Result<Vec<Option<u32>>> {
+    ) -> Result<Sets> {
         let inventory = self.inventory;
         let mut ids = Ids::default();
         let mut inodes = self.metadata_writer();
@@ -60,9 +60,9 @@ impl Writer<'_> {
                     inode.number = number;
                     inode.emit(&mut record);
                     if let Body::File(stored) = &inode.body {
-                        let words = data.files[plan.shows[file.0 as usize].0 as usize].words;
+                        let placed = data.placed(plan.shows[file.0 as usize]);
                         let count = stored.block_count(self.options.block_bytes) as usize;
-                        for word in &data.words[words..words + count] {
+                        for word in data.words(placed, count) {
                             record.extend(word.to_le_bytes());
                         }
                     }
@@ -198,7 +198,7 @@ impl Writer<'_> {
             mtime,
             number: 0, // set by the caller
             nlink: self.inventory.name_count(file),
-            xattrs: described.sets[file.0 as usize],
+            xattrs: described.sets.of(file),
             body: Body::Ipc {
                 kind: metadata.kind,
             },
@@ -230,13 +230,13 @@ impl Writer<'_> {
         let size = self.inventory.size(file);
         inode.body = match kind {
             FileKind::Regular => {
-                let shown = plan.shows[file.0 as usize].0 as usize;
-                let placed = data.files[shown];
+                let shown = plan.shows[file.0 as usize];
+                let placed = data.placed(shown);
                 Body::File(File {
                     start: placed.start,
                     size,
                     sparse: placed.sparse,
-                    tail: plan.places[shown],
+                    tail: plan.tail(shown),
                 })
             }
             FileKind::Symlink => {

@@ -6,9 +6,8 @@ use tree::{
     ContentReader, Duplicates, FileId, FileSystem, Inventory, Lost, Output, Parallel, Result,
     Verify,
 };
-use zerocopy::FromZeros;
 
-use crate::blocks::{Data, Placed};
+use crate::blocks::Data;
 use crate::encode::{Done, Work, Worker};
 use crate::numbers::Numbers;
 use crate::options::{Options, check};
@@ -178,11 +177,7 @@ impl<'a> Trial<'a> {
     /// Gives all blocks their places.
     fn place(&self, writer: &mut Writer<'_>, lens: &[u32]) -> Data {
         let block_bytes = u64::from(self.options.block_bytes);
-        let mut data = Data {
-            files: vec![Placed::default(); self.inventory.file_count() as usize],
-            words: Vec::new(),
-            fragments: vec![raw::FragmentEntry::new_zeroed(); self.plan.fragment_count()],
-        };
+        let mut data = Data::new(self.plan.fragment_count());
         let mut lens = self.blocks.iter().zip(lens);
         let mut next = |at: &mut u64| {
             let (block, &len) = lens.next().unwrap_or((&self.blocks[0], &0));
@@ -200,25 +195,17 @@ impl<'a> Trial<'a> {
                 && first
             {
                 writer.at = writer.aligned(writer.at);
-                data.files[file.0 as usize] = Placed {
-                    start: writer.at,
-                    sparse: 0,
-                    words: data.words.len(),
-                };
+                data.begin(file, writer.at);
             }
             match job {
-                Job::Holes { file, bytes, .. } => {
+                Job::Holes { bytes, .. } => {
                     let blocks = bytes.div_ceil(block_bytes) as usize;
-                    data.words.extend(std::iter::repeat_n(0, blocks));
-                    data.files[file.0 as usize].sparse += bytes;
+                    data.push_holes(blocks, bytes);
                 }
-                Job::Block { file, .. } => {
-                    let (len, word) = next(&mut writer.at);
-                    data.words.push(word);
-                    if word == 0 {
-                        data.files[file.0 as usize].sparse += u64::from(len);
-                    }
-                }
+                Job::Block { .. } => match next(&mut writer.at) {
+                    (len, 0) => data.push_holes(1, len.into()),
+                    (_, word) => data.push(word),
+                },
                 Job::Fragment { number, .. } => {
                     writer.at = writer.aligned(writer.at);
                     let start_block = writer.at.into();

@@ -4,15 +4,17 @@
 //! bytes written. What remains is to prove that a reader finds the same tree in them, with each file's data where it
 //! was put.
 
+use std::collections::HashMap;
 use std::io;
 
 use tree::{
-    Error, FileId, FileKind, FileSystem, Inventory, Limits, Metadata, Parallel, Result, Step, Time,
-    ordered,
+    DirEntry, Error, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Parallel, Result,
+    Step, Time, ordered,
 };
 
 use crate::blocks::Data;
 use crate::data::Block;
+use crate::describe::Sets;
 use crate::inode::{Tail, nearest_seconds};
 use crate::numbers::Numbers;
 use crate::options::Options;
@@ -35,8 +37,7 @@ pub(crate) struct Expected<'a> {
     pub(crate) data: &'a Data,
     /// Which files are in the image, and their inode numbers.
     pub(crate) numbers: &'a Numbers,
-    /// By file: its set of extended attributes.
-    pub(crate) sets: &'a [Option<u32>],
+    pub(crate) sets: &'a Sets,
 }
 
 impl Expected<'_> {
@@ -54,11 +55,11 @@ impl Expected<'_> {
     /// The start of a regular file's blocks, their size words, and the place of its tail.
     fn data(&self, file: FileId) -> (u64, &[u32], Option<Tail>) {
         let shown = self.plan.shows[file.0 as usize];
-        let placed = self.data.files[shown.0 as usize];
-        let tail = self.plan.places[shown.0 as usize];
+        let placed = self.data.placed(shown);
+        let tail = self.plan.tail(shown);
         let bytes = self.plan.blocks_len(self.inventory.size(file), shown);
         let count = bytes.div_ceil(self.options.block_bytes.into()) as usize;
-        let words = &self.data.words[placed.words..placed.words + count];
+        let words = self.data.words(placed, count);
         (placed.start, words, tail)
     }
 }
@@ -69,42 +70,14 @@ fn differs(what: &'static str) -> Error {
 
 /// Reads the tree in `image` and compares it with what is expected.
 pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) -> Result<()> {
-    let ours = Inventory::of(image, &Limits::default())?;
-    let (theirs, numbers) = (expected.inventory, expected.numbers);
-    let number = |entry| numbers.of(theirs.file(entry));
-    let mut steps = ours.steps();
-    // Both walks number their files in the same order, so equal trees have equal numbers, except for files left out.
-    for must in theirs.steps() {
-        let (Step::Enter(entry) | Step::File(entry) | Step::Leave(entry)) = must;
-        let Some(number) = number(entry) else {
-            continue;
-        };
-        let same = steps.next().is_some_and(|is| {
-            let (Step::Enter(found) | Step::File(found) | Step::Leave(found)) = is;
-            std::mem::discriminant(&is) == std::mem::discriminant(&must)
-                && ours.name(found) == theirs.name(entry)
-                && ours.file(found).0 + 1 == number
-        });
-        if !same {
-            let error = differs("the image has a different name there");
-            return Err(error.in_file("verify", &theirs.path(entry)));
-        }
-    }
-    if ours.file_count() != numbers.count() || steps.next().is_some() {
-        return Err(differs("the image does not hold as many files as went in"));
-    }
-    let files: Vec<FileId> = theirs.files().collect();
     ordered(
         parallel,
-        files.chunks(BATCH_FILES),
+        Walk::new(image, expected),
         || (),
         |(), batch| {
-            for &file in batch {
-                let Some(number) = numbers.of(file) else {
-                    continue;
-                };
-                let found = (&ours, FileId(number - 1));
-                self::file(image, found, expected, file).map_err(|error| {
+            let theirs = expected.inventory;
+            for (file, ino) in batch? {
+                self::file(image, ino, expected, file).map_err(|error| {
                     error.in_file("verify", &theirs.path(theirs.first_name(file)))
                 })?;
             }
@@ -114,13 +87,105 @@ pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) ->
     )
 }
 
-fn file(
-    image: &Squashfs,
-    (ours, found): (&Inventory, FileId),
-    expected: &Expected,
-    file: FileId,
-) -> Result<()> {
-    let (is, must) = (ours.metadata(found), expected.metadata(file));
+/// Walks both trees at once, without keeping what it has seen: gives each file once, and its inode in the image.
+struct Walk<'a, S> {
+    image: &'a Squashfs,
+    expected: &'a Expected<'a>,
+    /// What the tree that was the input has.
+    steps: S,
+    /// What follows in each directory of the image that is open.
+    open: Vec<std::vec::IntoIter<DirEntry>>,
+    /// The inodes of files with several names.
+    linked: HashMap<FileId, Ino>,
+    failed: bool,
+}
+
+impl<'a> Walk<'a, ()> {
+    fn new(
+        image: &'a Squashfs,
+        expected: &'a Expected,
+    ) -> Walk<'a, impl Iterator<Item = Step> + use<'a>> {
+        Walk {
+            image,
+            expected,
+            steps: expected.inventory.steps(),
+            open: Vec::new(),
+            linked: HashMap::new(),
+            failed: false,
+        }
+    }
+}
+
+impl<S> Walk<'_, S> {
+    /// Takes a step in the image, too: a file that was not met before.
+    fn step(&mut self, step: Step) -> Result<Option<(FileId, Ino)>> {
+        let theirs = self.expected.inventory;
+        let (entry, is_left) = match step {
+            Step::Enter(entry) | Step::File(entry) => (entry, false),
+            Step::Leave(entry) => (entry, true),
+        };
+        let file = theirs.file(entry);
+        if self.expected.numbers.of(file).is_none() {
+            return Ok(None);
+        }
+        if is_left {
+            let rest = self.open.pop();
+            return match rest.and_then(|mut rest| rest.next()) {
+                Some(_) => Err(differs("the image has more names there")),
+                None => Ok(None),
+            };
+        }
+        let ino = match self.open.last_mut() {
+            None => self.image.root(),
+            Some(listing) => match listing.next() {
+                Some(found) if *found.name == *theirs.name(entry) => found.ino,
+                _ => return Err(differs("the image has a different name there")),
+            },
+        };
+        if matches!(step, Step::Enter(_)) {
+            let listing = self.image.read_dir(ino)?;
+            self.open.push(listing.into_iter());
+        } else if theirs.name_count(file) > 1
+            && let Some(first) = self.linked.insert(file, ino)
+        {
+            if first != ino {
+                return Err(differs("the image has another file there"));
+            }
+            return Ok(None);
+        }
+        Ok(Some((file, ino)))
+    }
+}
+
+impl<S: Iterator<Item = Step>> Iterator for Walk<'_, S> {
+    type Item = Result<Vec<(FileId, Ino)>>;
+
+    /// The next files, up to an error.
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut batch = Vec::new();
+        while !self.failed && batch.len() < BATCH_FILES {
+            let Some(step) = self.steps.next() else { break };
+            match self.step(step) {
+                Ok(file) => batch.extend(file),
+                Err(error) => {
+                    self.failed = true;
+                    let (Step::Enter(entry) | Step::File(entry) | Step::Leave(entry)) = step;
+                    let path = self.expected.inventory.path(entry);
+                    return Some(Err(error.in_file("verify", &path)));
+                }
+            }
+        }
+        (!batch.is_empty()).then_some(Ok(batch))
+    }
+}
+
+fn file(image: &Squashfs, ino: Ino, expected: &Expected, file: FileId) -> Result<()> {
+    // Each file has a number of its own, so that no two can have the same inode.
+    let (inode, _) = image.inode(ino)?;
+    if Some(inode.number) != expected.numbers.of(file) {
+        return Err(differs("the image has another file there"));
+    }
+    let (is, must) = (image.metadata(ino)?, expected.metadata(file));
     let kind = must.kind;
     // Fields that the format cannot store, and a directory's link count, are not compared.
     let same = is.kind == kind
@@ -130,9 +195,9 @@ fn file(
     if !same {
         return Err(differs("the image has other metadata"));
     }
-    let (ino, source) = (ours.ino(found), expected.inventory.ino(file));
+    let source = expected.inventory.ino(file);
     let xattrs = image.xattrs(ino)?;
-    if expected.sets[file.0 as usize].is_some() {
+    if expected.sets.of(file).is_some() {
         let mut must = expected.fs.xattrs(source)?;
         must.retain(|xattr| crate::xattr::is_storable(&xattr.name));
         if xattrs != must {

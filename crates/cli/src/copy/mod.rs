@@ -114,6 +114,8 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     let mut source = Source::open(&address, &args.source, unnamed)?;
     let times = match kind {
         Kind::Btrfs => args.btrfs.host_times(),
+        // It stores no others, and each takes memory.
+        Kind::Squashfs => HostTimes::Modification,
         _ => HostTimes::default(),
     };
     if times != HostTimes::default() || args.rescue.accept_changed {
