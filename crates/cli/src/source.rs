@@ -33,6 +33,10 @@ impl fmt::Display for Unreadable {
     }
 }
 
+/// The note of [`Source::with_stored_extents`] without privilege.
+pub(crate) const DECOMPRESSED: &str =
+    "compressed data on btrfs is read decompressed; only root can read it as it is stored";
+
 /// A tree to read, with the name that it has for the user.
 pub(crate) struct Source {
     pub(crate) tree: Arc<dyn FileSystem>,
@@ -306,10 +310,7 @@ impl Source {
         let tree = self.open_dir(dir, times).with_context(open)?;
         match tree.with_stored_extents() {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.notes.push(
-                    "compressed data on btrfs is read decompressed; only root can read it as it is stored"
-                        .to_owned(),
-                );
+                self.notes.push(DECOMPRESSED.to_owned());
             }
             tree => {
                 let tree = Arc::new(tree.with_context(open)?);

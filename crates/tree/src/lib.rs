@@ -33,9 +33,9 @@ pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent, ExtentId,
     ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem, Graft,
-    HostDir, HostFile, HostStep, HostTimes, Ino, Inventory, Joined, Metadata, Overlay, Step, Steps,
-    Storage, StoreId, Time, Xattr, all_or_nothing, diff, edit, entry_named, extract, is_valid_name,
-    manifest, rescue, tar, walk_host_dir, with_metadata,
+    HostContent, HostDir, HostFile, HostStep, HostTimes, Ino, Inventory, Joined, Metadata, Overlay,
+    Step, Steps, Storage, StoreId, Time, Xattr, all_or_nothing, diff, edit, entry_named, extract,
+    is_valid_name, manifest, rescue, tar, walk_host_dir, with_metadata,
 };
 pub use output::{Output, OutputKind, WrittenExtent, spool, temporary};
 pub use prepare::{

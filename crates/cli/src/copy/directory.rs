@@ -12,7 +12,9 @@ use tree::extract::{Aspect, Conflict, Existing, ExtractOptions, Refused, Unresto
 use super::destination::is_there;
 use super::job::{Done, Job, Lost};
 use super::kind::Kind;
-use crate::{message, text};
+use crate::message::{self, tell};
+use crate::source::DECOMPRESSED;
+use crate::text;
 
 /// Whether a directory is made on btrfs, which can keep extents as they are stored.
 pub(super) fn is_on_btrfs(to: &Path) -> bool {
@@ -83,6 +85,14 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
         let count = extracted.removed;
         let noun = if count == 1 { "entry" } else { "entries" };
         notes.push(format!("{count} {noun} of the old directory deleted"));
+    }
+    match extracted.cloned {
+        0 if job.source.notes.iter().any(|note| note == DECOMPRESSED) => {
+            tell(&format!("{}: {DECOMPRESSED}", job.source.name()));
+        }
+        0 => {}
+        1 => notes.push("1 file shares its data with the source".to_owned()),
+        count => notes.push(format!("{count} files share their data with the source")),
     }
     let stored = &extracted.stored;
     if stored.shared > 0 {

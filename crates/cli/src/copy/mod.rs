@@ -33,7 +33,7 @@ use crate::address::Address;
 use crate::json::Object;
 use crate::message::{self, tell};
 use crate::options::BtrfsArgs;
-use crate::source::{Source, Unnamed, Unreadable};
+use crate::source::{DECOMPRESSED, Source, Unnamed, Unreadable};
 use crate::text;
 use args::refuse_what_does_not_apply;
 use destination::refuse_before_reading;
@@ -155,7 +155,9 @@ fn file(args: &Copy, start: Instant) -> Result<bool> {
 }
 
 fn copy_tree(args: &Copy, kind: Kind, source: &Source, paths: &[OsString]) -> Result<Done> {
-    for note in source.notes.iter().chain(&source.lost) {
+    // A directory may share the data with its copy, which then is not read.
+    let is_known = |note: &&String| kind != Kind::Dir || **note != DECOMPRESSED;
+    for note in source.notes.iter().filter(is_known).chain(&source.lost) {
         tell(&format!("{}: {note}", source.name()));
     }
     let edited = args.edits.apply(&source.tree, paths)?;

@@ -4,6 +4,7 @@ mod address; // subvolumes and odd names in the addresses of sources
 mod btrfs; // btrfs images, made
 mod btrfs_source; // btrfs images, read, checked and described
 mod chain; // daily backups: sent, kept, restored, cut, damaged and forged
+mod cloned; // directories that share their data with the source
 mod copy; // directories and tar archives in all directions, compared by programs that are not ours
 mod examples; // every command in README.md and in the help texts
 mod failures; // full disks, files that may not be read

@@ -4,6 +4,7 @@
 //! read even if the tree changes meanwhile. Files are identified by device and inode number. A file that was moved or
 //! replaced after it was listed is an error, and so is content that changed since.
 
+mod content;
 mod items;
 mod steps;
 mod stored;
@@ -25,6 +26,7 @@ use super::{
     Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, is_valid_name,
 };
 use crate::{Error, Result};
+pub use content::HostContent;
 pub use steps::{HostFile, HostStep, walk_host_dir};
 use stored::{OpenInode, StoredExtents};
 
@@ -294,12 +296,17 @@ impl HostDir {
     }
 
     fn check_stamp(&self, ino: Ino, stat: &Stat) -> Result<()> {
-        let table = self.table();
-        if table.stamp(stat) != table.inode(ino)?.stamp {
-            drop(table);
+        if !self.is_listed(ino, stat) {
             self.accept_change(ino)?;
         }
         Ok(())
+    }
+
+    /// Whether size and time of the last change are those that were listed.
+    fn is_listed(&self, ino: Ino, stat: &Stat) -> bool {
+        let table = self.table();
+        let inode = table.inode(ino);
+        inode.is_ok_and(|inode| inode.stamp == table.stamp(stat))
     }
 
     /// The names in a directory, sorted, with their `statx` results. `failed` is called for names without a result, and
@@ -560,6 +567,10 @@ impl FileSystem for HostDir {
         self.check_unchanged(file, &open.file)?;
         // Linux does not verify them against their checksums when it reads them so.
         Ok(None)
+    }
+
+    fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
+        HostContent::of(self, file)
     }
 }
 

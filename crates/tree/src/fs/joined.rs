@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{
-    Checksum, DirEntry, Extent, ExtentId, FileKind, FileSystem, Ino, Metadata, NOTHING_ENCODED,
-    Storage, StoreId, Xattr, entry_named, with_metadata,
+    Checksum, DirEntry, Extent, ExtentId, FileKind, FileSystem, HostContent, Ino, Metadata,
+    NOTHING_ENCODED, Storage, StoreId, Xattr, entry_named, with_metadata,
 };
 use crate::{Error, Result};
 
@@ -412,5 +412,10 @@ impl FileSystem for Joined {
                 .map(|id| ExtentId(id.0 / self.grafts.len() as u64));
         }
         tree.read_encoded(part.ino, &extent, stored)
+    }
+
+    fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
+        let part = self.file(file).ok()?;
+        self.tree(part).host_content(part.ino)
     }
 }

@@ -17,7 +17,7 @@ mod walk;
 pub use aspects::Aspects;
 pub use extents::Extents;
 pub(crate) use host::{ExtentItem, ItemBody};
-pub use host::{HostDir, HostFile, HostStep, HostTimes, walk_host_dir};
+pub use host::{HostContent, HostDir, HostFile, HostStep, HostTimes, walk_host_dir};
 pub use joined::{Graft, Joined};
 pub use overlay::Overlay;
 pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
@@ -346,8 +346,9 @@ pub enum Checksum {
 /// Names and link targets are bytes. All methods can be called from several threads at once. Passing an `Ino` that
 /// this file system did not return gives an error ([`Error::NotFound`]) or the wrong file, but never a panic.
 ///
-/// No method has a default implementation, so a view of another file system that forgets one does not compile.
-/// [`with_metadata`] and [`entry_named`] are the simple implementations for file systems that need no better one.
+/// Only [`FileSystem::host_content`] has a default implementation, so a view of another file system that forgets another
+/// method does not compile. [`with_metadata`] and [`entry_named`] are the simple implementations for file systems that
+/// need no better one.
 pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
@@ -427,6 +428,16 @@ pub trait FileSystem: Send + Sync {
         extent: &Extent,
         stored: &mut Vec<u8>,
     ) -> Result<Option<Checksum>>;
+
+    /// The open file of the host that has exactly the content of this regular file, if there is one and it can be opened. A
+    /// sink on the same file system can then share the content instead of copying it.
+    ///
+    /// `None` is always right, and so the default: the content is then read. A view passes this on only where it shows the
+    /// content of a file unchanged.
+    fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
+        let _ = file;
+        None
+    }
 }
 
 /// Implements [`FileSystem::list_readable`] with the result of [`FileSystem::read_dir`].

@@ -161,3 +161,46 @@ fn a_mount_point_is_filled_and_stays_the_same_directory() {
     assert_eq!(inventory.file_count(), whole.file_count() + 2);
     assert!(inventory.find(b"mount/links/second").is_some());
 }
+
+/// A file that changes after it was listed is not cloned as it is then: it is refused, or has the listed size if changes are accepted.
+#[test]
+#[ignore = "needs root"]
+fn a_file_that_changed_since_it_was_listed_is_no_clone() {
+    let Some(mount) = btrfs() else { return };
+    let from = mount.path().join("from");
+    fs::create_dir(&from).unwrap();
+    let options = ExtractOptions {
+        existing: Existing::Refuse,
+        skip_unreadable: false,
+        owners: true,
+        sync: true,
+        parallel: Parallel::new(2),
+    };
+    for (number, (before, after)) in [(9000, 12_000), (9000, 5000), (3 << 20, 2 << 20)]
+        .into_iter()
+        .enumerate()
+    {
+        fs::write(from.join("f"), vec![1; before]).unwrap();
+        let strict = HostDir::open(&from).unwrap();
+        let accepting = HostDir::open(&from).unwrap().accepting_changes();
+        let [listed, accepted] =
+            [&strict, &accepting].map(|source| Inventory::of(source, &Limits::default()).unwrap());
+        let to = |name: &str| mount.path().join(format!("{name}{number}"));
+        let same = extract(&strict, &listed, &to("same"), &options, &NoProgress).unwrap();
+        assert_eq!(same.cloned, 1);
+        assert_eq!(fs::read(to("same").join("f")).unwrap(), vec![1; before]);
+        fs::write(from.join("f"), vec![2; after]).unwrap();
+        let error = extract(&strict, &listed, &to("no"), &options, &NoProgress).unwrap_err();
+        assert!(
+            matches!(&error, Error::File { verb: "read", error, .. } if matches!(**error, Error::Changed)),
+            "{error}"
+        );
+        assert!(!to("no").exists());
+        let made = extract(&accepting, &accepted, &to("yes"), &options, &NoProgress).unwrap();
+        assert_eq!(made.cloned, 0);
+        let mut expected = vec![2; after];
+        expected.resize(before, 0);
+        assert_eq!(fs::read(to("yes").join("f")).unwrap(), expected);
+        assert_eq!(accepting.changed(), [b"f"]);
+    }
+}

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Edits, IdMap};
-use crate::fs::{Checksum, DirEntry, Extent, FileKind, FileSystem, Ino, Metadata, Storage, Xattr};
+use crate::fs::{
+    Checksum, DirEntry, Extent, FileKind, FileSystem, HostContent, Ino, Metadata, Storage, Xattr,
+};
 use crate::{Error, Result};
 
 /// The source of an edited tree, with all edits except the additions.
@@ -200,5 +202,9 @@ impl FileSystem for Filtered {
         stored: &mut Vec<u8>,
     ) -> Result<Option<Checksum>> {
         self.source.read_encoded(file, extent, stored)
+    }
+
+    fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
+        self.source.host_content(file)
     }
 }

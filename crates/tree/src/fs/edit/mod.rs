@@ -15,8 +15,8 @@ pub use mode::ModeChange;
 pub use pattern::Patterns;
 
 use super::{
-    Checksum, DirEntry, Extent, FileKind, FileSystem, HostDir, HostTimes, Ino, Metadata,
-    NOTHING_ENCODED, Overlay, Storage, Time, Xattr,
+    Checksum, DirEntry, Extent, FileKind, FileSystem, HostContent, HostDir, HostTimes, Ino,
+    Metadata, NOTHING_ENCODED, Overlay, Storage, Time, Xattr,
 };
 use crate::{Error, Result};
 use filter::Filtered;
@@ -295,5 +295,10 @@ impl FileSystem for Edited {
             Ok((fs, ino)) => fs.read_encoded(ino, extent, stored),
             Err(_) => Err(NOTHING_ENCODED),
         }
+    }
+
+    fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
+        let (fs, ino) = self.content(file).ok()?;
+        fs.host_content(ino)
     }
 }

@@ -12,9 +12,10 @@ use linux::{OpenFlags, Timestamp};
 
 use super::super::extents::open_ahead;
 use super::super::{
-    EntryId, Extent, ExtentKind, Extents, FileAttributes, FileId, FileKind, FileSystem, Ino,
-    Inventory, Metadata, Time, Xattr,
+    EntryId, Extent, ExtentKind, Extents, FileAttributes, FileId, FileKind, FileSystem,
+    HostContent, Ino, Inventory, Metadata, Time, Xattr,
 };
+use super::clones::Clones;
 use super::stored::{Failure, StoredCopies, StoredWorkspace, StoredWriter};
 use super::{Aspect, ExtractOptions, Unrestored};
 use crate::{Error, Result};
@@ -41,8 +42,10 @@ pub(super) struct Maker<'a> {
     umask: Option<u32>,
     process_owner: (u32, u32),
     buffer_bytes: u64,
-    /// Writes extents as they are stored, if that is possible.
+    /// Writes extents as they are stored, if the target is on btrfs and this is permitted.
     stored: Option<StoredWriter>,
+    /// Clones files of the host, which comes before anything else.
+    clones: Clones,
 }
 
 /// What a thread keeps between files.
@@ -64,6 +67,8 @@ pub(super) struct Done {
     pub(super) lost: Vec<(FileId, Error)>,
     /// What was written as it is stored.
     pub(super) stored: StoredCopies,
+    /// The number of files that were cloned.
+    pub(super) cloned: u64,
 }
 
 impl Workspace {
@@ -80,6 +85,8 @@ pub(super) struct Big {
     entry: EntryId,
     ino: Ino,
     size: u64,
+    /// Whether it has its content already.
+    is_cloned: bool,
     parts: AtomicU32,
     /// Why it cannot be read, if it cannot.
     lost: Mutex<Option<Error>>,
@@ -109,12 +116,14 @@ impl Big {
 }
 
 impl<'a> Maker<'a> {
-    /// `umask` is the umask of this process, if it alone is known to determine the modes of new files.
+    /// For files below the open directory `target`. `umask` is the umask of this process, if it alone is known to determine the
+    /// modes of new files.
     pub(super) fn new(
         source: &'a dyn FileSystem,
         inventory: &'a Inventory,
         options: &ExtractOptions,
         umask: Option<u32>,
+        target: &OwnedFd,
     ) -> Self {
         let storage = source.storage();
         let block_bytes = storage
@@ -133,14 +142,9 @@ impl<'a> Maker<'a> {
             skip_unreadable: options.skip_unreadable,
             umask,
             process_owner: linux::process_owner(),
-            stored: None,
+            stored: StoredWriter::of(target, source),
+            clones: Clones::into(target),
         }
-    }
-
-    /// Writes extents as they are stored, if the target is on btrfs and this is permitted.
-    pub(super) fn storing(mut self, target: &OwnedFd) -> Self {
-        self.stored = StoredWriter::of(target, self.source);
-        self
     }
 
     pub(super) fn inventory(&self) -> &'a Inventory {
@@ -241,20 +245,42 @@ impl<'a> Maker<'a> {
         ws: &mut Workspace,
     ) -> Result<()> {
         let ino = self.inventory.ino(self.inventory.file(entry));
-        let opened = open_ahead(self.source, ino, metadata.size);
-        opened.map_err(self.unreadable(entry))?;
+        let content = self.clones.content(self.source, ino, metadata.size);
+        if content.is_none() {
+            let opened = open_ahead(self.source, ino, metadata.size);
+            opened.map_err(self.unreadable(entry))?;
+        }
         let xattrs = self.xattrs(entry)?;
         // Attributes can only be set on a file that its owner may write.
         let writable = if xattrs.is_empty() { 0 } else { 0o600 };
         let mode = u32::from(metadata.permissions) & 0o777 | writable;
         let out = self.create(dir, entry, mode)?;
-        let end = self.copy(&out, entry, ino, 0..metadata.size, metadata.size, ws)?;
-        if end < metadata.size {
-            out.set_len(metadata.size)
-                .map_err(self.failed("write", entry))?;
+        if self.clone(content, entry, metadata.size, &out)? {
+            ws.done.cloned += 1;
+        } else {
+            let end = self.copy(&out, entry, ino, 0..metadata.size, metadata.size, ws)?;
+            if end < metadata.size {
+                out.set_len(metadata.size)
+                    .map_err(self.failed("write", entry))?;
+            }
         }
         let made = self.umask.map(|umask| mode & !umask);
         self.finish(&OwnedFd::from(out), entry, metadata, &xattrs, made, ws)
+    }
+
+    /// Lets an empty file share the content of a file of the host. Returns whether it does; otherwise it is still empty.
+    fn clone(
+        &self,
+        content: Option<HostContent<'_>>,
+        entry: EntryId,
+        size: u64,
+        out: &File,
+    ) -> Result<bool> {
+        let Some(content) = content else {
+            return Ok(false);
+        };
+        let cloned = self.clones.make(&content, size, out);
+        cloned.map_err(self.failed("write", entry))
     }
 
     fn create(&self, dir: &OwnedFd, entry: EntryId, mode: u32) -> Result<File> {
@@ -264,25 +290,33 @@ impl<'a> Maker<'a> {
         Ok(out.map_err(self.failed("create", entry))?.into())
     }
 
-    /// Creates a regular file of full size without content.
+    /// Creates a regular file of full size, without content unless it is cloned.
     pub(super) fn make_big(&self, dir: Arc<OwnedFd>, entry: EntryId) -> Result<Big> {
         let file = self.inventory.file(entry);
+        let (ino, size) = (self.inventory.ino(file), self.inventory.size(file));
+        let content = self.clones.content(self.source, ino, size);
         let out = self.create(&dir, entry, 0o600)?;
-        let size = self.inventory.size(file);
-        out.set_len(size).map_err(self.failed("write", entry))?;
+        let is_cloned = self.clone(content, entry, size, &out)?;
+        if !is_cloned {
+            out.set_len(size).map_err(self.failed("write", entry))?;
+        }
         Ok(Big {
             dir,
             file: out,
             entry,
-            ino: self.inventory.ino(file),
+            ino,
             size,
+            is_cloned,
             parts: AtomicU32::new(1),
             lost: Mutex::default(),
         })
     }
 
-    /// The position of the first data at or after `at`; the file's size if only holes are left.
+    /// The position of the first data at or after `at` that has to be written; the file's size if there is none.
     pub(super) fn next_data(&self, big: &Big, mut at: u64) -> Result<u64> {
+        if big.is_cloned {
+            return Ok(big.size);
+        }
         let mut extents = Extents::new(self.source, big.ino, big.size);
         while at < big.size {
             let extent = extents.covering(at).map_err(self.unreadable(big.entry))?;
@@ -304,6 +338,7 @@ impl<'a> Maker<'a> {
     pub(super) fn finish_big(&self, big: &Big, ws: &mut Workspace) -> Result<()> {
         let file = self.inventory.file(big.entry);
         let metadata = self.inventory.metadata(file);
+        ws.done.cloned += u64::from(big.is_cloned);
         let mut finish = || {
             let xattrs = self.xattrs(big.entry)?;
             self.finish(&big.file, big.entry, &metadata, &xattrs, None, ws)

@@ -8,6 +8,7 @@
 //! The ordered map writes the files: small ones in batches, big ones in parts. Hard links follow, and finally the
 //! owners, modes and times of directories, deepest first.
 
+mod clones;
 mod file;
 mod merge;
 mod stored;
@@ -112,6 +113,8 @@ pub struct Extracted {
     pub removed: u64,
     /// What was written as it is stored in the source: on a mounted btrfs, with privilege.
     pub stored: StoredCopies,
+    /// The number of files that share their data with the source.
+    pub cloned: u64,
 }
 
 /// A name that could not be merged.
@@ -249,7 +252,7 @@ pub fn extract(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),
     );
-    let maker = Maker::new(source, inventory, options, target.umask()).storing(target.dir());
+    let maker = Maker::new(source, inventory, options, target.umask(), target.dir());
     let mut missing = HashSet::new();
     let mut lost = Vec::new();
     ordered(
@@ -267,6 +270,7 @@ pub fn extract(
         |done| {
             extracted.unrestored.append(done.unrestored);
             extracted.stored.append(done.stored);
+            extracted.cloned += done.cloned;
             missing.extend(done.missing);
             missing.extend(done.lost.iter().map(|(file, _)| *file));
             lost.extend(done.lost);
