@@ -364,3 +364,31 @@ static PREDEFINED_OFFSETS: [Cell; 32] = {
     fse::build_any(&mut cells, &OFFSET_COUNTS, &OFFSETS);
     cells
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `arch` reads cells without a check if this says that they exist: not one more.
+    #[test]
+    fn states_are_those_of_the_largest_tables() {
+        let mut reader = Reader {
+            cells: &[[0; 8]; CELLS],
+            bits: ReverseBitReader::empty(),
+            literal_length: 511,
+            offset: 255,
+            match_length: 511,
+            repeat: [1, 4, 8],
+            left: 1,
+        };
+        assert!(reader.states_are_valid());
+        reader.literal_length = 512;
+        assert!(!reader.states_are_valid());
+        reader.literal_length = 511;
+        reader.offset = 256;
+        assert!(!reader.states_are_valid());
+        reader.offset = 255;
+        reader.match_length = 512;
+        assert!(!reader.states_are_valid());
+    }
+}
