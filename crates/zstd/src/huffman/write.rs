@@ -455,6 +455,29 @@ mod tests {
         list[..2 * leaves.len() - 2].iter().sum()
     }
 
+    /// Equal weights cannot be compressed, and more than 128 of them cannot be told otherwise.
+    #[test]
+    fn weights_are_as_they_are_or_compressed_or_refused() {
+        let bytes = HuffmanEncoder::BYTES + HuffmanScratch::BYTES;
+        let mut memory = vec![0; Carver::SLACK + bytes];
+        let mut carver = Carver::new(&mut memory, bytes).unwrap();
+        let mut longest = 0;
+        let mut code = HuffmanEncoder::carve(&mut carver, &mut longest);
+        let mut scratch = HuffmanScratch::carve(&mut carver);
+        let mut out = [0xee; 200];
+        // As many codes of 8 bits and, for the rest, one of 1 bit.
+        let mut counts = [1_u32.to_ne_bytes(); SYMBOLS];
+        counts.put(128, 128);
+        counts[129..].fill([0; 4]);
+        code.build(&counts, 11, &mut scratch);
+        assert_eq!(code.write_description(&mut out, &mut scratch), Some(65));
+        assert_eq!(out[..66], [[255].as_slice(), &[0x11; 64], &[0xee]].concat());
+        assert_eq!(code.write_description(&mut out[..64], &mut scratch), None);
+        let counts = [1_u32.to_ne_bytes(); SYMBOLS];
+        code.build(&counts, 11, &mut scratch);
+        assert_eq!(code.write_description(&mut out, &mut scratch), None);
+    }
+
     #[test]
     fn codes_are_nearly_the_shortest_and_are_read_back() {
         let bytes = 2 * HuffmanEncoder::BYTES + HuffmanScratch::BYTES;
