@@ -80,3 +80,64 @@ pub fn skippable_frame_header(variant: u8, size: u32) -> [u8; 8] {
     bytes[4..].copy_from_slice(&size.to_le_bytes());
     bytes
 }
+
+#[cfg(test)]
+#[cfg(feature = "decompress")]
+mod tests {
+    use super::super::{Frame, is_frame};
+    use super::*;
+
+    /// The sizes are the first and the last of each length of the field.
+    #[test]
+    fn headers_of_all_lengths_are_read_back() {
+        let sizes = [
+            0,
+            255,
+            256,
+            0x1_00ff,
+            0x1_0100,
+            0xffff_ffff,
+            0x1_0000_0000,
+            u64::MAX,
+        ];
+        let ids = [0, 1, 0xff, 0x100, 0xffff, 0x1_0000, u32::MAX];
+        let mut longest = 0;
+        for content_size in sizes.map(Some).into_iter().chain([None]) {
+            for (dictionary_id, window_log) in
+                ids.iter().flat_map(|id| [10, 20, 31].map(|log| (*id, log)))
+            {
+                for checksum in [false, true] {
+                    let fields = HeaderFields {
+                        window_log,
+                        content_size,
+                        checksum,
+                        dictionary_id,
+                    };
+                    let (bytes, len) = fields.emit();
+                    let Ok(Frame::Zstd(header)) = Frame::parse(&bytes[..len]) else {
+                        panic!("{bytes:?}, {len}")
+                    };
+                    let fits = content_size.filter(|size| *size <= 1 << window_log);
+                    assert_eq!(header.size, len);
+                    assert_eq!(header.content_size, content_size);
+                    assert_eq!(header.window_size, fits.unwrap_or(1 << window_log));
+                    assert_eq!(header.dictionary_id, dictionary_id);
+                    assert_eq!(header.checksum, checksum);
+                    longest = longest.max(len);
+                }
+            }
+        }
+        assert_eq!(longest, FRAME_HEADER_SIZE_MAX);
+    }
+
+    #[test]
+    fn only_frames_and_skippable_frames_are_frames() {
+        for (variant, magic) in [(0, 0x50), (15, 0x5f), (0x17, 0x57)] {
+            let bytes = skippable_frame_header(variant, 0x0403_0201);
+            assert_eq!(bytes, [magic, 0x2a, 0x4d, 0x18, 1, 2, 3, 4]);
+            assert!(is_frame(&bytes) && !is_frame(&bytes[..3]));
+        }
+        assert!(is_frame(&MAGIC.to_le_bytes()));
+        assert!(!is_frame(&[0x4f, 0x2a, 0x4d, 0x18]) && !is_frame(&[0x60, 0x2a, 0x4d, 0x18]));
+    }
+}

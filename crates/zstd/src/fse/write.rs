@@ -378,3 +378,112 @@ pub(crate) fn cost_of_probabilities(
     }
     Some(cost / u64::from(COST_ONE))
 }
+
+#[cfg(test)]
+#[cfg(feature = "decompress")]
+mod tests {
+    use super::super::{SymbolMeaning, build_any, read_distribution};
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    #[test]
+    fn costs_are_logarithms() {
+        for (i, cost) in COSTS.iter().enumerate().skip(1) {
+            // The tenth binary digit is cut off, not rounded.
+            let over = f64::from(*cost) - 256.0 * (256.0 / i as f64).log2();
+            assert!((-0.5..0.75).contains(&over), "{i}: {over}");
+        }
+        assert_eq!(COSTS[0], COSTS[1]);
+    }
+
+    /// Probabilities for counts that fall off at many rates: the accuracy, and how many counts are 0.
+    fn distributions(mut check: impl FnMut(&[i16], u32)) {
+        let mut seed = 3_u32;
+        let mut random = || {
+            seed = seed.wrapping_mul(0x19660d).wrapping_add(0x3c6ef35f);
+            seed >> 16
+        };
+        for round in 0..2000 {
+            let symbols = 2 + random() as usize % 50;
+            let gaps = random() % 5;
+            let counts: Vec<_> = (0..symbols)
+                .map(|i| match random() % (gaps + 1) {
+                    0 => 1 + random() % (1 + (4000 >> (i % 13))),
+                    _ => 0,
+                })
+                .collect();
+            let total: u32 = counts.iter().sum();
+            if counts.iter().filter(|count| **count != 0).count() < 2 {
+                continue;
+            }
+            let log = accuracy(9, total, symbols - 1);
+            let mut probabilities = vec![0; symbols];
+            let cells: Vec<_> = counts.iter().map(|count| count.to_ne_bytes()).collect();
+            let rare = round % 2 == 0;
+            normalise(&mut probabilities, &cells, total, log, rare);
+            for (count, probability) in counts.iter().zip(&probabilities) {
+                assert_eq!(*count == 0, *probability == 0, "{counts:?}");
+                assert!(*probability >= -1 && (rare || *probability >= 0));
+            }
+            check(&probabilities, log);
+        }
+    }
+
+    #[test]
+    fn probabilities_fill_the_table_and_are_read_back() {
+        distributions(|probabilities, log| {
+            let sum: u32 = probabilities
+                .iter()
+                .map(|p| u32::from(p.unsigned_abs()))
+                .sum();
+            assert_eq!(sum, 1 << log);
+            let mut out = [0; 200];
+            let bytes = write_description(&mut out, probabilities, log).unwrap();
+            let mut counts = [0; 64];
+            let found = read_distribution(&out[..bytes], 9, &mut counts).unwrap();
+            assert_eq!((found.log, found.bytes), (log, bytes));
+            let used = probabilities.iter().rposition(|p| *p != 0).unwrap() + 1;
+            assert_eq!(found.symbols, used);
+            assert_eq!(counts[..used], probabilities[..used]);
+            assert!(write_description(&mut out[..bytes - 1], probabilities, log).is_none());
+        });
+    }
+
+    /// Cell by cell, a table for encoding is that for decoding; and its costs are the bits that it writes.
+    #[test]
+    fn tables_are_those_of_a_decoder() {
+        let meanings: Vec<_> = (0..64)
+            .map(|symbol| SymbolMeaning::new(symbol, 0))
+            .collect();
+        let mut table = [0; size_of::<FseTable>()];
+        distributions(|probabilities, log| {
+            let size = 1_usize << log;
+            let mut cells = vec![[0; 8]; size];
+            build_any(&mut cells, probabilities, &meanings);
+            let mut scratch = vec![0; size + 8];
+            let mut encoder = FseEncoder { table: &mut table };
+            encoder.build(probabilities, log, &mut scratch);
+            let mut bits_of = [0; 64];
+            let mut seen = [0; 64];
+            for (cell, place) in cells.iter().enumerate() {
+                let [symbol, _, _, _, low, high, bits, _] = *place;
+                let next = usize::from(u16::from_le_bytes([low, high]));
+                // Whoever comes from one of these states and yields the symbol gets here.
+                for value in 0..1 << bits {
+                    let from = size + next + value;
+                    let expected = ((size + cell) as u32, value as u64, u32::from(bits));
+                    assert_eq!(step(encoder.table, from as u32, symbol.into()), expected);
+                }
+                bits_of[usize::from(symbol)] += usize::from(bits) << bits;
+                seen[usize::from(symbol)] += 1 << bits;
+            }
+            for symbol in 0..64 {
+                let cost =
+                    (seen[symbol] != 0).then(|| (256 * bits_of[symbol]).div_ceil(size) as u32);
+                assert!(seen[symbol] == 0 || seen[symbol] == size);
+                assert_eq!(encoder.cost(symbol), cost);
+            }
+        });
+    }
+}

@@ -463,3 +463,24 @@ pub(crate) fn decode_first(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three or four literals would give each stream its part, but the format asks for six.
+    #[test]
+    fn four_streams_have_six_literals_and_a_byte_each() {
+        let begin = |src: &[u8], content| {
+            begin_four(src, content, &mut [const { ReverseBitReader::empty() }; 4])
+        };
+        let src = [1, 0, 1, 0, 1, 0, 1, 1, 1, 1];
+        for content in 0..6 {
+            assert_eq!(begin(&src, content), Err(Error::Corruption), "{content}");
+        }
+        for (content, each) in [(6, 2), (7, 2), (8, 2), (9, 3), (12, 3)] {
+            assert_eq!(begin(&src, content), Ok(each), "{content}");
+            assert_eq!(begin(&src[..9], content), Err(Error::Corruption));
+        }
+    }
+}

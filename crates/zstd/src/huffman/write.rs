@@ -431,3 +431,117 @@ fn compress_weights(
     writer.add(end(one, log), log);
     Some(head + writer.finish_with_mark(out)?)
 }
+
+#[cfg(test)]
+#[cfg(feature = "decompress")]
+mod tests {
+    use super::super::{CODE_BITS_MAX, SYMBOLS_MAX, WeightScratch, read_weights};
+    use super::*;
+    use crate::fse::WEIGHT_CELLS;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// The bits of the best code, found by merging packages (Larmore and Hirschberg, 1990).
+    fn least_bits(counts: &[u32], length_max: u32) -> u64 {
+        let mut leaves: Vec<_> = counts.iter().map(|count| u64::from(*count)).collect();
+        leaves.retain(|count| *count != 0);
+        leaves.sort_unstable();
+        let mut list = leaves.clone();
+        for _ in 1..length_max {
+            list = list.chunks_exact(2).map(|pair| pair[0] + pair[1]).collect();
+            list.extend(&leaves);
+            list.sort_unstable();
+        }
+        list[..2 * leaves.len() - 2].iter().sum()
+    }
+
+    /// Equal weights cannot be compressed, and more than 128 of them cannot be told otherwise.
+    #[test]
+    fn weights_are_as_they_are_or_compressed_or_refused() {
+        let bytes = HuffmanEncoder::BYTES + HuffmanScratch::BYTES;
+        let mut memory = vec![0; Carver::SLACK + bytes];
+        let mut carver = Carver::new(&mut memory, bytes).unwrap();
+        let mut longest = 0;
+        let mut code = HuffmanEncoder::carve(&mut carver, &mut longest);
+        let mut scratch = HuffmanScratch::carve(&mut carver);
+        let mut out = [0xee; 200];
+        // As many codes of 8 bits and, for the rest, one of 1 bit.
+        let mut counts = [1_u32.to_ne_bytes(); SYMBOLS];
+        counts.put(128, 128);
+        counts[129..].fill([0; 4]);
+        code.build(&counts, 11, &mut scratch);
+        assert_eq!(code.write_description(&mut out, &mut scratch), Some(65));
+        assert_eq!(out[..66], [[255].as_slice(), &[0x11; 64], &[0xee]].concat());
+        assert_eq!(code.write_description(&mut out[..64], &mut scratch), None);
+        let counts = [1_u32.to_ne_bytes(); SYMBOLS];
+        code.build(&counts, 11, &mut scratch);
+        assert_eq!(code.write_description(&mut out, &mut scratch), None);
+    }
+
+    #[test]
+    fn codes_are_nearly_the_shortest_and_are_read_back() {
+        let bytes = 2 * HuffmanEncoder::BYTES + HuffmanScratch::BYTES;
+        let mut memory = vec![0; Carver::SLACK + bytes];
+        let mut carver = Carver::new(&mut memory, bytes).unwrap();
+        let mut longest = [0; 2];
+        let [first, second] = &mut longest;
+        let mut code = HuffmanEncoder::carve(&mut carver, first);
+        let mut again = HuffmanEncoder::carve(&mut carver, second);
+        let mut scratch = HuffmanScratch::carve(&mut carver);
+        let mut seed = 9_u32;
+        let mut random = || {
+            seed = seed.wrapping_mul(0x19660d).wrapping_add(0x3c6ef35f);
+            seed >> 16
+        };
+        let (mut limited, mut refused) = (0, 0);
+        for round in 0..3000 {
+            let used = 2 + random() as usize % [6, 30, 127, 255][round % 4];
+            let steepness = random() % 12;
+            let mut counts = [0; SYMBOLS];
+            for i in 0..used {
+                let most = 1 << (10 - (i as u32 * steepness / 8).min(10));
+                counts[random() as usize % SYMBOLS] = 1 + random() % most * (1 + random() % 3);
+            }
+            let used = counts.iter().filter(|count| **count != 0).count();
+            if used < 2 {
+                continue;
+            }
+            // The lengths that literals ask for, and the most.
+            let least = (used as u32 - 1).ilog2() + 2;
+            let total: u32 = counts.iter().sum();
+            let usual = (total - 1).ilog2().saturating_sub(1);
+            for length_max in [usual.max(least).clamp(5, 11), 11] {
+                let cells = counts.map(u32::to_ne_bytes);
+                code.build(&cells, length_max, &mut scratch);
+                let bits = code.cost(&cells).unwrap();
+                let best = least_bits(&counts, length_max);
+                // Short codes for few and uneven counts are the furthest from the best.
+                assert!(best <= bits && 6 * bits <= 7 * best, "{best}, {bits}");
+                if u32::from(*code.longest) < length_max {
+                    assert_eq!(best, bits);
+                } else {
+                    limited += 1;
+                }
+                let mut out = [0; 300];
+                let Some(bytes) = code.write_description(&mut out, &mut scratch) else {
+                    refused += 1;
+                    continue;
+                };
+                let mut weights = WeightScratch {
+                    weights: &mut [0; SYMBOLS_MAX],
+                    cells: &mut [[0; 8]; WEIGHT_CELLS],
+                };
+                let found = read_weights(&out[..bytes], CODE_BITS_MAX, &mut weights).unwrap();
+                assert_eq!((found.bytes, found.log), (bytes, u32::from(*code.longest)));
+                let last = counts.iter().rposition(|count| *count != 0).unwrap();
+                assert_eq!(found.symbols, last + 1);
+                again.set_weights(&weights.weights[..found.symbols], found.log);
+                assert_eq!(again.codes, code.codes);
+                assert_eq!(again.longest, code.longest);
+                let short = &mut out[..bytes - 1];
+                assert!(code.write_description(short, &mut scratch).is_none());
+            }
+        }
+        assert!(limited > 100 && refused < 10, "{limited}, {refused}");
+    }
+}

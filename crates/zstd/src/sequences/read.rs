@@ -364,3 +364,67 @@ static PREDEFINED_OFFSETS: [Cell; 32] = {
     fse::build_any(&mut cells, &OFFSET_COUNTS, &OFFSETS);
     cells
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// RFC 8878, appendix A: the symbols of the predefined tables, by state.
+    const LITERAL_LENGTH_STATES: [u8; 64] = [
+        0, 0, 1, 3, 4, 6, 7, 9, 10, 12, 14, 16, 18, 19, 21, 22, //
+        24, 25, 26, 27, 29, 31, 0, 1, 2, 4, 5, 7, 8, 10, 11, 13, //
+        16, 17, 19, 20, 22, 23, 25, 25, 26, 28, 30, 0, 1, 2, 3, 5, //
+        6, 8, 9, 11, 12, 15, 17, 18, 20, 21, 23, 24, 35, 34, 33, 32, //
+    ];
+    const MATCH_LENGTH_STATES: [u8; 64] = [
+        0, 1, 2, 3, 5, 6, 8, 10, 13, 16, 19, 22, 25, 28, 31, 33, //
+        35, 37, 39, 41, 43, 45, 1, 2, 3, 4, 6, 7, 9, 12, 15, 18, //
+        21, 24, 27, 30, 32, 34, 36, 38, 40, 42, 44, 1, 1, 2, 4, 5, //
+        7, 8, 11, 14, 17, 20, 23, 26, 29, 52, 51, 50, 49, 48, 47, 46, //
+    ];
+    const OFFSET_STATES: [u8; 32] = [
+        0, 6, 9, 15, 21, 3, 7, 12, 18, 23, 5, 8, 14, 20, 2, 7, //
+        11, 17, 22, 4, 8, 13, 19, 1, 6, 10, 16, 28, 27, 26, 25, 24, //
+    ];
+
+    #[test]
+    fn predefined_tables_are_those_of_the_appendix() {
+        let symbols = |kind: &Kind| -> Vec<u8> {
+            let symbol = |cell: &Cell| {
+                let same = |meaning: &SymbolMeaning| {
+                    let meaning = fse::single(*meaning);
+                    meaning[..4] == cell[..4] && meaning[7] == cell[7]
+                };
+                kind.meanings.iter().position(same).unwrap() as u8
+            };
+            kind.predefined.iter().map(symbol).collect()
+        };
+        assert_eq!(symbols(Kind::LITERAL_LENGTHS), LITERAL_LENGTH_STATES);
+        assert_eq!(symbols(Kind::MATCH_LENGTHS), MATCH_LENGTH_STATES);
+        assert_eq!(symbols(Kind::OFFSETS), OFFSET_STATES);
+    }
+
+    /// `arch` reads cells without a check if this says that they exist: not one more.
+    #[test]
+    fn states_are_those_of_the_largest_tables() {
+        let mut reader = Reader {
+            cells: &[[0; 8]; CELLS],
+            bits: ReverseBitReader::empty(),
+            literal_length: 511,
+            offset: 255,
+            match_length: 511,
+            repeat: [1, 4, 8],
+            left: 1,
+        };
+        assert!(reader.states_are_valid());
+        reader.literal_length = 512;
+        assert!(!reader.states_are_valid());
+        reader.literal_length = 511;
+        reader.offset = 256;
+        assert!(!reader.states_are_valid());
+        reader.offset = 255;
+        reader.match_length = 512;
+        assert!(!reader.states_are_valid());
+    }
+}

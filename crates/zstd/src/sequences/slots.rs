@@ -158,3 +158,30 @@ const fn slots<const N: usize>(short: &[u8], first_long: u32) -> [u8; N] {
 /// fewer than 16 codes after each, which `% 16` says to the compiler and to the tables that are read without a check.
 pub(crate) const LITERAL_LENGTH_CODE_LONG: u32 = 25;
 pub(crate) const MATCH_LENGTH_CODE_LONG: u32 = 43;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn codes_are_counted_alike_by_slots_and_one_by_one() {
+        let mut seed = 11_u32;
+        let mut random = |log: u32| {
+            seed = seed.wrapping_mul(0x19660d).wrapping_add(0x3c6ef35f);
+            (seed >> 8) % (1 << (1 + (seed >> 27) % log))
+        };
+        let reversed: Vec<_> = (0..1001)
+            .map(|_| Sequence::new(random(17), 1 + random(23), 3 + random(17)).bits())
+            .map(u64::to_ne_bytes)
+            .collect();
+        for n in [0, 1, FEW - 1, FEW, FEW + 1, 1000, 1001] {
+            let (mut counts, mut expected) = ([[1; 4]; CODES], [[2; 4]; CODES]);
+            let mut scratch = [[3; 4]; 1152];
+            let reversed = &reversed[..n];
+            count_codes::<false>(&mut counts, reversed, 0, &mut scratch);
+            count_few(&mut expected, reversed);
+            assert_eq!(counts, expected, "{n}");
+        }
+    }
+}

@@ -41,7 +41,7 @@ impl<'a> SequenceTables<'a> {
 }
 
 /// How a table is described.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Predefined = 0,
     Rle = 1,
@@ -275,15 +275,87 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
+    /// Tables that are not valid yet, two of each kind.
+    fn tables<'a>(memory: &'a mut Vec<u8>) -> [SequenceTables<'a>; 2] {
+        let bytes = 2 * SequenceTables::BYTES;
+        memory.resize(Carver::SLACK + bytes, 0);
+        let mut carver = Carver::new(memory, bytes).unwrap();
+        let mut tables = [(); 2].map(|()| SequenceTables::carve(&mut carver));
+        tables.iter_mut().for_each(SequenceTables::invalidate);
+        tables
+    }
+
+    /// How [`choose_table`] gives a table for these counts of codes, and the bytes of its description.
+    fn choice(kind: &Kind, counts: &[u32], previous: &FseEncoder<'_>) -> (Mode, Vec<u8>) {
+        let mut memory = Vec::new();
+        let [mut next, _] = tables(&mut memory);
+        let (mut out, mut cells) = ([0; 100], [0; 4 * 1152]);
+        let n = counts.iter().sum();
+        let counts: Vec<_> = counts.iter().map(|count| count.to_ne_bytes()).collect();
+        let next = &mut next.offsets;
+        let (mode, bytes) =
+            choose_table(kind, &mut out, &counts, n, previous, next, &mut cells).unwrap();
+        assert_eq!(next.is_valid(), mode != Mode::Repeat);
+        (mode, out[..bytes].to_vec())
+    }
+
+    /// Counts of a single code.
+    fn only(code: usize, count: u32) -> Vec<u32> {
+        let mut counts = vec![0; code + 1];
+        counts[code] = count;
+        counts
+    }
+
+    #[test]
+    fn a_single_code_takes_a_byte_if_it_occurs_three_times_or_has_no_other_table() {
+        let mut memory = Vec::new();
+        let [mut tables, _] = tables(&mut memory);
+        let previous = &mut tables.offsets;
+        for n in [3, 4, 1000] {
+            assert_eq!(
+                choice(&OFFSETS, &only(7, n), previous),
+                (Mode::Rle, vec![7])
+            );
+        }
+        // The predefined table lacks the codes after 28.
+        for n in [1, 2] {
+            assert_eq!(
+                choice(&OFFSETS, &only(28, n), previous),
+                (Mode::Predefined, vec![])
+            );
+            assert_eq!(
+                choice(&OFFSETS, &only(29, n), previous),
+                (Mode::Rle, vec![29])
+            );
+        }
+        previous.build_single(7);
+        assert_eq!(
+            choice(&OFFSETS, &only(7, 3), previous),
+            (Mode::Repeat, vec![])
+        );
+        assert_eq!(
+            choice(&OFFSETS, &only(6, 3), previous),
+            (Mode::Rle, vec![6])
+        );
+        // A table in which the code is one of many does not cost nothing.
+        previous.build(&OFFSET_COUNTS, 5, &mut [0; 40]);
+        assert_eq!(
+            choice(&OFFSETS, &only(7, 3), previous),
+            (Mode::Rle, vec![7])
+        );
+        previous.build_single(7);
+        previous.invalidate();
+        assert_eq!(
+            choice(&OFFSETS, &only(7, 3), previous),
+            (Mode::Rle, vec![7])
+        );
+    }
+
     /// Of equal sequences only the bits after their codes are written: that many, and few bytes more.
     #[test]
     fn offsets_take_the_least() {
-        let bytes = 2 * SequenceTables::BYTES;
-        let mut memory = vec![0; Carver::SLACK + bytes];
-        let mut carver = Carver::new(&mut memory, bytes).unwrap();
-        let mut previous = SequenceTables::carve(&mut carver);
-        let mut next = SequenceTables::carve(&mut carver);
-        previous.invalidate();
+        let mut memory = Vec::new();
+        let [previous, mut next] = tables(&mut memory);
         for value in [1_u32, 300, 0x1_0000, 0x7ff_ffff] {
             let word = Sequence::new(2, value, 5).bits().to_ne_bytes();
             let reversed: Vec<_> = vec![word; 1000];

@@ -24,6 +24,9 @@ mod decode;
 /// The same as C's decoder and a slow one, frame after frame.
 #[cfg(all(feature = "decompress", not(miri)))]
 mod differential;
+/// What our frames were when somebody last looked at them.
+#[cfg(all(feature = "compress", feature = "decompress", not(miri)))]
+mod digests;
 /// Every way to decode a frame.
 #[cfg(feature = "decompress")]
 mod doors;

@@ -78,7 +78,7 @@ fn files_are_what_the_catalogue_makes() {
             dictionary.bytes(),
         );
     }
-    let mut files = vec!["README.md".to_owned()];
+    let mut files = vec!["README.md".to_owned(), "digests.txt".to_owned()];
     for vector in catalogue::vectors() {
         testkit::golden(path(&vector.file()), &vector.bytes);
         files.push(vector.file());
@@ -102,6 +102,8 @@ fn readme() -> String {
 Small frames put together field by field (`tests/it/catalogue` says how): each is about one sentence of RFC 8878. A decoder
 must make the content out of every `good-*.zst` and refuse every `bad-*.zst`. `RESTOW_UPDATE=1 cargo test -p zstd files_are`
 rewrites this folder.
+
+`digests.txt` is what `tests/it/digests.rs` records of our own frames; `RESTOW_UPDATE=1 cargo test -p zstd digests::` rewrites it.
 
 The dictionaries: `dictionary-raw.bin` is plain content, `dictionary-formatted.bin` has tables, repeat offsets 10, 20, 30 and
 the same content. Content is given as its length and the XXH64 with seed 0.
