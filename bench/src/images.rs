@@ -2,13 +2,11 @@
 //! mkfs.btrfs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use crate::measure::{self, Rounds};
 use crate::options::Options;
-use crate::table::{Form, Row, Table};
+use crate::processes::{Peer, Place, THREADS, find, rounds, row, trees, words};
+use crate::table::{Form, Table};
 
 /// What is measured when nothing else is asked for: as `--compress` takes it, and a block size after `@`.
 const CODECS: [&str; 12] = [
@@ -25,9 +23,6 @@ const CODECS: [&str; 12] = [
     "lzo:8",
     "none",
 ];
-
-/// Threads of every program.
-const THREADS: &str = "2";
 
 /// A way to make an image.
 struct Codec<'a> {
@@ -94,164 +89,13 @@ impl<'a> Codec<'a> {
     }
 }
 
-fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
-}
-
-/// One program that takes its turn.
-struct Peer {
-    name: &'static str,
-    program: PathBuf,
-    args: Vec<String>,
-    /// A directory or file that it makes, taken away before each turn.
-    makes: Option<PathBuf>,
-    /// CPU time of each round.
-    cpu: Vec<Duration>,
-    /// What it said of its memory the last time.
-    memory: String,
-}
-
-impl Peer {
-    fn new(name: &'static str, program: &Path, args: Vec<String>) -> Peer {
-        Peer {
-            name,
-            program: program.to_owned(),
-            args,
-            makes: None,
-            cpu: Vec::new(),
-            memory: String::new(),
-        }
-    }
-
-    fn run(&mut self) -> Result<Duration, String> {
-        if let Some(path) = &self.makes
-            && path.exists()
-        {
-            let removed = if path.is_dir() {
-                fs::remove_dir_all(path)
-            } else {
-                fs::remove_file(path)
-            };
-            removed.map_err(|error| format!("remove {}: {error}", path.display()))?;
-        }
-        let mut command = Command::new(&self.program);
-        command
-            .args(&self.args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let cpu = cpu_of_children()?;
-        let start = Instant::now();
-        let output = command
-            .output()
-            .map_err(|error| format!("run {}: {error}", self.program.display()))?;
-        let time = start.elapsed();
-        self.cpu.push(cpu_of_children()?.saturating_sub(cpu));
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
-            return Err(format!("{}: {}: {said}", self.name, output.status));
-        }
-        if let Some((_, memory)) = said.rsplit_once("peak memory ") {
-            self.memory = memory.trim().to_owned();
-        }
-        Ok(time)
-    }
-}
-
-/// CPU time of all children that have ended (`cutime` and `cstime` of proc(5), in hundredths of a second).
-fn cpu_of_children() -> Result<Duration, String> {
-    let stat = fs::read_to_string("/proc/self/stat").map_err(|error| error.to_string())?;
-    let behind_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let ticks: u64 = behind_name
-        .split(' ')
-        .skip(13)
-        .take(2)
-        .filter_map(|field| field.parse::<u64>().ok())
-        .sum();
-    Ok(Duration::from_millis(10 * ticks))
-}
-
-/// Turn by turn, the order turning around after each round, for about `seconds` and at least three rounds.
-fn rounds(peers: &mut [Peer], seconds: f64) -> Result<Rounds, String> {
-    for peer in peers.iter_mut() {
-        peer.run()?;
-        peer.cpu.clear();
-    }
-    let start = Instant::now();
-    let mut times = Vec::new();
-    while times.len() < 3 || start.elapsed().as_secs_f64() < seconds {
-        let mut round = vec![Duration::ZERO; peers.len()];
-        for peer in measure::order(times.len(), peers.len()) {
-            round[peer] = peers[peer].run()?;
-        }
-        times.push(round);
-    }
-    Ok(Rounds { times, units: 1 })
-}
-
-/// A program in `PATH`.
-fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(name))
-        .find(|file| file.is_file())
-}
-
 fn bytes(file: &str) -> Result<usize, String> {
     let metadata = fs::metadata(file).map_err(|error| format!("{file}: {error}"))?;
     Ok(metadata.len() as usize)
 }
 
-/// Where the images go, the programs, and the trees.
-struct Place {
-    dir: PathBuf,
-    restow: PathBuf,
-}
-
-impl Place {
-    fn new() -> Result<Place, String> {
-        let dir = std::env::temp_dir().join(format!("restow-bench-{}", std::process::id()));
-        fs::create_dir(&dir).map_err(|error| format!("create {}: {error}", dir.display()))?;
-        let exe = std::env::current_exe().map_err(|error| error.to_string())?;
-        let restow = exe.with_file_name("restow");
-        if !restow.is_file() {
-            return Err(format!(
-                "{} is not there: cargo build --release -p restow",
-                restow.display()
-            ));
-        }
-        Ok(Place { dir, restow })
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.join(name).display().to_string()
-    }
-
-    /// That the image holds the tree, times below a second apart, which the format has not.
-    fn verify(&self, tree: &str, image: &str) -> Result<(), String> {
-        let args = ["diff", "-q", "--ignore", "mtime", tree, image];
-        let status = Command::new(&self.restow)
-            .args(args)
-            .status()
-            .map_err(|error| error.to_string())?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("{image} is not {tree}"))
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
-    }
-}
-
 /// The directories that are packed, their names, and the codecs.
 fn work(options: &Options) -> Result<Vec<(String, String, String)>, String> {
-    if options.corpus.is_empty() {
-        return Err("--corpus names the directories to be packed".into());
-    }
     let usual = CODECS.map(str::to_owned).to_vec();
     let codecs = if options.codecs.is_empty() {
         usual
@@ -259,33 +103,15 @@ fn work(options: &Options) -> Result<Vec<(String, String, String)>, String> {
         options.codecs.clone()
     };
     let mut work = Vec::new();
-    for path in options.paths() {
-        if !path.is_dir() {
-            return Err(format!("{} is not a directory", path.display()));
-        }
-        let name = path.file_name().unwrap_or_default();
+    for (tree, name) in trees(options)? {
         for codec in &codecs {
-            let tree = path.display().to_string();
-            work.push((tree, name.to_string_lossy().into_owned(), codec.clone()));
+            work.push((tree.clone(), name.clone(), codec.clone()));
         }
     }
     if options.one_row() {
         work.truncate(1);
     }
     Ok(work)
-}
-
-/// The row of rounds that were run; the second peer is ours.
-fn row(name: String, codec: &Codec, rounds: Rounds, peers: &[Peer], sizes: Vec<usize>) -> Row {
-    Row {
-        corpus: name,
-        level: codec.name.to_owned(),
-        bytes: 0,
-        sizes,
-        cpu: peers.iter().map(|peer| peer.cpu.iter().sum()).collect(),
-        memory: peers[1].memory.clone(),
-        rounds,
-    }
 }
 
 /// SquashFS images made: `restow copy` with and without `--no-verify`, beside mksquashfs and gensquashfs.
@@ -333,7 +159,7 @@ pub(crate) fn squashfs(options: &Options) -> Result<Table, String> {
             .iter()
             .map(|path| bytes(path))
             .collect();
-        table.print_and_add(row(name, &codec, rounds, &peers, sizes?));
+        table.print_and_add(row(name, codec.name, rounds, &peers, sizes?));
     }
     Ok(table)
 }
@@ -360,7 +186,7 @@ pub(crate) fn unsquashfs(options: &Options) -> Result<Table, String> {
         peers[1].makes = Some(ours.clone().into());
         let rounds = rounds(&mut peers, options.seconds)?;
         place.verify(&tree, &ours)?;
-        table.print_and_add(row(name, &codec, rounds, &peers, Vec::new()));
+        table.print_and_add(row(name, codec.name, rounds, &peers, Vec::new()));
     }
     Ok(table)
 }
@@ -406,7 +232,7 @@ pub(crate) fn btrfs(options: &Options) -> Result<Table, String> {
         let rounds = rounds(&mut peers, options.seconds)?;
         place.verify(&tree, &ours)?;
         let sizes = vec![bytes(&theirs)?, bytes(&ours)?];
-        table.print_and_add(row(name, &codec, rounds, &peers, sizes));
+        table.print_and_add(row(name, codec.name, rounds, &peers, sizes));
     }
     Ok(table)
 }

@@ -46,7 +46,8 @@ fn level_and_size(row: &Row) -> (&str, &str) {
 
 /// A line for each level, a column for each size of a frame.
 fn figures(rows: &[Row], figure: &Figure) -> String {
-    let levels = names(rows, |row| level_and_size(row).0);
+    let mut levels = names(rows, |row| level_and_size(row).0);
+    levels.sort_by_key(|level| level.parse::<i32>().ok());
     let sizes = names(rows, |row| level_and_size(row).1);
     let mut text = format!("{}:\n\n", figure.title);
     text += &with_rule(&format!("| level | {} |", sizes.join(" | ")));

@@ -33,6 +33,8 @@ mod options;
 mod origin;
 /// Codecs under test.
 mod peers;
+/// Whole processes that take turns.
+mod processes;
 /// The tables of the documentation.
 mod published;
 /// Raw samples in files, and tables spliced into the documentation.
@@ -49,6 +51,8 @@ mod streams;
 mod table;
 /// What can be measured, and how the tables of the documentation are made of it.
 mod tables;
+/// Directories and archives, by whole processes.
+mod trees;
 
 use clap::{CommandFactory, Parser};
 use options::Options;

@@ -14,7 +14,10 @@ pub(crate) struct Rounds {
     pub(crate) units: usize,
 }
 
-/// Lets each peer take its turn, round by round, for about `seconds`. There are at least five rounds: slow work
+/// Most rounds: more do not change a median.
+const ROUNDS_MAX: usize = 41;
+
+/// Lets each peer take its turn, round by round, for about `seconds`, or less. There are at least five rounds: slow work
 /// is cut to fewer units than `units_max` for that. The order of the peers turns around after every round.
 pub(crate) fn rounds(turns: &mut [Turn], units_max: usize, seconds: f64) -> Result<Rounds, String> {
     // Not timed: warms up, and shows how much work fits into a round.
@@ -28,7 +31,7 @@ pub(crate) fn rounds(turns: &mut [Turn], units_max: usize, seconds: f64) -> Resu
 
     let mut times = Vec::new();
     let start = Instant::now();
-    while times.len() < 5 || start.elapsed().as_secs_f64() < seconds {
+    while times.len() < 5 || (times.len() < ROUNDS_MAX && start.elapsed().as_secs_f64() < seconds) {
         let mut round = vec![Duration::ZERO; turns.len()];
         for peer in order(times.len(), turns.len()) {
             round[peer] = turns[peer](units)?;

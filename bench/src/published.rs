@@ -70,15 +70,15 @@ pub(crate) const PUBLISHED: &[Published] = &[
         name: "encode-kinds",
         form: Form::Kinds,
         runs: &[
-            "encode --corpus reporting --block 4K --sample 1M --seconds 0.25 --levels -5,-1,1,2,3,5,7,9,10,12,13,15,19,22",
-            "encode --corpus reporting --block 8K --sample 1M --seconds 0.25 --levels -5,-1,1,2,3,5,7,9,10,12,13,15,19,22",
-            "encode --corpus reporting --block 16K --sample 1M --seconds 0.25 --levels -5,-1,1,2,3,5,7,9,10,12,13,15,19,22",
-            "encode --corpus reporting --block 32K --sample 1M --seconds 0.25 --levels -5,-1,1,2,3,5,7,9,10,12,13,15,19,22",
-            "encode --corpus reporting --block 64K --sample 1M --seconds 0.25 --levels -5,-1,1,2,3,5,7,9,10,12,13,15,19,22",
-            "encode --corpus reporting --block 128K --sample 1M --seconds 0.25 --levels -5,-1,1,2,3,5,7,9,10,12,13,15,19,22",
-            "encode --corpus reporting --block 256K --sample 1M --seconds 0.25 --levels -5,-1,1,2,3,5,7,9,10,12,13,15,19,22",
-            "encode --corpus reporting --block 1M --sample 2M --seconds 0.25 --levels -5,-1,1,2,3,5,7,9,10,12,13,15,19,22",
-            "stream-encode --corpus reporting --sample 2M --seconds 0.25 --levels -5,-1,1,3,5,10,15,19",
+            "encode --corpus reporting --block 4K --sample 512K --seconds 0.25 --levels -5,-1,1,3,5,7,10,12,15,19",
+            "encode --corpus reporting --block 8K --sample 512K --seconds 0.25 --levels -5,-1,1,3,5,7,10,12,15,19",
+            "encode --corpus reporting --block 16K --sample 512K --seconds 0.25 --levels -5,-1,1,3,5,7,10,12,15,19",
+            "encode --corpus reporting --block 32K --sample 512K --seconds 0.25 --levels -5,-1,1,3,5,7,10,12,15,19",
+            "encode --corpus reporting --block 64K --sample 1M --seconds 0.25 --levels -5,-1,1,3,5,7,10,12,15,19",
+            "encode --corpus reporting --block 128K --sample 1M --seconds 0.25 --levels -5,-1,1,3,5,7,10,12,13,15,19,22",
+            "encode --corpus reporting --block 256K --sample 1M --seconds 0.25 --levels -5,-1,1,3,5,7,10,12,15,19",
+            "encode --corpus reporting --block 1M --sample 2M --seconds 0.25 --levels -5,1,3,5,10,15,19",
+            "stream-encode --corpus reporting --sample 2M --seconds 0.25 --levels -5,1,3,5,10,15,19",
         ],
     },
     Published {
@@ -105,6 +105,11 @@ pub(crate) const PUBLISHED: &[Published] = &[
         name: "btrfs",
         form: Form::Btrfs,
         runs: &["btrfs --corpus usr --codecs zstd:3,zstd:15,lzo,none --seconds 4"],
+    },
+    Published {
+        name: "trees",
+        form: Form::Trees,
+        runs: &["trees --corpus source usr --seconds 8"],
     },
 ];
 

@@ -16,6 +16,8 @@ pub(crate) enum Form {
     Squashfs,
     /// SquashFS images unpacked: wall time, divided by unsquashfs's.
     Unpacked,
+    /// Directories and archives by whole processes: wall time, divided by that of GNU tar, cp or diff.
+    Trees,
     /// btrfs images by whole processes: wall time, divided by mkfs.btrfs's.
     Btrfs,
 }
@@ -101,6 +103,7 @@ impl Table {
             Form::Unpacked => {
                 with_rule("| tree | codec | unsquashfs s | wall | CPU | peak memory |")
             }
+            Form::Trees => with_rule("| tree | work | GNU s | wall | CPU | peak memory |"),
             Form::Btrfs => with_rule(
                 "| tree | `--compress` | mkfs.btrfs s | wall | CPU | size | peak memory |",
             ),

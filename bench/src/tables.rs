@@ -6,7 +6,7 @@ use crate::kinds::AT;
 use crate::options::Options;
 use crate::published::PUBLISHED;
 use crate::table::{Form, Table};
-use crate::{blocks, hash, images, record, stream};
+use crate::{blocks, hash, images, record, stream, trees};
 
 /// Measures what the options ask for, printing each row when it is there.
 type Work = fn(&Options) -> Result<Table, String>;
@@ -48,6 +48,11 @@ pub(crate) const WORK: &[(&str, Work, &str)] = &[
         "btrfs",
         images::btrfs,
         "btrfs images of directories, beside mkfs.btrfs",
+    ),
+    (
+        "trees",
+        trees::of_host,
+        "directories and archives, beside GNU tar, cp and diff",
     ),
 ];
 
