@@ -134,7 +134,7 @@ const fn optimal(
 static LEVELS: [[Params; 23]; 4] = [
     // Content of more than 256 KiB, or unknown.
     [
-        fast(19, 13, Some(6), 1),                 // below 0
+        fast(19, 14, Some(6), 1),                 // below 0
         fast(19, 14, Some(7), 0),                 // 1
         fast(20, 16, Some(6), 0),                 // 2
         double_fast(21, 17, 16, Some(5)),         // 3
@@ -160,7 +160,7 @@ static LEVELS: [[Params; 23]; 4] = [
     ],
     // Content of at most 256 KiB.
     [
-        fast(18, 13, Some(5), 1),                 // below 0
+        fast(18, 14, Some(5), 1),                 // below 0
         fast(18, 15, SAMPLED, 0),                 // 1
         fast(18, 15, Some(5), 0),                 // 2
         double_fast(18, 16, 16, SAMPLED),         // 3
@@ -212,7 +212,7 @@ static LEVELS: [[Params; 23]; 4] = [
     ],
     // Content of at most 16 KiB.
     [
-        fast(14, 12, Some(5), 1),                 // below 0
+        fast(14, 14, Some(5), 1),                 // below 0
         fast(14, 14, Some(5), 0),                 // 1
         fast(14, 14, Some(4), 0),                 // 2
         double_fast(14, 14, 14, Some(4)),         // 3
@@ -224,10 +224,10 @@ static LEVELS: [[Params; 23]; 4] = [
         lazy(14, 14, 6, Some(4), 2),              // 9
         lazy(14, 14, 6, Some(4), 2),              // 10
         lazy_divided(14, 14, 5, 4, NO_CHAINS),    // 11
-        lazy_divided(14, 14, 6, 4, NO_CHAINS),    // 12
-        optimal(14, 14, 14, 3, 32, 1),            // 13
-        optimal(14, 14, 14, 4, 64, 1),            // 14
-        optimal(14, 14, 14, 5, 256, 1),           // 15
+        optimal(14, 14, 14, 2, 20, 1),            // 12
+        optimal(14, 14, 14, 4, 64, 1),            // 13
+        optimal(14, 14, 14, 5, 256, 1),           // 14
+        optimal(14, 14, 14, 7, 256, 1),           // 15
         optimal(14, 12, 14, 8, 96, 2),            // 16
         optimal(14, 12, 14, 8, 128, 2),           // 17
         optimal(14, 12, 14, 8, 128, 2),           // 18
@@ -267,14 +267,20 @@ impl Strategy {
         }
     }
 
-    /// The shortest match for content that is dense or not; `None` if it is too little to see.
+    /// The shortest match for content that is dense or not, in this window; `None` if it is too little to see.
     ///
     /// An offset takes about as many bits as four letters of a text, but fewer than four bytes of machine code. Hashing more
-    /// bytes also gives fewer candidates, and fewer but longer matches, which take less time.
-    pub(crate) fn min_match_for(&self, is_dense: Option<bool>) -> u8 {
+    /// bytes also gives fewer candidates, and fewer but longer matches, which take less time. Short content has too few of them.
+    pub(crate) fn min_match_for(&self, is_dense: Option<bool>, window_log: u8) -> u8 {
         match (self, is_dense) {
             (Strategy::Fast(_), None | Some(true)) => Fast::MIN_MATCH_DENSE,
-            (Strategy::Fast(_), Some(false)) => 7,
+            (Strategy::Fast(_), Some(false)) => {
+                if window_log <= Fast::SHORT_WINDOW_LOG {
+                    6
+                } else {
+                    7
+                }
+            }
             (Strategy::DoubleFast(_), None) => 5,
             (_, None | Some(true)) => 4,
             (_, Some(false)) => 5,
@@ -322,6 +328,8 @@ impl Fast {
     /// The shortest match where short ones pay, if a sample decides. Half of the table is then enough, and stays nearer to
     /// the processor.
     pub(crate) const MIN_MATCH_DENSE: u8 = 6;
+    /// Logarithm of the largest window in which matches of seven bytes are too few for text.
+    pub(crate) const SHORT_WINDOW_LOG: u8 = 15;
     /// Positions without a match after which the step grows by one; fewer where the first step is the shortest.
     pub(crate) const PATIENCE: usize = 128;
     pub(crate) const PATIENCE_SHORT: usize = 64;

@@ -418,7 +418,7 @@ impl Parts<'_> {
         } else {
             is_dense(data, Entropy::scratch(self.memory))
         };
-        params.strategy.min_match_for(is_dense)
+        params.strategy.min_match_for(is_dense, params.window_log)
     }
 
     /// The block with its indexes, which are lowered if they have become large.

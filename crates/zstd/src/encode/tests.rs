@@ -58,9 +58,9 @@ fn small(level: i32) -> Params {
 /// [`LEVELS`], and chains, which no level has for so little content.
 fn strategies() -> Vec<Params> {
     let mut cases: Vec<Params> = LEVELS.iter().copied().map(small).collect();
-    let params = small(12);
+    let params = small(11);
     let Strategy::LazyDivided(divided) = params.strategy else {
-        panic!("level 12 divides blocks");
+        panic!("level 11 divides blocks");
     };
     let strategy = Strategy::LazyDivided(LazyDivided {
         chain_log: Some(10),
