@@ -189,22 +189,9 @@ impl Most {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Rounds;
-    use std::time::Duration;
 
     fn row(corpus: &str, level: &str, sizes: [usize; 2], ms: [u64; 2]) -> Row {
-        Row {
-            corpus: corpus.into(),
-            level: level.into(),
-            bytes: 1000,
-            sizes: sizes.to_vec(),
-            cpu: Vec::new(),
-            memory: String::new(),
-            rounds: Rounds {
-                times: vec![ms.map(Duration::from_millis).to_vec()],
-                units: 1,
-            },
-        }
+        Row::of_round(corpus, level, &sizes, &ms)
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, CWD, FileType, statat};
 use xxhash::xxh64;
 
-use crate::measure;
+use crate::{measure, processes};
 
 use trees::{DIRECTORIES, FILE_BYTES, FILES, LARGE_BYTES, large_file, small_tree, tar_header};
 
@@ -123,14 +123,7 @@ impl Drop for Place {
 impl Place {
     /// Makes the trees and the images.
     fn new() -> Result<Place, String> {
-        let bench = std::env::current_exe().map_err(|error| error.to_string())?;
-        let restow = bench.with_file_name("restow");
-        if !restow.exists() {
-            return Err(format!(
-                "{}: build it first: cargo build --release",
-                restow.display()
-            ));
-        }
+        let restow = processes::restow()?;
         let dir = std::env::temp_dir().join(format!("restow-bench-{}", std::process::id()));
         let place = Place { dir, restow };
         let make = || -> std::io::Result<()> {

@@ -119,6 +119,18 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// Our program, which is built beside this one.
+pub(crate) fn restow() -> Result<PathBuf, String> {
+    let bench = std::env::current_exe().map_err(|error| error.to_string())?;
+    let restow = bench.with_file_name("restow");
+    if restow.is_file() {
+        Ok(restow)
+    } else {
+        let build = "build it first: cargo build --release -p restow";
+        Err(format!("{}: {build}", restow.display()))
+    }
+}
+
 /// Where results go, and our program.
 pub(crate) struct Place {
     dir: PathBuf,
@@ -127,16 +139,9 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Result<Place, String> {
+        let restow = restow()?;
         let dir = std::env::temp_dir().join(format!("restow-bench-{}", std::process::id()));
         fs::create_dir(&dir).map_err(|error| format!("create {}: {error}", dir.display()))?;
-        let exe = std::env::current_exe().map_err(|error| error.to_string())?;
-        let restow = exe.with_file_name("restow");
-        if !restow.is_file() {
-            return Err(format!(
-                "{} is not there: cargo build --release -p restow",
-                restow.display()
-            ));
-        }
         Ok(Place { dir, restow })
     }
 

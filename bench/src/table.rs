@@ -38,6 +38,26 @@ pub(crate) struct Row {
     pub(crate) rounds: Rounds,
 }
 
+#[cfg(test)]
+impl Row {
+    /// A row of one round over 1,000 bytes: the sizes, and the milliseconds that each peer took.
+    pub(crate) fn of_round(corpus: &str, level: &str, sizes: &[usize], ms: &[u64]) -> Row {
+        let times = ms.iter().map(|ms| Duration::from_millis(*ms)).collect();
+        Row {
+            corpus: corpus.into(),
+            level: level.into(),
+            bytes: 1000,
+            sizes: sizes.to_vec(),
+            cpu: Vec::new(),
+            memory: String::new(),
+            rounds: Rounds {
+                times: vec![times],
+                units: 1,
+            },
+        }
+    }
+}
+
 /// Rows of the same peers.
 pub(crate) struct Table {
     form: Form,
@@ -315,22 +335,10 @@ mod tests {
 
     #[test]
     fn each_peer_is_compared_with_the_curve() {
-        let row = |level: &str, sizes: [usize; 3], ms: [u64; 3]| Row {
-            corpus: "x".into(),
-            level: level.into(),
-            bytes: 1000,
-            sizes: sizes.to_vec(),
-            cpu: Vec::new(),
-            memory: String::new(),
-            rounds: Rounds {
-                times: vec![ms.map(Duration::from_millis).to_vec()],
-                units: 1,
-            },
-        };
         let peers = ["c", "slow", "ours"].map(str::to_owned);
         let rows = [
-            row("1", [500, 500, 499], [10, 40, 10]),
-            row("2", [400, 400, 399], [20, 80, 20]),
+            Row::of_round("x", "1", &[500, 500, 499], &[10, 40, 10]),
+            Row::of_round("x", "2", &[400, 400, 399], &[20, 80, 20]),
         ];
         assert_eq!(
             curve(&peers, &rows),
