@@ -126,7 +126,7 @@ pub(crate) fn restow() -> Result<PathBuf, String> {
     if restow.is_file() {
         Ok(restow)
     } else {
-        let build = "build it first: cargo build --release -p restow";
+        let build = "build it first: cargo build --release -p restow-cli";
         Err(format!("{}: {build}", restow.display()))
     }
 }

@@ -195,37 +195,37 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "receive-into-images",
-        kernel_tests("restow", "receive_image::linux_takes", 50),
+        kernel_tests("restow-cli", "receive_image::linux_takes", 50),
         "streams of Linux, full and incremental, received into images of mkfs.btrfs and ours: checked, scrubbed, sent again and received on by Linux",
     ),
     campaign_of(
         "backup-chain",
-        kernel_tests("restow", "chain::ten_days", 30),
+        kernel_tests("restow-cli", "chain::ten_days", 30),
         "daily backups of ten days are sent, converted and restored by us and by btrfs-progs; damage and changed parents are found before anything is marked",
     ),
     campaign_of(
         "send-usr-zstd",
-        kernel_tests("restow", "send_usr::zstd", 30_000),
+        kernel_tests("restow-cli", "send_usr::zstd", 30_000),
         "files of /usr under zstd, full and with changes: sent as by Linux, received by Linux and by us, and converted",
     ),
     campaign_of(
         "send-usr-lzo",
-        kernel_tests("restow", "send_usr::lzo", 30_000),
+        kernel_tests("restow-cli", "send_usr::lzo", 30_000),
         "files of /usr under lzo, full and with changes: sent as by Linux, received by Linux and by us, and converted",
     ),
     campaign_of(
         "send-usr-zlib",
-        kernel_tests("restow", "send_usr::zlib", 30_000),
+        kernel_tests("restow-cli", "send_usr::zlib", 30_000),
         "files of /usr under zlib, full and with changes: sent as by Linux, received by Linux and by us, and converted",
     ),
     campaign_of(
         "stream-lzo-tails",
-        kernel_tests("restow", "lzo_tails::every_end", 20_000),
+        kernel_tests("restow-cli", "lzo_tails::every_end", 20_000),
         "LZO extents that end around the end of a sector: Linux and we read, write, convert and receive the same",
     ),
     campaign_of(
         "stream-memory",
-        tests("restow", "memory::", 1_000_000),
+        tests("restow-cli", "memory::", 1_000_000),
         "streams of a million files, and of 1 GB, are verified, converted and printed in at most 64 MiB",
     ),
     campaign_of(
@@ -235,7 +235,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "btrfs-mounted-usr",
-        kernel_tests("restow", "mounted::files_of_usr", 24_000),
+        kernel_tests("restow-cli", "mounted::files_of_usr", 24_000),
         "compressed files of /usr go from a mounted btrfs into an image, into another mounted btrfs and on, without an extent encoded again",
     ),
     campaign_of(
@@ -245,7 +245,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "send-incremental",
-        kernel_tests("restow", "send_incremental::random_changes", 54),
+        kernel_tests("restow-cli", "send_incremental::random_changes", 54),
         "incremental streams of images are received by Linux, with the result of its own",
     ),
     campaign_of(
@@ -649,7 +649,7 @@ mod tests {
                     package, filter, ..
                 } => {
                     let (modules, function) = filter.rsplit_once("::").unwrap_or(("", filter));
-                    let crate_name = if package == "restow" { "cli" } else { package };
+                    let crate_name = package.strip_prefix("restow-").unwrap_or(package);
                     let folder = root().join("crates").join(crate_name).join("tests/it");
                     let file = folder.join(modules.replace("::", "/"));
                     let files = match modules {

@@ -31,7 +31,7 @@ const TARGETS: [Target; 3] = [
         packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
         qemu: "qemu-aarch64",
         root: "/usr/aarch64-linux-gnu",
-        tested: &["restow"],
+        tested: &["restow-cli"],
     },
     Target {
         name: "riscv64gc-unknown-linux-gnu",
@@ -134,7 +134,7 @@ fn of(target: &Target, verb: &str) -> Command {
 
 /// Builds the command, and lets it write an image and check it.
 fn command(target: &Target) -> Outcome {
-    let built = run(of(target, "build").args(["-p", "restow"]));
+    let built = run(of(target, "build").args(["-p", "restow-cli"]));
     if !built.failed.is_empty() || !is_there(target.qemu) {
         return built;
     }
@@ -163,7 +163,7 @@ fn tests(target: &Target) -> Outcome {
     }
     let mut test = of(target, "test");
     // The command has no library, and the libraries have no command.
-    let is_command = target.tested == ["restow"];
+    let is_command = target.tested == ["restow-cli"];
     test.arg(if is_command { "--bins" } else { "--lib" });
     test.args(target.tested.iter().flat_map(|name| ["-p", name]));
     println!("{}", line_of(&test));

@@ -149,7 +149,7 @@ fn prepare() -> Result<PathBuf, String> {
     if !tools::is_root() {
         return Err("needs root".to_owned());
     }
-    let built = run(&mut cargo(["build", "-q", "-p", "restow"]));
+    let built = run(&mut cargo(["build", "-q", "-p", "restow-cli"]));
     if let Some(reason) = built.failed.first() {
         return Err(reason.clone());
     }

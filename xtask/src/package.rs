@@ -37,7 +37,7 @@ pub(crate) fn static_program(report: &mut Report, _: &[String]) {
         if let Err(reason) = ensure_target(STATIC_TARGET) {
             return Outcome::skipped(reason);
         }
-        let mut build = cargo(["build", "--release", "--locked", "--package", "restow"]);
+        let mut build = cargo(["build", "--release", "--locked", "--package", "restow-cli"]);
         let built = run(build.args(["--target", STATIC_TARGET]));
         if !built.failed.is_empty() {
             return built;
@@ -102,7 +102,7 @@ fn make_pages(folder: &Path) -> Result<(), String> {
     if folder.exists() {
         at(folder, fs::remove_dir_all(folder))?;
     }
-    let mut write = cargo(["run", "--quiet", "--package", "restow"]);
+    let mut write = cargo(["run", "--quiet", "--package", "restow-cli"]);
     done(
         write
             .args(["--features", "pages", "--", "pages"])
@@ -172,7 +172,7 @@ fn make_deb(folder: &Path) -> Result<PathBuf, String> {
         "--release",
         "--locked",
         "--package",
-        "restow",
+        "restow-cli",
     ]))?;
     let tree = folder.join("tree");
     let _ = fs::remove_dir_all(&tree);

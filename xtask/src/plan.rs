@@ -22,7 +22,7 @@ pub(crate) fn campaign() -> Outcome {
         "test",
         "--release",
         "--package",
-        "restow",
+        "restow-cli",
         "--test",
         "it",
         "--",

@@ -82,7 +82,7 @@ fn renamed(file: &str, text: &str) -> Result<String, String> {
 /// The name in the registry.
 fn published(name: &str) -> String {
     match name {
-        "restow" | "testkit" => name.to_owned(),
+        "restow" | "restow-cli" | "testkit" => name.to_owned(),
         name => format!("restow-{name}"),
     }
 }

@@ -344,7 +344,12 @@ pub(crate) fn tables(report: &mut Report, arguments: &[String]) {
 
 fn run_bench(arguments: &[String]) -> Outcome {
     // Some tables compare the program itself.
-    let built = run(&mut cargo(["build", "--release", "--package", "restow"]));
+    let built = run(&mut cargo([
+        "build",
+        "--release",
+        "--package",
+        "restow-cli",
+    ]));
     if !built.failed.is_empty() {
         return built;
     }
