@@ -12,16 +12,13 @@ use anyhow::{Context, Result, bail};
 use btrfs::{Btrfs, OpenOptions, Subvolume, object};
 use squashfs::Squashfs;
 use tree::tar::Tar;
-use tree::{DirEntry, Error, FileKind, FileSystem, HostDir, HostTimes};
+use tree::{ByPath, DirEntry, Error, FileSystem, HostDir, HostTimes};
 
 use crate::address::Address;
 use crate::open::{self, Container, FoundPartition};
 use crate::options::SourceArgs;
 use crate::sent;
 use crate::text;
-
-/// Symbolic links followed for one path (`MAXSYMLINKS` in Linux).
-const SYMLINKS_MAX: u32 = 40;
 
 /// The context of an error: what was being done to a file of the source that the rest of it can do without.
 #[derive(Debug)]
@@ -411,7 +408,12 @@ impl Source {
     /// # Errors
     /// There is no such file, or the tree cannot be read.
     pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<DirEntry> {
-        find(&*self.tree, path, follow).map_err(|error| {
+        let found = if follow {
+            self.tree.find(path)
+        } else {
+            self.tree.find_no_follow(path)
+        };
+        found.map_err(|error| {
             anyhow::Error::from(error).context(format!("find {}", self.path_name(path)))
         })
     }
@@ -514,54 +516,6 @@ fn number(wanted: &OsString) -> Option<u64> {
     let digits = wanted.to_str()?;
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().ok())?
-}
-
-/// As [`Source::find`], in any tree.
-pub(crate) fn find(tree: &dyn FileSystem, path: &[u8], follow: bool) -> tree::Result<DirEntry> {
-    let root = DirEntry {
-        name: Box::default(),
-        ino: tree.root(),
-        kind: FileKind::Directory,
-    };
-    // The directories from the root to the current one, and the names still to visit, the next one last.
-    let mut above = vec![root];
-    let mut names: Vec<Vec<u8>> = path
-        .split(|&b| b == b'/')
-        .rev()
-        .map(<[u8]>::to_vec)
-        .collect();
-    let mut followed = 0;
-    while let Some(name) = names.pop() {
-        match &*name {
-            b"" | b"." => continue,
-            b".." => {
-                if above.len() > 1 {
-                    above.pop();
-                }
-                continue;
-            }
-            _ => {}
-        }
-        let dir = above.last().expect("the root is never taken off");
-        if dir.kind != FileKind::Directory {
-            return Err(Error::NotADirectory);
-        }
-        let entry = tree.lookup(dir.ino, &name)?;
-        if entry.kind != FileKind::Symlink || (names.is_empty() && !follow) {
-            above.push(entry);
-            continue;
-        }
-        followed += 1;
-        if followed > SYMLINKS_MAX {
-            return Err(Error::Limit("symbolic links followed for one path"));
-        }
-        let target = tree.read_link(entry.ino)?;
-        if target.first() == Some(&b'/') {
-            above.truncate(1);
-        }
-        names.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
-    }
-    above.pop().ok_or(Error::NotFound)
 }
 
 fn notes(tar: &Tar) -> Vec<String> {

@@ -31,11 +31,11 @@ pub use check::{CheckOptions, DataCheck, Finding, Findings};
 pub use date::date;
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
-    Aspects, BlockEncoding, Checksum, Device, DirEntry, Encoding, EntryId, Extent, ExtentId,
-    ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem, Graft,
-    HostContent, HostDir, HostFile, HostStep, HostTimes, Ino, Inventory, Joined, Metadata, Overlay,
-    Step, Steps, Storage, StoreId, Time, Xattr, all_or_nothing, diff, edit, entry_named, extract,
-    is_valid_name, manifest, rescue, tar, walk_host_dir, with_metadata,
+    Aspects, BlockEncoding, ByPath, Checksum, Device, DirEntry, Encoding, EntryId, Extent,
+    ExtentId, ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem,
+    Graft, HostContent, HostDir, HostFile, HostStep, HostTimes, Ino, Inventory, Joined, Metadata,
+    Overlay, Step, Steps, Storage, StoreId, Time, Xattr, all_or_nothing, diff, edit, entry_named,
+    extract, is_valid_name, manifest, rescue, tar, walk_host_dir, with_metadata,
 };
 pub use output::{Output, OutputKind, WrittenExtent, spool, temporary};
 pub use prepare::{

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use tree::ByPath;
 
 use crate::address::Address;
 use crate::json::Object;
@@ -164,7 +165,8 @@ fn show_btrfs(file: Part, address: &Address, args: &Info) -> Result<()> {
     let tree = source::open_subvolume(&btrfs, address, &args.source, Unnamed::Default)
         .with_context(open)?;
     let path = path.as_bytes();
-    let totals = source::find(&tree, path, false)
+    let totals = tree
+        .find_no_follow(path)
         .map_err(Into::into)
         .and_then(|file| btrfs::totals_of(&tree, (&file, path)));
     let totals = totals.with_context(|| format!("{}: {}", read(), text::of_name(path)))?;

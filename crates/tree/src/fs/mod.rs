@@ -1,6 +1,7 @@
 //! The neutral file tree: every container is a view of it.
 
 mod aspects;
+mod by_path;
 pub(crate) mod data;
 pub mod diff;
 pub mod edit;
@@ -15,6 +16,7 @@ pub mod tar;
 mod walk;
 
 pub use aspects::Aspects;
+pub use by_path::ByPath;
 pub use extents::Extents;
 pub(crate) use host::{ExtentItem, ItemBody};
 pub use host::{HostContent, HostDir, HostFile, HostStep, HostTimes, walk_host_dir};
@@ -348,7 +350,7 @@ pub enum Checksum {
 ///
 /// Only [`FileSystem::host_content`] has a default implementation, so a view of another file system that forgets another
 /// method does not compile. [`with_metadata`] and [`entry_named`] are the simple implementations for file systems that
-/// need no better one.
+/// need no better one. [`ByPath`] adds access by path.
 pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
