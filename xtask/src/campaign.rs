@@ -28,9 +28,9 @@ struct Campaign {
 }
 
 enum Run {
-    /// The tests of a package whose names contain the filter, with `RESTOW_CASES`.
+    /// The tests of a crate_name whose names contain the filter, with `RESTOW_CASES`.
     Tests {
-        package: &'static str,
+        crate_name: &'static str,
         filter: &'static str,
         cases: u64,
         /// They mount.
@@ -44,33 +44,33 @@ enum Run {
     Trees(fn() -> Outcome),
     /// A fuzz target under AddressSanitizer.
     Fuzz { target: &'static str, minutes: u64 },
-    /// The tests of a package's library whose names contain one of the filters, under Miri.
+    /// The tests of a crate_name's library whose names contain one of the filters, under Miri.
     Miri {
-        package: &'static str,
+        crate_name: &'static str,
         filters: &'static [&'static str],
     },
     /// The fuzz harness in C, under a sanitizer.
     Harness { sanitizer: Sanitizer, minutes: u64 },
-    /// Changes of a package's files, of which its tests must notice at least this percentage.
+    /// Changes of a crate_name's files, of which its tests must notice at least this percentage.
     Mutants {
-        package: &'static str,
+        crate_name: &'static str,
         files: &'static [&'static str],
         caught_min: u64,
     },
 }
 
-const fn tests(package: &'static str, filter: &'static str, cases: u64) -> Run {
+const fn tests(crate_name: &'static str, filter: &'static str, cases: u64) -> Run {
     Run::Tests {
-        package,
+        crate_name,
         filter,
         cases,
         as_root: false,
     }
 }
 
-const fn kernel_tests(package: &'static str, filter: &'static str, cases: u64) -> Run {
+const fn kernel_tests(crate_name: &'static str, filter: &'static str, cases: u64) -> Run {
     Run::Tests {
-        package,
+        crate_name,
         filter,
         cases,
         as_root: true,
@@ -84,9 +84,13 @@ const fn fuzz(target: &'static str) -> Run {
     }
 }
 
-const fn mutants_of(package: &'static str, files: &'static [&'static str], caught_min: u64) -> Run {
+const fn mutants_of(
+    crate_name: &'static str,
+    files: &'static [&'static str],
+    caught_min: u64,
+) -> Run {
     Run::Mutants {
-        package,
+        crate_name,
         files,
         caught_min,
     }
@@ -195,37 +199,37 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "receive-into-images",
-        kernel_tests("restow-cli", "receive_image::linux_takes", 50),
+        kernel_tests("cli", "receive_image::linux_takes", 50),
         "streams of Linux, full and incremental, received into images of mkfs.btrfs and ours: checked, scrubbed, sent again and received on by Linux",
     ),
     campaign_of(
         "backup-chain",
-        kernel_tests("restow-cli", "chain::ten_days", 30),
+        kernel_tests("cli", "chain::ten_days", 30),
         "daily backups of ten days are sent, converted and restored by us and by btrfs-progs; damage and changed parents are found before anything is marked",
     ),
     campaign_of(
         "send-usr-zstd",
-        kernel_tests("restow-cli", "send_usr::zstd", 30_000),
+        kernel_tests("cli", "send_usr::zstd", 30_000),
         "files of /usr under zstd, full and with changes: sent as by Linux, received by Linux and by us, and converted",
     ),
     campaign_of(
         "send-usr-lzo",
-        kernel_tests("restow-cli", "send_usr::lzo", 30_000),
+        kernel_tests("cli", "send_usr::lzo", 30_000),
         "files of /usr under lzo, full and with changes: sent as by Linux, received by Linux and by us, and converted",
     ),
     campaign_of(
         "send-usr-zlib",
-        kernel_tests("restow-cli", "send_usr::zlib", 30_000),
+        kernel_tests("cli", "send_usr::zlib", 30_000),
         "files of /usr under zlib, full and with changes: sent as by Linux, received by Linux and by us, and converted",
     ),
     campaign_of(
         "stream-lzo-tails",
-        kernel_tests("restow-cli", "lzo_tails::every_end", 20_000),
+        kernel_tests("cli", "lzo_tails::every_end", 20_000),
         "LZO extents that end around the end of a sector: Linux and we read, write, convert and receive the same",
     ),
     campaign_of(
         "stream-memory",
-        tests("restow-cli", "memory::", 1_000_000),
+        tests("cli", "memory::", 1_000_000),
         "streams of a million files, and of 1 GB, are verified, converted and printed in at most 64 MiB",
     ),
     campaign_of(
@@ -235,7 +239,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "btrfs-mounted-usr",
-        kernel_tests("restow-cli", "mounted::files_of_usr", 24_000),
+        kernel_tests("cli", "mounted::files_of_usr", 24_000),
         "compressed files of /usr go from a mounted btrfs into an image, into another mounted btrfs and on, without an extent encoded again",
     ),
     campaign_of(
@@ -245,7 +249,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "send-incremental",
-        kernel_tests("restow-cli", "send_incremental::random_changes", 54),
+        kernel_tests("cli", "send_incremental::random_changes", 54),
         "incremental streams of images are received by Linux, with the result of its own",
     ),
     campaign_of(
@@ -287,7 +291,7 @@ const CAMPAIGNS: &[Campaign] = &[
     campaign_of(
         "miri-zstd-encode",
         Run::Miri {
-            package: "zstd",
+            crate_name: "zstd",
             filters: &["encode::tests::"],
         },
         "every strategy of the encoder, one-shot, in pieces and with dictionaries, on small inputs: no undefined behaviour",
@@ -295,7 +299,7 @@ const CAMPAIGNS: &[Campaign] = &[
     campaign_of(
         "miri-zstd-decode",
         Run::Miri {
-            package: "zstd",
+            crate_name: "zstd",
             filters: &["decode::tests::", "arch::"],
         },
         "the decoder with plain pointers and in safe code, on small vectors, frames and damaged frames: no undefined behaviour",
@@ -374,23 +378,28 @@ impl Run {
     fn words(&self) -> String {
         match self {
             Run::Tests {
-                package,
+                crate_name,
                 filter,
                 cases,
                 as_root,
             } => {
                 let root = if *as_root { ", as root" } else { "" };
-                format!("{filter} of {package}, {} cases{root}", grouped(*cases))
+                format!("{filter} of {crate_name}, {} cases{root}", grouped(*cases))
             }
             Run::Outside(_) => "the test suite of another project, as root".to_owned(),
             Run::Machine(_) => "kernels, built and booted in QEMU".to_owned(),
             Run::Trees(_) => "the trees in RESTOW_TREES, copied with every candidate".to_owned(),
             Run::Fuzz { target, minutes } => format!("fuzz target {target}, {minutes} minutes"),
-            Run::Miri { package, filters } => {
-                format!("{} of {package}, under Miri", filters.join(", "))
+            Run::Miri {
+                crate_name,
+                filters,
+            } => {
+                format!("{} of {crate_name}, under Miri", filters.join(", "))
             }
             Run::Harness { minutes, .. } => format!("the fuzz harness in C, {minutes} minutes"),
-            Run::Mutants { package, .. } => format!("mutants of {package}, all of its tests each"),
+            Run::Mutants { crate_name, .. } => {
+                format!("mutants of {crate_name}, all of its tests each")
+            }
         }
     }
 }
@@ -400,19 +409,22 @@ fn record(campaign: &Campaign) -> Outcome {
     let start = Instant::now();
     let (mut outcome, cases) = match campaign.run {
         Run::Tests {
-            package,
+            crate_name,
             filter,
             cases,
             as_root,
-        } => (run_tests(package, filter, cases, as_root), cases),
+        } => (run_tests(crate_name, filter, cases, as_root), cases),
         Run::Outside(run) | Run::Machine(run) | Run::Trees(run) => {
             let outcome = run();
             let cases = outcome.passed + outcome.failed.len();
             (outcome, cases as u64)
         }
         Run::Fuzz { target, minutes } => run_fuzz(target, wanted(minutes)),
-        Run::Miri { package, filters } => {
-            let outcome = run_miri(package, filters);
+        Run::Miri {
+            crate_name,
+            filters,
+        } => {
+            let outcome = run_miri(crate_name, filters);
             let cases = outcome.passed + outcome.failed.len();
             (outcome, cases as u64)
         }
@@ -421,10 +433,10 @@ fn record(campaign: &Campaign) -> Outcome {
             Err(reason) => (Outcome::skipped(reason), 0),
         },
         Run::Mutants {
-            package,
+            crate_name,
             files,
             caught_min,
-        } => mutants(package, files, caught_min),
+        } => mutants(crate_name, files, caught_min),
     };
     let was_run = outcome.passed > 0 || !outcome.failed.is_empty();
     if outcome.passed == 0 && outcome.failed.is_empty() && outcome.skipped.is_empty() {
@@ -449,7 +461,7 @@ fn record(campaign: &Campaign) -> Outcome {
     outcome
 }
 
-fn run_tests(package: &str, filter: &str, cases: u64, as_root: bool) -> Outcome {
+fn run_tests(crate_name: &str, filter: &str, cases: u64, as_root: bool) -> Outcome {
     let installed = tools::ensure();
     if !installed.failed.is_empty() {
         return installed;
@@ -464,7 +476,7 @@ fn run_tests(package: &str, filter: &str, cases: u64, as_root: bool) -> Outcome 
         Err(reason) => return Outcome::failed(reason),
     };
     let of_it: Vec<_> = (binaries.into_iter())
-        .filter(|binary| binary.package == package)
+        .filter(|binary| binary.crate_name() == crate_name)
         .collect();
     let mut suite = Suite {
         ignored: as_root,
@@ -495,12 +507,12 @@ fn run_fuzz(target: &str, minutes: u64) -> (Outcome, u64) {
     fuzzed(test::fuzz(target, minutes * 60, false))
 }
 
-/// Runs tests of a package's library under Miri.
-fn run_miri(package: &str, filters: &[&str]) -> Outcome {
+/// Runs tests of a crate_name's library under Miri.
+fn run_miri(crate_name: &str, filters: &[&str]) -> Outcome {
     if !succeeds(&mut nightly(["miri", "--version"])) {
         return Outcome::skipped("no Miri: rustup component add miri --toolchain nightly");
     }
-    let mut command = test::miri_of(package);
+    let mut command = test::miri_of(crate_name);
     command.args(["--lib", "--"]).args(filters);
     command::run_tests(&mut command)
 }
@@ -646,10 +658,9 @@ mod tests {
         for campaign in CAMPAIGNS {
             match campaign.run {
                 Run::Tests {
-                    package, filter, ..
+                    crate_name, filter, ..
                 } => {
                     let (modules, function) = filter.rsplit_once("::").unwrap_or(("", filter));
-                    let crate_name = package.strip_prefix("restow-").unwrap_or(package);
                     let folder = root().join("crates").join(crate_name).join("tests/it");
                     let file = folder.join(modules.replace("::", "/"));
                     let files = match modules {
@@ -663,10 +674,17 @@ mod tests {
                     assert!(is_there, "{}", campaign.name);
                 }
                 Run::Outside(_) | Run::Machine(_) | Run::Trees(_) => {}
-                Run::Miri { package, filters } => {
+                Run::Miri {
+                    crate_name,
+                    filters,
+                } => {
                     for filter in filters {
                         let module = filter.trim_end_matches("::").replace("::", "/");
-                        let path = root().join("crates").join(package).join("src").join(module);
+                        let path = root()
+                            .join("crates")
+                            .join(crate_name)
+                            .join("src")
+                            .join(module);
                         let is_there = path.is_dir() || path.with_extension("rs").is_file();
                         assert!(is_there, "{}", campaign.name);
                     }

@@ -21,6 +21,11 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     command
 }
 
+/// The name in the registry, and in `--package`, of one of our crates that is published.
+pub(crate) fn package(crate_name: &str) -> String {
+    format!("restow-{crate_name}")
+}
+
 /// A command of the nightly toolchain's cargo, which only rustup's `cargo` can choose.
 pub(crate) fn nightly<const N: usize>(arguments: [&str; N]) -> Command {
     let mut command = Command::new("cargo");

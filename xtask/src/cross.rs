@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{cargo, line_of, output_of, run};
+use crate::command::{cargo, line_of, output_of, package, run};
 use crate::is_ci;
 use crate::outcome::{Outcome, Report};
 use crate::tools::{ensure_target, is_there, target_dir};
@@ -31,7 +31,7 @@ const TARGETS: [Target; 3] = [
         packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
         qemu: "qemu-aarch64",
         root: "/usr/aarch64-linux-gnu",
-        tested: &["restow-cli"],
+        tested: &["cli"],
     },
     Target {
         name: "riscv64gc-unknown-linux-gnu",
@@ -78,7 +78,7 @@ pub(crate) fn cross(report: &mut Report, arguments: &[String]) {
             continue;
         }
         report.step(&format!("{}: libraries", target.name), || {
-            run(of(target, "check").args(LIBRARIES.iter().flat_map(|name| ["-p", name])))
+            run(of(target, "check").args(packages(&LIBRARIES)))
         });
         if target.name == COMMAND {
             report.step(&format!("{}: command", target.name), || command(target));
@@ -132,9 +132,14 @@ fn of(target: &Target, verb: &str) -> Command {
     command
 }
 
+/// Cargo's options that select crates.
+fn packages(names: &[&str]) -> impl Iterator<Item = String> {
+    (names.iter()).flat_map(|name| ["-p".to_owned(), package(name)])
+}
+
 /// Builds the command, and lets it write an image and check it.
 fn command(target: &Target) -> Outcome {
-    let built = run(of(target, "build").args(["-p", "restow-cli"]));
+    let built = run(of(target, "build").args(packages(&["cli"])));
     if !built.failed.is_empty() || !is_there(target.qemu) {
         return built;
     }
@@ -163,9 +168,9 @@ fn tests(target: &Target) -> Outcome {
     }
     let mut test = of(target, "test");
     // The command has no library, and the libraries have no command.
-    let is_command = target.tested == ["restow-cli"];
+    let is_command = target.tested == ["cli"];
     test.arg(if is_command { "--bins" } else { "--lib" });
-    test.args(target.tested.iter().flat_map(|name| ["-p", name]));
+    test.args(packages(target.tested));
     println!("{}", line_of(&test));
     run(&mut test)
 }

@@ -22,7 +22,6 @@ mod outcome;
 mod outside;
 mod package;
 mod plan;
-mod publish;
 mod suite;
 mod test;
 mod tidy;
@@ -145,9 +144,9 @@ const TASKS: &[(&str, Task, &str)] = &[
         "the libraries for other processors, the command for aarch64, and their tests under QEMU; arguments select targets",
     ),
     (
-        "publish",
-        publish::publish,
-        "packs every crate that is published and builds it from what was packed; arguments go to `cargo package`",
+        "package",
+        package::crates,
+        "packs every crate that is published and builds it from its package; arguments go to `cargo publish --dry-run`",
     ),
     (
         "tools",

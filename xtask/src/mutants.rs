@@ -3,7 +3,7 @@
 use std::env;
 use std::process::{Command, Stdio};
 
-use crate::command::{cargo, line_of, run, succeeds};
+use crate::command::{cargo, line_of, package, run, succeeds};
 use crate::outcome::Outcome;
 use crate::root;
 use crate::tools::target_dir;
@@ -35,16 +35,21 @@ fn cargo_mutants() -> Result<Command, String> {
     Ok(command)
 }
 
-/// Changes the files of a package one by one, and runs its tests each time. At least `caught_min` percent must be noticed.
+/// Changes the files of a crate one by one, and runs its tests each time. At least `caught_min` percent must be noticed.
 /// Also gives how many mutants there were.
-pub(crate) fn mutants(package: &str, files: &[&str], caught_min: u64) -> (Outcome, u64) {
+pub(crate) fn mutants(name: &str, files: &[&str], caught_min: u64) -> (Outcome, u64) {
     let mut command = match cargo_mutants() {
         Ok(command) => command,
         Err(reason) => return (Outcome::skipped(reason), 0),
     };
-    command.args(["--package", package, "--no-shuffle", "--colors=never"]);
+    command.args([
+        "--package",
+        &package(name),
+        "--no-shuffle",
+        "--colors=never",
+    ]);
     command.args(["--minimum-test-timeout", "60", "--output"]);
-    command.arg(target_dir().join(format!("mutants-{package}")));
+    command.arg(target_dir().join(format!("mutants-{name}")));
     for file in files {
         command.args(["--file", file]);
     }

@@ -27,11 +27,17 @@ const FAILED: i32 = 101;
 /// A binary with tests in it, built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binary {
-    /// The name in its manifest.
-    pub(crate) package: String,
     /// Where its manifest lies.
     pub(crate) folder: PathBuf,
     executable: PathBuf,
+}
+
+impl Binary {
+    /// The crate's name in this repository: that of its folder.
+    pub(crate) fn crate_name(&self) -> &str {
+        let name = self.folder.file_name().and_then(|name| name.to_str());
+        name.unwrap_or("?")
+    }
 }
 
 /// Builds the tests that `arguments` of `cargo test` select, without those in documentation.
@@ -67,12 +73,7 @@ fn binary(message: &str) -> Result<Option<Binary>, String> {
     if executable.contains('\\') || manifest.contains('\\') {
         return Err(format!("a path that JSON escapes: {executable}"));
     }
-    let text = fs::read_to_string(manifest).map_err(|error| format!("read {manifest}: {error}"))?;
-    let name = (text.lines())
-        .find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
-        .ok_or_else(|| format!("{manifest} names no package"))?;
     Ok(Some(Binary {
-        package: name.to_owned(),
         folder: Path::new(manifest)
             .parent()
             .unwrap_or(Path::new("/"))
@@ -147,7 +148,7 @@ impl Suite<'_> {
         let _ = fs::remove_file(&skips);
         let mut not_started = 0;
         for ((binary, name), (verdict, time)) in tests.iter().zip(verdicts) {
-            let name = format!("{}::{name}", binary.package);
+            let name = format!("{}::{name}", binary.crate_name());
             match verdict {
                 Verdict::Passed => outcome.passed += 1,
                 Verdict::Failed(reason) => outcome.failed.push(format!("{name}{reason}")),
@@ -217,7 +218,7 @@ impl Suite<'_> {
                 let time = start.elapsed();
                 let mut done = done.lock().expect("no worker panics");
                 if let Verdict::Failed(reason) = &verdict {
-                    println!("{}::{name} failed{reason}", binary.package);
+                    println!("{}::{name} failed{reason}", binary.crate_name());
                 }
                 done.push((index, verdict, time));
             }
@@ -274,7 +275,7 @@ impl Suite<'_> {
             .arg(&binary.executable)
             .current_dir(&binary.folder)
             .env("CARGO_MANIFEST_DIR", &binary.folder)
-            .env("CARGO_PKG_NAME", &binary.package)
+            .env("CARGO_PKG_NAME", binary.crate_name())
             .env("RESTOW_SKIPPED", skips)
             .stdin(Stdio::null());
         if let Some(cases) = self.cases {
@@ -322,7 +323,7 @@ mod tests {
             )
         };
         let found = binary(&message(true, "\"/t/xtask-1\"")).unwrap().unwrap();
-        assert_eq!(found.package, "xtask");
+        assert_eq!(found.crate_name(), "xtask");
         assert_eq!(found.folder, Path::new(env!("CARGO_MANIFEST_DIR")));
         assert_eq!(found.executable, Path::new("/t/xtask-1"));
         assert_eq!(binary(&message(false, "\"/t/xtask\"")), Ok(None));
@@ -345,7 +346,7 @@ mod tests {
     /// A stand-in for a test binary: a script that lists four tests, one of them ignored, and does what their names say.
     fn stand_in(name: &str) -> (PathBuf, Binary) {
         let folder = env::temp_dir().join(format!("restow-suite-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(folder.join("x")).unwrap();
         let executable = folder.join("tests");
         let script = "#!/bin/sh\n\
             case \"$*\" in\n\
@@ -359,8 +360,7 @@ mod tests {
         fs::write(&executable, script).unwrap();
         fs::set_permissions(&executable, fs::Permissions::from_mode(0o755)).unwrap();
         let binary = Binary {
-            package: "x".to_owned(),
-            folder: folder.clone(),
+            folder: folder.join("x"),
             executable,
         };
         (folder, binary)

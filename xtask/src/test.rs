@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use crate::command::{cargo, line_of, nightly, output_of, run, run_tests, succeeds};
+use crate::command::{cargo, line_of, nightly, output_of, package, run, run_tests, succeeds};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Binary, Suite};
 use crate::{check, is_ci, kmod, root, tidy, tools};
@@ -195,7 +195,7 @@ fn features() -> Outcome {
             build.args([
                 "--quiet",
                 "--package",
-                "zstd",
+                "restow-zstd",
                 "--lib",
                 "--no-default-features",
             ]);
@@ -209,13 +209,13 @@ fn features() -> Outcome {
         let mut binaries = Vec::new();
         let arguments = [
             "--package",
-            "zstd",
+            "restow-zstd",
             "--no-default-features",
             "--features",
             features,
             // These tests are few: optimising for them would take longer than they do.
             "--config",
-            "profile.dev.package.zstd.opt-level=1",
+            "profile.dev.package.restow-zstd.opt-level=1",
         ];
         let built = build(&arguments, &mut binaries);
         outcome.failed.extend(built.failed);
@@ -323,9 +323,9 @@ pub(crate) fn miri(report: &mut Report, arguments: &[String]) {
     }
 }
 
-/// The command that runs the tests of a package under Miri.
-pub(crate) fn miri_of(package: &str) -> Command {
-    let mut command = nightly(["miri", "test", "--package", package]);
+/// The command that runs the tests of a crate under Miri.
+pub(crate) fn miri_of(name: &str) -> Command {
+    let mut command = nightly(["miri", "test", "--package", &package(name)]);
     // Miri hides the environment and the files from the tests by default.
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
     command
@@ -370,7 +370,7 @@ fn no_std() -> Outcome {
         for (name, sets) in NO_STD {
             for features in *sets {
                 let mut command = cargo(["check", "--quiet", "--target", target]);
-                command.args(["--package", name, "--no-default-features"]);
+                command.args(["--package", &package(name), "--no-default-features"]);
                 command.args(["--features", features]);
                 println!("{}", line_of(&command));
                 outcome.add(run(&mut command));

@@ -1,4 +1,4 @@
-//! Compares the codecs on a file, in blocks of 128 KiB: `cargo run --release -p codec --example compare -- FILE`.
+//! Compares the codecs on a file, in blocks of 128 KiB: `cargo run --release -p restow-codec --example compare -- FILE`.
 use std::error::Error;
 use std::io::{Write, stdout};
 

@@ -1,4 +1,4 @@
-//! Compresses a file in blocks, as SquashFS does, and decodes each again: `cargo run -p lzo --example blocks -- FILE`.
+//! Compresses a file in blocks, as SquashFS does, and decodes each again: `cargo run -p restow-lzo --example blocks -- FILE`.
 use std::error::Error;
 use std::io::{Write, stdout};
 

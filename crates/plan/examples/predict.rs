@@ -1,5 +1,5 @@
 //! Prints how large a SquashFS image of a directory would be with each codec, and how long making it would take:
-//! `cargo run --release -p plan --example predict -- DIRECTORY`.
+//! `cargo run --release -p restow-plan --example predict -- DIRECTORY`.
 use std::error::Error;
 use std::io::{Write, stdout};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Lists the files of a SquashFS image: `cargo run -p squashfs --example list -- IMAGE`.
+//! Lists the files of a SquashFS image: `cargo run -p restow-squashfs --example list -- IMAGE`.
 use std::error::Error;
 use std::fs::File;
 use std::io::{Write, stdout};

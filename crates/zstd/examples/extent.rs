@@ -1,6 +1,6 @@
 //! Decodes a stored extent without an allocator: one zstd frame, padded to whole sectors.
 //!
-//! `cargo run -p zstd --features decompress --example extent < STORED > CONTENT`
+//! `cargo run -p restow-zstd --features decompress --example extent < STORED > CONTENT`
 use std::error::Error;
 use std::io::{Read, Write, stdin, stdout};
 

@@ -100,10 +100,10 @@ fn readme() -> String {
         "# Vectors for zstd decoders
 
 Small frames put together field by field (`tests/it/catalogue` says how): each is about one sentence of RFC 8878. A decoder
-must make the content out of every `good-*.zst` and refuse every `bad-*.zst`. `RESTOW_UPDATE=1 cargo test -p zstd files_are`
+must make the content out of every `good-*.zst` and refuse every `bad-*.zst`. `RESTOW_UPDATE=1 cargo test -p restow-zstd files_are`
 rewrites this folder.
 
-`digests.txt` is what `tests/it/digests.rs` records of our own frames; `RESTOW_UPDATE=1 cargo test -p zstd digests::` rewrites it.
+`digests.txt` is what `tests/it/digests.rs` records of our own frames; `RESTOW_UPDATE=1 cargo test -p restow-zstd digests::` rewrites it.
 
 The dictionaries: `dictionary-raw.bin` is plain content, `dictionary-formatted.bin` has tables, repeat offsets 10, 20, 30 and
 the same content. Content is given as its length and the XXH64 with seed 0.
