@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tree::Progress;
-
-use crate::json::Object;
+use tree::json::Object;
 
 /// The interval between redraws.
 const REFRESH: Duration = Duration::from_millis(100);

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use btrfs::OpenOptions;
 use clap::Args;
+use tree::json::Object;
 use tree::{CheckOptions, Corrupt, DataCheck, Error, Finding};
 
 use crate::address::Address;
 use crate::bar::Bar;
-use crate::json::Object;
 use crate::open::{self, Container, Part};
 use crate::options::{ImageFileArgs, SilentArgs, ThreadArgs};
 use crate::{message, text};

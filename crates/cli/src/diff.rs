@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use tree::diff::{Change, Difference, READ_FIRST, READ_SECOND, diff};
+use tree::json::Object;
 use tree::{Aspects, Error, Parallel};
 
 use crate::address::{Address, only_one_is_standard_input};
 use crate::bar::Bar;
-use crate::json::Object;
 use crate::options::{AspectArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs};
 use crate::source::Source;
 use crate::text;

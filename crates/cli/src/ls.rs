@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{ArgAction, Args};
+use tree::json::Object;
 use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata};
 
 use crate::address::Address;
-use crate::json::Object;
 use crate::options::{QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
 use crate::source::{Source, Unnamed};
 use crate::text;

@@ -12,7 +12,6 @@ mod copy;
 mod diff;
 mod foreign;
 mod info;
-mod json;
 mod ls;
 mod manifest;
 mod message;

@@ -14,10 +14,10 @@
     )
 )]
 
-use std::fmt::Write as _;
 use std::io::{BufRead, Read, Write};
 
-use tree::{Error, Result, Time, base64, to_u64};
+use tree::json::{Object, Scalar, parse_object};
+use tree::{Error, Result, base64, to_u64};
 
 use crate::attributes::parse;
 use crate::command::number_of;
@@ -32,63 +32,26 @@ const LINE_BYTES_MAX: usize = COMMAND_BYTES_MAX as usize / 3 * 4 + (1 << 20);
 
 /// The line of a stream's header at an offset, without a line feed.
 pub fn header(version: Version, at: u64) -> String {
-    format!("{{\"at\":{at},\"stream\":{version}}}")
+    let object = Object::new().number("at", at);
+    object.number("stream", version.number()).line()
 }
 
 /// The line of a command, without a line feed; with its data, or only the length of it.
 pub fn command(record: &Record<'_>, with_data: bool) -> String {
-    let Record { at, number, .. } = record;
-    let name = record.command.name();
-    let mut line = format!("{{\"at\":{at},\"number\":{number},\"command\":\"{name}\"");
-    for (name, value) in record.attributes() {
-        // Writing to a string cannot fail.
-        let _ = match value {
-            Value::Number(number) => write!(line, ",\"{name}\":{number}"),
-            Value::Time(time) => {
-                let Time {
-                    seconds,
-                    nanoseconds,
-                } = time;
-                write!(line, ",\"{name}\":\"{seconds}.{nanoseconds:09}\"")
-            }
-            Value::Uuid(uuid) => write!(line, ",\"{name}\":\"{}\"", Uuid(uuid)),
-            Value::Bytes(bytes) => match str::from_utf8(bytes) {
-                Ok(text) => {
-                    let _ = write!(line, ",\"{name}\":");
-                    string(text, &mut line);
-                    Ok(())
-                }
-                Err(_) => {
-                    let encoded = base64::encode(bytes);
-                    write!(line, ",\"{name}_base64\":\"{encoded}\"")
-                }
-            },
-            Value::Data(data) if with_data => {
-                write!(line, ",\"{name}\":\"{}\"", base64::encode(data))
-            }
-            Value::Data(data) => write!(line, ",\"{name}_bytes\":{}", data.len()),
-        };
-    }
-    line.push('}');
-    line
-}
-
-/// Appends a JSON string.
-pub fn string(text: &str, to: &mut String) {
-    to.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => to.push_str("\\\""),
-            '\\' => to.push_str("\\\\"),
-            '\n' => to.push_str("\\n"),
-            '\t' => to.push_str("\\t"),
-            '\0'..='\x1f' | '\x7f' => {
-                let _ = write!(to, "\\u{:04x}", u32::from(letter));
-            }
-            _ => to.push(letter),
-        }
-    }
-    to.push('"');
+    let line = Object::new()
+        .number("at", record.at)
+        .number("number", record.number)
+        .text("command", record.command.name());
+    let fields = record.attributes();
+    let line = fields.fold(line, |line, (name, value)| match value {
+        Value::Number(number) => line.number(name, number),
+        Value::Time(time) => line.time(name, time),
+        Value::Uuid(uuid) => line.text(name, &Uuid(uuid).to_string()),
+        Value::Bytes(bytes) => line.name(name, bytes),
+        Value::Data(data) if with_data => line.base64(name, data),
+        Value::Data(data) => line.number(&format!("{name}_bytes"), to_u64(data.len())),
+    });
+    line.line()
 }
 
 /// Builds the stream that these lines describe, with data. `at` and `number` are not needed.
@@ -116,7 +79,7 @@ pub fn build(mut input: impl BufRead, mut output: impl Write) -> Result<()> {
         }
         let wrong = |what| in_line(Error::InvalidInput(what));
         let fields =
-            fields(&line).ok_or_else(|| wrong("not a JSON object of strings and numbers"))?;
+            parse_object(&line).ok_or_else(|| wrong("not a JSON object of strings and numbers"))?;
         let built = build_line(&fields, &mut version, &mut bytes);
         built.map_err(|error| match error {
             Built::Wrong(what) => wrong(what),
@@ -140,7 +103,7 @@ impl From<&'static str> for Built {
 
 /// Appends the bytes of a line.
 fn build_line(
-    fields: &[(String, Field)],
+    fields: &[(String, Scalar)],
     version: &mut Option<Version>,
     bytes: &mut Vec<u8>,
 ) -> Result<(), Built> {
@@ -149,7 +112,7 @@ fn build_line(
     for (key, value) in fields {
         match (key.as_str(), value) {
             ("at" | "number", _) => continue,
-            ("stream", Field::Number(it)) => {
+            ("stream", Scalar::Number(it)) => {
                 let it = u32::try_from(*it).ok().and_then(Version::parse);
                 let it = it.ok_or("there is no such version of send streams")?;
                 *version = Some(it);
@@ -157,7 +120,7 @@ fn build_line(
                 bytes.extend(stream_header(it));
                 return Ok(());
             }
-            ("command", Field::Text(name)) => {
+            ("command", Scalar::Text(name)) => {
                 let it = number_of(name.as_bytes());
                 number = Some(it.ok_or("there is no such command")?);
                 continue;
@@ -188,23 +151,23 @@ fn build_line(
 }
 
 /// The bytes of an attribute.
-fn value_of(form: Form, value: &Field, is_base64: bool) -> Option<Vec<u8>> {
+fn value_of(form: Form, value: &Scalar, is_base64: bool) -> Option<Vec<u8>> {
     match (form, value) {
-        (Form::Number(len), Field::Number(number)) => {
+        (Form::Number(len), Scalar::Number(number)) => {
             let bytes = number.to_le_bytes();
             let (value, rest) = bytes.split_at_checked(len)?;
             rest.iter().all(|&byte| byte == 0).then(|| value.to_vec())
         }
-        (Form::Bytes, Field::Text(text)) if !is_base64 => Some(text.as_bytes().to_vec()),
-        (Form::Bytes | Form::Data, Field::Text(text)) => base64::decode(text.as_bytes()),
-        (Form::Uuid, Field::Text(text)) => {
+        (Form::Bytes, Scalar::Text(text)) if !is_base64 => Some(text.as_bytes().to_vec()),
+        (Form::Bytes | Form::Data, Scalar::Text(text)) => base64::decode(text.as_bytes()),
+        (Form::Uuid, Scalar::Text(text)) => {
             let digits: String = text.split('-').collect();
             // The standard library's parsers accept a sign.
             let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
             let number = u128::from_str_radix(&digits, 16).ok()?;
             (is_hex && digits.len() == 32).then(|| number.to_be_bytes().to_vec())
         }
-        (Form::Time, Field::Text(text)) => {
+        (Form::Time, Scalar::Text(text)) => {
             let (seconds, nanoseconds) = text.split_once('.')?;
             let is_whole =
                 nanoseconds.len() == 9 && nanoseconds.bytes().all(|it| it.is_ascii_digit());
@@ -215,133 +178,5 @@ fn value_of(form: Form, value: &Field, is_base64: bool) -> Option<Vec<u8>> {
             Some(bytes)
         }
         _ => None,
-    }
-}
-
-/// The value of a field.
-#[derive(Debug, PartialEq)]
-enum Field {
-    Number(u64),
-    Text(String),
-}
-
-/// Parses an object whose values are strings and unsigned integers.
-fn fields(line: &[u8]) -> Option<Vec<(String, Field)>> {
-    let mut rest = str::from_utf8(line).ok()?.trim();
-    rest = rest.strip_prefix('{')?.trim_start();
-    let mut fields = Vec::new();
-    if rest == "}" {
-        return Some(fields);
-    }
-    loop {
-        let (key, after) = parse_string(rest)?;
-        rest = after.trim_start().strip_prefix(':')?.trim_start();
-        let value;
-        if rest.starts_with('"') {
-            let (text, after) = parse_string(rest)?;
-            (value, rest) = (Field::Text(text), after);
-        } else {
-            let end = rest.find(|it: char| !it.is_ascii_digit())?;
-            let (digits, after) = rest.split_at(end);
-            (value, rest) = (Field::Number(digits.parse().ok()?), after);
-        }
-        fields.push((key, value));
-        rest = rest.trim_start();
-        if rest == "}" {
-            return Some(fields);
-        }
-        rest = rest.strip_prefix(',')?.trim_start();
-    }
-}
-
-/// Takes the four hexadecimal digits of a UTF-16 code unit.
-fn code_unit(rest: &mut &str) -> Option<u16> {
-    let (digits, after) = rest.split_at_checked(4)?;
-    *rest = after;
-    // `from_str_radix` accepts a sign.
-    let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
-    u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
-}
-
-/// Parses a string. Returns what follows it, too.
-fn parse_string(text: &str) -> Option<(String, &str)> {
-    let mut rest = text.strip_prefix('"')?;
-    let mut parsed = String::new();
-    loop {
-        let end = rest.find(['"', '\\'])?;
-        let (plain, after) = rest.split_at(end);
-        parsed.push_str(plain);
-        if let Some(after) = after.strip_prefix('"') {
-            return Some((parsed, after));
-        }
-        let mut letters = after.strip_prefix('\\')?.chars();
-        let letter = letters.next()?;
-        rest = letters.as_str();
-        parsed.push(match letter {
-            '"' | '\\' | '/' => letter,
-            'b' => '\x08',
-            'f' => '\x0c',
-            'n' => '\n',
-            'r' => '\r',
-            't' => '\t',
-            'u' => {
-                let first = code_unit(&mut rest)?;
-                let mut units = vec![first];
-                if (0xd800..0xdc00).contains(&first) {
-                    rest = rest.strip_prefix("\\u")?;
-                    units.push(code_unit(&mut rest)?);
-                }
-                char::decode_utf16(units).next()?.ok()?
-            }
-            _ => return None,
-        });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn objects_are_parsed_as_others_write_them() {
-        let text = |text: &str| Field::Text(text.to_owned());
-        let parsed = fields(
-            b" { \"a\" : 18446744073709551615 , \"b\":\"\\u00e9\\ud83d\\ude00\\n\\/\\\"\" }\n",
-        );
-        let expected = vec![
-            ("a".to_owned(), Field::Number(u64::MAX)),
-            ("b".to_owned(), text("\u{e9}\u{1f600}\n/\"")),
-        ];
-        assert_eq!(parsed, Some(expected));
-        assert_eq!(fields(b"{}"), Some(Vec::new()));
-        for bad in [
-            "",
-            "{",
-            "{}x",
-            "[]",
-            "{\"a\":-1}",
-            "{\"a\":1",
-            "{\"a\"}",
-            "{\"a\":\"\\ud800\"}",
-            "{\"a\":\"\\x\"}",
-            "{\"a\":18446744073709551616}",
-            "{\"a\":1,}",
-            "{\"a\":\"}",
-        ] {
-            assert_eq!(fields(bad.as_bytes()), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn strings_are_written_so_that_they_read_back() {
-        let all: String = ('\0'..='\u{2ff}').collect();
-        let mut line = String::from("{\"k\":");
-        string(&all, &mut line);
-        line.push('}');
-        assert!(!line.contains('\n'));
-        assert_eq!(
-            fields(line.as_bytes()),
-            Some(vec![("k".to_owned(), Field::Text(all))])
-        );
     }
 }

@@ -13,6 +13,7 @@ mod check;
 mod date;
 mod error;
 mod fs;
+pub mod json;
 mod output;
 mod prepare;
 mod read_at;

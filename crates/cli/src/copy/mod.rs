@@ -25,12 +25,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ArgMatches;
 use tree::FileSystem;
+use tree::json::Object;
 use tree::rescue::Rescue;
 
 use tree::{HostTimes, Kept};
 
 use crate::address::Address;
-use crate::json::Object;
 use crate::message::{self, tell};
 use crate::options::BtrfsArgs;
 use crate::source::{DECOMPRESSED, Source, Unnamed, Unreadable};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use btrfs::{Btrfs, Chunk, Subvolume, SubvolumeInfo, block_group, incompat, object};
+use tree::json::Object;
 use tree::usage::{All, Totals, measure};
 use tree::{DirEntry, FileKind, FileSystem, NoProgress};
 
-use crate::json::Object;
 use crate::{text, usage};
 
 /// The kinds of chunks.

@@ -7,13 +7,13 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use tree::json::Object;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tree::ByPath;
 
 use crate::address::Address;
-use crate::json::Object;
 use crate::open::{self, Container, FoundPartition, Part};
 use crate::options::{QuietArgs, SourceArgs};
 use crate::partitions::Partition;

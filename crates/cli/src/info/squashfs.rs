@@ -5,10 +5,10 @@ use std::io::Write;
 use anyhow::Result;
 use codec::Filters;
 use squashfs::{Compressor, Squashfs, flags};
+use tree::json::Object;
 use tree::usage::{All, Totals, measure};
 use tree::{DirEntry, FileKind, FileSystem, Inventory, Limits, NoProgress, Time};
 
-use crate::json::Object;
 use crate::{text, usage};
 
 /// The kinds of files that are counted.

@@ -1,11 +1,11 @@
 //! The prediction as JSON: sizes in bytes, times in seconds, rates in bytes a second.
 
 use std::os::unix::ffi::OsStrExt;
+use tree::json::Object;
 
 use plan::{Container, Goal, Reason, Row};
 
 use super::Report;
-use crate::json::Object;
 
 /// The report as one object and a line feed.
 pub(super) fn of(report: &Report<'_>) -> String {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use sendstream::{Changes, StreamInfo};
+use tree::json::Object;
 
 use super::ahead::ReadAhead;
 use super::input::{Hashed, Input, name};
@@ -168,46 +169,39 @@ fn of_algorithm(algorithm: codec::Algorithm) -> &'static str {
 }
 
 fn json(info: &StreamInfo, digest: &str) -> String {
-    let versions: Vec<_> = info.versions.iter().map(ToString::to_string).collect();
-    let mut line = format!(
-        "{{\"versions\":[{}],\"streams\":{},\"bytes\":{},\"commands\":{},\"sha256\":\"{digest}\",\"subvolumes\":[",
-        versions.join(","),
-        info.streams,
-        info.bytes,
-        info.commands()
-    );
-    for (at, it) in info.subvolumes.iter().enumerate() {
-        if at > 0 {
-            line.push(',');
-        }
-        json_subvolume(&it.subvolume, &mut line);
-        for (key, number, ..) in changes(&it.changes) {
-            line += &format!(",\"{key}\":{number}");
-        }
-        line.push('}');
-    }
-    line += "],\"by_command\":{";
-    let by_command = info.by_command().map(|(name, total)| {
-        format!(
-            "\"{name}\":{{\"commands\":{},\"bytes\":{}}}",
-            total.commands, total.bytes
-        )
+    let subvolumes = info.subvolumes.iter().map(|it| {
+        let changes = changes(&it.changes).into_iter();
+        let object = json_subvolume(&it.subvolume);
+        changes.fold(object, |object, (key, number, ..)| {
+            object.number(key, number)
+        })
     });
-    line += &by_command.collect::<Vec<_>>().join(",");
-    line += &format!("}},\"plain_bytes\":{},\"encoded\":{{", info.plain_bytes);
-    let encoded = info.by_algorithm().map(|(algorithm, total)| {
-        let sector = match algorithm {
-            codec::Algorithm::LzoBtrfs { sector_bytes } => format!("-{sector_bytes}"),
-            _ => String::new(),
-        };
-        format!(
-            "\"{}{sector}\":{{\"extents\":{},\"stored_bytes\":{},\"file_bytes\":{}}}",
-            of_algorithm(algorithm),
-            total.extents,
-            total.stored_bytes,
-            total.file_bytes
-        )
+    let by_command = info.by_command().fold(Object::new(), |object, (name, it)| {
+        let total = Object::new().number("commands", it.commands);
+        object.object(name, total.number("bytes", it.bytes))
     });
-    line += &encoded.collect::<Vec<_>>().join(",");
-    line + "}}"
+    let encoded = info
+        .by_algorithm()
+        .fold(Object::new(), |object, (algorithm, it)| {
+            let sector = match algorithm {
+                codec::Algorithm::LzoBtrfs { sector_bytes } => format!("-{sector_bytes}"),
+                _ => String::new(),
+            };
+            let total = Object::new()
+                .number("extents", it.extents)
+                .number("stored_bytes", it.stored_bytes)
+                .number("file_bytes", it.file_bytes);
+            object.object(&format!("{}{sector}", of_algorithm(algorithm)), total)
+        });
+    Object::new()
+        .numbers("versions", info.versions.iter().map(|it| it.number()))
+        .number("streams", info.streams)
+        .number("bytes", info.bytes)
+        .number("commands", info.commands())
+        .text("sha256", digest)
+        .list("subvolumes", subvolumes)
+        .object("by_command", by_command)
+        .number("plain_bytes", info.plain_bytes)
+        .object("encoded", encoded)
+        .line()
 }

@@ -124,14 +124,3 @@ pub(crate) fn of_uuid(uuid: &[u8; 16]) -> String {
     }
     words
 }
-
-/// A name as the value of a JSON key: a string if it is UTF-8, otherwise Base64 under another key.
-pub(crate) fn json_name(key: &str, name: &[u8], to: &mut String) {
-    match str::from_utf8(name) {
-        Ok(name) => {
-            *to += &format!("\"{key}\":");
-            sendstream::json::string(name, to);
-        }
-        Err(_) => *to += &format!("\"{key}_base64\":\"{}\"", tree::base64::encode(name)),
-    }
-}

@@ -7,9 +7,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use sendstream::{SentSubvolume, Verified, VerifyOptions};
 use tree::Error;
+use tree::json::Object;
 
 use super::ahead::ReadAhead;
-use super::input::{Hashed, Input, json_name, name, of_uuid};
+use super::input::{Hashed, Input, name, of_uuid};
 use crate::address::Address;
 use crate::bar::Bar;
 use crate::diff::{compare, line};
@@ -223,48 +224,36 @@ pub(crate) fn of_subvolume(subvolume: &SentSubvolume) -> String {
     }
 }
 
-/// A subvolume as a JSON object without its closing brace.
-pub(crate) fn json_subvolume(subvolume: &SentSubvolume, to: &mut String) {
-    to.push('{');
-    json_name("name", &subvolume.name, to);
-    *to += &format!(
-        ",\"uuid\":\"{}\",\"ctransid\":{}",
-        of_uuid(&subvolume.uuid),
-        subvolume.ctransid
-    );
-    if let Some((uuid, transid)) = &subvolume.parent {
-        *to += &format!(
-            ",\"parent_uuid\":\"{}\",\"parent_ctransid\":{transid}",
-            of_uuid(uuid)
-        );
+/// A subvolume as a JSON object.
+pub(crate) fn json_subvolume(subvolume: &SentSubvolume) -> Object {
+    let object = Object::new()
+        .name("name", &subvolume.name)
+        .text("uuid", &of_uuid(&subvolume.uuid))
+        .number("ctransid", subvolume.ctransid);
+    match &subvolume.parent {
+        Some((uuid, transid)) => object
+            .text("parent_uuid", &of_uuid(uuid))
+            .number("parent_ctransid", *transid),
+        None => object,
     }
 }
 
 fn json(verified: &Verified, error: Option<&str>, differences: Option<u64>) -> String {
-    let mut line = String::from("{\"error\":");
-    match error {
-        None => line += "null",
-        Some(error) => sendstream::json::string(error, &mut line),
-    }
+    let mut object = match error {
+        None => Object::new().null("error"),
+        Some(error) => Object::new().text("error", error),
+    };
     if let Some(differences) = differences {
-        line += &format!(",\"differences\":{differences}");
+        object = object.number("differences", differences);
     }
-    line += &format!(
-        ",\"bytes\":{},\"streams\":{},\"commands\":{},\"extents_decoded\":{},\"all_names_followed\":{},\"subvolumes\":[",
-        verified.bytes,
-        verified.streams,
-        verified.commands,
-        verified.extents_decoded,
-        !verified.has_untracked_names
-    );
-    for (at, subvolume) in verified.subvolumes.iter().enumerate() {
-        if at > 0 {
-            line.push(',');
-        }
-        json_subvolume(subvolume, &mut line);
-        line.push('}');
-    }
-    line + "]}"
+    object
+        .number("bytes", verified.bytes)
+        .number("streams", verified.streams)
+        .number("commands", verified.commands)
+        .number("extents_decoded", verified.extents_decoded)
+        .flag("all_names_followed", !verified.has_untracked_names)
+        .list("subvolumes", verified.subvolumes.iter().map(json_subvolume))
+        .line()
 }
 
 fn digest(words: &str) -> Result<String> {

@@ -1,9 +1,9 @@
 //! Use as JSON.
 
+use tree::json::Object;
 use tree::usage::{Amount, Totals};
 
 use super::{Measured, Usage};
-use crate::json::Object;
 
 /// The version of the form.
 const VERSION: u32 = 1;
