@@ -204,6 +204,11 @@ fn features() -> Outcome {
             outcome.add(run(&mut build));
         }
     }
+    for package in WITHOUT_C {
+        outcome.add(without_c(package));
+    }
+    let mut tests = cargo(["test", "--quiet", "--package", WITHOUT_C[0], "--tests"]);
+    outcome.add(run_tests(tests.args(ZSTD_ALONE)));
     for features in FEATURES {
         println!("zstd: {features}");
         let mut binaries = Vec::new();
@@ -225,6 +230,34 @@ fn features() -> Outcome {
             test.name += &format!(" ({features})");
         }
         outcome.add(of_it);
+    }
+    outcome
+}
+
+/// The crates that read and write zstd without a library in C.
+const WITHOUT_C: &[&str] = &["restow-codec", "restow-squashfs", "restow-btrfs"];
+
+const ZSTD_ALONE: [&str; 3] = ["--no-default-features", "--features", "zstd"];
+
+/// Builds a crate with zstd alone, and fails if anything in it calls a C compiler or links a library in C.
+fn without_c(package: &str) -> Outcome {
+    let mut build = cargo(["check", "--quiet", "--package", package]);
+    build.args(ZSTD_ALONE);
+    println!("{}", line_of(&build));
+    let mut outcome = run(&mut build);
+    let mut tree = cargo(["tree", "--package", package, "--edges", "normal,build"]);
+    tree.args(ZSTD_ALONE).args(["--prefix", "none"]);
+    match output_of(&mut tree) {
+        Ok(crates) => {
+            let mut names = crates.lines().filter_map(|line| line.split(' ').next());
+            let of_c =
+                |name: &&str| name.ends_with("-sys") && *name != "linux-raw-sys" || *name == "cc";
+            if let Some(name) = names.find(of_c) {
+                let what = format!("{package} builds C with zstd alone: {name}");
+                outcome.failed.push(what);
+            }
+        }
+        Err(reason) => outcome.failed.push(reason),
     }
     outcome
 }

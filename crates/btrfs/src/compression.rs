@@ -10,7 +10,7 @@
 )]
 
 use codec::{Algorithm, Decoder, Settings};
-use tree::{Corrupt, Error, Result, to_u64};
+use tree::{Error, Result};
 
 /// Maximum decoded and stored size of a compressed extent, in bytes (`BTRFS_MAX_UNCOMPRESSED`, `BTRFS_MAX_COMPRESSED`).
 pub(crate) const EXTENT_BYTES_MAX: u64 = 128 << 10;
@@ -93,14 +93,7 @@ impl Compression {
         at: u64,
     ) -> Result<()> {
         let decoded = decoder.decompress_extent(self.algorithm(sectorsize), dst, stored);
-        decoded.map_err(|error| {
-            let (from, got) = error.found(stored);
-            Error::Corrupt(Corrupt {
-                what: error.as_str(),
-                at: at.saturating_add(to_u64(from)),
-                got,
-            })
-        })?;
+        decoded.map_err(|error| Error::of_block(error, stored, at))?;
         Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Algorithm;
+
 /// Why a block could not be decoded, or an encoder could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -23,9 +25,13 @@ pub enum Error {
     DstSizeTooSmall,
     /// The block requires more memory than its size can justify.
     MemoryLimit,
+    /// The codec's feature was not enabled when this crate was built; the text names it.
+    NotBuilt(&'static str),
     /// An error of the LZO decoder.
+    #[cfg(feature = "lzo")]
     Lzo(lzo::Error),
     /// An error of zstd.
+    #[cfg(feature = "zstd")]
     Zstd(zstd::Error),
 }
 
@@ -39,13 +45,30 @@ impl Error {
         }
     }
 
+    /// The error of a codec that was not built.
+    #[allow(dead_code, reason = "all codecs can be built")]
+    pub(crate) const fn not_built(algorithm: Algorithm) -> Error {
+        Error::NotBuilt(match algorithm {
+            Algorithm::Zlib => "built without zlib",
+            Algorithm::Zstd => "built without zstd",
+            Algorithm::Lzo | Algorithm::LzoBtrfs { .. } => "built without lzo",
+            Algorithm::Lz4 => "built without lz4",
+            Algorithm::Xz | Algorithm::Lzma => "built without xz",
+        })
+    }
+
     /// The error in a few lower-case words.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Error::Settings(what) | Error::Corrupt(what) | Error::Framing { what, .. } => what,
+            Error::Settings(what)
+            | Error::Corrupt(what)
+            | Error::Framing { what, .. }
+            | Error::NotBuilt(what) => what,
             Error::DstSizeTooSmall => "compressed block holds more than it may",
             Error::MemoryLimit => "compressed block asks for too much memory",
+            #[cfg(feature = "lzo")]
             Error::Lzo(error) => error.as_str(),
+            #[cfg(feature = "zstd")]
             Error::Zstd(error) => error.as_str(),
         }
     }

@@ -13,7 +13,7 @@
 )]
 
 use crate::segments::Segments;
-use crate::{Algorithm, Decoder, Encoder, EncoderKind, Error, ZstdFrame, zlib};
+use crate::{Algorithm, Decoder, Encoder, Error, ZstdFrame};
 
 /// The largest window of a zstd frame in an extent, 2^17 bytes: Linux accepts no larger one.
 const WINDOW_MAX: u64 = 1 << 17;
@@ -42,11 +42,12 @@ impl Encoder {
         dst: &mut [u8],
         src: &[u8],
     ) -> Option<usize> {
-        match self.0 {
-            EncoderKind::Lzo(_) | EncoderKind::LzoOptimal(..) => Segments::new(sector_bytes)
+        if self.algorithm == Algorithm::Lzo {
+            Segments::new(sector_bytes)
                 .expect("the caller passes a valid sector size")
-                .compress(dst, src, |dst, src| self.compress(dst, src)),
-            _ => self.compress(dst, src),
+                .compress(dst, src, |dst, src| self.compress(dst, src))
+        } else {
+            self.compress(dst, src)
         }
     }
 }
@@ -67,6 +68,7 @@ impl Decoder {
         stored: &[u8],
     ) -> Result<usize, Error> {
         let len = match algorithm {
+            #[cfg(feature = "zstd")]
             Algorithm::Zstd => {
                 let options = zstd::DecodeOptions::new().window_max(WINDOW_MAX);
                 let workspace = self.zstd.get_or_insert_default();
@@ -96,7 +98,10 @@ impl Decoder {
         stored: &[u8],
     ) -> Result<(usize, usize), Error> {
         let len = self.decompress(Algorithm::Zlib, dst, stored)?;
-        let end = zlib::end(dst.split_at(len).0, stored);
+        #[cfg(feature = "zlib")]
+        let end = crate::zlib::end(dst.split_at(len).0, stored);
+        #[cfg(not(feature = "zlib"))]
+        let end = None;
         end.map(|end| (len, end))
             .ok_or(Error::Corrupt("zlib stream's end cannot be found"))
     }

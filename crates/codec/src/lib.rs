@@ -18,21 +18,36 @@
 //! # Ok::<(), codec::Error>(())
 //! ```
 #![forbid(unsafe_code)]
+// Names that only a codec uses which is not built.
+#![cfg_attr(
+    not(all(
+        feature = "lz4",
+        feature = "lzo",
+        feature = "xz",
+        feature = "zlib",
+        feature = "zstd"
+    )),
+    allow(dead_code, unreachable_code, unused_variables)
+)]
 
 mod error;
 mod extent;
+mod filters;
+#[cfg(feature = "lz4")]
 mod lz4;
 mod pack;
 mod segments;
 mod wrapper;
+#[cfg(feature = "xz")]
 mod xz;
+#[cfg(feature = "zlib")]
 mod zlib;
 mod zstandard;
 
 pub use error::{Error, first_bytes};
+pub use filters::Filters;
 pub use pack::{Packer, SeekFrame, SeekTable};
 pub use wrapper::Wrapper;
-pub use xz::Filters;
 pub use zstandard::ZstdFrame;
 
 use segments::Segments;
@@ -72,6 +87,17 @@ impl Algorithm {
             Algorithm::Lz4 => "lz4",
             Algorithm::Xz => "xz",
             Algorithm::Lzma => "lzma",
+        }
+    }
+
+    /// Whether the codec's feature was enabled when this crate was built.
+    pub const fn is_built(self) -> bool {
+        match self {
+            Algorithm::Zlib => cfg!(feature = "zlib"),
+            Algorithm::Zstd => cfg!(feature = "zstd"),
+            Algorithm::Lzo | Algorithm::LzoBtrfs { .. } => cfg!(feature = "lzo"),
+            Algorithm::Lz4 => cfg!(feature = "lz4"),
+            Algorithm::Xz | Algorithm::Lzma => cfg!(feature = "xz"),
         }
     }
 }
@@ -131,14 +157,23 @@ impl Settings {
 }
 
 /// An encoder and its memory.
-pub struct Encoder(EncoderKind);
+pub struct Encoder {
+    algorithm: Algorithm,
+    kind: EncoderKind,
+}
 
 enum EncoderKind {
+    #[cfg(feature = "zlib")]
     Zlib(zlib::Encoder),
+    #[cfg(feature = "zstd")]
     Zstd(Box<zstandard::Encoder>),
+    #[cfg(feature = "lzo")]
     Lzo(Box<lzo::Workspace>),
+    #[cfg(feature = "lzo")]
     LzoOptimal(u8, Box<lzo::OptimalWorkspace>),
+    #[cfg(feature = "lz4")]
     Lz4(lz4::Encoder),
+    #[cfg(feature = "xz")]
     Xz(xz::Encoder),
 }
 
@@ -146,29 +181,40 @@ impl Encoder {
     /// Creates an encoder with these settings.
     ///
     /// # Errors
-    /// [`Error::Settings`] if a level or size is out of range.
+    /// [`Error::Settings`] if a level or size is out of range, [`Error::NotBuilt`] without the codec's feature.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
-        Ok(Encoder(match *settings {
+        let algorithm = settings.algorithm();
+        let kind = match *settings {
+            #[cfg(feature = "zlib")]
             Settings::Zlib { level } => EncoderKind::Zlib(zlib::Encoder::new(level)?),
+            #[cfg(feature = "zstd")]
             Settings::Zstd { level } => {
                 EncoderKind::Zstd(Box::new(zstandard::Encoder::new(level)?))
             }
+            #[cfg(feature = "lzo")]
             Settings::Lzo => EncoderKind::Lzo(Box::default()),
+            #[cfg(feature = "lzo")]
             Settings::LzoOptimal { level } => {
                 if !(lzo::LEVEL_MIN..=lzo::LEVEL_MAX).contains(&level) {
                     return Err(Error::Settings("lzo level is not 1 to 9"));
                 }
                 EncoderKind::LzoOptimal(level, Box::default())
             }
+            #[cfg(feature = "lz4")]
             Settings::Lz4 => EncoderKind::Lz4(lz4::Encoder::fast()),
+            #[cfg(feature = "lz4")]
             Settings::Lz4Hc { level } => EncoderKind::Lz4(lz4::Encoder::high(level)?),
+            #[cfg(feature = "xz")]
             Settings::Xz {
                 level,
                 extreme,
                 dictionary_bytes,
                 filters,
             } => EncoderKind::Xz(xz::Encoder::new(level, extreme, dictionary_bytes, filters)?),
-        }))
+            #[allow(unreachable_patterns, reason = "all codecs can be built")]
+            _ => return Err(Error::not_built(algorithm)),
+        };
+        Ok(Encoder { algorithm, kind })
     }
 
     /// Encodes `src` into the beginning of `dst`. Returns the encoded length, or `None` if it does not fit.
@@ -176,20 +222,24 @@ impl Encoder {
     /// To get only results that are smaller than the source, pass a destination one byte shorter than it. The same
     /// input, destination length and settings give the same bytes. Bytes of `dst` after the result can be overwritten.
     pub fn compress(&mut self, dst: &mut [u8], src: &[u8]) -> Option<usize> {
-        match &mut self.0 {
-            EncoderKind::Zlib(encoder) => encoder.compress(dst, src),
-            EncoderKind::Zstd(encoder) => encoder.compress(dst, src),
-            EncoderKind::Lzo(workspace) => lzo::compress(dst, src, workspace),
-            EncoderKind::LzoOptimal(level, workspace) => {
-                lzo::compress_optimal(dst, src, *level, workspace)
+        match self.kind {
+            #[cfg(feature = "zlib")]
+            EncoderKind::Zlib(ref mut encoder) => encoder.compress(dst, src),
+            #[cfg(feature = "zstd")]
+            EncoderKind::Zstd(ref mut encoder) => encoder.compress(dst, src),
+            #[cfg(feature = "lzo")]
+            EncoderKind::Lzo(ref mut workspace) => lzo::compress(dst, src, workspace),
+            #[cfg(feature = "lzo")]
+            EncoderKind::LzoOptimal(level, ref mut workspace) => {
+                lzo::compress_optimal(dst, src, level, workspace)
             }
-            EncoderKind::Lz4(encoder) => encoder.compress(dst, src),
-            EncoderKind::Xz(encoder) => encoder.compress(dst, src),
+            #[cfg(feature = "lz4")]
+            EncoderKind::Lz4(ref mut encoder) => encoder.compress(dst, src),
+            #[cfg(feature = "xz")]
+            EncoderKind::Xz(ref mut encoder) => encoder.compress(dst, src),
         }
     }
-}
 
-impl Encoder {
     /// Like [`Encoder::compress`], but xz uses this one filter (or none) instead of those in the settings: for callers
     /// that know the kind of content. At most one bit of `filter` is set. The other codecs have no filters.
     pub fn compress_filtered(
@@ -198,8 +248,10 @@ impl Encoder {
         dst: &mut [u8],
         src: &[u8],
     ) -> Option<usize> {
-        match &mut self.0 {
+        match &self.kind {
+            #[cfg(feature = "xz")]
             EncoderKind::Xz(encoder) => encoder.compress_with(filter, dst, src),
+            #[allow(unreachable_patterns, reason = "xz can be the only codec")]
             _ => self.compress(dst, src),
         }
     }
@@ -208,7 +260,9 @@ impl Encoder {
 /// A decoder for all codecs, and its memory.
 #[derive(Default)]
 pub struct Decoder {
+    #[cfg(feature = "zlib")]
     zlib: Option<zlib::Decoder>,
+    #[cfg(feature = "zstd")]
     zstd: Option<Box<zstd::Workspace<{ zstd::DECOMPRESS_WORKSPACE_SIZE }>>>,
 }
 
@@ -225,7 +279,7 @@ impl Decoder {
     /// overwritten.
     ///
     /// # Errors
-    /// The block breaks its format, or holds more than `dst`.
+    /// The block breaks its format, or holds more than `dst`; [`Error::NotBuilt`] without the codec's feature.
     pub fn decompress(
         &mut self,
         algorithm: Algorithm,
@@ -233,8 +287,11 @@ impl Decoder {
         src: &[u8],
     ) -> Result<usize, Error> {
         match algorithm {
+            #[cfg(feature = "zlib")]
             Algorithm::Zlib => self.zlib.get_or_insert_default().decompress(dst, src),
+            #[cfg(feature = "zstd")]
             Algorithm::Zstd if src.is_empty() => Err(Error::Corrupt("zstd frame is missing")),
+            #[cfg(feature = "zstd")]
             Algorithm::Zstd => {
                 let workspace = self.zstd.get_or_insert_default();
                 zstd::decompress(dst, src, &mut workspace[..]).map_err(|error| match error {
@@ -250,16 +307,27 @@ impl Decoder {
                 }
                 Ok(decoded.written)
             }
+            #[cfg(feature = "lz4")]
             Algorithm::Lz4 => lz4::decompress(dst, src),
+            #[cfg(feature = "xz")]
             Algorithm::Xz => xz::decompress(dst, src),
+            #[cfg(feature = "xz")]
             Algorithm::Lzma => xz::decompress_lzma(dst, src),
+            #[allow(unreachable_patterns, reason = "all codecs can be built")]
+            _ => Err(Error::not_built(algorithm)),
         }
     }
 }
 
+#[cfg(feature = "lzo")]
 fn decompress_lzo(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
     lzo::decompress(dst, src).map_err(|error| match error {
         lzo::Error::DstSizeTooSmall => Error::DstSizeTooSmall,
         error => Error::Lzo(error),
     })
+}
+
+#[cfg(not(feature = "lzo"))]
+fn decompress_lzo(_: &mut [u8], _: &[u8]) -> Result<usize, Error> {
+    Err(Error::not_built(Algorithm::Lzo))
 }

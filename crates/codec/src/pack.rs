@@ -9,9 +9,6 @@
     )
 )]
 
-use libdeflater::{CompressionLvl, Compressor};
-use liblzma::stream::{Action, Check, Status, Stream};
-
 use crate::{Error, Wrapper};
 
 /// The magic number of a skippable frame that holds a seek table, and that at the end of the table
@@ -32,6 +29,7 @@ const RESERVED: u8 = 0x7c;
 pub struct Packer {
     wrapper: Wrapper,
     level: u8,
+    #[cfg(feature = "zstd")]
     zstd: Option<(zstd::Compressor<Vec<u8>>, zstd::Params)>,
 }
 
@@ -39,33 +37,34 @@ impl Packer {
     /// A packer with this level, or the usual one of the format: 6 for gzip and xz, 3 for zstd.
     ///
     /// # Errors
-    /// [`Error::Settings`] if the level is out of range.
+    /// [`Error::Settings`] if the level is out of range, [`Error::NotBuilt`] without the format's feature.
     pub fn new(wrapper: Wrapper, level: Option<u8>) -> Result<Packer, Error> {
         let level = level.unwrap_or(match wrapper {
             Wrapper::Gzip | Wrapper::Xz => 6,
             Wrapper::Zstd => 3,
         });
-        let zstd = match wrapper {
-            Wrapper::Gzip if !(1..=12).contains(&level) => {
-                return Err(Error::Settings("gzip level is not 1 to 12"));
-            }
-            Wrapper::Xz if level > 9 => return Err(Error::Settings("xz level is not 0 to 9")),
-            Wrapper::Zstd if !(1..=22).contains(&level) => {
-                return Err(Error::Settings("zstd level is not 1 to 22"));
-            }
-            Wrapper::Gzip | Wrapper::Xz => None,
-            Wrapper::Zstd => {
+        let (range, wrong) = match wrapper {
+            Wrapper::Gzip => (1..=12, "gzip level is not 1 to 12"),
+            Wrapper::Xz => (0..=9, "xz level is not 0 to 9"),
+            Wrapper::Zstd => (1..=22, "zstd level is not 1 to 22"),
+        };
+        if !range.contains(&level) {
+            return Err(Error::Settings(wrong));
+        }
+        if !wrapper.algorithm().is_built() {
+            return Err(Error::not_built(wrapper.algorithm()));
+        }
+        Ok(Packer {
+            wrapper,
+            level,
+            #[cfg(feature = "zstd")]
+            zstd: (wrapper == Wrapper::Zstd).then(|| {
                 let part = u64::try_from(Self::part_bytes(wrapper)).ok();
                 let mut params = zstd::Params::for_level(level.into(), part);
                 params.checksum = true;
                 let workspace = vec![0; zstd::workspace_size(&params)];
-                Some((zstd::Compressor::owning(workspace), params))
-            }
-        };
-        Ok(Packer {
-            wrapper,
-            level,
-            zstd,
+                (zstd::Compressor::owning(workspace), params)
+            }),
         })
     }
 
@@ -88,24 +87,37 @@ impl Packer {
         // Content that does not become smaller grows by a few bytes for each block of it.
         let room = content.len().saturating_add(content.len() >> 7);
         packed.resize(room.saturating_add(1024), 0);
-        let len = match (self.wrapper, &mut self.zstd) {
-            (Wrapper::Zstd, Some((compressor, params))) => compressor
-                .compress(packed, content, params)
-                .map_err(Error::Zstd)?,
-            (Wrapper::Gzip, _) => {
-                let level = CompressionLvl::new(self.level.into());
-                let level = level.map_err(|_| Error::Settings("gzip level is not 1 to 12"))?;
-                let written = Compressor::new(level).gzip_compress(content, packed);
-                written.map_err(|_| Error::DstSizeTooSmall)?
+        let len = match self.wrapper {
+            #[cfg(feature = "zlib")]
+            Wrapper::Gzip => gzip(self.level, content, packed)?,
+            #[cfg(feature = "xz")]
+            Wrapper::Xz => xz(self.level, content, packed)?,
+            #[cfg(feature = "zstd")]
+            Wrapper::Zstd => {
+                let (compressor, params) = self.zstd.as_mut().expect("made with the packer");
+                let written = compressor.compress(packed, content, params);
+                written.map_err(Error::Zstd)?
             }
-            _ => xz(self.level, content, packed)?,
+            #[allow(unreachable_patterns, reason = "all codecs can be built")]
+            _ => return Err(Error::not_built(self.wrapper.algorithm())),
         };
         packed.truncate(len);
         Ok(())
     }
 }
 
+#[cfg(feature = "zlib")]
+fn gzip(level: u8, content: &[u8], packed: &mut [u8]) -> Result<usize, Error> {
+    use libdeflater::{CompressionLvl, Compressor};
+    let level = CompressionLvl::new(level.into());
+    let level = level.map_err(|_| Error::Settings("gzip level is not 1 to 12"))?;
+    let written = Compressor::new(level).gzip_compress(content, packed);
+    written.map_err(|_| Error::DstSizeTooSmall)
+}
+
+#[cfg(feature = "xz")]
 fn xz(level: u8, content: &[u8], packed: &mut [u8]) -> Result<usize, Error> {
+    use liblzma::stream::{Action, Check, Status, Stream};
     let stream = Stream::new_easy_encoder(level.into(), Check::Crc64);
     let mut stream = stream.map_err(|_| Error::MemoryLimit)?;
     match stream.process(content, packed, Action::Finish) {
@@ -212,7 +224,8 @@ mod tests {
         let text: Vec<u8> = (0..200_000u32)
             .flat_map(|n| (n / 7).to_le_bytes())
             .collect();
-        for wrapper in [Wrapper::Gzip, Wrapper::Xz, Wrapper::Zstd] {
+        let wrappers = [Wrapper::Gzip, Wrapper::Xz, Wrapper::Zstd];
+        for wrapper in wrappers.into_iter().filter(|it| it.algorithm().is_built()) {
             for level in [None, Some(1), Some(9)] {
                 let mut packer = Packer::new(wrapper, level).unwrap();
                 let (mut all, mut packed) = (Vec::new(), Vec::new());

@@ -128,7 +128,7 @@ fn length(src: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(*bytes)).ok()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lzo"))]
 mod tests {
     use std::collections::BTreeSet;
 

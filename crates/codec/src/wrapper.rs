@@ -9,14 +9,13 @@
     )
 )]
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 
-use liblzma::read::XzDecoder;
-use liblzma::stream::{CONCATENATED, Stream};
+use crate::{Algorithm, Error};
 
-/// Maximum window of a zstd frame and memory of an xz stream, in bytes: what the `zstd` command accepts by default,
-/// and four times what `xz -9` needs.
+/// The largest window of a zstd frame in bytes, the default limit of the `zstd` command.
 const ZSTD_WINDOW_MAX: u64 = 128 << 20;
+/// Maximum memory of an xz stream in bytes, four times that of `xz -9`.
 const XZ_MEMORY_MAX: u64 = 256 << 20;
 
 /// How many bytes are read and written at once.
@@ -56,22 +55,44 @@ impl Wrapper {
         }
     }
 
+    /// The algorithm of its blocks.
+    pub(crate) const fn algorithm(self) -> Algorithm {
+        match self {
+            Wrapper::Gzip => Algorithm::Zlib,
+            Wrapper::Xz => Algorithm::Xz,
+            Wrapper::Zstd => Algorithm::Zstd,
+        }
+    }
+
     /// Decompresses `input`, from its current position to its end, into `out`. Returns the number of bytes written.
     ///
     /// # Errors
     /// `UnexpectedEof` if the input is truncated; `InvalidData` or `InvalidInput` if it breaks the format, does not
-    /// match its checksum, or requires too much memory; otherwise what `input` and `out` report.
+    /// match its checksum, or requires too much memory; `Unsupported` with [`Error::NotBuilt`] without the format's
+    /// feature; otherwise the errors of `input` and `out`.
     pub fn decompress(self, input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
         match self {
+            #[cfg(feature = "zlib")]
             Wrapper::Gzip => {
-                let input = BufReader::with_capacity(CHUNK_BYTES, input);
+                let input = io::BufReader::with_capacity(CHUNK_BYTES, input);
                 copy(&mut flate2::bufread::MultiGzDecoder::new(input), out)
             }
+            #[cfg(feature = "xz")]
             Wrapper::Xz => {
+                use liblzma::stream::{CONCATENATED, Stream};
                 let stream = Stream::new_stream_decoder(XZ_MEMORY_MAX, CONCATENATED)?;
-                copy(&mut XzDecoder::new_stream(input, stream), out)
+                copy(
+                    &mut liblzma::read::XzDecoder::new_stream(input, stream),
+                    out,
+                )
             }
+            #[cfg(feature = "zstd")]
             Wrapper::Zstd => zstd_frames(input, out),
+            #[allow(unreachable_patterns, reason = "all codecs can be built")]
+            _ => {
+                let error = Error::not_built(self.algorithm());
+                Err(io::Error::new(io::ErrorKind::Unsupported, error))
+            }
         }
     }
 }
@@ -107,8 +128,9 @@ fn read<'b>(from: &mut dyn Read, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
     }
 }
 
+#[cfg(feature = "zstd")]
 fn zstd_frames(input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
-    let bad = |error| io::Error::new(io::ErrorKind::InvalidData, crate::Error::Zstd(error));
+    let bad = |error| io::Error::new(io::ErrorKind::InvalidData, Error::Zstd(error));
     let size = zstd::Decoder::workspace_size(ZSTD_WINDOW_MAX).expect("a constant");
     // Zeroed memory is never touched if no frame needs it.
     let mut workspace = vec![0; size];

@@ -1,6 +1,6 @@
 //! .xz and .lzma streams, with liblzma.
 
-use crate::Error;
+use crate::{Error, Filters};
 use liblzma::stream::{self, Action, Check, LzmaOptions, Status, Stream};
 
 /// A decoder's memory limit: the dictionary of the largest block and liblzma's own tables, with room to spare. A
@@ -9,36 +9,6 @@ const DECODER_MEMORY_MAX: u64 = 16 << 20;
 
 /// The smallest dictionary of the format.
 const DICTIONARY_MIN: u32 = 4096;
-
-/// A set of filters that make machine code easier to compress, as a bit mask in SquashFS encoding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Filters(pub u32);
-
-impl Filters {
-    /// x86 and x86-64.
-    pub const X86: Filters = Filters(1);
-    /// PowerPC, big-endian.
-    pub const POWERPC: Filters = Filters(2);
-    /// Itanium.
-    pub const IA64: Filters = Filters(4);
-    /// ARM.
-    pub const ARM: Filters = Filters(8);
-    /// ARM Thumb.
-    pub const ARM_THUMB: Filters = Filters(0x10);
-    /// SPARC.
-    pub const SPARC: Filters = Filters(0x20);
-    /// ARM64.
-    pub const ARM64: Filters = Filters(0x40);
-    /// RISC-V.
-    pub const RISCV: Filters = Filters(0x80);
-    /// All filters.
-    pub const ALL: Filters = Filters(0xff);
-
-    /// The names as in the options of `mksquashfs`, in bit order.
-    pub const NAMES: [&'static str; 8] = [
-        "x86", "powerpc", "ia64", "arm", "armthumb", "sparc", "arm64", "riscv",
-    ];
-}
 
 pub(crate) struct Encoder {
     preset: u32,

@@ -9,8 +9,10 @@
     )
 )]
 
+#[cfg(feature = "zstd")]
 use crate::Error;
 
+#[cfg(feature = "zstd")]
 pub(crate) struct Encoder {
     level: i32,
     /// The workspace fits the largest block so far, of this many bytes. Its tables are kept between blocks.
@@ -18,6 +20,7 @@ pub(crate) struct Encoder {
     workspace_size: usize,
 }
 
+#[cfg(feature = "zstd")]
 impl Encoder {
     pub(crate) fn new(level: i32) -> Result<Self, Error> {
         if level == 0 || !(zstd::LEVEL_MIN..=zstd::LEVEL_MAX).contains(&level) {
@@ -54,7 +57,8 @@ pub struct ZstdFrame {
 
 impl ZstdFrame {
     /// Parses the frame at the beginning of `src`; `None` unless it is complete, needs no dictionary and has a window
-    /// of at most `window_max` bytes.
+    /// of at most `window_max` bytes. Without the feature `zstd` always `None`.
+    #[cfg(feature = "zstd")]
     pub fn parse(src: &[u8], window_max: u64) -> Option<ZstdFrame> {
         let zstd::Frame::Zstd(header) = zstd::Frame::parse(src).ok()? else {
             return None;
@@ -66,5 +70,11 @@ impl ZstdFrame {
             bytes: zstd::frame_size(src).ok()?,
             content_bytes: header.content_size,
         })
+    }
+
+    #[cfg(not(feature = "zstd"))]
+    #[expect(missing_docs, reason = "they stand above")]
+    pub fn parse(_: &[u8], _: u64) -> Option<ZstdFrame> {
+        None
     }
 }

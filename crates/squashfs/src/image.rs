@@ -172,14 +172,7 @@ impl Image {
             self.read(stored_block, at)?;
             let algorithm = self.superblock.algorithm;
             let decoded = worker.decoder.decompress(algorithm, dst, stored_block);
-            decoded.map_err(|error| {
-                let (from, got) = error.found(stored_block);
-                Error::Corrupt(Corrupt {
-                    what: error.as_str(),
-                    at: at.saturating_add(to_u64(from)),
-                    got,
-                })
-            })
+            decoded.map_err(|error| Error::of_block(error, stored_block, at))
         })
     }
 
@@ -229,14 +222,7 @@ impl Image {
                     content: content.split_at(len).0.into(),
                     next,
                 }),
-                Err(error) => {
-                    let (from, got) = error.found(stored);
-                    Err(Error::Corrupt(Corrupt {
-                        what: error.as_str(),
-                        at: content_at.saturating_add(to_u64(from)),
-                        got,
-                    }))
-                }
+                Err(error) => Err(Error::of_block(error, stored, content_at)),
             }
         })
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use crate::to_u64;
+
 /// The result type of this crate and of the formats that build on it.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -111,6 +113,19 @@ impl Error {
                 error: Box::new(error),
             },
         }
+    }
+
+    /// The error of a block that was stored at `at` and could not be decoded.
+    pub fn of_block(error: codec::Error, stored: &[u8], at: u64) -> Error {
+        if let codec::Error::NotBuilt(what) = error {
+            return Error::Unsupported(what);
+        }
+        let (from, got) = error.found(stored);
+        Error::Corrupt(Corrupt {
+            what: error.as_str(),
+            at: at.saturating_add(to_u64(from)),
+            got,
+        })
     }
 
     /// Adds the part of the image or stream concerned. An error that already names a part is unchanged.

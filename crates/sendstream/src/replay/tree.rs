@@ -141,12 +141,13 @@ impl SentTree {
             let mut decoder = pool().pop().unwrap_or_default();
             let result = write.decode(&mut decoder, &mut content).map(drop);
             pool().push(decoder);
-            result.map_err(|error| {
-                Error::Corrupt(::tree::Corrupt {
+            result.map_err(|error| match error {
+                codec::Error::NotBuilt(what) => Error::Unsupported(what),
+                error => Error::Corrupt(::tree::Corrupt {
                     what: error.as_str(),
                     at,
                     got: encoding.stored_len,
-                })
+                }),
             })?;
             Ok(content)
         })
