@@ -15,7 +15,7 @@ const LARGE_BLOCK_BYTES: u32 = 256 << 10;
 
 /// The tree as a SquashFS image with blocks of one size.
 pub(crate) struct Squashfs<'a> {
-    trial: squashfs::Trial<'a>,
+    trial: squashfs::TrialImage<'a>,
     units: Vec<Unit>,
     block_bytes: u32,
 }
@@ -31,7 +31,7 @@ impl<'a> Squashfs<'a> {
             block_bytes,
             ..squashfs::Options::default()
         };
-        let trial = squashfs::Trial::new(fs, inventory, duplicates, options)?;
+        let trial = squashfs::TrialImage::new(fs, inventory, duplicates, options)?;
         let kinds = Kinds::of(inventory);
         let units = trial.blocks().iter().map(|block| Unit {
             len: block.len,

@@ -7,10 +7,10 @@ use tree::{
     Limits, Parallel, Progress, Result, Xattr, ordered,
 };
 
-use crate::data::Block;
+use crate::data::BlockSpan;
 use crate::dir::{self, ListingReader};
 use crate::image::StoredSize;
-use crate::inode::Body;
+use crate::inode::InodeFields;
 use crate::raw;
 use crate::read::Squashfs;
 
@@ -62,7 +62,7 @@ fn join_shared(stored: &mut Vec<DataBlock>) {
     stored.dedup_by_key(|stored| (stored.at, stored.word, stored.len, stored.is_fragment));
 }
 
-struct Check<'a> {
+struct ImageCheck<'a> {
     image: &'a Squashfs,
     findings: Findings<'a>,
     summary: CheckSummary,
@@ -88,7 +88,7 @@ impl Squashfs {
         progress: &dyn Progress,
         report: &mut dyn FnMut(Finding),
     ) -> Result<CheckSummary> {
-        let mut check = Check {
+        let mut check = ImageCheck {
             image: self,
             findings: Findings::new(report),
             summary: CheckSummary::default(),
@@ -115,7 +115,7 @@ fn is_io(error: &Error) -> bool {
     }
 }
 
-impl Check<'_> {
+impl ImageCheck<'_> {
     fn run(
         &mut self,
         inventory: &Inventory,
@@ -241,7 +241,7 @@ impl Check<'_> {
         let image = self.image;
         let at = image.superblock().inode_table;
         let (inode, index) = image.inode(inventory.ino(dir))?;
-        let Body::Directory {
+        let InodeFields::Directory {
             listing,
             parent,
             index_count,
@@ -287,7 +287,7 @@ impl Check<'_> {
         while index < content.block_count() {
             let rest = index..content.block_count();
             for block in content.blocks(image.image(), rest, LIST_ENTRIES)? {
-                if let Block::Stored { at, size } = block {
+                if let BlockSpan::Stored { at, size } = block {
                     let len = block_bytes.min(content.size() - index * block_bytes) as u32;
                     let word = size.word();
                     stored.push(DataBlock {

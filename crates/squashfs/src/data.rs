@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tree::{Corrupt, Error, Result, to_u64, to_usize};
 
 use crate::image::{Image, StoredSize};
-use crate::inode::{File, Tail};
-use crate::lookup_table::Table;
-use crate::metadata::{MetadataReader, Place};
+use crate::inode::{RegularFile, TailPosition};
+use crate::lookup_table::LookupTable;
+use crate::metadata::{MetadataPosition, MetadataReader};
 use crate::raw::{self, METADATA_BYTES};
 
 /// Size words between two checkpoints: as many as fit in a metadata block. Twice as many whenever there are too many
@@ -68,49 +68,49 @@ fn words_max(image: &Image) -> u64 {
 }
 
 /// The data of one file.
-pub(crate) struct Content {
-    file: File,
+pub(crate) struct FileBlocks {
+    file: RegularFile,
     /// Number of size words.
     blocks: u64,
-    known: Mutex<Known>,
+    known: Mutex<BlockPositions>,
 }
 
 /// Positions in the list of size words.
-struct Known {
+struct BlockPositions {
     /// The number of words from each checkpoint to the next.
     stride: u64,
     /// The first one is the beginning of the list.
-    checkpoints: Vec<Position>,
+    checkpoints: Vec<BlockPosition>,
     /// Where the last walk ended: the next one usually continues there.
-    last: Position,
+    last: BlockPosition,
 }
 
 /// A position in the list of size words.
 #[derive(Clone, Copy)]
-struct Position {
+struct BlockPosition {
     /// Index of the block.
     index: u64,
     /// Position of its size word in the inode table.
-    list: Place,
+    list: MetadataPosition,
     /// Position of its data in the image.
     at: u64,
 }
 
 /// Blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Block {
+pub(crate) enum BlockSpan {
     /// This many blocks of holes: nothing is stored.
     Holes(u64),
     /// Data stored in the image.
     Stored { at: u64, size: StoredSize },
 }
 
-impl Block {
+impl BlockSpan {
     /// The number of blocks.
     pub(crate) fn count(&self) -> u64 {
         match self {
-            Block::Holes(count) => *count,
-            Block::Stored { .. } => 1,
+            BlockSpan::Holes(count) => *count,
+            BlockSpan::Stored { .. } => 1,
         }
     }
 }
@@ -127,9 +127,13 @@ pub(crate) struct TailPart {
     pub(crate) len: u32,
 }
 
-impl Content {
+impl FileBlocks {
     /// The data of `file`, whose size words start at `list`.
-    pub(crate) fn new(image: &Image, file: File, list: Place) -> Result<Content> {
+    pub(crate) fn new(
+        image: &Image,
+        file: RegularFile,
+        list: MetadataPosition,
+    ) -> Result<FileBlocks> {
         let superblock = &image.superblock;
         let blocks = file.block_count(superblock.block_bytes);
         if blocks > words_max(image) {
@@ -140,15 +144,15 @@ impl Content {
             }
             .into());
         }
-        let first = Position {
+        let first = BlockPosition {
             index: 0,
             list,
             at: file.start,
         };
-        Ok(Content {
+        Ok(FileBlocks {
             file,
             blocks,
-            known: Mutex::new(Known {
+            known: Mutex::new(BlockPositions {
                 stride: STRIDE,
                 checkpoints: vec![first],
                 last: first,
@@ -162,7 +166,7 @@ impl Content {
     }
 
     /// The fragment index and offset of the tail, from the inode.
-    pub(crate) fn placed_tail(&self) -> Option<Tail> {
+    pub(crate) fn placed_tail(&self) -> Option<TailPosition> {
         self.file.tail
     }
 
@@ -177,15 +181,15 @@ impl Content {
         image: &Image,
         range: Range<u64>,
         entries_max: usize,
-    ) -> Result<Vec<Block>> {
+    ) -> Result<Vec<BlockSpan>> {
         let Range { start: from, end } = range;
         let end = end.min(self.blocks);
-        let mut blocks: Vec<Block> = Vec::new();
+        let mut blocks: Vec<BlockSpan> = Vec::new();
         if from >= end {
             return Ok(blocks);
         }
         let (start, stride) = self.known().before(from);
-        let mut walk = Walk {
+        let mut walk = BlockListWalk {
             image,
             reader: MetadataReader::resume(image, image.superblock.directory_table, start.list)?,
             index: start.index,
@@ -200,7 +204,7 @@ impl Content {
                 let block = walk.next(stop)?;
                 match (block, blocks.last_mut()) {
                     _ if !is_wanted => {}
-                    (Block::Holes(more), Some(Block::Holes(count))) => {
+                    (BlockSpan::Holes(more), Some(BlockSpan::Holes(count))) => {
                         *count = count.saturating_add(more);
                     }
                     _ => blocks.push(block),
@@ -211,7 +215,7 @@ impl Content {
         Ok(blocks)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, BlockPositions> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -219,7 +223,7 @@ impl Content {
     pub(crate) fn tail(
         &self,
         image: &Image,
-        fragments: Option<&Table<raw::FragmentEntry>>,
+        fragments: Option<&LookupTable<raw::FragmentEntry>>,
     ) -> Result<Option<TailPart>> {
         let Some(tail) = self.file.tail else {
             return Ok(None);
@@ -265,9 +269,9 @@ impl Content {
     }
 }
 
-impl Known {
+impl BlockPositions {
     /// The nearest known position at or before the block of this index, and the number of blocks between checkpoints.
-    fn before(&self, index: u64) -> (Position, u64) {
+    fn before(&self, index: u64) -> (BlockPosition, u64) {
         let wanted = to_usize(index.checked_div(self.stride).unwrap_or(0));
         // The first one is always there.
         let checkpoint = self.checkpoints.get(wanted).or(self.checkpoints.last());
@@ -282,7 +286,7 @@ impl Known {
     }
 
     /// Remembers where a walk is.
-    fn note(&mut self, position: Position) {
+    fn note(&mut self, position: BlockPosition) {
         self.last = position;
         if self.checkpoints.len() == CHECKPOINTS_MAX {
             // Every other one, and the first.
@@ -307,16 +311,16 @@ fn next_multiple(index: u64, stride: u64) -> u64 {
 }
 
 /// A walk along a list of size words.
-struct Walk<'a> {
+struct BlockListWalk<'a> {
     image: &'a Image,
     reader: MetadataReader<'a>,
     index: u64,
     at: u64,
 }
 
-impl Walk<'_> {
-    fn position(&self) -> Position {
-        Position {
+impl BlockListWalk<'_> {
+    fn position(&self) -> BlockPosition {
+        BlockPosition {
             index: self.index,
             list: self.reader.place(),
             at: self.at,
@@ -324,17 +328,17 @@ impl Walk<'_> {
     }
 
     /// The next block, or holes that end before the block of index `stop`.
-    fn next(&mut self, stop: u64) -> Result<Block> {
+    fn next(&mut self, stop: u64) -> Result<BlockSpan> {
         let holes = self.reader.skip_zeros(stop.saturating_sub(self.index));
         if holes > 0 {
             self.index = self.index.saturating_add(holes);
-            return Ok(Block::Holes(holes));
+            return Ok(BlockSpan::Holes(holes));
         }
         let (image, reader) = (self.image, &mut self.reader);
         let word: zerocopy::little_endian::U32 = reader.record()?;
         self.index = self.index.saturating_add(1);
         if word == 0 {
-            return Ok(Block::Holes(1));
+            return Ok(BlockSpan::Holes(1));
         }
         let size = StoredSize::parse(word.get(), image.superblock.block_bytes, reader.at())?;
         let begin = self.at;
@@ -347,7 +351,7 @@ impl Walk<'_> {
             .into());
         }
         self.at = begin.saturating_add(size.bytes.into());
-        Ok(Block::Stored { at: begin, size })
+        Ok(BlockSpan::Stored { at: begin, size })
     }
 }
 

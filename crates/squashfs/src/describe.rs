@@ -4,23 +4,23 @@ use std::collections::HashMap;
 
 use tree::{Describe, Error, FileId, Result};
 
-use crate::writer::Writer;
+use crate::image_writer::ImageWriter;
 use crate::xattr::{XattrWriter, is_storable};
 
 /// Longest target of a symbolic link that Linux follows.
 const TARGET_BYTES_MAX: usize = 4095;
 
 /// File metadata that the inventory does not hold.
-pub(crate) struct Described {
+pub(crate) struct DescribedFiles {
     pub(crate) xattrs: XattrWriter,
-    pub(crate) sets: Sets,
+    pub(crate) sets: XattrSets,
     /// Targets of symbolic links.
     pub(crate) targets: HashMap<FileId, Box<[u8]>>,
 }
 
 /// The set of extended attributes of each file.
 #[derive(Default)]
-pub(crate) struct Sets {
+pub(crate) struct XattrSets {
     /// By file, up to the last one that has attributes; [`NO_SET`] for those that have none.
     numbers: Vec<u32>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Sets {
 /// As in an inode.
 const NO_SET: u32 = u32::MAX;
 
-impl Sets {
+impl XattrSets {
     /// The number of a file's set; `None` if it has no attributes.
     pub(crate) fn of(&self, file: FileId) -> Option<u32> {
         let number = self.numbers.get(file.0 as usize).copied();
@@ -45,13 +45,13 @@ impl Sets {
     }
 }
 
-impl Writer<'_> {
+impl ImageWriter<'_> {
     /// Reads link targets and extended attributes; skips files for which that fails if the options allow it.
-    pub(crate) fn describe(&mut self) -> Result<Described> {
+    pub(crate) fn describe(&mut self) -> Result<DescribedFiles> {
         let inventory = self.inventory;
-        let mut described = Described {
+        let mut described = DescribedFiles {
             xattrs: XattrWriter::new(self.metadata_writer()),
-            sets: Sets::default(),
+            sets: XattrSets::default(),
             targets: HashMap::new(),
         };
         let describe = Describe {

@@ -17,19 +17,19 @@ use zerocopy::IntoBytes;
 
 use crate::image::Image;
 use crate::inode::{Listing, basic_type, kind_of};
-use crate::metadata::{MetadataReader, Place};
+use crate::metadata::{MetadataPosition, MetadataReader};
 use crate::raw;
-use crate::reference::Reference;
+use crate::reference::MetadataRef;
 
 /// Longest listing that is read: 40 MiB hold a million names of average length.
 const LISTING_BYTES_MAX: u32 = 256 << 20;
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ListingEntry {
     pub(crate) name: Box<[u8]>,
     /// The inode.
-    pub(crate) inode: Reference,
+    pub(crate) inode: MetadataRef,
     /// The inode's number.
     pub(crate) number: u32,
     pub(crate) kind: FileKind,
@@ -56,7 +56,7 @@ impl<'a> ListingReader<'a> {
             end,
             listing,
             0,
-            Reference::new(listing.block.into(), listing.offset),
+            MetadataRef::new(listing.block.into(), listing.offset),
         )
     }
 
@@ -66,7 +66,7 @@ impl<'a> ListingReader<'a> {
         end: u64,
         listing: &Listing,
         skipped: u32,
-        at: Reference,
+        at: MetadataRef,
     ) -> Result<Option<Self>> {
         if listing.len > LISTING_BYTES_MAX {
             return Err(tree::Error::Limit(
@@ -92,7 +92,7 @@ impl<'a> ListingReader<'a> {
     }
 
     /// The next entry.
-    pub(crate) fn next(&mut self) -> Result<Option<Entry>> {
+    pub(crate) fn next(&mut self) -> Result<Option<ListingEntry>> {
         let at = self.reader.at();
         let corrupt = |what, got: u64| tree::Error::Corrupt(Corrupt { what, at, got });
         if self.run_left == 0 {
@@ -137,16 +137,16 @@ impl<'a> ListingReader<'a> {
                 number.cast_unsigned(),
             ));
         };
-        Ok(Some(Entry {
+        Ok(Some(ListingEntry {
             name,
-            inode: Reference::new(self.header.start_block.get().into(), entry.offset.get()),
+            inode: MetadataRef::new(self.header.start_block.get().into(), entry.offset.get()),
             number,
             kind,
         }))
     }
 
     /// Position of the next record.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> MetadataPosition {
         self.reader.place()
     }
 
@@ -172,12 +172,16 @@ impl<'a> ListingReader<'a> {
 /// If directories could share a listing, a small image could name any number of files. Uses about 60 bytes for each
 /// directory.
 #[derive(Default)]
-pub(crate) struct Listed(Mutex<BTreeMap<Place, (Place, u64)>>);
+pub(crate) struct ListedRanges(Mutex<BTreeMap<MetadataPosition, (MetadataPosition, u64)>>);
 
-impl Listed {
+impl ListedRanges {
     /// Records that the directory `dir`, given by its reference, lists the bytes between two positions; returns whether
     /// no other directory does.
-    pub(crate) fn note(&self, (from, to): (Place, Place), dir: Reference) -> bool {
+    pub(crate) fn note(
+        &self,
+        (from, to): (MetadataPosition, MetadataPosition),
+        dir: MetadataRef,
+    ) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.range(..to).next_back() {
             Some((_, &(_, other))) if other == dir.0 => true,
@@ -197,12 +201,12 @@ pub(crate) fn list_readable(
     image: &Image,
     end: u64,
     listing: &Listing,
-    (index, index_count): (Place, u16),
-    mut note: impl FnMut((Place, Place)) -> bool,
-) -> (Vec<Entry>, Vec<tree::Error>) {
+    (index, index_count): (MetadataPosition, u16),
+    mut note: impl FnMut((MetadataPosition, MetadataPosition)) -> bool,
+) -> (Vec<ListingEntry>, Vec<tree::Error>) {
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
     // Bytes into the listing where a run begins, and the position there.
-    let mut starts = vec![(0, Reference::new(listing.block.into(), listing.offset))];
+    let mut starts = vec![(0, MetadataRef::new(listing.block.into(), listing.offset))];
     errors.extend(read_index(image, listing, (index, index_count), &mut starts).err());
     let mut done = 0;
     for (skipped, from) in &starts {
@@ -256,8 +260,8 @@ pub(crate) fn list_readable(
 fn read_index(
     image: &Image,
     listing: &Listing,
-    (index, index_count): (Place, u16),
-    starts: &mut Vec<(u32, Reference)>,
+    (index, index_count): (MetadataPosition, u16),
+    starts: &mut Vec<(u32, MetadataRef)>,
 ) -> Result<()> {
     if index_count == 0 {
         return Ok(());
@@ -282,10 +286,10 @@ pub(crate) fn find(
     image: &Image,
     end: u64,
     listing: &Listing,
-    (index, index_count): (Place, u16),
+    (index, index_count): (MetadataPosition, u16),
     name: &[u8],
-) -> Result<Option<Entry>> {
-    let mut from = Reference::new(listing.block.into(), listing.offset);
+) -> Result<Option<ListingEntry>> {
+    let mut from = MetadataRef::new(listing.block.into(), listing.offset);
     let mut skipped = 0;
     let mut first = None;
     if index_count > 0 {
@@ -324,12 +328,12 @@ pub(crate) fn find(
 }
 
 /// Where the run begins that a record of the index leads to.
-fn run_place(listing: &Listing, record: &raw::DirectoryIndex) -> Reference {
+fn run_place(listing: &Listing, record: &raw::DirectoryIndex) -> MetadataRef {
     const BLOCK: u64 = to_u64(raw::METADATA_BYTES);
     let at = u64::from(listing.offset).saturating_add(record.index.get().into());
     let offset = at % BLOCK;
     let offset = u16::try_from(offset).unwrap_or(u16::MAX); // less than 8,192
-    Reference::new(record.start_block.get().into(), offset)
+    MetadataRef::new(record.start_block.get().into(), offset)
 }
 
 /// The next record of a directory's index, and its name.
@@ -358,7 +362,7 @@ pub(crate) fn check_index(
     image: &Image,
     end: u64,
     listing: &Listing,
-    (index, index_count): (Place, u16),
+    (index, index_count): (MetadataPosition, u16),
 ) -> Result<()> {
     if index_count == 0 {
         return Ok(());
@@ -398,12 +402,12 @@ pub(crate) struct ListingWriter {
     /// The listing so far.
     bytes: Vec<u8>,
     /// Position of the open run's header, if a run is open.
-    run: Option<Run>,
+    run: Option<EntryRun>,
     /// The position of each run in the listing, and of the first name in it.
     runs: Vec<(u32, std::ops::Range<usize>)>,
 }
 
-struct Run {
+struct EntryRun {
     at: usize,
     count: u32,
     block: u32,
@@ -418,7 +422,7 @@ struct Run {
 )]
 impl ListingWriter {
     /// Appends an entry. Names must arrive in ascending order.
-    pub(crate) fn push(&mut self, name: &[u8], inode: Reference, number: u32, kind: FileKind) {
+    pub(crate) fn push(&mut self, name: &[u8], inode: MetadataRef, number: u32, kind: FileKind) {
         let block = inode.block() as u32;
         let fits = self.run.as_ref().is_some_and(|run| {
             let delta = i64::from(number) - i64::from(run.base);
@@ -430,7 +434,7 @@ impl ListingWriter {
             self.bytes.extend([0; size_of::<raw::DirectoryHeader>()]);
             let name_at = self.bytes.len() + size_of::<raw::DirectoryEntry>();
             self.runs.push((at as u32, name_at..name_at + name.len()));
-            self.run = Some(Run {
+            self.run = Some(EntryRun {
                 at,
                 count: 0,
                 block,

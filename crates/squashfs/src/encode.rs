@@ -4,15 +4,15 @@ use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
 use tree::{ContentReader, Corrupt, Error, Extent, FileId, Kept, OldExtents, Result};
 use xxhash::Xxh64;
 
-use crate::machine;
+use crate::code_filter;
 use crate::options::Options;
-use crate::plan::{Batch, Item, Job};
+use crate::plan::{BatchItem, BlockJob, TailBatch};
 use crate::probe::Probe;
 use crate::raw::{BLOCK_PLAIN, METADATA_BYTES};
-use crate::reuse::{Decoding, OldBlocks, OldFragment};
+use crate::reuse::{OldBlocks, OldFragment, ReuseMemory};
 
 /// State shared by all workers.
-pub(crate) struct Work<'a> {
+pub(crate) struct BlockEncoder<'a> {
     /// Buffers of the size of a block.
     pub(crate) content: ContentReader<'a>,
     pub(crate) options: &'a Options,
@@ -21,7 +21,7 @@ pub(crate) struct Work<'a> {
 }
 
 /// State that a worker keeps between jobs.
-pub(crate) struct Worker {
+pub(crate) struct ThreadCodec {
     encoder: Option<Encoder>,
     decoder: Decoder,
     algorithm: Algorithm,
@@ -33,9 +33,9 @@ pub(crate) struct Worker {
     extents: OldExtents,
 }
 
-impl Worker {
-    fn decoding(&mut self) -> (Decoding<'_>, &[u8]) {
-        let decoding = Decoding {
+impl ThreadCodec {
+    fn decoding(&mut self) -> (ReuseMemory<'_>, &[u8]) {
+        let decoding = ReuseMemory {
             extents: &mut self.extents,
             decoder: &mut self.decoder,
             decoded: &mut self.decoded,
@@ -45,8 +45,8 @@ impl Worker {
 }
 
 /// The result of a job.
-pub(crate) enum Done {
-    /// As [`Job::Holes`].
+pub(crate) enum BlockResult {
+    /// As [`BlockJob::Holes`].
     Holes {
         file: FileId,
         first: bool,
@@ -71,7 +71,7 @@ pub(crate) enum Done {
         lost: Vec<(FileId, Error)>,
     },
     /// Files that were read.
-    Read(Batch),
+    Read(TailBatch),
     /// A fragment block of the source that cannot be read.
     LostFragment { number: u32, error: Error },
 }
@@ -105,14 +105,14 @@ impl EncodedBlock {
     }
 }
 
-impl Work<'_> {
+impl BlockEncoder<'_> {
     fn block_bytes(&self) -> usize {
         self.options.block_bytes as usize
     }
 
-    pub(crate) fn worker(&self) -> Worker {
+    pub(crate) fn worker(&self) -> ThreadCodec {
         let settings = self.options.compression;
-        Worker {
+        ThreadCodec {
             encoder: settings.and_then(|settings| Encoder::new(&settings).ok()),
             decoder: Decoder::new(),
             algorithm: settings.map_or(Algorithm::Zlib, |settings| settings.algorithm()),
@@ -132,22 +132,22 @@ impl Work<'_> {
         }
     }
 
-    pub(crate) fn work(&self, worker: &mut Worker, job: Job) -> Result<Done> {
+    pub(crate) fn work(&self, worker: &mut ThreadCodec, job: BlockJob) -> Result<BlockResult> {
         match job {
-            Job::Holes { file, first, bytes } => Ok(Done::Holes { file, first, bytes }),
-            Job::Unreadable { file, error } => self.unreadable(file, error),
-            Job::Block {
+            BlockJob::Holes { file, first, bytes } => Ok(BlockResult::Holes { file, first, bytes }),
+            BlockJob::Unreadable { file, error } => self.unreadable(file, error),
+            BlockJob::Block {
                 file,
                 first,
                 offset,
                 len,
             } => self.block(worker, file, first, (offset, len)),
-            Job::Keep {
+            BlockJob::Keep {
                 file,
                 first,
                 extent,
             } => match self.keep_block(worker, file, &extent) {
-                Ok(Some(stored)) => Ok(Done::Block {
+                Ok(Some(stored)) => Ok(BlockResult::Block {
                     file,
                     first,
                     len: extent.len as usize,
@@ -156,14 +156,14 @@ impl Work<'_> {
                 Ok(None) => self.block(worker, file, first, (extent.offset, extent.len as usize)),
                 Err(error) => self.unreadable(file, error),
             },
-            Job::KeepFragment {
+            BlockJob::KeepFragment {
                 number,
                 file,
                 extent,
                 len,
                 files,
             } => match self.keep_fragment(worker, file, &extent, len) {
-                Ok(stored) => Ok(Done::Fragment {
+                Ok(stored) => Ok(BlockResult::Fragment {
                     number,
                     stored,
                     len,
@@ -171,19 +171,19 @@ impl Work<'_> {
                     lost: Vec::new(),
                 }),
                 Err(error) if self.options.skip_unreadable => {
-                    Ok(Done::LostFragment { number, error })
+                    Ok(BlockResult::LostFragment { number, error })
                 }
                 Err(error) => Err(self.content.in_file(file, error)),
             },
-            Job::OldFragment { number, fragment } => Ok(Done::Fragment {
+            BlockJob::OldFragment { number, fragment } => Ok(BlockResult::Fragment {
                 number,
                 stored: self.old_fragment(&fragment)?,
                 len: fragment.len,
                 files: fragment.files,
                 lost: Vec::new(),
             }),
-            Job::Read(batch) => self.read_batch(batch).map(Done::Read),
-            Job::Packed {
+            BlockJob::Read(batch) => self.read_batch(batch).map(BlockResult::Read),
+            BlockJob::Packed {
                 number,
                 mut content,
                 len,
@@ -192,7 +192,7 @@ impl Work<'_> {
             } => {
                 std::mem::swap(&mut worker.content, &mut content);
                 self.content.recycle(content);
-                Ok(Done::Fragment {
+                Ok(BlockResult::Fragment {
                     number,
                     stored: self.encode(worker, len, filter)?,
                     len,
@@ -200,9 +200,9 @@ impl Work<'_> {
                     lost: Vec::new(),
                 })
             }
-            Job::Fragment { number, tails } => {
+            BlockJob::Fragment { number, tails } => {
                 let (mut len, mut lost) = (0, Vec::new());
-                let mut code = machine::Code::default();
+                let mut code = code_filter::CodeShares::default();
                 for &file in &tails {
                     let size = self.content.inventory().size(file);
                     let tail = (size % self.block_bytes() as u64) as usize;
@@ -222,7 +222,7 @@ impl Work<'_> {
                     Some(stored) => stored,
                     None => self.encode(worker, len, filter)?,
                 };
-                Ok(Done::Fragment {
+                Ok(BlockResult::Fragment {
                     number,
                     stored,
                     len,
@@ -234,10 +234,12 @@ impl Work<'_> {
     }
 
     /// Reads the files of a batch.
-    fn read_batch(&self, mut batch: Batch) -> Result<Batch> {
+    fn read_batch(&self, mut batch: TailBatch) -> Result<TailBatch> {
         let mut at = 0;
         for item in &mut batch.items {
-            let Item::Part(part) = item else { continue };
+            let BatchItem::Tail(part) = item else {
+                continue;
+            };
             let bytes = &mut batch.content[at..at + part.len];
             let read = self.read(part.file, part.offset, bytes);
             part.filter = read.map_err(|error| self.content.in_file(part.file, error))?;
@@ -252,21 +254,21 @@ impl Work<'_> {
     }
 
     /// Handles a file that cannot be read: leaves it out, or fails.
-    fn unreadable(&self, file: FileId, error: Error) -> Result<Done> {
+    fn unreadable(&self, file: FileId, error: Error) -> Result<BlockResult> {
         let forgiven = self.content.forgive(file, Err(error))?;
-        forgiven.map_or_else(|error| Ok(Done::Unreadable { file, error }), Ok)
+        forgiven.map_or_else(|error| Ok(BlockResult::Unreadable { file, error }), Ok)
     }
 
     /// Makes a block of a part of a file.
     fn block(
         &self,
-        worker: &mut Worker,
+        worker: &mut ThreadCodec,
         file: FileId,
         first: bool,
         (offset, len): (u64, usize),
-    ) -> Result<Done> {
+    ) -> Result<BlockResult> {
         if let Some(stored) = self.trusted_block(worker, (file, offset), len) {
-            return Ok(Done::Block {
+            return Ok(BlockResult::Block {
                 file,
                 first,
                 len,
@@ -285,7 +287,7 @@ impl Work<'_> {
         } else {
             Some(self.encode(worker, len, filter)?)
         };
-        Ok(Done::Block {
+        Ok(BlockResult::Block {
             file,
             first,
             len,
@@ -297,7 +299,7 @@ impl Work<'_> {
     /// block that decodes to exactly what the file refers to. Other formats record that length, but it may be wrong.
     fn keep_block(
         &self,
-        worker: &mut Worker,
+        worker: &mut ThreadCodec,
         file: FileId,
         extent: &Extent,
     ) -> Result<Option<EncodedBlock>> {
@@ -359,7 +361,7 @@ impl Work<'_> {
     /// Copies a fragment block of the source as it is stored. Its content has at least `len` bytes.
     fn keep_fragment(
         &self,
-        worker: &mut Worker,
+        worker: &mut ThreadCodec,
         file: FileId,
         extent: &Extent,
         len: usize,
@@ -392,7 +394,7 @@ impl Work<'_> {
     /// The old block of a part of a file that counts as unchanged.
     fn trusted_block(
         &self,
-        worker: &mut Worker,
+        worker: &mut ThreadCodec,
         part: (FileId, u64),
         len: usize,
     ) -> Option<EncodedBlock> {
@@ -406,7 +408,7 @@ impl Work<'_> {
     /// The old block of a part of a file, if it has the first `len` bytes of the worker's content.
     fn old_block(
         &self,
-        worker: &mut Worker,
+        worker: &mut ThreadCodec,
         part: (FileId, u64),
         len: usize,
     ) -> Option<EncodedBlock> {
@@ -421,7 +423,7 @@ impl Work<'_> {
     /// content.
     fn equal_fragment(
         &self,
-        worker: &mut Worker,
+        worker: &mut ThreadCodec,
         first: Option<&FileId>,
         len: usize,
     ) -> Option<EncodedBlock> {
@@ -468,7 +470,7 @@ impl Work<'_> {
         if !self.options.filter_code {
             return Ok(Filters(0));
         }
-        let mut header = [0; machine::HEADER_BYTES];
+        let mut header = [0; code_filter::HEADER_BYTES];
         if self.content.inventory().size(file) < header.len() as u64 {
             return Ok(Filters(0));
         }
@@ -476,11 +478,16 @@ impl Work<'_> {
             Some(begin) if offset == 0 => header = *begin,
             _ => self.content.read(file, 0, &mut header)?,
         }
-        Ok(machine::filter_of(&header))
+        Ok(code_filter::filter_of(&header))
     }
 
     /// Encodes the first `len` bytes of the worker's content.
-    fn encode(&self, worker: &mut Worker, len: usize, filter: Filters) -> Result<EncodedBlock> {
+    fn encode(
+        &self,
+        worker: &mut ThreadCodec,
+        len: usize,
+        filter: Filters,
+    ) -> Result<EncodedBlock> {
         let mut buffer = self.content.buffer();
         let content = &worker.content[..len];
         let is_noise = |probe: &mut Probe| probe.is_noise(content);

@@ -1,17 +1,17 @@
 //! Small files, packed while the image is written: each is read once, and dropped then if it equals an earlier one.
 //!
 //! Workers read files in batches. The calling thread takes the batches in order, finds equal files, and fills fragment blocks, which
-//! are jobs for the workers again. The layout is that of [`Plan::pack_tails`], since equal files
+//! are jobs for the workers again. The layout is that of [`DataLayout::pack_tails`], since equal files
 //! are the only thing that it needs to know of the content.
 
 use std::collections::{HashMap, VecDeque};
 
 use tree::{ContentReader, FileId, Parallel, Result};
 
-use crate::inode::Tail;
-use crate::machine::Code;
+use crate::code_filter::CodeShares;
+use crate::inode::TailPosition;
 use crate::options::{Fragments, Options};
-use crate::plan::{Batch, FileJobs, Item, Job, Part, Plan};
+use crate::plan::{BatchItem, BlockJob, DataLayout, FileJobs, PackedTail, TailBatch};
 
 /// Files up to this size are compared when they are read. Larger ones take longer to read again than to find, and equal
 /// ones among them are found before.
@@ -23,23 +23,23 @@ const BATCH_FILES: usize = 512;
 
 /// What comes next in the image.
 enum Unit {
-    Fragment(Job),
+    Fragment(BlockJob),
     /// The blocks of a file.
     Blocks(FileId),
 }
 
 /// The fragment block that is being filled.
-struct Open {
+struct OpenFragment {
     /// A buffer of the size of a block.
     buffer: Vec<u8>,
     used: usize,
     files: usize,
-    code: Code,
+    code: CodeShares,
 }
 
 /// The files of a plan on their way into the image.
 pub(crate) struct Gather<'a> {
-    plan: &'a mut Plan,
+    plan: &'a mut DataLayout,
     options: &'a Options,
     content: &'a ContentReader<'a>,
     /// The index of the next file to read.
@@ -50,7 +50,7 @@ pub(crate) struct Gather<'a> {
     /// In the order in which they are stored.
     ready: VecDeque<Unit>,
     blocks: Option<FileJobs<'a>>,
-    open: Open,
+    open: OpenFragment,
     /// The number of the fragment block that is being filled.
     number: u32,
     /// The first small file with this hash of its content.
@@ -74,7 +74,7 @@ impl<'a> Gather<'a> {
     }
 
     pub(crate) fn new(
-        plan: &'a mut Plan,
+        plan: &'a mut DataLayout,
         options: &'a Options,
         content: &'a ContentReader<'a>,
         parallel: Parallel,
@@ -88,11 +88,11 @@ impl<'a> Gather<'a> {
             reading_max: parallel.threads(),
             ready: VecDeque::new(),
             blocks: None,
-            open: Open {
+            open: OpenFragment {
                 buffer: content.buffer(),
                 used: 0,
                 files: 0,
-                code: Code::default(),
+                code: CodeShares::default(),
             },
             number: 0,
             known: HashMap::new(),
@@ -103,13 +103,13 @@ impl<'a> Gather<'a> {
     }
 
     /// The next job; `None` if it depends on results, or at the end.
-    pub(crate) fn next(&mut self) -> Option<Job> {
+    pub(crate) fn next(&mut self) -> Option<BlockJob> {
         loop {
             let is_ahead = self.ready.len() >= 4 * self.reading_max;
             let is_unread = self.next < self.plan.files().len();
             if is_unread && !is_ahead && self.reading < self.reading_max {
                 self.reading += 1;
-                return Some(Job::Read(self.batch()));
+                return Some(BlockJob::Read(self.batch()));
             }
             if let Some(blocks) = &mut self.blocks {
                 if let Some(job) = blocks.next() {
@@ -130,7 +130,7 @@ impl<'a> Gather<'a> {
     }
 
     /// The next files to read.
-    fn batch(&mut self) -> Batch {
+    fn batch(&mut self) -> TailBatch {
         let inventory = self.content.inventory();
         let block_bytes = u64::from(self.options.block_bytes);
         let room = BATCH_BYTES.max(self.options.block_bytes as usize);
@@ -146,7 +146,7 @@ impl<'a> Gather<'a> {
                     break;
                 }
                 used += len;
-                items.push(Item::Part(Part {
+                items.push(BatchItem::Tail(PackedTail {
                     file,
                     offset: size - len as u64,
                     len,
@@ -156,25 +156,25 @@ impl<'a> Gather<'a> {
                 }));
             }
             if !is_packed || size >= block_bytes {
-                items.push(Item::Blocks(file));
+                items.push(BatchItem::Blocks(file));
             }
             self.next += 1;
         }
         let content = self.free.pop().unwrap_or_else(|| vec![0; room]);
-        Batch { items, content }
+        TailBatch { items, content }
     }
 
     /// Takes the files of a batch that was read.
     ///
     /// # Errors
     /// A file cannot be read again.
-    pub(crate) fn take(&mut self, batch: Batch) -> Result<()> {
+    pub(crate) fn take(&mut self, batch: TailBatch) -> Result<()> {
         self.reading -= 1;
         let mut at = 0;
         for item in &batch.items {
             match item {
-                Item::Blocks(file) => self.ready.push_back(Unit::Blocks(*file)),
-                Item::Part(part) => {
+                BatchItem::Blocks(file) => self.ready.push_back(Unit::Blocks(*file)),
+                BatchItem::Tail(part) => {
                     self.pack(part, &batch.content[at..at + part.len])?;
                     at += part.len;
                 }
@@ -185,7 +185,7 @@ impl<'a> Gather<'a> {
     }
 
     /// Puts a file into the fragment block, unless it equals an earlier one.
-    fn pack(&mut self, part: &Part, bytes: &[u8]) -> Result<()> {
+    fn pack(&mut self, part: &PackedTail, bytes: &[u8]) -> Result<()> {
         if part.is_hashed {
             match self.known.get(&part.hash).copied() {
                 Some(original) if self.is_equal(original, bytes)? => {
@@ -203,7 +203,7 @@ impl<'a> Gather<'a> {
             self.close();
         }
         let open = &mut self.open;
-        let place = Tail {
+        let place = TailPosition {
             fragment: self.number,
             offset: open.used as u32,
         };
@@ -236,7 +236,7 @@ impl<'a> Gather<'a> {
     fn close(&mut self) {
         let open = &mut self.open;
         let content = std::mem::replace(&mut open.buffer, self.content.buffer());
-        self.ready.push_back(Unit::Fragment(Job::Packed {
+        self.ready.push_back(Unit::Fragment(BlockJob::Packed {
             number: self.number,
             content,
             len: open.used,
@@ -244,6 +244,6 @@ impl<'a> Gather<'a> {
             filter: open.code.most(open.used),
         }));
         self.number += 1;
-        (open.used, open.files, open.code) = (0, 0, Code::default());
+        (open.used, open.files, open.code) = (0, 0, CodeShares::default());
     }
 }

@@ -39,14 +39,14 @@ pub(crate) struct Image {
     /// Offset of the image in the source.
     base: u64,
     pub(crate) superblock: Superblock,
-    workers: Mutex<Vec<Worker>>,
+    workers: Mutex<Vec<BlockDecoder>>,
     metadata: Cache<MetadataBlock>,
     data: BlockCache<Vec<u8>>,
 }
 
 /// What one thread needs to decode a block.
 #[derive(Default)]
-struct Worker {
+struct BlockDecoder {
     decoder: Decoder,
     stored: Vec<u8>,
 }
@@ -154,7 +154,7 @@ impl Image {
         Ok(self.source.read_exact_at(buf, place)?)
     }
 
-    fn with_worker<T>(&self, run: impl FnOnce(&mut Worker) -> Result<T>) -> Result<T> {
+    fn with_worker<T>(&self, run: impl FnOnce(&mut BlockDecoder) -> Result<T>) -> Result<T> {
         let pool = || self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut worker = pool().pop().unwrap_or_default();
         let result = run(&mut worker);

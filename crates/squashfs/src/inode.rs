@@ -12,7 +12,7 @@
 use tree::{Corrupt, Device, FileKind, Result, Time, to_usize};
 use zerocopy::IntoBytes;
 
-use crate::metadata::{MetadataReader, Place};
+use crate::metadata::{MetadataPosition, MetadataReader};
 use crate::raw;
 
 /// Longest link target that is read; Linux follows no target of a page or more.
@@ -20,7 +20,7 @@ const TARGET_BYTES_MAX: u32 = 65_535;
 
 /// An inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Inode {
+pub(crate) struct ImageInode {
     /// The permissions. The type bits must be 0: the inode's type says what it is.
     pub(crate) mode: u16,
     /// Index into the id table.
@@ -35,12 +35,12 @@ pub(crate) struct Inode {
     pub(crate) nlink: u32,
     /// Index of the attribute set.
     pub(crate) xattrs: Option<u32>,
-    pub(crate) body: Body,
+    pub(crate) body: InodeFields,
 }
 
 /// The fields that depend on the kind of file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Body {
+pub(crate) enum InodeFields {
     /// A directory, followed by its index.
     Directory {
         listing: Listing,
@@ -50,7 +50,7 @@ pub(crate) enum Body {
         index_count: u16,
     },
     /// A regular file, followed by the size words of its blocks.
-    File(File),
+    File(RegularFile),
     /// A symbolic link.
     Symlink { target: Box<[u8]> },
     /// A device, by [`FileKind`].
@@ -72,7 +72,7 @@ pub(crate) struct Listing {
 
 /// The place of a regular file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct File {
+pub(crate) struct RegularFile {
     /// Position of the first block in the image.
     pub(crate) start: u64,
     /// Length of the content in bytes.
@@ -80,12 +80,12 @@ pub(crate) struct File {
     /// Bytes in holes.
     pub(crate) sparse: u64,
     /// The place of the tail, if it is in a fragment.
-    pub(crate) tail: Option<Tail>,
+    pub(crate) tail: Option<TailPosition>,
 }
 
 /// A position in a fragment block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tail {
+pub(crate) struct TailPosition {
     /// Index of the fragment block.
     pub(crate) fragment: u32,
     /// Offset of the tail in the block's content.
@@ -119,7 +119,7 @@ pub(crate) const fn kind_of(basic_type: u16) -> Option<FileKind> {
     })
 }
 
-impl File {
+impl RegularFile {
     /// Number of size words of the file.
     pub(crate) fn block_count(&self, block_bytes: u32) -> u64 {
         let block_bytes = u64::from(block_bytes);
@@ -130,19 +130,19 @@ impl File {
     }
 }
 
-impl Inode {
+impl ImageInode {
     pub(crate) fn kind(&self) -> FileKind {
         match &self.body {
-            Body::Directory { .. } => FileKind::Directory,
-            Body::File(_) => FileKind::Regular,
-            Body::Symlink { .. } => FileKind::Symlink,
-            Body::Device { kind, .. } | Body::Ipc { kind } => *kind,
+            InodeFields::Directory { .. } => FileKind::Directory,
+            InodeFields::File(_) => FileKind::Regular,
+            InodeFields::Symlink { .. } => FileKind::Symlink,
+            InodeFields::Device { kind, .. } | InodeFields::Ipc { kind } => *kind,
         }
     }
 
     /// Parses the inode at `reader` and returns the position of what follows it: a directory's index, or a file's size
     /// words.
-    pub(crate) fn parse(reader: &mut MetadataReader) -> Result<(Inode, Place)> {
+    pub(crate) fn parse(reader: &mut MetadataReader) -> Result<(ImageInode, MetadataPosition)> {
         let at = reader.at();
         let header: raw::InodeHeader = reader.record()?;
         let corrupt = |what, got: u64| tree::Error::Corrupt(Corrupt { what, at, got });
@@ -162,8 +162,8 @@ impl Inode {
                 let raw = if extended {
                     reader.record()?
                 } else {
-                    let basic: raw::Directory = reader.record()?;
-                    raw::ExtendedDirectory {
+                    let basic: raw::DirInode = reader.record()?;
+                    raw::LongDirInode {
                         nlink: basic.nlink,
                         file_size: u32::from(basic.file_size.get()).into(),
                         start_block: basic.start_block,
@@ -175,7 +175,7 @@ impl Inode {
                 };
                 nlink = raw.nlink.get();
                 xattrs = raw.xattr.get();
-                Body::Directory {
+                InodeFields::Directory {
                     listing: Listing {
                         block: raw.start_block.get(),
                         offset: raw.offset.get(),
@@ -189,8 +189,8 @@ impl Inode {
                 let raw = if extended {
                     reader.record()?
                 } else {
-                    let basic: raw::File = reader.record()?;
-                    raw::ExtendedFile {
+                    let basic: raw::RegInode = reader.record()?;
+                    raw::LongRegInode {
                         start_block: u64::from(basic.start_block.get()).into(),
                         file_size: u64::from(basic.file_size.get()).into(),
                         sparse: 0.into(),
@@ -206,18 +206,18 @@ impl Inode {
                     return Err(corrupt("file is impossibly large", raw.file_size.get()));
                 }
                 let fragment = raw.fragment.get();
-                Body::File(File {
+                InodeFields::File(RegularFile {
                     start: raw.start_block.get(),
                     size: raw.file_size.get(),
                     sparse: raw.sparse.get(),
-                    tail: (fragment != raw::NO_FRAGMENT).then(|| Tail {
+                    tail: (fragment != raw::NO_FRAGMENT).then(|| TailPosition {
                         fragment,
                         offset: raw.offset.get(),
                     }),
                 })
             }
             FileKind::Symlink => {
-                let raw: raw::Symlink = reader.record()?;
+                let raw: raw::SymlinkInode = reader.record()?;
                 nlink = raw.nlink.get();
                 let len = raw.symlink_size.get();
                 if len == 0 || len > TARGET_BYTES_MAX {
@@ -230,29 +230,29 @@ impl Inode {
                 if target.contains(&0) {
                     return Err(corrupt("symbolic link's target contains a NUL", len.into()));
                 }
-                Body::Symlink {
+                InodeFields::Symlink {
                     target: target.into(),
                 }
             }
             FileKind::BlockDevice | FileKind::CharDevice => {
-                let raw: raw::Device = reader.record()?;
+                let raw: raw::DevInode = reader.record()?;
                 nlink = raw.nlink.get();
-                Body::Device {
+                InodeFields::Device {
                     kind,
                     rdev: raw.rdev.get(),
                 }
             }
             FileKind::Fifo | FileKind::Socket => {
-                let raw: raw::Ipc = reader.record()?;
+                let raw: raw::IpcInode = reader.record()?;
                 nlink = raw.nlink.get();
-                Body::Ipc { kind }
+                InodeFields::Ipc { kind }
             }
         };
         if extended && !matches!(kind, FileKind::Directory | FileKind::Regular) {
             let raw: zerocopy::little_endian::U32 = reader.record()?;
             xattrs = raw.get();
         }
-        let inode = Inode {
+        let inode = ImageInode {
             mode: header.mode.get(),
             uid: header.uid.get(),
             gid: header.guid.get(),
@@ -268,14 +268,14 @@ impl Inode {
     /// Whether the extended form is needed.
     fn needs_extended(&self) -> bool {
         let more = match &self.body {
-            Body::Directory {
+            InodeFields::Directory {
                 listing,
                 index_count,
                 ..
             } => {
                 *index_count > 0 || listing.len.saturating_add(raw::LISTING_EXTRA) > u16::MAX.into()
             }
-            Body::File(file) => {
+            InodeFields::File(file) => {
                 self.nlink > 1
                     || file.sparse > 0
                     || file.start > u32::MAX.into()
@@ -305,13 +305,13 @@ impl Inode {
         };
         out.extend(header.as_bytes());
         match &self.body {
-            Body::Directory {
+            InodeFields::Directory {
                 listing,
                 parent,
                 index_count,
             } => {
                 let file_size = listing.len + raw::LISTING_EXTRA;
-                let extended_form = raw::ExtendedDirectory {
+                let extended_form = raw::LongDirInode {
                     nlink: self.nlink.into(),
                     file_size: file_size.into(),
                     start_block: listing.block.into(),
@@ -320,7 +320,7 @@ impl Inode {
                     offset: listing.offset.into(),
                     xattr: xattrs,
                 };
-                let basic = raw::Directory {
+                let basic = raw::DirInode {
                     start_block: extended_form.start_block,
                     nlink: extended_form.nlink,
                     file_size: (file_size as u16).into(),
@@ -333,11 +333,11 @@ impl Inode {
                     basic.as_bytes()
                 });
             }
-            Body::File(file) => {
+            InodeFields::File(file) => {
                 let (fragment, offset) = file
                     .tail
                     .map_or((raw::NO_FRAGMENT, 0), |tail| (tail.fragment, tail.offset));
-                let extended_form = raw::ExtendedFile {
+                let extended_form = raw::LongRegInode {
                     start_block: file.start.into(),
                     file_size: file.size.into(),
                     sparse: file.sparse.into(),
@@ -346,7 +346,7 @@ impl Inode {
                     offset: offset.into(),
                     xattr: xattrs,
                 };
-                let basic = raw::File {
+                let basic = raw::RegInode {
                     start_block: (file.start as u32).into(),
                     fragment: fragment.into(),
                     offset: offset.into(),
@@ -358,24 +358,29 @@ impl Inode {
                     basic.as_bytes()
                 });
             }
-            Body::Symlink { target } => {
-                let raw = raw::Symlink {
+            InodeFields::Symlink { target } => {
+                let raw = raw::SymlinkInode {
                     nlink: self.nlink.into(),
                     symlink_size: (target.len() as u32).into(),
                 };
                 out.extend(raw.as_bytes());
                 out.extend(&**target);
             }
-            Body::Device { rdev, .. } => {
-                let raw = raw::Device {
+            InodeFields::Device { rdev, .. } => {
+                let raw = raw::DevInode {
                     nlink: self.nlink.into(),
                     rdev: (*rdev).into(),
                 };
                 out.extend(raw.as_bytes());
             }
-            Body::Ipc { .. } => out.extend(self.nlink.to_le_bytes()),
+            InodeFields::Ipc { .. } => out.extend(self.nlink.to_le_bytes()),
         }
-        if extended && !matches!(self.body, Body::Directory { .. } | Body::File(_)) {
+        if extended
+            && !matches!(
+                self.body,
+                InodeFields::Directory { .. } | InodeFields::File(_)
+            )
+        {
             out.extend(xattrs.as_bytes());
         }
     }

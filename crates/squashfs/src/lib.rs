@@ -10,9 +10,11 @@
 //! reader enforces the kernel's rules, and is stricter where Linux trusts the image.
 #![forbid(unsafe_code)]
 
-mod blocks;
 mod check;
+mod checksums;
+mod code_filter;
 mod compressor;
+mod create;
 mod data;
 mod describe;
 mod dir;
@@ -21,11 +23,11 @@ mod find;
 mod gather;
 mod holes;
 mod image;
+mod image_writer;
 mod inode;
+mod inode_numbers;
 mod lookup_table;
-mod machine;
 mod metadata;
-mod numbers;
 mod options;
 mod plan;
 mod probe;
@@ -33,23 +35,21 @@ mod raw;
 mod read;
 mod reference;
 mod reuse;
-mod sums;
 mod superblock;
-mod tables;
 mod trial;
 mod usage;
 mod verify;
-mod write;
-mod writer;
+mod write_data;
+mod write_tables;
 mod xattr;
 
 pub use check::CheckSummary;
 pub use compressor::Compressor;
+pub use create::create;
 pub use find::{find_image, search_image};
 pub use holes::{ExcessHoles, excess_holes};
-pub use options::{Fragments, Options, Summary};
+pub use options::{CreateSummary, Fragments, Options};
 pub use raw::flags;
 pub use read::Squashfs;
 pub use superblock::Superblock;
-pub use trial::{Trial, TrialBlock, TrialResult, TrialWorker};
-pub use write::create;
+pub use trial::{TrialBlock, TrialImage, TrialResult, TrialWorker};

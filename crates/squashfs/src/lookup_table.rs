@@ -16,10 +16,10 @@ use tree::{Corrupt, Result, to_u64, to_usize};
 use crate::image::Image;
 use crate::metadata::{MetadataReader, MetadataWriter};
 use crate::raw::{METADATA_BYTES, STORED_METADATA_MAX};
-use crate::reference::Reference;
+use crate::reference::MetadataRef;
 
 /// A table of `count` records of type `T`, open for reading.
-pub(crate) struct Table<T> {
+pub(crate) struct LookupTable<T> {
     blocks: Box<[u64]>,
     count: u32,
     /// The end of the last block.
@@ -27,7 +27,7 @@ pub(crate) struct Table<T> {
     record: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
+impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> LookupTable<T> {
     const PER_BLOCK: usize = METADATA_BYTES / size_of::<T>();
 
     /// Reads the list at `list_at`, which ends at `list_end` if that is known; the blocks lie between `from` and `end`.
@@ -68,7 +68,7 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
             }
             below = next;
         }
-        Ok(Table {
+        Ok(LookupTable {
             blocks: blocks.into(),
             count,
             end,
@@ -98,9 +98,9 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
         left.min(Self::PER_BLOCK)
     }
 
-    /// The records in a block. `block` must be below [`Table::block_count`].
+    /// The records in a block. `block` must be below [`LookupTable::block_count`].
     pub(crate) fn block(&self, image: &Image, block: usize) -> Result<Vec<T>> {
-        let mut reader = self.reader(image, block, Reference(0))?;
+        let mut reader = self.reader(image, block, MetadataRef(0))?;
         (0..self.records_in(block))
             .map(|_| reader.record())
             .collect()
@@ -123,7 +123,7 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
         );
         let offset = index.saturating_mul(size_of::<T>());
         let offset = u16::try_from(offset).unwrap_or(u16::MAX); // less than 8,192
-        let mut reader = self.reader(image, block, Reference::new(0, offset))?;
+        let mut reader = self.reader(image, block, MetadataRef::new(0, offset))?;
         reader.record().map(Some)
     }
 
@@ -133,7 +133,7 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> Table<T> {
         &self,
         image: &'a Image,
         block: usize,
-        from: Reference,
+        from: MetadataRef,
     ) -> Result<MetadataReader<'a>> {
         MetadataReader::new(image, self.blocks[block], self.end, from)
     }

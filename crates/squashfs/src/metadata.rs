@@ -20,7 +20,7 @@ use zerocopy::FromBytes;
 
 use crate::image::{Image, MetadataBlock};
 use crate::raw::{METADATA_BYTES, METADATA_PLAIN};
-use crate::reference::Reference;
+use crate::reference::MetadataRef;
 
 /// Reads a table's stream, starting at a reference.
 #[derive(Clone)]
@@ -36,16 +36,16 @@ pub(crate) struct MetadataReader<'a> {
 
 /// The position of a [`MetadataReader`], without the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct MetadataPosition {
     block_at: u64,
     offset: usize,
 }
 
 impl<'a> MetadataReader<'a> {
     /// Starts at a reference into the table that lies between `table` and `end`.
-    pub(crate) fn new(image: &'a Image, table: u64, end: u64, from: Reference) -> Result<Self> {
+    pub(crate) fn new(image: &'a Image, table: u64, end: u64, from: MetadataRef) -> Result<Self> {
         let block_at = table.saturating_add(from.block());
-        let place = Place {
+        let place = MetadataPosition {
             block_at,
             offset: from.offset().into(),
         };
@@ -63,8 +63,8 @@ impl<'a> MetadataReader<'a> {
     }
 
     /// Continues at a position in the table that ends at `end`.
-    pub(crate) fn resume(image: &'a Image, end: u64, place: Place) -> Result<Self> {
-        let Place { block_at, offset } = place;
+    pub(crate) fn resume(image: &'a Image, end: u64, place: MetadataPosition) -> Result<Self> {
+        let MetadataPosition { block_at, offset } = place;
         if block_at >= end {
             return Err(Corrupt {
                 what: "reference lies beyond its table",
@@ -92,8 +92,8 @@ impl<'a> MetadataReader<'a> {
     }
 
     /// Position of the next byte.
-    pub(crate) fn place(&self) -> Place {
-        Place {
+    pub(crate) fn place(&self) -> MetadataPosition {
+        MetadataPosition {
             block_at: self.block_at,
             offset: self.offset,
         }
@@ -101,12 +101,12 @@ impl<'a> MetadataReader<'a> {
 
     /// The reference of the next byte into the table that starts at `table`: after the last byte of a full block, the
     /// start of the next one.
-    pub(crate) fn reference(&self, table: u64) -> Reference {
+    pub(crate) fn reference(&self, table: u64) -> MetadataRef {
         let (block_at, offset) = match self.offset {
             METADATA_BYTES => (self.block.next, 0),
             offset => (self.block_at, u16::try_from(offset).unwrap_or(u16::MAX)), // less than 8,192
         };
-        Reference::new(block_at.saturating_sub(table), offset)
+        MetadataRef::new(block_at.saturating_sub(table), offset)
     }
 
     /// Position in the image of the block that holds the next byte: the position that errors name.
@@ -126,7 +126,7 @@ impl<'a> MetadataReader<'a> {
         *self = Self::resume(
             self.image,
             self.end,
-            Place {
+            MetadataPosition {
                 block_at: self.block.next,
                 offset: 0,
             },
@@ -213,8 +213,8 @@ impl MetadataWriter {
     }
 
     /// The reference of the next byte.
-    pub(crate) fn reference(&self) -> Reference {
-        Reference::new(to_u64(self.stored.len()), self.open.len() as u16)
+    pub(crate) fn reference(&self) -> MetadataRef {
+        MetadataRef::new(to_u64(self.stored.len()), self.open.len() as u16)
     }
 
     /// Appends bytes.

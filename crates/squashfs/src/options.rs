@@ -115,7 +115,7 @@ impl Options {
 
 /// Summary of the image that was created.
 #[derive(Debug, Default)]
-pub struct Summary {
+pub struct CreateSummary {
     /// The part common to all formats.
     pub image: ImageSummary,
     /// Number of blocks stored uncompressed because compression does not make them smaller.

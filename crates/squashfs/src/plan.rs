@@ -9,12 +9,12 @@ use tree::{
     FileSystem, Inventory, Lost, Result,
 };
 
-use crate::inode::Tail;
+use crate::inode::TailPosition;
 use crate::options::{Fragments, Options};
 use crate::reuse::{OldFragment, OldTails};
 
 /// The order of the files' data, and which tails share a fragment block.
-pub(crate) struct Plan {
+pub(crate) struct DataLayout {
     /// The files whose data is stored, in order.
     files: Vec<FileId>,
     /// For each file of the inventory, the file whose data it refers to.
@@ -22,9 +22,9 @@ pub(crate) struct Plan {
     /// The files whose tails go into new fragments, in order.
     tails: Vec<FileId>,
     /// In the order in which they are stored.
-    fragments: Vec<Fragment>,
+    fragments: Vec<PlannedFragment>,
     /// For each file of the inventory, the place of its tail, or [`NOWHERE`].
-    places: Vec<Tail>,
+    places: Vec<TailPosition>,
     block_bytes: u64,
     /// Which tails are packed.
     packing: Fragments,
@@ -35,13 +35,13 @@ pub(crate) struct Plan {
 }
 
 /// The place of what is not in a fragment block; there are never as many.
-const NOWHERE: Tail = Tail {
+const NOWHERE: TailPosition = TailPosition {
     fragment: u32::MAX,
     offset: 0,
 };
 
 /// A fragment block.
-struct Fragment {
+struct PlannedFragment {
     number: u32,
     content: FragmentContent,
     /// How many files' data is stored before it.
@@ -63,7 +63,7 @@ enum FragmentContent {
 }
 
 /// A job for a worker.
-pub(crate) enum Job {
+pub(crate) enum BlockJob {
     /// This many blocks of a file that are nothing but holes.
     Holes {
         file: FileId,
@@ -88,7 +88,7 @@ pub(crate) enum Job {
     /// The tails of files, one after another.
     Fragment { number: u32, tails: Vec<FileId> },
     /// Files to read.
-    Read(Batch),
+    Read(TailBatch),
     /// The tails of files that were read, at the beginning of a buffer of the size of a block.
     Packed {
         number: u32,
@@ -111,21 +111,21 @@ pub(crate) enum Job {
 }
 
 /// Files in order.
-pub(crate) struct Batch {
-    pub(crate) items: Vec<Item>,
+pub(crate) struct TailBatch {
+    pub(crate) items: Vec<BatchItem>,
     /// Room for their parts, one after another.
     pub(crate) content: Vec<u8>,
 }
 
-pub(crate) enum Item {
+pub(crate) enum BatchItem {
     /// A part of a file that goes into a fragment.
-    Part(Part),
+    Tail(PackedTail),
     /// All other content of a file, which is not read yet.
     Blocks(FileId),
 }
 
 /// A part of a file that goes into a fragment.
-pub(crate) struct Part {
+pub(crate) struct PackedTail {
     pub(crate) file: FileId,
     pub(crate) offset: u64,
     pub(crate) len: usize,
@@ -139,7 +139,7 @@ pub(crate) struct Part {
 
 /// A block of the source that holds tails.
 #[derive(Clone, Copy)]
-struct Shared {
+struct SourceFragment {
     /// Bytes of it that are tails of files in the inventory.
     used: u64,
     /// Where the last of these tails ends.
@@ -149,7 +149,7 @@ struct Shared {
     number: Option<u32>,
 }
 
-impl Plan {
+impl DataLayout {
     /// Plans the data of all regular files in an inventory that are not left out, in the order of their names. Their tails
     /// have no place yet.
     pub(crate) fn new(
@@ -158,7 +158,7 @@ impl Plan {
         duplicates: &Duplicates,
         options: &Options,
         lost: &Lost,
-    ) -> Plan {
+    ) -> DataLayout {
         let block_bytes = u64::from(options.block_bytes);
         let ours = options.compression.map(|settings| settings.algorithm());
         let storage = fs.storage();
@@ -175,7 +175,7 @@ impl Plan {
             || (storage.block_encoding.is_none()
                 && storage.stored_extents
                 && matches!(ours, Some(Algorithm::Zstd | Algorithm::Zlib)));
-        let mut plan = Plan {
+        let mut plan = DataLayout {
             files: Vec::new(),
             tails: Vec::new(),
             fragments: Vec::new(),
@@ -213,12 +213,12 @@ impl Plan {
     }
 
     /// Gives the tail of a file its place.
-    pub(crate) fn place(&mut self, file: FileId, tail: Tail) {
+    pub(crate) fn place(&mut self, file: FileId, tail: TailPosition) {
         self.places[file.0 as usize] = tail;
     }
 
     /// The place of a file's tail, if it is in a fragment.
-    pub(crate) fn tail(&self, file: FileId) -> Option<Tail> {
+    pub(crate) fn tail(&self, file: FileId) -> Option<TailPosition> {
         let tail = self.places[file.0 as usize];
         (tail != NOWHERE).then_some(tail)
     }
@@ -268,7 +268,7 @@ impl Plan {
             .map(|&file| self.is_packed(inventory.size(file)))
             .collect();
         // The source's fragment blocks, and how much of each is still used.
-        let mut shared: HashMap<ExtentId, Shared> = HashMap::new();
+        let mut shared: HashMap<ExtentId, SourceFragment> = HashMap::new();
         if self.keep_fragments {
             let packed = self.files.iter().zip(&is_packed);
             for &file in packed.filter_map(|(file, &is_packed)| is_packed.then_some(file)) {
@@ -277,7 +277,7 @@ impl Plan {
                 }
                 if let Some((_, id, begin)) = self.shared_tail(fs, inventory, options, file)? {
                     let tail = inventory.size(file) % block_bytes;
-                    let shared = shared.entry(id).or_insert(Shared {
+                    let shared = shared.entry(id).or_insert(SourceFragment {
                         used: 0,
                         end: 0,
                         files: 0,
@@ -308,7 +308,7 @@ impl Plan {
                 *last = index;
                 self.place(
                     file,
-                    Tail {
+                    TailPosition {
                         fragment: *number,
                         offset,
                     },
@@ -327,7 +327,7 @@ impl Plan {
                         files: shared.files,
                     };
                     number += 1;
-                    self.fragments.push(Fragment {
+                    self.fragments.push(PlannedFragment {
                         number: number - 1,
                         content,
                         after: index,
@@ -336,7 +336,7 @@ impl Plan {
                 });
                 self.place(
                     file,
-                    Tail {
+                    TailPosition {
                         fragment: number,
                         offset: begin as u32,
                     },
@@ -351,7 +351,7 @@ impl Plan {
             }
             self.place(
                 file,
-                Tail {
+                TailPosition {
                     fragment: open_number,
                     offset: used as u32,
                 },
@@ -368,7 +368,7 @@ impl Plan {
             let next = is_packed[last + 1..]
                 .iter()
                 .position(|&is_packed| is_packed);
-            self.fragments.push(Fragment {
+            self.fragments.push(PlannedFragment {
                 number,
                 content: FragmentContent::Old(content),
                 after: next.map_or(self.files.len(), |next| last + 1 + next),
@@ -383,7 +383,7 @@ impl Plan {
     fn end_fragment(&mut self, number: u32, from: usize, after: usize) {
         if from < self.tails.len() {
             let content = FragmentContent::Tails(from..self.tails.len());
-            self.fragments.push(Fragment {
+            self.fragments.push(PlannedFragment {
                 number,
                 content,
                 after,
@@ -446,14 +446,14 @@ impl Plan {
         &'a self,
         fs: &'a dyn FileSystem,
         inventory: &'a Inventory,
-    ) -> impl Iterator<Item = Job> + 'a {
+    ) -> impl Iterator<Item = BlockJob> + 'a {
         let mut fragments = self.fragments.iter().peekable();
         (0..=self.files.len()).flat_map(move |index| {
             let mut jobs = Vec::new();
             while let Some(fragment) = fragments.next_if(|fragment| fragment.after == index) {
                 let number = fragment.number;
                 jobs.push(match &fragment.content {
-                    FragmentContent::Tails(tails) => Job::Fragment {
+                    FragmentContent::Tails(tails) => BlockJob::Fragment {
                         number,
                         tails: self.tails[tails.clone()].to_vec(),
                     },
@@ -462,14 +462,14 @@ impl Plan {
                         extent,
                         len,
                         files,
-                    } => Job::KeepFragment {
+                    } => BlockJob::KeepFragment {
                         number,
                         file,
                         extent,
                         len,
                         files,
                     },
-                    &FragmentContent::Old(fragment) => Job::OldFragment { number, fragment },
+                    &FragmentContent::Old(fragment) => BlockJob::OldFragment { number, fragment },
                 });
             }
             let file = self.files.get(index);
@@ -509,9 +509,9 @@ pub(crate) struct FileJobs<'a> {
 }
 
 impl Iterator for FileJobs<'_> {
-    type Item = Job;
+    type Item = BlockJob;
 
-    fn next(&mut self) -> Option<Job> {
+    fn next(&mut self) -> Option<BlockJob> {
         if self.offset >= self.end {
             return None;
         }
@@ -523,7 +523,7 @@ impl Iterator for FileJobs<'_> {
             Ok(extent) => extent,
             Err(error) => {
                 self.offset = self.end;
-                return Some(Job::Unreadable { file, error });
+                return Some(BlockJob::Unreadable { file, error });
             }
         };
         let hole_end = extent
@@ -537,7 +537,7 @@ impl Iterator for FileJobs<'_> {
         };
         if hole_end > offset {
             self.offset = hole_end;
-            return Some(Job::Holes {
+            return Some(BlockJob::Holes {
                 file,
                 first,
                 bytes: hole_end - offset,
@@ -554,13 +554,13 @@ impl Iterator for FileJobs<'_> {
             && encoding.unencoded_len >= len
             && encoding.stored_len <= self.block_bytes
         {
-            return Some(Job::Keep {
+            return Some(BlockJob::Keep {
                 file,
                 first,
                 extent,
             });
         }
-        Some(Job::Block {
+        Some(BlockJob::Block {
             file,
             first,
             offset,

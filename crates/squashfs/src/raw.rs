@@ -175,7 +175,7 @@ const _: () = assert!(size_of::<InodeHeader>() == 16);
 /// The rest of `struct squashfs_dir_inode`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct Directory {
+pub(crate) struct DirInode {
     /// The listing's first metadata block, relative to the start of the directory table.
     pub(crate) start_block: U32,
     /// Number of subdirectories plus two.
@@ -187,28 +187,28 @@ pub(crate) struct Directory {
     /// Inode number of the parent directory; for the root, the number of inodes plus one.
     pub(crate) parent_inode: U32,
 }
-const _: () = assert!(size_of::<Directory>() == 16);
+const _: () = assert!(size_of::<DirInode>() == 16);
 
 /// The rest of `struct squashfs_ldir_inode`; [`DirectoryIndex`] records follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct ExtendedDirectory {
-    /// As in [`Directory`].
+pub(crate) struct LongDirInode {
+    /// As in [`DirInode`].
     pub(crate) nlink: U32,
-    /// As in [`Directory`].
+    /// As in [`DirInode`].
     pub(crate) file_size: U32,
-    /// As in [`Directory`].
+    /// As in [`DirInode`].
     pub(crate) start_block: U32,
-    /// As in [`Directory`].
+    /// As in [`DirInode`].
     pub(crate) parent_inode: U32,
     /// Number of index records.
     pub(crate) i_count: U16,
-    /// As in [`Directory`].
+    /// As in [`DirInode`].
     pub(crate) offset: U16,
     /// Index of the attribute set.
     pub(crate) xattr: U32,
 }
-const _: () = assert!(size_of::<ExtendedDirectory>() == 24);
+const _: () = assert!(size_of::<LongDirInode>() == 24);
 
 /// `struct squashfs_dir_index`; the name follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -226,7 +226,7 @@ const _: () = assert!(size_of::<DirectoryIndex>() == 12);
 /// The rest of `struct squashfs_reg_inode`; the block sizes follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct File {
+pub(crate) struct RegInode {
     /// Position of the first block in the image.
     pub(crate) start_block: U32,
     /// Index of the fragment that holds the tail, or [`NO_FRAGMENT`].
@@ -236,60 +236,60 @@ pub(crate) struct File {
     /// Length of the content in bytes.
     pub(crate) file_size: U32,
 }
-const _: () = assert!(size_of::<File>() == 16);
+const _: () = assert!(size_of::<RegInode>() == 16);
 
 /// The rest of `struct squashfs_lreg_inode`; the block sizes follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct ExtendedFile {
-    /// As in [`File`].
+pub(crate) struct LongRegInode {
+    /// As in [`RegInode`].
     pub(crate) start_block: U64,
-    /// As in [`File`].
+    /// As in [`RegInode`].
     pub(crate) file_size: U64,
     /// Bytes in holes.
     pub(crate) sparse: U64,
     /// Number of names.
     pub(crate) nlink: U32,
-    /// As in [`File`].
+    /// As in [`RegInode`].
     pub(crate) fragment: U32,
-    /// As in [`File`].
+    /// As in [`RegInode`].
     pub(crate) offset: U32,
     /// Index of the attribute set.
     pub(crate) xattr: U32,
 }
-const _: () = assert!(size_of::<ExtendedFile>() == 40);
+const _: () = assert!(size_of::<LongRegInode>() == 40);
 
 /// The rest of `struct squashfs_symlink_inode`; the target follows and, in the extended form, a U32 with the index of
 /// the attribute set.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct Symlink {
+pub(crate) struct SymlinkInode {
     /// Number of names.
     pub(crate) nlink: U32,
     /// Length of the target in bytes.
     pub(crate) symlink_size: U32,
 }
-const _: () = assert!(size_of::<Symlink>() == 8);
+const _: () = assert!(size_of::<SymlinkInode>() == 8);
 
 /// The rest of `struct squashfs_dev_inode`; in the extended form, a U32 with the index of the attribute set follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct Device {
+pub(crate) struct DevInode {
     /// Number of names.
     pub(crate) nlink: U32,
     /// Packed like the kernel's `new_encode_dev`.
     pub(crate) rdev: U32,
 }
-const _: () = assert!(size_of::<Device>() == 8);
+const _: () = assert!(size_of::<DevInode>() == 8);
 
 /// The rest of `struct squashfs_ipc_inode` (fifo, socket); in the extended form, a U32 follows as above.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct Ipc {
+pub(crate) struct IpcInode {
     /// Number of names.
     pub(crate) nlink: U32,
 }
-const _: () = assert!(size_of::<Ipc>() == 4);
+const _: () = assert!(size_of::<IpcInode>() == 4);
 
 /// `struct squashfs_dir_header`: precedes each run of entries.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -19,14 +19,14 @@ use tree::{
 };
 
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
-use crate::data::{Block, BlockLists, Content, TailPart};
-use crate::dir::{self, Entry, Listed, ListingReader};
+use crate::data::{BlockLists, BlockSpan, FileBlocks, TailPart};
+use crate::dir::{self, ListedRanges, ListingEntry, ListingReader};
 use crate::image::{Image, StoredSize};
-use crate::inode::{Body, Inode, decode_device};
-use crate::lookup_table::Table;
-use crate::metadata::{MetadataReader, Place};
+use crate::inode::{ImageInode, InodeFields, decode_device};
+use crate::lookup_table::LookupTable;
+use crate::metadata::{MetadataPosition, MetadataReader};
 use crate::raw::{self, flags};
-use crate::reference::Reference;
+use crate::reference::MetadataRef;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 use crate::xattr::XattrTable;
 
@@ -43,9 +43,9 @@ const EXTENTS_MAX: usize = 1024;
 pub struct Squashfs {
     image: Image,
     compressor: Compressor,
-    ids: Ids,
-    fragments: Option<MaybeDamaged<Table<raw::FragmentEntry>>>,
-    exports: Option<MaybeDamaged<Table<zerocopy::little_endian::U64>>>,
+    ids: OwnerIds,
+    fragments: Option<MaybeDamaged<LookupTable<raw::FragmentEntry>>>,
+    exports: Option<MaybeDamaged<LookupTable<zerocopy::little_endian::U64>>>,
     xattrs: Option<MaybeDamaged<XattrTable>>,
     /// Where the id table starts, if that is known.
     ids_start: Option<u64>,
@@ -53,9 +53,9 @@ pub struct Squashfs {
     gap: Option<Corrupt>,
     /// Where the directory table ends.
     directories_end: u64,
-    contents: Cache<Content>,
+    contents: Cache<FileBlocks>,
     lists: BlockLists,
-    listed: Listed,
+    listed: ListedRanges,
     store: StoreId,
 }
 
@@ -79,9 +79,9 @@ fn read_table<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
     next: Option<(u64, u64)>,
     count: u32,
     gap: &mut Option<Corrupt>,
-) -> Result<MaybeDamaged<Table<T>>> {
+) -> Result<MaybeDamaged<LookupTable<T>>> {
     let place = (image.superblock.directory_table, at);
-    let read = |end| damaged_or(Table::read(image, at, end, place, count));
+    let read = |end| damaged_or(LookupTable::read(image, at, end, place, count));
     let table = read(next.map(|(start, _)| start))?;
     match (table, next) {
         // Where the next one starts may be what is damaged.
@@ -108,20 +108,20 @@ fn is_chain(image: &Image, mut at: u64, end: u64) -> bool {
 }
 
 /// User and group IDs.
-struct Ids {
+struct OwnerIds {
     /// By index; `None` in a block that cannot be read.
     numbers: Vec<Option<u32>>,
     /// Why the first such block cannot be read.
     damage: Option<Corrupt>,
 }
 
-impl Ids {
+impl OwnerIds {
     fn read(
         image: &Image,
-        table: &MaybeDamaged<Table<zerocopy::little_endian::U32>>,
+        table: &MaybeDamaged<LookupTable<zerocopy::little_endian::U32>>,
         count: u32,
-    ) -> Result<Ids> {
-        let mut ids = Ids {
+    ) -> Result<OwnerIds> {
+        let mut ids = OwnerIds {
             numbers: Vec::with_capacity(to_usize(count)),
             damage: None,
         };
@@ -183,14 +183,14 @@ impl Squashfs {
         let mut gap = None;
         let count = superblock.id_count;
         let id_table = read_table(&image, superblock.id_table, next, count, &mut gap)?;
-        let ids = Ids::read(&image, &id_table, superblock.id_count)?;
-        next = id_table.as_ref().ok().map(Table::stored);
+        let ids = OwnerIds::read(&image, &id_table, superblock.id_count)?;
+        next = id_table.as_ref().ok().map(LookupTable::stored);
         let ids_start = next.map(|(start, _)| start);
         let mut exports = None;
         if let Some(at) = superblock.export_table {
             let count = superblock.inode_count;
             let table = read_table(&image, at, next, count, &mut gap)?;
-            next = table.as_ref().ok().map(Table::stored);
+            next = table.as_ref().ok().map(LookupTable::stored);
             exports = Some(table);
         }
         let mut fragments = None;
@@ -213,7 +213,7 @@ impl Squashfs {
             directories_end,
             contents: Cache::new(CONTENT_SLOTS.0, CONTENT_SLOTS.1),
             lists: BlockLists::default(),
-            listed: Listed::default(),
+            listed: ListedRanges::default(),
             store: StoreId::new(),
         })
     }
@@ -267,12 +267,12 @@ impl Squashfs {
     }
 
     /// An inode, and the position of what follows it.
-    pub(crate) fn inode(&self, ino: Ino) -> Result<(Inode, Place)> {
+    pub(crate) fn inode(&self, ino: Ino) -> Result<(ImageInode, MetadataPosition)> {
         let superblock = &self.image.superblock;
         let (table, end) = (superblock.inode_table, superblock.directory_table);
-        let mut reader = MetadataReader::new(&self.image, table, end, Reference(ino.0))?;
+        let mut reader = MetadataReader::new(&self.image, table, end, MetadataRef(ino.0))?;
         let at = reader.at();
-        let (inode, place) = Inode::parse(&mut reader)?;
+        let (inode, place) = ImageInode::parse(&mut reader)?;
         if inode.number == 0 || inode.number > superblock.inode_count {
             return Err(Corrupt {
                 what: "inode number is not one of the image's",
@@ -312,7 +312,7 @@ impl Squashfs {
         if let (None, Some(at)) = (superblock.export_table, superblock.export_position) {
             let place = (superblock.directory_table, at);
             let (end, count) = (self.ids_start, superblock.inode_count);
-            Table::<zerocopy::little_endian::U64>::read(&self.image, at, end, place, count)?;
+            LookupTable::<zerocopy::little_endian::U64>::read(&self.image, at, end, place, count)?;
         }
         if superblock.xattr_table.is_some() && self.xattrs.is_none() {
             return Err(Corrupt {
@@ -365,14 +365,14 @@ impl Squashfs {
     }
 
     /// Where the file's tail is, if it is in a fragment.
-    pub(crate) fn tail(&self, content: &Content) -> Result<Option<TailPart>> {
+    pub(crate) fn tail(&self, content: &FileBlocks) -> Result<Option<TailPart>> {
         if content.placed_tail().is_none() {
             return Ok(None);
         }
         content.tail(&self.image, self.fragment_table()?)
     }
 
-    fn fragment_table(&self) -> Result<Option<&Table<raw::FragmentEntry>>> {
+    fn fragment_table(&self) -> Result<Option<&LookupTable<raw::FragmentEntry>>> {
         match &self.fragments {
             None => Ok(None),
             Some(Ok(table)) => Ok(Some(table)),
@@ -386,16 +386,16 @@ impl Squashfs {
         table.map_or(Ok(Vec::new()), |table| table.all(&self.image))
     }
 
-    pub(crate) fn content(&self, file: Ino) -> Result<Arc<Content>> {
+    pub(crate) fn content(&self, file: Ino) -> Result<Arc<FileBlocks>> {
         self.contents.find_or_make(file.0, |_| {
             let (inode, list) = self.inode(file)?;
             match inode.body {
-                Body::File(body) => {
-                    let content = Content::new(&self.image, body, list)?;
+                InodeFields::File(body) => {
+                    let content = FileBlocks::new(&self.image, body, list)?;
                     (self.lists).note(&self.image, file.0, content.block_count())?;
                     Ok(content)
                 }
-                Body::Directory { .. } => Err(Error::IsADirectory),
+                InodeFields::Directory { .. } => Err(Error::IsADirectory),
                 _ => Err(Error::InvalidInput("not a regular file")),
             }
         })
@@ -486,12 +486,12 @@ impl FileSystem for Squashfs {
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
         let (inode, _) = self.inode(ino)?;
         let size = match &inode.body {
-            Body::File(file) => file.size,
-            Body::Symlink { target } => to_u64(target.len()),
+            InodeFields::File(file) => file.size,
+            InodeFields::Symlink { target } => to_u64(target.len()),
             _ => 0,
         };
         let rdev = match inode.body {
-            Body::Device { rdev, .. } => decode_device(rdev),
+            InodeFields::Device { rdev, .. } => decode_device(rdev),
             _ => tree::Device::default(),
         };
         Ok(Metadata {
@@ -516,7 +516,7 @@ impl FileSystem for Squashfs {
 
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
         let (inode, _) = self.inode(dir)?;
-        let Body::Directory { listing, .. } = inode.body else {
+        let InodeFields::Directory { listing, .. } = inode.body else {
             return Err(Error::NotADirectory);
         };
         let mut entries = Vec::new();
@@ -528,7 +528,7 @@ impl FileSystem for Squashfs {
         while let Some(entry) = reader.next()? {
             entries.push(dir_entry(entry));
         }
-        if !self.listed.note((from, reader.place()), Reference(dir.0)) {
+        if !self.listed.note((from, reader.place()), MetadataRef(dir.0)) {
             return Err(Corrupt {
                 what: "directory's listing is also that of another directory",
                 at: self.image.superblock.directory_table,
@@ -548,7 +548,7 @@ impl FileSystem for Squashfs {
             Ok(inode) => inode,
             Err(error) => return (Vec::new(), vec![error]),
         };
-        let Body::Directory {
+        let InodeFields::Directory {
             listing,
             index_count,
             ..
@@ -559,14 +559,14 @@ impl FileSystem for Squashfs {
         let end = self.directories_end;
         let index = (index, index_count);
         let listed = dir::list_readable(&self.image, end, &listing, index, |(from, to)| {
-            self.listed.note((from, to), Reference(dir.0))
+            self.listed.note((from, to), MetadataRef(dir.0))
         });
         (listed.0.into_iter().map(dir_entry).collect(), listed.1)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
         let (inode, index) = self.inode(dir)?;
-        let Body::Directory {
+        let InodeFields::Directory {
             listing,
             index_count,
             ..
@@ -581,7 +581,7 @@ impl FileSystem for Squashfs {
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
         match self.inode(link)?.0.body {
-            Body::Symlink { target } => Ok(target.into()),
+            InodeFields::Symlink { target } => Ok(target.into()),
             _ => Err(Error::InvalidInput("not a symbolic link")),
         }
     }
@@ -615,13 +615,13 @@ impl FileSystem for Squashfs {
             let end = content.size().min(index.saturating_mul(block_bytes));
             let len = end.saturating_sub(offset);
             extents.push(match block {
-                Block::Holes(_) => Extent {
+                BlockSpan::Holes(_) => Extent {
                     offset,
                     len,
                     kind: ExtentKind::Hole,
                     id: None,
                 },
-                Block::Stored { at, size } => self.extent(offset, len, at, size, 0, len),
+                BlockSpan::Stored { at, size } => self.extent(offset, len, at, size, 0, len),
             });
         }
         if index == content.block_count()
@@ -665,11 +665,11 @@ impl FileSystem for Squashfs {
             let part_len = rest.len().min(len.saturating_sub(skip));
             let (part, after) = std::mem::take(&mut rest).split_at_mut(part_len);
             match block {
-                Block::Holes(_) => part.fill(0),
-                Block::Stored { at, size } if part_len == len => {
+                BlockSpan::Holes(_) => part.fill(0),
+                BlockSpan::Stored { at, size } if part_len == len => {
                     image.block_into(at, size, part)?;
                 }
-                Block::Stored { at, size } => {
+                BlockSpan::Stored { at, size } => {
                     let decoded = image.block(at, size)?;
                     let shown = decoded.get(skip..).and_then(|rest| rest.get(..part_len));
                     let Some(shown) = shown.filter(|_| decoded.len() == len) else {
@@ -718,7 +718,7 @@ impl FileSystem for Squashfs {
         let (place, size) = if index < content.block_count() {
             let one = index..index.saturating_add(1);
             match content.blocks(&self.image, one, 1)?.first() {
-                Some(&Block::Stored { at, size }) => (at, size),
+                Some(&BlockSpan::Stored { at, size }) => (at, size),
                 _ => return Err(NOT_OURS),
             }
         } else {
@@ -736,7 +736,7 @@ impl FileSystem for Squashfs {
     }
 }
 
-fn dir_entry(entry: Entry) -> DirEntry {
+fn dir_entry(entry: ListingEntry) -> DirEntry {
     DirEntry {
         name: entry.name,
         ino: Ino(entry.inode.0),

@@ -11,11 +11,11 @@
 
 /// A reference: the block's position in its table in the upper 48 bits, and a 16-bit offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Reference(pub(crate) u64);
+pub(crate) struct MetadataRef(pub(crate) u64);
 
-impl Reference {
+impl MetadataRef {
     pub(crate) fn new(block: u64, offset: u16) -> Self {
-        Reference(block << 16 | u64::from(offset))
+        MetadataRef(block << 16 | u64::from(offset))
     }
 
     pub(crate) const fn block(self) -> u64 {

@@ -9,7 +9,7 @@ use tree::{
 };
 use xxhash::Xxh64;
 
-use crate::machine;
+use crate::code_filter;
 use crate::options::Options;
 use crate::raw::METADATA_BYTES;
 
@@ -31,7 +31,7 @@ pub(crate) struct OldBlocks<'a> {
 }
 
 /// The memory that a thread needs for a block.
-pub(crate) struct Decoding<'a> {
+pub(crate) struct ReuseMemory<'a> {
     pub(crate) extents: &'a mut OldExtents,
     pub(crate) decoder: &'a mut Decoder,
     /// As long as a block.
@@ -71,23 +71,23 @@ impl OldTails {
 
 /// A file whose counterpart has its tail in a fragment block of the old image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
+struct TailCandidate {
     id: ExtentId,
     begin: u64,
     file: FileId,
 }
 
 /// A fragment block of the old image that was read.
-struct Seen {
+struct OldFragmentUse {
     fragment: OldFragment,
     /// Its length as it is stored.
     stored: u64,
     /// How much of its content files show.
     shown: u64,
-    tails: Vec<Candidate>,
+    tails: Vec<TailCandidate>,
 }
 
-impl Seen {
+impl OldFragmentUse {
     fn hidden(&self) -> u64 {
         self.fragment.len as u64 - self.shown
     }
@@ -146,7 +146,7 @@ impl<'a> OldBlocks<'a> {
             let (content, room) = (&decoded[..len], &mut again[..len.saturating_sub(1)]);
             let encoded = if filter_code {
                 let header = content.first_chunk();
-                let filter = header.map_or(Filters(0), machine::filter_of);
+                let filter = header.map_or(Filters(0), code_filter::filter_of);
                 encoder.compress_filtered(filter, room, content)
             } else {
                 encoder.compress(room, content)
@@ -183,7 +183,7 @@ impl<'a> OldBlocks<'a> {
     /// Reads the old block of a part of a file into `buffer`, if it has this content.
     pub(crate) fn block(
         &self,
-        decoding: &mut Decoding<'_>,
+        decoding: &mut ReuseMemory<'_>,
         (file, offset): (FileId, u64),
         content: &[u8],
         buffer: &mut Vec<u8>,
@@ -199,7 +199,7 @@ impl<'a> OldBlocks<'a> {
     /// content and the image is to be as if there were no old one.
     pub(crate) fn equal_fragment(
         &self,
-        decoding: &mut Decoding<'_>,
+        decoding: &mut ReuseMemory<'_>,
         (file, offset): (FileId, u64),
         content: &[u8],
         buffer: &mut Vec<u8>,
@@ -213,7 +213,7 @@ impl<'a> OldBlocks<'a> {
 
     fn equal(
         &self,
-        decoding: &mut Decoding<'_>,
+        decoding: &mut ReuseMemory<'_>,
         file: FileId,
         extent: &Extent,
         content: &[u8],
@@ -235,7 +235,7 @@ impl<'a> OldBlocks<'a> {
     /// Reads the old block of a part of a file of `len` bytes into `buffer`, if the file is trusted to be unchanged.
     pub(crate) fn trusted_block(
         &self,
-        decoding: &mut Decoding<'_>,
+        decoding: &mut ReuseMemory<'_>,
         (file, offset): (FileId, u64),
         len: usize,
         buffer: &mut Vec<u8>,
@@ -284,7 +284,7 @@ impl<'a> OldBlocks<'a> {
         let looked = ordered(
             parallel,
             groups,
-            || Looking {
+            || FragmentReader {
                 extents: OldExtents::default(),
                 decoder: Decoder::new(),
                 stored: vec![0; self.block_bytes],
@@ -307,7 +307,7 @@ impl<'a> OldBlocks<'a> {
             );
             left.cmp(&right)
         });
-        let waste: u64 = all.iter().map(Seen::waste).sum();
+        let waste: u64 = all.iter().map(OldFragmentUse::waste).sum();
         let mut shown: u64 = all.iter().map(|seen| seen.stored - seen.waste()).sum();
         for &file in others {
             if shown / WASTE_PARTS >= waste {
@@ -339,14 +339,14 @@ impl<'a> OldBlocks<'a> {
         inventory: &Inventory,
         packed: &[FileId],
         extents: &mut OldExtents,
-    ) -> Vec<Candidate> {
+    ) -> Vec<TailCandidate> {
         let mut candidates = Vec::new();
         for &file in packed {
             let Some(extent) = self.tail(inventory, extents, file) else {
                 continue;
             };
             if let (ExtentKind::Encoded(encoding), Some(id)) = (extent.kind, extent.id) {
-                candidates.push(Candidate {
+                candidates.push(TailCandidate {
                     id,
                     begin: encoding.unencoded_offset,
                     file,
@@ -383,9 +383,9 @@ impl<'a> OldBlocks<'a> {
         &self,
         fs: &dyn FileSystem,
         inventory: &Inventory,
-        looking: &mut Looking,
-        group: &[Candidate],
-    ) -> Option<Seen> {
+        looking: &mut FragmentReader,
+        group: &[TailCandidate],
+    ) -> Option<OldFragmentUse> {
         let file = group.first()?.file;
         let extent = self.tail(inventory, &mut looking.extents, file)?;
         let stored = self.read(file, &extent, &mut looking.stored)?;
@@ -420,7 +420,7 @@ impl<'a> OldBlocks<'a> {
             hash: hash_of(block),
             files: tails.len(),
         };
-        Some(Seen {
+        Some(OldFragmentUse {
             fragment,
             stored: stored as u64,
             shown,
@@ -443,7 +443,7 @@ impl<'a> OldBlocks<'a> {
 }
 
 /// The memory of a thread that looks at fragment blocks.
-struct Looking {
+struct FragmentReader {
     extents: OldExtents,
     decoder: Decoder,
     stored: Vec<u8>,

@@ -16,7 +16,7 @@ use tree::{Corrupt, Error, Result, to_u64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::raw::{self, METADATA_BYTES, flags};
-use crate::reference::Reference;
+use crate::reference::MetadataRef;
 
 /// Size of the superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: usize = size_of::<raw::Superblock>();
@@ -171,7 +171,7 @@ impl Superblock {
             bad!("squashfs inode table is empty", inode_table_start);
         }
         let root = raw.root_inode.get();
-        let place = Reference(root);
+        let place = MetadataRef(root);
         let is_inside = place.block() < directory_table.saturating_sub(inode_table);
         if !is_inside || usize::from(place.offset()) >= METADATA_BYTES {
             bad!(

@@ -7,21 +7,21 @@ use tree::{
     Verify,
 };
 
-use crate::blocks::Data;
-use crate::encode::{Done, Work, Worker};
-use crate::numbers::Numbers;
+use crate::encode::{BlockEncoder, BlockResult, ThreadCodec};
+use crate::image_writer::ImageWriter;
+use crate::inode_numbers::InodeNumbers;
 use crate::options::{Options, check};
-use crate::plan::{Job, Plan};
+use crate::plan::{BlockJob, DataLayout};
 use crate::raw::{self, BLOCK_PLAIN};
 use crate::reuse::OldTails;
-use crate::writer::Writer;
+use crate::write_data::PlacedData;
 
 /// The blocks of an image that is not written.
-pub struct Trial<'a> {
+pub struct TrialImage<'a> {
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
     options: Options,
-    plan: Plan,
+    plan: DataLayout,
     blocks: Vec<TrialBlock>,
 }
 
@@ -58,11 +58,11 @@ pub struct TrialResult {
 
 /// Encodes blocks as the writer of an image does: reads, encodes, decodes and compares. One for each thread.
 pub struct TrialWorker<'a> {
-    work: Work<'a>,
-    worker: Worker,
+    work: BlockEncoder<'a>,
+    worker: ThreadCodec,
 }
 
-impl<'a> Trial<'a> {
+impl<'a> TrialImage<'a> {
     /// Cuts the content of a tree into blocks. Of the options, the compression does not matter; nothing is kept of the
     /// way in which the source stores it.
     ///
@@ -73,30 +73,30 @@ impl<'a> Trial<'a> {
         inventory: &'a Inventory,
         duplicates: &Duplicates,
         options: Options,
-    ) -> Result<Trial<'a>> {
+    ) -> Result<TrialImage<'a>> {
         check(&options)?;
         let options = Options {
             keep_blocks: false,
             skip_unreadable: false,
             ..options
         };
-        let mut plan = Plan::new(fs, inventory, duplicates, &options, &Lost::default());
+        let mut plan = DataLayout::new(fs, inventory, duplicates, &options, &Lost::default());
         plan.pack_tails(fs, inventory, &options, &OldTails::default())?;
         let block_bytes = u64::from(options.block_bytes);
         let mut blocks = Vec::new();
         for job in plan.jobs(fs, inventory) {
             match job {
-                Job::Holes { .. }
-                | Job::Keep { .. }
-                | Job::KeepFragment { .. }
-                | Job::OldFragment { .. }
-                | Job::Read(_)
-                | Job::Packed { .. } => {}
-                Job::Unreadable { file, error } => {
+                BlockJob::Holes { .. }
+                | BlockJob::Keep { .. }
+                | BlockJob::KeepFragment { .. }
+                | BlockJob::OldFragment { .. }
+                | BlockJob::Read(_)
+                | BlockJob::Packed { .. } => {}
+                BlockJob::Unreadable { file, error } => {
                     let path = inventory.path(inventory.first_name(file));
                     return Err(error.in_file("read", &path));
                 }
-                Job::Block {
+                BlockJob::Block {
                     file, offset, len, ..
                 } => blocks.push(TrialBlock {
                     file,
@@ -104,7 +104,7 @@ impl<'a> Trial<'a> {
                     offset,
                     tails: Box::default(),
                 }),
-                Job::Fragment { tails, .. } => {
+                BlockJob::Fragment { tails, .. } => {
                     let lens = tails.iter().map(|&file| inventory.size(file) % block_bytes);
                     blocks.push(TrialBlock {
                         file: tails[0],
@@ -115,7 +115,7 @@ impl<'a> Trial<'a> {
                 }
             }
         }
-        Ok(Trial {
+        Ok(TrialImage {
             fs,
             inventory,
             options,
@@ -137,10 +137,10 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// A worker that encodes with these options, which are from [`Trial::options`].
+    /// A worker that encodes with these options, which are from [`TrialImage::options`].
     pub fn worker(&self, options: &'a Options) -> TrialWorker<'a> {
         let block_bytes = options.block_bytes as usize;
-        let work = Work {
+        let work = BlockEncoder {
             content: ContentReader::new(self.fs, self.inventory, block_bytes, false),
             options,
             old: None,
@@ -166,18 +166,19 @@ impl<'a> Trial<'a> {
         };
         check(&options)?;
         let mut output = Output::discarding()?;
-        let mut writer = Writer::new(self.fs, self.inventory, &options, parallel, &mut output)?;
+        let mut writer =
+            ImageWriter::new(self.fs, self.inventory, &options, parallel, &mut output)?;
         let described = writer.describe()?;
         let data = self.place(&mut writer, lens);
-        let numbers = Numbers::new(self.inventory, &writer.lost);
+        let numbers = InodeNumbers::new(self.inventory, &writer.lost);
         writer.write_tables(&self.plan, described, &data, &numbers)?;
         Ok(writer.summary.image.image_bytes)
     }
 
     /// Gives all blocks their places.
-    fn place(&self, writer: &mut Writer<'_>, lens: &[u32]) -> Data {
+    fn place(&self, writer: &mut ImageWriter<'_>, lens: &[u32]) -> PlacedData {
         let block_bytes = u64::from(self.options.block_bytes);
-        let mut data = Data::new(self.plan.fragment_count());
+        let mut data = PlacedData::new(self.plan.fragment_count());
         let mut lens = self.blocks.iter().zip(lens);
         let mut next = |at: &mut u64| {
             let (block, &len) = lens.next().unwrap_or((&self.blocks[0], &0));
@@ -191,22 +192,22 @@ impl<'a> Trial<'a> {
             (block.len, word)
         };
         for job in self.plan.jobs(self.fs, self.inventory) {
-            if let Job::Holes { file, first, .. } | Job::Block { file, first, .. } = job
+            if let BlockJob::Holes { file, first, .. } | BlockJob::Block { file, first, .. } = job
                 && first
             {
                 writer.at = writer.aligned(writer.at);
                 data.begin(file, writer.at);
             }
             match job {
-                Job::Holes { bytes, .. } => {
+                BlockJob::Holes { bytes, .. } => {
                     let blocks = bytes.div_ceil(block_bytes) as usize;
                     data.push_holes(blocks, bytes);
                 }
-                Job::Block { .. } => match next(&mut writer.at) {
+                BlockJob::Block { .. } => match next(&mut writer.at) {
                     (len, 0) => data.push_holes(1, len.into()),
                     (_, word) => data.push(word),
                 },
-                Job::Fragment { number, .. } => {
+                BlockJob::Fragment { number, .. } => {
                     writer.at = writer.aligned(writer.at);
                     let start_block = writer.at.into();
                     let (_, word) = next(&mut writer.at);
@@ -216,12 +217,12 @@ impl<'a> Trial<'a> {
                         unused: 0.into(),
                     };
                 }
-                Job::Keep { .. }
-                | Job::KeepFragment { .. }
-                | Job::OldFragment { .. }
-                | Job::Read(_)
-                | Job::Packed { .. }
-                | Job::Unreadable { .. } => {}
+                BlockJob::Keep { .. }
+                | BlockJob::KeepFragment { .. }
+                | BlockJob::OldFragment { .. }
+                | BlockJob::Read(_)
+                | BlockJob::Packed { .. }
+                | BlockJob::Unreadable { .. } => {}
             }
         }
         data
@@ -235,12 +236,12 @@ impl TrialWorker<'_> {
     /// The file cannot be read; [`tree::Error::Unverified`] if the result does not decode to the content.
     pub fn encode(&mut self, block: &TrialBlock) -> Result<TrialResult> {
         let job = if block.is_fragment() {
-            Job::Fragment {
+            BlockJob::Fragment {
                 number: 0,
                 tails: block.tails.to_vec(),
             }
         } else {
-            Job::Block {
+            BlockJob::Block {
                 file: block.file,
                 first: false,
                 offset: block.offset,
@@ -248,10 +249,12 @@ impl TrialWorker<'_> {
             }
         };
         let stored = match self.work.work(&mut self.worker, job)? {
-            Done::Block { stored, .. } => stored,
-            Done::Fragment { stored, .. } => Some(stored),
-            Done::Holes { .. } | Done::Read(_) => None,
-            Done::Unreadable { error, .. } | Done::LostFragment { error, .. } => return Err(error),
+            BlockResult::Block { stored, .. } => stored,
+            BlockResult::Fragment { stored, .. } => Some(stored),
+            BlockResult::Holes { .. } | BlockResult::Read(_) => None,
+            BlockResult::Unreadable { error, .. } | BlockResult::LostFragment { error, .. } => {
+                return Err(error);
+            }
         };
         Ok(stored.map_or(
             TrialResult {
@@ -336,7 +339,7 @@ mod tests {
                 &mut output,
             )
             .unwrap();
-            let trial = Trial::new(&tree, &inventory, &duplicates, options).unwrap();
+            let trial = TrialImage::new(&tree, &inventory, &duplicates, options).unwrap();
             let options = trial.options(compression);
             let mut worker = trial.worker(&options);
             let mut lens = Vec::new();

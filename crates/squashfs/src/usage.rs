@@ -12,7 +12,7 @@
 use tree::usage::{Form, StoredPart, StoredParts};
 use tree::{ExtentId, Ino, Result};
 
-use crate::data::Block;
+use crate::data::BlockSpan;
 use crate::image::StoredSize;
 use crate::read::Squashfs;
 
@@ -55,8 +55,8 @@ impl StoredParts for Squashfs {
                 let end = content.size().min(index.saturating_mul(block_bytes));
                 let len = end.saturating_sub(from);
                 each(match block {
-                    Block::Holes(_) => StoredPart::Hole(len),
-                    Block::Stored { at, size } => StoredPart::Extent {
+                    BlockSpan::Holes(_) => StoredPart::Hole(len),
+                    BlockSpan::Stored { at, size } => StoredPart::Extent {
                         form: self.form(size),
                         id: Some(ExtentId(at)),
                         stored: Some(size.bytes.into()),

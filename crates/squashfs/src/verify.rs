@@ -12,14 +12,14 @@ use tree::{
     Step, Time, ordered,
 };
 
-use crate::blocks::Data;
-use crate::data::Block;
-use crate::describe::Sets;
-use crate::inode::{Tail, nearest_seconds};
-use crate::numbers::Numbers;
+use crate::data::BlockSpan;
+use crate::describe::XattrSets;
+use crate::inode::{TailPosition, nearest_seconds};
+use crate::inode_numbers::InodeNumbers;
 use crate::options::Options;
-use crate::plan::Plan;
+use crate::plan::DataLayout;
 use crate::read::Squashfs;
+use crate::write_data::PlacedData;
 
 /// Number of entries read at once from a file's block list.
 const LIST_ENTRIES: usize = 1024;
@@ -27,20 +27,20 @@ const LIST_ENTRIES: usize = 1024;
 const BATCH_FILES: usize = 256;
 
 /// The expected content of the image.
-pub(crate) struct Expected<'a> {
+pub(crate) struct ExpectedImage<'a> {
     /// The tree that was the input.
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) inventory: &'a Inventory,
     pub(crate) options: &'a Options,
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a DataLayout,
     /// Where the data was put.
-    pub(crate) data: &'a Data,
+    pub(crate) data: &'a PlacedData,
     /// Which files are in the image, and their inode numbers.
-    pub(crate) numbers: &'a Numbers,
-    pub(crate) sets: &'a Sets,
+    pub(crate) numbers: &'a InodeNumbers,
+    pub(crate) sets: &'a XattrSets,
 }
 
-impl Expected<'_> {
+impl ExpectedImage<'_> {
     /// The expected metadata of a file.
     fn metadata(&self, file: FileId) -> Metadata {
         let mut metadata = self.inventory.metadata(file);
@@ -53,7 +53,7 @@ impl Expected<'_> {
     }
 
     /// The start of a regular file's blocks, their size words, and the place of its tail.
-    fn data(&self, file: FileId) -> (u64, &[u32], Option<Tail>) {
+    fn data(&self, file: FileId) -> (u64, &[u32], Option<TailPosition>) {
         let shown = self.plan.shows[file.0 as usize];
         let placed = self.data.placed(shown);
         let tail = self.plan.tail(shown);
@@ -69,10 +69,10 @@ fn differs(what: &'static str) -> Error {
 }
 
 /// Reads the tree in `image` and compares it with what is expected.
-pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) -> Result<()> {
+pub(crate) fn tree(image: &Squashfs, expected: &ExpectedImage, parallel: Parallel) -> Result<()> {
     ordered(
         parallel,
-        Walk::new(image, expected),
+        ImageWalk::new(image, expected),
         || (),
         |(), batch| {
             let theirs = expected.inventory;
@@ -88,9 +88,9 @@ pub(crate) fn tree(image: &Squashfs, expected: &Expected, parallel: Parallel) ->
 }
 
 /// Walks both trees at once, without keeping what it has seen: gives each file once, and its inode in the image.
-struct Walk<'a, S> {
+struct ImageWalk<'a, S> {
     image: &'a Squashfs,
-    expected: &'a Expected<'a>,
+    expected: &'a ExpectedImage<'a>,
     /// What the tree that was the input has.
     steps: S,
     /// What follows in each directory of the image that is open.
@@ -100,12 +100,12 @@ struct Walk<'a, S> {
     failed: bool,
 }
 
-impl<'a> Walk<'a, ()> {
+impl<'a> ImageWalk<'a, ()> {
     fn new(
         image: &'a Squashfs,
-        expected: &'a Expected,
-    ) -> Walk<'a, impl Iterator<Item = Step> + use<'a>> {
-        Walk {
+        expected: &'a ExpectedImage,
+    ) -> ImageWalk<'a, impl Iterator<Item = Step> + use<'a>> {
+        ImageWalk {
             image,
             expected,
             steps: expected.inventory.steps(),
@@ -116,7 +116,7 @@ impl<'a> Walk<'a, ()> {
     }
 }
 
-impl<S> Walk<'_, S> {
+impl<S> ImageWalk<'_, S> {
     /// Takes a step in the image, too: a file that was not met before.
     fn step(&mut self, step: Step) -> Result<Option<(FileId, Ino)>> {
         let theirs = self.expected.inventory;
@@ -157,7 +157,7 @@ impl<S> Walk<'_, S> {
     }
 }
 
-impl<S: Iterator<Item = Step>> Iterator for Walk<'_, S> {
+impl<S: Iterator<Item = Step>> Iterator for ImageWalk<'_, S> {
     type Item = Result<Vec<(FileId, Ino)>>;
 
     /// The next files, up to an error.
@@ -179,7 +179,7 @@ impl<S: Iterator<Item = Step>> Iterator for Walk<'_, S> {
     }
 }
 
-fn file(image: &Squashfs, ino: Ino, expected: &Expected, file: FileId) -> Result<()> {
+fn file(image: &Squashfs, ino: Ino, expected: &ExpectedImage, file: FileId) -> Result<()> {
     // Each file has a number of its own, so that no two can have the same inode.
     let (inode, _) = image.inode(ino)?;
     if Some(inode.number) != expected.numbers.of(file) {
@@ -225,8 +225,8 @@ fn file(image: &Squashfs, ino: Ino, expected: &Expected, file: FileId) -> Result
                     index += block.count();
                     let words = &words[from..index as usize];
                     same &= match block {
-                        Block::Holes(_) => words.iter().all(|&word| word == 0),
-                        Block::Stored { at: here, size } => {
+                        BlockSpan::Holes(_) => words.iter().all(|&word| word == 0),
+                        BlockSpan::Stored { at: here, size } => {
                             let same = here == at && size.word() == words[0];
                             at = here + u64::from(size.bytes);
                             same

@@ -15,10 +15,10 @@ use tree::{Corrupt, Error, Limits, Result, Xattr, to_u64, to_usize};
 use zerocopy::IntoBytes;
 
 use crate::image::Image;
-use crate::lookup_table::{Table, emit_table};
+use crate::lookup_table::{LookupTable, emit_table};
 use crate::metadata::{MetadataReader, MetadataWriter};
 use crate::raw::{self, XATTR_VALUE_ELSEWHERE};
-use crate::reference::Reference;
+use crate::reference::MetadataRef;
 
 /// The namespaces of the format, indexed by ID.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
@@ -31,7 +31,7 @@ const SHARED_VALUE_BYTES_MIN: usize = 8;
 
 /// The sets of an image.
 pub(crate) struct XattrTable {
-    sets: Table<raw::XattrId>,
+    sets: LookupTable<raw::XattrId>,
     /// The start of the names and values.
     start: u64,
     value_bytes_max: u32,
@@ -58,7 +58,7 @@ impl XattrTable {
         let list_end = image.superblock.bytes_used;
         let count = header.xattr_ids.get();
         // The last block of sets ends where the header starts, not where the list does.
-        let sets = Table::read(image, list_at, Some(list_end), (start, at), count)?;
+        let sets = LookupTable::read(image, list_at, Some(list_end), (start, at), count)?;
         if start == sets.start() {
             let what = "extended attributes have neither names nor values";
             return Err(Corrupt {
@@ -96,7 +96,7 @@ impl XattrTable {
             ));
         };
         let end = self.sets.start();
-        let open = |at: u64| MetadataReader::new(image, self.start, end, Reference(at));
+        let open = |at: u64| MetadataReader::new(image, self.start, end, MetadataRef(at));
         let mut reader = open(set.xattr.get())?;
         let mut xattrs = Vec::new();
         let mut total = 0usize;
@@ -177,7 +177,7 @@ pub(crate) struct XattrWriter {
     content: MetadataWriter,
     ids: Vec<raw::XattrId>,
     sets: HashMap<Vec<Xattr>, u32>,
-    values: HashMap<Box<[u8]>, Reference>,
+    values: HashMap<Box<[u8]>, MetadataRef>,
 }
 
 #[expect(

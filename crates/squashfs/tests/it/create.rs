@@ -18,7 +18,7 @@ pub(crate) fn image_of(
     image: &Path,
     options: &Options,
     threads: usize,
-) -> squashfs::Summary {
+) -> squashfs::CreateSummary {
     make(&HostDir::open(source).unwrap(), image, options, threads).unwrap()
 }
 

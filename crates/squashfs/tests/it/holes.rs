@@ -20,7 +20,7 @@ fn inventory(fs: &dyn FileSystem) -> Inventory {
 }
 
 /// Writes an image without committing it.
-fn write(fs: &dyn FileSystem, options: &Options) -> Result<squashfs::Summary> {
+fn write(fs: &dyn FileSystem, options: &Options) -> Result<squashfs::CreateSummary> {
     let dir = TempDir::new();
     let mut output = Output::create(&dir.join("image"), false).unwrap();
     let parallel = Parallel::new(2);

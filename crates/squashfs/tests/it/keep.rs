@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use codec::{Algorithm, Encoder, Filters, Settings};
-use squashfs::{Fragments, Options, Squashfs, Summary};
+use squashfs::{CreateSummary, Fragments, Options, Squashfs};
 use testkit::{FsType, MemoryFs, Mount, Rng, TempDir};
 use tree::manifest::Manifest;
 use tree::{
@@ -16,7 +16,7 @@ use tree::{
 use crate::create::image_of;
 use crate::sources::{make, nasty, text};
 
-fn copy(source: &dyn FileSystem, image: &Path, options: &Options) -> Summary {
+fn copy(source: &dyn FileSystem, image: &Path, options: &Options) -> CreateSummary {
     make(source, image, options, 2).unwrap()
 }
 

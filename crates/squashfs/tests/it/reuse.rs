@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use codec::{Filters, Settings};
-use squashfs::{Fragments, Options, Squashfs, Summary};
+use squashfs::{CreateSummary, Fragments, Options, Squashfs};
 use testkit::{FsType, MemoryFs, Mount, Rng, TempDir};
 use tree::manifest::Manifest;
 use tree::{Aspects, FileSystem, Ino, OldImage, Time};
@@ -139,7 +139,7 @@ fn first(dir: &TempDir, settings: Settings, fragments: Fragments) -> Options {
     options
 }
 
-fn with_old(dir: &TempDir, options: &Options, change: Change, exact: bool) -> Summary {
+fn with_old(dir: &TempDir, options: &Options, change: Change, exact: bool) -> CreateSummary {
     let options = reusing(options, &dir.join("old"), exact);
     make(&version(Some(change)), &dir.join("new"), &options, 2).unwrap()
 }

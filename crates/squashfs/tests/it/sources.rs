@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use squashfs::{Options, Summary, create};
+use squashfs::{CreateSummary, Options, create};
 use testkit::{Rng, TempDir};
 use tree::{FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Result};
 
@@ -18,7 +18,7 @@ pub(crate) fn make(
     image: &Path,
     options: &Options,
     threads: usize,
-) -> Result<Summary> {
+) -> Result<CreateSummary> {
     let inventory = Inventory::of(fs, &Limits::default())?;
     let mut output = Output::create(image, true)?;
     let parallel = Parallel::new(threads);

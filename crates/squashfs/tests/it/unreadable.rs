@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 
 use codec::{Encoder, Settings};
-use squashfs::{Fragments, Options, Squashfs, Summary};
+use squashfs::{CreateSummary, Fragments, Options, Squashfs};
 use testkit::{HookedFs, MemoryFs, TempDir};
 use tree::manifest::Manifest;
 use tree::{Aspects, CheckOptions, Error, FileSystem, Ino, NoProgress, Parallel};
@@ -23,7 +23,7 @@ fn options(fragments: Fragments) -> Options {
     }
 }
 
-fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> (Vec<u8>, Summary) {
+fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> (Vec<u8>, CreateSummary) {
     let out = TempDir::new();
     let summary = make(fs, &out.join("image"), options, threads).unwrap();
     (fs::read(out.join("image")).unwrap(), summary)

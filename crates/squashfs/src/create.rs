@@ -8,14 +8,14 @@ use tree::{Duplicates, Error, FileSystem, Inventory, Limits, Output, Parallel, P
 
 use crate::gather::{Gather, SMALL_BYTES};
 use crate::holes::excess_holes;
-use crate::numbers::Numbers;
-use crate::options::{Options, Summary, check};
-use crate::plan::Plan;
+use crate::image_writer::ImageWriter;
+use crate::inode_numbers::InodeNumbers;
+use crate::options::{CreateSummary, Options, check};
+use crate::plan::DataLayout;
 use crate::read::Squashfs;
 use crate::reuse::{OldBlocks, OldTails};
 use crate::superblock::SUPERBLOCK_BYTES;
-use crate::verify::{self, Expected};
-use crate::writer::Writer;
+use crate::verify::{self, ExpectedImage};
 
 /// Creates an image of the tree `fs`, described by this inventory. The same tree and options give the same bytes,
 /// whatever the number of threads. The caller commits the output.
@@ -34,7 +34,7 @@ pub fn create(
     parallel: Parallel,
     progress: &dyn Progress,
     output: &mut Output,
-) -> Result<Summary> {
+) -> Result<CreateSummary> {
     check(options)?;
     if let Some(excess) = excess_holes(fs, inventory, options)? {
         let path = inventory.path(inventory.first_name(excess.file));
@@ -45,7 +45,7 @@ pub fn create(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),
     );
-    let mut writer = Writer::new(fs, inventory, options, parallel, output)?;
+    let mut writer = ImageWriter::new(fs, inventory, options, parallel, output)?;
     let is_gathered = Gather::is_possible(options, fs.storage().stored_extents);
     let duplicates = if options.duplicates {
         // Equal small files are found when they are read for the image.
@@ -64,7 +64,7 @@ pub fn create(
     };
     writer.summary.image.duplicates = duplicates.len() as u64;
     let described = writer.describe()?;
-    let mut plan = Plan::new(fs, inventory, &duplicates, options, &writer.lost);
+    let mut plan = DataLayout::new(fs, inventory, &duplicates, options, &writer.lost);
     drop(duplicates);
     let old = writer.old_blocks();
     let old_tails = match &old {
@@ -80,7 +80,7 @@ pub fn create(
         plan.pack_tails(fs, inventory, options, &old_tails)?;
         writer.write_data(&plan, old.as_ref(), progress)?
     };
-    let numbers = Numbers::new(inventory, &writer.lost);
+    let numbers = InodeNumbers::new(inventory, &writer.lost);
     let sets = writer.write_tables(&plan, described, &data, &numbers)?;
     if options.verify.decodes_encoded() {
         let behind_superblock = options.offset + SUPERBLOCK_BYTES as u64;
@@ -89,7 +89,7 @@ pub fn create(
             .written
             .compare(&written, behind_superblock, parallel)?;
         let image = Squashfs::open_at(written, options.offset, &Limits::default())?;
-        let expected = Expected {
+        let expected = ExpectedImage {
             fs,
             inventory,
             options,
@@ -104,7 +104,7 @@ pub fn create(
     Ok(writer.summary)
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ImageWriter<'a> {
     /// The blocks of the old image, if there is one whose blocks may be kept.
     fn old_blocks(&mut self) -> Option<OldBlocks<'a>> {
         let options = self.options;

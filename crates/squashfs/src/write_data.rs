@@ -5,20 +5,20 @@ use std::cell::RefCell;
 use tree::{ContentReader, Error, FileId, Kept, Progress, Result, ordered, ordered_on_demand};
 use zerocopy::FromZeros;
 
-use crate::encode::{Done, EncodedBlock, Work};
+use crate::checksums::ChecksumsMark;
+use crate::encode::{BlockEncoder, BlockResult, EncodedBlock};
 use crate::gather::Gather;
-use crate::plan::Plan;
+use crate::image_writer::ImageWriter;
+use crate::plan::DataLayout;
 use crate::raw::{self, BLOCK_PLAIN};
 use crate::reuse::OldBlocks;
-use crate::sums::SumsMark;
 use crate::superblock::SUPERBLOCK_BYTES;
-use crate::writer::Writer;
 
 /// The end of the image before a file's data was written.
-struct Mark {
+struct DataMark {
     file: FileId,
     at: u64,
-    written: SumsMark,
+    written: ChecksumsMark,
     files: usize,
     words: usize,
     plain_blocks: u64,
@@ -28,18 +28,18 @@ struct Mark {
 }
 
 /// The places of all data.
-pub(crate) struct Data {
+pub(crate) struct PlacedData {
     /// Files that have blocks: in the order in which they are stored, then by their numbers.
-    files: Vec<(FileId, Placed)>,
+    files: Vec<(FileId, PlacedFile)>,
     /// The size words of the blocks.
     words: Vec<u32>,
     pub(crate) fragments: Vec<raw::FragmentEntry>,
 }
 
-impl Data {
+impl PlacedData {
     /// No data, and room for this many fragment blocks.
-    pub(crate) fn new(fragment_count: usize) -> Data {
-        Data {
+    pub(crate) fn new(fragment_count: usize) -> PlacedData {
+        PlacedData {
             files: Vec::new(),
             words: Vec::new(),
             fragments: vec![raw::FragmentEntry::new_zeroed(); fragment_count],
@@ -48,7 +48,7 @@ impl Data {
 
     /// Begins the blocks of a file, which start at this position.
     pub(crate) fn begin(&mut self, file: FileId, start: u64) {
-        let placed = Placed {
+        let placed = PlacedFile {
             start,
             sparse: 0,
             words: self.words.len(),
@@ -75,13 +75,13 @@ impl Data {
     }
 
     /// The place of a file's blocks, once the files are sorted.
-    pub(crate) fn placed(&self, file: FileId) -> Placed {
+    pub(crate) fn placed(&self, file: FileId) -> PlacedFile {
         let found = self.files.binary_search_by_key(&file, |(file, _)| *file);
-        found.map_or(Placed::default(), |index| self.files[index].1)
+        found.map_or(PlacedFile::default(), |index| self.files[index].1)
     }
 
     /// The size words of this many blocks of a file.
-    pub(crate) fn words(&self, placed: Placed, count: usize) -> &[u32] {
+    pub(crate) fn words(&self, placed: PlacedFile, count: usize) -> &[u32] {
         &self.words[placed.words..placed.words + count]
     }
 
@@ -98,7 +98,7 @@ impl Data {
 
 /// The place of one file's data.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedFile {
     pub(crate) start: u64,
     /// Bytes in holes.
     pub(crate) sparse: u64,
@@ -106,24 +106,24 @@ pub(crate) struct Placed {
     words: usize,
 }
 
-impl Writer<'_> {
+impl ImageWriter<'_> {
     /// Encodes and writes the files' data, or keeps it as the old image has it.
     pub(crate) fn write_data(
         &mut self,
-        plan: &Plan,
+        plan: &DataLayout,
         old: Option<&OldBlocks<'_>>,
         progress: &dyn Progress,
-    ) -> Result<Data> {
+    ) -> Result<PlacedData> {
         let (fs, inventory) = (self.fs, self.inventory);
         let block_bytes = self.options.block_bytes as usize;
-        let mut data = Data::new(plan.fragment_count());
-        let work = Work {
+        let mut data = PlacedData::new(plan.fragment_count());
+        let work = BlockEncoder {
             content: ContentReader::new(fs, inventory, block_bytes, self.options.skip_unreadable),
             options: self.options,
             old,
         };
         let (mut mark, parallel) = (None, self.parallel);
-        let take = |done: Done| {
+        let take = |done: BlockResult| {
             let lost_in = |number| -> Vec<FileId> { plan.files_in(number).collect() };
             self.take_done(done, (&mut data, &mut mark), &lost_in, &work, progress)
         };
@@ -140,11 +140,15 @@ impl Writer<'_> {
     }
 
     /// Encodes and writes the files' data, and packs the tails of the plan's files.
-    pub(crate) fn gather_data(&mut self, plan: &mut Plan, progress: &dyn Progress) -> Result<Data> {
+    pub(crate) fn gather_data(
+        &mut self,
+        plan: &mut DataLayout,
+        progress: &dyn Progress,
+    ) -> Result<PlacedData> {
         let (fs, inventory, options) = (self.fs, self.inventory, self.options);
         let block_bytes = options.block_bytes as usize;
-        let mut data = Data::new(0);
-        let work = Work {
+        let mut data = PlacedData::new(0);
+        let work = BlockEncoder {
             content: ContentReader::new(fs, inventory, block_bytes, false),
             options,
             old: None,
@@ -158,7 +162,7 @@ impl Writer<'_> {
             || work.worker(),
             |worker, job| work.work(worker, job),
             |done| match done {
-                Done::Read(batch) => gather.borrow_mut().take(batch),
+                BlockResult::Read(batch) => gather.borrow_mut().take(batch),
                 done => {
                     let places = (&mut data, &mut mark);
                     self.take_done(done, places, &|_| Vec::new(), &work, progress)
@@ -171,7 +175,7 @@ impl Writer<'_> {
         Ok(data)
     }
 
-    fn finish_data(&mut self, plan: &Plan) {
+    fn finish_data(&mut self, plan: &DataLayout) {
         self.summary.image.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
         for (file, &shown) in self.inventory.files().zip(&plan.shows) {
             self.lost.lose_with(file, shown);
@@ -181,13 +185,15 @@ impl Writer<'_> {
     /// Writes the result of a job. `lost_in` lists the files whose tails are in a fragment.
     fn take_done(
         &mut self,
-        done: Done,
-        (data, mark): (&mut Data, &mut Option<Mark>),
+        done: BlockResult,
+        (data, mark): (&mut PlacedData, &mut Option<DataMark>),
         lost_in: &dyn Fn(u32) -> Vec<FileId>,
-        work: &Work<'_>,
+        work: &BlockEncoder<'_>,
         progress: &dyn Progress,
     ) -> Result<()> {
-        if let Done::Holes { file, first, .. } | Done::Block { file, first, .. } = done {
+        if let BlockResult::Holes { file, first, .. } | BlockResult::Block { file, first, .. } =
+            done
+        {
             if first {
                 *mark = Some(self.mark(data, file));
                 self.align()?;
@@ -197,12 +203,12 @@ impl Writer<'_> {
             }
         }
         match done {
-            Done::Holes { bytes, .. } => {
+            BlockResult::Holes { bytes, .. } => {
                 let blocks = bytes.div_ceil(self.options.block_bytes.into()) as usize;
                 data.push_holes(blocks, bytes);
                 progress.advance(0, bytes);
             }
-            Done::Block {
+            BlockResult::Block {
                 first, len, stored, ..
             } => {
                 if let Some(stored) = stored {
@@ -213,13 +219,13 @@ impl Writer<'_> {
                 }
                 progress.advance(u64::from(first), len as u64);
             }
-            Done::Unreadable { file, error } => {
+            BlockResult::Unreadable { file, error } => {
                 if let Some(before) = mark.take_if(|mark| mark.file == file) {
                     self.rewind(before, data);
                 }
                 self.lost.lose(file, error);
             }
-            Done::Fragment {
+            BlockResult::Fragment {
                 number,
                 stored,
                 len,
@@ -234,8 +240,8 @@ impl Writer<'_> {
                 }
                 progress.advance(files as u64, len as u64);
             }
-            Done::Read(_) => {}
-            Done::LostFragment { number, error } => {
+            BlockResult::Read(_) => {}
+            BlockResult::LostFragment { number, error } => {
                 // Its number must be that of an existing block.
                 *data.fragment(number) = self.fragment_entry(1 | BLOCK_PLAIN);
                 self.put(&[0])?;
@@ -253,7 +259,7 @@ impl Writer<'_> {
     fn take(
         &mut self,
         stored: EncodedBlock,
-        work: &Work<'_>,
+        work: &BlockEncoder<'_>,
         progress: &dyn Progress,
     ) -> Result<()> {
         self.summary.plain_blocks += u64::from(stored.plain);
@@ -276,8 +282,8 @@ impl Writer<'_> {
         }
     }
 
-    fn mark(&self, data: &Data, file: FileId) -> Mark {
-        Mark {
+    fn mark(&self, data: &PlacedData, file: FileId) -> DataMark {
+        DataMark {
             file,
             at: self.at,
             written: self.written.mark(),
@@ -291,7 +297,7 @@ impl Writer<'_> {
     }
 
     /// Takes back what was written since: the next data overwrites it.
-    fn rewind(&mut self, mark: Mark, data: &mut Data) {
+    fn rewind(&mut self, mark: DataMark, data: &mut PlacedData) {
         self.at = mark.at;
         self.written.rewind(mark.written);
         data.files.truncate(mark.files);

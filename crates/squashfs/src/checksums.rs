@@ -12,23 +12,23 @@ const CHUNK_BYTES: u64 = 1 << 20;
 const READ_BYTES: usize = 128 << 10;
 
 /// Checksums of the bytes written, one for each [`CHUNK_BYTES`], so that any number of threads can compare them.
-pub(crate) struct Sums {
+pub(crate) struct WrittenChecksums {
     open: Xxh64,
     /// Number of bytes that `open` covers.
     open_bytes: u64,
     done: Vec<u64>,
 }
 
-/// A saved state of [`Sums`].
-pub(crate) struct SumsMark {
+/// A saved state of [`WrittenChecksums`].
+pub(crate) struct ChecksumsMark {
     open: Xxh64,
     open_bytes: u64,
     done: usize,
 }
 
-impl Sums {
+impl WrittenChecksums {
     pub(crate) fn new() -> Self {
-        Sums {
+        WrittenChecksums {
             open: Xxh64::new(0),
             open_bytes: 0,
             done: Vec::new(),
@@ -36,8 +36,8 @@ impl Sums {
     }
 
     /// Marks the current state.
-    pub(crate) fn mark(&self) -> SumsMark {
-        SumsMark {
+    pub(crate) fn mark(&self) -> ChecksumsMark {
+        ChecksumsMark {
             open: self.open,
             open_bytes: self.open_bytes,
             done: self.done.len(),
@@ -45,7 +45,7 @@ impl Sums {
     }
 
     /// Forgets what was appended since the mark.
-    pub(crate) fn rewind(&mut self, mark: SumsMark) {
+    pub(crate) fn rewind(&mut self, mark: ChecksumsMark) {
         (self.open, self.open_bytes) = (mark.open, mark.open_bytes);
         self.done.truncate(mark.done);
     }

@@ -37,11 +37,11 @@ pub(crate) fn filter_of(header: &[u8; HEADER_BYTES]) -> Filters {
 
 /// How much of a block with many files is code for each architecture.
 #[derive(Default)]
-pub(crate) struct Code {
+pub(crate) struct CodeShares {
     bytes: [usize; 8],
 }
 
-impl Code {
+impl CodeShares {
     /// Counts a file.
     pub(crate) fn add(&mut self, filter: Filters, bytes: usize) {
         if let Some(sum) = self.bytes.get_mut(filter.0.trailing_zeros() as usize) {
@@ -98,12 +98,12 @@ mod tests {
 
     #[test]
     fn a_quarter_decides() {
-        let mut code = Code::default();
+        let mut code = CodeShares::default();
         code.add(Filters(0), 700);
         code.add(Filters::X86, 200);
         code.add(Filters::ARM64, 100);
         assert_eq!(code.most(1000), Filters(0));
         assert_eq!(code.most(800), Filters::X86);
-        assert_eq!(Code::default().most(0), Filters(0));
+        assert_eq!(CodeShares::default().most(0), Filters(0));
     }
 }

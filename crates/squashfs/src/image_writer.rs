@@ -3,19 +3,19 @@
 use codec::{Algorithm, Encoder, Settings};
 use tree::{FileId, FileSystem, ImageSummary, Inventory, Lost, Output, Parallel, Result};
 
+use crate::checksums::WrittenChecksums;
+use crate::code_filter;
 use crate::compressor::Compressor;
-use crate::machine;
 use crate::metadata::MetadataWriter;
-use crate::options::{Options, Summary};
+use crate::options::{CreateSummary, Options};
 use crate::raw::{self, METADATA_PLAIN};
-use crate::sums::Sums;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
 /// The image length is a multiple of this, so that it can be a block device.
 const PADDING_BYTES: u64 = 4096;
 
 /// An image in progress.
-pub(crate) struct Writer<'a> {
+pub(crate) struct ImageWriter<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) inventory: &'a Inventory,
     pub(crate) options: &'a Options,
@@ -25,13 +25,13 @@ pub(crate) struct Writer<'a> {
     /// Position of the next byte in the image.
     pub(crate) at: u64,
     /// The checksums of what was written so far.
-    pub(crate) written: Sums,
+    pub(crate) written: WrittenChecksums,
     /// Files that are left out.
     pub(crate) lost: Lost,
-    pub(crate) summary: Summary,
+    pub(crate) summary: CreateSummary,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ImageWriter<'a> {
     pub(crate) fn new(
         fs: &'a dyn FileSystem,
         inventory: &'a Inventory,
@@ -39,7 +39,7 @@ impl<'a> Writer<'a> {
         parallel: Parallel,
         output: &'a mut Output,
     ) -> Result<Self> {
-        let mut writer = Writer {
+        let mut writer = ImageWriter {
             fs,
             inventory,
             options,
@@ -49,15 +49,15 @@ impl<'a> Writer<'a> {
                 .compression
                 .map_or(Algorithm::Zlib, |settings| settings.algorithm()),
             at: SUPERBLOCK_BYTES as u64,
-            written: Sums::new(),
+            written: WrittenChecksums::new(),
             lost: Lost::default(),
-            summary: Summary {
+            summary: CreateSummary {
                 image: ImageSummary {
                     files: inventory.file_count().into(),
                     content_bytes: inventory.content_bytes(),
                     ..ImageSummary::default()
                 },
-                ..Summary::default()
+                ..CreateSummary::default()
             },
         };
         if let Some(record) = writer.options_record() {
@@ -73,7 +73,7 @@ impl<'a> Writer<'a> {
         if let Settings::Xz { filters, .. } = &mut settings
             && self.options.filter_code
         {
-            *filters = machine::FILTERS;
+            *filters = code_filter::FILTERS;
         }
         Compressor::of(&settings).emit(self.options.block_bytes)
     }

@@ -3,16 +3,16 @@
 use tree::{FileId, Inventory, Lost};
 
 /// Inode numbers: consecutive, starting at 1, in the order of the files in the image.
-pub(crate) struct Numbers {
+pub(crate) struct InodeNumbers {
     /// In ascending order.
     lost: Vec<FileId>,
     file_count: u32,
 }
 
-impl Numbers {
+impl InodeNumbers {
     /// Assigns the numbers, once all files to leave out are known.
-    pub(crate) fn new(inventory: &Inventory, lost: &Lost) -> Numbers {
-        Numbers {
+    pub(crate) fn new(inventory: &Inventory, lost: &Lost) -> InodeNumbers {
+        InodeNumbers {
             lost: lost.files().collect(),
             file_count: inventory.file_count(),
         }

@@ -6,37 +6,37 @@ use std::collections::HashMap;
 use tree::{Error, FileId, FileKind, Result, Step, Time};
 use zerocopy::IntoBytes;
 
-use crate::blocks::Data;
-use crate::describe::{Described, Sets};
+use crate::describe::{DescribedFiles, XattrSets};
 use crate::dir::ListingWriter;
-use crate::inode::{Body, File, Inode, Listing, encode_device, nearest_seconds};
+use crate::image_writer::ImageWriter;
+use crate::inode::{ImageInode, InodeFields, Listing, RegularFile, encode_device, nearest_seconds};
+use crate::inode_numbers::InodeNumbers;
 use crate::lookup_table::emit_table;
 use crate::metadata::MetadataWriter;
-use crate::numbers::Numbers;
 use crate::options::Fragments;
-use crate::plan::Plan;
+use crate::plan::DataLayout;
 use crate::raw::{self, flags};
-use crate::reference::Reference;
+use crate::reference::MetadataRef;
 use crate::superblock::Superblock;
-use crate::writer::Writer;
+use crate::write_data::PlacedData;
 
 /// Maximum number of different user and group IDs; the count's field could hold one more, but Linux rejects that.
 const IDS_MAX: usize = 65_535;
 
-impl Writer<'_> {
+impl ImageWriter<'_> {
     /// Writes all tables and the superblock; returns the sets of extended attributes.
     pub(crate) fn write_tables(
         &mut self,
-        plan: &Plan,
-        described: Described,
-        data: &Data,
-        numbers: &Numbers,
-    ) -> Result<Sets> {
+        plan: &DataLayout,
+        described: DescribedFiles,
+        data: &PlacedData,
+        numbers: &InodeNumbers,
+    ) -> Result<XattrSets> {
         let inventory = self.inventory;
-        let mut ids = Ids::default();
+        let mut ids = IdTable::default();
         let mut inodes = self.metadata_writer();
         let mut listings = self.metadata_writer();
-        let mut references = vec![Reference(0); inventory.file_count() as usize];
+        let mut references = vec![MetadataRef(0); inventory.file_count() as usize];
         let mut listing = ListingWriter::default();
         let mut record = Vec::new();
         for step in inventory.steps() {
@@ -52,14 +52,14 @@ impl Writer<'_> {
                 let kind = inventory.kind(file);
                 // Already written: a directory when its walk ended, a file under an earlier name.
                 let is_written =
-                    kind == FileKind::Directory || references[file.0 as usize] != Reference(0);
+                    kind == FileKind::Directory || references[file.0 as usize] != MetadataRef(0);
                 subdirectories += u32::from(kind == FileKind::Directory);
                 if !is_written {
                     record.clear();
                     let mut inode = self.inode(file, plan, &described, data, &mut ids)?;
                     inode.number = number;
                     inode.emit(&mut record);
-                    if let Body::File(stored) = &inode.body {
+                    if let InodeFields::File(stored) = &inode.body {
                         let placed = data.placed(plan.shows[file.0 as usize]);
                         let count = stored.block_count(self.options.block_bytes) as usize;
                         for word in data.words(placed, count) {
@@ -89,7 +89,7 @@ impl Writer<'_> {
             let mut inode = self.common(dir, &described, &mut ids)?;
             inode.number = directory_number(numbers, dir);
             inode.nlink = subdirectories + 2;
-            inode.body = Body::Directory {
+            inode.body = InodeFields::Directory {
                 listing: place,
                 parent,
                 index_count: index.len() as u16,
@@ -153,7 +153,7 @@ impl Writer<'_> {
         superblock.id_table = emit_table(writer, self.at, &mut table);
         self.put(&std::mem::take(&mut table))?;
         let writer = self.metadata_writer();
-        let Described { xattrs, sets, .. } = described;
+        let DescribedFiles { xattrs, sets, .. } = described;
         superblock.xattr_table = xattrs.finish(writer, self.at, &mut table);
         if superblock.xattr_table.is_none() {
             superblock.flags |= flags::NO_XATTRS;
@@ -188,10 +188,15 @@ impl Writer<'_> {
     }
 
     /// The fields common to all inodes.
-    fn common(&mut self, file: FileId, described: &Described, ids: &mut Ids) -> Result<Inode> {
+    fn common(
+        &mut self,
+        file: FileId,
+        described: &DescribedFiles,
+        ids: &mut IdTable,
+    ) -> Result<ImageInode> {
         let metadata = self.inventory.metadata(file);
         let mtime = self.seconds(file, metadata.mtime);
-        Ok(Inode {
+        Ok(ImageInode {
             mode: metadata.permissions,
             uid: ids.index(metadata.uid)?,
             gid: ids.index(metadata.gid)?,
@@ -199,7 +204,7 @@ impl Writer<'_> {
             number: 0, // set by the caller
             nlink: self.inventory.name_count(file),
             xattrs: described.sets.of(file),
-            body: Body::Ipc {
+            body: InodeFields::Ipc {
                 kind: metadata.kind,
             },
         })
@@ -220,11 +225,11 @@ impl Writer<'_> {
     fn inode(
         &mut self,
         file: FileId,
-        plan: &Plan,
-        described: &Described,
-        data: &Data,
-        ids: &mut Ids,
-    ) -> Result<Inode> {
+        plan: &DataLayout,
+        described: &DescribedFiles,
+        data: &PlacedData,
+        ids: &mut IdTable,
+    ) -> Result<ImageInode> {
         let mut inode = self.common(file, described, ids)?;
         let kind = self.inventory.kind(file);
         let size = self.inventory.size(file);
@@ -232,7 +237,7 @@ impl Writer<'_> {
             FileKind::Regular => {
                 let shown = plan.shows[file.0 as usize];
                 let placed = data.placed(shown);
-                Body::File(File {
+                InodeFields::File(RegularFile {
                     start: placed.start,
                     size,
                     sparse: placed.sparse,
@@ -245,33 +250,33 @@ impl Writer<'_> {
                     let error = Error::Unsupported("a symbolic link without a target");
                     return Err(error.in_file("store", &self.path(file)));
                 }
-                Body::Symlink { target }
+                InodeFields::Symlink { target }
             }
             FileKind::BlockDevice | FileKind::CharDevice => {
                 let Some(rdev) = encode_device(self.inventory.metadata(file).rdev) else {
                     let error = Error::Limit("a device number with more than 12 and 20 bits");
                     return Err(error.in_file("store", &self.path(file)));
                 };
-                Body::Device { kind, rdev }
+                InodeFields::Device { kind, rdev }
             }
-            FileKind::Fifo | FileKind::Socket | FileKind::Directory => Body::Ipc { kind },
+            FileKind::Fifo | FileKind::Socket | FileKind::Directory => InodeFields::Ipc { kind },
         };
         Ok(inode)
     }
 }
 
 /// Every image contains all directories: an unreadable directory is stored empty.
-fn directory_number(numbers: &Numbers, dir: FileId) -> u32 {
+fn directory_number(numbers: &InodeNumbers, dir: FileId) -> u32 {
     numbers.of(dir).expect("a directory is never left out")
 }
 
 /// A reference that was assigned, plus one so that it is never 0: the first inode is at 0.
-fn written_reference(inodes: &MetadataWriter) -> Reference {
-    Reference(inodes.reference().0 + 1)
+fn written_reference(inodes: &MetadataWriter) -> MetadataRef {
+    MetadataRef(inodes.reference().0 + 1)
 }
 
-fn unwritten(reference: Reference) -> Reference {
-    Reference(reference.0 - 1)
+fn unwritten(reference: MetadataRef) -> MetadataRef {
+    MetadataRef(reference.0 - 1)
 }
 
 /// Writes a listing and returns its position and its index: one record for each run that is the first to start in its
@@ -320,12 +325,12 @@ fn write_listing(
 
 /// User and group IDs, each once, in order of first use.
 #[derive(Default)]
-struct Ids {
+struct IdTable {
     numbers: Vec<u32>,
     indices: HashMap<u32, u16>,
 }
 
-impl Ids {
+impl IdTable {
     fn index(&mut self, id: u32) -> Result<u16> {
         if let Some(&index) = self.indices.get(&id) {
             return Ok(index);
