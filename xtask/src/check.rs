@@ -73,8 +73,10 @@ pub(crate) fn style(report: &mut Report) {
 }
 
 /// The rules of the house.
-pub(crate) fn tidy(report: &mut Report, _: &[String]) {
-    report.step("tidy", || tidy::tidy(&root()));
+pub(crate) fn tidy(report: &mut Report, arguments: &[String]) {
+    report.step("tidy", || {
+        tidy::tidy(&root(), arguments.contains(&"all".to_owned()))
+    });
 }
 
 /// Licences, bans and sources of the outside crates.

@@ -91,7 +91,7 @@ const TASKS: &[(&str, Task, &str)] = &[
     (
         "tidy",
         check::tidy,
-        "the rules of the house that no compiler knows",
+        "the rules of the house that no compiler knows; `all`: also where they do not hold yet",
     ),
     (
         "deny",

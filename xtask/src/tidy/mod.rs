@@ -5,6 +5,8 @@
 mod code;
 mod crates;
 mod documents;
+mod imports;
+mod shape;
 mod source;
 mod words;
 
@@ -32,6 +34,11 @@ const RULES: &[(&str, Rule)] = &[
     ),
     ("reasons beside what is left to do", code::left_to_do),
     ("one reason to ignore a test", code::ignored_tests),
+    ("no circle of imports", imports::circles),
+    ("type names", shape::type_names),
+    ("functions of at most 120 lines", shape::long_functions),
+    ("comments of at most 100 columns", shape::wide_comments),
+    ("one module style", shape::module_style),
     ("crate arrows", crates::arrows),
     ("one owner for each outside dependency", crates::owners),
     ("crate table in ARCHITECTURE.md", documents::crate_table),
@@ -41,15 +48,105 @@ const RULES: &[(&str, Rule)] = &[
     ("words", words::banned),
 ];
 
-/// Checks every rule over the repository at `root` and prints what breaks one.
-pub(crate) fn tidy(root: &Path) -> Outcome {
+/// Rules, and the folders that do not pass them yet. It only gets shorter.
+const NOT_YET: &[(&str, &[&str])] = &[
+    (
+        "no circle of imports",
+        &[
+            "bench/",
+            "crates/btrfs/",
+            "crates/cli/",
+            "crates/codec/",
+            "crates/sendstream/",
+            "crates/tree/",
+            "crates/zstd/",
+            "xtask/",
+        ],
+    ),
+    (
+        "type names",
+        &[
+            "bench/",
+            "crates/btrfs/",
+            "crates/cli/",
+            "crates/codec/",
+            "crates/ffi/",
+            "crates/fuse/",
+            "crates/lzo/",
+            "crates/plan/",
+            "crates/report/",
+            "crates/sendstream/",
+            "crates/squashfs/",
+            "crates/testkit/",
+            "crates/tree/",
+            "crates/zstd/",
+            "xtask/",
+        ],
+    ),
+    (
+        "functions of at most 120 lines",
+        &[
+            "crates/btrfs/",
+            "crates/sendstream/",
+            "crates/squashfs/",
+            "crates/testkit/",
+            "crates/zstd/",
+        ],
+    ),
+    (
+        "comments of at most 100 columns",
+        &[
+            "bench/",
+            "crates/btrfs/",
+            "crates/cli/",
+            "crates/codec/",
+            "crates/ffi/",
+            "crates/fuse/",
+            "crates/linux/",
+            "crates/lzo/",
+            "crates/plan/",
+            "crates/report/",
+            "crates/sendstream/",
+            "crates/squashfs/",
+            "crates/testkit/",
+            "crates/tree/",
+            "crates/xxhash/",
+            "crates/zstd/",
+            "fuzz/",
+            "kmod/",
+            "xtask/",
+        ],
+    ),
+    (
+        "one module style",
+        &[
+            "bench/",
+            "crates/btrfs/",
+            "crates/cli/",
+            "crates/sendstream/",
+            "crates/tree/",
+        ],
+    ),
+];
+
+/// Checks every rule over the repository at `root` and prints what breaks one; also in folders that do not pass yet, if asked.
+pub(crate) fn tidy(root: &Path, everywhere: bool) -> Outcome {
     let repository = match Repository::read(root) {
         Ok(repository) => repository,
         Err(error) => return Outcome::failed(format!("read the repository: {error}")),
     };
     let mut count = 0;
     for (name, rule) in RULES {
+        let not_yet = NOT_YET.iter().filter(|(waiting, _)| waiting == name);
+        let not_yet: Vec<&str> = not_yet.flat_map(|(_, folders)| *folders).copied().collect();
         for finding in rule(&repository) {
+            if !everywhere
+                && not_yet
+                    .iter()
+                    .any(|folder| finding.path.starts_with(folder))
+            {
+                continue;
+            }
             println!(
                 "{}:{}: {} [{name}]",
                 finding.path, finding.line, finding.what

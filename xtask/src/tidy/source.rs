@@ -72,6 +72,15 @@ impl Source {
         usize::MAX
     }
 
+    /// The code before the unit tests.
+    pub(crate) fn shipped(&self) -> &str {
+        let tests = self.tests_start().saturating_sub(2);
+        &self.code[..self
+            .line_starts
+            .get(tests)
+            .map_or(self.code.len(), |start| *start)]
+    }
+
     fn comment(&mut self, comment: &str) {
         let line = self.line_at(self.code.len());
         self.comments.push((line, comment.to_owned()));
@@ -226,5 +235,6 @@ mod tests {
     fn tests_end_the_lines() {
         let source = Source::parse("a\n#[cfg(test)]\nuse b;\n#[cfg(test)]\nmod tests {\nc\n}\n");
         assert_eq!(source.tests_start(), 4);
+        assert_eq!(source.shipped().lines().count(), 3);
     }
 }
