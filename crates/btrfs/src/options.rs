@@ -1,14 +1,14 @@
-//! Options for creating a file system, and the summary of the result.
+//! Options for opening and for creating a file system, and the summary of the result.
 
 use std::sync::Arc;
 
 use codec::{Encoder, Settings};
 use tree::edit::Patterns;
-use tree::{Error, ImageSummary, OldImage, Result, Time, Verify};
+use tree::{Error, ImageSummary, Limits, OldImage, Result, Time, Verify};
 
-use crate::checksum::ChecksumType;
-use crate::chunk::Profile;
-use crate::raw::LABEL_BYTES;
+use crate::disk::checksum::ChecksumType;
+use crate::disk::chunk::Profile;
+use crate::disk::raw::LABEL_BYTES;
 
 /// No file has more bytes than about twice this.
 const BYTES_MAX: u64 = 1 << 62;
@@ -67,6 +67,23 @@ pub struct Options {
     pub skip_unreadable: bool,
     /// What is decoded again before the file system counts as finished.
     pub verify: Verify,
+}
+
+/// How a file system is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Limits on what the image may make this program hold.
+    pub limits: Limits,
+    /// The copy of the superblock to use, an index into [`crate::SUPERBLOCK_PLACES`]; by default the newest that is
+    /// valid.
+    pub superblock: Option<usize>,
+    /// Read the file system as it was this many commits before the last one: up to three, as far as the superblock
+    /// records them and their blocks have not been overwritten.
+    pub older_root: usize,
+    /// Show the last commit alone, without the log.
+    pub no_log: bool,
+    /// Ignore sources that are not devices of the first one's file system, and second images of a device.
+    pub ignores_foreign: bool,
 }
 
 /// How to compress the files that match a pattern.

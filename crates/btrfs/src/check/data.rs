@@ -7,13 +7,13 @@ use tree::{DataCheck, Error, Result, ordered, to_usize};
 use super::extents::{Extents, Found};
 use super::ranges::{end_in, join};
 use super::state::{Check, finding, wrong};
-use crate::address_space::AddressSpace;
-use crate::chunk::Chunk;
-use crate::csum_tree;
-use crate::key::{Key, Logical, object};
-use crate::node::Item;
+use crate::disk::address_space::AddressSpace;
+use crate::disk::chunk::Chunk;
+use crate::disk::csum_tree;
+use crate::disk::key::{Key, Logical, object};
+use crate::disk::node::Item;
+use crate::disk::tree::{Cursor, Tree};
 use crate::read::Btrfs;
-use crate::tree::{Cursor, Tree};
 
 /// Bytes of data that one job compares.
 const JOB_BYTES: usize = 1 << 20;

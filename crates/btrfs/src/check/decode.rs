@@ -5,10 +5,10 @@ use tree::{Error, Result, ordered, to_usize};
 use super::data;
 use super::extents::Encoded;
 use super::state::{Check, finding};
-use crate::compression::Compression;
-use crate::csum_tree;
+use crate::disk::compression::Compression;
+use crate::disk::csum_tree;
+use crate::disk::volume::Worker;
 use crate::read::Btrfs;
-use crate::volume::Worker;
 
 /// Stored bytes that one job decodes.
 const JOB_BYTES: u64 = 512 << 10;
@@ -23,7 +23,11 @@ enum Decoded {
 
 impl Check<'_> {
     /// Remembers an encoded extent of a file.
-    pub(super) fn encoded(&mut self, extent: &crate::extent::DataExtent, has_checksums: bool) {
+    pub(super) fn encoded(
+        &mut self,
+        extent: &crate::disk::extent::DataExtent,
+        has_checksums: bool,
+    ) {
         if let Some(compression) = extent.compression
             && self.options.data.decodes()
         {

@@ -4,10 +4,10 @@ use tree::{Corrupt, Result, to_u64};
 use zerocopy::FromBytes;
 
 use super::state::{Check, Note, wrong};
-use crate::chunk::{Chunk, Profile, Stripe};
-use crate::key::{Logical, object};
-use crate::raw;
-use crate::superblock::{SUPERBLOCK_PLACES, Superblock};
+use crate::disk::chunk::{Chunk, Profile, Stripe};
+use crate::disk::key::{Logical, object};
+use crate::disk::raw;
+use crate::disk::superblock::{SUPERBLOCK_PLACES, Superblock};
 
 impl Check<'_> {
     /// Checks that every superblock copy on every device agrees; returns the flags of the first one.

@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
-use crate::checksum::name_hash;
-use crate::compression::Compression;
-use crate::flags::compat_ro;
-use crate::key::{Logical, item, object};
-use crate::node::{Item, Node};
-use crate::raw;
-use crate::superblock::Superblock;
+use crate::disk::checksum::name_hash;
+use crate::disk::compression::Compression;
+use crate::disk::flags::compat_ro;
+use crate::disk::key::{Logical, item, object};
+use crate::disk::node::{Item, Node};
+use crate::disk::raw;
+use crate::disk::superblock::Superblock;
 
 /// The referrer of a block or an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

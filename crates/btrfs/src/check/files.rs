@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use tree::{FileKind, Result, to_u64};
 
 use super::state::{Check, wrong};
-use crate::dir::{self, Target};
-use crate::extent::{Body, FileExtent};
-use crate::flags::{incompat, inode_flags};
-use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
-use crate::key::{Key, Logical, item, object};
-use crate::node::Item;
-use crate::tree::Tree;
+use crate::disk::dir::{self, Target};
+use crate::disk::extent::{Body, FileExtent};
+use crate::disk::flags::{incompat, inode_flags};
+use crate::disk::inode::{Inode, InodeName, for_each_name};
+use crate::disk::key::{Key, Logical, item, object};
+use crate::disk::node::Item;
+use crate::disk::tree::Tree;
 
 /// What was found in a subvolume.
 #[derive(Default)]
@@ -171,7 +171,7 @@ impl Check<'_> {
         let is_dir = current.inode.kind == FileKind::Directory;
         // The names of one entry item: more than one only if their hashes are equal.
         let mut names: Vec<&[u8]> = Vec::new();
-        let mut reference = |reference: Reference<'_>| {
+        let reference = |reference: InodeName<'_>| {
             current.names += 1;
             // The root directory refers to itself.
             if (reference.parent, number) != (object::FIRST_FREE, object::FIRST_FREE) {
@@ -183,8 +183,7 @@ impl Check<'_> {
             Ok(())
         };
         match item.key.kind {
-            item::INODE_REF => for_each_ref(item, reference),
-            item::INODE_EXTREF => for_each_extref(item, &mut reference),
+            item::INODE_REF | item::INODE_EXTREF => for_each_name(item, reference),
             item::DIR_ITEM | item::DIR_INDEX if !is_dir => {
                 Err(item.corrupt("file that is not a directory has entries", number))
             }

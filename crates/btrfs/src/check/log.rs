@@ -6,12 +6,12 @@ use tree::{Error, Result};
 
 use super::ranges::{Ranges, end_in};
 use super::state::{Check, Log, wrong};
-use crate::csum_tree;
-use crate::extent::{Body, FileExtent};
-use crate::inode::Inode;
-use crate::key::{Generation, Key, Logical, item, object};
-use crate::subvolume::Root;
-use crate::tree::Tree;
+use crate::disk::csum_tree;
+use crate::disk::extent::{Body, FileExtent};
+use crate::disk::inode::Inode;
+use crate::disk::key::{Generation, Key, Logical, item, object};
+use crate::disk::subvolume::Root;
+use crate::disk::tree::Tree;
 
 /// What becomes a [`Log`].
 #[derive(Default)]

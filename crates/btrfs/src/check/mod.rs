@@ -25,8 +25,8 @@ use tree::{CheckOptions, Corrupt, DataCheck, Finding, Findings, Parallel, Progre
 
 use self::extents::{Extents, References};
 use self::state::{Check, Log, Paths, wrong};
-use crate::key::{Key, Logical, is_file_tree, object};
-use crate::raw;
+use crate::disk::key::{Key, Logical, is_file_tree, object};
+use crate::disk::raw;
 use crate::read::Btrfs;
 
 pub use self::state::{CheckSummary, Note};

@@ -20,10 +20,10 @@ use zerocopy::FromBytes;
 
 use super::extents::Found;
 use super::state::{Check, Note, wrong};
-use crate::key::{Key, Logical, is_file_tree, item, object};
-use crate::raw;
-use crate::subvolume::Root;
-use crate::tree::Tree;
+use crate::disk::key::{Key, Logical, is_file_tree, item, object};
+use crate::disk::raw;
+use crate::disk::subvolume::Root;
+use crate::disk::tree::Tree;
 
 /// Steps of counting after which the comparison is given up. A file system needs about as many as it has extents, times
 /// the quota groups that one of them counts for; only a hostile one needs more.
@@ -122,7 +122,7 @@ impl Check<'_> {
         let volume = &self.btrfs.volume;
         let key = Key::new(0, item::QGROUP_STATUS, 0);
         let cursor = tree.find(volume, key)?;
-        let Some(item) = cursor.as_ref().and_then(crate::tree::Cursor::item) else {
+        let Some(item) = cursor.as_ref().and_then(crate::disk::tree::Cursor::item) else {
             return Ok(None);
         };
         let Ok((raw, rest)) = raw::QgroupStatus::ref_from_prefix(item.data) else {

@@ -6,8 +6,8 @@ use tree::{Result, to_u64};
 
 use super::extents::Reference;
 use super::state::{Check, wrong};
-use crate::key::{Key, Logical, item, object};
-use crate::tree::Tree;
+use crate::disk::key::{Key, Logical, item, object};
+use crate::disk::tree::Tree;
 
 impl Check<'_> {
     pub(super) fn read_extent_tree(&mut self, tree: &Tree) -> Result<()> {

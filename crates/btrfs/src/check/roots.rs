@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use tree::{Corrupt, Result};
 
 use super::state::{Check, wrong};
-use crate::dir::{self, Target};
-use crate::key::{Key, Logical, is_file_tree, item, object};
-use crate::subvolume::{self, Root};
+use crate::disk::dir::{self, Target};
+use crate::disk::key::{Key, Logical, is_file_tree, item, object};
+use crate::disk::subvolume::{self, Root};
 
 impl Check<'_> {
     /// Checks all roots in the root tree.

@@ -4,13 +4,13 @@ use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
 use super::state::{Check, Note, wrong};
-use crate::chunk::Chunk;
-use crate::flags::{block_group, compat_ro};
-use crate::key::{Key, Logical, item, object};
-use crate::node::Item;
-use crate::raw;
-use crate::subvolume::Root;
-use crate::tree::Tree;
+use crate::disk::chunk::Chunk;
+use crate::disk::flags::{block_group, compat_ro};
+use crate::disk::key::{Key, Logical, item, object};
+use crate::disk::node::Item;
+use crate::disk::raw;
+use crate::disk::subvolume::Root;
+use crate::disk::tree::Tree;
 
 /// The free space tree's description of a block group.
 struct FreeSpace {

@@ -18,14 +18,14 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::extents::BlockGroup;
 use super::ranges::join;
 use super::state::{Check, wrong};
-use crate::checksum::ChecksumType;
-use crate::chunk::{Chunk, Profile};
-use crate::extent::{Body, FileExtent};
-use crate::flags::compat_ro;
-use crate::inode::Inode;
-use crate::key::{Key, Logical, item, object};
-use crate::raw;
-use crate::superblock::SUPERBLOCK_PLACES;
+use crate::disk::checksum::ChecksumType;
+use crate::disk::chunk::{Chunk, Profile};
+use crate::disk::extent::{Body, FileExtent};
+use crate::disk::flags::compat_ro;
+use crate::disk::inode::Inode;
+use crate::disk::key::{Key, Logical, item, object};
+use crate::disk::raw;
+use crate::disk::superblock::SUPERBLOCK_PLACES;
 
 /// Bytes around a superblock that Linux keeps free: a stripe.
 const SUPERBLOCK_ROOM: u64 = 64 << 10;
@@ -98,7 +98,7 @@ impl Check<'_> {
         let (volume, roots) = (&btrfs.volume, &btrfs.roots);
         let key = Key::new(object::FREE_SPACE, 0, group.start);
         let cursor = roots.find(volume, key)?;
-        let Some(item) = cursor.as_ref().and_then(crate::tree::Cursor::item) else {
+        let Some(item) = cursor.as_ref().and_then(crate::disk::tree::Cursor::item) else {
             return Ok(None);
         };
         let Ok(header) = raw::FreeSpaceHeader::ref_from_bytes(item.data) else {
@@ -107,7 +107,7 @@ impl Check<'_> {
         };
         let number = header.location.objectid.get();
         let cursor = roots.find(volume, Key::new(number, item::INODE_ITEM, 0))?;
-        let Some(item) = cursor.as_ref().and_then(crate::tree::Cursor::item) else {
+        let Some(item) = cursor.as_ref().and_then(crate::disk::tree::Cursor::item) else {
             return Ok(None);
         };
         let inode = Inode::parse(&item, btrfs.superblock())?;

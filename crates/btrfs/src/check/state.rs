@@ -6,8 +6,8 @@ use std::fmt;
 use tree::{CheckOptions, Corrupt, Error, Finding, Findings, Parallel, Progress, Result};
 
 use super::extents::{Encoded, Extents, References};
-use crate::key::Logical;
-use crate::node::Node;
+use crate::disk::key::Logical;
+use crate::disk::node::Node;
 use crate::read::Btrfs;
 
 /// Summary of a check.

@@ -4,14 +4,14 @@ use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
 use super::state::{Check, wrong};
-use crate::chunk::Chunk;
-use crate::csum_tree;
-use crate::extent::{Body, FileExtent};
-use crate::inode::{Inode, for_each_extref, for_each_ref};
-use crate::key::{Key, is_file_tree, item, object};
-use crate::node::{Expected, Item, Node};
-use crate::tree::Tree;
-use crate::{dir, raw};
+use crate::disk::chunk::Chunk;
+use crate::disk::csum_tree;
+use crate::disk::extent::{Body, FileExtent};
+use crate::disk::inode::{Inode, for_each_name};
+use crate::disk::key::{Key, is_file_tree, item, object};
+use crate::disk::node::{Expected, Item, Node};
+use crate::disk::tree::Tree;
+use crate::disk::{dir, raw};
 
 use super::extents::Reference;
 
@@ -30,7 +30,7 @@ impl Check<'_> {
     /// Visits a block and all blocks below it. The recursion ends because each level is lower.
     fn block(
         &mut self,
-        at: crate::key::Logical,
+        at: crate::disk::key::Logical,
         expected: &Expected,
         reference: Reference,
         dropped: Option<Key>,
@@ -84,8 +84,9 @@ impl Check<'_> {
             item::INODE_ITEM if holds_files => {
                 Inode::parse(item, superblock)?;
             }
-            item::INODE_REF if holds_files => for_each_ref(item, |_| Ok(()))?,
-            item::INODE_EXTREF if holds_files => for_each_extref(item, |_| Ok(()))?,
+            item::INODE_REF | item::INODE_EXTREF if holds_files => {
+                for_each_name(item, |_| Ok(()))?;
+            }
             item::XATTR_ITEM if holds_files => dir::for_each_xattr(item, |_, _| Ok(()))?,
             item::DIR_ITEM | item::DIR_INDEX if is_file_tree(tree) => {
                 dir::for_each_entry(item, |_| Ok(()))?;

@@ -4,10 +4,10 @@ use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result, to_u
 
 use super::Subvolume;
 use super::files::File;
-use crate::extent::{Body, FileExtent};
-use crate::inode::Inode;
-use crate::key::{Key, item};
-use crate::node::Item;
+use crate::disk::extent::{Body, FileExtent};
+use crate::disk::inode::Inode;
+use crate::disk::key::{Key, item};
+use crate::disk::node::Item;
 
 /// Number of extents returned by one call of [`tree::FileSystem::extents`].
 const EXTENTS_MAX: usize = 256;

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tree::{DirEntry, Error, FileKind, Ino, Result};
 
 use super::Subvolume;
-use crate::dir::{self, Entry, Target};
-use crate::inode::{Reference, for_each_extref, for_each_ref};
-use crate::key::{Key, item};
-use crate::subvolume;
-use crate::tree::{Cursor, Tree};
+use crate::disk::dir::{self, Entry, Target};
+use crate::disk::inode::{InodeName, for_each_name};
+use crate::disk::key::{Key, item};
+use crate::disk::subvolume;
+use crate::disk::tree::{Cursor, Tree};
 
 /// For each subvolume with damaged directories, by ID: the names in these, as their inodes have them.
 pub(super) type NamesOfInodes = Mutex<HashMap<u64, Arc<Names>>>;
@@ -82,7 +82,7 @@ impl Subvolume {
         let mut cursor = tree.readable(volume, Key::MIN, Key::MAX)?;
         while let Some(item) = cursor.item() {
             let number = item.key.objectid;
-            let mut add = |reference: Reference<'_>| {
+            let add = |reference: InodeName<'_>| {
                 if reference.parent != number && is_damaged(reference.parent) {
                     let dir = names.entry(reference.parent).or_default();
                     dir.push((reference.name.into(), number));
@@ -91,8 +91,7 @@ impl Subvolume {
             };
             // A damaged item has no names.
             let _ = match item.key.kind {
-                item::INODE_REF => for_each_ref(&item, &mut add),
-                item::INODE_EXTREF => for_each_extref(&item, &mut add),
+                item::INODE_REF | item::INODE_EXTREF => for_each_name(&item, add),
                 _ => Ok(()),
             };
             cursor.advance()?;

@@ -10,15 +10,15 @@ use tree::{
 use super::Btrfs;
 use super::damaged::NamesOfInodes;
 use super::table::{self, Found, INODE_BITS, Resolved, Table};
-use crate::dir::{self, Target};
-use crate::extent::{Body, FileExtent};
-use crate::inode::{Inode, Reference, for_each_extref, for_each_ref};
-use crate::key::{Key, item, object};
+use crate::disk::dir::{self, Target};
+use crate::disk::extent::{Body, FileExtent};
+use crate::disk::inode::{Inode, for_each_name};
+use crate::disk::key::{Key, item, object};
+use crate::disk::raw;
+use crate::disk::subvolume::{self, Root};
+use crate::disk::tree::Tree;
+use crate::disk::volume::Volume;
 use crate::options::{NewSubvolume, Numbers, Received};
-use crate::raw;
-use crate::subvolume::{self, Root};
-use crate::tree::Tree;
-use crate::volume::Volume;
 
 /// Longest link target in bytes: that of a path.
 const LINK_BYTES_MAX: u64 = 4096;
@@ -151,18 +151,16 @@ impl Subvolume {
         while let Some(item) = cursor.item()
             && item.key.objectid == number
         {
-            let add = |reference: Reference<'_>| {
+            if !matches!(item.key.kind, item::INODE_REF | item::INODE_EXTREF) {
+                break;
+            }
+            for_each_name(&item, |reference| {
                 if reference.parent != number {
                     let dir = Ino(ino.0.wrapping_sub(number).wrapping_add(reference.parent));
                     names.push((dir, reference.name.into()));
                 }
                 Ok(())
-            };
-            match item.key.kind {
-                item::INODE_REF => for_each_ref(&item, add)?,
-                item::INODE_EXTREF => for_each_extref(&item, add)?,
-                _ => break,
-            }
+            })?;
             cursor.advance()?;
         }
         Ok(names)
@@ -236,7 +234,7 @@ impl Subvolume {
             &[]
         };
         let id = table::id_of(index, large);
-        let id = id.filter(|&id| self.has_nested && crate::key::is_file_tree(id));
+        let id = id.filter(|&id| self.has_nested && crate::disk::key::is_file_tree(id));
         let root = Root::find(self.volume(), &self.btrfs.roots, id.ok_or(Error::NotFound)?)?;
         let root = root.filter(|root| root.refs > 0).ok_or(Error::NotFound)?;
         let tree = self.btrfs.shown(root.tree)?;

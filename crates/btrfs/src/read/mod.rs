@@ -12,7 +12,9 @@
 mod content;
 mod damaged;
 mod files;
+mod replay;
 mod table;
+mod usage;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -21,22 +23,23 @@ use tree::{
     to_usize,
 };
 
-use crate::chunk::{Chunk, ChunkMap};
-use crate::csum_tree;
-use crate::dir;
-use crate::inode::for_each_ref;
-use crate::key::{Key, Logical, item, object};
-use crate::node::Item;
-use crate::open_options::OpenOptions;
-use crate::raw;
-use crate::replay::{Replayed, replay};
-use crate::subvolume::{self, Root};
-use crate::superblock::{Device, Superblock};
-use crate::tree::Tree;
-use crate::volume::Volume;
+use self::replay::{Replayed, replay};
+use crate::disk::chunk::{Chunk, ChunkMap};
+use crate::disk::csum_tree;
+use crate::disk::dir;
+use crate::disk::inode::for_each_name;
+use crate::disk::key::{Key, Logical, item, object};
+use crate::disk::node::Item;
+use crate::disk::raw;
+use crate::disk::subvolume::{self, Root};
+use crate::disk::superblock::{Device, Superblock};
+use crate::disk::tree::Tree;
+use crate::disk::volume::Volume;
+use crate::options::OpenOptions;
 
 pub use files::Subvolume;
 pub(crate) use table::Resolved;
+pub use usage::{GroupSpace, Space};
 
 /// A btrfs file system, open for reading.
 ///
@@ -284,7 +287,7 @@ impl Btrfs {
                     return Ok(None);
                 };
                 let mut first = None;
-                for_each_ref(&item, |reference| {
+                for_each_name(&item, |reference| {
                     first.get_or_insert((reference.name.to_vec(), reference.parent));
                     Ok(())
                 })?;
@@ -323,7 +326,7 @@ impl Btrfs {
     pub fn subvolume(self: &Arc<Self>, id: u64) -> Result<Subvolume> {
         let root = Root::find(&self.volume, &self.roots, id)?;
         let root = root
-            .filter(|_| crate::key::is_file_tree(id))
+            .filter(|_| crate::disk::key::is_file_tree(id))
             .ok_or(Error::NotFound)?;
         if root.refs == 0 {
             return Err(Error::NotFound);

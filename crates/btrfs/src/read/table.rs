@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use tree::{Error, Ino, Result, to_u64, to_usize};
 use xxhash::xxh64;
 
-use crate::tree::Tree;
+use crate::disk::tree::Tree;
 
 /// Number of bits of an [`Ino`] that hold the inode number within its subvolume; the bits above hold the subvolume's
 /// index.

@@ -1,0 +1,359 @@
+//! The devices as one address space: reads by logical address, trying every copy.
+
+use tree::{Corrupt, Error, ReadAt, Result, to_u64, to_usize};
+
+use crate::disk::chunk::{Chunk, ChunkMap, Profile};
+use crate::disk::key::{Logical, Physical};
+use crate::disk::superblock::{Device, Superblock};
+use crate::options::OpenOptions;
+
+/// Maximum number of devices in a file system.
+const DEVICES_MAX: usize = 1024;
+
+/// The devices of a file system, and the chunks that map addresses to them.
+pub(crate) struct AddressSpace {
+    /// In ascending order of ID.
+    devices: Vec<OpenDevice>,
+    /// Seed devices of other file systems, on which this one may be based: the chunk tree says whether it is.
+    candidates: Vec<(Superblock, OpenDevice)>,
+    /// IDs of seed devices that are not present.
+    missing_seeds: Vec<u64>,
+    pub(crate) chunks: ChunkMap,
+    /// Blocks of the chunk tree cannot be read: there may be more chunks.
+    pub(crate) lacks_chunks: bool,
+}
+
+/// A device that is present.
+pub(crate) struct OpenDevice {
+    pub(crate) source: Box<dyn ReadAt>,
+    pub(crate) device: Device,
+}
+
+const MISSING: Error = Error::InvalidInput(
+    "a device of the file system is missing or older than the others; name the images of all its devices",
+);
+const SEED_MISSING: Error = Error::InvalidInput(
+    "a seed device that the file system is based on is missing; name its image, too",
+);
+const FOREIGN: Error = Error::InvalidInput("the images are of different file systems");
+
+impl AddressSpace {
+    /// Reads the superblocks and returns the newest. At first, only the chunks listed in it are known.
+    pub(crate) fn open(
+        sources: Vec<Box<dyn ReadAt>>,
+        options: &OpenOptions,
+    ) -> Result<(AddressSpace, Superblock)> {
+        if sources.is_empty() || sources.len() > DEVICES_MAX {
+            return Err(Error::InvalidInput(
+                "a btrfs file system has 1 to 1024 devices",
+            ));
+        }
+        let mut found = Vec::new();
+        for source in sources {
+            let superblock = match options.superblock {
+                Some(copy) => Superblock::read_copy(&*source, copy)?,
+                None => Superblock::read(&*source)?,
+            };
+            found.push((superblock, source));
+        }
+        let mut superblock = newest_of_its_own(&found, options).clone();
+        let mut devices: Vec<OpenDevice> = Vec::new();
+        let mut candidates = Vec::new();
+        for (own, source) in found {
+            let device = own.device;
+            let open = OpenDevice { source, device };
+            if own.fsid != superblock.fsid {
+                if own.is_seed {
+                    candidates.push((own, open));
+                } else if !options.ignores_foreign {
+                    return Err(FOREIGN);
+                }
+                continue;
+            }
+            if devices.iter().any(|other| other.device.id == device.id) {
+                if options.ignores_foreign {
+                    continue;
+                }
+                return Err(Error::InvalidInput("two images are of the same device"));
+            }
+            // A device that missed a commit holds stale bytes, and not all of them have a checksum.
+            if own.generation == superblock.generation {
+                devices.push(open);
+            }
+        }
+        devices.sort_by_key(|open| open.device.id);
+        superblock.seeds = candidates
+            .iter()
+            .map(|(seed, _)| seed.metadata_uuid)
+            .collect();
+        let mut chunks = ChunkMap::default();
+        for chunk in &superblock.system_chunks {
+            chunks.add(chunk.clone(), 0)?;
+        }
+        let space = AddressSpace {
+            devices,
+            candidates,
+            missing_seeds: Vec::new(),
+            chunks,
+            lacks_chunks: false,
+        };
+        Ok((space, superblock))
+    }
+
+    /// Takes in the seed devices that are among all devices of the file system, which the chunk tree lists.
+    ///
+    /// # Errors
+    /// Fails if an image is of another file system, unless that is ignored.
+    pub(crate) fn take_seeds(
+        &mut self,
+        all: &[Device],
+        superblock: &mut Superblock,
+        options: &OpenOptions,
+    ) -> Result<()> {
+        superblock.seeds.clear();
+        for (seed, open) in std::mem::take(&mut self.candidates) {
+            let is_listed = all
+                .iter()
+                .any(|known| (known.id, known.uuid) == (open.device.id, open.device.uuid));
+            let is_there = self
+                .devices
+                .iter()
+                .any(|known| known.device.id == open.device.id);
+            if is_listed && !is_there {
+                superblock.seeds.push(seed.metadata_uuid);
+                self.devices.push(open);
+            } else if !options.ignores_foreign {
+                return Err(FOREIGN);
+            }
+        }
+        self.devices.sort_by_key(|open| open.device.id);
+        let is_missing_seed = |known: &&Device| {
+            known.fsid != superblock.metadata_uuid && self.device(known.id).is_none()
+        };
+        let missing: Vec<u64> = all
+            .iter()
+            .filter(is_missing_seed)
+            .map(|known| known.id)
+            .collect();
+        self.missing_seeds = missing;
+        Ok(())
+    }
+
+    fn device(&self, id: u64) -> Option<&OpenDevice> {
+        let index = self
+            .devices
+            .binary_search_by_key(&id, |open| open.device.id);
+        let candidates = || {
+            let mut candidates = self.candidates.iter().map(|(_, open)| open);
+            candidates.find(|open| open.device.id == id)
+        };
+        index
+            .ok()
+            .and_then(|index| self.devices.get(index))
+            .or_else(candidates)
+    }
+
+    /// The devices that are present.
+    pub(crate) fn devices(&self) -> &[OpenDevice] {
+        &self.devices
+    }
+
+    /// The chunk that contains all these bytes.
+    pub(crate) fn chunk(&self, logical: Logical, len: u64) -> Result<&Chunk> {
+        let corrupt = |what| {
+            Error::Corrupt(Corrupt {
+                what,
+                at: logical.0,
+                got: len,
+            })
+        };
+        let chunk = self.chunks.find(logical);
+        let chunk = chunk.ok_or_else(|| {
+            corrupt(if self.lacks_chunks {
+                "address lies in no chunk of those that can be read"
+            } else {
+                "address lies in no chunk"
+            })
+        })?;
+        if len > chunk.end().0.saturating_sub(logical.0) {
+            return Err(corrupt("bytes reach beyond the end of their chunk"));
+        }
+        Ok(chunk)
+    }
+
+    /// The number of ways to read from a chunk: its copies, and reconstruction from parity.
+    pub(crate) fn copies(chunk: &Chunk) -> usize {
+        match chunk.profile {
+            Profile::Raid5 | Profile::Raid6 => 2,
+            _ => chunk.copies(),
+        }
+    }
+
+    /// Reads one copy of bytes in `chunk`.
+    pub(crate) fn read_copy(
+        &self,
+        chunk: &Chunk,
+        logical: Logical,
+        buf: &mut [u8],
+        copy: usize,
+    ) -> Result<()> {
+        let (mut at, mut left) = (logical, buf);
+        let last = chunk.copies().saturating_sub(1);
+        while !left.is_empty() {
+            let place = chunk.place(at, to_u64(left.len()), copy.min(last));
+            let (part, rest) = left.split_at_mut(to_usize(place.len));
+            if copy <= last {
+                self.read_device(place.device, place.at, part)?;
+            } else {
+                self.rebuild(chunk, at, part)?;
+            }
+            at = Logical(at.0.saturating_add(place.len));
+            left = rest;
+        }
+        Ok(())
+    }
+
+    /// Reads bytes from the first copy that `verify` accepts.
+    ///
+    /// # Errors
+    /// If every copy fails, the error of the first one whose device is present, or else of the first one.
+    pub(crate) fn read_verified<T>(
+        &self,
+        logical: Logical,
+        buf: &mut [u8],
+        mut verify: impl FnMut(&[u8]) -> Result<T>,
+    ) -> Result<T> {
+        let chunk = self.chunk(logical, to_u64(buf.len()))?;
+        let mut first: Option<Error> = None;
+        for copy in 0..AddressSpace::copies(chunk) {
+            let read = self.read_copy(chunk, logical, buf, copy);
+            match read.and_then(|()| verify(buf)) {
+                Ok(value) => return Ok(value),
+                Err(error) => match first {
+                    None | Some(Error::InvalidInput(_)) => first = Some(error),
+                    Some(_) => {}
+                },
+            }
+        }
+        Err(first.expect("a chunk has at least one copy"))
+    }
+
+    /// Reconstructs bytes of one stripe of a RAID5 or RAID6 chunk from the other stripes and the first parity.
+    fn rebuild(&self, chunk: &Chunk, logical: Logical, buf: &mut [u8]) -> Result<()> {
+        let place = chunk.place(logical, to_u64(buf.len()), 0);
+        let second_parity = chunk.second_parity(logical);
+        buf.fill(0);
+        let mut other = vec![0; buf.len()];
+        // A device can have several stripes of a damaged chunk, so the device does not say which stripe is lost.
+        let lost = chunk.stripes.get(place.stripe);
+        let begin = lost.map_or(0, |lost| lost.at.0);
+        let offset = place.at.0.saturating_sub(begin);
+        for (index, stripe) in chunk.stripes.iter().enumerate() {
+            if index != place.stripe && Some(index) != second_parity {
+                // `Chunk::parse` checked that the ends of stripes do not overflow.
+                let at = Physical(stripe.at.0.saturating_add(offset));
+                self.read_device(stripe.device, at, &mut other)?;
+                for (byte, other) in buf.iter_mut().zip(&other) {
+                    *byte ^= other;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_device(&self, id: u64, at: Physical, buf: &mut [u8]) -> Result<()> {
+        let open = self.device(id).ok_or_else(|| {
+            if self.missing_seeds.contains(&id) {
+                SEED_MISSING
+            } else {
+                MISSING
+            }
+        })?;
+        open.source
+            .read_exact_at(buf, at.0)
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::UnexpectedEof => Error::Corrupt(Corrupt {
+                    what: "device ends before what it holds",
+                    at: at.0,
+                    got: to_u64(buf.len()),
+                }),
+                _ => error.into(),
+            })
+    }
+}
+
+/// The newest superblock of the file system that is meant: that of the first source if others are ignored; otherwise one
+/// that may be based on the others, which are seeds.
+fn newest_of_its_own<'a>(
+    found: &'a [(Superblock, Box<dyn ReadAt>)],
+    options: &OpenOptions,
+) -> &'a Superblock {
+    let all = || found.iter().map(|(superblock, _)| superblock);
+    let newest = |is_candidate: &dyn Fn(&Superblock) -> bool| {
+        let mut newest: Option<&Superblock> = None;
+        for superblock in all().filter(|superblock| is_candidate(superblock)) {
+            if newest.is_none_or(|newest| superblock.generation > newest.generation) {
+                newest = Some(superblock);
+            }
+        }
+        newest
+    };
+    let own = if options.ignores_foreign {
+        all().next()
+    } else {
+        let based = newest(&|superblock| !superblock.is_seed);
+        based.or_else(|| newest(&|_| true))
+    };
+    let own = own.expect("the caller has at least one source");
+    newest(&|superblock| superblock.fsid == own.fsid).unwrap_or(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::chunk::{STRIPE_BYTES, Stripe};
+    use crate::disk::flags::block_group;
+
+    /// Linux makes no such chunk, but nothing in the format forbids it.
+    #[test]
+    fn a_chunk_with_two_stripes_on_one_device_is_rebuilt_from_the_other_stripe() {
+        const STRIPE: usize = STRIPE_BYTES as usize;
+        let stripe = |at| Stripe {
+            device: 1,
+            device_uuid: [0; 16],
+            at: Physical(at),
+        };
+        let chunk = Chunk {
+            start: Logical(0),
+            len: 2 * STRIPE_BYTES,
+            flags: block_group::DATA,
+            profile: Profile::Raid5,
+            // The second stripe is before the first.
+            stripes: [stripe(2 * STRIPE_BYTES), stripe(0)].into(),
+        };
+        let mut medium = vec![0_u8; 4 * STRIPE];
+        for (number, part) in (1..).zip(medium.chunks_mut(STRIPE)) {
+            part.fill(number);
+        }
+        let source: Box<dyn ReadAt> = Box::new(medium);
+        let device = Device {
+            id: 1,
+            uuid: [0; 16],
+            total_bytes: 4 * STRIPE_BYTES,
+            bytes_used: 4 * STRIPE_BYTES,
+            fsid: [0; 16],
+        };
+        let space = AddressSpace {
+            devices: vec![OpenDevice { source, device }],
+            candidates: Vec::new(),
+            missing_seeds: Vec::new(),
+            chunks: ChunkMap::default(),
+            lacks_chunks: false,
+        };
+        let mut found = vec![0; 2 * STRIPE];
+        space.read_copy(&chunk, Logical(0), &mut found, 0).unwrap();
+        assert_eq!((found[0], found[STRIPE]), (3, 2));
+        space.read_copy(&chunk, Logical(0), &mut found, 1).unwrap();
+        assert_eq!((found[0], found[STRIPE]), (1, 4));
+    }
+}

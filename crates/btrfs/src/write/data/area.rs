@@ -1,0 +1,497 @@
+//! The data area of an image: block groups that grow one after another, the extents in them, and their checksums.
+
+use tree::{
+    Error, FileId, Kept, Lost, Output, Result, Scratch, Table, high_u32, low_u32, wide_u64,
+};
+
+use super::job::Piece;
+use crate::disk::checksum::ChecksumType;
+use crate::disk::chunk::STRIPE_BYTES;
+use crate::disk::flags::block_group;
+use crate::write::layout::{GROUP_BYTES_MAX, GROUPS_BEGIN, Group, SECTOR_BYTES, next_reserved};
+use crate::write::spooled_bytes::SpooledBytes;
+
+/// Size of the largest uncompressed extent, in bytes.
+const PLAIN_BYTES_MAX: u64 = 128 << 20;
+
+/// A data extent of the new file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NewExtent {
+    pub(crate) at: u64,
+    /// Stored length in bytes.
+    pub(crate) len: u64,
+    /// Decoded length in bytes.
+    pub(crate) ram: u64,
+    /// ID of the compression algorithm.
+    pub(crate) compression: u8,
+    /// Preallocated: nothing is written in it.
+    pub(crate) is_reserved: bool,
+}
+
+/// A part of a file, and the extent that it refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// Index of the extent.
+    pub(crate) extent: u32,
+    /// Offset of this part in the extent's decoded data.
+    pub(crate) skip: u32,
+}
+
+/// A file's content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Empty, or nothing but a hole.
+    #[default]
+    Hole,
+    /// Inline in the tree.
+    Inline {
+        /// Offset and length in [`Area::inline`].
+        at: u64,
+        len: u32,
+        /// ID of the compression algorithm.
+        compression: u8,
+    },
+    /// In extents: the first index in [`Area::shown`], and the count.
+    Extents { from: u32, count: u32 },
+}
+
+/// Consecutive sectors that have checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) at: u64,
+    pub(crate) sectors: u64,
+}
+
+impl NewExtent {
+    fn pack(&self) -> [u32; 7] {
+        let NewExtent {
+            at,
+            len,
+            ram,
+            compression,
+            is_reserved,
+        } = *self;
+        let kind = u32::from(compression) << 1 | u32::from(is_reserved);
+        [
+            low_u32(at),
+            high_u32(at),
+            low_u32(len),
+            high_u32(len),
+            low_u32(ram),
+            high_u32(ram),
+            kind,
+        ]
+    }
+
+    fn unpack([at, at_high, len, len_high, ram, ram_high, kind]: [u32; 7]) -> NewExtent {
+        NewExtent {
+            at: wide_u64(at, at_high),
+            len: wide_u64(len, len_high),
+            ram: wide_u64(ram, ram_high),
+            compression: (kind >> 1) as u8,
+            is_reserved: kind & 1 != 0,
+        }
+    }
+}
+
+impl Shown {
+    fn pack(&self) -> [u32; 6] {
+        let Shown {
+            offset,
+            len,
+            extent,
+            skip,
+        } = *self;
+        [
+            low_u32(offset),
+            high_u32(offset),
+            low_u32(len),
+            high_u32(len),
+            extent,
+            skip,
+        ]
+    }
+
+    fn unpack([offset, offset_high, len, len_high, extent, skip]: [u32; 6]) -> Shown {
+        Shown {
+            offset: wide_u64(offset, offset_high),
+            len: wide_u64(len, len_high),
+            extent,
+            skip,
+        }
+    }
+}
+
+impl Content {
+    fn pack(&self) -> [u32; 4] {
+        match *self {
+            Content::Hole => [0; 4],
+            Content::Inline {
+                at,
+                len,
+                compression,
+            } => [
+                1 | u32::from(compression) << 8,
+                len,
+                low_u32(at),
+                high_u32(at),
+            ],
+            Content::Extents { from, count } => [2, from, count, 0],
+        }
+    }
+
+    fn unpack([tag, a, b, c]: [u32; 4]) -> Content {
+        match tag & 0xff {
+            0 => Content::Hole,
+            1 => Content::Inline {
+                at: wide_u64(b, c),
+                len: a,
+                compression: (tag >> 8) as u8,
+            },
+            _ => Content::Extents { from: a, count: b },
+        }
+    }
+}
+
+/// All data of an image.
+#[derive(Debug)]
+pub(crate) struct Area<'a> {
+    output: &'a Output,
+    sum_bytes: usize,
+    /// The last group's length is missing until [`Area::close`].
+    pub(crate) groups: Vec<Group>,
+    /// Each is a [`NewExtent`].
+    extents: Table<7>,
+    /// Each is a [`Shown`].
+    shown: Table<6>,
+    pub(crate) inline: SpooledBytes,
+    pub(crate) runs: Vec<Run>,
+    /// Checksums of the runs, concatenated.
+    pub(crate) sums: SpooledBytes,
+    /// By file: each is a [`Content`].
+    contents: Table<4>,
+    /// Where large tables are.
+    pub(crate) scratch: Scratch,
+    /// Number of compressed extents and inline files, indexed by algorithm ID.
+    pub(crate) compressed: [u64; 4],
+    /// Number of extents copied from the source without re-encoding.
+    pub(crate) kept: Kept,
+    /// Number of extents and inline files kept from an older image.
+    pub(crate) reused: u64,
+    /// Number of extents and inline files made from content.
+    pub(crate) encoded: u64,
+    /// Whether nothing was kept from an older image because it was made with other settings.
+    pub(crate) old_differs: bool,
+    /// Files that could not be read.
+    pub(crate) lost: Lost,
+}
+
+/// The size of an [`Area`] at some point, to go back to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    groups: usize,
+    used: u64,
+    extents: usize,
+    /// The last extent, which may grow later.
+    last: Option<NewExtent>,
+    shown: usize,
+    runs: usize,
+    sectors: u64,
+    sums: u64,
+    compressed: [u64; 4],
+    kept: Kept,
+    reused: u64,
+    encoded: u64,
+}
+
+impl<'a> Area<'a> {
+    /// An empty area for an image with this many files, some of which are already left out.
+    pub(super) fn new(
+        files: u32,
+        lost: Lost,
+        checksum: ChecksumType,
+        output: &'a Output,
+    ) -> Result<Area<'a>> {
+        let scratch = output.tables()?;
+        let mut contents = Table::new(&scratch);
+        for _ in 0..files {
+            contents.push(Content::Hole.pack());
+        }
+        Ok(Area {
+            output,
+            sum_bytes: checksum.size(),
+            groups: Vec::new(),
+            extents: Table::new(&scratch),
+            shown: Table::new(&scratch),
+            inline: SpooledBytes::new(output.scratch()?),
+            runs: Vec::new(),
+            sums: SpooledBytes::new(output.scratch()?),
+            contents,
+            scratch,
+            compressed: [0; 4],
+            kept: Kept::default(),
+            reused: 0,
+            encoded: 0,
+            old_differs: false,
+            lost,
+        })
+    }
+
+    /// The content of a file.
+    pub(crate) fn content(&self, file: FileId) -> Content {
+        Content::unpack(self.contents.get(file.0 as usize))
+    }
+
+    pub(super) fn set_content(&mut self, file: FileId, content: Content) {
+        self.contents.set(file.0 as usize, content.pack());
+    }
+
+    /// An extent, by its index.
+    pub(crate) fn extent(&self, index: u32) -> NewExtent {
+        NewExtent::unpack(self.extents.get(index as usize))
+    }
+
+    /// The number of extents. Each has a `u32` as index.
+    pub(crate) fn extent_count(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// The parts of a file with [`Content::Extents`].
+    pub(crate) fn shown(&self, from: u32, count: u32) -> impl Iterator<Item = Shown> {
+        (from..from + count).map(|index| Shown::unpack(self.shown.get(index as usize)))
+    }
+
+    /// Allocates `len` bytes.
+    fn place(&mut self, len: u64) -> u64 {
+        if let Some(group) = self.groups.last_mut() {
+            let at = group.start + group.used;
+            if at + len <= end_max(group) {
+                group.used += len;
+                return at;
+            }
+        }
+        let mut at = self.end();
+        if at + len > next_reserved(at) {
+            at = next_reserved(at) + STRIPE_BYTES;
+        }
+        self.close();
+        self.groups.push(Group {
+            start: at,
+            len: 0,
+            flags: block_group::DATA,
+            used: len,
+            stripes: vec![at],
+        });
+        at
+    }
+
+    /// Length of the largest extent that fits in the next place without leaving anything out.
+    pub(super) fn room(&self) -> u64 {
+        let group = self.groups.last();
+        let room = group.map_or(0, |group| end_max(group) - (group.start + group.used));
+        match room {
+            0 => (next_reserved(self.end()).saturating_sub(self.end())).min(GROUP_BYTES_MAX),
+            room => room,
+        }
+        .min(PLAIN_BYTES_MAX)
+    }
+
+    /// Where the next group can start.
+    pub(crate) fn end(&self) -> u64 {
+        match self.groups.last() {
+            Some(group) => group.start + group.used.next_multiple_of(STRIPE_BYTES),
+            None => GROUPS_BEGIN,
+        }
+    }
+
+    /// Sets the length of the last group.
+    pub(crate) fn close(&mut self) {
+        if let Some(group) = self.groups.last_mut() {
+            group.len = group.used.next_multiple_of(STRIPE_BYTES);
+        }
+    }
+
+    /// Writes an extent to the next place and returns its index.
+    pub(super) fn store(&mut self, piece: &Piece) -> Result<u32> {
+        let index = u32::try_from(self.extents.len())
+            .map_err(|_| Error::Limit("more than 2^32 extents"))?;
+        let at = self.put(piece)?;
+        let extent = NewExtent {
+            at,
+            len: piece.len as u64,
+            ram: piece.ram,
+            compression: piece.compression,
+            is_reserved: piece.is_reserved,
+        };
+        self.extents.push(extent.pack());
+        if piece.compression != 0 {
+            self.compressed[usize::from(piece.compression)] += 1;
+        }
+        Ok(index)
+    }
+
+    /// Appends an uncompressed piece to the last extent, if that extent is uncompressed, the file's last part refers to
+    /// it up to its end, this piece starts where that part ends, and the next free place follows it directly. Returns
+    /// the extent and the offset of the piece in it.
+    pub(super) fn grow(&mut self, offset: u64, piece: &Piece) -> Result<Option<(u32, u32)>> {
+        let (Some(last), Some(shown)) = (self.extents.last(), self.shown.last()) else {
+            return Ok(None);
+        };
+        let (mut last, mut shown) = (NewExtent::unpack(last), Shown::unpack(shown));
+        let fits = piece.compression == 0
+            && last.compression == 0
+            && last.is_reserved == piece.is_reserved
+            && shown.extent as usize == self.extents.len() - 1
+            && u64::from(shown.skip) + shown.len == last.len
+            && shown.offset + shown.len == offset
+            && last.len + piece.len as u64 <= PLAIN_BYTES_MAX;
+        let room = self.groups.last().is_some_and(|group| {
+            let next = group.start + group.used;
+            next == last.at + last.len && next + piece.len as u64 <= end_max(group)
+        });
+        if !fits || !room {
+            return Ok(None);
+        }
+        self.put(piece)?;
+        let begin = last.len as u32; // no uncompressed extent reaches 4 GiB
+        last.len += piece.len as u64;
+        last.ram += piece.ram;
+        self.extents.set_last(last.pack());
+        shown.len += piece.ram;
+        self.shown.set_last(shown.pack());
+        Ok(Some((shown.extent, begin)))
+    }
+
+    /// Counts what was not kept from the source.
+    fn count(&mut self, is_reused: bool, kept: u64) {
+        self.reused += u64::from(is_reused);
+        self.encoded += u64::from(!is_reused && kept == 0);
+    }
+
+    fn put(&mut self, piece: &Piece) -> Result<u64> {
+        let at = self.place(piece.len as u64);
+        if piece.is_reserved {
+            return Ok(at);
+        }
+        self.kept += piece.kept;
+        self.count(piece.is_reused, piece.kept.count);
+        self.output.write_all_at(&piece.buffer[..piece.len], at)?;
+        if piece.sums.is_empty() {
+            return Ok(at);
+        }
+        let sectors = (piece.sums.len() / self.sum_bytes) as u64;
+        let is_new_group = self.groups.last().is_some_and(|group| group.start == at);
+        match self.runs.last_mut() {
+            Some(run) if run.at + run.sectors * SECTOR_BYTES as u64 == at && !is_new_group => {
+                run.sectors += sectors;
+            }
+            _ => self.runs.push(Run { at, sectors }),
+        }
+        self.sums.append(&piece.sums)?;
+        Ok(at)
+    }
+
+    /// Adds a part to the file whose parts start after this mark; a part that continues the previous one is merged with
+    /// it.
+    pub(super) fn show(&mut self, before: &Mark, part: Shown) {
+        let last = self.shown.last().map(Shown::unpack);
+        if let Some(mut last) = last.filter(|_| self.shown.len() > before.shown)
+            && last.extent == part.extent
+            && last.offset + last.len == part.offset
+            && u64::from(last.skip) + last.len == u64::from(part.skip)
+        {
+            last.len += part.len;
+            self.shown.set_last(last.pack());
+            return;
+        }
+        self.shown.push(part.pack());
+    }
+
+    pub(super) fn add_inline(
+        &mut self,
+        bytes: &[u8],
+        compression: u8,
+        is_reused: bool,
+    ) -> Result<Content> {
+        self.count(is_reused, 0);
+        if compression != 0 {
+            self.compressed[usize::from(compression)] += 1;
+        }
+        Ok(Content::Inline {
+            at: self.inline.append(bytes)?,
+            len: bytes.len() as u32,
+            compression,
+        })
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            groups: self.groups.len(),
+            used: self.groups.last().map_or(0, |group| group.used),
+            extents: self.extents.len(),
+            last: self.extents.last().map(NewExtent::unpack),
+            shown: self.shown.len(),
+            runs: self.runs.len(),
+            sectors: self.runs.last().map_or(0, |run| run.sectors),
+            sums: self.sums.len(),
+            compressed: self.compressed,
+            kept: self.kept,
+            reused: self.reused,
+            encoded: self.encoded,
+        }
+    }
+
+    /// The parts added since the mark.
+    pub(super) fn content_since(&self, mark: &Mark) -> Result<Content> {
+        if u32::try_from(self.shown.len()).is_err() {
+            return Err(Error::Limit("more than 2^32 parts of files"));
+        }
+        let count = self.shown.len() - mark.shown;
+        Ok(match count {
+            0 => Content::Hole,
+            _ => Content::Extents {
+                from: mark.shown as u32,
+                count: count as u32,
+            },
+        })
+    }
+
+    /// Removes what was stored since the mark; its space is reused.
+    pub(super) fn take_back(&mut self, mark: Mark) {
+        self.groups.truncate(mark.groups);
+        if let Some(group) = self.groups.last_mut() {
+            group.used = mark.used;
+        }
+        self.extents.truncate(mark.extents);
+        if let Some(last) = mark.last {
+            self.extents.set_last(last.pack());
+        }
+        self.shown.truncate(mark.shown);
+        self.runs.truncate(mark.runs);
+        if let Some(run) = self.runs.last_mut() {
+            run.sectors = mark.sectors;
+        }
+        self.sums.truncate(mark.sums);
+        self.compressed = mark.compressed;
+        self.kept = mark.kept;
+        self.reused = mark.reused;
+        self.encoded = mark.encoded;
+    }
+
+    /// Records that a file will not be in the image.
+    pub(crate) fn lose(&mut self, file: FileId, error: Error) {
+        self.set_content(file, Content::Hole);
+        self.lost.lose(file, error);
+    }
+
+    pub(crate) fn is_lost(&self, file: FileId) -> bool {
+        self.lost.has(file)
+    }
+}
+
+/// The address up to which a group may grow.
+fn end_max(group: &Group) -> u64 {
+    (group.start + GROUP_BYTES_MAX).min(next_reserved(group.start))
+}

@@ -1,0 +1,361 @@
+//! The list of jobs, in the order of file IDs: small files in batches, other files part by part.
+
+use std::collections::BTreeSet;
+
+use tree::{
+    Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem, Inventory,
+    Result,
+};
+
+use super::job::{Job, PIECE_BYTES};
+use super::share::{Class, Found, Known, Originals, Shown, is_nocow, is_on_sectors, reserved};
+use crate::disk::compression::{Compression, EXTENT_BYTES_MAX};
+use crate::options::Options;
+use crate::write::layout::SECTOR_BYTES;
+
+/// Number of small files in one job.
+const BATCH: usize = 32;
+const SECTOR: u64 = SECTOR_BYTES as u64;
+
+/// An iterator over the jobs; the jobs of a file are consecutive.
+pub(super) fn jobs<'a>(
+    fs: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+    originals: &'a Originals<'a>,
+    lost: &'a BTreeSet<FileId>,
+    options: &Options,
+) -> impl Iterator<Item = Job> + 'a {
+    let stored_extents = fs.storage().stored_extents;
+    Jobs {
+        fs,
+        inventory,
+        originals,
+        lost,
+        keep: options.keep_extents && stored_extents,
+        shown: if stored_extents {
+            Shown::of(fs, inventory, originals)
+        } else {
+            Shown::default()
+        },
+        next: 0,
+        small: Vec::new(),
+        known: Known::default(),
+        open: None,
+    }
+}
+
+struct Jobs<'a> {
+    fs: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+    originals: &'a Originals<'a>,
+    /// Files that are left out.
+    lost: &'a BTreeSet<FileId>,
+    /// Whether compressed extents are copied as they are.
+    keep: bool,
+    shown: Shown,
+    /// The next file.
+    next: u32,
+    small: Vec<FileId>,
+    known: Known,
+    open: Option<Parts<'a>>,
+}
+
+/// Position in one file's data.
+struct Parts<'a> {
+    file: FileId,
+    size: u64,
+    is_nocow: bool,
+    extents: Extents<'a>,
+    /// The run being cut: it ends at a sector boundary or after the end of the file.
+    run: Run,
+}
+
+/// A run of data without holes.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    offset: u64,
+    end: u64,
+    /// The stored bytes it refers to, and its offset in them, if other files may refer to them too.
+    shown: Option<(ExtentId, Class, u64)>,
+}
+
+impl Iterator for Jobs<'_> {
+    type Item = Job;
+
+    fn next(&mut self) -> Option<Job> {
+        loop {
+            if let Some(mut parts) = self.open.take() {
+                let job = match parts.next(self) {
+                    Ok(Some(job)) => job,
+                    Ok(None) => return Some(Job::End(parts.file)),
+                    Err(error) => {
+                        let file = parts.file;
+                        // The file ends here.
+                        parts.size = 0;
+                        parts.extents = Extents::new(self.fs, self.inventory.ino(file), 0);
+                        parts.run = Run::default();
+                        Job::Unreadable { file, error }
+                    }
+                };
+                self.open = Some(parts);
+                return Some(job);
+            }
+            if self.next == self.inventory.file_count() {
+                let rest = std::mem::take(&mut self.small);
+                return (!rest.is_empty()).then_some(Job::Small(rest));
+            }
+            let file = FileId(self.next);
+            let size = self.inventory.size(file);
+            let is_stored = self.inventory.kind(file) == FileKind::Regular
+                && size > 0
+                && !self.lost.contains(&file)
+                && self.originals.of(file).is_none();
+            if !is_stored {
+                self.next += 1;
+                continue;
+            }
+            if size < SECTOR || size == SECTOR && !self.is_shared(file) {
+                if let Some(original) = self.same_small(file, size) {
+                    // The part it refers to must come first.
+                    if !self.small.is_empty() {
+                        return Some(Job::Small(std::mem::take(&mut self.small)));
+                    }
+                    self.next += 1;
+                    return Some(Job::Same { file, original });
+                }
+                self.next += 1;
+                self.small.push(file);
+                if self.small.len() == BATCH {
+                    return Some(Job::Small(std::mem::take(&mut self.small)));
+                }
+                continue;
+            }
+            self.next += 1;
+            self.open = Some(Parts {
+                file,
+                size,
+                is_nocow: is_nocow(self.inventory, file),
+                extents: Extents::new(self.fs, self.inventory.ino(file), size),
+                run: Run::default(),
+            });
+        }
+    }
+}
+
+impl Jobs<'_> {
+    /// Whether other files refer to some of this file's stored bytes.
+    fn is_shared(&self, file: FileId) -> bool {
+        if self.shown.shared.is_empty() {
+            return false;
+        }
+        // The error comes up again when the file is read.
+        let extents = self.fs.extents(self.inventory.ino(file), 0);
+        extents.is_ok_and(|extents| {
+            let mut ids = extents.iter().filter(|extent| extent.kind.has_data());
+            ids.any(|extent| extent.id.is_some_and(|id| self.shown.shared.contains(&id)))
+        })
+    }
+
+    /// The small file that refers to the same stored bytes.
+    fn same_small(&mut self, file: FileId, size: u64) -> Option<FileId> {
+        if self.shown.shared.is_empty() {
+            return None;
+        }
+        // The error comes up again when the file is read.
+        let extents = self.fs.extents(self.inventory.ino(file), 0).ok()?;
+        let [extent] = extents.as_slice() else {
+            return None;
+        };
+        let (at, is_encoded) = match extent.kind {
+            ExtentKind::Plain { stored_offset } => (stored_offset, false),
+            ExtentKind::Encoded(stored) => (stored.unencoded_offset, true),
+            ExtentKind::Hole | ExtentKind::Preallocated { .. } => return None,
+        };
+        let class = Class {
+            is_nocow: is_nocow(self.inventory, file),
+            is_encoded,
+        };
+        let id = extent.id.filter(|id| self.shown.shared.contains(id))?;
+        self.known.small(id, class, at, size, file)
+    }
+}
+
+impl Parts<'_> {
+    fn next(&mut self, jobs: &mut Jobs<'_>) -> Result<Option<Job>> {
+        if self.run.offset >= self.run.end.min(self.size)
+            && let Some(kept) = self.next_run(jobs)?
+        {
+            return Ok(Some(kept));
+        }
+        let (offset, end) = (self.run.offset, self.run.end.min(self.size));
+        if offset >= end {
+            return Ok(None);
+        }
+        let mut len = end.min(offset - offset % PIECE_BYTES + PIECE_BYTES) - offset;
+        let mut is_numbered = false;
+        if let Some((id, class, at)) = self.run.shown {
+            match jobs.known.find(id, class, at, end - offset) {
+                Found::Known { number, skip, len } => {
+                    self.advance(len);
+                    return Ok(Some(Job::Shared {
+                        file: self.file,
+                        offset,
+                        len,
+                        number,
+                        skip,
+                    }));
+                }
+                Found::New(new) => len = len.min(new),
+            }
+            is_numbered = jobs.known.add(id, class, at, len);
+        }
+        self.advance(len);
+        Ok(Some(Job::Piece {
+            file: self.file,
+            offset,
+            len: len as usize,
+            is_numbered,
+        }))
+    }
+
+    fn advance(&mut self, len: u64) {
+        self.run.offset += len;
+        if let Some((_, _, at)) = &mut self.run.shown {
+            *at += len;
+        }
+    }
+
+    /// Advances to the next data, or returns a compressed extent that needs no cutting; at the end of the file the run
+    /// stays empty.
+    fn next_run(&mut self, jobs: &mut Jobs<'_>) -> Result<Option<Job>> {
+        while self.run.end <= self.run.offset {
+            let Some(extent) = self.extents.next()? else {
+                return Ok(None);
+            };
+            if let Some((id, at)) = reserved(&extent)
+                && extent.offset >= self.run.offset
+            {
+                self.run.offset = extent.end().next_multiple_of(SECTOR);
+                self.run.end = self.run.offset;
+                return Ok(Some(Job::Reserve {
+                    file: self.file,
+                    offset: extent.offset,
+                    len: self.run.end - extent.offset,
+                    id,
+                    at,
+                }));
+            }
+            if !extent.kind.has_data() {
+                continue;
+            }
+            if let Some(stored) = self.to_keep(jobs, &extent) {
+                self.run.offset = extent.end().next_multiple_of(SECTOR);
+                self.run.end = self.run.offset;
+                return Ok(Some(self.keep(jobs, extent, stored)));
+            }
+            let end = extent.end();
+            let offset = self.run.offset.max(extent.offset - extent.offset % SECTOR);
+            self.run = Run {
+                offset,
+                end: end.next_multiple_of(SECTOR),
+                shown: self.shown(jobs, &extent, offset),
+            };
+        }
+        if self.run.shown.is_some() {
+            return Ok(None);
+        }
+        // Data that follows without a hole belongs to the run.
+        while let Some(extent) = self.extents.peek()?
+            && extent.kind.has_data()
+            && extent.offset <= self.run.end
+            && self.to_keep(jobs, &extent).is_none()
+            && self.shown(jobs, &extent, extent.offset).is_none()
+        {
+            self.run.end = self.run.end.max(extent.end().next_multiple_of(SECTOR));
+            self.extents.next()?;
+        }
+        Ok(None)
+    }
+
+    /// The stored bytes that an extent refers to, starting at `offset` of the file, and the offset in their decoded
+    /// data, if other files may refer to them.
+    fn shown(
+        &self,
+        jobs: &Jobs<'_>,
+        extent: &Extent,
+        offset: u64,
+    ) -> Option<(ExtentId, Class, u64)> {
+        let (begin, is_encoded) = match extent.kind {
+            ExtentKind::Hole | ExtentKind::Preallocated { .. } => return None,
+            ExtentKind::Plain { stored_offset } => (stored_offset, false),
+            ExtentKind::Encoded(stored) => (stored.unencoded_offset, true),
+        };
+        let is_whole = extent.offset.is_multiple_of(SECTOR)
+            && begin.is_multiple_of(SECTOR)
+            && self.is_to_sector(extent);
+        let id = extent
+            .id
+            .filter(|id| is_whole && jobs.shown.shared.contains(id))?;
+        let class = Class {
+            is_nocow: self.is_nocow,
+            is_encoded,
+        };
+        let at = begin.checked_add(offset.checked_sub(extent.offset)?)?;
+        Some((id, class, at))
+    }
+
+    /// Whether the extent ends at a sector boundary or with the file.
+    fn is_to_sector(&self, extent: &Extent) -> bool {
+        let end = extent.end();
+        end.is_multiple_of(SECTOR) || end == self.size
+    }
+
+    /// How an extent is compressed, if it can be copied as it is.
+    fn to_keep(&self, jobs: &Jobs<'_>, extent: &Extent) -> Option<Encoding> {
+        let ExtentKind::Encoded(stored) = extent.kind else {
+            return None;
+        };
+        Compression::of(stored.algorithm, SECTOR_BYTES as u32)?;
+        let Encoding {
+            stored_len,
+            unencoded_len,
+            unencoded_offset,
+            ..
+        } = stored;
+        if !jobs.keep
+            || self.is_nocow
+            || !is_on_sectors(extent, &stored, self.size)
+            || extent.offset < self.run.offset
+            || (extent.id).is_some_and(|id| jobs.shown.mostly_hidden.contains(&id))
+        {
+            return None;
+        }
+        let sectors = |bytes: u64| bytes.checked_next_multiple_of(SECTOR);
+        let (stored_len, unencoded_len) = (sectors(stored_len)?, sectors(unencoded_len)?);
+        let fits = stored_len < unencoded_len
+            && unencoded_len <= EXTENT_BYTES_MAX
+            && sectors(unencoded_offset.checked_add(extent.len)?)? <= unencoded_len;
+        fits.then_some(stored)
+    }
+
+    fn keep(&self, jobs: &mut Jobs<'_>, extent: Extent, stored: Encoding) -> Job {
+        let file = self.file;
+        let id = extent.id.filter(|id| jobs.shown.shared.contains(id));
+        let known = id.map(|id| jobs.known.encoded(id, &stored));
+        match known {
+            Some(Ok(number)) => Job::Shared {
+                file,
+                offset: extent.offset,
+                len: extent.len,
+                number,
+                skip: stored.unencoded_offset as u32,
+            },
+            known => Job::Keep {
+                file,
+                extent,
+                stored,
+                is_numbered: known == Some(Err(true)),
+            },
+        }
+    }
+}

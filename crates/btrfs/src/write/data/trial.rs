@@ -1,0 +1,400 @@
+//! The parts that files would be cut into, to try settings on some of them, and the size of a file system whose parts have
+//! given lengths.
+
+use std::collections::BTreeSet;
+
+use codec::Settings;
+use tree::{
+    Duplicates, FileId, FileSystem, Inventory, Kept, Lost, NoProgress, Output, Parallel, Result,
+};
+
+use super::encode::{Work, Worker};
+use super::job::{Done, Job, Piece, Small};
+use super::jobs::jobs;
+use super::reserve::Reserved;
+use super::share::{Originals, is_nocow};
+use super::{Area, Sink};
+use crate::disk::compression::Compression;
+use crate::options::{Options, Summary};
+use crate::write::describe::{Described, describe};
+use crate::write::fs_tree::Trees;
+use crate::write::layout::SECTOR_BYTES;
+use crate::write::subvolumes::SubvolumePlan;
+use crate::write::trees::Forest;
+
+/// The parts of a file system that is not written.
+pub struct Trial<'a> {
+    fs: &'a dyn FileSystem,
+    inventory: &'a Inventory,
+    duplicates: &'a Duplicates,
+    options: Options,
+    parts: Vec<TrialPart>,
+    described: Described,
+    nothing_lost: BTreeSet<FileId>,
+}
+
+/// A part of a file: a small file as a whole, or at most 128 KiB of another.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialPart {
+    /// The file.
+    pub file: FileId,
+    /// The length of its content in bytes.
+    pub len: u32,
+    /// Where it begins in the file.
+    offset: u64,
+    /// Whether it may be stored inline, in a tree instead of an extent.
+    is_small: bool,
+}
+
+impl TrialPart {
+    /// Whether it may be stored inline, in a tree instead of an extent: such a file has any length, and extents whole
+    /// sectors of 4 KiB.
+    pub fn is_small(&self) -> bool {
+        self.is_small
+    }
+}
+
+/// What a part was encoded to.
+#[derive(Debug)]
+pub struct TrialResult {
+    /// The stored bytes are the beginning of this; empty for a hole.
+    pub buffer: Vec<u8>,
+    /// The length of the stored bytes, with the padding of an extent.
+    pub len: usize,
+    /// The length of what they decode to, with the padding of an extent.
+    pub ram: usize,
+    /// Whether they are the content itself.
+    pub is_plain: bool,
+    /// Whether they are inline.
+    pub is_inline: bool,
+}
+
+/// Encodes parts as the writer of a file system does: reads, encodes, decodes and compares. One for each thread.
+pub struct TrialWorker<'a> {
+    work: Work<'a>,
+    worker: Worker,
+}
+
+impl<'a> Trial<'a> {
+    /// Cuts the content of a tree into parts. Of the options, the compression does not matter; nothing is kept of the
+    /// way in which the source compresses it.
+    ///
+    /// # Errors
+    /// As for [`create`](crate::create), as far as no content is read.
+    pub fn new(
+        fs: &'a dyn FileSystem,
+        inventory: &'a Inventory,
+        duplicates: &'a Duplicates,
+        options: Options,
+        parallel: Parallel,
+    ) -> Result<Trial<'a>> {
+        options.check()?;
+        let options = Options {
+            keep_extents: false,
+            skip_unreadable: false,
+            ..options
+        };
+        let mut summary = Summary::default();
+        let (described, _) = describe(fs, inventory, &options, parallel, &mut summary)?;
+        let mut trial = Trial {
+            fs,
+            inventory,
+            duplicates,
+            options,
+            parts: Vec::new(),
+            described,
+            nothing_lost: BTreeSet::new(),
+        };
+        let mut parts = Vec::new();
+        let originals = Originals::new(fs, inventory, duplicates);
+        for job in jobs(
+            fs,
+            inventory,
+            &originals,
+            &trial.nothing_lost,
+            &trial.options,
+        ) {
+            match job {
+                Job::Small(files) => parts.extend(files.into_iter().map(|file| TrialPart {
+                    file,
+                    len: inventory.size(file) as u32,
+                    offset: 0,
+                    is_small: true,
+                })),
+                Job::Piece {
+                    file, offset, len, ..
+                } => parts.push(TrialPart {
+                    file,
+                    len: len as u32,
+                    offset,
+                    is_small: false,
+                }),
+                Job::Unreadable { file, error } => {
+                    let path = inventory.path(inventory.first_name(file));
+                    return Err(error.in_file("read", &path));
+                }
+                Job::Keep { .. }
+                | Job::Shared { .. }
+                | Job::Reserve { .. }
+                | Job::Same { .. }
+                | Job::End(_) => {}
+            }
+        }
+        trial.parts = parts;
+        Ok(trial)
+    }
+
+    /// All parts, in the order in which they are stored.
+    pub fn parts(&self) -> &[TrialPart] {
+        &self.parts
+    }
+
+    /// The options with this compression.
+    pub fn options(&self, compression: Option<Settings>) -> Options {
+        Options {
+            compression,
+            ..self.options.clone()
+        }
+    }
+
+    /// A worker that encodes with these options, which are from [`Trial::options`].
+    pub fn worker<'w>(&'w self, options: &'w Options) -> TrialWorker<'w> {
+        let work = Work::new(self.fs, self.inventory, &self.described, options);
+        let worker = work.worker();
+        TrialWorker { work, worker }
+    }
+
+    /// The size of a file system whose parts have these lengths. A part with at least the length of its content is stored
+    /// as it is, and one without length is a hole. All trees are made, and thrown away.
+    ///
+    /// # Errors
+    /// As for [`create`](crate::create).
+    pub fn image_bytes(&self, compression: Option<Settings>, lens: &[u32]) -> Result<u64> {
+        let options = self.options(compression);
+        let output = Output::discarding()?;
+        let plan = SubvolumePlan::new(self.fs, self.inventory, &options)?;
+        let area = self.place(&options, lens, &output)?;
+        let trees = Trees::new(self.inventory, &self.described, &area, &plan, &options);
+        let summary = Forest::new(&options, &area, &trees).write(&output, Summary::default())?;
+        Ok(summary.image.image_bytes)
+    }
+
+    /// Gives all parts their places.
+    fn place<'o>(&self, options: &Options, lens: &[u32], output: &'o Output) -> Result<Area<'o>> {
+        let inventory = self.inventory;
+        let originals = Originals::new(self.fs, inventory, self.duplicates);
+        let work = Work::new(self.fs, inventory, &self.described, options);
+        let lost = Lost::default();
+        let mut sink = Sink {
+            area: Area::new(inventory.file_count(), lost, options.checksum, output)?,
+            work: &work,
+            progress: &NoProgress,
+            numbered: Vec::new(),
+            reserved: Reserved::default(),
+            open: None,
+            worker: None,
+        };
+        let number = options
+            .compression
+            .map_or(0, |settings| Compression::of_settings(&settings).number());
+        let mut worker = work.worker();
+        let mut lens = lens.iter().copied();
+        let piece = |file: FileId, len: usize, stored: u32| {
+            let ram = len.next_multiple_of(SECTOR_BYTES);
+            let stored = (stored as usize).next_multiple_of(SECTOR_BYTES).min(ram);
+            let sums = if is_nocow(inventory, file) {
+                0
+            } else {
+                stored / SECTOR_BYTES * options.checksum.size()
+            };
+            Piece {
+                buffer: work.content.buffer(),
+                len: stored,
+                ram: ram as u64,
+                skip: 0,
+                compression: if stored < ram { number } else { 0 },
+                sums: vec![0; sums],
+                kept: Kept::default(),
+                is_reserved: false,
+                is_reused: false,
+            }
+        };
+        for job in jobs(
+            self.fs,
+            inventory,
+            &originals,
+            &self.nothing_lost,
+            &self.options,
+        ) {
+            let done = match job {
+                Job::Small(files) => {
+                    let small = files.into_iter().map(|file| {
+                        let len = inventory.size(file) as usize;
+                        let stored = lens.next().unwrap_or(0);
+                        let small = if stored == 0 {
+                            Small::Hole
+                        } else if stored as usize <= work.inline_max() {
+                            let is_plain = stored as usize >= len;
+                            Small::Inline {
+                                bytes: vec![0; (stored as usize).min(len)],
+                                compression: if is_plain { 0 } else { number },
+                                is_reused: false,
+                            }
+                        } else {
+                            Small::Extent(piece(file, len, stored))
+                        };
+                        (file, Ok(small))
+                    });
+                    Done::Small(small.collect())
+                }
+                Job::Piece {
+                    file,
+                    offset,
+                    len,
+                    is_numbered,
+                } => Done::Piece {
+                    file,
+                    offset,
+                    len: len as u64,
+                    is_numbered,
+                    piece: Ok(piece(file, len, lens.next().unwrap_or(0).max(1))),
+                },
+                // Nothing is read or kept: these have their result already.
+                job => work.work(&mut worker, job)?,
+            };
+            sink.take(done)?;
+        }
+        let mut area = sink.area;
+        area.close();
+        for file in inventory.files() {
+            if let Some(original) = originals.of(file) {
+                area.set_content(file, area.content(original));
+            }
+        }
+        Ok(area)
+    }
+}
+
+impl TrialWorker<'_> {
+    /// Reads, encodes and verifies a part. The buffer of the result can be given back for the next.
+    ///
+    /// # Errors
+    /// The file cannot be read; [`tree::Error::Unverified`] if the result does not decode to the content.
+    pub fn encode(&mut self, part: &TrialPart) -> Result<TrialResult> {
+        let TrialPart {
+            file,
+            len,
+            offset,
+            is_small,
+        } = *part;
+        let job = if is_small {
+            Job::Small(vec![file])
+        } else {
+            Job::Piece {
+                file,
+                offset,
+                len: len as usize,
+                is_numbered: false,
+            }
+        };
+        let of_piece = |piece: Piece| TrialResult {
+            len: piece.len,
+            ram: piece.ram as usize,
+            is_plain: piece.compression == 0,
+            is_inline: false,
+            buffer: piece.buffer,
+        };
+        let hole = TrialResult {
+            buffer: Vec::new(),
+            len: 0,
+            ram: 0,
+            is_plain: true,
+            is_inline: true,
+        };
+        match self.work.work(&mut self.worker, job)? {
+            Done::Small(small) => match small.into_iter().next() {
+                Some((_, small)) => Ok(match small? {
+                    Small::Hole | Small::Reserved { .. } => hole,
+                    Small::Inline {
+                        bytes, compression, ..
+                    } => TrialResult {
+                        len: bytes.len(),
+                        ram: len as usize,
+                        is_plain: compression == 0,
+                        is_inline: true,
+                        buffer: bytes,
+                    },
+                    Small::Extent(piece) => of_piece(piece),
+                }),
+                None => Ok(hole),
+            },
+            Done::Piece { piece, .. } => piece.map(of_piece),
+            _ => Ok(hole),
+        }
+    }
+
+    /// Takes back the buffer of a result.
+    pub fn recycle(&self, result: TrialResult) {
+        if !result.is_inline {
+            self.work.content.recycle(result.buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use testkit::{Rng, TempDir};
+    use tree::{HostDir, Limits};
+
+    /// The lengths of a real run give the size of the real file system, whatever the settings.
+    #[test]
+    fn a_file_system_of_the_lengths_of_its_parts_has_its_size() {
+        let dir = TempDir::new();
+        let source = dir.join("source");
+        fs::create_dir(&source).unwrap();
+        let mut rng = Rng::new(19);
+        let text = |n: usize| format!("line {n} of {}\n", n * n).repeat(1 + n % 900);
+        for n in 0..300 {
+            fs::write(source.join(format!("text{n}")), text(n)).unwrap();
+        }
+        fs::write(source.join("noise"), rng.bytes(500_000)).unwrap();
+        fs::write(source.join("zeros"), vec![0; 400_000]).unwrap();
+        fs::write(source.join("long"), text(899).repeat(90)).unwrap();
+        fs::write(source.join("again"), text(899).repeat(90)).unwrap();
+        std::os::unix::fs::symlink("long", source.join("link")).unwrap();
+        let tree = HostDir::open(&source).unwrap();
+        let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
+        let parallel = Parallel::new(2);
+        let duplicates = Duplicates::find(&tree, &inventory, parallel).unwrap();
+        let cases = [
+            (Some(Settings::Zstd { level: 3 }), false),
+            (Some(Settings::Zstd { level: -5 }), true),
+            (Some(Settings::Lzo), false),
+            (Some(Settings::Zlib { level: 6 }), false),
+            (None, false),
+        ];
+        for (compression, force) in cases {
+            let options = Options {
+                compression,
+                force,
+                ..Options::default()
+            };
+            let output = Output::create(&dir.join("image"), true).unwrap();
+            let real =
+                crate::create(&tree, &inventory, &options, parallel, &NoProgress, &output).unwrap();
+            let trial = Trial::new(&tree, &inventory, &duplicates, options, parallel).unwrap();
+            let options = trial.options(compression);
+            let mut worker = trial.worker(&options);
+            let mut lens = Vec::new();
+            for part in trial.parts() {
+                let result = worker.encode(part).unwrap();
+                lens.push(result.len as u32);
+                worker.recycle(result);
+            }
+            let bytes = trial.image_bytes(compression, &lens).unwrap();
+            assert_eq!(bytes, real.image.image_bytes, "{compression:?} {force}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Creates a file system from a tree of files.
+//!
+//! The data is written first, extent by extent, while worker threads compress ahead. By then the content of all trees
+//! is known: they are measured, placed after the data, and written. The superblocks come last. Nothing is written
+//! twice.
+
+mod builder;
+mod data;
+mod describe;
+mod file_set;
+mod fs_tree;
+mod heuristic;
+mod layout;
+mod roots;
+mod snapshots;
+mod space_trees;
+mod spooled_bytes;
+mod subvolumes;
+mod trees;
+
+use tree::{
+    Duplicates, Error, FileId, FileSystem, ImageSummary, Inventory, Output, OutputKind, Parallel,
+    Progress, ReadAt, Result, Scratch,
+};
+
+use self::data::{Area, Content};
+pub use self::data::{Trial, TrialPart, TrialResult, TrialWorker};
+use self::describe::describe;
+use self::fs_tree::Trees;
+use self::subvolumes::SubvolumePlan;
+use self::trees::Forest;
+use crate::disk::raw::SUPERBLOCK_BYTES;
+use crate::disk::superblock::SUPERBLOCK_PLACES;
+use crate::options::{Options, Summary};
+
+/// Creates a file system that holds the tree `fs`, described by this inventory, in its top-level subvolume and in the
+/// subvolumes that the options name. The same tree and options give the same bytes, whatever the number of threads. The
+/// caller commits the output.
+///
+/// # Errors
+/// [`Error::InvalidInput`] for options that are impossible; [`Error::TooSmall`] for a size that is; [`tree::Error::File`] if a
+/// file cannot be read, changes while it is read, or exceeds the limits of the format; [`Error::Io`] if the output
+/// cannot be written; [`tree::Error::Unsupported`] for a stream, which cannot be written out of order.
+pub fn create(
+    fs: &dyn FileSystem,
+    inventory: &Inventory,
+    options: &Options,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    output: &Output,
+) -> Result<Summary> {
+    options.check()?;
+    if output.kind() == OutputKind::Stream {
+        return Err(Error::Unsupported("a btrfs image as a stream"));
+    }
+    Scratch::catch(|| {
+        let plan = SubvolumePlan::new(fs, inventory, options)?;
+        progress.expect(
+            Some(inventory.file_count().into()),
+            Some(inventory.content_bytes()),
+        );
+        if output.kind() == OutputKind::Device {
+            wipe(output)?;
+        }
+        let mut summary = Summary {
+            image: ImageSummary {
+                files: inventory.file_count().into(),
+                content_bytes: inventory.content_bytes(),
+                ..ImageSummary::default()
+            },
+            subvolumes: plan.subvolumes.len() as u64,
+            ..Summary::default()
+        };
+        let duplicates = if options.duplicates {
+            match Duplicates::find(fs, inventory, parallel) {
+                // Every unreadable file is met again later, and listed then.
+                Err(_) if options.skip_unreadable => Duplicates::default(),
+                found => found?,
+            }
+        } else {
+            Duplicates::default()
+        };
+        summary.image.duplicates = duplicates.len() as u64;
+        let (described, undescribed) = describe(fs, inventory, options, parallel, &mut summary)?;
+        let area = data::write(
+            fs,
+            inventory,
+            &described,
+            &duplicates,
+            undescribed,
+            options,
+            parallel,
+            progress,
+            output,
+        )?;
+        drop(duplicates);
+        summarize(inventory, &area, &mut summary);
+        let trees = Trees::new(inventory, &described, &area, &plan, options);
+        summary.split_links = trees.split_links();
+        let mut summary = Forest::new(options, &area, &trees).write(output, summary)?;
+        summary.image.unreadable = area.lost.into_paths(inventory);
+        Ok(summary)
+    })
+}
+
+fn summarize(inventory: &Inventory, area: &Area<'_>, summary: &mut Summary) {
+    let is_inline = |&file: &FileId| matches!(area.content(file), Content::Inline { .. });
+    summary.inline_files = inventory.files().filter(is_inline).count() as u64;
+    summary.extents = area.extent_count() as u64;
+    summary.compressed = area.compressed.iter().sum();
+    summary.image.kept = area.kept;
+    summary.image.reused = area.reused;
+    summary.image.encoded = area.encoded;
+    summary.image.old_differs = area.old_differs;
+    summary.image.data_bytes = area.groups.iter().map(|group| group.used).sum();
+}
+
+/// Ensures that an unfinished device does not look like a finished one.
+fn wipe(output: &Output) -> Result<()> {
+    let size = ReadAt::size(output)?;
+    for place in SUPERBLOCK_PLACES {
+        if place.0 + SUPERBLOCK_BYTES as u64 <= size {
+            output.write_all_at(&[0; SUPERBLOCK_BYTES], place.0)?;
+        }
+    }
+    Ok(())
+}
