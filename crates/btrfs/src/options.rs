@@ -140,9 +140,9 @@ pub struct Received {
     pub rtime: Time,
 }
 
-/// Summary of the file system that was created.
+/// CreateSummary of the file system that was created.
 #[derive(Debug, Default)]
-pub struct Summary {
+pub struct CreateSummary {
     /// The part common to all formats.
     pub image: ImageSummary,
     /// Number of subvolumes, including the top level.

@@ -165,7 +165,7 @@ impl Decoding {
 
 /// The tree as a btrfs image.
 pub(crate) struct Btrfs<'a> {
-    trial: btrfs::Trial<'a>,
+    trial: btrfs::ImageTrial<'a>,
     units: Vec<Unit>,
 }
 
@@ -177,7 +177,7 @@ impl<'a> Btrfs<'a> {
         parallel: Parallel,
     ) -> Result<Btrfs<'a>> {
         let options = btrfs::Options::default();
-        let trial = btrfs::Trial::new(fs, inventory, duplicates, options, parallel)?;
+        let trial = btrfs::ImageTrial::new(fs, inventory, duplicates, options, parallel)?;
         let kinds = Kinds::of(inventory);
         let units = trial.parts().iter().map(|part| {
             // Small files differ by size: some are inline, and some of the others need a whole sector.

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use tree::{DataCheck, Error, Result, ordered, to_usize};
 
-use super::extents::{Extents, Found};
+use super::extents::{ExtentTree, RecordedExtent};
 use super::ranges::{end_in, join};
-use super::state::{Check, finding, wrong};
+use super::state::{BtrfsChecker, finding, wrong};
 use crate::disk::address_space::AddressSpace;
 use crate::disk::chunk::Chunk;
 use crate::disk::csum_tree;
 use crate::disk::key::{Key, Logical, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::tree::{Cursor, Tree};
 use crate::read::Btrfs;
 
@@ -27,7 +27,7 @@ const COPIES: [&str; 4] = [
 ];
 
 /// Data in one chunk, and its checksums.
-struct Piece<'b> {
+struct ChecksummedRange<'b> {
     chunk: &'b Chunk,
     at: Logical,
     len: usize,
@@ -35,9 +35,9 @@ struct Piece<'b> {
 }
 
 /// An item of work, in the order of addresses.
-enum Job<'b> {
+enum ChecksumJob<'b> {
     /// Data to compare.
-    Compare(Vec<Piece<'b>>),
+    Compare(Vec<ChecksummedRange<'b>>),
     /// A finding about the checksums themselves.
     Report(Error),
 }
@@ -46,20 +46,20 @@ enum Job<'b> {
 #[derive(Default)]
 struct Compared {
     bytes: u64,
-    damages: Vec<Damage>,
+    damages: Vec<DataDamage>,
 }
 
 /// A finding about data.
-struct Damage {
+struct DataDamage {
     tree: u64,
     error: Error,
     /// The address of the data, if a file that contains it should be named.
     at: Option<u64>,
 }
 
-impl Damage {
-    fn of_checksums(error: Error) -> Damage {
-        Damage {
+impl DataDamage {
+    fn of_checksums(error: Error) -> DataDamage {
+        DataDamage {
             tree: object::CSUM_TREE,
             error,
             at: None,
@@ -67,36 +67,36 @@ impl Damage {
     }
 }
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// Checks that checksums belong to data extents and, if data is checked, that every copy of the data matches them.
     pub(super) fn checksums(&mut self, tree: &Tree) -> Result<()> {
         let (btrfs, extents, progress) = (self.btrfs, &self.extents, self.progress);
         let data = self.options.data >= DataCheck::Checksums;
         let (findings, summary) = (&mut self.findings, &mut self.summary);
-        let jobs = Jobs {
+        let jobs = ChecksumJobs {
             btrfs,
             cursor: Some(tree.seek(&btrfs.volume, Key::MIN)?),
-            covered: Covered::new(&extents.list, &self.log.data),
+            covered: CoveredRanges::new(&extents.list, &self.log.data),
             lost_chunks: &self.lost_chunks,
             data,
             end_before: 0,
-            queue: Queue::default(),
+            queue: JobQueue::default(),
         };
         ordered(
             self.parallel,
             jobs,
             Vec::new,
             |buffer, job| match job? {
-                Job::Report(error) => Ok(Compared {
+                ChecksumJob::Report(error) => Ok(Compared {
                     bytes: 0,
-                    damages: vec![Damage::of_checksums(error)],
+                    damages: vec![DataDamage::of_checksums(error)],
                 }),
-                Job::Compare(pieces) => compare(btrfs, &pieces, buffer),
+                ChecksumJob::Compare(pieces) => compare(btrfs, &pieces, buffer),
             },
             |compared| {
                 summary.data_bytes += compared.bytes;
                 progress.advance(0, compared.bytes);
-                for Damage { tree, error, at } in compared.damages {
+                for DataDamage { tree, error, at } in compared.damages {
                     let mut finding = finding(tree, error);
                     if let Some(at) = at
                         && findings.reports_next()
@@ -112,7 +112,7 @@ impl Check<'_> {
 }
 
 /// The path of a file that uses the extent at this address, if one can be found.
-pub(super) fn path(btrfs: &Btrfs, extents: &Extents, at: u64) -> Option<Box<[u8]>> {
+pub(super) fn path(btrfs: &Btrfs, extents: &ExtentTree, at: u64) -> Option<Box<[u8]>> {
     let index = extents.list.partition_point(|extent| extent.at <= at);
     let extent = &extents.list[index.checked_sub(1)?];
     let (root, inode) = extents.file(extent.at)?;
@@ -121,7 +121,11 @@ pub(super) fn path(btrfs: &Btrfs, extents: &Extents, at: u64) -> Option<Box<[u8]
 }
 
 /// Reads every copy of the pieces and compares it with the checksums. A copy on a missing device is left out.
-fn compare(btrfs: &Btrfs, pieces: &[Piece<'_>], buffer: &mut Vec<u8>) -> Result<Compared> {
+fn compare(
+    btrfs: &Btrfs,
+    pieces: &[ChecksummedRange<'_>],
+    buffer: &mut Vec<u8>,
+) -> Result<Compared> {
     let sector = to_usize(btrfs.superblock().sectorsize);
     let mut compared = Compared::default();
     for piece in pieces {
@@ -156,7 +160,7 @@ impl Compared {
         if let Error::Io(error) = error {
             return Err(Error::Io(error));
         }
-        self.damages.push(Damage::of_checksums(error));
+        self.damages.push(DataDamage::of_checksums(error));
         Ok(())
     }
 
@@ -164,7 +168,7 @@ impl Compared {
     fn compare(
         &mut self,
         btrfs: &Btrfs,
-        piece: &Piece<'_>,
+        piece: &ChecksummedRange<'_>,
         first: usize,
         data: &[u8],
         copy: usize,
@@ -180,7 +184,7 @@ impl Compared {
                 let what = COPIES[copy.min(COPIES.len() - 1)];
                 // As the kernel prints it; only the first eight bytes of a longer one.
                 let found = u64::from_le_bytes(*found.first_chunk().unwrap_or(&[0; 8]));
-                self.damages.push(Damage {
+                self.damages.push(DataDamage {
                     tree: 0,
                     error: wrong(what, Logical(place), found).into(),
                     at: Some(place),
@@ -190,17 +194,17 @@ impl Compared {
     }
 }
 
-/// What data extents cover, those that only the log has among them: ranges that do not touch, in ascending order. Extents follow each
+/// What data extents cover, those that only the log has among them: ranges that do not touch, in ascending order. ExtentTree follow each
 /// other in any number, and any number of tree blocks lies between them.
-struct Covered(Vec<(u64, u64)>);
+struct CoveredRanges(Vec<(u64, u64)>);
 
-impl Covered {
-    fn new(extents: &[Found], log: &[(u64, u64)]) -> Covered {
+impl CoveredRanges {
+    fn new(extents: &[RecordedExtent], log: &[(u64, u64)]) -> CoveredRanges {
         let data = extents.iter().filter(|extent| !extent.is_tree_block);
         let data = data.map(|extent| (extent.at, extent.at + extent.len));
         let mut ranges: Vec<(u64, u64)> = data.chain(log.iter().copied()).collect();
         join(&mut ranges);
-        Covered(ranges)
+        CoveredRanges(ranges)
     }
 
     /// The end of what is covered starting at `at`; `at` itself if it is not.
@@ -216,29 +220,29 @@ impl Covered {
 }
 
 /// Iterates over the checksum tree.
-struct Jobs<'b> {
+struct ChecksumJobs<'b> {
     btrfs: &'b Btrfs,
     cursor: Option<Cursor<'b>>,
-    covered: Covered,
+    covered: CoveredRanges,
     lost_chunks: &'b [u64],
     /// Whether to compare data.
     data: bool,
     /// Where the checksums of the previous item end.
     end_before: u64,
-    queue: Queue<'b>,
+    queue: JobQueue<'b>,
 }
 
-/// Jobs that are ready, and the pieces of the next one.
+/// ChecksumJobs that are ready, and the pieces of the next one.
 #[derive(Default)]
-struct Queue<'b> {
-    jobs: VecDeque<Result<Job<'b>>>,
-    pieces: Vec<Piece<'b>>,
+struct JobQueue<'b> {
+    jobs: VecDeque<Result<ChecksumJob<'b>>>,
+    pieces: Vec<ChecksummedRange<'b>>,
     /// Total length of the pieces in bytes.
     bytes: usize,
 }
 
-impl<'b> Queue<'b> {
-    fn compare(&mut self, piece: Piece<'b>) {
+impl<'b> JobQueue<'b> {
+    fn compare(&mut self, piece: ChecksummedRange<'b>) {
         if self.bytes + piece.len > JOB_BYTES {
             self.close();
         }
@@ -248,7 +252,7 @@ impl<'b> Queue<'b> {
 
     fn report(&mut self, error: Error) {
         self.close();
-        self.jobs.push_back(Ok(Job::Report(error)));
+        self.jobs.push_back(Ok(ChecksumJob::Report(error)));
     }
 
     /// Turns the pieces into a job.
@@ -256,12 +260,12 @@ impl<'b> Queue<'b> {
         self.bytes = 0;
         if !self.pieces.is_empty() {
             let pieces = std::mem::take(&mut self.pieces);
-            self.jobs.push_back(Ok(Job::Compare(pieces)));
+            self.jobs.push_back(Ok(ChecksumJob::Compare(pieces)));
         }
     }
 }
 
-impl<'b> Jobs<'b> {
+impl<'b> ChecksumJobs<'b> {
     /// Queues the work for the next item; returns whether there was one.
     fn item(&mut self) -> Result<bool> {
         let Some(mut cursor) = self.cursor.take() else {
@@ -309,7 +313,7 @@ impl<'b> Jobs<'b> {
 
     /// Queues the data between two addresses, whose checksums are in the item that starts at `from`. It may lie in
     /// several chunks.
-    fn compare(&mut self, item: &Item<'_>, from: u64, mut at: u64, to: u64) {
+    fn compare(&mut self, item: &TreeItem<'_>, from: u64, mut at: u64, to: u64) {
         let superblock = self.btrfs.superblock();
         let sector = u64::from(superblock.sectorsize);
         let size = superblock.checksum.size();
@@ -329,7 +333,7 @@ impl<'b> Jobs<'b> {
             if self.lost_chunks.binary_search(&chunk.start.0).is_err() {
                 let sums = ((at - from) / sector) as usize * size;
                 let sums_bytes = (len / sector) as usize * size;
-                self.queue.compare(Piece {
+                self.queue.compare(ChecksummedRange {
                     chunk,
                     at: Logical(at),
                     len: to_usize(len),
@@ -341,8 +345,8 @@ impl<'b> Jobs<'b> {
     }
 }
 
-impl<'b> Iterator for Jobs<'b> {
-    type Item = Result<Job<'b>>;
+impl<'b> Iterator for ChecksumJobs<'b> {
+    type Item = Result<ChecksumJob<'b>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.queue.jobs.is_empty() && self.cursor.is_some() {
@@ -361,8 +365,8 @@ impl<'b> Iterator for Jobs<'b> {
 mod tests {
     use super::*;
 
-    fn found(at: u64, is_tree_block: bool) -> Found {
-        Found {
+    fn found(at: u64, is_tree_block: bool) -> RecordedExtent {
+        RecordedExtent {
             at,
             len: 10,
             is_tree_block,
@@ -375,9 +379,9 @@ mod tests {
 
     #[test]
     fn gaps_are_what_neither_extents_nor_the_log_cover() {
-        let mut extents: Vec<Found> = (0..10).map(|at| found(10 * at, false)).collect();
+        let mut extents: Vec<RecordedExtent> = (0..10).map(|at| found(10 * at, false)).collect();
         extents.extend([found(100, true), found(130, false)]);
-        let covered = Covered::new(&extents, &[(50, 55), (110, 120)]);
+        let covered = CoveredRanges::new(&extents, &[(50, 55), (110, 120)]);
         let ends = [0, 15, 99, 100, 110, 120, 135].map(|at| covered.end(at));
         assert_eq!(ends, [100, 100, 100, 100, 120, 120, 140]);
         let next = [0, 100, 110, 135].map(|at| covered.next(at));
@@ -387,10 +391,10 @@ mod tests {
     /// Were each of them visited for each checksum, this would take hours.
     #[test]
     fn extents_and_tree_blocks_in_any_number_are_not_visited() {
-        let extents: Vec<Found> = (0..1 << 20)
+        let extents: Vec<RecordedExtent> = (0..1 << 20)
             .map(|at| found(10 * at, at >= 1 << 19))
             .collect();
-        let covered = Covered::new(&extents, &[]);
+        let covered = CoveredRanges::new(&extents, &[]);
         for turn in 0..1 << 19 {
             assert_eq!(covered.end(10 * turn), 10 << 19);
             assert_eq!(covered.next(10 * turn), u64::MAX);

@@ -4,24 +4,24 @@ use tree::{Error, Result, ordered, to_usize};
 
 use super::data;
 use super::extents::Encoded;
-use super::state::{Check, finding};
+use super::state::{BtrfsChecker, finding};
 use crate::disk::compression::Compression;
 use crate::disk::csum_tree;
-use crate::disk::volume::Worker;
+use crate::disk::volume::ReadBuffers;
 use crate::read::Btrfs;
 
 /// Stored bytes that one job decodes.
 const JOB_BYTES: u64 = 512 << 10;
 
 /// What became of an extent's stored bytes.
-enum Decoded {
+enum DecodeOutcome {
     Whole,
     /// The stored bytes cannot be read, or do not match their checksums: that is another finding.
     Unread,
     Wrong(Error),
 }
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// Remembers an encoded extent of a file.
     pub(super) fn encoded(
         &mut self,
@@ -55,7 +55,7 @@ impl Check<'_> {
         let volume = &self.btrfs.volume;
         let sectorsize = volume.superblock.sectorsize;
         let mut content = vec![0; (to_usize(ram_bytes)).next_multiple_of(to_usize(sectorsize))];
-        volume.with_worker(|worker| {
+        volume.with_buffers(|worker| {
             compression.decode(&mut worker.decoder, sectorsize, stored, &mut content, at)
         })?;
         self.summary.decoded_bytes += ram_bytes;
@@ -91,9 +91,9 @@ impl Check<'_> {
                 for (extent, decoded) in decoded {
                     progress.advance(0, extent.len);
                     match decoded {
-                        Decoded::Whole => summary.decoded_bytes += extent.ram_bytes,
-                        Decoded::Unread => {}
-                        Decoded::Wrong(error) => {
+                        DecodeOutcome::Whole => summary.decoded_bytes += extent.ram_bytes,
+                        DecodeOutcome::Unread => {}
+                        DecodeOutcome::Wrong(error) => {
                             let mut finding = finding(0, error);
                             if findings.reports_next() {
                                 finding.file = data::path(btrfs, extents, extent.at.0);
@@ -108,16 +108,16 @@ impl Check<'_> {
     }
 }
 
-fn decode(btrfs: &Btrfs, extent: &Encoded, content: &mut Vec<u8>) -> Result<Decoded> {
+fn decode(btrfs: &Btrfs, extent: &Encoded, content: &mut Vec<u8>) -> Result<DecodeOutcome> {
     let volume = &btrfs.volume;
     let checksums = match &btrfs.checksums {
         Some(tree) if extent.has_checksums => Some(tree),
-        None if extent.has_checksums => return Ok(Decoded::Unread),
+        None if extent.has_checksums => return Ok(DecodeOutcome::Unread),
         _ => None,
     };
     content.resize(to_usize(extent.ram_bytes), 0);
-    volume.with_worker(
-        |Worker {
+    volume.with_buffers(
+        |ReadBuffers {
              decoder,
              stored,
              checksums: sums,
@@ -125,15 +125,15 @@ fn decode(btrfs: &Btrfs, extent: &Encoded, content: &mut Vec<u8>) -> Result<Deco
             stored.resize(to_usize(extent.len), 0);
             match csum_tree::read_data(volume, checksums, extent.at, stored, sums) {
                 Err(Error::Io(error)) => return Err(Error::Io(error)),
-                Err(_) => return Ok(Decoded::Unread),
+                Err(_) => return Ok(DecodeOutcome::Unread),
                 Ok(()) => {}
             }
             let sectorsize = volume.superblock.sectorsize;
             let (compression, at) = (extent.compression, extent.at.0);
             Ok(
                 match compression.decode(decoder, sectorsize, stored, content, at) {
-                    Ok(()) => Decoded::Whole,
-                    Err(error) => Decoded::Wrong(error),
+                    Ok(()) => DecodeOutcome::Whole,
+                    Err(error) => DecodeOutcome::Wrong(error),
                 },
             )
         },

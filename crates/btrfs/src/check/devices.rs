@@ -3,13 +3,13 @@
 use tree::{Corrupt, Result, to_u64};
 use zerocopy::FromBytes;
 
-use super::state::{Check, Note, wrong};
+use super::state::{BtrfsChecker, Note, wrong};
 use crate::disk::chunk::{Chunk, Profile, Stripe};
 use crate::disk::key::{Logical, object};
 use crate::disk::raw;
 use crate::disk::superblock::{SUPERBLOCK_PLACES, Superblock};
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// Checks that every superblock copy on every device agrees; returns the flags of the first one.
     ///
     /// A copy that was never written, as in what btrfs-image restores, is all zeros.

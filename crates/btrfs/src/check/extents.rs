@@ -1,4 +1,4 @@
-//! Extents and their references: as recorded in the extent tree, and as collected from all trees.
+//! ExtentTree and their references: as recorded in the extent tree, and as collected from all trees.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,13 +9,13 @@ use crate::disk::checksum::name_hash;
 use crate::disk::compression::Compression;
 use crate::disk::flags::compat_ro;
 use crate::disk::key::{Logical, item, object};
-use crate::disk::node::{Item, Node};
+use crate::disk::node::{TreeBlock, TreeItem};
 use crate::disk::raw;
 use crate::disk::superblock::Superblock;
 
 /// The referrer of a block or an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reference {
+pub(super) enum Referrer {
     /// A tree: it owns the block, or the block is its root.
     Tree(u64),
     /// The parent block at this address.
@@ -24,12 +24,12 @@ pub(super) enum Reference {
     Data { root: u64, inode: u64, offset: u64 },
 }
 
-impl Reference {
+impl Referrer {
     /// The sort key of references of one type in an extent item (`hash_extent_data_ref` in the kernel).
     fn rank(self) -> u64 {
         match self {
-            Reference::Tree(id) | Reference::Parent(id) => id,
-            Reference::Data {
+            Referrer::Tree(id) | Referrer::Parent(id) => id,
+            Referrer::Data {
                 root,
                 inode,
                 offset,
@@ -45,28 +45,28 @@ impl Reference {
 
 /// The references found in the trees.
 #[derive(Default)]
-pub(super) struct References {
-    pub(super) list: Vec<(u64, Reference)>,
+pub(super) struct TreeReferences {
+    pub(super) list: Vec<(u64, Referrer)>,
     /// Lengths of data extents, according to files.
     pub(super) data: HashMap<u64, u64>,
-    pub(super) visited: HashMap<u64, Block>,
+    pub(super) visited: HashMap<u64, VisitedBlock>,
 }
 
 /// A tree block that was visited.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
+pub(super) struct VisitedBlock {
     pub(super) level: u8,
     pub(super) generation: u64,
     pub(super) owner: u64,
 }
 
-impl References {
-    pub(super) fn add(&mut self, at: u64, reference: Reference, count: usize) {
+impl TreeReferences {
+    pub(super) fn add(&mut self, at: u64, reference: Referrer, count: usize) {
         self.list
             .extend(std::iter::repeat_n((at, reference), count));
     }
 
-    pub(super) fn add_data(&mut self, at: u64, len: u64, reference: Reference) {
+    pub(super) fn add_data(&mut self, at: u64, len: u64, reference: Referrer) {
         self.list.push((at, reference));
         // If two files disagree, the extent tree can agree with only one of them.
         let known = self.data.entry(at).or_insert(len);
@@ -76,8 +76,8 @@ impl References {
     }
 
     /// Whether a block is seen for the first time.
-    pub(super) fn visit(&mut self, node: &Node) -> bool {
-        let block = Block {
+    pub(super) fn visit(&mut self, node: &TreeBlock) -> bool {
+        let block = VisitedBlock {
             level: node.level,
             generation: node.generation.0,
             owner: node.owner,
@@ -88,7 +88,7 @@ impl References {
 
 /// An extent, as the extent tree records it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct RecordedExtent {
     pub(super) at: u64,
     pub(super) len: u64,
     pub(super) is_tree_block: bool,
@@ -123,18 +123,18 @@ pub(super) struct BlockGroup {
 
 /// The content of the extent tree.
 #[derive(Default)]
-pub(super) struct Extents {
+pub(super) struct ExtentTree {
     /// In ascending order of address.
-    pub(super) list: Vec<Found>,
-    pub(super) references: Vec<(u64, Reference, u64)>,
-    /// Extents by address, each with one subvolume and file that refers to it.
+    pub(super) list: Vec<RecordedExtent>,
+    pub(super) references: Vec<(u64, Referrer, u64)>,
+    /// ExtentTree by address, each with one subvolume and file that refers to it.
     pub(super) files: Vec<(u64, u64, u64)>,
     full_backrefs: HashSet<u64>,
-    /// Once [`finish`](Extents::finish) was called: in ascending order of address, without overlaps.
+    /// Once [`finish`](ExtentTree::finish) was called: in ascending order of address, without overlaps.
     pub(super) block_groups: Vec<BlockGroup>,
 }
 
-impl Extents {
+impl ExtentTree {
     /// A file that uses an extent, and its subvolume, if the extent tree names one.
     pub(super) fn file(&self, at: u64) -> Option<(u64, u64)> {
         let index = self.files.binary_search_by_key(&at, |file| file.0).ok()?;
@@ -184,7 +184,7 @@ impl Extents {
     }
 
     /// Parses a block group item.
-    pub(super) fn block_group(&mut self, item: &Item<'_>) -> Result<()> {
+    pub(super) fn block_group(&mut self, item: &TreeItem<'_>) -> Result<()> {
         let Ok(raw) = raw::BlockGroupItem::ref_from_bytes(item.data) else {
             return Err(item.corrupt("block group item's size is wrong", to_u64(item.data.len())));
         };
@@ -205,7 +205,7 @@ impl Extents {
     }
 
     /// Parses an item of the extent tree.
-    pub(super) fn item(&mut self, item: &Item<'_>, superblock: &Superblock) -> Result<()> {
+    pub(super) fn item(&mut self, item: &TreeItem<'_>, superblock: &Superblock) -> Result<()> {
         let at = item.key.objectid;
         let has_group_tree = superblock.compat_ro & compat_ro::BLOCK_GROUP_TREE != 0;
         let references = &mut self.references;
@@ -213,11 +213,11 @@ impl Extents {
             item::EXTENT_ITEM | item::METADATA_ITEM => self.extent(item, superblock),
             item::BLOCK_GROUP_ITEM if !has_group_tree => self.block_group(item),
             item::TREE_BLOCK_REF if item.data.is_empty() => {
-                references.push((at, Reference::Tree(item.key.offset), 1));
+                references.push((at, Referrer::Tree(item.key.offset), 1));
                 Ok(())
             }
             item::SHARED_BLOCK_REF if item.data.is_empty() => {
-                references.push((at, Reference::Parent(item.key.offset), 1));
+                references.push((at, Referrer::Parent(item.key.offset), 1));
                 Ok(())
             }
             item::EXTENT_DATA_REF => {
@@ -237,7 +237,7 @@ impl Extents {
                     ));
                 };
                 let count = u32::from_le_bytes(count).into();
-                references.push((at, Reference::Parent(item.key.offset), count));
+                references.push((at, Referrer::Parent(item.key.offset), count));
                 Ok(())
             }
             item::EXTENT_OWNER_REF => Ok(()),
@@ -248,7 +248,7 @@ impl Extents {
         }
     }
 
-    fn extent(&mut self, item: &Item<'_>, superblock: &Superblock) -> Result<()> {
+    fn extent(&mut self, item: &TreeItem<'_>, superblock: &Superblock) -> Result<()> {
         let sector = u64::from(superblock.sectorsize);
         let nodesize = u64::from(superblock.nodesize);
         let at = item.key.objectid;
@@ -306,10 +306,10 @@ impl Extents {
             let cut = || item.corrupt("reference in an extent item is cut off", to_u64(body.len()));
             let (reference, count, size) = match kind {
                 item::TREE_BLOCK_REF if is_tree_block => {
-                    (Some(Reference::Tree(word().ok_or_else(cut)?)), 1, 8)
+                    (Some(Referrer::Tree(word().ok_or_else(cut)?)), 1, 8)
                 }
                 item::SHARED_BLOCK_REF if is_tree_block => {
-                    (Some(Reference::Parent(word().ok_or_else(cut)?)), 1, 8)
+                    (Some(Referrer::Parent(word().ok_or_else(cut)?)), 1, 8)
                 }
                 item::EXTENT_DATA_REF if !is_tree_block => {
                     let (raw, _) = raw::ExtentDataRef::ref_from_prefix(body).map_err(|_| cut())?;
@@ -319,7 +319,7 @@ impl Extents {
                     let parent = word().ok_or_else(cut)?;
                     let count = body.get(8..12).ok_or_else(cut)?;
                     let count = u32::from_le_bytes([count[0], count[1], count[2], count[3]]);
-                    (Some(Reference::Parent(parent)), count.into(), 12)
+                    (Some(Referrer::Parent(parent)), count.into(), 12)
                 }
                 item::EXTENT_OWNER_REF if !is_tree_block => {
                     owner = word().ok_or_else(cut)?;
@@ -328,7 +328,7 @@ impl Extents {
                 other => return Err(item.corrupt("reference's type is unknown", other.into())),
             };
             rest = body.get(size..).ok_or_else(cut)?;
-            let order = (kind, !reference.map_or(0, Reference::rank));
+            let order = (kind, !reference.map_or(0, Referrer::rank));
             if order < before {
                 return Err(
                     item.corrupt("references in an extent item are not in order", kind.into())
@@ -343,7 +343,7 @@ impl Extents {
             self.full_backrefs.insert(at);
         }
         let refs = raw.refs.get();
-        self.list.push(Found {
+        self.list.push(RecordedExtent {
             at,
             len,
             is_tree_block,
@@ -356,8 +356,8 @@ impl Extents {
     }
 }
 
-fn data_reference(raw: &raw::ExtentDataRef) -> Reference {
-    Reference::Data {
+fn data_reference(raw: &raw::ExtentDataRef) -> Referrer {
+    Referrer::Data {
         root: raw.root.get(),
         inode: raw.objectid.get(),
         offset: raw.offset.get(),

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use tree::{FileKind, Result, to_u64};
 
-use super::state::{Check, wrong};
-use crate::disk::dir::{self, Target};
-use crate::disk::extent::{Body, FileExtent};
+use super::state::{BtrfsChecker, wrong};
+use crate::disk::dir::{self, EntryTarget};
+use crate::disk::extent::{ExtentBody, FileExtent};
 use crate::disk::flags::{incompat, inode_flags};
-use crate::disk::inode::{Inode, InodeName, for_each_name};
+use crate::disk::inode::{InodeName, StoredInode, for_each_name};
 use crate::disk::key::{Key, Logical, item, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::tree::Tree;
 
 /// What was found in a subvolume.
 #[derive(Default)]
-struct Files {
+struct SubvolumeContents {
     inodes: HashMap<u64, (FileKind, u32)>,
     /// Hashes of names, with their directory index: from directory entries, and from inodes.
     entries: Vec<(u64, u64)>,
@@ -27,9 +27,9 @@ struct Files {
 }
 
 /// The inode whose items are being read.
-struct Current {
+struct InodeTally {
     number: u64,
-    inode: Inode,
+    inode: StoredInode,
     names: u32,
     /// Total length of the names in it, from both kinds of directory entries.
     name_bytes: u64,
@@ -49,10 +49,10 @@ fn hash(parent: u64, index: u64, inode: u64, name: &[u8]) -> u64 {
     state.digest()
 }
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// Checks all inodes of a subvolume.
     pub(super) fn subvolume(&mut self, tree: &Tree) -> Result<()> {
-        let mut files = Files::default();
+        let mut files = SubvolumeContents::default();
         let result = self.items(tree, &mut files);
         self.tolerate(tree.id, result)?;
         for list in [
@@ -124,9 +124,9 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn items(&mut self, tree: &Tree, files: &mut Files) -> Result<()> {
+    fn items(&mut self, tree: &Tree, files: &mut SubvolumeContents) -> Result<()> {
         let btrfs = self.btrfs;
-        let mut current: Option<Current> = None;
+        let mut current: Option<InodeTally> = None;
         let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
             let number = item.key.objectid;
@@ -137,9 +137,9 @@ impl Check<'_> {
                 self.finish(tree, files, current.take())?;
             }
             if item.key.kind == item::INODE_ITEM {
-                match Inode::parse(&item, btrfs.superblock()) {
+                match StoredInode::parse(&item, btrfs.superblock()) {
                     Ok(inode) => {
-                        current = Some(Current {
+                        current = Some(InodeTally {
                             number,
                             inode,
                             names: 0,
@@ -166,7 +166,12 @@ impl Check<'_> {
         self.finish(tree, files, current)
     }
 
-    fn item_of(&mut self, current: &mut Current, item: &Item<'_>, files: &mut Files) -> Result<()> {
+    fn item_of(
+        &mut self,
+        current: &mut InodeTally,
+        item: &TreeItem<'_>,
+        files: &mut SubvolumeContents,
+    ) -> Result<()> {
         let number = current.number;
         let is_dir = current.inode.kind == FileKind::Directory;
         // The names of one entry item: more than one only if their hashes are equal.
@@ -191,8 +196,8 @@ impl Check<'_> {
                 dir::for_each_entry(item, |entry| {
                     current.name_bytes += to_u64(entry.name.len());
                     let (target, is_inode) = match entry.target {
-                        Target::Inode(target) => (target, true),
-                        Target::Subvolume(id) => (!id, false),
+                        EntryTarget::Inode(target) => (target, true),
+                        EntryTarget::Subvolume(id) => (!id, false),
                     };
                     let bare = hash(number, 0, target, entry.name);
                     if kind == item::DIR_INDEX {
@@ -224,7 +229,7 @@ impl Check<'_> {
         }
     }
 
-    fn part(&mut self, current: &mut Current, item: &Item<'_>) -> Result<()> {
+    fn part(&mut self, current: &mut InodeTally, item: &TreeItem<'_>) -> Result<()> {
         let btrfs = self.btrfs;
         let superblock = btrfs.superblock();
         let extent = FileExtent::parse(item, superblock.sectorsize)?;
@@ -237,8 +242,8 @@ impl Check<'_> {
         let sector = u64::from(superblock.sectorsize);
         current.extents_end = extent.offset + extent.len;
         match extent.body {
-            Body::Hole => {}
-            Body::Inline {
+            ExtentBody::Hole => {}
+            ExtentBody::Inline {
                 compression,
                 stored,
                 at,
@@ -249,7 +254,7 @@ impl Check<'_> {
                     self.decode_inline(compression, stored, extent.len, at)?;
                 }
             }
-            Body::Stored {
+            ExtentBody::Stored {
                 extent: stored,
                 offset,
                 is_preallocated,
@@ -279,14 +284,19 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn finish(&mut self, tree: &Tree, files: &mut Files, current: Option<Current>) -> Result<()> {
+    fn finish(
+        &mut self,
+        tree: &Tree,
+        files: &mut SubvolumeContents,
+        current: Option<InodeTally>,
+    ) -> Result<()> {
         let Some(mut current) = current else {
             return Ok(());
         };
         let name_hashes = &mut current.name_hashes;
         name_hashes.sort_unstable();
         let has_twice = name_hashes.windows(2).any(|pair| pair[0] == pair[1]);
-        let Current {
+        let InodeTally {
             number,
             inode,
             names,

@@ -5,29 +5,29 @@ use std::collections::HashSet;
 use tree::{Error, Result};
 
 use super::ranges::{Ranges, end_in};
-use super::state::{Check, Log, wrong};
+use super::state::{BtrfsChecker, LogRanges, wrong};
 use crate::disk::csum_tree;
-use crate::disk::extent::{Body, FileExtent};
-use crate::disk::inode::Inode;
+use crate::disk::extent::{ExtentBody, FileExtent};
+use crate::disk::inode::StoredInode;
 use crate::disk::key::{Generation, Key, Logical, item, object};
-use crate::disk::subvolume::Root;
+use crate::disk::subvolume::TreeRoot;
 use crate::disk::tree::Tree;
 
-/// What becomes a [`Log`].
+/// What becomes a [`LogRanges`].
 #[derive(Default)]
-struct Collected {
+struct LogCollector {
     data: Ranges,
     sums: Ranges,
     wanted: Ranges,
 }
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// Checks that every block of the log can be read: a damaged log keeps Linux from mounting.
     pub(super) fn log(&mut self) -> Result<()> {
-        let mut collected = Collected::default();
+        let mut collected = LogCollector::default();
         let result = self.read_log(&mut collected);
         // After an error, what was read before it still counts.
-        self.log = Log {
+        self.log = LogRanges {
             data: collected.data.into_joined(),
             sums: collected.sums.into_joined(),
             wanted: collected.wanted.into_joined(),
@@ -35,7 +35,7 @@ impl Check<'_> {
         result
     }
 
-    fn read_log(&self, collected: &mut Collected) -> Result<()> {
+    fn read_log(&self, collected: &mut LogCollector) -> Result<()> {
         let btrfs = self.btrfs;
         let superblock = btrfs.superblock();
         let Some((root, level)) = superblock.log_root else {
@@ -52,7 +52,7 @@ impl Check<'_> {
         let mut cursor = logs.seek(&btrfs.volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
             if item.key.kind == item::ROOT_ITEM {
-                let log = Root::parse(&item, superblock)?.tree;
+                let log = TreeRoot::parse(&item, superblock)?.tree;
                 // Two logs with one root are hostile; reading them once is enough.
                 if read.insert(log.root) {
                     self.log_of_subvolume(&log, collected)?;
@@ -63,7 +63,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn log_of_subvolume(&self, log: &Tree, collected: &mut Collected) -> Result<()> {
+    fn log_of_subvolume(&self, log: &Tree, collected: &mut LogCollector) -> Result<()> {
         let btrfs = self.btrfs;
         let superblock = btrfs.superblock();
         // The inode whose items follow, and whether its content has checksums.
@@ -72,12 +72,12 @@ impl Check<'_> {
         while let Some(item) = cursor.item() {
             match item.key.kind {
                 item::INODE_ITEM => {
-                    let inode = Inode::parse(&item, superblock)?;
+                    let inode = StoredInode::parse(&item, superblock)?;
                     current = (item.key.objectid, inode.has_checksums());
                 }
                 item::EXTENT_DATA => {
                     let part = FileExtent::parse(&item, superblock.sectorsize)?;
-                    if let Body::Stored {
+                    if let ExtentBody::Stored {
                         extent,
                         offset,
                         is_preallocated,

@@ -23,8 +23,8 @@ use std::collections::HashSet;
 
 use tree::{CheckOptions, Corrupt, DataCheck, Finding, Findings, Parallel, Progress, Result};
 
-use self::extents::{Extents, References};
-use self::state::{Check, Log, Paths, wrong};
+use self::extents::{ExtentTree, TreeReferences};
+use self::state::{BtrfsChecker, LogRanges, ReferenceEdges, wrong};
 use crate::disk::key::{Key, Logical, is_file_tree, object};
 use crate::disk::raw;
 use crate::read::Btrfs;
@@ -45,17 +45,17 @@ impl Btrfs {
         progress: &dyn Progress,
         report: &mut dyn FnMut(Finding),
     ) -> Result<CheckSummary> {
-        let mut check = Check {
+        let mut check = BtrfsChecker {
             btrfs: self,
             options,
             parallel,
             progress,
             findings: Findings::new(report),
             summary: CheckSummary::default(),
-            references: References::default(),
-            extents: Extents::default(),
+            references: TreeReferences::default(),
+            extents: ExtentTree::default(),
             encoded: HashSet::new(),
-            log: Log::default(),
+            log: LogRanges::default(),
             paths: None,
             notes: Vec::new(),
             lost_chunks: Vec::new(),
@@ -67,7 +67,7 @@ impl Btrfs {
     }
 }
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     fn run(&mut self) -> Result<()> {
         let flags = self.superblocks()?;
         if flags & raw::SUPERBLOCK_METADATA_DUMP != 0 {
@@ -123,7 +123,7 @@ impl Check<'_> {
             && let Ok(Some((flags, _))) = self.quotas(tree)
             && flags & raw::QGROUP_SIMPLE == 0
         {
-            self.paths = Some(Paths::default());
+            self.paths = Some(ReferenceEdges::default());
         }
         // Visit each block of each tree once.
         let (chunk_tree, root_tree) = (self.btrfs.chunk_tree, self.btrfs.roots);

@@ -18,11 +18,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
-use super::extents::Found;
-use super::state::{Check, Note, wrong};
+use super::extents::RecordedExtent;
+use super::state::{BtrfsChecker, Note, wrong};
 use crate::disk::key::{Key, Logical, is_file_tree, item, object};
 use crate::disk::raw;
-use crate::disk::subvolume::Root;
+use crate::disk::subvolume::TreeRoot;
 use crate::disk::tree::Tree;
 
 /// Steps of counting after which the comparison is given up. A file system needs about as many as it has extents, times
@@ -32,7 +32,7 @@ const STEPS_MAX: u64 = 1 << 28;
 /// Total length of the kept sets of subvolumes and of groups, for the same reason.
 const SETS_LEN_MAX: usize = 1 << 24;
 
-/// Groups that one subvolume may count for; people have a handful.
+/// QuotaGroups that one subvolume may count for; people have a handful.
 const GROUPS_ABOVE_MAX: usize = 1024;
 
 /// Referenced and exclusive bytes.
@@ -40,13 +40,13 @@ type Counts = (u64, u64);
 
 /// The quota tree.
 #[derive(Default)]
-struct Groups {
+struct QuotaGroups {
     counts: BTreeMap<u64, (Counts, Counts)>,
-    /// Groups and what they are part of, one level or more above.
+    /// QuotaGroups and what they are part of, one level or more above.
     parents: BTreeMap<u64, Vec<u64>>,
 }
 
-impl Groups {
+impl QuotaGroups {
     /// All groups that count what belongs to this subvolume; `None` if there are too many.
     fn above(&self, subvolume: u64) -> Option<Vec<u64>> {
         let mut list = vec![subvolume];
@@ -72,9 +72,9 @@ const fn level(group: u64) -> u64 {
     group >> 48
 }
 
-/// Sets of subvolumes, each kept once.
+/// SubvolumeSets of subvolumes, each kept once.
 #[derive(Default)]
-struct Sets {
+struct SubvolumeSets {
     list: Vec<Box<[u64]>>,
     numbers: HashMap<Box<[u64]>, usize>,
     unions: HashMap<(usize, usize), usize>,
@@ -84,7 +84,7 @@ struct Sets {
     steps: u64,
 }
 
-impl Sets {
+impl SubvolumeSets {
     /// The number of a sorted set.
     fn number(&mut self, set: &[u64]) -> usize {
         if let Some(&number) = self.numbers.get(set) {
@@ -116,7 +116,7 @@ impl Sets {
     }
 }
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// The flags and the first counted commit, if there are quotas whose counts must be right.
     pub(super) fn quotas(&self, tree: &Tree) -> Result<Option<(u64, u64)>> {
         let volume = &self.btrfs.volume;
@@ -137,7 +137,7 @@ impl Check<'_> {
     }
 
     /// Compares the counts of all quota groups.
-    pub(super) fn quota_groups(&mut self, tree: &Tree, roots: &[Root]) -> Result<()> {
+    pub(super) fn quota_groups(&mut self, tree: &Tree, roots: &[TreeRoot]) -> Result<()> {
         let Some((flags, enabled)) = self.quotas(tree)? else {
             self.notes.push(Note::QuotasInconsistent);
             return Ok(());
@@ -169,8 +169,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn read_groups(&mut self, tree: &Tree) -> Result<Groups> {
-        let mut groups = Groups::default();
+    fn read_groups(&mut self, tree: &Tree) -> Result<QuotaGroups> {
+        let mut groups = QuotaGroups::default();
         let mut cursor = tree.seek(&self.btrfs.volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
             match item.key.kind {
@@ -210,15 +210,16 @@ impl Check<'_> {
     }
 
     /// Counts the extents of each subvolume; `false` if that takes too much.
-    fn count_references(&mut self, groups: &mut Groups, roots: &[Root]) -> bool {
+    fn count_references(&mut self, groups: &mut QuotaGroups, roots: &[TreeRoot]) -> bool {
         let mut paths = std::mem::take(&mut self.paths).unwrap_or_default();
-        let mut sets = Sets::default();
+        let mut sets = SubvolumeSets::default();
         let mut sets_of: HashMap<u64, usize> = HashMap::new();
-        let join = |sets: &mut Sets, sets_of: &mut HashMap<u64, usize>, at: u64, set: usize| {
-            let entry = sets_of.entry(at).or_insert(set);
-            *entry = sets.union(*entry, set);
-            sets.len <= SETS_LEN_MAX && sets.steps <= STEPS_MAX
-        };
+        let join =
+            |sets: &mut SubvolumeSets, sets_of: &mut HashMap<u64, usize>, at: u64, set: usize| {
+                let entry = sets_of.entry(at).or_insert(set);
+                *entry = sets.union(*entry, set);
+                sets.len <= SETS_LEN_MAX && sets.steps <= STEPS_MAX
+            };
         for root in roots.iter().filter(|root| is_file_tree(root.tree.id)) {
             let set = sets.number(&[root.tree.id]);
             if !join(&mut sets, &mut sets_of, root.tree.root.0, set) {
@@ -281,10 +282,10 @@ impl Check<'_> {
     }
 
     /// Counts the extents that each subvolume created since quotas are on.
-    fn count_owners(&mut self, groups: &mut Groups, enabled: u64) -> bool {
+    fn count_owners(&mut self, groups: &mut QuotaGroups, enabled: u64) -> bool {
         let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
         for extent in &self.extents.list {
-            let Found { at, owner, .. } = *extent;
+            let RecordedExtent { at, owner, .. } = *extent;
             let owner = match self.references.visited.get(&at) {
                 Some(block) if extent.is_tree_block => block.owner,
                 _ => owner,
@@ -310,7 +311,7 @@ impl Check<'_> {
 }
 
 /// The tree of quotas, if there is one.
-pub(super) fn quota_tree(roots: &[Root]) -> Option<Tree> {
+pub(super) fn quota_tree(roots: &[TreeRoot]) -> Option<Tree> {
     let mut roots = roots.iter();
     let root = roots.find(|root| root.tree.id == object::QUOTA_TREE)?;
     Some(root.tree)

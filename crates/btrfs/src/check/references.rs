@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use tree::{Result, to_u64};
 
-use super::extents::Reference;
-use super::state::{Check, wrong};
+use super::extents::Referrer;
+use super::state::{BtrfsChecker, wrong};
 use crate::disk::key::{Key, Logical, item, object};
 use crate::disk::tree::Tree;
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     pub(super) fn read_extent_tree(&mut self, tree: &Tree) -> Result<()> {
         let btrfs = self.btrfs;
         let mut cursor = tree.seek(&btrfs.volume, Key::MIN)?;
@@ -38,7 +38,7 @@ impl Check<'_> {
     pub(super) fn compare_references(&mut self) -> Result<()> {
         let mut wanted = std::mem::take(&mut self.references.list);
         wanted.sort_unstable();
-        let wanted: Vec<(u64, Reference, u64)> = wanted
+        let wanted: Vec<(u64, Referrer, u64)> = wanted
             .chunk_by(|a, b| a == b)
             .map(|same| (same[0].0, same[0].1, to_u64(same.len())))
             .collect();
@@ -73,9 +73,9 @@ impl Check<'_> {
             };
             self.corrupt(object::EXTENT_TREE, what)?;
         }
-        let data = |&(at, reference, _): &(u64, Reference, u64)| match reference {
-            Reference::Data { root, inode, .. } => Some((at, root, inode)),
-            Reference::Tree(_) | Reference::Parent(_) => None,
+        let data = |&(at, reference, _): &(u64, Referrer, u64)| match reference {
+            Referrer::Data { root, inode, .. } => Some((at, root, inode)),
+            Referrer::Tree(_) | Referrer::Parent(_) => None,
         };
         self.extents.files = found.iter().filter_map(data).collect();
         self.extents.files.dedup_by_key(|file| file.0);

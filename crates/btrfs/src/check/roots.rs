@@ -4,21 +4,21 @@ use std::collections::{HashMap, HashSet};
 
 use tree::{Corrupt, Result};
 
-use super::state::{Check, wrong};
-use crate::disk::dir::{self, Target};
+use super::state::{BtrfsChecker, wrong};
+use crate::disk::dir::{self, EntryTarget};
 use crate::disk::key::{Key, Logical, is_file_tree, item, object};
-use crate::disk::subvolume::{self, Root};
+use crate::disk::subvolume::{self, TreeRoot};
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// Checks all roots in the root tree.
-    pub(super) fn roots(&mut self) -> Result<Vec<Root>> {
+    pub(super) fn roots(&mut self) -> Result<Vec<TreeRoot>> {
         let mut roots = Vec::new();
         let result = self.read_roots(&mut roots);
         self.tolerate(object::ROOT_TREE, result)?;
         Ok(roots)
     }
 
-    fn read_roots(&self, roots: &mut Vec<Root>) -> Result<()> {
+    fn read_roots(&self, roots: &mut Vec<TreeRoot>) -> Result<()> {
         let volume = &self.btrfs.volume;
         let mut cursor = self.btrfs.roots.seek(volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
@@ -29,7 +29,7 @@ impl Check<'_> {
                 if is_single && offset != 0 {
                     return Err(item.corrupt("root item's key has an offset", offset));
                 }
-                roots.push(Root::parse(&item, &volume.superblock)?);
+                roots.push(TreeRoot::parse(&item, &volume.superblock)?);
             }
             cursor.advance()?;
         }
@@ -37,7 +37,7 @@ impl Check<'_> {
     }
 
     /// Checks that both ends of each subvolume reference agree with each other and with the directory that holds it.
-    pub(super) fn subvolume_references(&mut self, roots: &[Root]) -> Result<()> {
+    pub(super) fn subvolume_references(&mut self, roots: &[TreeRoot]) -> Result<()> {
         let volume = &self.btrfs.volume;
         let mut forward = Vec::new();
         let mut backward = Vec::new();
@@ -89,7 +89,7 @@ impl Check<'_> {
                 Some(tree) => {
                     let found = dir::find(volume, tree, *dir, name)?;
                     let at = dir::find_index(volume, tree, *dir, *index, name)?;
-                    let target = Some(Target::Subvolume(*child));
+                    let target = Some(EntryTarget::Subvolume(*child));
                     found.map(|found| found.0) == target && at == target
                 }
                 None => false,
@@ -103,7 +103,7 @@ impl Check<'_> {
     }
 
     /// Checks that each subvolume that is being deleted is listed as an orphan: nothing else leads Linux to it.
-    pub(super) fn dead_roots(&mut self, roots: &[Root]) -> Result<()> {
+    pub(super) fn dead_roots(&mut self, roots: &[TreeRoot]) -> Result<()> {
         let nested = object::FIRST_FREE..=object::LAST_FREE;
         for root in roots.iter().filter(|root| nested.contains(&root.tree.id)) {
             let id = root.tree.id;

@@ -3,13 +3,13 @@
 use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
-use super::state::{Check, Note, wrong};
+use super::state::{BtrfsChecker, Note, wrong};
 use crate::disk::chunk::Chunk;
 use crate::disk::flags::{block_group, compat_ro};
 use crate::disk::key::{Key, Logical, item, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::raw;
-use crate::disk::subvolume::Root;
+use crate::disk::subvolume::TreeRoot;
 use crate::disk::tree::Tree;
 
 /// The free space tree's description of a block group.
@@ -22,8 +22,8 @@ struct FreeSpace {
     has_bitmaps: bool,
 }
 
-impl Check<'_> {
-    pub(super) fn space(&mut self, roots: &[Root]) -> Result<()> {
+impl BtrfsChecker<'_> {
+    pub(super) fn space(&mut self, roots: &[TreeRoot]) -> Result<()> {
         self.block_groups()?;
         let find = |id| {
             roots
@@ -303,7 +303,7 @@ impl Check<'_> {
 }
 
 /// Calls `each` with the free ranges in an item.
-fn free_ranges(item: &Item<'_>, sector: u64, mut each: impl FnMut(u64, u64)) -> Result<()> {
+fn free_ranges(item: &TreeItem<'_>, sector: u64, mut each: impl FnMut(u64, u64)) -> Result<()> {
     let (start, len) = (item.key.objectid, item.key.offset);
     match item.key.kind {
         item::FREE_SPACE_EXTENT if item.data.is_empty() => each(start, start + len),

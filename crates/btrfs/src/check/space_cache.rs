@@ -17,12 +17,12 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::extents::BlockGroup;
 use super::ranges::join;
-use super::state::{Check, wrong};
+use super::state::{BtrfsChecker, wrong};
 use crate::disk::checksum::ChecksumType;
 use crate::disk::chunk::{Chunk, Profile};
-use crate::disk::extent::{Body, FileExtent};
+use crate::disk::extent::{ExtentBody, FileExtent};
 use crate::disk::flags::compat_ro;
-use crate::disk::inode::Inode;
+use crate::disk::inode::StoredInode;
 use crate::disk::key::{Key, Logical, item, object};
 use crate::disk::raw;
 use crate::disk::superblock::SUPERBLOCK_PLACES;
@@ -33,7 +33,7 @@ const SUPERBLOCK_ROOM: u64 = 64 << 10;
 /// Most pages of a cache; the checksums of all must fit in the first page, so this is more than Linux can use.
 const PAGES_MAX: u64 = 1 << 14;
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// Checks the cache of each block group, if Linux would use them.
     pub(super) fn space_caches(&mut self) -> Result<()> {
         let superblock = self.btrfs.superblock();
@@ -110,7 +110,7 @@ impl Check<'_> {
         let Some(item) = cursor.as_ref().and_then(crate::disk::tree::Cursor::item) else {
             return Ok(None);
         };
-        let inode = Inode::parse(&item, btrfs.superblock())?;
+        let inode = StoredInode::parse(&item, btrfs.superblock())?;
         if inode.generation.0 != header.generation.get() {
             return Ok(None);
         }
@@ -196,7 +196,7 @@ impl Check<'_> {
         while let Some(item) = cursor.item_of(number, item::EXTENT_DATA) {
             let part = FileExtent::parse(&item, btrfs.superblock().sectorsize)?;
             let at = to_u64(bytes.len());
-            let Body::Stored { extent, offset, .. } = part.body else {
+            let ExtentBody::Stored { extent, offset, .. } = part.body else {
                 return Ok(None);
             };
             if part.offset != at || extent.compression.is_some() || at >= len {

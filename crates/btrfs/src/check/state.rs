@@ -5,9 +5,9 @@ use std::fmt;
 
 use tree::{CheckOptions, Corrupt, Error, Finding, Findings, Parallel, Progress, Result};
 
-use super::extents::{Encoded, Extents, References};
+use super::extents::{Encoded, ExtentTree, TreeReferences};
 use crate::disk::key::Logical;
-use crate::disk::node::Node;
+use crate::disk::node::TreeBlock;
 use crate::read::Btrfs;
 
 /// Summary of a check.
@@ -79,8 +79,8 @@ impl fmt::Display for Note {
 
 /// Ranges of data that the log has, as start and end: sorted, without overlaps.
 #[derive(Default)]
-pub(super) struct Log {
-    /// Extents of its files.
+pub(super) struct LogRanges {
+    /// ExtentTree of its files.
     pub(super) data: Vec<(u64, u64)>,
     /// What it has checksums for.
     pub(super) sums: Vec<(u64, u64)>,
@@ -90,38 +90,38 @@ pub(super) struct Log {
 
 /// The references to blocks and extents, if full quotas are checked.
 #[derive(Default)]
-pub(super) struct Paths {
+pub(super) struct ReferenceEdges {
     /// The level and address of a block, and the address of a block or data extent that it refers to.
     pub(super) edges: Vec<(u8, u64, u64)>,
 }
 
-impl Paths {
-    pub(super) fn add(&mut self, from: &Node, to: u64) {
+impl ReferenceEdges {
+    pub(super) fn add(&mut self, from: &TreeBlock, to: u64) {
         self.edges.push((from.level, from.at.0, to));
     }
 }
 
 /// A check in progress.
-pub(super) struct Check<'b> {
+pub(super) struct BtrfsChecker<'b> {
     pub(super) btrfs: &'b Btrfs,
     pub(super) options: CheckOptions,
     pub(super) parallel: Parallel,
     pub(super) progress: &'b dyn Progress,
     pub(super) findings: Findings<'b>,
     pub(super) summary: CheckSummary,
-    pub(super) references: References,
-    pub(super) extents: Extents,
+    pub(super) references: TreeReferences,
+    pub(super) extents: ExtentTree,
     /// The encoded extents that files refer to.
     pub(super) encoded: HashSet<Encoded>,
-    pub(super) log: Log,
+    pub(super) log: LogRanges,
     /// Only for full quotas.
-    pub(super) paths: Option<Paths>,
+    pub(super) paths: Option<ReferenceEdges>,
     pub(super) notes: Vec<Note>,
     /// Addresses of chunks of which some part is on missing devices only, in ascending order.
     pub(super) lost_chunks: Vec<u64>,
 }
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// Records a finding in a tree; tree 0 stands for no tree.
     pub(super) fn found(&mut self, tree: u64, error: Error) -> Result<()> {
         self.findings.add(finding(tree, error))

@@ -3,25 +3,25 @@
 use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
-use super::state::{Check, wrong};
+use super::state::{BtrfsChecker, wrong};
 use crate::disk::chunk::Chunk;
 use crate::disk::csum_tree;
-use crate::disk::extent::{Body, FileExtent};
-use crate::disk::inode::{Inode, for_each_name};
+use crate::disk::extent::{ExtentBody, FileExtent};
+use crate::disk::inode::{StoredInode, for_each_name};
 use crate::disk::key::{Key, is_file_tree, item, object};
-use crate::disk::node::{Expected, Item, Node};
+use crate::disk::node::{Expected, TreeBlock, TreeItem};
 use crate::disk::tree::Tree;
 use crate::disk::{dir, raw};
 
-use super::extents::Reference;
+use super::extents::Referrer;
 
-impl Check<'_> {
+impl BtrfsChecker<'_> {
     /// Walks a tree. In a subvolume that is being deleted, everything before `dropped` is gone.
     pub(super) fn walk(&mut self, tree: &Tree, dropped: Option<Key>) -> Result<()> {
         let reference = match tree.id {
             // During a balance, the root of a relocation tree refers to itself.
-            object::TREE_RELOC => Reference::Parent(tree.root.0),
-            id => Reference::Tree(id),
+            object::TREE_RELOC => Referrer::Parent(tree.root.0),
+            id => Referrer::Tree(id),
         };
         let expected = tree.expected();
         self.block(tree.root, &expected, reference, dropped)
@@ -32,7 +32,7 @@ impl Check<'_> {
         &mut self,
         at: crate::disk::key::Logical,
         expected: &Expected,
-        reference: Reference,
+        reference: Referrer,
         dropped: Option<Key>,
     ) -> Result<()> {
         let node = match self.btrfs.volume.node(at, expected) {
@@ -47,9 +47,9 @@ impl Check<'_> {
         let bytes = self.btrfs.superblock().nodesize.into();
         self.progress.advance(0, bytes);
         let below = if self.extents.is_full_backref(at.0) {
-            Reference::Parent(at.0)
+            Referrer::Parent(at.0)
         } else {
-            Reference::Tree(node.owner)
+            Referrer::Tree(node.owner)
         };
         if node.level == 0 {
             for index in 0..node.len() {
@@ -72,7 +72,7 @@ impl Check<'_> {
     }
 
     /// Parses an item and records what it refers to.
-    fn item(&mut self, node: &Node, item: &Item<'_>, below: Reference) -> Result<()> {
+    fn item(&mut self, node: &TreeBlock, item: &TreeItem<'_>, below: Referrer) -> Result<()> {
         let superblock = &self.btrfs.volume.superblock;
         let tree = node.owner;
         let holds_files = is_file_tree(tree)
@@ -82,7 +82,7 @@ impl Check<'_> {
             );
         match item.key.kind {
             item::INODE_ITEM if holds_files => {
-                Inode::parse(item, superblock)?;
+                StoredInode::parse(item, superblock)?;
             }
             item::INODE_REF | item::INODE_EXTREF if holds_files => {
                 for_each_name(item, |_| Ok(()))?;
@@ -94,14 +94,14 @@ impl Check<'_> {
             item::EXTENT_DATA if holds_files => {
                 let extent = FileExtent::parse(item, superblock.sectorsize)?;
                 let generation = extent.generation;
-                if let Body::Stored { extent, offset, .. } = extent.body {
+                if let ExtentBody::Stored { extent, offset, .. } = extent.body {
                     if generation > superblock.generation.0.saturating_add(1) {
                         return Err(
                             item.corrupt("file extent is newer than the superblock", generation)
                         );
                     }
                     let reference = match below {
-                        Reference::Tree(root) => Reference::Data {
+                        Referrer::Tree(root) => Referrer::Data {
                             root,
                             inode: item.key.objectid,
                             offset: item.key.offset.wrapping_sub(offset),

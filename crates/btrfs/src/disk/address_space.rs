@@ -4,7 +4,7 @@ use tree::{Corrupt, Error, ReadAt, Result, to_u64, to_usize};
 
 use crate::disk::chunk::{Chunk, ChunkMap, Profile};
 use crate::disk::key::{Logical, Physical};
-use crate::disk::superblock::{Device, Superblock};
+use crate::disk::superblock::{DeviceInfo, Superblock};
 use crate::options::OpenOptions;
 
 /// Maximum number of devices in a file system.
@@ -26,7 +26,7 @@ pub(crate) struct AddressSpace {
 /// A device that is present.
 pub(crate) struct OpenDevice {
     pub(crate) source: Box<dyn ReadAt>,
-    pub(crate) device: Device,
+    pub(crate) device: DeviceInfo,
 }
 
 const MISSING: Error = Error::InvalidInput(
@@ -106,7 +106,7 @@ impl AddressSpace {
     /// Fails if an image is of another file system, unless that is ignored.
     pub(crate) fn take_seeds(
         &mut self,
-        all: &[Device],
+        all: &[DeviceInfo],
         superblock: &mut Superblock,
         options: &OpenOptions,
     ) -> Result<()> {
@@ -127,7 +127,7 @@ impl AddressSpace {
             }
         }
         self.devices.sort_by_key(|open| open.device.id);
-        let is_missing_seed = |known: &&Device| {
+        let is_missing_seed = |known: &&DeviceInfo| {
             known.fsid != superblock.metadata_uuid && self.device(known.id).is_none()
         };
         let missing: Vec<u64> = all
@@ -336,7 +336,7 @@ mod tests {
             part.fill(number);
         }
         let source: Box<dyn ReadAt> = Box::new(medium);
-        let device = Device {
+        let device = DeviceInfo {
             id: 1,
             uuid: [0; 16],
             total_bytes: 4 * STRIPE_BYTES,

@@ -107,7 +107,7 @@ pub struct Stripe {
 
 /// A range on a device: how many of the requested bytes are contiguous there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct StripeRange {
     /// The index of the stripe in its chunk.
     pub(crate) stripe: usize,
     pub(crate) device: u64,
@@ -236,7 +236,7 @@ impl Chunk {
         clippy::indexing_slicing,
         reason = "`parse` checked the number of stripes and their ends"
     )]
-    pub(crate) fn place(&self, logical: Logical, len: u64, copy: usize) -> Place {
+    pub(crate) fn place(&self, logical: Logical, len: u64, copy: usize) -> StripeRange {
         let count = to_u64(self.stripes.len());
         let offset = logical.0 - self.start.0;
         let len = len.min(self.len - offset);
@@ -248,7 +248,7 @@ impl Chunk {
             | Profile::Raid1c3
             | Profile::Raid1c4 => {
                 let stripe = self.stripes[copy];
-                return Place {
+                return StripeRange {
                     stripe: copy,
                     device: stripe.device,
                     at: Physical(stripe.at.0 + offset),
@@ -269,7 +269,7 @@ impl Chunk {
         };
         let index = to_usize(index);
         let stripe = self.stripes[index];
-        Place {
+        StripeRange {
             stripe: index,
             device: stripe.device,
             at: Physical(stripe.at.0 + row * STRIPE_BYTES + within),

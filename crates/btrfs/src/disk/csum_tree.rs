@@ -4,7 +4,7 @@ use tree::{Corrupt, Error, Result, to_u64, to_usize};
 
 use crate::disk::address_space::AddressSpace;
 use crate::disk::key::{Key, Logical, item, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::superblock::Superblock;
 use crate::disk::tree::Tree;
 use crate::disk::volume::Volume;
@@ -13,7 +13,7 @@ use crate::disk::volume::Volume;
 const READ_BYTES_MAX: usize = 1 << 20;
 
 /// Parses an item and returns the address range that it covers.
-pub(crate) fn parse_item(item: &Item<'_>, superblock: &Superblock) -> Result<(u64, u64)> {
+pub(crate) fn parse_item(item: &TreeItem<'_>, superblock: &Superblock) -> Result<(u64, u64)> {
     let sector = u64::from(superblock.sectorsize);
     let size = superblock.checksum.size();
     if (item.key.objectid, item.key.kind) != (object::EXTENT_CSUM, item::EXTENT_CSUM) {

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::disk::checksum::{NAME_SEED, name_hash};
 use crate::disk::key::{FIRST_GENERATION, Key, item, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::raw::{self, NAME_BYTES_MAX};
 use crate::disk::tree::Tree;
 use crate::disk::volume::Volume;
@@ -27,7 +27,7 @@ pub(crate) const XATTR: u8 = 8;
 
 /// The target of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum EntryTarget {
     /// An inode of the same subvolume.
     Inode(u64),
     /// Another subvolume.
@@ -36,15 +36,15 @@ pub(crate) enum Target {
 
 /// A validated directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct DirItemEntry<'a> {
     pub(crate) name: &'a [u8],
-    pub(crate) target: Target,
+    pub(crate) target: EntryTarget,
     pub(crate) kind: FileKind,
 }
 
 /// An entry or an attribute with validated lengths.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record<'a> {
+pub(crate) struct DirItemRecord<'a> {
     pub(crate) raw: &'a raw::DirItem,
     pub(crate) name: &'a [u8],
     pub(crate) value: &'a [u8],
@@ -52,8 +52,8 @@ pub(crate) struct Record<'a> {
 
 /// Calls `each` with the records in an item: several if names have the same hash.
 pub(crate) fn for_each_record<'a>(
-    item: &Item<'a>,
-    mut each: impl FnMut(Record<'a>) -> Result<()>,
+    item: &TreeItem<'a>,
+    mut each: impl FnMut(DirItemRecord<'a>) -> Result<()>,
 ) -> Result<()> {
     let mut rest = item.data;
     if rest.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) fn for_each_record<'a>(
         let Some((name, value, after)) = fits else {
             return Err(item.corrupt("directory item's name does not fit", name_len.into()));
         };
-        each(Record { raw, name, value })?;
+        each(DirItemRecord { raw, name, value })?;
         rest = after;
     }
     Ok(())
@@ -84,7 +84,7 @@ pub(crate) fn for_each_record<'a>(
 
 /// Calls `each` with the attributes in an `XATTR_ITEM`.
 pub(crate) fn for_each_xattr<'a>(
-    item: &Item<'a>,
+    item: &TreeItem<'a>,
     mut each: impl FnMut(&'a [u8], &'a [u8]) -> Result<()>,
 ) -> Result<()> {
     for_each_record(item, |record| {
@@ -108,8 +108,8 @@ pub(crate) fn for_each_xattr<'a>(
 
 /// Calls `each` with the entries in a `DIR_ITEM` or `DIR_INDEX` item.
 pub(crate) fn for_each_entry<'a>(
-    item: &Item<'a>,
-    mut each: impl FnMut(Entry<'a>) -> Result<()>,
+    item: &TreeItem<'a>,
+    mut each: impl FnMut(DirItemEntry<'a>) -> Result<()>,
 ) -> Result<()> {
     let is_index = item.key.kind == item::DIR_INDEX;
     let mut has_one = false;
@@ -144,7 +144,7 @@ pub(crate) fn emit(location: Key, dir_type: u8, name: &[u8], value: &[u8]) -> Ve
     [head.as_bytes(), name, value].concat()
 }
 
-fn entry<'a>(item: &Item<'a>, record: &Record<'a>) -> Result<Entry<'a>> {
+fn entry<'a>(item: &TreeItem<'a>, record: &DirItemRecord<'a>) -> Result<DirItemEntry<'a>> {
     let found = record.raw.dir_type;
     let kind = (1..).zip(KINDS).find(|&(number, _)| number == found);
     let Some((_, kind)) = kind else {
@@ -159,13 +159,15 @@ fn entry<'a>(item: &Item<'a>, record: &Record<'a>) -> Result<Entry<'a>> {
     let location = Key::parse(&record.raw.location);
     let is_free = (object::FIRST_FREE..=object::LAST_FREE).contains(&location.objectid);
     let target = match location.kind {
-        item::INODE_ITEM if is_free && location.offset == 0 => Target::Inode(location.objectid),
+        item::INODE_ITEM if is_free && location.offset == 0 => {
+            EntryTarget::Inode(location.objectid)
+        }
         item::ROOT_ITEM if is_free && kind == FileKind::Directory => {
-            Target::Subvolume(location.objectid)
+            EntryTarget::Subvolume(location.objectid)
         }
         _ => return Err(item.corrupt("entry points at no inode", location.objectid)),
     };
-    Ok(Entry {
+    Ok(DirItemEntry {
         name: record.name,
         target,
         kind,
@@ -178,7 +180,7 @@ pub(crate) fn find(
     tree: &Tree,
     dir: u64,
     name: &[u8],
-) -> Result<Option<(Target, FileKind)>> {
+) -> Result<Option<(EntryTarget, FileKind)>> {
     let key = Key::new(dir, item::DIR_ITEM, name_hash(NAME_SEED, name).into());
     let Some(cursor) = tree.find(volume, key)? else {
         return Ok(None);
@@ -202,7 +204,7 @@ pub(crate) fn find_index(
     dir: u64,
     index: u64,
     name: &[u8],
-) -> Result<Option<Target>> {
+) -> Result<Option<EntryTarget>> {
     let Some(cursor) = tree.find(volume, Key::new(dir, item::DIR_INDEX, index))? else {
         return Ok(None);
     };

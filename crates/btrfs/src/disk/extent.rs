@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 
 use crate::disk::compression::{Compression, EXTENT_BYTES_MAX};
 use crate::disk::key::Logical;
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::raw;
 
 /// A validated part of a file.
@@ -17,11 +17,11 @@ pub(crate) struct FileExtent<'a> {
     pub(crate) len: u64,
     /// The commit that wrote it.
     pub(crate) generation: u64,
-    pub(crate) body: Body<'a>,
+    pub(crate) body: ExtentBody<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Body<'a> {
+pub(crate) enum ExtentBody<'a> {
     Hole,
     /// In the item itself, at position `at`.
     Inline {
@@ -44,7 +44,7 @@ pub(crate) struct DataExtent {
     pub(crate) at: Logical,
     pub(crate) len: u64,
     pub(crate) compression: Option<Compression>,
-    /// Decoded length in bytes.
+    /// DecodedExtent length in bytes.
     pub(crate) ram_bytes: u64,
 }
 
@@ -54,7 +54,7 @@ impl<'a> FileExtent<'a> {
         self.offset.saturating_add(self.len) // checked when parsed
     }
 
-    pub(crate) fn parse(item: &Item<'a>, sectorsize: u32) -> Result<FileExtent<'a>> {
+    pub(crate) fn parse(item: &TreeItem<'a>, sectorsize: u32) -> Result<FileExtent<'a>> {
         let sector = u64::from(sectorsize);
         let data = item.data;
         let Ok((raw, rest)) = raw::FileExtentItem::ref_from_prefix(data) else {
@@ -87,7 +87,7 @@ impl<'a> FileExtent<'a> {
                 let at = item
                     .at
                     .saturating_add(to_u64(size_of::<raw::FileExtentItem>()));
-                let body = Body::Inline {
+                let body = ExtentBody::Inline {
                     compression,
                     stored: rest,
                     at,
@@ -120,7 +120,7 @@ impl<'a> FileExtent<'a> {
                 offset,
                 len,
                 generation,
-                body: Body::Hole,
+                body: ExtentBody::Hole,
             });
         }
         if disk_len == 0 || at.checked_add(disk_len).is_none() {
@@ -156,7 +156,7 @@ impl<'a> FileExtent<'a> {
             offset,
             len,
             generation,
-            body: Body::Stored {
+            body: ExtentBody::Stored {
                 extent,
                 offset: skip,
                 is_preallocated,

@@ -8,7 +8,7 @@ use crate::disk::csum_tree;
 use crate::disk::extent::DataExtent;
 use crate::disk::key::Logical;
 use crate::disk::tree::Tree;
-use crate::disk::volume::{Decoded, Volume, Worker};
+use crate::disk::volume::{DecodedExtent, ReadBuffers, Volume};
 
 impl DataExtent {
     /// Fills `dst` with the extent's decoded bytes, starting at `offset`.
@@ -29,13 +29,13 @@ impl DataExtent {
                 return Ok(());
             }
             volume.extents.note_decoded(self.at.0);
-            return volume.with_worker(|worker| self.decode(volume, checksums, worker, dst));
+            return volume.with_buffers(|worker| self.decode(volume, checksums, worker, dst));
         }
         let make = || {
-            volume.with_worker(|worker| {
+            volume.with_buffers(|worker| {
                 let mut content = vec![0; to_usize(self.ram_bytes)].into_boxed_slice();
                 self.decode(volume, checksums, worker, &mut content)?;
-                Ok(Decoded {
+                Ok(DecodedExtent {
                     extent: *self,
                     content,
                 })
@@ -64,7 +64,7 @@ impl DataExtent {
         stored: &mut Vec<u8>,
     ) -> Result<()> {
         stored.resize(to_usize(self.len), 0);
-        volume.with_worker(|worker| {
+        volume.with_buffers(|worker| {
             csum_tree::read_data(volume, checksums, self.at, stored, &mut worker.checksums)
         })
     }
@@ -73,10 +73,10 @@ impl DataExtent {
         &self,
         volume: &Volume,
         checksums: Option<&Tree>,
-        worker: &mut Worker,
+        worker: &mut ReadBuffers,
         dst: &mut [u8],
     ) -> Result<()> {
-        let Worker {
+        let ReadBuffers {
             decoder,
             stored,
             checksums: sums,
@@ -104,7 +104,7 @@ impl DataExtent {
         let begin = offset.checked_rem(sector).unwrap_or(0);
         let from = offset.saturating_sub(begin);
         let at = Logical(self.at.0.saturating_add(from));
-        volume.with_worker(|worker| {
+        volume.with_buffers(|worker| {
             let sums = &mut worker.checksums;
             if (from, to) == (offset, end) {
                 return csum_tree::read_data(volume, checksums, at, dst, sums);

@@ -7,13 +7,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::disk::flags::{attribute, inode_flags};
 use crate::disk::key::{Generation, item};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::raw::{self, NAME_BYTES_MAX};
 use crate::disk::superblock::Superblock;
 
 /// A validated inode item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Inode {
+pub(crate) struct StoredInode {
     /// The transaction that created it.
     pub(crate) generation: Generation,
     /// The transaction that last changed it.
@@ -36,15 +36,19 @@ pub(crate) struct Inode {
     pub(crate) otime: Time,
 }
 
-impl Inode {
-    pub(crate) fn parse(item: &Item<'_>, superblock: &Superblock) -> Result<Inode> {
+impl StoredInode {
+    pub(crate) fn parse(item: &TreeItem<'_>, superblock: &Superblock) -> Result<StoredInode> {
         let Ok(raw) = raw::InodeItem::ref_from_bytes(item.data) else {
             return Err(item.corrupt("inode item's size is wrong", to_u64(item.data.len())));
         };
-        Inode::check(raw, item, superblock)
+        StoredInode::check(raw, item, superblock)
     }
 
-    fn check(raw: &raw::InodeItem, item: &Item<'_>, superblock: &Superblock) -> Result<Inode> {
+    fn check(
+        raw: &raw::InodeItem,
+        item: &TreeItem<'_>,
+        superblock: &Superblock,
+    ) -> Result<StoredInode> {
         if item.key.offset != 0 {
             return Err(item.corrupt("inode item's key has an offset", item.key.offset));
         }
@@ -73,7 +77,7 @@ impl Inode {
             return Err(item.corrupt("inode's size is impossible", size));
         }
         let rdev = raw.rdev.get();
-        Ok(Inode {
+        Ok(StoredInode {
             generation: Generation(raw.generation.get()),
             transid: Generation(raw.transid.get()),
             kind,
@@ -141,7 +145,7 @@ fn time(raw: &raw::Timespec) -> Time {
     }
 }
 
-/// Inode flags, and the corresponding `FS_*_FL` bit of linux/fs.h.
+/// StoredInode flags, and the corresponding `FS_*_FL` bit of linux/fs.h.
 pub(crate) const ATTRIBUTES: [(u64, u32); 9] = [
     (inode_flags::COMPRESS, 0x4),
     (inode_flags::SYNC, 0x8),
@@ -173,7 +177,7 @@ pub(crate) struct InodeName<'a> {
 
 /// Calls `each` with the names in an `INODE_REF` or `INODE_EXTREF` item.
 pub(crate) fn for_each_name<'a>(
-    item: &Item<'a>,
+    item: &TreeItem<'a>,
     mut each: impl FnMut(InodeName<'a>) -> Result<()>,
 ) -> Result<()> {
     let mut rest = item.data;

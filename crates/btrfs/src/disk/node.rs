@@ -8,19 +8,19 @@ use crate::disk::key::{Generation, Key, Logical, is_file_tree, object};
 use crate::disk::raw::{self, CHECKSUM_BYTES};
 use crate::disk::superblock::Superblock;
 
-const HEADER_BYTES: usize = size_of::<raw::Header>();
-const ITEM_BYTES: usize = size_of::<raw::Item>();
+const HEADER_BYTES: usize = size_of::<raw::BlockHeader>();
+const ITEM_BYTES: usize = size_of::<raw::LeafItem>();
 const POINTER_BYTES: usize = size_of::<raw::KeyPtr>();
 
 /// A tree block with a valid checksum, header and structure.
-pub(crate) struct Node {
+pub(crate) struct TreeBlock {
     bytes: Box<[u8]>,
     pub(crate) at: Logical,
     pub(crate) level: u8,
     pub(crate) generation: Generation,
     /// The tree that it was written for.
     pub(crate) owner: u64,
-    /// As in [`raw::Header::flags`].
+    /// As in [`raw::BlockHeader::flags`].
     pub(crate) flags: u64,
     count: usize,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Pointer {
 
 /// An item of a leaf.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Item<'a> {
+pub(crate) struct TreeItem<'a> {
     pub(crate) key: Key,
     pub(crate) data: &'a [u8],
     /// Position of the data, for error messages: a logical address.
@@ -56,16 +56,16 @@ pub(crate) struct Expected {
 
 /// What a block that is in memory only has in its header.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewNode {
+pub(crate) struct NewTreeBlock {
     pub(crate) at: Logical,
     pub(crate) generation: Generation,
     pub(crate) owner: u64,
     pub(crate) nodesize: u32,
 }
 
-impl NewNode {
-    fn node(self, level: u8, count: usize, bytes: Box<[u8]>) -> Node {
-        Node {
+impl NewTreeBlock {
+    fn node(self, level: u8, count: usize, bytes: Box<[u8]>) -> TreeBlock {
+        TreeBlock {
             bytes,
             at: self.at,
             level,
@@ -77,7 +77,7 @@ impl NewNode {
     }
 }
 
-impl Node {
+impl TreeBlock {
     /// Reads the block at an address from the first intact copy. The memory of `gone`, another block that nobody needs, is used
     /// again.
     pub(crate) fn read(
@@ -85,8 +85,8 @@ impl Node {
         superblock: &Superblock,
         at: Logical,
         expected: &Expected,
-        gone: Option<Node>,
-    ) -> Result<Node> {
+        gone: Option<TreeBlock>,
+    ) -> Result<TreeBlock> {
         if !at.0.is_multiple_of(superblock.sectorsize.into()) {
             return Err(Error::Corrupt(Corrupt {
                 what: "tree block begins within a sector",
@@ -97,7 +97,7 @@ impl Node {
         let new = || vec![0; to_usize(superblock.nodesize)].into_boxed_slice();
         let mut bytes = gone.map_or_else(new, |node| node.bytes);
         space.read_verified(at, &mut bytes, |bytes| {
-            let node = Node::parse(bytes.into(), at, superblock)?;
+            let node = TreeBlock::parse(bytes.into(), at, superblock)?;
             node.check_place(expected)?;
             Ok(node)
         })
@@ -110,7 +110,7 @@ impl Node {
         clippy::indexing_slicing,
         reason = "it is made here, and `end` stays within it"
     )]
-    pub(crate) fn leaf(head: NewNode, items: &[(Key, &[u8])]) -> Option<Node> {
+    pub(crate) fn leaf(head: NewTreeBlock, items: &[(Key, &[u8])]) -> Option<TreeBlock> {
         let mut bytes = vec![0; to_usize(head.nodesize)].into_boxed_slice();
         let room = bytes.len() - HEADER_BYTES;
         let mut end = room;
@@ -119,7 +119,7 @@ impl Node {
             if (index + 1) * ITEM_BYTES > end {
                 return None;
             }
-            let item = raw::Item {
+            let item = raw::LeafItem {
                 key: key.emit(),
                 offset: (end as u32).into(), // Less than the size of a block.
                 size: (data.len() as u32).into(),
@@ -132,7 +132,11 @@ impl Node {
     }
 
     /// A node with these pointers, which is in memory only; `None` if they do not fit.
-    pub(crate) fn pointing(head: NewNode, level: u8, pointers: &[Pointer]) -> Option<Node> {
+    pub(crate) fn pointing(
+        head: NewTreeBlock,
+        level: u8,
+        pointers: &[Pointer],
+    ) -> Option<TreeBlock> {
         let mut bytes = vec![0; to_usize(head.nodesize)].into_boxed_slice();
         let (_, room) = bytes.split_at_mut(HEADER_BYTES);
         let mut places = room.chunks_exact_mut(POINTER_BYTES);
@@ -148,7 +152,11 @@ impl Node {
     }
 
     /// Parses a block of `superblock.nodesize` bytes.
-    pub(crate) fn parse(bytes: Box<[u8]>, at: Logical, superblock: &Superblock) -> Result<Node> {
+    pub(crate) fn parse(
+        bytes: Box<[u8]>,
+        at: Logical,
+        superblock: &Superblock,
+    ) -> Result<TreeBlock> {
         let corrupt = |what, got| {
             Error::Corrupt(Corrupt {
                 what,
@@ -156,7 +164,7 @@ impl Node {
                 got,
             })
         };
-        let (header, _) = raw::Header::ref_from_prefix(&bytes).expect("a block is longer");
+        let (header, _) = raw::BlockHeader::ref_from_prefix(&bytes).expect("a block is longer");
         let checksum = superblock.checksum;
         if !checksum.is_of(bytes.split_at(CHECKSUM_BYTES).1, &header.csum) {
             let first = u32::from_le_bytes([
@@ -209,7 +217,7 @@ impl Node {
                 count.into(),
             ));
         }
-        let node = Node {
+        let node = TreeBlock {
             at,
             level: header.level,
             generation,
@@ -345,7 +353,7 @@ impl Node {
 
     /// Number of pointers that fit in a block.
     pub(crate) fn pointers_max(nodesize: u32) -> usize {
-        Node::room(nodesize) / POINTER_BYTES
+        TreeBlock::room(nodesize) / POINTER_BYTES
     }
 
     /// Number of items in a leaf, or pointers in a node.
@@ -353,10 +361,10 @@ impl Node {
         self.count
     }
 
-    fn raw_items(&self) -> &[raw::Item] {
+    fn raw_items(&self) -> &[raw::LeafItem] {
         let (_, list) = self.bytes.split_at(HEADER_BYTES);
         let (list, _) = list.split_at(self.count.saturating_mul(ITEM_BYTES));
-        <[raw::Item]>::ref_from_bytes(list).expect("cut to whole items")
+        <[raw::LeafItem]>::ref_from_bytes(list).expect("cut to whole items")
     }
 
     fn raw_pointers(&self) -> &[raw::KeyPtr] {
@@ -365,7 +373,7 @@ impl Node {
         <[raw::KeyPtr]>::ref_from_bytes(list).expect("cut to whole pointers")
     }
 
-    /// The key of an item or pointer. `index` must be below [`Node::len`].
+    /// The key of an item or pointer. `index` must be below [`TreeBlock::len`].
     #[expect(clippy::indexing_slicing, reason = "the callers stay below `len`")]
     pub(crate) fn key(&self, index: usize) -> Key {
         if self.level == 0 {
@@ -386,21 +394,21 @@ impl Node {
         }
     }
 
-    /// An item of a leaf. `index` must be below [`Node::len`].
+    /// An item of a leaf. `index` must be below [`TreeBlock::len`].
     #[expect(clippy::indexing_slicing, reason = "the callers stay below `len`")]
-    pub(crate) fn item(&self, index: usize) -> Item<'_> {
+    pub(crate) fn item(&self, index: usize) -> TreeItem<'_> {
         let item = &self.raw_items()[index];
         let begin = HEADER_BYTES.saturating_add(to_usize(item.offset.get()));
         // `check_leaf` saw that it lies in the block.
         let (_, data) = self.bytes.split_at(begin);
-        Item {
+        TreeItem {
             key: Key::parse(&item.key),
             data: data.split_at(to_usize(item.size.get())).0,
             at: self.at.0.saturating_add(to_u64(begin)),
         }
     }
 
-    /// A pointer of a node. `index` must be below [`Node::len`].
+    /// A pointer of a node. `index` must be below [`TreeBlock::len`].
     #[expect(clippy::indexing_slicing, reason = "the callers stay below `len`")]
     pub(crate) fn pointer(&self, index: usize) -> Pointer {
         let pointer = &self.raw_pointers()[index];
@@ -427,7 +435,7 @@ impl Node {
     }
 }
 
-impl Item<'_> {
+impl TreeItem<'_> {
     /// The error for a broken rule in this item.
     pub(crate) fn corrupt(&self, what: &'static str, got: u64) -> Error {
         Error::Corrupt(Corrupt {

@@ -242,7 +242,7 @@ const _: () = assert!(size_of::<Stripe>() == 32);
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
-pub(crate) struct Header {
+pub(crate) struct BlockHeader {
     /// Checksum of everything that follows in the block.
     pub(crate) csum: [u8; CHECKSUM_BYTES],
     /// The file system's metadata UUID.
@@ -262,7 +262,7 @@ pub(crate) struct Header {
     /// 0 in a leaf.
     pub(crate) level: u8,
 }
-const _: () = assert!(size_of::<Header>() == 101);
+const _: () = assert!(size_of::<BlockHeader>() == 101);
 
 /// In [`Header::flags`]: the block was written.
 pub(crate) const HEADER_WRITTEN: u64 = 1;
@@ -274,7 +274,7 @@ pub(crate) const HEADER_BACKREF_REVISION_1: u64 = 1 << 56;
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
-pub(crate) struct Item {
+pub(crate) struct LeafItem {
     /// Its key.
     pub(crate) key: DiskKey,
     /// Offset of its data, counted from the end of the header.
@@ -282,7 +282,7 @@ pub(crate) struct Item {
     /// Length of its data in bytes.
     pub(crate) size: U32,
 }
-const _: () = assert!(size_of::<Item>() == 25);
+const _: () = assert!(size_of::<LeafItem>() == 25);
 
 /// `struct btrfs_key_ptr`: a pointer of a node.
 #[derive(
@@ -416,7 +416,7 @@ const _: () = assert!(size_of::<DirItem>() == 30);
 pub(crate) struct FileExtentItem {
     /// Generation in which it was created.
     pub(crate) generation: U64,
-    /// Decoded length of the stored bytes.
+    /// DecodedExtent length of the stored bytes.
     pub(crate) ram_bytes: U64,
     /// 0 none, 1 zlib, 2 LZO, 3 zstd.
     pub(crate) compression: u8,
@@ -514,7 +514,7 @@ pub(crate) const ROOT_DEAD: u64 = 1 << 48;
 )]
 #[repr(C)]
 pub(crate) struct RootRef {
-    /// Inode of the directory.
+    /// StoredInode of the directory.
     pub(crate) dirid: U64,
     /// Its directory index.
     pub(crate) sequence: U64,

@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 
 use crate::disk::flags::inode_flags;
 use crate::disk::key::{Generation, Key, Logical, is_file_tree, item, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::raw::{self, NAME_BYTES_MAX, ROOT_ITEM_V1_BYTES};
 use crate::disk::superblock::Superblock;
 use crate::disk::tree::Tree;
@@ -13,7 +13,7 @@ use crate::disk::volume::Volume;
 
 /// A validated root item: where a tree starts and, for a subvolume, its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Root {
+pub(crate) struct TreeRoot {
     pub(crate) tree: Tree,
     /// 0 while the subvolume is being deleted.
     pub(crate) refs: u32,
@@ -35,8 +35,8 @@ pub(crate) struct Root {
     pub(crate) rtime: Time,
 }
 
-impl Root {
-    pub(crate) fn parse(item: &Item<'_>, superblock: &Superblock) -> Result<Root> {
+impl TreeRoot {
+    pub(crate) fn parse(item: &TreeItem<'_>, superblock: &Superblock) -> Result<TreeRoot> {
         let mut bytes = [0; size_of::<raw::RootItem>()];
         let len = item.data.len();
         if len != bytes.len() && len != ROOT_ITEM_V1_BYTES {
@@ -69,7 +69,7 @@ impl Root {
             return Err(item.corrupt("root is being deleted at no level", drop_progress.objectid));
         }
         let uuid = |uuid: [u8; 16]| if has_uuids { uuid } else { [0; 16] };
-        Ok(Root {
+        Ok(TreeRoot {
             tree: Tree {
                 id: item.key.objectid,
                 root: Logical(bytenr),
@@ -98,11 +98,11 @@ impl Root {
     }
 
     /// The root of the tree with this ID; the first one if there are several (a snapshot's key has an offset).
-    pub(crate) fn find(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<Root>> {
+    pub(crate) fn find(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<TreeRoot>> {
         let [first, last] = [0, u64::MAX].map(|offset| Key::new(id, item::ROOT_ITEM, offset));
         let cursor = roots.range(volume, first, last)?;
         match cursor.item_of(id, item::ROOT_ITEM) {
-            Some(item) => Root::parse(&item, &volume.superblock).map(Some),
+            Some(item) => TreeRoot::parse(&item, &volume.superblock).map(Some),
             None => Ok(None),
         }
     }
@@ -127,7 +127,7 @@ pub(crate) struct SubvolumePlace {
 }
 
 /// Parses the content of a `ROOT_REF` or `ROOT_BACKREF` item: directory, directory index, name.
-pub(crate) fn parse_ref<'a>(item: &Item<'a>) -> Result<(u64, u64, &'a [u8])> {
+pub(crate) fn parse_ref<'a>(item: &TreeItem<'a>) -> Result<(u64, u64, &'a [u8])> {
     let Ok((raw, name)) = raw::RootRef::ref_from_prefix(item.data) else {
         return Err(item.corrupt("root reference is too short", to_u64(item.data.len())));
     };
@@ -177,12 +177,12 @@ pub(crate) fn is_seen_at(
 pub(crate) fn for_each(
     volume: &Volume,
     roots: &Tree,
-    mut each: impl FnMut(Root) -> Result<()>,
+    mut each: impl FnMut(TreeRoot) -> Result<()>,
 ) -> Result<()> {
     let mut cursor = roots.seek(volume, Key::new(object::FS_TREE, item::ROOT_ITEM, 0))?;
     while let Some(item) = cursor.item() {
         if item.key.kind == item::ROOT_ITEM && is_file_tree(item.key.objectid) {
-            each(Root::parse(&item, &volume.superblock)?)?;
+            each(TreeRoot::parse(&item, &volume.superblock)?)?;
         }
         if item.key.objectid > object::LAST_FREE {
             break;

@@ -44,11 +44,11 @@ pub struct Superblock {
     pub metadata_uuid: [u8; 16],
     /// Generation of the last commit.
     pub generation: Generation,
-    /// Root block and level of the root tree.
+    /// TreeRoot block and level of the root tree.
     pub root: (Logical, u8),
-    /// Root block, level and generation of the chunk tree.
+    /// TreeRoot block, level and generation of the chunk tree.
     pub chunk_root: (Logical, u8, Generation),
-    /// Root block and level of the log tree: present after a crash, with what was synced since the last commit.
+    /// TreeRoot block and level of the log tree: present after a crash, with what was synced since the last commit.
     pub log_root: Option<(Logical, u8)>,
     /// Total size of all devices in bytes.
     pub total_bytes: u64,
@@ -67,7 +67,7 @@ pub struct Superblock {
     /// The checksum algorithm for metadata and data.
     pub checksum: ChecksumType,
     /// The device that this superblock was read from.
-    pub device: Device,
+    pub device: DeviceInfo,
     /// The file system's label; any bytes except NUL.
     pub label: Box<[u8]>,
     /// Generation of the free space cache, version 1.
@@ -88,15 +88,15 @@ pub struct Superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OlderRoots {
     pub(crate) generation: Generation,
-    /// Root block and level of the root tree.
+    /// TreeRoot block and level of the root tree.
     pub(crate) root: (Logical, u8),
-    /// Root block, level and generation of the chunk tree.
+    /// TreeRoot block, level and generation of the chunk tree.
     pub(crate) chunk_root: (Logical, u8, Generation),
 }
 
 /// Description of a device (`struct btrfs_dev_item`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct DeviceInfo {
     /// Its ID in the file system, starting at 1.
     pub id: u64,
     /// Its own UUID.
@@ -109,9 +109,9 @@ pub struct Device {
     pub fsid: [u8; 16],
 }
 
-impl Device {
-    pub(crate) fn parse(raw: &raw::DevItem) -> Device {
-        Device {
+impl DeviceInfo {
+    pub(crate) fn parse(raw: &raw::DevItem) -> DeviceInfo {
+        DeviceInfo {
             id: raw.devid.get(),
             uuid: raw.uuid,
             total_bytes: raw.total_bytes.get(),
@@ -302,7 +302,7 @@ impl Superblock {
             compat_ro: raw.compat_ro_flags.get(),
             incompat,
             checksum,
-            device: Device::parse(&raw.dev_item),
+            device: DeviceInfo::parse(&raw.dev_item),
             label: label.unwrap_or_default().into(),
             cache_generation: raw.cache_generation.get(),
             uuid_tree_generation: raw.uuid_tree_generation.get(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tree::{Error, Result};
 
 use crate::disk::key::{Generation, Key, Logical};
-use crate::disk::node::{Expected, Item, Node};
+use crate::disk::node::{Expected, TreeBlock, TreeItem};
 use crate::disk::volume::Volume;
 
 /// The root of a tree.
@@ -26,16 +26,16 @@ pub(crate) struct Cursor<'v> {
     volume: &'v Volume,
     tree: Tree,
     /// The path from the root to the leaf.
-    path: Vec<Step>,
+    path: Vec<PathStep>,
     /// The largest key that is wanted. Blocks that only have larger ones are not read.
     last: Key,
     /// Blocks that cannot be read are left out and listed here; without a list, they are errors.
-    damage: Option<Vec<Damage>>,
+    damage: Option<Vec<UnreadableBlock>>,
 }
 
 /// A block that cannot be read.
 #[derive(Debug)]
-pub(crate) struct Damage {
+pub(crate) struct UnreadableBlock {
     pub(crate) error: Error,
     /// The keys of the items that it leads to: from this one,
     pub(crate) from: Key,
@@ -44,8 +44,8 @@ pub(crate) struct Damage {
 }
 
 /// A block on the path of a cursor.
-pub(crate) struct Step {
-    pub(crate) node: Arc<Node>,
+pub(crate) struct PathStep {
+    pub(crate) node: Arc<TreeBlock>,
     pub(crate) index: usize,
     /// All keys in the node are below this one.
     end: Option<Key>,
@@ -97,7 +97,7 @@ impl Tree {
         volume: &'v Volume,
         first: Key,
         last: Key,
-        damage: Option<Vec<Damage>>,
+        damage: Option<Vec<UnreadableBlock>>,
     ) -> Result<Cursor<'v>> {
         let mut cursor = self.descend(volume, first, last, damage)?;
         if cursor.item().is_some_and(|item| item.key < first) {
@@ -133,7 +133,7 @@ impl Tree {
         volume: &'v Volume,
         key: Key,
         last: Key,
-        damage: Option<Vec<Damage>>,
+        damage: Option<Vec<UnreadableBlock>>,
     ) -> Result<Cursor<'v>> {
         let node = volume.node(self.root, &self.expected())?;
         let mut cursor = Cursor {
@@ -161,7 +161,7 @@ impl Tree {
 
 impl Cursor<'_> {
     /// The current item; `None` after the last one.
-    pub(crate) fn item(&self) -> Option<Item<'_>> {
+    pub(crate) fn item(&self) -> Option<TreeItem<'_>> {
         let leaf = self.path.last()?;
         let item = (leaf.index < leaf.node.len()).then(|| leaf.node.item(leaf.index));
         item.filter(|item| item.key <= self.last)
@@ -176,23 +176,23 @@ impl Cursor<'_> {
     }
 
     /// The current item, if its key has this object ID and type.
-    pub(crate) fn item_of(&self, objectid: u64, kind: u8) -> Option<Item<'_>> {
+    pub(crate) fn item_of(&self, objectid: u64, kind: u8) -> Option<TreeItem<'_>> {
         self.item()
             .filter(|item| (item.key.objectid, item.key.kind) == (objectid, kind))
     }
 
     /// The blocks that could not be read so far, of a cursor that leaves them out.
-    pub(crate) fn damage(&self) -> &[Damage] {
+    pub(crate) fn damage(&self) -> &[UnreadableBlock] {
         self.damage.as_deref().unwrap_or_default()
     }
 
     /// As [`Cursor::damage`], with the errors.
-    pub(crate) fn into_damage(self) -> Vec<Damage> {
+    pub(crate) fn into_damage(self) -> Vec<UnreadableBlock> {
         self.damage.unwrap_or_default()
     }
 
     /// The path from the root to the leaf.
-    pub(crate) fn into_path(self) -> Vec<Step> {
+    pub(crate) fn into_path(self) -> Vec<PathStep> {
         self.path
     }
 
@@ -230,7 +230,7 @@ impl Cursor<'_> {
             }
             (Err(error), None) => Err(error),
             (Err(error), Some(damage)) => {
-                damage.push(Damage {
+                damage.push(UnreadableBlock {
                     error,
                     from: pointer.key,
                     end: expected.end,
@@ -241,8 +241,8 @@ impl Cursor<'_> {
         }
     }
 
-    fn push(&mut self, node: Arc<Node>, end: Option<Key>) {
-        self.path.push(Step {
+    fn push(&mut self, node: Arc<TreeBlock>, end: Option<Key>) {
+        self.path.push(PathStep {
             node,
             index: 0,
             end,

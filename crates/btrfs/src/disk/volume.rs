@@ -10,7 +10,7 @@ use tree::{BlockCache, Cache, Error, ReadAt, Result, to_u64, to_usize};
 use crate::disk::address_space::AddressSpace;
 use crate::disk::extent::DataExtent;
 use crate::disk::key::Logical;
-use crate::disk::node::{Expected, Node};
+use crate::disk::node::{Expected, TreeBlock};
 use crate::disk::superblock::Superblock;
 use crate::options::OpenOptions;
 
@@ -29,16 +29,16 @@ const CHANGED_FROM: u64 = (1 << 63) + 1;
 pub(crate) struct Volume {
     pub(crate) superblock: Superblock,
     pub(crate) space: AddressSpace,
-    nodes: Cache<Node>,
+    nodes: Cache<TreeBlock>,
     /// Tree blocks that are in memory only, by address: those that replaying the log changed.
-    changed: RwLock<HashMap<Logical, Arc<Node>>>,
+    changed: RwLock<HashMap<Logical, Arc<TreeBlock>>>,
     next_changed: AtomicU64,
-    pub(crate) extents: BlockCache<Decoded>,
-    workers: Mutex<Vec<Worker>>,
+    pub(crate) extents: BlockCache<DecodedExtent>,
+    workers: Mutex<Vec<ReadBuffers>>,
 }
 
 /// A decoded extent in the cache.
-pub(crate) struct Decoded {
+pub(crate) struct DecodedExtent {
     /// The cache is keyed by address, but a damaged image may claim two extents for the same bytes.
     pub(crate) extent: DataExtent,
     pub(crate) content: Box<[u8]>,
@@ -46,7 +46,7 @@ pub(crate) struct Decoded {
 
 /// What one thread needs to read and decode an extent.
 #[derive(Default)]
-pub(crate) struct Worker {
+pub(crate) struct ReadBuffers {
     pub(crate) decoder: Decoder,
     pub(crate) stored: Vec<u8>,
     pub(crate) checksums: Vec<u8>,
@@ -69,7 +69,7 @@ impl Volume {
     }
 
     /// The tree block at an address: one that is in memory only, from the cache, or from the first intact copy.
-    pub(crate) fn node(&self, at: Logical, expected: &Expected) -> Result<Arc<Node>> {
+    pub(crate) fn node(&self, at: Logical, expected: &Expected) -> Result<Arc<TreeBlock>> {
         if is_in_memory(at) {
             let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(node) = changed.get(&at) {
@@ -78,7 +78,7 @@ impl Volume {
             }
         }
         let node = self.nodes.find_or_make(at.0, |gone| {
-            Node::read(&self.space, &self.superblock, at, expected, gone)
+            TreeBlock::read(&self.space, &self.superblock, at, expected, gone)
         })?;
         node.check_place(expected)?;
         Ok(node)
@@ -87,8 +87,8 @@ impl Volume {
     /// Adds a tree block that is in memory only, at the address that `make` is called with.
     pub(crate) fn add_changed(
         &self,
-        make: impl FnOnce(Logical) -> Option<Node>,
-    ) -> Result<Arc<Node>> {
+        make: impl FnOnce(Logical) -> Option<TreeBlock>,
+    ) -> Result<Arc<TreeBlock>> {
         const FULL: Error = Error::Limit("tree blocks that replaying the log changes");
         let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
         let nodesize = u64::from(self.superblock.nodesize);
@@ -116,7 +116,10 @@ impl Volume {
         changed.clear();
     }
 
-    pub(crate) fn with_worker<T>(&self, run: impl FnOnce(&mut Worker) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_buffers<T>(
+        &self,
+        run: impl FnOnce(&mut ReadBuffers) -> Result<T>,
+    ) -> Result<T> {
         let pool = || self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut worker = pool().pop().unwrap_or_default();
         let result = run(&mut worker);

@@ -1,23 +1,23 @@
-//! File content: the parts of a file in order, including holes.
+//! FileInode content: the parts of a file in order, including holes.
 
 use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result, to_u64, to_usize};
 
 use super::Subvolume;
-use super::files::File;
-use crate::disk::extent::{Body, FileExtent};
-use crate::disk::inode::Inode;
+use super::files::FileInode;
+use crate::disk::extent::{ExtentBody, FileExtent};
+use crate::disk::inode::StoredInode;
 use crate::disk::key::{Key, item};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 
 /// Number of extents returned by one call of [`tree::FileSystem::extents`].
 const EXTENTS_MAX: usize = 256;
 
 /// A part of a file without gaps: it starts `skip` bytes into `body`.
-struct Part<'a> {
+struct FilePart<'a> {
     offset: u64,
     len: u64,
     skip: u64,
-    body: Body<'a>,
+    body: ExtentBody<'a>,
     /// The decoded length that inline content claims.
     ram_bytes: u64,
 }
@@ -26,9 +26,9 @@ impl Subvolume {
     /// Calls `each` with the parts of a file, starting with the one that covers `from`, until it returns `false`.
     fn for_each_part(
         &self,
-        file: &File,
+        file: &FileInode,
         from: u64,
-        mut each: impl FnMut(Part<'_>) -> Result<bool>,
+        mut each: impl FnMut(FilePart<'_>) -> Result<bool>,
     ) -> Result<()> {
         let (number, size) = (file.number, file.inode.size);
         let volume = self.volume();
@@ -36,7 +36,7 @@ impl Subvolume {
         let [first, last] = [from, u64::MAX].map(|at| Key::new(number, item::EXTENT_DATA, at));
         let mut cursor = file.tree.range_back(volume, first, last)?;
         let is_before =
-            |item: Item<'_>| (item.key.objectid, item.key.kind) < (number, item::EXTENT_DATA);
+            |item: TreeItem<'_>| (item.key.objectid, item.key.kind) < (number, item::EXTENT_DATA);
         if cursor.item().is_some_and(is_before) {
             cursor.advance()?;
         }
@@ -56,11 +56,11 @@ impl Subvolume {
                 end_before = extent.end();
             }
             if hole_end > at {
-                let hole = Part {
+                let hole = FilePart {
                     offset: at,
                     len: hole_end.saturating_sub(at),
                     skip: 0,
-                    body: Body::Hole,
+                    body: ExtentBody::Hole,
                     ram_bytes: 0,
                 };
                 at = hole_end;
@@ -76,7 +76,7 @@ impl Subvolume {
             };
             let end = extent.end().min(size);
             if end > at {
-                let part = Part {
+                let part = FilePart {
                     offset: at,
                     len: end.saturating_sub(at),
                     skip: at.saturating_sub(extent.offset),
@@ -96,32 +96,32 @@ impl Subvolume {
     /// Fills `buf` with the part's bytes, starting at `skip`.
     fn read_part(
         &self,
-        body: &Body<'_>,
+        body: &ExtentBody<'_>,
         ram_bytes: u64,
         skip: u64,
-        inode: &Inode,
+        inode: &StoredInode,
         buf: &mut [u8],
     ) -> Result<()> {
         let volume = self.volume();
         match *body {
-            Body::Hole => buf.fill(0),
-            Body::Stored {
+            ExtentBody::Hole => buf.fill(0),
+            ExtentBody::Stored {
                 is_preallocated: true,
                 ..
             } => buf.fill(0),
-            Body::Stored { extent, offset, .. } => {
+            ExtentBody::Stored { extent, offset, .. } => {
                 // What is inline can be read without the tree of checksums.
                 let checksums = self.checksums(inode)?;
                 extent.read(volume, checksums, offset.saturating_add(skip), buf)?;
             }
-            Body::Inline {
+            ExtentBody::Inline {
                 compression: None,
                 stored,
                 ..
             } => {
                 copy_part(stored, skip, buf);
             }
-            Body::Inline {
+            ExtentBody::Inline {
                 compression: Some(compression),
                 stored,
                 at,
@@ -130,7 +130,7 @@ impl Subvolume {
                 // Newer kernels compress a whole sector, whatever the file's size.
                 let room = (to_usize(ram_bytes)).next_multiple_of(to_usize(sectorsize));
                 let mut content = vec![0; room];
-                volume.with_worker(|worker| {
+                volume.with_buffers(|worker| {
                     let decoder = &mut worker.decoder;
                     compression.decode(decoder, sectorsize, stored, &mut content, at)
                 })?;
@@ -141,7 +141,7 @@ impl Subvolume {
     }
 
     /// Implements [`tree::FileSystem::read_at`].
-    pub(super) fn read(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    pub(super) fn read(&self, file: &FileInode, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let left = file.inode.size.saturating_sub(offset);
         let wanted = to_usize(left).min(buf.len());
         if wanted == 0 {
@@ -160,7 +160,7 @@ impl Subvolume {
     }
 
     /// Implements [`tree::FileSystem::extents`].
-    pub(super) fn extents_from(&self, file: &File, from: u64) -> Result<Vec<Extent>> {
+    pub(super) fn extents_from(&self, file: &FileInode, from: u64) -> Result<Vec<Extent>> {
         let sector_bytes = self.volume().superblock.sectorsize;
         let mut extents: Vec<Extent> = Vec::new();
         // The caller wants the whole extent that covers `from`, so the skipped bytes are given back.
@@ -168,8 +168,8 @@ impl Subvolume {
             let offset = part.offset.saturating_sub(part.skip);
             let len = part.len.saturating_add(part.skip);
             let (kind, id) = match part.body {
-                Body::Hole => (ExtentKind::Hole, None),
-                Body::Stored {
+                ExtentBody::Hole => (ExtentKind::Hole, None),
+                ExtentBody::Stored {
                     extent,
                     offset: begin,
                     is_preallocated: true,
@@ -179,10 +179,10 @@ impl Subvolume {
                     };
                     (kind, Some(ExtentId(extent.at.0)))
                 }
-                Body::Inline {
+                ExtentBody::Inline {
                     compression: None, ..
                 } => (ExtentKind::Plain { stored_offset: 0 }, None),
-                Body::Inline {
+                ExtentBody::Inline {
                     compression: Some(compression),
                     stored,
                     ..
@@ -195,7 +195,7 @@ impl Subvolume {
                     };
                     (ExtentKind::Encoded(encoding), None)
                 }
-                Body::Stored {
+                ExtentBody::Stored {
                     extent,
                     offset: begin,
                     ..
@@ -233,7 +233,7 @@ impl Subvolume {
     /// Implements [`tree::FileSystem::read_encoded`].
     pub(super) fn read_stored(
         &self,
-        file: &File,
+        file: &FileInode,
         extent: &Extent,
         stored: &mut Vec<u8>,
     ) -> Result<Option<Checksum>> {
@@ -247,7 +247,7 @@ impl Subvolume {
         let mut verified = None;
         self.for_each_part(file, extent.offset, |part| {
             match part.body {
-                Body::Inline {
+                ExtentBody::Inline {
                     compression: Some(_),
                     stored: inline,
                     ..
@@ -255,7 +255,7 @@ impl Subvolume {
                     stored.extend_from_slice(inline);
                     verified = Some(Some(sum));
                 }
-                Body::Stored {
+                ExtentBody::Stored {
                     extent: found,
                     is_preallocated: false,
                     ..

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tree::{DirEntry, Error, FileKind, Ino, Result};
 
 use super::Subvolume;
-use crate::disk::dir::{self, Entry, Target};
+use crate::disk::dir::{self, DirItemEntry, EntryTarget};
 use crate::disk::inode::{InodeName, for_each_name};
 use crate::disk::key::{Key, item};
 use crate::disk::subvolume;
@@ -29,7 +29,7 @@ impl Subvolume {
         number: u64,
         dir: Ino,
     ) -> (Vec<DirEntry>, Vec<Error>) {
-        let mut found = Found {
+        let mut found = ReadableEntries {
             subvolume: self,
             tree,
             number,
@@ -44,7 +44,7 @@ impl Subvolume {
             found.read_references();
             errors.push(error);
         }
-        let Found {
+        let ReadableEntries {
             entries, failed, ..
         } = found;
         let failed = failed.into_iter();
@@ -103,7 +103,7 @@ impl Subvolume {
 }
 
 /// The entries of a directory that were found so far.
-struct Found<'a> {
+struct ReadableEntries<'a> {
     subvolume: &'a Subvolume,
     tree: &'a Tree,
     number: u64,
@@ -113,8 +113,8 @@ struct Found<'a> {
     failed: BTreeMap<Box<[u8]>, Error>,
 }
 
-impl Found<'_> {
-    fn add(&mut self, entry: &Entry<'_>) {
+impl ReadableEntries<'_> {
+    fn add(&mut self, entry: &DirItemEntry<'_>) {
         if self.entries.contains_key(entry.name) {
             return;
         }
@@ -154,9 +154,9 @@ impl Found<'_> {
         let subvolume = self.subvolume;
         if let Ok(names) = subvolume.names_of_inodes(self.tree) {
             for (name, number) in names.get(&self.number).into_iter().flatten() {
-                let target = Target::Inode(*number);
+                let target = EntryTarget::Inode(*number);
                 match subvolume.inode_in(self.tree, *number) {
-                    Ok(inode) => self.add(&Entry {
+                    Ok(inode) => self.add(&DirItemEntry {
                         name,
                         target,
                         kind: inode.kind,
@@ -176,9 +176,9 @@ impl Found<'_> {
             if let Ok((dir, _, name)) = subvolume::parse_ref(&item)
                 && dir == self.number
             {
-                self.add(&Entry {
+                self.add(&DirItemEntry {
                     name,
-                    target: Target::Subvolume(item.key.offset),
+                    target: EntryTarget::Subvolume(item.key.offset),
                     kind: FileKind::Directory,
                 });
             }

@@ -9,13 +9,13 @@ use tree::{
 
 use super::Btrfs;
 use super::damaged::NamesOfInodes;
-use super::table::{self, Found, INODE_BITS, Resolved, Table};
-use crate::disk::dir::{self, Target};
-use crate::disk::extent::{Body, FileExtent};
-use crate::disk::inode::{Inode, for_each_name};
+use super::ino_map::{self, INODE_BITS, InoMap, MappedIno, Resolved};
+use crate::disk::dir::{self, EntryTarget};
+use crate::disk::extent::{ExtentBody, FileExtent};
+use crate::disk::inode::{StoredInode, for_each_name};
 use crate::disk::key::{Key, item, object};
 use crate::disk::raw;
-use crate::disk::subvolume::{self, Root};
+use crate::disk::subvolume::{self, TreeRoot};
 use crate::disk::tree::Tree;
 use crate::disk::volume::Volume;
 use crate::options::{NewSubvolume, Numbers, Received};
@@ -24,10 +24,10 @@ use crate::options::{NewSubvolume, Numbers, Received};
 const LINK_BYTES_MAX: u64 = 4096;
 
 /// An inode with its content.
-pub(super) struct File {
+pub(super) struct FileInode {
     pub(super) tree: Tree,
     pub(super) number: u64,
-    pub(super) inode: Inode,
+    pub(super) inode: StoredInode,
 }
 
 /// A subvolume and all subvolumes nested in it, as one tree of files.
@@ -44,7 +44,7 @@ pub struct Subvolume {
     large: OnceLock<Vec<u64>>,
     /// With the log replayed; without them, the file system's own error is found when they are needed.
     checksums: Option<Tree>,
-    table: RwLock<Table>,
+    table: RwLock<InoMap>,
     /// The names in damaged directories.
     pub(super) names: NamesOfInodes,
 }
@@ -59,7 +59,7 @@ impl Subvolume {
             ignores_checksums: false,
             large: OnceLock::new(),
             checksums: btrfs.shown_checksums().ok().flatten(),
-            table: RwLock::new(Table::new(tree)),
+            table: RwLock::new(InoMap::new(tree)),
             names: NamesOfInodes::default(),
         }
     }
@@ -109,7 +109,7 @@ impl Subvolume {
             else {
                 continue;
             };
-            let root = Root::find(self.volume(), &self.btrfs.roots, tree.id)?;
+            let root = TreeRoot::find(self.volume(), &self.btrfs.roots, tree.id)?;
             let Some(root) = root else { continue };
             let uuid = |uuid: [u8; 16]| (uuid != [0; 16]).then_some(uuid);
             let received = |uuid| Received {
@@ -199,7 +199,7 @@ impl Subvolume {
         };
         let found = FileExtent::parse(&item, self.volume().superblock.sectorsize)?;
         Ok(match found.body {
-            Body::Stored {
+            ExtentBody::Stored {
                 extent,
                 offset: begin,
                 is_preallocated: true,
@@ -217,9 +217,9 @@ impl Subvolume {
         let found = table.find(ino)?;
         drop(table);
         match found {
-            Found::Inode(tree, number) => Ok(Resolved::Inode(tree, number)),
-            Found::Empty(dir) => Ok(Resolved::Empty(dir)),
-            Found::Unseen(index) => {
+            MappedIno::Inode(tree, number) => Ok(Resolved::Inode(tree, number)),
+            MappedIno::Empty(dir) => Ok(Resolved::Empty(dir)),
+            MappedIno::Unseen(index) => {
                 let tree = self.unseen(index)?;
                 Ok(Resolved::Inode(tree, ino.0 & ((1 << INODE_BITS) - 1)))
             }
@@ -228,14 +228,14 @@ impl Subvolume {
 
     /// A nested subvolume that nobody came across yet: its index is from a number that was given before.
     fn unseen(&self, index: u64) -> Result<Tree> {
-        let large: &[u64] = if table::is_of_large(index) {
+        let large: &[u64] = if ino_map::is_of_large(index) {
             self.large()?
         } else {
             &[]
         };
-        let id = table::id_of(index, large);
+        let id = ino_map::id_of(index, large);
         let id = id.filter(|&id| self.has_nested && crate::disk::key::is_file_tree(id));
-        let root = Root::find(self.volume(), &self.btrfs.roots, id.ok_or(Error::NotFound)?)?;
+        let root = TreeRoot::find(self.volume(), &self.btrfs.roots, id.ok_or(Error::NotFound)?)?;
         let root = root.filter(|root| root.refs > 0).ok_or(Error::NotFound)?;
         let tree = self.btrfs.shown(root.tree)?;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
@@ -250,7 +250,7 @@ impl Subvolume {
         }
         let mut large = Vec::new();
         subvolume::for_each(self.volume(), &self.btrfs.roots, |root| {
-            if table::is_large(root.tree.id) {
+            if ino_map::is_large(root.tree.id) {
                 large.push(root.tree.id);
             }
             Ok(())
@@ -260,7 +260,7 @@ impl Subvolume {
         Ok(self.large.get_or_init(|| large))
     }
 
-    pub(crate) fn inode_in(&self, tree: &Tree, number: u64) -> Result<Inode> {
+    pub(crate) fn inode_in(&self, tree: &Tree, number: u64) -> Result<StoredInode> {
         let key = Key::new(number, item::INODE_ITEM, 0);
         let cursor = tree.find(self.volume(), key)?;
         let cursor = cursor.ok_or(Error::Corrupt(Corrupt {
@@ -269,17 +269,17 @@ impl Subvolume {
             got: number,
         }))?;
         let item = cursor.item().expect("it was found");
-        Inode::parse(&item, &self.volume().superblock)
+        StoredInode::parse(&item, &self.volume().superblock)
     }
 
     /// A regular file or a symbolic link.
-    fn content(&self, ino: Ino) -> Result<File> {
+    fn content(&self, ino: Ino) -> Result<FileInode> {
         let Resolved::Inode(tree, number) = self.resolve(ino)? else {
             return Err(Error::IsADirectory);
         };
         let inode = self.inode_in(&tree, number)?;
         match inode.kind {
-            FileKind::Regular | FileKind::Symlink => Ok(File {
+            FileKind::Regular | FileKind::Symlink => Ok(FileInode {
                 tree,
                 number,
                 inode,
@@ -289,7 +289,7 @@ impl Subvolume {
         }
     }
 
-    fn regular(&self, ino: Ino) -> Result<File> {
+    fn regular(&self, ino: Ino) -> Result<FileInode> {
         let content = self.content(ino)?;
         if content.inode.kind != FileKind::Regular {
             return Err(Error::InvalidInput("not a regular file"));
@@ -298,7 +298,7 @@ impl Subvolume {
     }
 
     /// The checksum tree for this file's content.
-    pub(super) fn checksums(&self, inode: &Inode) -> Result<Option<&Tree>> {
+    pub(super) fn checksums(&self, inode: &StoredInode) -> Result<Option<&Tree>> {
         if !inode.has_checksums() || self.ignores_checksums {
             return Ok(None);
         }
@@ -318,16 +318,16 @@ impl Subvolume {
         tree: &Tree,
         dir: u64,
         dir_ino: Ino,
-        entry: &dir::Entry<'_>,
+        entry: &dir::DirItemEntry<'_>,
     ) -> Result<DirEntry> {
         let ino = match entry.target {
-            Target::Inode(number) => {
+            EntryTarget::Inode(number) => {
                 if number >> INODE_BITS != 0 {
                     return Err(Error::Limit("inode numbers of a btrfs subvolume"));
                 }
                 Ino(dir_ino.0 >> INODE_BITS << INODE_BITS | number)
             }
-            Target::Subvolume(id) => self.nested(tree, dir, dir_ino, id, entry.name)?,
+            EntryTarget::Subvolume(id) => self.nested(tree, dir, dir_ino, id, entry.name)?,
         };
         Ok(DirEntry {
             name: entry.name.into(),
@@ -341,10 +341,10 @@ impl Subvolume {
         let (volume, roots) = (self.volume(), &self.btrfs.roots);
         let mut root = None;
         if self.has_nested && subvolume::is_seen_at(volume, roots, tree.id, id, dir, name)? {
-            root = Root::find(volume, roots, id)?.filter(|root| root.refs > 0);
+            root = TreeRoot::find(volume, roots, id)?.filter(|root| root.refs > 0);
         }
         let tree = root.map(|root| self.btrfs.shown(root.tree)).transpose()?;
-        let large: &[u64] = if tree.is_some() && table::is_large(id) {
+        let large: &[u64] = if tree.is_some() && ino_map::is_large(id) {
             self.large()?
         } else {
             &[]
@@ -352,7 +352,7 @@ impl Subvolume {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         match tree {
             Some(tree) => {
-                let index = table::index_of(id, large)?;
+                let index = ino_map::index_of(id, large)?;
                 Ok(Ino(table.subvolume(tree, index).0 | object::FIRST_FREE))
             }
             None => Ok(table.empty(dir_ino, name)),
@@ -454,7 +454,12 @@ impl FileSystem for Subvolume {
         }
         let found = dir::find(self.volume(), &tree, number, name)?;
         let (target, kind) = found.ok_or(Error::NotFound)?;
-        self.entry(&tree, number, dir, &dir::Entry { name, target, kind })
+        self.entry(
+            &tree,
+            number,
+            dir,
+            &dir::DirItemEntry { name, target, kind },
+        )
     }
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
@@ -463,7 +468,7 @@ impl FileSystem for Subvolume {
             Err(Error::IsADirectory | Error::InvalidInput(_)) => return Err(NO_LINK),
             file => file?,
         };
-        let File {
+        let FileInode {
             tree,
             number,
             inode,

@@ -12,8 +12,8 @@
 mod content;
 mod damaged;
 mod files;
+mod ino_map;
 mod replay;
-mod table;
 mod usage;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,16 +29,16 @@ use crate::disk::csum_tree;
 use crate::disk::dir;
 use crate::disk::inode::for_each_name;
 use crate::disk::key::{Key, Logical, item, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::raw;
-use crate::disk::subvolume::{self, Root};
-use crate::disk::superblock::{Device, Superblock};
+use crate::disk::subvolume::{self, TreeRoot};
+use crate::disk::superblock::{DeviceInfo, Superblock};
 use crate::disk::tree::Tree;
 use crate::disk::volume::Volume;
 use crate::options::OpenOptions;
 
 pub use files::Subvolume;
-pub(crate) use table::Resolved;
+pub(crate) use ino_map::Resolved;
 pub use usage::{GroupSpace, Space};
 
 /// A btrfs file system, open for reading.
@@ -56,7 +56,7 @@ pub struct Btrfs {
     replayed: OnceLock<Replayed>,
     replaying: Mutex<()>,
     has_log: bool,
-    devices: Vec<Device>,
+    devices: Vec<DeviceInfo>,
     limits: Limits,
     store: StoreId,
 }
@@ -114,7 +114,8 @@ impl Btrfs {
         } = &mut volume;
         space.take_seeds(&devices, superblock, options)?;
         // A file whose content has no checksums can be read without their tree.
-        let (checksums, checksums_damage) = match Root::find(&volume, &roots, object::CSUM_TREE) {
+        let (checksums, checksums_damage) = match TreeRoot::find(&volume, &roots, object::CSUM_TREE)
+        {
             Ok(root) => (root.map(|root| root.tree), None),
             Err(Error::Corrupt(damage)) => (None, Some(damage)),
             Err(error) => return Err(error),
@@ -146,7 +147,7 @@ impl Btrfs {
     }
 
     /// All devices of the file system, including missing ones.
-    pub fn devices(&self) -> &[Device] {
+    pub fn devices(&self) -> &[DeviceInfo] {
         &self.devices
     }
 
@@ -277,7 +278,7 @@ impl Btrfs {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let (mut id, mut inode) = (id, inode);
         loop {
-            let Some(root) = Root::find(&self.volume, &self.roots, id)? else {
+            let Some(root) = TreeRoot::find(&self.volume, &self.roots, id)? else {
                 return Ok(None);
             };
             while inode != object::FIRST_FREE {
@@ -324,7 +325,7 @@ impl Btrfs {
     /// # Errors
     /// [`Error::NotFound`] if no subvolume has this ID; also fails if its root item is invalid.
     pub fn subvolume(self: &Arc<Self>, id: u64) -> Result<Subvolume> {
-        let root = Root::find(&self.volume, &self.roots, id)?;
+        let root = TreeRoot::find(&self.volume, &self.roots, id)?;
         let root = root
             .filter(|_| crate::disk::key::is_file_tree(id))
             .ok_or(Error::NotFound)?;
@@ -384,7 +385,7 @@ pub struct SubvolumeInfo {
 }
 
 impl SubvolumeInfo {
-    fn new(root: &Root, path: Option<Vec<u8>>) -> SubvolumeInfo {
+    fn new(root: &TreeRoot, path: Option<Vec<u8>>) -> SubvolumeInfo {
         let uuid = |uuid: [u8; 16]| (uuid != [0; 16]).then_some(uuid);
         SubvolumeInfo {
             id: root.tree.id,
@@ -404,10 +405,10 @@ impl SubvolumeInfo {
 }
 
 /// The chunks and devices, and whether blocks that may list more of them cannot be read.
-fn read_chunks(volume: &Volume, tree: &Tree) -> Result<(ChunkMap, Vec<Device>, bool)> {
+fn read_chunks(volume: &Volume, tree: &Tree) -> Result<(ChunkMap, Vec<DeviceInfo>, bool)> {
     let superblock = &volume.superblock;
     let mut chunks = volume.space.chunks.clone();
-    let mut devices: Vec<Device> = Vec::new();
+    let mut devices: Vec<DeviceInfo> = Vec::new();
     let mut cursor = tree.readable(volume, Key::MIN, Key::MAX)?;
     while let Some(item) = cursor.item() {
         match item.key.kind {
@@ -430,10 +431,10 @@ fn read_chunks(volume: &Volume, tree: &Tree) -> Result<(ChunkMap, Vec<Device>, b
     Ok((chunks, devices, !cursor.damage().is_empty()))
 }
 
-fn parse_device(item: &Item<'_>) -> Result<Device> {
+fn parse_device(item: &TreeItem<'_>) -> Result<DeviceInfo> {
     use zerocopy::FromBytes;
     match raw::DevItem::ref_from_bytes(item.data) {
-        Ok(raw) => Ok(Device::parse(raw)),
+        Ok(raw) => Ok(DeviceInfo::parse(raw)),
         Err(_) => Err(item.corrupt("device item's size is wrong", to_u64(item.data.len()))),
     }
 }

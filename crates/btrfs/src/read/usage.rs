@@ -5,11 +5,11 @@ use tree::{ExtentId, Ino, Result, to_u64};
 use zerocopy::FromBytes;
 
 use crate::disk::compression::Compression;
-use crate::disk::extent::{Body, FileExtent};
+use crate::disk::extent::{ExtentBody, FileExtent};
 use crate::disk::flags::{block_group, compat_ro};
 use crate::disk::key::{Key, item, object};
 use crate::disk::raw;
-use crate::disk::subvolume::Root;
+use crate::disk::subvolume::TreeRoot;
 use crate::read::{Btrfs, Resolved, Subvolume};
 
 /// The space of a kind of block groups, in bytes of one copy.
@@ -46,7 +46,7 @@ impl Btrfs {
             object::EXTENT_TREE
         };
         let mut space = Space::default();
-        let Some(root) = Root::find(volume, &self.roots, id)? else {
+        let Some(root) = TreeRoot::find(volume, &self.roots, id)? else {
             return Ok(space);
         };
         for chunk in self.chunks().chunks() {
@@ -96,7 +96,7 @@ impl StoredParts for Subvolume {
         while let Some(item) = cursor.item_of(number, item::EXTENT_DATA) {
             let extent = FileExtent::parse(&item, volume.superblock.sectorsize)?;
             let hole_end = match extent.body {
-                Body::Hole => extent.end(),
+                ExtentBody::Hole => extent.end(),
                 _ => extent.offset,
             };
             hole(at, hole_end.min(size), each)?;
@@ -114,8 +114,8 @@ impl StoredParts for Subvolume {
 fn part(extent: &FileExtent<'_>) -> Option<StoredPart> {
     let len = extent.len;
     match extent.body {
-        Body::Hole => None,
-        Body::Inline {
+        ExtentBody::Hole => None,
+        ExtentBody::Inline {
             compression,
             stored,
             ..
@@ -124,7 +124,7 @@ fn part(extent: &FileExtent<'_>) -> Option<StoredPart> {
             stored: to_u64(stored.len()),
             len,
         }),
-        Body::Stored {
+        ExtentBody::Stored {
             extent,
             offset: begin,
             is_preallocated,

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use tree::{Describe, Error, FileId, FileSystem, Inventory, Lost, Parallel, Result, Xattr};
 
 use crate::disk::raw;
-use crate::options::{Options, Summary};
+use crate::options::{CreateSummary, Options};
 use crate::write::builder::item_bytes_max;
 
 /// File metadata that the inventory does not hold.
 #[derive(Debug, Default)]
-pub(crate) struct Described {
+pub(crate) struct FileDescriptions {
     pub(crate) xattrs: HashMap<FileId, Vec<Xattr>>,
     /// Targets of symbolic links.
     pub(crate) targets: HashMap<FileId, Box<[u8]>>,
@@ -22,10 +22,10 @@ pub(crate) fn describe(
     inventory: &Inventory,
     options: &Options,
     parallel: Parallel,
-    summary: &mut Summary,
-) -> Result<(Described, Lost)> {
+    summary: &mut CreateSummary,
+) -> Result<(FileDescriptions, Lost)> {
     let nodesize = options.nodesize;
-    let mut described = Described::default();
+    let mut described = FileDescriptions::default();
     let describe = Describe {
         fs,
         inventory,

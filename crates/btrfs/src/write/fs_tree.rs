@@ -11,9 +11,9 @@ use crate::disk::inode::{ATTRIBUTES, emit_extref, emit_ref};
 use crate::disk::key::{FIRST_GENERATION, Key, item, object};
 use crate::disk::raw;
 use crate::options::Options;
-use crate::write::builder::{Blocks, Root, Shape, TreeBuilder, item_bytes_max};
-use crate::write::data::{Area, Content, Shown};
-use crate::write::describe::Described;
+use crate::write::builder::{Blocks, BuiltTree, Shape, TreeBuilder, item_bytes_max};
+use crate::write::data::{Area, ExtentSlice, FileContent};
+use crate::write::describe::FileDescriptions;
 use crate::write::file_set::FileSet;
 use crate::write::spooled_bytes::SpooledReader;
 use crate::write::subvolumes::SubvolumePlan;
@@ -22,9 +22,9 @@ use crate::write::subvolumes::SubvolumePlan;
 const NODE_BYTES_MAX: u32 = 64 << 10;
 
 /// The subvolume trees of a new file system.
-pub(crate) struct Trees<'a> {
+pub(crate) struct FileTrees<'a> {
     pub(crate) inventory: &'a Inventory,
-    described: &'a Described,
+    described: &'a FileDescriptions,
     pub(crate) area: &'a Area<'a>,
     pub(crate) plan: &'a SubvolumePlan,
     options: &'a Options,
@@ -124,10 +124,10 @@ fn push_same_hash(builder: &mut TreeBuilder<'_, '_>, key: Key, parts: &[&[u8]]) 
     builder.push(key, parts)
 }
 
-impl<'a> Trees<'a> {
+impl<'a> FileTrees<'a> {
     pub(crate) fn new(
         inventory: &'a Inventory,
-        described: &'a Described,
+        described: &'a FileDescriptions,
         area: &'a Area<'a>,
         plan: &'a SubvolumePlan,
         options: &'a Options,
@@ -141,7 +141,7 @@ impl<'a> Trees<'a> {
             .map(|entry| (inventory.file(entry), entry))
             .collect();
         links.sort_unstable();
-        Trees {
+        FileTrees {
             inventory,
             described,
             area,
@@ -192,7 +192,7 @@ impl<'a> Trees<'a> {
         blocks: &mut Blocks<'_>,
         subvolume: usize,
         base: Option<&Shape>,
-    ) -> Result<(Root, Shape)> {
+    ) -> Result<(BuiltTree, Shape)> {
         let id = self.plan.subvolumes[subvolume].id;
         let mut builder = if self.plan.is_related(subvolume) {
             TreeBuilder::sharing(blocks, id, base)
@@ -309,10 +309,11 @@ impl<'a> Trees<'a> {
                 inode.nlink = names.into();
                 inode.size = metadata.size.into();
                 let bytes = match self.area.content(file) {
-                    Content::Hole => 0,
-                    Content::Inline { .. } => metadata.size,
-                    Content::Extents { from, count } => {
-                        let is_reserved = |shown: Shown| self.area.extent(shown.extent).is_reserved;
+                    FileContent::Hole => 0,
+                    FileContent::Inline { .. } => metadata.size,
+                    FileContent::Extents { from, count } => {
+                        let is_reserved =
+                            |shown: ExtentSlice| self.area.extent(shown.extent).is_reserved;
                         if self.area.shown(from, count).any(is_reserved) {
                             flags |= inode_flags::PREALLOC;
                         }
@@ -432,8 +433,8 @@ impl<'a> Trees<'a> {
     ) -> Result<()> {
         let number = self.plan.ino(file);
         match self.area.content(file) {
-            Content::Hole => Ok(()),
-            Content::Inline {
+            FileContent::Hole => Ok(()),
+            FileContent::Inline {
                 at,
                 len,
                 compression,
@@ -443,7 +444,7 @@ impl<'a> Trees<'a> {
                 let key = Key::new(number, item::EXTENT_DATA, 0);
                 builder.push(key, &[head.as_bytes(), bytes])
             }
-            Content::Extents { from, count } => {
+            FileContent::Extents { from, count } => {
                 for shown in self.area.shown(from, count) {
                     let stored = self.area.extent(shown.extent);
                     let mut head = inline_head(stored.ram, stored.compression);
@@ -476,7 +477,11 @@ fn inline_head(ram_bytes: u64, compression: u8) -> raw::FileExtentItem {
 }
 
 /// The tree of an empty subvolume.
-pub(crate) fn emit_empty(blocks: &mut Blocks<'_>, id: u64, time: raw::Timespec) -> Result<Root> {
+pub(crate) fn emit_empty(
+    blocks: &mut Blocks<'_>,
+    id: u64,
+    time: raw::Timespec,
+) -> Result<BuiltTree> {
     let mut builder = TreeBuilder::new(blocks, id);
     let number = object::FIRST_FREE;
     let inode = bare_inode(time);

@@ -23,7 +23,7 @@ const GROUP_BYTES_MIN: u64 = 1 << 20;
 
 /// A block group, and its chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
+pub(crate) struct NewGroup {
     /// Its address.
     pub(crate) start: u64,
     /// Length in bytes, a multiple of 64 KiB.
@@ -46,7 +46,12 @@ pub(crate) fn next_reserved(at: u64) -> u64 {
 
 /// Appends groups of this type, starting at `at` on the device, until they have room for `bytes`; returns the end of
 /// the last group.
-pub(crate) fn append_groups(groups: &mut Vec<Group>, mut at: u64, bytes: u64, flags: u64) -> u64 {
+pub(crate) fn append_groups(
+    groups: &mut Vec<NewGroup>,
+    mut at: u64,
+    bytes: u64,
+    flags: u64,
+) -> u64 {
     let copies = if flags & block_group::DUP != 0 { 2 } else { 1 };
     let mut left = bytes.next_multiple_of(STRIPE_BYTES);
     while left > 0 {
@@ -56,7 +61,7 @@ pub(crate) fn append_groups(groups: &mut Vec<Group>, mut at: u64, bytes: u64, fl
             at = next_reserved(at) + STRIPE_BYTES;
             continue;
         }
-        groups.push(Group {
+        groups.push(NewGroup {
             start: at,
             len,
             flags,
@@ -119,22 +124,22 @@ impl Headroom {
 
 /// The layout of all groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub(crate) data: Vec<Group>,
-    pub(crate) system: Vec<Group>,
-    pub(crate) metadata: Vec<Group>,
+pub(crate) struct GroupLayout {
+    pub(crate) data: Vec<NewGroup>,
+    pub(crate) system: Vec<NewGroup>,
+    pub(crate) metadata: Vec<NewGroup>,
     /// The end of the last group.
     pub(crate) end: u64,
     /// Size of the file system in bytes.
     pub(crate) size: u64,
 }
 
-impl Layout {
-    pub(crate) fn groups(&self) -> [&[Group]; 3] {
+impl GroupLayout {
+    pub(crate) fn groups(&self) -> [&[NewGroup]; 3] {
         [&self.data, &self.system, &self.metadata]
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Group> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &NewGroup> {
         self.groups().into_iter().flatten()
     }
 
@@ -154,7 +159,7 @@ impl Layout {
 }
 
 /// Makes room for more bytes after those of the last group, in that group or in a new one; returns the end.
-pub(crate) fn extend_data(groups: &mut Vec<Group>, end: u64, bytes: u64) -> u64 {
+pub(crate) fn extend_data(groups: &mut Vec<NewGroup>, end: u64, bytes: u64) -> u64 {
     let bytes = bytes.next_multiple_of(STRIPE_BYTES);
     match groups.last_mut() {
         Some(last)
@@ -169,7 +174,7 @@ pub(crate) fn extend_data(groups: &mut Vec<Group>, end: u64, bytes: u64) -> u64 
     }
 }
 
-impl Group {
+impl NewGroup {
     /// The chunk item.
     pub(crate) fn emit_chunk(&self, sectorsize: u32, device_uuid: [u8; 16]) -> Vec<u8> {
         let chunk = raw::Chunk {

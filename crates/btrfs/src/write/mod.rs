@@ -23,15 +23,15 @@ use tree::{
     Progress, ReadAt, Result, Scratch,
 };
 
-use self::data::{Area, Content};
-pub use self::data::{Trial, TrialPart, TrialResult, TrialWorker};
+use self::data::{Area, FileContent};
+pub use self::data::{ImageTrial, TrialPart, TrialResult, TrialWorker};
 use self::describe::describe;
-use self::fs_tree::Trees;
+use self::fs_tree::FileTrees;
 use self::subvolumes::SubvolumePlan;
-use self::trees::Forest;
+use self::trees::TreeWriter;
 use crate::disk::raw::SUPERBLOCK_BYTES;
 use crate::disk::superblock::SUPERBLOCK_PLACES;
-use crate::options::{Options, Summary};
+use crate::options::{CreateSummary, Options};
 
 /// Creates a file system that holds the tree `fs`, described by this inventory, in its top-level subvolume and in the
 /// subvolumes that the options name. The same tree and options give the same bytes, whatever the number of threads. The
@@ -48,7 +48,7 @@ pub fn create(
     parallel: Parallel,
     progress: &dyn Progress,
     output: &Output,
-) -> Result<Summary> {
+) -> Result<CreateSummary> {
     options.check()?;
     if output.kind() == OutputKind::Stream {
         return Err(Error::Unsupported("a btrfs image as a stream"));
@@ -62,14 +62,14 @@ pub fn create(
         if output.kind() == OutputKind::Device {
             wipe(output)?;
         }
-        let mut summary = Summary {
+        let mut summary = CreateSummary {
             image: ImageSummary {
                 files: inventory.file_count().into(),
                 content_bytes: inventory.content_bytes(),
                 ..ImageSummary::default()
             },
             subvolumes: plan.subvolumes.len() as u64,
-            ..Summary::default()
+            ..CreateSummary::default()
         };
         let duplicates = if options.duplicates {
             match Duplicates::find(fs, inventory, parallel) {
@@ -95,16 +95,16 @@ pub fn create(
         )?;
         drop(duplicates);
         summarize(inventory, &area, &mut summary);
-        let trees = Trees::new(inventory, &described, &area, &plan, options);
+        let trees = FileTrees::new(inventory, &described, &area, &plan, options);
         summary.split_links = trees.split_links();
-        let mut summary = Forest::new(options, &area, &trees).write(output, summary)?;
+        let mut summary = TreeWriter::new(options, &area, &trees).write(output, summary)?;
         summary.image.unreadable = area.lost.into_paths(inventory);
         Ok(summary)
     })
 }
 
-fn summarize(inventory: &Inventory, area: &Area<'_>, summary: &mut Summary) {
-    let is_inline = |&file: &FileId| matches!(area.content(file), Content::Inline { .. });
+fn summarize(inventory: &Inventory, area: &Area<'_>, summary: &mut CreateSummary) {
+    let is_inline = |&file: &FileId| matches!(area.content(file), FileContent::Inline { .. });
     summary.inline_files = inventory.files().filter(is_inline).count() as u64;
     summary.extents = area.extent_count() as u64;
     summary.compressed = area.compressed.iter().sum();

@@ -10,31 +10,31 @@ use crate::disk::inode::emit_ref;
 use crate::disk::key::{Key, item, object};
 use crate::disk::raw;
 use crate::options::Received;
-use crate::write::builder::{Blocks, Root, TreeBuilder};
-use crate::write::fs_tree::{Trees, bare_inode, timespec};
-use crate::write::space_trees::{Owned, rows};
+use crate::write::builder::{Blocks, BuiltTree, TreeBuilder};
+use crate::write::fs_tree::{FileTrees, bare_inode, timespec};
+use crate::write::space_trees::{BlockRun, rows};
 use crate::write::subvolumes::PlannedSubvolume;
 
 /// The trees, in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Roots {
+pub(crate) struct BuiltTrees {
     /// Subvolume trees in the order in which they are written, each with its ID.
-    pub(crate) files: Vec<(u64, Root)>,
-    pub(crate) sums: Root,
-    pub(crate) data_reloc: Root,
-    pub(crate) uuid: Root,
-    pub(crate) device: Root,
-    pub(crate) free_space: Root,
+    pub(crate) files: Vec<(u64, BuiltTree)>,
+    pub(crate) sums: BuiltTree,
+    pub(crate) data_reloc: BuiltTree,
+    pub(crate) uuid: BuiltTree,
+    pub(crate) device: BuiltTree,
+    pub(crate) free_space: BuiltTree,
     /// Has no blocks if block groups are in the extent tree.
-    pub(crate) group: Root,
-    pub(crate) extent: Root,
-    pub(crate) root: Root,
-    pub(crate) chunk: Root,
+    pub(crate) group: BuiltTree,
+    pub(crate) extent: BuiltTree,
+    pub(crate) root: BuiltTree,
+    pub(crate) chunk: BuiltTree,
 }
 
-impl Roots {
+impl BuiltTrees {
     /// All trees in metadata groups, in order.
-    fn metadata(&self) -> impl Iterator<Item = (u64, &Root)> {
+    fn metadata(&self) -> impl Iterator<Item = (u64, &BuiltTree)> {
         let others = [
             (object::CSUM_TREE, &self.sums),
             (object::DATA_RELOC_TREE, &self.data_reloc),
@@ -49,12 +49,12 @@ impl Roots {
         files.chain(others)
     }
 
-    pub(crate) fn metadata_rows(&self) -> Vec<Owned> {
+    pub(crate) fn metadata_rows(&self) -> Vec<BlockRun> {
         let all = self.metadata();
         all.flat_map(|(owner, root)| rows(owner, root)).collect()
     }
 
-    pub(crate) fn chunk_rows(&self) -> Vec<Owned> {
+    pub(crate) fn chunk_rows(&self) -> Vec<BlockRun> {
         rows(object::CHUNK_TREE, &self.chunk).collect()
     }
 
@@ -100,7 +100,7 @@ impl Uuids {
         &self,
         blocks: &mut Blocks<'_>,
         subvolumes: &[PlannedSubvolume],
-    ) -> Result<Root> {
+    ) -> Result<BuiltTree> {
         let key = |uuid: [u8; 16], kind: u8| {
             let [low, high] = [0, 8].map(|from| {
                 let mut half = [0; 8];
@@ -143,15 +143,15 @@ pub(crate) struct RootItems<'a> {
     pub(crate) nodesize: u32,
     /// The creation time of the file system.
     pub(crate) time: raw::Timespec,
-    pub(crate) trees: &'a Trees<'a>,
+    pub(crate) trees: &'a FileTrees<'a>,
     pub(crate) uuids: &'a Uuids,
-    /// By subvolume: its place in [`Roots::files`].
+    /// By subvolume: its place in [`BuiltTrees::files`].
     pub(crate) turns: &'a [usize],
 }
 
 impl RootItems<'_> {
     /// Emits the root tree.
-    pub(crate) fn emit(&self, blocks: &mut Blocks<'_>, roots: &Roots) -> Result<Root> {
+    pub(crate) fn emit(&self, blocks: &mut Blocks<'_>, roots: &BuiltTrees) -> Result<BuiltTree> {
         let mut builder = TreeBuilder::new(blocks, object::ROOT_TREE);
         self.push_root(&mut builder, object::EXTENT_TREE, &roots.extent)?;
         self.push_root(&mut builder, object::DEV_TREE, &roots.device)?;
@@ -179,7 +179,12 @@ impl RootItems<'_> {
         builder.finish()
     }
 
-    fn push_root(&self, builder: &mut TreeBuilder<'_, '_>, id: u64, root: &Root) -> Result<()> {
+    fn push_root(
+        &self,
+        builder: &mut TreeBuilder<'_, '_>,
+        id: u64,
+        root: &BuiltTree,
+    ) -> Result<()> {
         let mut item = self.root_item(root);
         if id == object::DATA_RELOC_TREE {
             item.root_dirid = object::FIRST_FREE.into();
@@ -192,7 +197,7 @@ impl RootItems<'_> {
         &self,
         builder: &mut TreeBuilder<'_, '_>,
         index: usize,
-        roots: &Roots,
+        roots: &BuiltTrees,
     ) -> Result<()> {
         let subvolumes = &self.trees.plan.subvolumes;
         let (own, (id, root)) = (&subvolumes[index], &roots.files[self.turns[index]]);
@@ -258,7 +263,7 @@ impl RootItems<'_> {
     }
 
     /// The root item of a tree without files.
-    fn root_item(&self, root: &Root) -> raw::RootItem {
+    fn root_item(&self, root: &BuiltTree) -> raw::RootItem {
         let nodesize = u64::from(self.nodesize);
         let mut inode = bare_inode(raw::Timespec::default());
         inode.transid = 0.into();

@@ -9,9 +9,9 @@ use crate::disk::checksum::name_hash;
 use crate::disk::flags::block_group;
 use crate::disk::key::{FIRST_GENERATION, Key, item, object};
 use crate::disk::raw;
-use crate::write::builder::{Blocks, ITEM_BYTES, Root, TreeBuilder, address, leaf_bytes};
+use crate::write::builder::{Blocks, BuiltTree, ITEM_BYTES, TreeBuilder, address, leaf_bytes};
 use crate::write::data::Area;
-use crate::write::layout::{Group, SECTOR_BYTES};
+use crate::write::layout::{NewGroup, SECTOR_BYTES};
 
 /// Number of checksums in one item, however large a leaf is (the kernel's `MAX_CSUM_ITEMS` with its smallest page).
 const SUMS_MAX: usize = 4096;
@@ -31,19 +31,21 @@ pub(crate) struct DataRef {
 
 /// The tree that owns a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owned {
+pub(crate) struct BlockRun {
     pub(crate) owner: u64,
     pub(crate) level: u8,
     pub(crate) count: u32,
 }
 
 /// The runs of a tree's blocks.
-pub(crate) fn rows(owner: u64, root: &Root) -> impl Iterator<Item = Owned> + '_ {
-    (0..).zip(&root.levels).map(move |(level, &count)| Owned {
-        owner,
-        level,
-        count,
-    })
+pub(crate) fn rows(owner: u64, root: &BuiltTree) -> impl Iterator<Item = BlockRun> + '_ {
+    (0..)
+        .zip(&root.levels)
+        .map(move |(level, &count)| BlockRun {
+            owner,
+            level,
+            count,
+        })
 }
 
 /// A reference to a tree block from a node of another tree than the one that owns it.
@@ -129,18 +131,18 @@ impl References {
 pub(crate) fn emit_extents(
     blocks: &mut Blocks<'_>,
     generation: u64,
-    groups: &[&[Group]],
+    groups: &[&[NewGroup]],
     area: &Area<'_>,
     references: &References,
-    rows: [&[Owned]; 2],
+    rows: [&[BlockRun]; 2],
     with_groups: bool,
-) -> Result<Root> {
+) -> Result<BuiltTree> {
     let [data, system, metadata] = *groups else {
         unreachable!("there are three kinds of groups")
     };
     let mut builder = TreeBuilder::new(blocks, object::EXTENT_TREE);
     let (references, shared) = (&references.data, &references.blocks[..]);
-    let pending_of = |groups| Pending::new(if with_groups { groups } else { &[] });
+    let pending_of = |groups| PendingGroups::new(if with_groups { groups } else { &[] });
     let mut pending = pending_of(data);
     let mut references = references.all().peekable();
     let mut own = Vec::new();
@@ -179,7 +181,7 @@ fn emit_block(
     builder: &mut TreeBuilder<'_, '_>,
     generation: u64,
     at: u64,
-    row: &Owned,
+    row: &BlockRun,
     others: &[BlockRef],
 ) -> Result<()> {
     let mut roots: Vec<u64> = others.iter().map(|other| other.root).collect();
@@ -211,11 +213,11 @@ fn extent_item_bytes_max(nodesize: u32) -> usize {
 }
 
 /// Block group items that are still to be emitted.
-struct Pending<'a>(&'a [Group]);
+struct PendingGroups<'a>(&'a [NewGroup]);
 
-impl<'a> Pending<'a> {
-    fn new(groups: &'a [Group]) -> Self {
-        Pending(groups)
+impl<'a> PendingGroups<'a> {
+    fn new(groups: &'a [NewGroup]) -> Self {
+        PendingGroups(groups)
     }
 
     /// Emits the groups whose keys precede the item of this kind at this address.
@@ -236,14 +238,14 @@ impl<'a> Pending<'a> {
 }
 
 /// Emits the block group tree.
-pub(crate) fn emit_groups(blocks: &mut Blocks<'_>, groups: &[&[Group]]) -> Result<Root> {
+pub(crate) fn emit_groups(blocks: &mut Blocks<'_>, groups: &[&[NewGroup]]) -> Result<BuiltTree> {
     let mut builder = TreeBuilder::new(blocks, object::BLOCK_GROUP_TREE);
     let mut groups = groups.iter().copied().flatten();
     groups.try_for_each(|group| emit_group(&mut builder, group))?;
     builder.finish()
 }
 
-fn emit_group(builder: &mut TreeBuilder<'_, '_>, group: &Group) -> Result<()> {
+fn emit_group(builder: &mut TreeBuilder<'_, '_>, group: &NewGroup) -> Result<()> {
     let item = raw::BlockGroupItem {
         used: group.used.into(),
         chunk_objectid: object::FIRST_CHUNK_TREE.into(),
@@ -312,7 +314,10 @@ fn emit_data(
 }
 
 /// Emits the free space tree. Free space in a group follows its used space.
-pub(crate) fn emit_free_space(blocks: &mut Blocks<'_>, groups: &[&[Group]]) -> Result<Root> {
+pub(crate) fn emit_free_space(
+    blocks: &mut Blocks<'_>,
+    groups: &[&[NewGroup]],
+) -> Result<BuiltTree> {
     let mut builder = TreeBuilder::new(blocks, object::FREE_SPACE_TREE);
     for group in groups.iter().copied().flatten() {
         let is_full = group.used == group.len;
@@ -335,7 +340,7 @@ pub(crate) fn emit_sums(
     blocks: &mut Blocks<'_>,
     area: &Area<'_>,
     sum_bytes: usize,
-) -> Result<Root> {
+) -> Result<BuiltTree> {
     let mut builder = TreeBuilder::new(blocks, object::CSUM_TREE);
     let most = (leaf_bytes(builder.nodesize()) - 2 * ITEM_BYTES) / sum_bytes - 1;
     let most = most.min(SUMS_MAX) as u64;
@@ -357,7 +362,7 @@ pub(crate) fn emit_sums(
 }
 
 /// Distributes bytes over groups: each is filled before the next one is started.
-pub(crate) fn set_used(groups: &mut [Group], nodesize: u32, mut bytes: u64) {
+pub(crate) fn set_used(groups: &mut [NewGroup], nodesize: u32, mut bytes: u64) {
     for group in groups {
         debug_assert!(group.flags & block_group::DATA == 0);
         let room = group.len - group.len % u64::from(nodesize);

@@ -12,12 +12,14 @@ use crate::disk::flags::{block_group, compat_ro, incompat};
 use crate::disk::key::{Key, item, object};
 use crate::disk::raw::{self, CHECKSUM_BYTES, SUPERBLOCK_BYTES};
 use crate::disk::superblock::SUPERBLOCK_PLACES;
-use crate::options::{Options, Summary};
-use crate::write::builder::{Blocks, Identity, Root, Shape, TreeBuilder};
-use crate::write::data::{Area, Content};
-use crate::write::fs_tree::{Trees, emit_empty, timespec};
-use crate::write::layout::{Group, Headroom, Layout, SECTOR_BYTES, append_groups, extend_data};
-use crate::write::roots::{RootItems, Roots, Uuids, as_uuid};
+use crate::options::{CreateSummary, Options};
+use crate::write::builder::{Blocks, BuiltTree, Identity, Shape, TreeBuilder};
+use crate::write::data::{Area, FileContent};
+use crate::write::fs_tree::{FileTrees, emit_empty, timespec};
+use crate::write::layout::{
+    GroupLayout, Headroom, NewGroup, SECTOR_BYTES, append_groups, extend_data,
+};
+use crate::write::roots::{BuiltTrees, RootItems, Uuids, as_uuid};
 use crate::write::space_trees::{
     BlockRef, DataRef, DataRefs, References, emit_extents, emit_free_space, emit_groups, emit_sums,
     set_used,
@@ -29,10 +31,10 @@ const ROUNDS_MAX: usize = 32;
 const FREE_PART: u64 = 25;
 
 /// All trees of a file system.
-pub(crate) struct Forest<'a> {
+pub(crate) struct TreeWriter<'a> {
     options: &'a Options,
     area: &'a Area<'a>,
-    trees: &'a Trees<'a>,
+    trees: &'a FileTrees<'a>,
     references: References,
     /// By subvolume: its place in the order in which trees are written.
     turns: Vec<usize>,
@@ -41,13 +43,13 @@ pub(crate) struct Forest<'a> {
     uuids: Uuids,
 }
 
-impl<'a> Forest<'a> {
-    pub(crate) fn new(options: &'a Options, area: &'a Area<'a>, trees: &'a Trees<'a>) -> Self {
+impl<'a> TreeWriter<'a> {
+    pub(crate) fn new(options: &'a Options, area: &'a Area<'a>, trees: &'a FileTrees<'a>) -> Self {
         let mut turns = vec![0; trees.plan.subvolumes.len()];
         for (turn, subvolume) in trees.plan.order().into_iter().enumerate() {
             turns[subvolume] = turn;
         }
-        Forest {
+        TreeWriter {
             options,
             area,
             trees,
@@ -58,9 +60,13 @@ impl<'a> Forest<'a> {
         }
     }
 
-    pub(crate) fn write(mut self, output: &Output, mut summary: Summary) -> Result<Summary> {
+    pub(crate) fn write(
+        mut self,
+        output: &Output,
+        mut summary: CreateSummary,
+    ) -> Result<CreateSummary> {
         let nodesize = self.options.nodesize;
-        let mut roots = Roots::default();
+        let mut roots = BuiltTrees::default();
         let mut measure = Blocks::measure(nodesize);
         let mut references = References::new(&self.area.scratch);
         self.emit_files(&mut measure, &mut roots, |subvolume, shape| {
@@ -92,7 +98,7 @@ impl<'a> Forest<'a> {
         self.emit_files(&mut blocks, &mut roots, |_, _| ())?;
         self.emit_small(&mut blocks, &layout, &measured, &mut roots)?;
         blocks.finish()?;
-        let shape = |roots: &Roots| (roots.metadata_rows(), roots.chunk_rows());
+        let shape = |roots: &BuiltTrees| (roots.metadata_rows(), roots.chunk_rows());
         assert_eq!(
             shape(&roots),
             shape(&measured),
@@ -115,7 +121,7 @@ impl<'a> Forest<'a> {
         let (area, plan) = (self.area, self.trees.plan);
         let mut others = shape.ranges.iter().peekable();
         for file in self.trees.files(subvolume) {
-            let Content::Extents { from, count } = area.content(file) else {
+            let FileContent::Extents { from, count } = area.content(file) else {
                 continue;
             };
             let ino = plan.ino(file);
@@ -139,7 +145,7 @@ impl<'a> Forest<'a> {
     fn emit_files(
         &self,
         blocks: &mut Blocks<'_>,
-        roots: &mut Roots,
+        roots: &mut BuiltTrees,
         mut each: impl FnMut(usize, &Shape),
     ) -> Result<()> {
         roots.files.clear();
@@ -176,9 +182,9 @@ impl<'a> Forest<'a> {
     fn emit_small(
         &self,
         blocks: &mut Blocks<'_>,
-        layout: &Layout,
-        measured: &Roots,
-        roots: &mut Roots,
+        layout: &GroupLayout,
+        measured: &BuiltTrees,
+        roots: &mut BuiltTrees,
     ) -> Result<()> {
         roots.data_reloc = emit_empty(blocks, object::DATA_RELOC_TREE, self.time)?;
         roots.uuid = self.uuids.emit(blocks, &self.trees.plan.subvolumes)?;
@@ -208,7 +214,7 @@ impl<'a> Forest<'a> {
     }
 
     /// Lays out the groups, with as much headroom as fits.
-    fn fit(&self, roots: &mut Roots, output: &Output) -> Result<(Layout, Headroom)> {
+    fn fit(&self, roots: &mut BuiltTrees, output: &Output) -> Result<(GroupLayout, Headroom)> {
         let size = match output.kind() {
             OutputKind::Device => Some(ReadAt::size(output)?),
             _ => self.options.size,
@@ -250,7 +256,7 @@ impl<'a> Forest<'a> {
     }
 
     /// Lays out the groups and measures the trees that depend on them, until both agree.
-    fn measure(&self, roots: &mut Roots, headroom: Headroom) -> Result<Layout> {
+    fn measure(&self, roots: &mut BuiltTrees, headroom: Headroom) -> Result<GroupLayout> {
         let nodesize = self.options.nodesize;
         for _ in 0..ROUNDS_MAX {
             let layout = self.lay_out(roots, headroom);
@@ -266,7 +272,7 @@ impl<'a> Forest<'a> {
     }
 
     /// Space for trees of this size, and the free space to leave.
-    fn lay_out(&self, roots: &Roots, headroom: Headroom) -> Layout {
+    fn lay_out(&self, roots: &BuiltTrees, headroom: Headroom) -> GroupLayout {
         let nodesize = u64::from(self.options.nodesize);
         let dup = match self.options.metadata {
             Profile::Dup => block_group::DUP,
@@ -276,9 +282,9 @@ impl<'a> Forest<'a> {
         let chunk = roots.chunk.blocks().max(1) as u64 * nodesize;
         let space_bytes = roots.space_blocks() * nodesize;
         let [free_chunk, free, free_data] = headroom.bytes(self.options.nodesize, space_bytes);
-        let mut layout = Layout {
+        let mut layout = GroupLayout {
             data: self.area.groups.clone(),
-            ..Layout::default()
+            ..GroupLayout::default()
         };
         let at = extend_data(&mut layout.data, self.area.end(), free_data);
         let flags = block_group::SYSTEM | dup;
@@ -292,7 +298,7 @@ impl<'a> Forest<'a> {
         layout
     }
 
-    fn emit_chunks(&self, blocks: &mut Blocks<'_>, layout: &Layout) -> Result<Root> {
+    fn emit_chunks(&self, blocks: &mut Blocks<'_>, layout: &GroupLayout) -> Result<BuiltTree> {
         let mut builder = TreeBuilder::new(blocks, object::CHUNK_TREE);
         let key = Key::new(object::DEV_ITEMS, item::DEV_ITEM, 1);
         builder.push(key, &[self.device(layout).as_bytes()])?;
@@ -304,7 +310,7 @@ impl<'a> Forest<'a> {
         builder.finish()
     }
 
-    fn device(&self, layout: &Layout) -> raw::DevItem {
+    fn device(&self, layout: &GroupLayout) -> raw::DevItem {
         raw::DevItem {
             devid: 1.into(),
             total_bytes: layout.size.into(),
@@ -323,8 +329,12 @@ impl<'a> Forest<'a> {
         }
     }
 
-    fn emit_device_extents(&self, blocks: &mut Blocks<'_>, layout: &Layout) -> Result<Root> {
-        let mut extents: Vec<(u64, &Group)> = layout
+    fn emit_device_extents(
+        &self,
+        blocks: &mut Blocks<'_>,
+        layout: &GroupLayout,
+    ) -> Result<BuiltTree> {
+        let mut extents: Vec<(u64, &NewGroup)> = layout
             .all()
             .flat_map(|group| group.stripes.iter().map(move |&at| (at, group)))
             .collect();
@@ -374,7 +384,12 @@ impl<'a> Forest<'a> {
     }
 
     /// Writes all copies of the superblock, the first one last.
-    fn write_superblocks(&self, output: &Output, layout: &Layout, roots: &Roots) -> Result<()> {
+    fn write_superblocks(
+        &self,
+        output: &Output,
+        layout: &GroupLayout,
+        roots: &BuiltTrees,
+    ) -> Result<()> {
         let mut superblock = raw::Superblock::new_zeroed();
         superblock.fsid = self.uuids.fsid;
         superblock.flags = 1.into();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use btrfs::{Btrfs, ChecksumType, Options, Profile, Summary, create};
+use btrfs::{Btrfs, ChecksumType, CreateSummary, Options, Profile, create};
 use codec::Settings;
 use testkit::{MemoryFs, Rng, tool};
 use tree::diff::diff;
@@ -21,7 +21,7 @@ pub(crate) fn make(
     image: &Path,
     options: &Options,
     threads: usize,
-) -> Summary {
+) -> CreateSummary {
     let inventory = Inventory::of(source, &Limits::default()).unwrap();
     let output = Output::create(image, true).unwrap();
     let parallel = Parallel::new(threads);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use btrfs::{Options, Subvolume, Summary};
+use btrfs::{CreateSummary, Options, Subvolume};
 use codec::{Encoder, Settings};
 use testkit::{HookedFs, MemoryFs, Rng, TempDir};
 use tree::{
@@ -212,7 +212,7 @@ fn shared_extents_stay_shared() {
         source.add_file(dir, "own", &rng.bytes(5000));
     }
     let expected = manifest_of(&source);
-    let sums = |summary: &Summary| (summary.image.data_bytes, summary.extents);
+    let sums = |summary: &CreateSummary| (summary.image.data_bytes, summary.extents);
     for compression in [None, Some(Settings::Zlib { level: 1 })] {
         let made = make(&source, &first, &with(compression, false), 2);
         assert_eq!(made.image.duplicates, 9);

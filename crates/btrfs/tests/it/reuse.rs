@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use btrfs::{Btrfs, Options, Summary};
+use btrfs::{Btrfs, CreateSummary, Options};
 use codec::Settings;
 use testkit::{MemoryFs, Rng, TempDir};
 use tree::{FileSystem, Ino, OldImage, Time};
@@ -79,7 +79,7 @@ fn reusing(options: &Options, old: &Path, trust_mtime: bool) -> Options {
     }
 }
 
-fn reuse(dir: &TempDir, options: &Options, threads: usize) -> Summary {
+fn reuse(dir: &TempDir, options: &Options, threads: usize) -> CreateSummary {
     let options = reusing(options, &dir.join("old"), false);
     make(&version(true, false), &dir.join("new"), &options, threads)
 }

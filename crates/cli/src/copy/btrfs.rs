@@ -1,7 +1,7 @@
 //! Copies to btrfs images.
 
 use anyhow::{Context, Result};
-use btrfs::Summary;
+use btrfs::CreateSummary;
 use tree::{Error, Output};
 
 use super::job::{Done, Job};
@@ -62,7 +62,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
 }
 
 /// What could not be preserved, a line each.
-fn lost_in(summary: &Summary, source: &Source) -> Vec<String> {
+fn lost_in(summary: &CreateSummary, source: &Source) -> Vec<String> {
     let mut lost = Vec::new();
     for (path, name) in &summary.image.lost_xattrs {
         let (path, name) = (source.path_name(path), text::of_name(name));

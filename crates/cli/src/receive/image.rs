@@ -284,7 +284,7 @@ impl Target {
     }
 
     /// Messages about the new image.
-    fn notes(&self, args: &Receive, summary: &btrfs::Summary) {
+    fn notes(&self, args: &Receive, summary: &btrfs::CreateSummary) {
         let kept = summary.image.kept;
         let unverified = kept.count - kept.by_checksum - kept.decoded;
         if args.no_verify && unverified > 0 {

@@ -3,7 +3,7 @@
 use tree::{Error, Result};
 
 use crate::disk::key::{Generation, Key};
-use crate::disk::node::{NewNode, Node, Pointer};
+use crate::disk::node::{NewTreeBlock, Pointer, TreeBlock};
 use crate::disk::raw::LEVELS_MAX;
 use crate::disk::tree::{Cursor, Tree};
 use crate::disk::volume::Volume;
@@ -94,9 +94,9 @@ impl<'v> Editor<'v> {
 
     /// Adds the leaves that these items need: one or, if they do not fit in it, several.
     fn add_leaves(&self, items: &[(Key, &[u8])], is_append: bool) -> Result<Vec<Pointer>> {
-        let room = Node::room(self.volume.superblock.nodesize);
+        let room = TreeBlock::room(self.volume.superblock.nodesize);
         let bytes = |items: &[(Key, &[u8])]| -> usize {
-            items.iter().map(|item| Node::item_bytes(item.1)).sum()
+            items.iter().map(|item| TreeBlock::item_bytes(item.1)).sum()
         };
         let all = bytes(items);
         // Items that are appended one after the other fill their leaves.
@@ -111,7 +111,7 @@ impl<'v> Editor<'v> {
             let mut count = 0_usize;
             let mut used = 0_usize;
             while let Some(item) = rest.get(count) {
-                used = used.saturating_add(Node::item_bytes(item.1));
+                used = used.saturating_add(TreeBlock::item_bytes(item.1));
                 if count > 0 && (used > room || used > wanted && pointers.is_empty()) {
                     break;
                 }
@@ -128,7 +128,7 @@ impl<'v> Editor<'v> {
         let head = self.head();
         let node = self
             .volume
-            .add_changed(|at| Node::leaf(NewNode { at, ..head }, items))?;
+            .add_changed(|at| TreeBlock::leaf(NewTreeBlock { at, ..head }, items))?;
         Ok(Pointer {
             key: items.first().map_or(Key::MIN, |item| item.0),
             at: node.at,
@@ -138,7 +138,7 @@ impl<'v> Editor<'v> {
 
     /// Adds the nodes that these pointers need: one or, if they do not fit in it, two.
     fn add_nodes(&self, level: u8, pointers: &[Pointer]) -> Result<Vec<Pointer>> {
-        let max = Node::pointers_max(self.volume.superblock.nodesize);
+        let max = TreeBlock::pointers_max(self.volume.superblock.nodesize);
         let count = if pointers.len() > max {
             pointers.len().div_ceil(2)
         } else {
@@ -148,9 +148,9 @@ impl<'v> Editor<'v> {
         let parts = pointers.chunks(count);
         parts
             .map(|part| {
-                let node = self
-                    .volume
-                    .add_changed(|at| Node::pointing(NewNode { at, ..head }, level, part))?;
+                let node = self.volume.add_changed(|at| {
+                    TreeBlock::pointing(NewTreeBlock { at, ..head }, level, part)
+                })?;
                 Ok(Pointer {
                     key: part.first().map_or(Key::MIN, |pointer| pointer.key),
                     at: node.at,
@@ -161,8 +161,8 @@ impl<'v> Editor<'v> {
     }
 
     /// The header of a changed block, except its address.
-    fn head(&self) -> NewNode {
-        NewNode {
+    fn head(&self) -> NewTreeBlock {
+        NewTreeBlock {
             at: self.tree.root,
             generation: self.generation(),
             owner: self.tree.id,

@@ -5,17 +5,17 @@ use zerocopy::FromBytes;
 
 use super::{Replay, range};
 use crate::disk::csum_tree::parse_item;
-use crate::disk::extent::{Body, FileExtent};
+use crate::disk::extent::{ExtentBody, FileExtent};
 use crate::disk::flags::incompat;
 use crate::disk::key::{Key, item, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::raw;
 
 const HEAD_BYTES: usize = size_of::<raw::FileExtentItem>();
 
 impl Replay<'_> {
     /// Replays a part of a file: it replaces what the file had there.
-    pub(super) fn extent(&mut self, item: &Item<'_>) -> Result<()> {
+    pub(super) fn extent(&mut self, item: &TreeItem<'_>) -> Result<()> {
         let superblock = &self.volume.superblock;
         let sector = u64::from(superblock.sectorsize);
         let number = item.key.objectid;
@@ -26,10 +26,10 @@ impl Replay<'_> {
         let end = (extent.offset.saturating_add(extent.len)).next_multiple_of(sector);
         let has_holes = superblock.incompat & incompat::NO_HOLES == 0;
         self.drop_extents(number, extent.offset, end)?;
-        if extent.body != Body::Hole || has_holes {
+        if extent.body != ExtentBody::Hole || has_holes {
             self.files.put(item.key, item.data)?;
         }
-        if let Body::Stored {
+        if let ExtentBody::Stored {
             extent: data,
             offset,
             ..
@@ -59,7 +59,7 @@ impl Replay<'_> {
                 let end = start.saturating_add(extent.len);
                 if start < to && end > from {
                     let is_inside = start >= from && end <= to;
-                    if matches!(extent.body, Body::Inline { .. }) && !is_inside {
+                    if matches!(extent.body, ExtentBody::Inline { .. }) && !is_inside {
                         return Err(item.corrupt("log cuts inline content", from));
                     }
                     let kept =

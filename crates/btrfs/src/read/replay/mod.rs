@@ -17,11 +17,11 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use self::edit::Editor;
 use crate::disk::dir;
-use crate::disk::inode::Inode;
+use crate::disk::inode::StoredInode;
 use crate::disk::key::{Generation, Key, is_file_tree, item, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::raw;
-use crate::disk::subvolume::Root;
+use crate::disk::subvolume::TreeRoot;
 use crate::disk::tree::{Cursor, Tree};
 use crate::disk::volume::Volume;
 
@@ -55,8 +55,8 @@ pub(crate) fn replay(volume: &Volume, roots: &Tree, checksums: Option<Tree>) -> 
     while let Some(item) = cursor.item() {
         if (item.key.objectid, item.key.kind) == (object::TREE_LOG, item::ROOT_ITEM) {
             let id = item.key.offset;
-            let log = Root::parse(&item, superblock)?.tree;
-            let target = Root::find(volume, roots, id)?;
+            let log = TreeRoot::parse(&item, superblock)?.tree;
+            let target = TreeRoot::find(volume, roots, id)?;
             // The subvolume may have been deleted.
             if let Some(target) = target.filter(|root| root.refs > 0 && is_file_tree(id)) {
                 let mut replay = Replay {
@@ -90,7 +90,7 @@ struct Replay<'v> {
 
 /// The parts of a replay, in order. Each goes over the whole log.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ReplayStage {
     Inodes,
     Entries,
     Rest,
@@ -98,22 +98,26 @@ enum Stage {
 
 impl Replay<'_> {
     fn run(&mut self) -> Result<()> {
-        for stage in [Stage::Inodes, Stage::Entries, Stage::Rest] {
+        for stage in [ReplayStage::Inodes, ReplayStage::Entries, ReplayStage::Rest] {
             let mut cursor = self.log.seek(self.volume, Key::MIN)?;
             let mut left_out = None;
             while let Some(item) = cursor.item() {
                 if item.key.kind == item::INODE_ITEM {
                     // A temporary file that never had a name.
-                    let inode = Inode::parse(&item, &self.volume.superblock)?;
+                    let inode = StoredInode::parse(&item, &self.volume.superblock)?;
                     left_out = (inode.nlink == 0).then_some(item.key.objectid);
                 }
                 if left_out != Some(item.key.objectid) {
                     match (stage, item.key.kind) {
-                        (Stage::Inodes, item::INODE_ITEM) => self.inode(&item)?,
-                        (Stage::Entries, item::DIR_INDEX) => self.entry(&item)?,
-                        (Stage::Rest, item::INODE_REF | item::INODE_EXTREF) => self.names(&item)?,
-                        (Stage::Rest, item::XATTR_ITEM) => self.files.put(item.key, item.data)?,
-                        (Stage::Rest, item::EXTENT_DATA) => self.extent(&item)?,
+                        (ReplayStage::Inodes, item::INODE_ITEM) => self.inode(&item)?,
+                        (ReplayStage::Entries, item::DIR_INDEX) => self.entry(&item)?,
+                        (ReplayStage::Rest, item::INODE_REF | item::INODE_EXTREF) => {
+                            self.names(&item)?
+                        }
+                        (ReplayStage::Rest, item::XATTR_ITEM) => {
+                            self.files.put(item.key, item.data)?
+                        }
+                        (ReplayStage::Rest, item::EXTENT_DATA) => self.extent(&item)?,
                         _ => {}
                     }
                 }
@@ -125,10 +129,10 @@ impl Replay<'_> {
 
     /// Replays an inode item. What its file had and the log does not have was removed: attributes, and names within the
     /// ranges of a directory that the log describes.
-    fn inode(&mut self, item: &Item<'_>) -> Result<()> {
+    fn inode(&mut self, item: &TreeItem<'_>) -> Result<()> {
         let number = item.key.objectid;
         self.remove_xattrs(number)?;
-        let inode = Inode::parse(item, &self.volume.superblock)?;
+        let inode = StoredInode::parse(item, &self.volume.superblock)?;
         if inode.kind == FileKind::Directory && self.has_inode(number)? {
             self.remove_names(number, true)?;
         }
@@ -143,7 +147,7 @@ impl Replay<'_> {
     }
 
     /// Puts an inode item in place, and returns the size that the file has then.
-    fn put_inode(&mut self, item: &Item<'_>) -> Result<u64> {
+    fn put_inode(&mut self, item: &TreeItem<'_>) -> Result<u64> {
         let next = self.volume.superblock.generation.0.saturating_add(1);
         let mut new = raw::InodeItem::read_from_bytes(item.data)
             .map_err(|_| item.corrupt("logged inode's size is wrong", to_u64(item.data.len())))?;

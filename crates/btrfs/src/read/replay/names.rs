@@ -5,16 +5,16 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Replay, range};
 use crate::disk::checksum::{NAME_SEED, name_hash};
-use crate::disk::dir::{self, Target};
+use crate::disk::dir::{self, EntryTarget};
 use crate::disk::inode::{emit_extref, emit_ref, for_each_name};
 use crate::disk::key::{Key, item, object};
-use crate::disk::node::Item;
+use crate::disk::node::TreeItem;
 use crate::disk::raw;
 use crate::disk::tree::{Cursor, Tree};
 use crate::disk::volume::Volume;
 
 /// A name of an inode.
-struct Name {
+struct LoggedName {
     parent: u64,
     index: u64,
     name: Vec<u8>,
@@ -50,8 +50,8 @@ impl Replay<'_> {
                             .is_some();
                     match entry.target {
                         _ if logged => {}
-                        Target::Inode(number) => gone.push((number, entry.name.to_vec())),
-                        Target::Subvolume(id) => {
+                        EntryTarget::Inode(number) => gone.push((number, entry.name.to_vec())),
+                        EntryTarget::Subvolume(id) => {
                             return Err(item.corrupt("log removes a subvolume", id));
                         }
                     }
@@ -67,7 +67,7 @@ impl Replay<'_> {
     }
 
     /// Replays an entry of a directory.
-    pub(super) fn entry(&mut self, item: &Item<'_>) -> Result<()> {
+    pub(super) fn entry(&mut self, item: &TreeItem<'_>) -> Result<()> {
         let (dir, index) = (item.key.objectid, item.key.offset);
         if !self.has_inode(dir)? {
             return Err(item.corrupt("logged name is in no directory", dir));
@@ -78,13 +78,13 @@ impl Replay<'_> {
             Ok(())
         })?;
         // Subvolumes come and go with a commit only.
-        let Some((name, Target::Inode(number), kind)) = logged else {
+        let Some((name, EntryTarget::Inode(number), kind)) = logged else {
             return Ok(());
         };
         let exists = self.has_inode(number)?;
-        let target = Some(Target::Inode(number));
+        let target = Some(EntryTarget::Inode(number));
         let by_name = dir::find(self.volume, &self.files.tree, dir, &name)?;
-        let is_named = by_name == Some((Target::Inode(number), kind));
+        let is_named = by_name == Some((EntryTarget::Inode(number), kind));
         if let Some((other, _)) = by_name
             && !is_named
             && exists
@@ -115,7 +115,7 @@ impl Replay<'_> {
     }
 
     /// Replays an item with names of an inode.
-    pub(super) fn names(&mut self, item: &Item<'_>) -> Result<()> {
+    pub(super) fn names(&mut self, item: &TreeItem<'_>) -> Result<()> {
         let number = item.key.objectid;
         let logged = names_in(item)?;
         if !self.has_inode(number)? {
@@ -127,7 +127,7 @@ impl Replay<'_> {
             // The root directory, or a directory that was not synced.
             return Ok(());
         }
-        for Name {
+        for LoggedName {
             parent,
             index,
             name,
@@ -139,13 +139,13 @@ impl Replay<'_> {
             let tree = &self.files.tree;
             let by_name = dir::find(self.volume, tree, *parent, name)?.map(|found| found.0);
             let by_index = dir::find_index(self.volume, tree, *parent, *index, name)?;
-            let target = Some(Target::Inode(number));
+            let target = Some(EntryTarget::Inode(number));
             if (by_name, by_index) != (target, target) {
                 self.make_room(item, *parent, *index, name)?;
                 self.link(*parent, number, name, *index)?;
             }
         }
-        for Name { parent, name, .. } in names_at(self.volume, &self.files.tree, item.key)? {
+        for LoggedName { parent, name, .. } in names_at(self.volume, &self.files.tree, item.key)? {
             let is_logged = logged
                 .iter()
                 .any(|logged| (logged.parent, &logged.name) == (parent, &name));
@@ -160,7 +160,7 @@ impl Replay<'_> {
 
     /// Removes what is in the way of a name: the inode's other names in that directory that are not logged, and other
     /// inodes of that name.
-    fn make_room(&mut self, item: &Item<'_>, dir: u64, index: u64, name: &[u8]) -> Result<()> {
+    fn make_room(&mut self, item: &TreeItem<'_>, dir: u64, index: u64, name: &[u8]) -> Result<()> {
         let number = item.key.objectid;
         let direct = Key::new(number, item::INODE_REF, dir);
         let extended = extref_key(number, dir, name);
@@ -184,14 +184,14 @@ impl Replay<'_> {
 
     fn unlink_target(
         &mut self,
-        item: &Item<'_>,
+        item: &TreeItem<'_>,
         dir: u64,
-        target: Target,
+        target: EntryTarget,
         name: &[u8],
     ) -> Result<()> {
         match target {
-            Target::Inode(number) => self.unlink(dir, number, name),
-            Target::Subvolume(id) => Err(item.corrupt("log replaces a subvolume", id)),
+            EntryTarget::Inode(number) => self.unlink(dir, number, name),
+            EntryTarget::Subvolume(id) => Err(item.corrupt("log replaces a subvolume", id)),
         }
     }
 
@@ -341,10 +341,10 @@ impl Replay<'_> {
 }
 
 /// The names in an item of references, of either type.
-fn names_in(item: &Item<'_>) -> Result<Vec<Name>> {
+fn names_in(item: &TreeItem<'_>) -> Result<Vec<LoggedName>> {
     let mut names = Vec::new();
     for_each_name(item, |reference| {
-        names.push(Name {
+        names.push(LoggedName {
             parent: reference.parent,
             index: reference.index,
             name: reference.name.to_vec(),
@@ -355,7 +355,7 @@ fn names_in(item: &Item<'_>) -> Result<Vec<Name>> {
 }
 
 /// The names in the item of references with this key; none if there is no item.
-fn names_at(volume: &Volume, tree: &Tree, key: Key) -> Result<Vec<Name>> {
+fn names_at(volume: &Volume, tree: &Tree, key: Key) -> Result<Vec<LoggedName>> {
     let cursor = tree.find(volume, key)?;
     match cursor.as_ref().and_then(Cursor::item) {
         Some(item) => names_in(&item),

@@ -12,15 +12,15 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::disk::checksum::ChecksumType;
 use crate::disk::key::Key;
 use crate::disk::raw::{self, CHECKSUM_BYTES, HEADER_BACKREF_REVISION_1, HEADER_WRITTEN};
-use crate::write::layout::Group;
+use crate::write::layout::NewGroup;
 
 mod shared;
 
 pub(crate) use shared::Shape;
-use shared::{Sharing, plan_nodes};
+use shared::{LeafSharing, plan_nodes};
 
-const HEADER_BYTES: usize = size_of::<raw::Header>();
-pub(crate) const ITEM_BYTES: usize = size_of::<raw::Item>();
+const HEADER_BYTES: usize = size_of::<raw::BlockHeader>();
+pub(crate) const ITEM_BYTES: usize = size_of::<raw::LeafItem>();
 const KEY_PTR_BYTES: usize = size_of::<raw::KeyPtr>();
 
 /// Size of the largest tree block, in bytes.
@@ -53,16 +53,16 @@ pub(crate) struct Blocks<'a> {
     nodesize: u32,
     /// Number of blocks handed out so far.
     next: usize,
-    target: Target<'a>,
+    target: BlockSink<'a>,
 }
 
-enum Target<'a> {
+enum BlockSink<'a> {
     /// Nowhere: blocks are only counted, and the content of items is hashed.
     Measure(Box<(Xxh64, Xxh64)>),
     /// These groups, filled one block after another.
     Write {
         output: &'a Output,
-        groups: &'a [Group],
+        groups: &'a [NewGroup],
         identity: Identity,
         pending: Vec<u8>,
         /// The address of the first pending block.
@@ -75,20 +75,20 @@ impl<'a> Blocks<'a> {
         Blocks {
             nodesize,
             next: 0,
-            target: Target::Measure(Box::new((Xxh64::new(1), Xxh64::new(2)))),
+            target: BlockSink::Measure(Box::new((Xxh64::new(1), Xxh64::new(2)))),
         }
     }
 
     pub(crate) fn write(
         nodesize: u32,
         output: &'a Output,
-        groups: &'a [Group],
+        groups: &'a [NewGroup],
         identity: Identity,
     ) -> Self {
         Blocks {
             nodesize,
             next: 0,
-            target: Target::Write {
+            target: BlockSink::Write {
                 output,
                 groups,
                 identity,
@@ -101,7 +101,7 @@ impl<'a> Blocks<'a> {
     /// A hash of all measured items.
     pub(crate) fn digest(&self) -> [u8; 16] {
         let mut digest = [0; 16];
-        if let Target::Measure(hashes) = &self.target {
+        if let BlockSink::Measure(hashes) = &self.target {
             digest[..8].copy_from_slice(&hashes.0.digest().to_le_bytes());
             digest[8..].copy_from_slice(&hashes.1.digest().to_le_bytes());
         }
@@ -109,7 +109,7 @@ impl<'a> Blocks<'a> {
     }
 
     fn hash(&mut self, bytes: &[u8]) {
-        if let Target::Measure(hashes) = &mut self.target {
+        if let BlockSink::Measure(hashes) = &mut self.target {
             hashes.0.update(bytes);
             hashes.1.update(bytes);
         }
@@ -118,16 +118,16 @@ impl<'a> Blocks<'a> {
     /// The address of a block by index; 0 if blocks are only counted.
     fn place(&self, index: usize) -> u64 {
         match &self.target {
-            Target::Measure(_) => 0,
-            Target::Write { groups, .. } => address(groups, self.nodesize, index),
+            BlockSink::Measure(_) => 0,
+            BlockSink::Write { groups, .. } => address(groups, self.nodesize, index),
         }
     }
 
     /// The generation of all blocks; `None` if they are only counted.
     fn generation(&self) -> Option<u64> {
         match &self.target {
-            Target::Measure(_) => None,
-            Target::Write { identity, .. } => Some(identity.generation),
+            BlockSink::Measure(_) => None,
+            BlockSink::Write { identity, .. } => Some(identity.generation),
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Blocks<'a> {
     fn put(&mut self, block: &mut [u8], owner: u64, level: u8, items: usize) -> Result<usize> {
         let index = self.next;
         self.next += 1;
-        let Target::Write {
+        let BlockSink::Write {
             output,
             groups,
             identity,
@@ -146,7 +146,7 @@ impl<'a> Blocks<'a> {
             return Ok(index);
         };
         let at = address(groups, self.nodesize, index);
-        let header = raw::Header {
+        let header = raw::BlockHeader {
             csum: [0; CHECKSUM_BYTES],
             fsid: identity.fsid,
             bytenr: at.into(),
@@ -170,7 +170,7 @@ impl<'a> Blocks<'a> {
 
     /// Writes the pending blocks.
     pub(crate) fn finish(mut self) -> Result<()> {
-        if let Target::Write {
+        if let BlockSink::Write {
             output,
             groups,
             pending,
@@ -185,7 +185,7 @@ impl<'a> Blocks<'a> {
 }
 
 /// The address of the block with this index: groups are filled one after another.
-pub(crate) fn address(groups: &[Group], nodesize: u32, index: usize) -> u64 {
+pub(crate) fn address(groups: &[NewGroup], nodesize: u32, index: usize) -> u64 {
     let mut left = index as u64 * u64::from(nodesize);
     for group in groups {
         let len = group.len - group.len % u64::from(nodesize);
@@ -198,7 +198,12 @@ pub(crate) fn address(groups: &[Group], nodesize: u32, index: usize) -> u64 {
 }
 
 /// Writes consecutive blocks to every copy; they may cross the border of a group.
-fn write_pending(output: &Output, groups: &[Group], pending: &mut Vec<u8>, at: u64) -> Result<()> {
+fn write_pending(
+    output: &Output,
+    groups: &[NewGroup],
+    pending: &mut Vec<u8>,
+    at: u64,
+) -> Result<()> {
     let end = at + pending.len() as u64;
     for group in groups {
         let from = at.max(group.start);
@@ -216,7 +221,7 @@ fn write_pending(output: &Output, groups: &[Group], pending: &mut Vec<u8>, at: u
 
 /// A finished tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Root {
+pub(crate) struct BuiltTree {
     /// Its root block.
     pub(crate) at: u64,
     /// Number of blocks at each level, leaves first, without those of other trees.
@@ -225,7 +230,7 @@ pub(crate) struct Root {
     pub(crate) reused: usize,
 }
 
-impl Root {
+impl BuiltTree {
     /// Level of the root block.
     pub(crate) fn level(&self) -> u8 {
         self.levels.len().saturating_sub(1) as u8
@@ -239,7 +244,7 @@ impl Root {
 
 /// A block of a tree.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
+pub(crate) struct BuiltBlock {
     /// Its first key.
     pub(crate) first: Key,
     pub(crate) index: usize,
@@ -299,7 +304,7 @@ impl Leaf {
             self.block[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
-        let item = raw::Item {
+        let item = raw::LeafItem {
             key: key.emit(),
             offset: ((self.data_at - HEADER_BYTES) as u32).into(),
             size: (len as u32).into(),
@@ -319,7 +324,7 @@ impl Leaf {
     /// The key and the data of an item.
     fn item(&self, index: usize) -> (Key, &[u8]) {
         let head = HEADER_BYTES + index * ITEM_BYTES;
-        let item = raw::Item::ref_from_bytes(&self.block[head..head + ITEM_BYTES]);
+        let item = raw::LeafItem::ref_from_bytes(&self.block[head..head + ITEM_BYTES]);
         let item = item.expect("it has the size of an item");
         let from = HEADER_BYTES + item.offset.get() as usize;
         let data = &self.block[from..from + item.size.get() as usize];
@@ -335,8 +340,8 @@ pub(crate) struct TreeBuilder<'b, 'a> {
     begin: usize,
     open: Leaf,
     last: Option<Key>,
-    leaves: Vec<Block>,
-    sharing: Option<Sharing<'b>>,
+    leaves: Vec<BuiltBlock>,
+    sharing: Option<LeafSharing<'b>>,
 }
 
 impl<'b, 'a> TreeBuilder<'b, 'a> {
@@ -392,7 +397,7 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
         }
         let items = self.open.items;
         let index = (self.blocks).put(&mut self.open.block, self.owner, 0, items)?;
-        self.leaves.push(Block {
+        self.leaves.push(BuiltBlock {
             first: self.open.first,
             index,
             count: items,
@@ -402,12 +407,12 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
     }
 
     /// Closes the last leaf and builds the levels above. A tree without items has one empty leaf.
-    pub(crate) fn finish(self) -> Result<Root> {
+    pub(crate) fn finish(self) -> Result<BuiltTree> {
         Ok(self.finish_shape()?.0)
     }
 
     /// Finishes the tree, and returns what later ones need to share its blocks.
-    pub(crate) fn finish_shape(mut self) -> Result<(Root, Shape)> {
+    pub(crate) fn finish_shape(mut self) -> Result<(BuiltTree, Shape)> {
         self.end_trial()?;
         if self.open.items > 0 || self.leaves.is_empty() {
             self.end_leaf()?;
@@ -416,7 +421,7 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
         let mut shape = Shape::default();
         let sharing = self.sharing.take();
         let base = sharing.as_ref().and_then(|sharing| sharing.base);
-        let mut own = Root::default();
+        let mut own = BuiltTree::default();
         let mut below = std::mem::take(&mut self.leaves);
         loop {
             let count = below.iter().filter(|block| block.index >= self.begin);
@@ -445,7 +450,7 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
                         self.put_node(children, level)?
                     }
                 };
-                nodes.push(Block {
+                nodes.push(BuiltBlock {
                     first,
                     index,
                     count,
@@ -462,7 +467,7 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
         Ok((own, shape))
     }
 
-    fn put_node(&mut self, children: &[Block], level: u8) -> Result<usize> {
+    fn put_node(&mut self, children: &[BuiltBlock], level: u8) -> Result<usize> {
         if let Some(generation) = self.blocks.generation() {
             let block = &mut self.open.block;
             block.fill(0);

@@ -1,6 +1,6 @@
 //! Blocks that a tree shares with an earlier one, its base.
 //!
-//! Sharing never depends on why two trees are alike: a leaf is shared if its items are the same bytes, found at the
+//! LeafSharing never depends on why two trees are alike: a leaf is shared if its items are the same bytes, found at the
 //! boundaries of the base's leaves, and a node if its children are the same blocks. Between shared blocks, a tree has
 //! blocks of its own. As in Linux, its root is always one of those.
 
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use tree::Result;
 
-use super::{Block, Blocks, Leaf, TreeBuilder, leaf_bytes};
+use super::{Blocks, BuiltBlock, Leaf, TreeBuilder, leaf_bytes};
 use crate::disk::key::Key;
 
 /// A node may have this many times fewer children than fit, on average, before a level is built without sharing.
@@ -18,7 +18,7 @@ const SPARSE_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
     /// By level, leaves first, in the order of keys.
-    pub(super) levels: Vec<Vec<Block>>,
+    pub(super) levels: Vec<Vec<BuiltBlock>>,
     /// SHA-256 of the items of each leaf.
     pub(super) digests: Vec<[u8; 32]>,
     /// Blocks of other trees that this tree's own nodes refer to, by index.
@@ -28,7 +28,7 @@ pub(crate) struct Shape {
 }
 
 /// The part of a [`TreeBuilder`] that looks for shared leaves.
-pub(super) struct Sharing<'b> {
+pub(super) struct LeafSharing<'b> {
     pub(super) base: Option<&'b Shape>,
     /// The base's leaf to look for next.
     next: usize,
@@ -45,7 +45,7 @@ pub(super) struct Sharing<'b> {
 impl<'b, 'a> TreeBuilder<'b, 'a> {
     /// A tree that shares blocks with its base, if it has one, and whose blocks can be shared.
     pub(crate) fn sharing(blocks: &'b mut Blocks<'a>, owner: u64, base: Option<&'b Shape>) -> Self {
-        let sharing = Sharing {
+        let sharing = LeafSharing {
             base,
             next: 0,
             wanted: 0,
@@ -102,7 +102,7 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
     }
 
     /// The trial has as many items as the base's leaf: shares that leaf if they are the same.
-    fn finish_trial(&mut self, leaf: Block) -> Result<()> {
+    fn finish_trial(&mut self, leaf: BuiltBlock) -> Result<()> {
         let Some(sharing) = &mut self.sharing else {
             return Ok(());
         };
@@ -191,7 +191,7 @@ pub(super) struct PlannedNode {
 /// Groups the blocks of a level into nodes at `level`: those of the base that have the same children, and full ones
 /// between them.
 pub(super) fn plan_nodes(
-    below: &[Block],
+    below: &[BuiltBlock],
     base: Option<&Shape>,
     level: u8,
     fanout: usize,

@@ -4,11 +4,11 @@ use tree::{
     Error, FileId, Kept, Lost, Output, Result, Scratch, Table, high_u32, low_u32, wide_u64,
 };
 
-use super::job::Piece;
+use super::job::UnplacedExtent;
 use crate::disk::checksum::ChecksumType;
 use crate::disk::chunk::STRIPE_BYTES;
 use crate::disk::flags::block_group;
-use crate::write::layout::{GROUP_BYTES_MAX, GROUPS_BEGIN, Group, SECTOR_BYTES, next_reserved};
+use crate::write::layout::{GROUP_BYTES_MAX, GROUPS_BEGIN, NewGroup, SECTOR_BYTES, next_reserved};
 use crate::write::spooled_bytes::SpooledBytes;
 
 /// Size of the largest uncompressed extent, in bytes.
@@ -30,7 +30,7 @@ pub(crate) struct NewExtent {
 
 /// A part of a file, and the extent that it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ExtentSlice {
     pub(crate) offset: u64,
     pub(crate) len: u64,
     /// Index of the extent.
@@ -41,7 +41,7 @@ pub(crate) struct Shown {
 
 /// A file's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum FileContent {
     /// Empty, or nothing but a hole.
     #[default]
     Hole,
@@ -59,7 +59,7 @@ pub(crate) enum Content {
 
 /// Consecutive sectors that have checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct ChecksumRun {
     pub(crate) at: u64,
     pub(crate) sectors: u64,
 }
@@ -96,9 +96,9 @@ impl NewExtent {
     }
 }
 
-impl Shown {
+impl ExtentSlice {
     fn pack(&self) -> [u32; 6] {
-        let Shown {
+        let ExtentSlice {
             offset,
             len,
             extent,
@@ -114,8 +114,8 @@ impl Shown {
         ]
     }
 
-    fn unpack([offset, offset_high, len, len_high, extent, skip]: [u32; 6]) -> Shown {
-        Shown {
+    fn unpack([offset, offset_high, len, len_high, extent, skip]: [u32; 6]) -> ExtentSlice {
+        ExtentSlice {
             offset: wide_u64(offset, offset_high),
             len: wide_u64(len, len_high),
             extent,
@@ -124,11 +124,11 @@ impl Shown {
     }
 }
 
-impl Content {
+impl FileContent {
     fn pack(&self) -> [u32; 4] {
         match *self {
-            Content::Hole => [0; 4],
-            Content::Inline {
+            FileContent::Hole => [0; 4],
+            FileContent::Inline {
                 at,
                 len,
                 compression,
@@ -138,19 +138,19 @@ impl Content {
                 low_u32(at),
                 high_u32(at),
             ],
-            Content::Extents { from, count } => [2, from, count, 0],
+            FileContent::Extents { from, count } => [2, from, count, 0],
         }
     }
 
-    fn unpack([tag, a, b, c]: [u32; 4]) -> Content {
+    fn unpack([tag, a, b, c]: [u32; 4]) -> FileContent {
         match tag & 0xff {
-            0 => Content::Hole,
-            1 => Content::Inline {
+            0 => FileContent::Hole,
+            1 => FileContent::Inline {
                 at: wide_u64(b, c),
                 len: a,
                 compression: (tag >> 8) as u8,
             },
-            _ => Content::Extents { from: a, count: b },
+            _ => FileContent::Extents { from: a, count: b },
         }
     }
 }
@@ -161,16 +161,16 @@ pub(crate) struct Area<'a> {
     output: &'a Output,
     sum_bytes: usize,
     /// The last group's length is missing until [`Area::close`].
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<NewGroup>,
     /// Each is a [`NewExtent`].
     extents: Table<7>,
-    /// Each is a [`Shown`].
+    /// Each is a [`ExtentSlice`].
     shown: Table<6>,
     pub(crate) inline: SpooledBytes,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<ChecksumRun>,
     /// Checksums of the runs, concatenated.
     pub(crate) sums: SpooledBytes,
-    /// By file: each is a [`Content`].
+    /// By file: each is a [`FileContent`].
     contents: Table<4>,
     /// Where large tables are.
     pub(crate) scratch: Scratch,
@@ -190,7 +190,7 @@ pub(crate) struct Area<'a> {
 
 /// The size of an [`Area`] at some point, to go back to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct AreaMark {
     groups: usize,
     used: u64,
     extents: usize,
@@ -217,7 +217,7 @@ impl<'a> Area<'a> {
         let scratch = output.tables()?;
         let mut contents = Table::new(&scratch);
         for _ in 0..files {
-            contents.push(Content::Hole.pack());
+            contents.push(FileContent::Hole.pack());
         }
         Ok(Area {
             output,
@@ -240,11 +240,11 @@ impl<'a> Area<'a> {
     }
 
     /// The content of a file.
-    pub(crate) fn content(&self, file: FileId) -> Content {
-        Content::unpack(self.contents.get(file.0 as usize))
+    pub(crate) fn content(&self, file: FileId) -> FileContent {
+        FileContent::unpack(self.contents.get(file.0 as usize))
     }
 
-    pub(super) fn set_content(&mut self, file: FileId, content: Content) {
+    pub(super) fn set_content(&mut self, file: FileId, content: FileContent) {
         self.contents.set(file.0 as usize, content.pack());
     }
 
@@ -258,9 +258,9 @@ impl<'a> Area<'a> {
         self.extents.len()
     }
 
-    /// The parts of a file with [`Content::Extents`].
-    pub(crate) fn shown(&self, from: u32, count: u32) -> impl Iterator<Item = Shown> {
-        (from..from + count).map(|index| Shown::unpack(self.shown.get(index as usize)))
+    /// The parts of a file with [`FileContent::Extents`].
+    pub(crate) fn shown(&self, from: u32, count: u32) -> impl Iterator<Item = ExtentSlice> {
+        (from..from + count).map(|index| ExtentSlice::unpack(self.shown.get(index as usize)))
     }
 
     /// Allocates `len` bytes.
@@ -277,7 +277,7 @@ impl<'a> Area<'a> {
             at = next_reserved(at) + STRIPE_BYTES;
         }
         self.close();
-        self.groups.push(Group {
+        self.groups.push(NewGroup {
             start: at,
             len: 0,
             flags: block_group::DATA,
@@ -314,7 +314,7 @@ impl<'a> Area<'a> {
     }
 
     /// Writes an extent to the next place and returns its index.
-    pub(super) fn store(&mut self, piece: &Piece) -> Result<u32> {
+    pub(super) fn store(&mut self, piece: &UnplacedExtent) -> Result<u32> {
         let index = u32::try_from(self.extents.len())
             .map_err(|_| Error::Limit("more than 2^32 extents"))?;
         let at = self.put(piece)?;
@@ -335,11 +335,15 @@ impl<'a> Area<'a> {
     /// Appends an uncompressed piece to the last extent, if that extent is uncompressed, the file's last part refers to
     /// it up to its end, this piece starts where that part ends, and the next free place follows it directly. Returns
     /// the extent and the offset of the piece in it.
-    pub(super) fn grow(&mut self, offset: u64, piece: &Piece) -> Result<Option<(u32, u32)>> {
+    pub(super) fn grow(
+        &mut self,
+        offset: u64,
+        piece: &UnplacedExtent,
+    ) -> Result<Option<(u32, u32)>> {
         let (Some(last), Some(shown)) = (self.extents.last(), self.shown.last()) else {
             return Ok(None);
         };
-        let (mut last, mut shown) = (NewExtent::unpack(last), Shown::unpack(shown));
+        let (mut last, mut shown) = (NewExtent::unpack(last), ExtentSlice::unpack(shown));
         let fits = piece.compression == 0
             && last.compression == 0
             && last.is_reserved == piece.is_reserved
@@ -370,7 +374,7 @@ impl<'a> Area<'a> {
         self.encoded += u64::from(!is_reused && kept == 0);
     }
 
-    fn put(&mut self, piece: &Piece) -> Result<u64> {
+    fn put(&mut self, piece: &UnplacedExtent) -> Result<u64> {
         let at = self.place(piece.len as u64);
         if piece.is_reserved {
             return Ok(at);
@@ -387,7 +391,7 @@ impl<'a> Area<'a> {
             Some(run) if run.at + run.sectors * SECTOR_BYTES as u64 == at && !is_new_group => {
                 run.sectors += sectors;
             }
-            _ => self.runs.push(Run { at, sectors }),
+            _ => self.runs.push(ChecksumRun { at, sectors }),
         }
         self.sums.append(&piece.sums)?;
         Ok(at)
@@ -395,8 +399,8 @@ impl<'a> Area<'a> {
 
     /// Adds a part to the file whose parts start after this mark; a part that continues the previous one is merged with
     /// it.
-    pub(super) fn show(&mut self, before: &Mark, part: Shown) {
-        let last = self.shown.last().map(Shown::unpack);
+    pub(super) fn show(&mut self, before: &AreaMark, part: ExtentSlice) {
+        let last = self.shown.last().map(ExtentSlice::unpack);
         if let Some(mut last) = last.filter(|_| self.shown.len() > before.shown)
             && last.extent == part.extent
             && last.offset + last.len == part.offset
@@ -414,20 +418,20 @@ impl<'a> Area<'a> {
         bytes: &[u8],
         compression: u8,
         is_reused: bool,
-    ) -> Result<Content> {
+    ) -> Result<FileContent> {
         self.count(is_reused, 0);
         if compression != 0 {
             self.compressed[usize::from(compression)] += 1;
         }
-        Ok(Content::Inline {
+        Ok(FileContent::Inline {
             at: self.inline.append(bytes)?,
             len: bytes.len() as u32,
             compression,
         })
     }
 
-    pub(super) fn mark(&self) -> Mark {
-        Mark {
+    pub(super) fn mark(&self) -> AreaMark {
+        AreaMark {
             groups: self.groups.len(),
             used: self.groups.last().map_or(0, |group| group.used),
             extents: self.extents.len(),
@@ -444,14 +448,14 @@ impl<'a> Area<'a> {
     }
 
     /// The parts added since the mark.
-    pub(super) fn content_since(&self, mark: &Mark) -> Result<Content> {
+    pub(super) fn content_since(&self, mark: &AreaMark) -> Result<FileContent> {
         if u32::try_from(self.shown.len()).is_err() {
             return Err(Error::Limit("more than 2^32 parts of files"));
         }
         let count = self.shown.len() - mark.shown;
         Ok(match count {
-            0 => Content::Hole,
-            _ => Content::Extents {
+            0 => FileContent::Hole,
+            _ => FileContent::Extents {
                 from: mark.shown as u32,
                 count: count as u32,
             },
@@ -459,7 +463,7 @@ impl<'a> Area<'a> {
     }
 
     /// Removes what was stored since the mark; its space is reused.
-    pub(super) fn take_back(&mut self, mark: Mark) {
+    pub(super) fn take_back(&mut self, mark: AreaMark) {
         self.groups.truncate(mark.groups);
         if let Some(group) = self.groups.last_mut() {
             group.used = mark.used;
@@ -482,7 +486,7 @@ impl<'a> Area<'a> {
 
     /// Records that a file will not be in the image.
     pub(crate) fn lose(&mut self, file: FileId, error: Error) {
-        self.set_content(file, Content::Hole);
+        self.set_content(file, FileContent::Hole);
         self.lost.lose(file, error);
     }
 
@@ -492,6 +496,6 @@ impl<'a> Area<'a> {
 }
 
 /// The address up to which a group may grow.
-fn end_max(group: &Group) -> u64 {
+fn end_max(group: &NewGroup) -> u64 {
     (group.start + GROUP_BYTES_MAX).min(next_reserved(group.start))
 }

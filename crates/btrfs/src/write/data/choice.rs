@@ -7,7 +7,7 @@ use super::share::is_nocow;
 use crate::disk::compression::Compression;
 use crate::disk::flags::attribute;
 use crate::options::Options;
-use crate::write::describe::Described;
+use crate::write::describe::FileDescriptions;
 
 /// The extended attribute that names an algorithm (`btrfs property set PATH compression`).
 const PROPERTY: &[u8] = b"btrfs.compression";
@@ -34,7 +34,7 @@ enum Property {
 /// Everything that decides how a file is encoded.
 pub(super) struct Chooser<'a> {
     pub(super) inventory: &'a Inventory,
-    pub(super) described: &'a Described,
+    pub(super) described: &'a FileDescriptions,
     pub(super) options: &'a Options,
 }
 

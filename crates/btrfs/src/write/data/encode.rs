@@ -7,12 +7,12 @@ use tree::{
 };
 
 use super::choice::{Choice, Chooser};
-use super::job::{Done, Job, PIECE_BYTES, Piece, Small};
-use super::reuse::{Decoding, OldData, Wanted};
+use super::job::{DataJob, DataResult, PIECE_BYTES, SmallContent, UnplacedExtent};
+use super::reuse::{OldData, ReuseBuffers, WantedExtent};
 use super::share::{is_nocow, reserved};
 use crate::disk::compression::Compression;
 use crate::options::Options;
-use crate::write::describe::Described;
+use crate::write::describe::FileDescriptions;
 use crate::write::heuristic::is_compressible;
 use crate::write::layout::SECTOR_BYTES;
 
@@ -20,7 +20,7 @@ use crate::write::layout::SECTOR_BYTES;
 const INLINE_BYTES_MAX: usize = 2048;
 
 /// State that a worker keeps between jobs.
-pub(super) struct Worker {
+pub(super) struct EncodeWorker {
     /// Indexed by [`Choice::encoder`].
     encoders: Vec<Option<Encoder>>,
     decoder: Decoder,
@@ -30,9 +30,9 @@ pub(super) struct Worker {
     extents: OldExtents,
 }
 
-impl Worker {
-    fn decoding(&mut self) -> (Decoding<'_>, &[u8]) {
-        let decoding = Decoding {
+impl EncodeWorker {
+    fn decoding(&mut self) -> (ReuseBuffers<'_>, &[u8]) {
+        let decoding = ReuseBuffers {
             extents: &mut self.extents,
             decoder: &mut self.decoder,
             decoded: &mut self.scratch,
@@ -41,7 +41,7 @@ impl Worker {
     }
 }
 
-pub(super) struct Work<'a> {
+pub(super) struct DataEncoder<'a> {
     /// Buffers of the size of a piece.
     pub(super) content: ContentReader<'a>,
     options: &'a Options,
@@ -57,15 +57,15 @@ fn inline_max(nodesize: u32) -> usize {
     INLINE_BYTES_MAX.min(crate::write::builder::item_bytes_max(nodesize) - 21)
 }
 
-impl<'a> Work<'a> {
+impl<'a> DataEncoder<'a> {
     pub(super) fn new(
         fs: &'a dyn FileSystem,
         inventory: &'a Inventory,
-        described: &'a Described,
+        described: &'a FileDescriptions,
         options: &'a Options,
     ) -> Self {
         let skip_unreadable = options.skip_unreadable;
-        Work {
+        DataEncoder {
             content: ContentReader::new(fs, inventory, PIECE_BYTES as usize, skip_unreadable),
             options,
             chooser: Chooser {
@@ -91,8 +91,8 @@ impl<'a> Work<'a> {
         self.inline_max
     }
 
-    pub(super) fn worker(&self) -> Worker {
-        Worker {
+    pub(super) fn worker(&self) -> EncodeWorker {
+        EncodeWorker {
             encoders: (0..self.chooser.encoders()).map(|_| None).collect(),
             decoder: Decoder::new(),
             content: vec![0; PIECE_BYTES as usize],
@@ -101,51 +101,51 @@ impl<'a> Work<'a> {
         }
     }
 
-    pub(super) fn work(&self, worker: &mut Worker, job: Job) -> Result<Done> {
+    pub(super) fn work(&self, worker: &mut EncodeWorker, job: DataJob) -> Result<DataResult> {
         Ok(match job {
-            Job::End(file) => Done::End(file),
-            Job::Same { file, original } => Done::Same { file, original },
-            Job::Reserve {
+            DataJob::End(file) => DataResult::End(file),
+            DataJob::Same { file, original } => DataResult::Same { file, original },
+            DataJob::Reserve {
                 file,
                 offset,
                 len,
                 id,
                 at,
-            } => Done::Reserve {
+            } => DataResult::Reserve {
                 file,
                 offset,
                 len,
                 id,
                 at,
             },
-            Job::Shared {
+            DataJob::Shared {
                 file,
                 offset,
                 len,
                 number,
                 skip,
-            } => Done::Shared {
+            } => DataResult::Shared {
                 file,
                 offset,
                 len,
                 number,
                 skip,
             },
-            Job::Unreadable { file, error } => Done::Unreadable {
+            DataJob::Unreadable { file, error } => DataResult::Unreadable {
                 file,
                 error: self
                     .content
                     .forgive(file, Err::<(), _>(error))?
                     .expect_err("it is one"),
             },
-            Job::Small(files) => {
+            DataJob::Small(files) => {
                 let small = files.into_iter().map(|file| {
                     let small = self.small(worker, file);
                     Ok((file, self.content.forgive(file, small)?))
                 });
-                Done::Small(small.collect::<Result<_>>()?)
+                DataResult::Small(small.collect::<Result<_>>()?)
             }
-            Job::Piece {
+            DataJob::Piece {
                 file,
                 offset,
                 len,
@@ -158,7 +158,7 @@ impl<'a> Work<'a> {
                         .read(file, offset, &mut worker.content[..len])
                         .and_then(|()| self.piece(worker, file, offset, len)),
                 };
-                Done::Piece {
+                DataResult::Piece {
                     file,
                     offset,
                     len: len as u64,
@@ -166,12 +166,12 @@ impl<'a> Work<'a> {
                     piece: self.content.forgive(file, piece)?,
                 }
             }
-            Job::Keep {
+            DataJob::Keep {
                 file,
                 extent,
                 stored,
                 is_numbered,
-            } => Done::Piece {
+            } => DataResult::Piece {
                 file,
                 offset: extent.offset,
                 len: extent.len,
@@ -183,7 +183,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    fn small(&self, worker: &mut Worker, file: FileId) -> Result<Small> {
+    fn small(&self, worker: &mut EncodeWorker, file: FileId) -> Result<SmallContent> {
         let inventory = self.content.inventory();
         let len = inventory.size(file) as usize;
         if self.options.keep_extents
@@ -192,7 +192,7 @@ impl<'a> Work<'a> {
             return Ok(small);
         }
         let choice = self.chooser.choose(file);
-        let wanted = choice.map(|choice| Wanted {
+        let wanted = choice.map(|choice| WantedExtent {
             file,
             offset: 0,
             compression: Compression::of_settings(&choice.settings),
@@ -209,8 +209,8 @@ impl<'a> Work<'a> {
             let extents = self.content.fs().extents(inventory.ino(file), 0)?;
             if !extents.iter().any(|extent| extent.kind.has_data()) {
                 return Ok(match extents.first().and_then(reserved) {
-                    Some((id, at)) => Small::Reserved { id, at },
-                    None => Small::Hole,
+                    Some((id, at)) => SmallContent::Reserved { id, at },
+                    None => SmallContent::Hole,
                 });
             }
         }
@@ -223,7 +223,7 @@ impl<'a> Work<'a> {
             if let Some(stored) = encode(worker, &choice, len, room) {
                 let bytes = worker.scratch[..stored].to_vec();
                 self.verify(worker, compression, &bytes, len)?;
-                return Ok(Small::Inline {
+                return Ok(SmallContent::Inline {
                     bytes,
                     compression: compression.number(),
                     is_reused: false,
@@ -231,23 +231,23 @@ impl<'a> Work<'a> {
             }
         }
         if len <= self.inline_max {
-            return Ok(Small::Inline {
+            return Ok(SmallContent::Inline {
                 bytes: worker.content[..len].to_vec(),
                 compression: 0,
                 is_reused: false,
             });
         }
-        Ok(Small::Extent(self.piece(worker, file, 0, len)?))
+        Ok(SmallContent::Extent(self.piece(worker, file, 0, len)?))
     }
 
     /// A small file as the old image has it: either one that is trusted to be unchanged, or one with the first bytes of
     /// the worker's content.
     fn old_inline(
         &self,
-        worker: &mut Worker,
-        wanted: Option<&Wanted>,
+        worker: &mut EncodeWorker,
+        wanted: Option<&WantedExtent>,
         is_trusted: bool,
-    ) -> Option<Small> {
+    ) -> Option<SmallContent> {
         let (old, wanted) = (self.old.as_ref()?, wanted?);
         let mut bytes = vec![0; wanted.room];
         let (mut decoding, content) = worker.decoding();
@@ -257,7 +257,7 @@ impl<'a> Work<'a> {
             old.extent(&mut decoding, wanted, &content[..wanted.ram], &mut bytes)
         };
         bytes.truncate(stored?);
-        Some(Small::Inline {
+        Some(SmallContent::Inline {
             bytes,
             compression: wanted.compression.number(),
             is_reused: true,
@@ -265,9 +265,9 @@ impl<'a> Work<'a> {
     }
 
     /// What may be in the old image of a part of a file that is encoded like this.
-    fn wanted(&self, choice: &Choice, file: FileId, offset: u64, len: usize) -> Wanted {
+    fn wanted(&self, choice: &Choice, file: FileId, offset: u64, len: usize) -> WantedExtent {
         let ram = len.next_multiple_of(SECTOR_BYTES);
-        Wanted {
+        WantedExtent {
             file,
             offset,
             compression: Compression::of_settings(&choice.settings),
@@ -281,11 +281,11 @@ impl<'a> Work<'a> {
     /// The old extent of a part of a file that is trusted to be unchanged.
     fn trusted_piece(
         &self,
-        worker: &mut Worker,
+        worker: &mut EncodeWorker,
         file: FileId,
         offset: u64,
         len: usize,
-    ) -> Option<Piece> {
+    ) -> Option<UnplacedExtent> {
         let (old, choice) = (self.old.as_ref()?, self.chooser.choose(file)?);
         let wanted = self.wanted(&choice, file, offset, len);
         let mut buffer = self.content.buffer();
@@ -295,7 +295,7 @@ impl<'a> Work<'a> {
             self.content.recycle(buffer);
             return None;
         };
-        Some(Piece {
+        Some(UnplacedExtent {
             sums: self.sums(&buffer[..stored]),
             buffer,
             len: stored,
@@ -309,7 +309,13 @@ impl<'a> Work<'a> {
     }
 
     /// Makes an extent of the first `len` bytes of the worker's content, which are at `offset` in the file.
-    fn piece(&self, worker: &mut Worker, file: FileId, offset: u64, len: usize) -> Result<Piece> {
+    fn piece(
+        &self,
+        worker: &mut EncodeWorker,
+        file: FileId,
+        offset: u64,
+        len: usize,
+    ) -> Result<UnplacedExtent> {
         let ram = len.next_multiple_of(SECTOR_BYTES);
         worker.content[len..ram].fill(0);
         let mut buffer = self.content.buffer();
@@ -350,7 +356,7 @@ impl<'a> Work<'a> {
         } else {
             self.sums(&buffer[..len])
         };
-        Ok(Piece {
+        Ok(UnplacedExtent {
             buffer,
             len,
             ram: ram as u64,
@@ -376,11 +382,11 @@ impl<'a> Work<'a> {
     /// reader could decode the stored data.
     fn keep(
         &self,
-        worker: &mut Worker,
+        worker: &mut EncodeWorker,
         file: FileId,
         extent: &Extent,
         stored: &Encoding,
-    ) -> Result<Piece> {
+    ) -> Result<UnplacedExtent> {
         let mut buffer = self.content.buffer();
         let (len, checksum) = self.content.read_encoded(file, extent, &mut buffer)?;
         let ram = stored.unencoded_len.next_multiple_of(SECTOR_BYTES as u64);
@@ -411,7 +417,7 @@ impl<'a> Work<'a> {
             }
             return self.piece(worker, file, extent.offset, len);
         };
-        Ok(Piece {
+        Ok(UnplacedExtent {
             sums: self.sums(&buffer[..padded]),
             buffer,
             len: padded,
@@ -425,7 +431,12 @@ impl<'a> Work<'a> {
     }
 
     /// Copies a file's only extent as it is stored, if it is compressed and inline.
-    fn keep_inline(&self, worker: &mut Worker, file: FileId, len: usize) -> Result<Option<Small>> {
+    fn keep_inline(
+        &self,
+        worker: &mut EncodeWorker,
+        file: FileId,
+        len: usize,
+    ) -> Result<Option<SmallContent>> {
         let ino = self.content.inventory().ino(file);
         let extents = self.content.fs().extents(ino, 0)?;
         let [extent] = extents.as_slice() else {
@@ -449,7 +460,7 @@ impl<'a> Work<'a> {
         let checksum = self.content.fs().read_encoded(ino, extent, &mut bytes)?;
         Ok(self
             .is_readable(worker, compression, checksum, &bytes, len)
-            .then(|| Small::Inline {
+            .then(|| SmallContent::Inline {
                 bytes,
                 compression: compression.number(),
                 is_reused: false,
@@ -459,7 +470,7 @@ impl<'a> Work<'a> {
     /// Whether every btrfs reader can decode this data. Where its checksum matched, its frame is looked at and not decoded.
     fn is_readable(
         &self,
-        worker: &mut Worker,
+        worker: &mut EncodeWorker,
         compression: Compression,
         checksum: Option<Checksum>,
         stored: &[u8],
@@ -478,7 +489,7 @@ impl<'a> Work<'a> {
     /// Decodes the encoded data and compares it.
     fn verify(
         &self,
-        worker: &mut Worker,
+        worker: &mut EncodeWorker,
         compression: Compression,
         stored: &[u8],
         len: usize,
@@ -486,7 +497,7 @@ impl<'a> Work<'a> {
         if !self.options.verify.decodes_encoded() {
             return Ok(());
         }
-        let Worker {
+        let EncodeWorker {
             decoder,
             content,
             scratch,
@@ -506,8 +517,8 @@ impl<'a> Work<'a> {
 
 /// Encodes the first `len` bytes of the worker's content into its scratch buffer, in btrfs framing; `None` if the
 /// result exceeds `room` bytes.
-fn encode(worker: &mut Worker, choice: &Choice, len: usize, room: usize) -> Option<usize> {
-    let Worker {
+fn encode(worker: &mut EncodeWorker, choice: &Choice, len: usize, room: usize) -> Option<usize> {
+    let EncodeWorker {
         encoders,
         content,
         scratch,

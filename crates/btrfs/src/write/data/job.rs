@@ -6,7 +6,7 @@ use tree::{Encoding, Error, Extent, ExtentId, FileId, Kept, Result};
 pub(super) const PIECE_BYTES: u64 = 128 << 10;
 
 /// A job for a worker.
-pub(super) enum Job {
+pub(super) enum DataJob {
     /// Files that may be small enough to store inline.
     Small(Vec<FileId>),
     /// A part of a file: `len` bytes, starting at a sector boundary.
@@ -49,14 +49,14 @@ pub(super) enum Job {
 }
 
 /// The result of a job.
-pub(super) enum Done {
-    Small(Vec<(FileId, Result<Small>)>),
+pub(super) enum DataResult {
+    Small(Vec<(FileId, Result<SmallContent>)>),
     Piece {
         file: FileId,
         offset: u64,
         len: u64,
         is_numbered: bool,
-        piece: Result<Piece>,
+        piece: Result<UnplacedExtent>,
     },
     Shared {
         file: FileId,
@@ -83,7 +83,7 @@ pub(super) enum Done {
     End(FileId),
 }
 
-pub(super) enum Small {
+pub(super) enum SmallContent {
     Hole,
     /// Preallocated: this sector of the space that the source reserved.
     Reserved {
@@ -96,11 +96,11 @@ pub(super) enum Small {
         /// It is stored exactly as in the old image.
         is_reused: bool,
     },
-    Extent(Piece),
+    Extent(UnplacedExtent),
 }
 
 /// An extent that has no place yet.
-pub(super) struct Piece {
+pub(super) struct UnplacedExtent {
     /// The extent is the start of the buffer.
     pub(super) buffer: Vec<u8>,
     pub(super) len: usize,
@@ -118,10 +118,10 @@ pub(super) struct Piece {
     pub(super) is_reserved: bool,
 }
 
-impl Piece {
+impl UnplacedExtent {
     /// A preallocated extent.
-    pub(super) fn reserved(len: u64) -> Piece {
-        Piece {
+    pub(super) fn reserved(len: u64) -> UnplacedExtent {
+        UnplacedExtent {
             buffer: Vec::new(),
             len: len as usize,
             ram: len,

@@ -7,8 +7,11 @@ use tree::{
     Result,
 };
 
-use super::job::{Job, PIECE_BYTES};
-use super::share::{Class, Found, Known, Originals, Shown, is_nocow, is_on_sectors, reserved};
+use super::job::{DataJob, PIECE_BYTES};
+use super::share::{
+    ExtentClass, NumberedParts, Originals, PartLookup, SharedExtents, is_nocow, is_on_sectors,
+    reserved,
+};
 use crate::disk::compression::{Compression, EXTENT_BYTES_MAX};
 use crate::options::Options;
 use crate::write::layout::SECTOR_BYTES;
@@ -24,27 +27,27 @@ pub(super) fn jobs<'a>(
     originals: &'a Originals<'a>,
     lost: &'a BTreeSet<FileId>,
     options: &Options,
-) -> impl Iterator<Item = Job> + 'a {
+) -> impl Iterator<Item = DataJob> + 'a {
     let stored_extents = fs.storage().stored_extents;
-    Jobs {
+    DataJobs {
         fs,
         inventory,
         originals,
         lost,
         keep: options.keep_extents && stored_extents,
         shown: if stored_extents {
-            Shown::of(fs, inventory, originals)
+            SharedExtents::of(fs, inventory, originals)
         } else {
-            Shown::default()
+            SharedExtents::default()
         },
         next: 0,
         small: Vec::new(),
-        known: Known::default(),
+        known: NumberedParts::default(),
         open: None,
     }
 }
 
-struct Jobs<'a> {
+struct DataJobs<'a> {
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
     originals: &'a Originals<'a>,
@@ -52,49 +55,49 @@ struct Jobs<'a> {
     lost: &'a BTreeSet<FileId>,
     /// Whether compressed extents are copied as they are.
     keep: bool,
-    shown: Shown,
+    shown: SharedExtents,
     /// The next file.
     next: u32,
     small: Vec<FileId>,
-    known: Known,
-    open: Option<Parts<'a>>,
+    known: NumberedParts,
+    open: Option<FileCutter<'a>>,
 }
 
 /// Position in one file's data.
-struct Parts<'a> {
+struct FileCutter<'a> {
     file: FileId,
     size: u64,
     is_nocow: bool,
     extents: Extents<'a>,
     /// The run being cut: it ends at a sector boundary or after the end of the file.
-    run: Run,
+    run: DataRun,
 }
 
 /// A run of data without holes.
 #[derive(Clone, Copy, Default)]
-struct Run {
+struct DataRun {
     offset: u64,
     end: u64,
     /// The stored bytes it refers to, and its offset in them, if other files may refer to them too.
-    shown: Option<(ExtentId, Class, u64)>,
+    shown: Option<(ExtentId, ExtentClass, u64)>,
 }
 
-impl Iterator for Jobs<'_> {
-    type Item = Job;
+impl Iterator for DataJobs<'_> {
+    type Item = DataJob;
 
-    fn next(&mut self) -> Option<Job> {
+    fn next(&mut self) -> Option<DataJob> {
         loop {
             if let Some(mut parts) = self.open.take() {
                 let job = match parts.next(self) {
                     Ok(Some(job)) => job,
-                    Ok(None) => return Some(Job::End(parts.file)),
+                    Ok(None) => return Some(DataJob::End(parts.file)),
                     Err(error) => {
                         let file = parts.file;
                         // The file ends here.
                         parts.size = 0;
                         parts.extents = Extents::new(self.fs, self.inventory.ino(file), 0);
-                        parts.run = Run::default();
-                        Job::Unreadable { file, error }
+                        parts.run = DataRun::default();
+                        DataJob::Unreadable { file, error }
                     }
                 };
                 self.open = Some(parts);
@@ -102,7 +105,7 @@ impl Iterator for Jobs<'_> {
             }
             if self.next == self.inventory.file_count() {
                 let rest = std::mem::take(&mut self.small);
-                return (!rest.is_empty()).then_some(Job::Small(rest));
+                return (!rest.is_empty()).then_some(DataJob::Small(rest));
             }
             let file = FileId(self.next);
             let size = self.inventory.size(file);
@@ -118,31 +121,31 @@ impl Iterator for Jobs<'_> {
                 if let Some(original) = self.same_small(file, size) {
                     // The part it refers to must come first.
                     if !self.small.is_empty() {
-                        return Some(Job::Small(std::mem::take(&mut self.small)));
+                        return Some(DataJob::Small(std::mem::take(&mut self.small)));
                     }
                     self.next += 1;
-                    return Some(Job::Same { file, original });
+                    return Some(DataJob::Same { file, original });
                 }
                 self.next += 1;
                 self.small.push(file);
                 if self.small.len() == BATCH {
-                    return Some(Job::Small(std::mem::take(&mut self.small)));
+                    return Some(DataJob::Small(std::mem::take(&mut self.small)));
                 }
                 continue;
             }
             self.next += 1;
-            self.open = Some(Parts {
+            self.open = Some(FileCutter {
                 file,
                 size,
                 is_nocow: is_nocow(self.inventory, file),
                 extents: Extents::new(self.fs, self.inventory.ino(file), size),
-                run: Run::default(),
+                run: DataRun::default(),
             });
         }
     }
 }
 
-impl Jobs<'_> {
+impl DataJobs<'_> {
     /// Whether other files refer to some of this file's stored bytes.
     fn is_shared(&self, file: FileId) -> bool {
         if self.shown.shared.is_empty() {
@@ -171,7 +174,7 @@ impl Jobs<'_> {
             ExtentKind::Encoded(stored) => (stored.unencoded_offset, true),
             ExtentKind::Hole | ExtentKind::Preallocated { .. } => return None,
         };
-        let class = Class {
+        let class = ExtentClass {
             is_nocow: is_nocow(self.inventory, file),
             is_encoded,
         };
@@ -180,8 +183,8 @@ impl Jobs<'_> {
     }
 }
 
-impl Parts<'_> {
-    fn next(&mut self, jobs: &mut Jobs<'_>) -> Result<Option<Job>> {
+impl FileCutter<'_> {
+    fn next(&mut self, jobs: &mut DataJobs<'_>) -> Result<Option<DataJob>> {
         if self.run.offset >= self.run.end.min(self.size)
             && let Some(kept) = self.next_run(jobs)?
         {
@@ -195,9 +198,9 @@ impl Parts<'_> {
         let mut is_numbered = false;
         if let Some((id, class, at)) = self.run.shown {
             match jobs.known.find(id, class, at, end - offset) {
-                Found::Known { number, skip, len } => {
+                PartLookup::Known { number, skip, len } => {
                     self.advance(len);
-                    return Ok(Some(Job::Shared {
+                    return Ok(Some(DataJob::Shared {
                         file: self.file,
                         offset,
                         len,
@@ -205,12 +208,12 @@ impl Parts<'_> {
                         skip,
                     }));
                 }
-                Found::New(new) => len = len.min(new),
+                PartLookup::New(new) => len = len.min(new),
             }
             is_numbered = jobs.known.add(id, class, at, len);
         }
         self.advance(len);
-        Ok(Some(Job::Piece {
+        Ok(Some(DataJob::Piece {
             file: self.file,
             offset,
             len: len as usize,
@@ -227,7 +230,7 @@ impl Parts<'_> {
 
     /// Advances to the next data, or returns a compressed extent that needs no cutting; at the end of the file the run
     /// stays empty.
-    fn next_run(&mut self, jobs: &mut Jobs<'_>) -> Result<Option<Job>> {
+    fn next_run(&mut self, jobs: &mut DataJobs<'_>) -> Result<Option<DataJob>> {
         while self.run.end <= self.run.offset {
             let Some(extent) = self.extents.next()? else {
                 return Ok(None);
@@ -237,7 +240,7 @@ impl Parts<'_> {
             {
                 self.run.offset = extent.end().next_multiple_of(SECTOR);
                 self.run.end = self.run.offset;
-                return Ok(Some(Job::Reserve {
+                return Ok(Some(DataJob::Reserve {
                     file: self.file,
                     offset: extent.offset,
                     len: self.run.end - extent.offset,
@@ -255,7 +258,7 @@ impl Parts<'_> {
             }
             let end = extent.end();
             let offset = self.run.offset.max(extent.offset - extent.offset % SECTOR);
-            self.run = Run {
+            self.run = DataRun {
                 offset,
                 end: end.next_multiple_of(SECTOR),
                 shown: self.shown(jobs, &extent, offset),
@@ -281,10 +284,10 @@ impl Parts<'_> {
     /// data, if other files may refer to them.
     fn shown(
         &self,
-        jobs: &Jobs<'_>,
+        jobs: &DataJobs<'_>,
         extent: &Extent,
         offset: u64,
-    ) -> Option<(ExtentId, Class, u64)> {
+    ) -> Option<(ExtentId, ExtentClass, u64)> {
         let (begin, is_encoded) = match extent.kind {
             ExtentKind::Hole | ExtentKind::Preallocated { .. } => return None,
             ExtentKind::Plain { stored_offset } => (stored_offset, false),
@@ -296,7 +299,7 @@ impl Parts<'_> {
         let id = extent
             .id
             .filter(|id| is_whole && jobs.shown.shared.contains(id))?;
-        let class = Class {
+        let class = ExtentClass {
             is_nocow: self.is_nocow,
             is_encoded,
         };
@@ -311,7 +314,7 @@ impl Parts<'_> {
     }
 
     /// How an extent is compressed, if it can be copied as it is.
-    fn to_keep(&self, jobs: &Jobs<'_>, extent: &Extent) -> Option<Encoding> {
+    fn to_keep(&self, jobs: &DataJobs<'_>, extent: &Extent) -> Option<Encoding> {
         let ExtentKind::Encoded(stored) = extent.kind else {
             return None;
         };
@@ -338,19 +341,19 @@ impl Parts<'_> {
         fits.then_some(stored)
     }
 
-    fn keep(&self, jobs: &mut Jobs<'_>, extent: Extent, stored: Encoding) -> Job {
+    fn keep(&self, jobs: &mut DataJobs<'_>, extent: Extent, stored: Encoding) -> DataJob {
         let file = self.file;
         let id = extent.id.filter(|id| jobs.shown.shared.contains(id));
         let known = id.map(|id| jobs.known.encoded(id, &stored));
         match known {
-            Some(Ok(number)) => Job::Shared {
+            Some(Ok(number)) => DataJob::Shared {
                 file,
                 offset: extent.offset,
                 len: extent.len,
                 number,
                 skip: stored.unencoded_offset as u32,
             },
-            known => Job::Keep {
+            known => DataJob::Keep {
                 file,
                 extent,
                 stored,

@@ -15,17 +15,17 @@ use tree::{
     ordered,
 };
 
-pub(crate) use area::{Area, Content, Shown};
-use encode::{Work, Worker};
-use job::{Done, Job, Piece, Small};
+pub(crate) use area::{Area, ExtentSlice, FileContent};
+use encode::{DataEncoder, EncodeWorker};
+use job::{DataJob, DataResult, SmallContent, UnplacedExtent};
 use jobs::jobs;
-use reserve::Reserved;
+use reserve::ReservedSpace;
 use reuse::OldData;
 use share::Originals;
-pub use trial::{Trial, TrialPart, TrialResult, TrialWorker};
+pub use trial::{ImageTrial, TrialPart, TrialResult, TrialWorker};
 
 use crate::options::Options;
-use crate::write::describe::Described;
+use crate::write::describe::FileDescriptions;
 use crate::write::layout::SECTOR_BYTES;
 
 /// Number of jobs in flight per thread. Text at a high level takes a hundred times as long as noise, and results after
@@ -39,7 +39,7 @@ const JOBS_MAX: usize = 128;
 pub(crate) fn write<'a>(
     fs: &dyn FileSystem,
     inventory: &Inventory,
-    described: &Described,
+    described: &FileDescriptions,
     duplicates: &Duplicates,
     lost: Lost,
     options: &Options,
@@ -48,7 +48,7 @@ pub(crate) fn write<'a>(
     output: &'a Output,
 ) -> Result<Area<'a>> {
     let originals = Originals::new(fs, inventory, duplicates);
-    let mut work = Work::new(fs, inventory, described, options);
+    let mut work = DataEncoder::new(fs, inventory, described, options);
     let old_differs = work.reuse(OldData::find(fs, inventory, options, parallel));
     let lost_before = lost.files().collect();
     let mut sink = Sink {
@@ -56,7 +56,7 @@ pub(crate) fn write<'a>(
         work: &work,
         progress,
         numbered: Vec::new(),
-        reserved: Reserved::default(),
+        reserved: ReservedSpace::default(),
         open: None,
         worker: None,
     };
@@ -83,21 +83,21 @@ pub(crate) fn write<'a>(
 /// Receives the results, in the order of the jobs.
 struct Sink<'a, 'o> {
     area: Area<'o>,
-    work: &'a Work<'a>,
+    work: &'a DataEncoder<'a>,
     progress: &'a dyn Progress,
     /// For each part that files may share, its extent and its offset in it; `None` if it could not be read.
     numbered: Vec<Option<(u32, u32)>>,
-    reserved: Reserved,
-    open: Option<Open>,
+    reserved: ReservedSpace,
+    open: Option<UnfinishedFile>,
     /// For what has to be read again.
-    worker: Option<Worker>,
+    worker: Option<EncodeWorker>,
 }
 
 /// A file whose parts are not complete yet.
-struct Open {
+struct UnfinishedFile {
     file: FileId,
     /// The state of the area before this file.
-    before: area::Mark,
+    before: area::AreaMark,
     /// The number of its first numbered part.
     numbered_from: usize,
     /// Why it will not be in the image.
@@ -105,9 +105,9 @@ struct Open {
 }
 
 impl Sink<'_, '_> {
-    fn take(&mut self, done: Done) -> Result<()> {
+    fn take(&mut self, done: DataResult) -> Result<()> {
         match done {
-            Done::Small(files) => {
+            DataResult::Small(files) => {
                 for (file, small) in files {
                     self.progress
                         .advance(1, self.work.content.inventory().size(file));
@@ -118,7 +118,7 @@ impl Sink<'_, '_> {
                 }
                 Ok(())
             }
-            Done::Piece {
+            DataResult::Piece {
                 file,
                 offset,
                 len,
@@ -138,7 +138,7 @@ impl Sink<'_, '_> {
                 }
                 Ok(())
             }
-            Done::Shared {
+            DataResult::Shared {
                 file,
                 offset,
                 len,
@@ -150,7 +150,7 @@ impl Sink<'_, '_> {
                 };
                 self.progress.advance(0, len);
                 let before = self.open(file).before;
-                let part = Shown {
+                let part = ExtentSlice {
                     offset,
                     len: len.next_multiple_of(SECTOR_BYTES as u64),
                     extent,
@@ -159,7 +159,7 @@ impl Sink<'_, '_> {
                 self.area.show(&before, part);
                 Ok(())
             }
-            Done::Reserve {
+            DataResult::Reserve {
                 file,
                 offset,
                 len,
@@ -169,7 +169,7 @@ impl Sink<'_, '_> {
                 self.progress.advance(0, len);
                 self.reserve(file, offset, len, (id, at))
             }
-            Done::Same { file, original } => {
+            DataResult::Same { file, original } => {
                 self.progress
                     .advance(1, self.work.content.inventory().size(file));
                 let content = self.area.content(original);
@@ -177,11 +177,11 @@ impl Sink<'_, '_> {
                 self.area.lost.lose_with(file, original);
                 Ok(())
             }
-            Done::Unreadable { file, error } => {
+            DataResult::Unreadable { file, error } => {
                 self.open(file).failed.get_or_insert(error);
                 Ok(())
             }
-            Done::End(file) => {
+            DataResult::End(file) => {
                 self.progress.advance(1, 0);
                 self.end(file)
             }
@@ -189,10 +189,10 @@ impl Sink<'_, '_> {
     }
 
     /// The file that this result belongs to.
-    fn open(&mut self, file: FileId) -> &mut Open {
+    fn open(&mut self, file: FileId) -> &mut UnfinishedFile {
         debug_assert!(self.open.as_ref().is_none_or(|open| open.file == file));
         let (area, numbered) = (&self.area, &self.numbered);
-        self.open.get_or_insert_with(|| Open {
+        self.open.get_or_insert_with(|| UnfinishedFile {
             file,
             before: area.mark(),
             numbered_from: numbered.len(),
@@ -205,7 +205,7 @@ impl Sink<'_, '_> {
     fn take_alone(&mut self, file: FileId, offset: u64, len: u64) -> Result<()> {
         let work = self.work;
         let worker = self.worker.get_or_insert_with(|| work.worker());
-        let job = Job::Piece {
+        let job = DataJob::Piece {
             file,
             offset,
             len: len as usize,
@@ -215,22 +215,22 @@ impl Sink<'_, '_> {
         self.take(done)
     }
 
-    fn take_small(&mut self, file: FileId, small: Small) -> Result<()> {
+    fn take_small(&mut self, file: FileId, small: SmallContent) -> Result<()> {
         let content = match small {
-            Small::Hole => Content::Hole,
-            Small::Reserved { id, at } => {
+            SmallContent::Hole => FileContent::Hole,
+            SmallContent::Reserved { id, at } => {
                 self.reserve(file, 0, SECTOR_BYTES as u64, (id, at))?;
                 return self.end(file);
             }
-            Small::Inline {
+            SmallContent::Inline {
                 bytes,
                 compression,
                 is_reused,
             } => self.area.add_inline(&bytes, compression, is_reused)?,
-            Small::Extent(piece) => {
+            SmallContent::Extent(piece) => {
                 let before = self.area.mark();
                 let extent = self.area.store(&piece)?;
-                let part = Shown {
+                let part = ExtentSlice {
                     offset: 0,
                     len: piece.ram,
                     extent,
@@ -251,7 +251,7 @@ impl Sink<'_, '_> {
         file: FileId,
         offset: u64,
         len: u64,
-        piece: Piece,
+        piece: UnplacedExtent,
     ) -> Result<Option<(u32, u32)>> {
         let is_first = self.open.is_none();
         let open = self.open(file);
@@ -269,7 +269,7 @@ impl Sink<'_, '_> {
             Some(place) => place,
             None => {
                 let extent = self.area.store(&piece)?;
-                let part = Shown {
+                let part = ExtentSlice {
                     offset,
                     len: len.next_multiple_of(SECTOR_BYTES as u64),
                     extent,
@@ -283,7 +283,7 @@ impl Sink<'_, '_> {
         Ok(Some(place))
     }
 
-    fn recycle(&self, piece: Piece) {
+    fn recycle(&self, piece: UnplacedExtent) {
         if !piece.is_reserved {
             self.work.content.recycle(piece.buffer);
         }

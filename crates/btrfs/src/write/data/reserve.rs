@@ -4,30 +4,30 @@
 use tree::{Error, ExtentId, FileId, Result};
 
 use super::Sink;
-use super::area::Shown;
-use super::job::Piece;
-use super::share::{Class, Found, Known};
+use super::area::ExtentSlice;
+use super::job::UnplacedExtent;
+use super::share::{ExtentClass, NumberedParts, PartLookup};
 
 /// Maximum size of all preallocated space: a hostile image can claim far more than any device has.
 const RESERVED_BYTES_MAX: u64 = 16 << 40;
 /// The size of a preallocated extent for which room at the end of a group is left out.
 const EXTENT_BYTES_MIN: u64 = 1 << 20;
 
-const CLASS: Class = Class {
+const CLASS: ExtentClass = ExtentClass {
     is_nocow: false,
     is_encoded: false,
 };
 
 /// The space reserved so far.
 #[derive(Default)]
-pub(super) struct Reserved {
-    known: Known,
+pub(super) struct ReservedSpace {
+    known: NumberedParts,
     /// For each numbered part, its extent and its offset in it; `None` if it was taken back.
     places: Vec<Option<(u32, u32)>>,
     bytes: u64,
 }
 
-impl Reserved {
+impl ReservedSpace {
     /// Forgets the extents with this index or a larger one.
     pub(super) fn take_back(&mut self, extents: usize) {
         for place in &mut self.places {
@@ -51,10 +51,10 @@ impl Sink<'_, '_> {
         while offset < end {
             let found = self.reserved.known.find(id, CLASS, at, end - offset);
             let (number, len) = match found {
-                Found::Known { number, skip, len } => {
+                PartLookup::Known { number, skip, len } => {
                     if let Some((extent, begin)) = self.reserved.places[number as usize] {
                         let before = self.open(file).before;
-                        let part = Shown {
+                        let part = ExtentSlice {
                             offset,
                             len,
                             extent,
@@ -66,7 +66,7 @@ impl Sink<'_, '_> {
                     }
                     (None, len)
                 }
-                Found::New(len) => {
+                PartLookup::New(len) => {
                     let len = len.min(self.area.room().max(EXTENT_BYTES_MIN));
                     let number = self.reserved.places.len();
                     let is_numbered = self.reserved.known.add(id, CLASS, at, len);
@@ -77,7 +77,7 @@ impl Sink<'_, '_> {
             if self.reserved.bytes > RESERVED_BYTES_MAX {
                 return Err(Error::Limit("more than 16 TiB of preallocated space"));
             }
-            let place = self.take_piece(file, offset, len, Piece::reserved(len))?;
+            let place = self.take_piece(file, offset, len, UnplacedExtent::reserved(len))?;
             if number.is_some() {
                 self.reserved.places.push(place);
             }

@@ -23,7 +23,7 @@ pub(super) struct OldData<'a> {
 }
 
 /// The memory that a thread needs for an extent.
-pub(super) struct Decoding<'a> {
+pub(super) struct ReuseBuffers<'a> {
     pub(super) extents: &'a mut OldExtents,
     pub(super) decoder: &'a mut Decoder,
     /// Room for the content of an extent.
@@ -33,7 +33,7 @@ pub(super) struct Decoding<'a> {
 /// A part of a file: its algorithm in the new image, the length that it shows, and the length of its content when it is
 /// encoded.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct WantedExtent {
     pub(super) file: FileId,
     pub(super) offset: u64,
     pub(super) compression: Compression,
@@ -122,8 +122,8 @@ impl<'a> OldData<'a> {
     /// encoded. Returns its stored length.
     pub(super) fn extent(
         &self,
-        decoding: &mut Decoding<'_>,
-        wanted: &Wanted,
+        decoding: &mut ReuseBuffers<'_>,
+        wanted: &WantedExtent,
         content: &[u8],
         buffer: &mut Vec<u8>,
     ) -> Option<usize> {
@@ -142,8 +142,8 @@ impl<'a> OldData<'a> {
     /// Reads the old extent of a part of a file into `buffer`, if the file is trusted to be unchanged.
     pub(super) fn trusted_extent(
         &self,
-        decoding: &mut Decoding<'_>,
-        wanted: &Wanted,
+        decoding: &mut ReuseBuffers<'_>,
+        wanted: &WantedExtent,
         buffer: &mut Vec<u8>,
     ) -> Option<usize> {
         if !self.reuse.is_trusted(wanted.file) {
@@ -162,7 +162,7 @@ impl<'a> OldData<'a> {
     }
 
     /// The old extent that shows what is wanted and nothing else.
-    fn place(&self, extents: &mut OldExtents, wanted: &Wanted) -> Option<Extent> {
+    fn place(&self, extents: &mut OldExtents, wanted: &WantedExtent) -> Option<Extent> {
         let extent = extents.at(&self.reuse, wanted.file, wanted.offset)?;
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return None;

@@ -88,7 +88,7 @@ pub(super) fn is_nocow(inventory: &Inventory, file: FileId) -> bool {
 
 /// What the extents of all files tell about stored bytes.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct SharedExtents {
     /// Those that are referenced from more than one place.
     pub(super) shared: HashSet<ExtentId>,
     /// Encoded ones that hold the ends of several files, and of which the files that could refer to them as they are
@@ -96,15 +96,15 @@ pub(super) struct Shown {
     pub(super) mostly_hidden: HashSet<ExtentId>,
 }
 
-impl Shown {
+impl SharedExtents {
     /// Looks at the extents of all files.
     pub(super) fn of(
         fs: &dyn FileSystem,
         inventory: &Inventory,
         originals: &Originals<'_>,
-    ) -> Shown {
+    ) -> SharedExtents {
         let has_shared_ends = fs.storage().block_encoding.is_some();
-        let (mut seen, mut shared) = (Seen::default(), HashSet::new());
+        let (mut seen, mut shared) = (SeenExtents::default(), HashSet::new());
         let mut parts = Vec::new();
         for file in inventory.files() {
             if inventory.kind(file) != FileKind::Regular || originals.of(file).is_some() {
@@ -144,7 +144,7 @@ impl Shown {
             })
             .map(|parts| parts[0].0)
             .collect();
-        Shown {
+        SharedExtents {
             shared,
             mostly_hidden,
         }
@@ -153,13 +153,13 @@ impl Shown {
 
 /// Extents that were seen, in half of the memory of a set.
 #[derive(Default)]
-struct Seen {
+struct SeenExtents {
     ids: Vec<ExtentId>,
     /// How many to have before repeated ones are taken out.
     full: usize,
 }
 
-impl Seen {
+impl SeenExtents {
     fn add(&mut self, id: ExtentId, repeated: &mut HashSet<ExtentId>) {
         if self.ids.len() >= self.full {
             self.take_repeated(repeated);
@@ -192,18 +192,18 @@ pub(super) fn is_on_sectors(extent: &Extent, stored: &Encoding, size: u64) -> bo
 
 /// Numbers for the parts that several files may refer to, assigned in the order of the jobs.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct NumberedParts {
     next: u32,
     encoded: HashMap<(ExtentId, Encoding), u32>,
     /// By extent, its class, and the start of the part in the decoded data: the length and number of the part.
-    cut: BTreeMap<(ExtentId, Class, u64), (u64, u32)>,
+    cut: BTreeMap<(ExtentId, ExtentClass, u64), (u64, u32)>,
     /// Files of at most a sector, by extent, class, offset and size.
-    small: HashMap<(ExtentId, Class, u64, u64), FileId>,
+    small: HashMap<(ExtentId, ExtentClass, u64, u64), FileId>,
 }
 
 /// Extents of different classes are never equal, even if a damaged image puts them at the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Class {
+pub(super) struct ExtentClass {
     /// Written in place, without checksums.
     pub(super) is_nocow: bool,
     pub(super) is_encoded: bool,
@@ -211,14 +211,14 @@ pub(super) struct Class {
 
 /// What is known of the stored bytes starting at some offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PartLookup {
     /// `len` of them are in the part with this number, starting at `skip`.
     Known { number: u32, skip: u32, len: u64 },
     /// Nothing is known of this many bytes.
     New(u64),
 }
 
-impl Known {
+impl NumberedParts {
     fn number(&mut self) -> Option<u32> {
         let number = self.next;
         self.next = number.checked_add(1)?;
@@ -244,7 +244,7 @@ impl Known {
 
     /// What is known of an extent's bytes starting at `at`, a sector boundary. A part that ends within a sector ends
     /// there with its file, so it matches only requests that end no later.
-    pub(super) fn find(&self, id: ExtentId, class: Class, at: u64, len: u64) -> Found {
+    pub(super) fn find(&self, id: ExtentId, class: ExtentClass, at: u64, len: u64) -> PartLookup {
         let before = self.cut.range(..=(id, class, at)).next_back();
         if let Some((&(known, of, from), &(known_len, number))) = before
             && (known, of) == (id, class)
@@ -258,7 +258,7 @@ impl Known {
             };
             if len > 0 {
                 let skip = (at - from) as u32; // within a part
-                return Found::Known { number, skip, len };
+                return PartLookup::Known { number, skip, len };
             }
         }
         let mut behind = self.cut.range((id, class, at + 1)..);
@@ -266,11 +266,11 @@ impl Known {
             Some((&(known, of, from), _)) if (known, of) == (id, class) => from - at,
             _ => u64::MAX,
         };
-        Found::New(len.min(new))
+        PartLookup::New(len.min(new))
     }
 
     /// Numbers a new part; returns whether a number was left.
-    pub(super) fn add(&mut self, id: ExtentId, class: Class, at: u64, len: u64) -> bool {
+    pub(super) fn add(&mut self, id: ExtentId, class: ExtentClass, at: u64, len: u64) -> bool {
         let number = self.number();
         if let Some(number) = number {
             self.cut.insert((id, class, at), (len, number));
@@ -282,7 +282,7 @@ impl Known {
     pub(super) fn small(
         &mut self,
         id: ExtentId,
-        class: Class,
+        class: ExtentClass,
         at: u64,
         size: u64,
         file: FileId,
@@ -296,18 +296,18 @@ impl Known {
 mod tests {
     use super::*;
 
-    const PLAIN: Class = Class {
+    const PLAIN: ExtentClass = ExtentClass {
         is_nocow: false,
         is_encoded: false,
     };
-    const NOCOW: Class = Class {
+    const NOCOW: ExtentClass = ExtentClass {
         is_nocow: true,
         is_encoded: false,
     };
 
     #[test]
     fn repeated_extents_are_found_however_far_they_are_apart() {
-        let (mut seen, mut repeated) = (Seen::default(), HashSet::new());
+        let (mut seen, mut repeated) = (SeenExtents::default(), HashSet::new());
         let count = 3 * SEEN_MIN as u64;
         for id in (0..count).chain([0, count - 1, 7, 7]) {
             seen.add(ExtentId(id), &mut repeated);
@@ -321,27 +321,27 @@ mod tests {
 
     #[test]
     fn parts_of_extents_are_found_again() {
-        let mut known = Known::default();
+        let mut known = NumberedParts::default();
         let (id, other) = (ExtentId(7), ExtentId(8));
-        assert_eq!(known.find(id, PLAIN, 0, 8192), Found::New(8192));
+        assert_eq!(known.find(id, PLAIN, 0, 8192), PartLookup::New(8192));
         assert!(known.add(id, PLAIN, 4096, 8192));
         assert!(known.add(id, PLAIN, 16384, 4096));
-        let found = |number, skip, len| Found::Known { number, skip, len };
-        assert_eq!(known.find(id, PLAIN, 0, 8192), Found::New(4096));
+        let found = |number, skip, len| PartLookup::Known { number, skip, len };
+        assert_eq!(known.find(id, PLAIN, 0, 8192), PartLookup::New(4096));
         assert_eq!(known.find(id, PLAIN, 4096, 4096), found(0, 0, 4096));
         assert_eq!(known.find(id, PLAIN, 8192, 65536), found(0, 4096, 4096));
-        assert_eq!(known.find(id, PLAIN, 12288, 65536), Found::New(4096));
+        assert_eq!(known.find(id, PLAIN, 12288, 65536), PartLookup::New(4096));
         assert_eq!(known.find(id, PLAIN, 16384, 65536), found(1, 0, 4096));
-        assert_eq!(known.find(id, PLAIN, 20480, 65536), Found::New(65536));
-        assert_eq!(known.find(id, NOCOW, 4096, 4096), Found::New(4096));
+        assert_eq!(known.find(id, PLAIN, 20480, 65536), PartLookup::New(65536));
+        assert_eq!(known.find(id, NOCOW, 4096, 4096), PartLookup::New(4096));
         // A part may end within a sector, as its file does.
         assert!(known.add(other, PLAIN, 8192, 5000));
         assert_eq!(known.find(other, PLAIN, 8192, 5000), found(2, 0, 5000));
         assert_eq!(known.find(other, PLAIN, 12288, 904), found(2, 4096, 904));
         assert_eq!(known.find(other, PLAIN, 8192, 8192), found(2, 0, 4096));
-        assert_eq!(known.find(other, PLAIN, 12288, 4096), Found::New(4096));
+        assert_eq!(known.find(other, PLAIN, 12288, 4096), PartLookup::New(4096));
         assert!(known.add(other, PLAIN, 12288, 4096));
         assert_eq!(known.find(other, PLAIN, 12288, 4096), found(3, 0, 4096));
-        assert_eq!(known.find(other, PLAIN, 4096, 4096), Found::New(4096));
+        assert_eq!(known.find(other, PLAIN, 4096, 4096), PartLookup::New(4096));
     }
 }

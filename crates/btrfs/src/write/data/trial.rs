@@ -8,28 +8,28 @@ use tree::{
     Duplicates, FileId, FileSystem, Inventory, Kept, Lost, NoProgress, Output, Parallel, Result,
 };
 
-use super::encode::{Work, Worker};
-use super::job::{Done, Job, Piece, Small};
+use super::encode::{DataEncoder, EncodeWorker};
+use super::job::{DataJob, DataResult, SmallContent, UnplacedExtent};
 use super::jobs::jobs;
-use super::reserve::Reserved;
+use super::reserve::ReservedSpace;
 use super::share::{Originals, is_nocow};
 use super::{Area, Sink};
 use crate::disk::compression::Compression;
-use crate::options::{Options, Summary};
-use crate::write::describe::{Described, describe};
-use crate::write::fs_tree::Trees;
+use crate::options::{CreateSummary, Options};
+use crate::write::describe::{FileDescriptions, describe};
+use crate::write::fs_tree::FileTrees;
 use crate::write::layout::SECTOR_BYTES;
 use crate::write::subvolumes::SubvolumePlan;
-use crate::write::trees::Forest;
+use crate::write::trees::TreeWriter;
 
 /// The parts of a file system that is not written.
-pub struct Trial<'a> {
+pub struct ImageTrial<'a> {
     fs: &'a dyn FileSystem,
     inventory: &'a Inventory,
     duplicates: &'a Duplicates,
     options: Options,
     parts: Vec<TrialPart>,
-    described: Described,
+    described: FileDescriptions,
     nothing_lost: BTreeSet<FileId>,
 }
 
@@ -71,11 +71,11 @@ pub struct TrialResult {
 
 /// Encodes parts as the writer of a file system does: reads, encodes, decodes and compares. One for each thread.
 pub struct TrialWorker<'a> {
-    work: Work<'a>,
-    worker: Worker,
+    work: DataEncoder<'a>,
+    worker: EncodeWorker,
 }
 
-impl<'a> Trial<'a> {
+impl<'a> ImageTrial<'a> {
     /// Cuts the content of a tree into parts. Of the options, the compression does not matter; nothing is kept of the
     /// way in which the source compresses it.
     ///
@@ -87,16 +87,16 @@ impl<'a> Trial<'a> {
         duplicates: &'a Duplicates,
         options: Options,
         parallel: Parallel,
-    ) -> Result<Trial<'a>> {
+    ) -> Result<ImageTrial<'a>> {
         options.check()?;
         let options = Options {
             keep_extents: false,
             skip_unreadable: false,
             ..options
         };
-        let mut summary = Summary::default();
+        let mut summary = CreateSummary::default();
         let (described, _) = describe(fs, inventory, &options, parallel, &mut summary)?;
-        let mut trial = Trial {
+        let mut trial = ImageTrial {
             fs,
             inventory,
             duplicates,
@@ -115,13 +115,13 @@ impl<'a> Trial<'a> {
             &trial.options,
         ) {
             match job {
-                Job::Small(files) => parts.extend(files.into_iter().map(|file| TrialPart {
+                DataJob::Small(files) => parts.extend(files.into_iter().map(|file| TrialPart {
                     file,
                     len: inventory.size(file) as u32,
                     offset: 0,
                     is_small: true,
                 })),
-                Job::Piece {
+                DataJob::Piece {
                     file, offset, len, ..
                 } => parts.push(TrialPart {
                     file,
@@ -129,15 +129,15 @@ impl<'a> Trial<'a> {
                     offset,
                     is_small: false,
                 }),
-                Job::Unreadable { file, error } => {
+                DataJob::Unreadable { file, error } => {
                     let path = inventory.path(inventory.first_name(file));
                     return Err(error.in_file("read", &path));
                 }
-                Job::Keep { .. }
-                | Job::Shared { .. }
-                | Job::Reserve { .. }
-                | Job::Same { .. }
-                | Job::End(_) => {}
+                DataJob::Keep { .. }
+                | DataJob::Shared { .. }
+                | DataJob::Reserve { .. }
+                | DataJob::Same { .. }
+                | DataJob::End(_) => {}
             }
         }
         trial.parts = parts;
@@ -157,9 +157,9 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// A worker that encodes with these options, which are from [`Trial::options`].
+    /// A worker that encodes with these options, which are from [`ImageTrial::options`].
     pub fn worker<'w>(&'w self, options: &'w Options) -> TrialWorker<'w> {
-        let work = Work::new(self.fs, self.inventory, &self.described, options);
+        let work = DataEncoder::new(self.fs, self.inventory, &self.described, options);
         let worker = work.worker();
         TrialWorker { work, worker }
     }
@@ -174,8 +174,9 @@ impl<'a> Trial<'a> {
         let output = Output::discarding()?;
         let plan = SubvolumePlan::new(self.fs, self.inventory, &options)?;
         let area = self.place(&options, lens, &output)?;
-        let trees = Trees::new(self.inventory, &self.described, &area, &plan, &options);
-        let summary = Forest::new(&options, &area, &trees).write(&output, Summary::default())?;
+        let trees = FileTrees::new(self.inventory, &self.described, &area, &plan, &options);
+        let summary =
+            TreeWriter::new(&options, &area, &trees).write(&output, CreateSummary::default())?;
         Ok(summary.image.image_bytes)
     }
 
@@ -183,14 +184,14 @@ impl<'a> Trial<'a> {
     fn place<'o>(&self, options: &Options, lens: &[u32], output: &'o Output) -> Result<Area<'o>> {
         let inventory = self.inventory;
         let originals = Originals::new(self.fs, inventory, self.duplicates);
-        let work = Work::new(self.fs, inventory, &self.described, options);
+        let work = DataEncoder::new(self.fs, inventory, &self.described, options);
         let lost = Lost::default();
         let mut sink = Sink {
             area: Area::new(inventory.file_count(), lost, options.checksum, output)?,
             work: &work,
             progress: &NoProgress,
             numbered: Vec::new(),
-            reserved: Reserved::default(),
+            reserved: ReservedSpace::default(),
             open: None,
             worker: None,
         };
@@ -207,7 +208,7 @@ impl<'a> Trial<'a> {
             } else {
                 stored / SECTOR_BYTES * options.checksum.size()
             };
-            Piece {
+            UnplacedExtent {
                 buffer: work.content.buffer(),
                 len: stored,
                 ram: ram as u64,
@@ -227,32 +228,32 @@ impl<'a> Trial<'a> {
             &self.options,
         ) {
             let done = match job {
-                Job::Small(files) => {
+                DataJob::Small(files) => {
                     let small = files.into_iter().map(|file| {
                         let len = inventory.size(file) as usize;
                         let stored = lens.next().unwrap_or(0);
                         let small = if stored == 0 {
-                            Small::Hole
+                            SmallContent::Hole
                         } else if stored as usize <= work.inline_max() {
                             let is_plain = stored as usize >= len;
-                            Small::Inline {
+                            SmallContent::Inline {
                                 bytes: vec![0; (stored as usize).min(len)],
                                 compression: if is_plain { 0 } else { number },
                                 is_reused: false,
                             }
                         } else {
-                            Small::Extent(piece(file, len, stored))
+                            SmallContent::Extent(piece(file, len, stored))
                         };
                         (file, Ok(small))
                     });
-                    Done::Small(small.collect())
+                    DataResult::Small(small.collect())
                 }
-                Job::Piece {
+                DataJob::Piece {
                     file,
                     offset,
                     len,
                     is_numbered,
-                } => Done::Piece {
+                } => DataResult::Piece {
                     file,
                     offset,
                     len: len as u64,
@@ -288,16 +289,16 @@ impl TrialWorker<'_> {
             is_small,
         } = *part;
         let job = if is_small {
-            Job::Small(vec![file])
+            DataJob::Small(vec![file])
         } else {
-            Job::Piece {
+            DataJob::Piece {
                 file,
                 offset,
                 len: len as usize,
                 is_numbered: false,
             }
         };
-        let of_piece = |piece: Piece| TrialResult {
+        let of_piece = |piece: UnplacedExtent| TrialResult {
             len: piece.len,
             ram: piece.ram as usize,
             is_plain: piece.compression == 0,
@@ -312,10 +313,10 @@ impl TrialWorker<'_> {
             is_inline: true,
         };
         match self.work.work(&mut self.worker, job)? {
-            Done::Small(small) => match small.into_iter().next() {
+            DataResult::Small(small) => match small.into_iter().next() {
                 Some((_, small)) => Ok(match small? {
-                    Small::Hole | Small::Reserved { .. } => hole,
-                    Small::Inline {
+                    SmallContent::Hole | SmallContent::Reserved { .. } => hole,
+                    SmallContent::Inline {
                         bytes, compression, ..
                     } => TrialResult {
                         len: bytes.len(),
@@ -324,11 +325,11 @@ impl TrialWorker<'_> {
                         is_inline: true,
                         buffer: bytes,
                     },
-                    Small::Extent(piece) => of_piece(piece),
+                    SmallContent::Extent(piece) => of_piece(piece),
                 }),
                 None => Ok(hole),
             },
-            Done::Piece { piece, .. } => piece.map(of_piece),
+            DataResult::Piece { piece, .. } => piece.map(of_piece),
             _ => Ok(hole),
         }
     }
@@ -384,7 +385,7 @@ mod tests {
             let output = Output::create(&dir.join("image"), true).unwrap();
             let real =
                 crate::create(&tree, &inventory, &options, parallel, &NoProgress, &output).unwrap();
-            let trial = Trial::new(&tree, &inventory, &duplicates, options, parallel).unwrap();
+            let trial = ImageTrial::new(&tree, &inventory, &duplicates, options, parallel).unwrap();
             let options = trial.options(compression);
             let mut worker = trial.worker(&options);
             let mut lens = Vec::new();

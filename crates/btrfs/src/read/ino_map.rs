@@ -1,4 +1,4 @@
-//! Inode numbers across several subvolumes.
+//! StoredInode numbers across several subvolumes.
 //!
 //! They do not depend on what was read before, so that two mounts of an image show the same numbers, and file handles of one are
 //! valid in the next.
@@ -23,7 +23,7 @@ const EMPTY: u64 = (1 << (64 - INODE_BITS)) - 1;
 const LARGE: u64 = 1 << (64 - INODE_BITS - 1);
 
 /// The subvolumes seen so far.
-pub(super) struct Table {
+pub(super) struct InoMap {
     top: Tree,
     nested: HashMap<u64, Tree>,
     /// For each empty directory, by its number, the directory that contains it, and its name there.
@@ -31,7 +31,7 @@ pub(super) struct Table {
 }
 
 /// Where an inode is.
-pub(super) enum Found {
+pub(super) enum MappedIno {
     Inode(Tree, u64),
     /// An empty directory, and the directory that contains it.
     Empty(Ino),
@@ -68,9 +68,9 @@ pub(super) const fn is_of_large(index: u64) -> bool {
     index >= LARGE
 }
 
-impl Table {
-    pub(super) fn new(top: Tree) -> Table {
-        Table {
+impl InoMap {
+    pub(super) fn new(top: Tree) -> InoMap {
+        InoMap {
             top,
             nested: HashMap::new(),
             empty: HashMap::new(),
@@ -100,17 +100,17 @@ impl Table {
         }
     }
 
-    pub(super) fn find(&self, ino: Ino) -> Result<Found> {
+    pub(super) fn find(&self, ino: Ino) -> Result<MappedIno> {
         let inode = ino.0 & INODE_MASK;
         match ino.0 >> INODE_BITS {
-            TOP => Ok(Found::Inode(self.top, inode)),
+            TOP => Ok(MappedIno::Inode(self.top, inode)),
             EMPTY => {
                 let place = self.empty.get(&inode).ok_or(Error::NotFound)?;
-                Ok(Found::Empty(place.0))
+                Ok(MappedIno::Empty(place.0))
             }
             index => Ok(match self.nested.get(&index) {
-                Some(tree) => Found::Inode(*tree, inode),
-                None => Found::Unseen(index),
+                Some(tree) => MappedIno::Inode(*tree, inode),
+                None => MappedIno::Unseen(index),
             }),
         }
     }
