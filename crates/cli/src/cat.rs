@@ -6,11 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use restow::Address;
 use tree::{Error, FileKind};
 
-use crate::address::Address;
 use crate::options::{QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
-use crate::source::{Source, Unnamed};
 
 /// Bytes read and written at once.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -45,7 +44,7 @@ pub(crate) struct Cat {
 /// One is not a regular file, cannot be read, or cannot be written.
 pub(crate) fn run(args: &Cat) -> Result<()> {
     let address = Address::of(&args.src)?;
-    let source = Source::open(&address, &args.source, Unnamed::Default)?;
+    let source = args.source.open(&address, false)?;
     let mut out = io::stdout().lock();
     let mut buffer = vec![0; CHUNK_BYTES];
     for path in &args.paths {
@@ -54,13 +53,13 @@ pub(crate) fn run(args: &Cat) -> Result<()> {
         let in_file = |error: Error| source.name_error(error.in_file("read", path));
         match entry.kind {
             FileKind::Regular => {}
-            FileKind::Directory => return Err(in_file(Error::IsADirectory)),
-            _ => return Err(in_file(Error::InvalidInput("it is not a regular file"))),
+            FileKind::Directory => return Err(in_file(Error::IsADirectory).into()),
+            _ => return Err(in_file(Error::InvalidInput("it is not a regular file")).into()),
         }
         let mut offset = 0;
         loop {
             let count = source
-                .tree
+                .tree()
                 .read_at(entry.ino, offset, &mut buffer)
                 .map_err(in_file)?;
             if count == 0 {

@@ -1,18 +1,15 @@
 //! `restow check`: verifies an image.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use btrfs::OpenOptions;
 use clap::Args;
+use restow::{Address, Container, ImageRange};
 use tree::json::Object;
 use tree::{CheckOptions, Corrupt, DataCheck, Error, Finding};
 
-use crate::address::Address;
 use crate::bar::Bar;
-use crate::open::{self, Container, Part};
 use crate::options::{ImageFileArgs, SilentArgs, ThreadArgs};
 use crate::{message, text};
 
@@ -88,7 +85,7 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
     }
     match Container::open(&address.path, args.file.image_at).with_context(open)? {
         Container::Btrfs(file) => check_btrfs(file, &name, args),
-        Container::Squashfs(file, at) => check_squashfs(file, at, &name, args),
+        Container::Squashfs(file) => check_squashfs(file, &name, args),
         Container::SendStream(_) => bail!(
             "{}: a btrfs send stream: use `restow stream verify`",
             open()
@@ -97,8 +94,9 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
     }
 }
 
-fn check_btrfs(file: Part, name: &str, args: &Check) -> Result<bool> {
-    let btrfs = open::open_btrfs(file, &args.file.device, &OpenOptions::default())
+fn check_btrfs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
+    let btrfs = file
+        .open_btrfs(&args.file.options())
         .with_context(|| format!("open {name}"))?;
     let parallel = args.threads.parallel();
     let summary = reported(name, args, |bar, report| {
@@ -140,13 +138,13 @@ fn check_btrfs(file: Part, name: &str, args: &Check) -> Result<bool> {
     Ok(summary.findings == 0)
 }
 
-fn check_squashfs(file: File, at: u64, name: &str, args: &Check) -> Result<bool> {
+fn check_squashfs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
     let open = || {
         args.file.refuse_device()?;
         if args.no_decode {
             bail!("--no-decode: a SquashFS image has no checksums; use --no-data");
         }
-        open::open_squashfs(file, at)
+        Ok(file.open_squashfs()?)
     };
     let image = open().with_context(|| format!("open {name}"))?;
     let parallel = args.threads.parallel();

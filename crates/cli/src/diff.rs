@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use restow::{Address, SourceTree};
 use tree::diff::{Change, Difference, READ_FIRST, READ_SECOND, diff};
 use tree::json::Object;
 use tree::{Aspects, Error, Parallel};
 
-use crate::address::{Address, only_one_is_standard_input};
 use crate::bar::Bar;
+use crate::options::only_one_is_standard_input;
 use crate::options::{AspectArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs};
-use crate::source::Source;
 use crate::text;
 
 /// The version of the JSON form.
@@ -68,7 +68,7 @@ pub(crate) struct Diff {
 pub(crate) fn run(args: &Diff) -> Result<bool> {
     let (first, second) = (Address::of(&args.first)?, Address::of(&args.second)?);
     only_one_is_standard_input(&first, &second)?;
-    let (first, second) = Source::open_both([&first, &second], &args.source)?;
+    let [first, second] = args.source.open_pair([&first, &second])?;
     let mut out = BufWriter::new(io::stdout().lock());
     let bar = Bar::new("compared", args.quiet);
     let how = (args.aspects.aspects(), args.threads.parallel());
@@ -107,14 +107,14 @@ pub(crate) fn run(args: &Diff) -> Result<bool> {
 /// # Errors
 /// A tree cannot be read, or what `each` returns.
 pub(crate) fn compare(
-    (first, second): (&Source, &Source),
+    (first, second): (&SourceTree, &SourceTree),
     (aspects, parallel): (Aspects, Parallel),
     bar: &Bar,
     each: &mut dyn FnMut(&Difference) -> tree::Result<()>,
 ) -> Result<()> {
     let result = diff(
-        &*first.tree,
-        &*second.tree,
+        &**first.tree(),
+        &**second.tree(),
         &aspects,
         parallel,
         bar,
@@ -125,12 +125,12 @@ pub(crate) fn compare(
             verb: READ_FIRST,
             path,
             error,
-        }) => Err(first.name_error(error.in_file("read", &path))),
+        }) => Err(first.name_error(error.in_file("read", &path)).into()),
         Err(Error::File {
             verb: READ_SECOND,
             path,
             error,
-        }) => Err(second.name_error(error.in_file("read", &path))),
+        }) => Err(second.name_error(error.in_file("read", &path)).into()),
         other => Ok(other?),
     }
 }

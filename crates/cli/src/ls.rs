@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{ArgAction, Args};
+use restow::{Address, SourceTree};
 use tree::json::Object;
 use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata};
 
-use crate::address::Address;
 use crate::options::{QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
-use crate::source::{Source, Unnamed};
+
 use crate::text;
 
 /// The version of the JSON form.
@@ -85,7 +85,7 @@ pub(crate) struct Ls {
 /// The tree cannot be read, or the list cannot be written.
 pub(crate) fn run(args: &Ls) -> Result<()> {
     let address = Address::of(&args.src)?;
-    let source = Source::open(&address, &args.source, Unnamed::Default)?;
+    let source = args.source.open(&address, false)?;
     let mut list = List {
         args,
         source: &source,
@@ -131,18 +131,18 @@ pub(crate) fn run(args: &Ls) -> Result<()> {
 
 struct List<'a, W> {
     args: &'a Ls,
-    source: &'a Source,
+    source: &'a SourceTree,
     out: W,
 }
 
 impl<W: Write> List<'_, W> {
     fn tree(&self) -> &dyn FileSystem {
-        &*self.source.tree
+        &**self.source.tree()
     }
 
     fn metadata(&self, entry: &DirEntry, path: &[u8]) -> Result<Metadata> {
         let metadata = self.tree().metadata(entry.ino);
-        metadata.map_err(|error| self.source.name_error(error.in_file("read", path)))
+        Ok(metadata.map_err(|error| self.source.name_error(error.in_file("read", path)))?)
     }
 
     /// Says which directory follows.
@@ -182,7 +182,7 @@ impl<W: Write> List<'_, W> {
             if self.args.recursive && entry.kind == FileKind::Directory {
                 if !listed.insert(entry.ino) {
                     let error = Error::Inconsistent("a directory is in two places");
-                    return Err(self.source.name_error(error.in_file("read", &path)));
+                    return Err(self.source.name_error(error.in_file("read", &path)).into());
                 }
                 let entries = self.entries(&entry, &path)?;
                 open.push((path.len(), entries));
@@ -281,7 +281,7 @@ impl<W: Write> List<'_, W> {
 
     fn target(&self, link: &DirEntry, path: &[u8]) -> Result<Vec<u8>> {
         let target = self.tree().read_link(link.ino);
-        target.map_err(|error| self.source.name_error(error.in_file("read", path)))
+        Ok(target.map_err(|error| self.source.name_error(error.in_file("read", path)))?)
     }
 
     fn name(&mut self, name: &[u8]) -> io::Result<()> {

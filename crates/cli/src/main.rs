@@ -3,30 +3,24 @@
 //! Only this crate prints, and only it reads the environment and the clock.
 #![forbid(unsafe_code)]
 
-mod address;
 mod args;
 mod bar;
 mod cat;
 mod check;
 mod copy;
 mod diff;
-mod foreign;
 mod info;
 mod ls;
 mod manifest;
 mod message;
 mod mount;
-mod open;
 mod options;
 #[cfg(feature = "pages")]
 mod pages;
-mod partitions;
 mod plan;
 mod receive;
 mod send;
-mod sent;
 mod signals;
-mod source;
 mod stream;
 mod text;
 mod tips;
@@ -119,21 +113,19 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
 
 /// Whether the reader of our output closed it, which is not an error where the output is a list.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| match cause.downcast_ref::<Error>() {
-            Some(Error::Io(error)) => error.kind() == io::ErrorKind::BrokenPipe,
-            _ => {
-                let error = cause.downcast_ref::<io::Error>();
-                error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-            }
-        })
+    error.chain().any(|cause| match message::tree_error(cause) {
+        Some(Error::Io(error)) => error.kind() == io::ErrorKind::BrokenPipe,
+        _ => {
+            let error = cause.downcast_ref::<io::Error>();
+            error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        }
+    })
 }
 
 /// Adds the place to an error without one. It is standard output: everything else that is read or written has a name.
 fn in_standard_output(error: anyhow::Error) -> anyhow::Error {
     let has_no_place = error.chain().next().is_some_and(|cause| {
-        let error = cause.downcast_ref::<Error>();
+        let error = message::tree_error(cause);
         cause.is::<io::Error>() || matches!(error, Some(Error::Io(_)))
     });
     if has_no_place {

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use restow::Address;
 use tree::manifest::write;
 use tree::{Inventory, Limits, Progress};
 
-use crate::address::Address;
 use crate::bar::Bar;
 use crate::options::{
     AspectArgs, QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs,
 };
-use crate::source::{Source, Unnamed};
 
 /// Describe a tree as text, one line per file
 ///
@@ -52,8 +51,8 @@ pub(crate) struct Manifest {
 /// The tree cannot be read, or the manifest cannot be written.
 pub(crate) fn run(args: &Manifest) -> Result<()> {
     let address = Address::of(&args.src)?;
-    let source = Source::open(&address, &args.source, Unnamed::Default)?;
-    let tree = &*source.tree;
+    let source = args.source.open(&address, false)?;
+    let tree = &**source.tree();
     let inventory = Inventory::of(tree, &Limits::default());
     let inventory = inventory.map_err(|error| source.name_error(error))?;
     let bar = Bar::new("hashed", args.quiet.quiet);
@@ -72,7 +71,7 @@ pub(crate) fn run(args: &Manifest) -> Result<()> {
     );
     bar.finish();
     match written {
-        Err(error @ tree::Error::File { .. }) => Err(source.name_error(error)),
+        Err(error @ tree::Error::File { .. }) => Err(source.name_error(error).into()),
         written => written.context("write standard output"),
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn of_error(error: &anyhow::Error) -> String {
     let mut words = Vec::new();
     for cause in error.chain() {
         // Both print their own causes, and `of_io_error` leaves out the error number.
-        if let Some(error) = cause.downcast_ref::<Error>() {
+        if let Some(error) = tree_error(cause) {
             words.push(of_tree_error(error));
             break;
         }
@@ -27,6 +27,14 @@ pub(crate) fn of_error(error: &anyhow::Error) -> String {
         words.push(cause.to_string());
     }
     words.join(": ")
+}
+
+/// The error of a tree that a cause is.
+pub(crate) fn tree_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+    match cause.downcast_ref() {
+        Some(restow::Error::Tree(error)) => Some(error),
+        _ => cause.downcast_ref(),
+    }
 }
 
 /// An error of a tree in words.

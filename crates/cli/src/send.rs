@@ -10,17 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
-use btrfs::{Btrfs, OpenOptions, Subvolume, SubvolumeInfo};
+use btrfs::{Btrfs, Subvolume, SubvolumeInfo};
 use clap::Args;
+use restow::{Address, Container, OpenOptions, find_subvolume, is_same_file};
 use sendstream::{
     Command, KnownSubvolume, SendData, SendOptions, StoredFiles, StreamWriter, Version,
 };
 use tree::{ExtentId, Ino, Inventory, Limits, Progress};
 
-use crate::address::Address;
 use crate::bar::Bar;
-use crate::open::{self, Container};
-use crate::source::{find_subvolume, is_same_file};
 use crate::{message, text};
 use parent::Candidate;
 use resume::Target;
@@ -399,7 +397,9 @@ impl Images {
             }
             other => bail!("{} has no subvolumes to send", other.noun()),
         };
-        let btrfs = open::open_btrfs(file, &args.device, &OpenOptions::default())?;
+        let mut options = OpenOptions::default();
+        options.devices.clone_from(&args.device);
+        let btrfs = file.open_btrfs(&options)?;
         self.0.push((path.to_owned(), Arc::clone(&btrfs)));
         Ok(btrfs)
     }

@@ -42,7 +42,7 @@ pub use output::{Output, OutputKind, WrittenExtent, spool, temporary};
 pub use prepare::{
     ContentReader, Describe, Description, Duplicates, Lost, OldExtents, OldImage, Reuse,
 };
-pub use read_at::ReadAt;
+pub use read_at::{ReadAt, SequentialReader};
 pub use seekable::Seekable;
 pub use sha256::{Sha256, sha256};
 pub use summary::ImageSummary;

@@ -1,8 +1,9 @@
 //! Positioned reads: the only way in which formats read images.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// Bytes that several threads can read at any position at once.
 pub trait ReadAt: Send + Sync {
@@ -57,6 +58,40 @@ impl ReadAt for Vec<u8> {
 
     fn size(&self) -> io::Result<u64> {
         Ok(self.len() as u64)
+    }
+}
+
+impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        (**self).read_exact_at(buf, at)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        (**self).size()
+    }
+}
+
+/// Reads a [`ReadAt`] from its beginning to its end.
+#[derive(Debug)]
+pub struct SequentialReader<R> {
+    source: R,
+    at: u64,
+}
+
+impl<R: ReadAt> SequentialReader<R> {
+    /// Begins at the first byte.
+    pub fn new(source: R) -> SequentialReader<R> {
+        SequentialReader { source, at: 0 }
+    }
+}
+
+impl<R: ReadAt> Read for SequentialReader<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.source.size()?.saturating_sub(self.at);
+        let len = left.min(buf.len() as u64) as usize;
+        self.source.read_exact_at(&mut buf[..len], self.at)?;
+        self.at += len as u64;
+        Ok(len)
     }
 }
 

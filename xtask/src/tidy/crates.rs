@@ -22,6 +22,18 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["btrfs", "codec", "sendstream", "squashfs", "tree"],
     ),
     ("report", &[]),
+    (
+        "restow",
+        &[
+            "btrfs",
+            "codec",
+            "linux",
+            "plan",
+            "sendstream",
+            "squashfs",
+            "tree",
+        ],
+    ),
     ("ffi", &["xxhash", "zstd"]),
     (
         "cli",
@@ -33,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "lzo",
             "plan",
             "report",
+            "restow",
             "sendstream",
             "squashfs",
             "tree",

@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result};
 use btrfs::CreateSummary;
+use restow::SourceTree;
 use tree::{Error, Output};
 
 use super::job::{Done, Job};
 use super::reuse;
 use crate::message::tell;
-use crate::source::Source;
 use crate::text;
 
 /// Writes a btrfs image.
@@ -21,7 +21,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let options = job.args.btrfs.options(
         &job.args.image,
         job.args.rescue,
-        job.source.subvolume.as_deref(),
+        job.source.subvolume().map(|tree| &**tree),
         &inventory,
         reuse::btrfs(job.args)?,
     )?;
@@ -29,7 +29,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
     let made = btrfs::create(tree, &inventory, &options, job.parallel, &names, &output);
     let summary = match made {
-        Err(error @ Error::File { .. }) => return Err(job.source.name_error(error)),
+        Err(error @ Error::File { .. }) => return Err(job.source.name_error(error).into()),
         made => made.with_context(|| job.on_dst("write"))?,
     };
     output.commit().with_context(|| job.on_dst("finish"))?;
@@ -62,7 +62,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
 }
 
 /// What could not be preserved, a line each.
-fn lost_in(summary: &CreateSummary, source: &Source) -> Vec<String> {
+fn lost_in(summary: &CreateSummary, source: &SourceTree) -> Vec<String> {
     let mut lost = Vec::new();
     for (path, name) in &summary.image.lost_xattrs {
         let (path, name) = (source.path_name(path), text::of_name(name));

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use restow::SourceNote;
 use tree::Error;
 use tree::extract::{Aspect, Conflict, Existing, ExtractOptions, Refused, Unrestored, extract};
 
@@ -13,7 +14,6 @@ use super::destination::is_there;
 use super::job::{Done, Job, Lost};
 use super::kind::Kind;
 use crate::message::{self, tell};
-use crate::source::DECOMPRESSED;
 use crate::text;
 
 /// Whether a directory is made on btrfs, which can keep extents as they are stored.
@@ -53,7 +53,7 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
     };
     let extracted = match extracted {
         Err(error @ Error::File { verb: "read", .. }) => {
-            return Err(job.source.name_error(error));
+            return Err(job.source.name_error(error).into());
         }
         Err(Error::File { verb, path, error }) => {
             let path = path_name(&path);
@@ -87,8 +87,12 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
         notes.push(format!("{count} {noun} of the old directory deleted"));
     }
     match extracted.cloned {
-        0 if job.source.notes.iter().any(|note| note == DECOMPRESSED) => {
-            tell(&format!("{}: {DECOMPRESSED}", job.source.name()));
+        0 if job.source.notes().contains(&SourceNote::Decompressed) => {
+            tell(&format!(
+                "{}: {}",
+                job.source.name(),
+                SourceNote::Decompressed
+            ));
         }
         0 => {}
         1 => notes.push("1 file shares its data with the source".to_owned()),

@@ -1,6 +1,7 @@
 //! What every destination needs: the tree to copy, its inventory, and the result.
 
 use anyhow::{Result, bail};
+use restow::SourceTree;
 use tree::edit::{Edited, Patterns};
 use tree::rescue::Rescue;
 use tree::{FileSystem, Inventory, Kept, Limits, Parallel, Progress};
@@ -9,13 +10,12 @@ use super::args::Copy;
 use super::names::Names;
 use crate::bar::Bar;
 use crate::message::tell;
-use crate::source::Source;
 use crate::text;
 
 /// What is copied, and how.
 pub(crate) struct Job<'a> {
     pub(crate) args: &'a Copy,
-    pub(crate) source: &'a Source,
+    pub(crate) source: &'a SourceTree,
     /// What is copied: the source's tree, edited or not, as a whole or without what cannot be read.
     pub(crate) tree: &'a dyn FileSystem,
     pub(crate) edited: Option<&'a Edited>,

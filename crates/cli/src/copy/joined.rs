@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use restow::{Address, SourceTree};
 use tree::{FileKind, FileSystem, Graft, HostDir, Joined, is_valid_name};
 
 use super::args::Copy;
-use crate::address::Address;
-use crate::source::Source;
 use crate::text;
 
 /// The source with those of `--with`, each where it belongs; and the view that joins them, if there is one.
 ///
 /// # Errors
 /// One cannot be opened, or a path is not one.
-pub(super) fn join(source: Source, args: &Copy) -> Result<(Source, Option<Arc<Joined>>)> {
+pub(super) fn join(source: SourceTree, args: &Copy) -> Result<(SourceTree, Option<Arc<Joined>>)> {
     if args.with.is_empty() && args.root_becomes.is_none() {
         return Ok((source, None));
     }
     let root = args.root_becomes.as_deref().map(OsStr::as_bytes);
-    let mut grafts = vec![graft(&source.tree, names(root.unwrap_or_default())?)];
+    let mut grafts = vec![graft(source.tree(), names(root.unwrap_or_default())?)];
+    let options = args.source.options(false);
     let mut sources = Vec::new();
     for words in &args.with {
         let (path, at) = split(words);
         let address = Address::of(&path)?;
-        let further = Source::open_further(&address, &args.source, args.rescue.accept_changed)?;
-        grafts.push(graft(&further.tree, names(at)?));
+        let further = SourceTree::open_further(&address, &options, args.rescue.accept_changed)?;
+        grafts.push(graft(further.tree(), names(at)?));
         sources.push(further);
     }
     let joined = Arc::new(Joined::new(grafts)?);
@@ -75,18 +75,18 @@ fn names(path: &[u8]) -> Result<Vec<Box<[u8]>>> {
 ///
 /// # Errors
 /// There is no such file, or it is not a regular file.
-pub(super) fn only_file(args: &Copy, name: &OsStr) -> Result<Source> {
+pub(super) fn only_file(args: &Copy, name: &OsStr) -> Result<SourceTree> {
     let (source, path) = match &args.paths[..] {
         [path] => {
             let address = Address::of(&args.src)?;
-            let source = Source::open_further(&address, &args.source, args.rescue.accept_changed)?;
+            let options = args.source.options(false);
+            let source = SourceTree::open_further(&address, &options, args.rescue.accept_changed)?;
             (source, path.as_bytes())
         }
         [] => {
             let (parent, path) =
                 linux::split_path(&args.src).context("SRC is not a regular file")?;
-            let address = Address::plain(parent);
-            (Source::of_dir(&address, HostDir::open(parent)?), path)
+            (SourceTree::of_dir(parent, HostDir::open(parent)?), path)
         }
         _ => bail!("--to file copies one file"),
     };
@@ -97,7 +97,7 @@ pub(super) fn only_file(args: &Copy, name: &OsStr) -> Result<Source> {
     }
     let joined = Joined::new(vec![Graft {
         path: vec![name.as_bytes().into()],
-        tree: Arc::clone(&source.tree),
+        tree: Arc::clone(source.tree()),
         ino: entry.ino,
         kind: entry.kind,
     }])?;

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::ops::Range;
 
+use restow::SourceTree;
 use tree::rescue::Loss;
 use tree::{Error, FileKind, Inventory};
 
 use super::job::{Job, Lost};
 use crate::message;
-use crate::source::Source;
 
 /// Ranges of bytes that are shown for each file.
 const RANGES_MAX: usize = 100;
@@ -64,7 +64,7 @@ fn of_error(error: &Error) -> String {
     message::of_reason(&message::of_tree_error(error))
 }
 
-fn of_loss(path: &[u8], loss: &Loss, is_empty: bool, source: &Source) -> String {
+fn of_loss(path: &[u8], loss: &Loss, is_empty: bool, source: &SourceTree) -> String {
     let name = source.path_name(path);
     match loss {
         Loss::Names(error) if is_empty => {

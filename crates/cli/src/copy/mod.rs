@@ -24,16 +24,15 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ArgMatches;
+use restow::{Address, Error, SourceNote, SourceTree};
 use tree::FileSystem;
 use tree::json::Object;
 use tree::rescue::Rescue;
 
 use tree::{HostTimes, Kept};
 
-use crate::address::Address;
 use crate::message::{self, tell};
 use crate::options::BtrfsArgs;
-use crate::source::{DECOMPRESSED, Source, Unnamed, Unreadable};
 use crate::text;
 use args::refuse_what_does_not_apply;
 use destination::refuse_before_reading;
@@ -64,15 +63,15 @@ pub(crate) fn run(args: &Copy, typed: &ArgMatches) -> Result<bool> {
 /// Names the options for a file that changes while it is read, or that cannot be read.
 fn suggest_options(error: anyhow::Error, args: &Copy) -> anyhow::Error {
     let is_changed = |cause: &(dyn std::error::Error + 'static)| {
-        matches!(
-            cause.downcast_ref::<tree::Error>(),
-            Some(tree::Error::Changed)
-        )
+        matches!(message::tree_error(cause), Some(tree::Error::Changed))
+    };
+    let is_unreadable = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(Error::UnreadableFile { .. }))
     };
     let skips = "--skip-unreadable leaves it out";
     let advice = if error.chain().any(is_changed) {
         format!("--accept-changed takes it as it is read, {skips}")
-    } else if error.downcast_ref::<Unreadable>().is_some() && can_skip(args) {
+    } else if error.chain().any(is_unreadable) && can_skip(args) {
         skips.to_owned()
     } else {
         return error;
@@ -102,16 +101,11 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     }
     let address = Address::of(&args.src)?;
     refuse_before_reading(&address.path, args, kind)?;
-    // A btrfs image becomes one with all its subvolumes, not only with those below the default one.
-    let unnamed = if kind == Kind::Btrfs {
-        Unnamed::TopLevel
-    } else {
-        Unnamed::Default
-    };
     if kind == Kind::File {
         return file(args, start);
     }
-    let mut source = Source::open(&address, &args.source, unnamed)?;
+    // A btrfs image becomes one with all its subvolumes, not only with those below the default one.
+    let mut source = args.source.open(&address, kind == Kind::Btrfs)?;
     let times = match kind {
         Kind::Btrfs => args.btrfs.host_times(),
         // It stores no others, and each takes memory.
@@ -154,14 +148,14 @@ fn file(args: &Copy, start: Instant) -> Result<bool> {
     report(args, Kind::File, &source, &done, start)
 }
 
-fn copy_tree(args: &Copy, kind: Kind, source: &Source, paths: &[OsString]) -> Result<Done> {
+fn copy_tree(args: &Copy, kind: Kind, source: &SourceTree, paths: &[OsString]) -> Result<Done> {
     // A directory may share the data with its copy, which then is not read.
-    let is_known = |note: &&String| kind != Kind::Dir || **note != DECOMPRESSED;
-    for note in source.notes.iter().filter(is_known).chain(&source.lost) {
+    let is_known = |note: &&SourceNote| kind != Kind::Dir || **note != SourceNote::Decompressed;
+    for note in source.notes().iter().filter(is_known).chain(source.lost()) {
         tell(&format!("{}: {note}", source.name()));
     }
-    let edited = args.edits.apply(&source.tree, paths)?;
-    let tree: &dyn FileSystem = edited.as_ref().map_or(&*source.tree, |edited| edited);
+    let edited = args.edits.apply(source.tree(), paths)?;
+    let tree: &dyn FileSystem = edited.as_ref().map_or(&**source.tree(), |edited| edited);
     let rescue = Rescue::new(tree, args.rescue.keep_damaged);
     let rescue = args.rescue.skips().then_some(&rescue);
     let job = Job {
@@ -185,8 +179,14 @@ fn copy_tree(args: &Copy, kind: Kind, source: &Source, paths: &[OsString]) -> Re
 ///
 /// # Errors
 /// The words cannot be written to standard output.
-fn report(args: &Copy, kind: Kind, source: &Source, done: &Done, start: Instant) -> Result<bool> {
-    let is_whole = done.lost.is_empty() && done.listed.is_empty() && source.lost.is_empty();
+fn report(
+    args: &Copy,
+    kind: Kind,
+    source: &SourceTree,
+    done: &Done,
+    start: Instant,
+) -> Result<bool> {
+    let is_whole = done.lost.is_empty() && done.listed.is_empty() && source.lost().is_empty();
     let seconds = start.elapsed().as_secs_f64();
     if args.json {
         let words = object(args, source, done, seconds).line() + "\n";
@@ -242,7 +242,7 @@ fn report(args: &Copy, kind: Kind, source: &Source, done: &Done, start: Instant)
 }
 
 /// What was done, as an object.
-fn object(args: &Copy, source: &Source, done: &Done, seconds: f64) -> Object {
+fn object(args: &Copy, source: &SourceTree, done: &Done, seconds: f64) -> Object {
     let Kept {
         count,
         decoded,
@@ -256,7 +256,8 @@ fn object(args: &Copy, source: &Source, done: &Done, seconds: f64) -> Object {
         let object = Object::new().name("path", path);
         object.text("message", words)
     });
-    let not_preserved = done.lost.iter().chain(&source.lost);
+    let lost: Vec<String> = source.lost().iter().map(ToString::to_string).collect();
+    let not_preserved = done.lost.iter().chain(&lost);
     let object = Object::of_schema("copy", VERSION)
         .text("source", source.name())
         .name("destination", args.dst.as_os_str().as_bytes())

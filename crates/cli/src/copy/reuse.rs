@@ -7,21 +7,24 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use codec::Settings;
+use restow::{Address, ImageAt, SourceTree, is_same_file};
 use squashfs::{Compressor, Squashfs};
 use tree::{FileSystem, ImageSummary, OldImage};
 
 use super::args::Copy;
-use crate::address::Address;
 use crate::message::{self, tell};
-use crate::options::{ImageAt, ImageFileArgs, SourceArgs};
-use crate::source::{self, Source, Unnamed};
+use crate::options::open_options;
 use crate::text;
 
 /// The image to keep data of, if there is one that is not damaged beyond use.
 ///
 /// # Errors
 /// It does not exist, is in another format than `noun` says, or would be overwritten while it is read.
-fn open(args: &Copy, noun: &str, is_ours: impl Fn(&Source) -> bool) -> Result<Option<Source>> {
+fn open(
+    args: &Copy,
+    noun: &str,
+    is_ours: impl Fn(&SourceTree) -> bool,
+) -> Result<Option<SourceTree>> {
     let Some(path) = &args.image.reuse else {
         return Ok(None);
     };
@@ -29,18 +32,14 @@ fn open(args: &Copy, noun: &str, is_ours: impl Fn(&Source) -> bool) -> Result<Op
     let address = Address::of(path)?;
     fs::metadata(&address.path).with_context(|| format!("open {name}"))?;
     let is_device = fs::metadata(&args.dst).is_ok_and(|dst| dst.file_type().is_block_device());
-    if is_device && source::is_same_file(&address.path, &args.dst) {
+    if is_device && is_same_file(&address.path, &args.dst) {
         bail!("{name} is the block device that is written, and cannot be reused at the same time");
     }
     let open = |image_at| {
-        let args = SourceArgs {
-            file: ImageFileArgs {
-                device: Vec::new(),
-                image_at,
-            },
-            ..SourceArgs::default()
-        };
-        Source::open(&address, &args, Unnamed::TopLevel)
+        let mut options = open_options();
+        options.top_level = true;
+        options.image_at = image_at;
+        SourceTree::open(&address, &options)
     };
     let at = Some(args.squashfs.offset).filter(|&at| at > 0);
     let opened = open(None).or_else(|error| match at {
@@ -51,7 +50,7 @@ fn open(args: &Copy, noun: &str, is_ours: impl Fn(&Source) -> bool) -> Result<Op
         Ok(source) if is_ours(&source) => Ok(Some(source)),
         Ok(_) => bail!("--reuse {name}: must be {noun}, as the destination is"),
         Err(error) => {
-            let why = message::of_error(&error);
+            let why = message::of_error(&error.into());
             tell(&format!("nothing is reused: {why}"));
             Ok(None)
         }
@@ -70,15 +69,15 @@ fn old_image(args: &Copy, tree: Arc<dyn FileSystem>) -> OldImage {
 /// # Errors
 /// It does not exist, or cannot be one.
 pub(crate) fn squashfs(args: &Copy, settings: Option<Settings>) -> Result<Option<OldImage>> {
-    let old = open(args, "a SquashFS image", |old| old.squashfs.is_some())?;
-    let Some(image) = old.and_then(|old| old.squashfs) else {
+    let old = open(args, "a SquashFS image", |old| old.squashfs().is_some())?;
+    let Some(image) = old.as_ref().and_then(SourceTree::squashfs) else {
         return Ok(None);
     };
-    if let Some(why) = why_not(&image, settings, args.squashfs.block_size) {
+    if let Some(why) = why_not(image, settings, args.squashfs.block_size) {
         tell(&format!("nothing is reused: {why}"));
         return Ok(None);
     }
-    Ok(Some(old_image(args, image)))
+    Ok(Some(old_image(args, Arc::<Squashfs>::clone(image))))
 }
 
 /// Why no block of an image can be kept.
@@ -118,8 +117,8 @@ fn why_not(image: &Squashfs, settings: Option<Settings>, block_size: u32) -> Opt
 /// # Errors
 /// It does not exist, or cannot be one.
 pub(crate) fn btrfs(args: &Copy) -> Result<Option<OldImage>> {
-    let old = open(args, "a btrfs image", |old| old.subvolume.is_some())?;
-    Ok(old.map(|old| old_image(args, old.tree)))
+    let old = open(args, "a btrfs image", |old| old.subvolume().is_some())?;
+    Ok(old.map(|old| old_image(args, Arc::clone(old.tree()))))
 }
 
 /// What was kept, in words; nothing without an old image.

@@ -32,7 +32,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     );
     let summary = match made {
         Err(error @ Error::File { verb: "read", .. }) => {
-            return Err(job.source.name_error(error));
+            return Err(job.source.name_error(error).into());
         }
         made => made.with_context(|| job.on_dst("write"))?,
     };

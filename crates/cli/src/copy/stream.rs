@@ -94,7 +94,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
         stored: None,
     };
     let on_source = |error| match error {
-        Error::File { .. } => job.source.name_error(error),
+        Error::File { .. } => job.source.name_error(error).into(),
         error => anyhow::Error::from(error).context(job.on_dst("write")),
     };
     options.uuid = match args.btrfs.uuid() {

@@ -55,7 +55,7 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
         Some(packing) => packing.write(job.parallel, &mut output, fill),
     };
     let (summary, written) = match written {
-        Err(error @ Error::File { .. }) => return Err(job.source.name_error(error)),
+        Err(error @ Error::File { .. }) => return Err(job.source.name_error(error).into()),
         written => written.with_context(|| job.on_dst("write"))?,
     };
     output.commit().with_context(|| job.on_dst("finish"))?;

@@ -9,16 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use tree::json::Object;
 
+use crate::options::{QuietArgs, SourceArgs};
+use crate::{text, usage};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use restow::{Address, Container, ImageRange, Partition};
 use tree::ByPath;
-
-use crate::address::Address;
-use crate::open::{self, Container, FoundPartition, Part};
-use crate::options::{QuietArgs, SourceArgs};
-use crate::partitions::Partition;
-use crate::source::{self, Unnamed};
-use crate::{text, usage};
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
@@ -69,7 +65,7 @@ pub(crate) fn run(args: &Info) -> Result<()> {
         Container::SendStream(_) => {
             bail!("{}: a btrfs send stream: use `restow stream info`", open())
         }
-        Container::Squashfs(file, at) => {
+        Container::Squashfs(file) => {
             let image = || {
                 if address.subvolume.is_some() {
                     bail!("a SquashFS image has no subvolumes");
@@ -78,7 +74,7 @@ pub(crate) fn run(args: &Info) -> Result<()> {
                     bail!("not a btrfs image: --path does not apply");
                 }
                 args.source.refuse_options_of_btrfs()?;
-                open::open_squashfs(file, at)
+                Ok(file.open_squashfs()?)
             };
             let image = image().with_context(open)?;
             let read = || format!("read {}", address.name());
@@ -96,14 +92,16 @@ pub(crate) fn run(args: &Info) -> Result<()> {
 }
 
 /// Lists the partitions of a disk image, with the option that reads one.
-fn show_partitions(partitions: &[FoundPartition]) -> Result<()> {
+fn show_partitions(partitions: &[Partition]) -> Result<()> {
     let mut words = b"format          disk image with partitions\n".to_vec();
-    for FoundPartition { partition, format } in partitions {
+    for partition in partitions {
         let Partition {
             number,
             start,
             len,
             label,
+            format,
+            ..
         } = partition;
         let format = format.unwrap_or("unknown");
         write!(
@@ -119,20 +117,18 @@ fn show_partitions(partitions: &[FoundPartition]) -> Result<()> {
 }
 
 /// The same as an object.
-fn of_partitions(partitions: &[FoundPartition], address: &Address) -> Object {
-    let list = partitions
-        .iter()
-        .map(|FoundPartition { partition, format }| {
-            let object = Object::new()
-                .number("number", partition.number)
-                .number("at", partition.start)
-                .number("bytes", partition.len)
-                .text("label", &partition.label);
-            match format {
-                Some(format) => object.text("format", format),
-                None => object,
-            }
-        });
+fn of_partitions(partitions: &[Partition], address: &Address) -> Object {
+    let list = partitions.iter().map(|partition| {
+        let object = Object::new()
+            .number("number", partition.number)
+            .number("at", partition.start)
+            .number("bytes", partition.len)
+            .text("label", &partition.label);
+        match partition.format {
+            Some(format) => object.text("format", format),
+            None => object,
+        }
+    });
     let object = of_source(address).text("format", "disk");
     object.list("partitions", list)
 }
@@ -146,11 +142,11 @@ fn json(object: Object) -> Result<()> {
     print((object.line() + "\n").as_bytes())
 }
 
-fn show_btrfs(file: Part, address: &Address, args: &Info) -> Result<()> {
+fn show_btrfs(file: ImageRange, address: &Address, args: &Info) -> Result<()> {
     let open = || format!("open {}", address.name());
-    let options = args.source.open_options();
-    let btrfs = open::open_btrfs(file, &args.source.file.device, &options).with_context(open)?;
-    let id = source::named_subvolume(&btrfs, address, &args.source).with_context(open)?;
+    let options = args.source.options(false);
+    let btrfs = file.open_btrfs(&options).with_context(open)?;
+    let id = restow::named_subvolume(&btrfs, address, &options).with_context(open)?;
     let read = || format!("read {}", address.name());
     let mut words = Vec::new();
     let Some(path) = &args.path else {
@@ -162,8 +158,7 @@ fn show_btrfs(file: Part, address: &Address, args: &Info) -> Result<()> {
         print(&words)?;
         return shown.with_context(read);
     };
-    let tree = source::open_subvolume(&btrfs, address, &args.source, Unnamed::Default)
-        .with_context(open)?;
+    let tree = restow::open_subvolume(&btrfs, address, &options).with_context(open)?;
     let path = path.as_bytes();
     let totals = tree
         .find_no_follow(path)

@@ -14,16 +14,16 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fuse::{Owner, Problem, Server, Trace};
+use restow::{Address, SourceTree};
 use tree::{BlockCounts, Error, FileKind, Ino};
 
 use self::attach::Attached;
 use self::background::Part;
 use self::options::MountOptions;
 use self::session::Serving;
-use crate::address::Address;
 use crate::message;
 use crate::options::SourceArgs;
-use crate::source::{Source, Unnamed};
+
 use crate::text;
 
 pub(crate) use attach::unmount;
@@ -170,24 +170,24 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
         bail!("{} is not a directory", name());
     }
     let source_args = options.source_args(&args.source)?;
-    let source = Source::open(&address, &source_args, Unnamed::Default)?;
+    let source = source_args.open(&address, false)?;
     if let Some(dir) = source.directory() {
         let dir = fs::canonicalize(dir)?;
         if point != dir && point.starts_with(&dir) {
             bail!("{} is inside of the directory to mount", name());
         }
     }
-    for note in source.notes.iter().chain(&source.lost) {
-        message::tell(note);
+    for note in source.notes().iter().chain(source.lost()) {
+        message::tell(&note.to_string());
     }
     let root = match &options.subdir {
         Some(path) => Some(directory(&source, path)?),
         None => None,
     };
-    if let Some(image) = &source.squashfs {
+    if let Some(image) = source.squashfs() {
         image.keep_decoded(options.cache_bytes);
     }
-    if let Some(subvolume) = &source.subvolume {
+    if let Some(subvolume) = source.subvolume() {
         subvolume.btrfs().keep_decoded(options.cache_bytes);
     }
     let threads = if args.single_thread {
@@ -226,10 +226,12 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
 }
 
 /// The directory at a path in the tree.
-fn directory(source: &Source, path: &[u8]) -> Result<Ino> {
+fn directory(source: &SourceTree, path: &[u8]) -> Result<Ino> {
     let entry = source.find(path, true)?;
     if entry.kind != FileKind::Directory {
-        return Err(source.name_error(Error::NotADirectory.in_file("mount", path)));
+        return Err(source
+            .name_error(Error::NotADirectory.in_file("mount", path))
+            .into());
     }
     Ok(entry.ino)
 }
@@ -237,15 +239,15 @@ fn directory(source: &Source, path: &[u8]) -> Result<Ino> {
 fn server(
     args: &Mount,
     options: &MountOptions,
-    source: &Source,
+    source: &SourceTree,
     image: &Path,
     (root, threads): (Option<Ino>, usize),
     is_second: bool,
 ) -> Result<Server> {
     let size = fs::metadata(image).map_or(0, |file| if file.is_file() { file.len() } else { 0 });
     let (uid, _) = linux::process_owner();
-    let squashfs = source.squashfs.clone();
-    let is_btrfs = source.subvolume.is_some();
+    let squashfs = source.squashfs().cloned();
+    let is_btrfs = source.subvolume().is_some();
     let options = fuse::Options {
         root,
         owner: Owner {
@@ -283,8 +285,8 @@ fn server(
             message::tell(&words);
         }
     };
-    let server = Server::new(Arc::clone(&source.tree), options, report);
-    server.map_err(|error| source.name_error(error))
+    let server = Server::new(Arc::clone(source.tree()), options, report);
+    Ok(server.map_err(|error| source.name_error(error))?)
 }
 
 fn outcome(error: i32) -> String {
@@ -310,7 +312,7 @@ fn of_problem(problem: &Problem<'_>, source: &str) -> String {
 }
 
 /// What is printed at the end: in the foreground, counters.
-fn at_end(args: &Mount, server: &Arc<Server>, source: Source) -> Box<dyn Fn() + Send + Sync> {
+fn at_end(args: &Mount, server: &Arc<Server>, source: SourceTree) -> Box<dyn Fn() + Send + Sync> {
     if !args.foreground && !args.debug {
         return Box::new(|| {});
     }
@@ -320,8 +322,8 @@ fn at_end(args: &Mount, server: &Arc<Server>, source: Source) -> Box<dyn Fn() + 
         let requests = counters.requests().into_iter();
         let requests: Vec<String> = requests.map(|(name, n)| format!("{name} {n}")).collect();
         message::tell(&format!("requests: {}", requests.join(", ")));
-        let of_squashfs = source.squashfs.as_ref().map(|image| image.decoded());
-        let of_btrfs = source.subvolume.as_ref();
+        let of_squashfs = source.squashfs().map(|image| image.decoded());
+        let of_btrfs = source.subvolume();
         let of_btrfs = of_btrfs.map(|subvolume| subvolume.btrfs().decoded());
         if let Some(blocks) = of_squashfs.or(of_btrfs) {
             let BlockCounts {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use linux::MountHow;
+use restow::ImageAt;
 
-use crate::options::{ImageAt, SourceArgs};
+use crate::options::SourceArgs;
 use crate::text;
 
 /// Bytes of decoded content that are kept unless `cache=` says otherwise.

@@ -23,7 +23,10 @@ pub(crate) use edits::EditArgs;
 pub(crate) use image::{ImageArgs, epoch};
 pub(crate) use quiet::{QuietArgs, SilentArgs};
 pub(crate) use rescue::RescueArgs;
-pub(crate) use source::{ImageAt, ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
+pub(crate) use source::{
+    ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, only_one_is_standard_input,
+    open_options,
+};
 pub(crate) use squashfs::SquashfsArgs;
 pub(crate) use stream::StreamArgs;
 pub(crate) use threads::ThreadArgs;

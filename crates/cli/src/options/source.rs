@@ -2,11 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use btrfs::OpenOptions;
 use clap::Args;
+use restow::{Address, ImageAt, OpenOptions, SourceTree};
 
 use super::bytes::bytes;
 
@@ -14,7 +13,7 @@ use super::bytes::bytes;
 pub(crate) const SOURCE_HELP: &str = "\
 A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; `-` is standard input";
 
-/// The same in full, with the syntax of `crate::address`.
+/// The same in full, with the syntax of `restow::Address`.
 pub(crate) const SOURCE_LONG_HELP: &str = "\
 A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; `-` is standard input
 
@@ -82,48 +81,102 @@ pub(crate) struct ImageFileArgs {
     #[arg(
         long,
         value_name = "BYTES|search|partition:N",
+        value_parser = image_at,
         help_heading = "Image sources"
     )]
     pub(crate) image_at: Option<ImageAt>,
 }
 
-/// Where in a file an image begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImageAt {
-    /// At this byte.
-    Byte(u64),
-    /// At the first place that holds one.
-    Search,
-    /// At the beginning of the partition with this number.
-    Partition(u32),
-}
-
-impl FromStr for ImageAt {
-    type Err = anyhow::Error;
-
-    fn from_str(words: &str) -> Result<Self, Self::Err> {
-        match words {
-            "search" => Ok(ImageAt::Search),
-            words => match words.strip_prefix("partition") {
-                Some(number) => {
-                    let number = number.trim_start_matches([':', ' ']).parse();
-                    Ok(ImageAt::Partition(number.context("must be partition:N")?))
-                }
-                None => bytes(words).map(ImageAt::Byte),
-            },
-        }
+fn image_at(words: &str) -> Result<ImageAt> {
+    match words {
+        "search" => Ok(ImageAt::Search),
+        words => match words.strip_prefix("partition") {
+            Some(number) => {
+                let number = number.trim_start_matches([':', ' ']).parse();
+                Ok(ImageAt::Partition(number.context("must be partition:N")?))
+            }
+            None => bytes(words).map(ImageAt::Byte),
+        },
     }
 }
 
+/// Options with which everything is opened: `TMPDIR` is for the content of pipes and of compressed archives.
+pub(crate) fn open_options() -> OpenOptions {
+    let mut options = OpenOptions::default();
+    if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
+        options.spool_dir = dir.into();
+    }
+    options
+}
+
+/// Refuses two addresses that are both standard input, of which the second would be empty or wait forever.
+///
+/// # Errors
+/// Both are.
+pub(crate) fn only_one_is_standard_input(a: &Address, b: &Address) -> Result<()> {
+    if a.is_standard_input() && b.is_standard_input() {
+        bail!("standard input cannot be both trees");
+    }
+    Ok(())
+}
+
 impl SourceArgs {
-    /// How a btrfs image is opened.
-    pub(crate) fn open_options(&self) -> OpenOptions {
-        OpenOptions {
-            superblock: self.superblock.map(usize::from),
-            older_root: self.older_root.map_or(0, usize::from),
-            no_log: self.no_log,
-            ..OpenOptions::default()
+    /// The same for the library; with `top_level`, a btrfs image is read from its top level if no subvolume is named.
+    pub(crate) fn options(&self, top_level: bool) -> OpenOptions {
+        let mut options = self.file.options();
+        options.subvolume.clone_from(&self.subvolume);
+        options.top_level = top_level;
+        options.no_nested = self.no_nested;
+        options.no_log = self.no_log;
+        options.superblock = self.superblock.map(usize::from);
+        options.older_root = self.older_root.map_or(0, usize::from);
+        options.ignore_checksums = self.ignore_checksums;
+        options.base.clone_from(&self.base);
+        options.one_file_system = self.one_file_system;
+        options.ignore_zeros = self.ignore_zeros;
+        options
+    }
+
+    /// Opens the tree at an address.
+    ///
+    /// # Errors
+    /// It cannot be opened or read, or options do not apply to it.
+    pub(crate) fn open(&self, address: &Address, top_level: bool) -> Result<SourceTree> {
+        let source = SourceTree::open(address, &self.options(top_level))?;
+        let refuse = || -> Result<()> {
+            if self.one_file_system && source.directory().is_none() {
+                bail!("not a directory: --one-file-system does not apply");
+            }
+            if source.subvolume().is_none() {
+                if self.ignore_checksums {
+                    bail!("not a btrfs image: option ignore_checksums does not apply");
+                }
+                self.refuse_options_of_btrfs()?;
+            } else if address.subvolume.is_some() {
+                self.refuse_subvolume()?;
+            }
+            Ok(())
+        };
+        refuse().with_context(|| format!("open {}", address.name()))?;
+        Ok(source)
+    }
+
+    /// Opens two trees. An option for btrfs images must apply to one of them.
+    ///
+    /// # Errors
+    /// As for [`SourceArgs::open`].
+    pub(crate) fn open_pair(&self, addresses: [&Address; 2]) -> Result<[SourceTree; 2]> {
+        let sources = SourceTree::open_pair(addresses, &self.options(false))?;
+        let both = addresses.iter().zip(&sources);
+        let mut images = both
+            .filter(|(_, source)| source.subvolume().is_some())
+            .peekable();
+        if images.peek().is_none() {
+            self.refuse_options_of_btrfs()?;
+        } else if images.all(|(address, _)| address.subvolume.is_some()) {
+            self.refuse_subvolume()?;
         }
+        Ok(sources)
     }
 
     /// Refuses options for btrfs images where no source is one.
@@ -162,6 +215,14 @@ impl SourceArgs {
 }
 
 impl ImageFileArgs {
+    /// The same for the library.
+    pub(crate) fn options(&self) -> OpenOptions {
+        let mut options = open_options();
+        options.devices.clone_from(&self.device);
+        options.image_at = self.image_at;
+        options
+    }
+
     /// Refuses `--device` where the image is not a btrfs image.
     ///
     /// # Errors

@@ -15,13 +15,13 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use plan::{Candidate, Container, Limits, Prediction, Question, Row, Stage};
+use restow::{Address, SourceTree};
 use tree::{Inventory, Parallel, Progress};
 
-use crate::address::Address;
 use crate::bar::Bar;
 use crate::message::tell;
 use crate::options::{SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs, bytes};
-use crate::source::{Source, Unnamed};
+
 use advice::Advice;
 use medium::Medium;
 
@@ -190,11 +190,11 @@ impl Report<'_> {
 pub(crate) fn run(args: &Plan) -> Result<bool> {
     let start = Instant::now();
     let address = Address::of(&args.src)?;
-    let source = Source::open(&address, &args.source, unnamed(args.container))?;
-    for note in source.notes.iter().chain(&source.lost) {
+    let source = args.source.open(&address, args.container == For::Btrfs)?;
+    for note in source.notes().iter().chain(source.lost()) {
         tell(&format!("{}: {note}", source.name()));
     }
-    let inventory = Inventory::of(&*source.tree, &tree::Limits::default());
+    let inventory = Inventory::of(&**source.tree(), &tree::Limits::default());
     let inventory = inventory.map_err(|error| source.name_error(error))?;
     let opened_seconds = start.elapsed().as_secs_f64();
     let container = args.container.container();
@@ -204,7 +204,7 @@ pub(crate) fn run(args: &Plan) -> Result<bool> {
     let bar = Bar::new("planned", args.json);
     bar.expect(None, Some(candidates.len() as u64));
     let prediction = plan::predict(&Question {
-        fs: &*source.tree,
+        fs: &**source.tree(),
         inventory: &inventory,
         container,
         candidates,
@@ -238,17 +238,9 @@ pub(crate) fn run(args: &Plan) -> Result<bool> {
     Ok(report.advice.as_ref().is_none_or(keeps))
 }
 
-/// What `restow copy` reads if no subvolume is named.
-fn unnamed(container: For) -> Unnamed {
-    match container {
-        For::Btrfs => Unnamed::TopLevel,
-        For::Squashfs | For::Tar | For::Stream => Unnamed::Default,
-    }
-}
-
 fn report<'a>(
     args: &'a Plan,
-    source: &Source,
+    source: &SourceTree,
     inventory: &Inventory,
     parallel: Parallel,
     medium: Medium,
@@ -283,7 +275,7 @@ fn report<'a>(
         advice: None,
     };
     let is_stored = {
-        let storage = source.tree.storage();
+        let storage = source.tree().storage();
         storage.stored_extents || storage.block_encoding.is_some()
     };
     report.advice = advice::of(&report, is_stored);

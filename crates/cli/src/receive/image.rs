@@ -1,7 +1,7 @@
 //! Receiving into a btrfs image that is not mounted: a new image with all that the old one has and the new subvolumes takes its place.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -10,23 +10,24 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use btrfs::{
-    Btrfs, NewSubvolume, OpenOptions, Options, Profile, Rule, Subvolume, SubvolumeInfo,
-    block_group, compat_ro, incompat, object,
+    Btrfs, NewSubvolume, Options, Profile, Rule, Subvolume, SubvolumeInfo, block_group, compat_ro,
+    incompat, object,
 };
 use linux::Timestamp;
+use restow::{Address, Container, OpenOptions, find_subvolume};
 use sendstream::{Event, Replay, SentSubvolume, SentTree, VerifyOptions};
 use tree::edit::Patterns;
 use tree::tar::Tar;
-use tree::{FileKind, FileSystem, Ino, Inventory, Limits, Output, Progress, Scratch, Time, Verify};
+use tree::{
+    FileKind, FileSystem, Ino, Inventory, Limits, Output, Progress, ReadAt, Scratch,
+    SequentialReader, Time, Verify,
+};
 
 use super::grafted::Grafted;
 use super::needed::{Needed, needed};
 use super::{Receive, tell};
-use crate::address::Address;
 use crate::bar::Bar;
-use crate::open::{Container, open_btrfs};
-use crate::options::epoch;
-use crate::source::find_subvolume;
+use crate::options::{epoch, open_options};
 use crate::stream::input::name;
 use crate::{message, text};
 
@@ -63,7 +64,9 @@ pub(super) fn receive(args: &Receive, target: &Path) -> Result<Vec<String>> {
     let Container::SendStream(stream) = opened else {
         bail!("{}: not a send stream", read());
     };
-    let stream = stream.into_file().with_context(read)?;
+    let stream = stream
+        .into_bytes(&open_options().spool_dir)
+        .with_context(read)?;
     let scratch = target.scratch();
     let replay = replay(args, &target, stream, &scratch).with_context(read)?;
     let received: Vec<Arc<SentTree>> = replay.subvolumes().to_vec();
@@ -98,7 +101,12 @@ fn refuse_options(args: &Receive) -> Result<()> {
 }
 
 /// Verifies the stream and replays it on what the image has.
-fn replay(args: &Receive, target: &Target, stream: File, scratch: &Scratch) -> Result<Replay> {
+fn replay(
+    args: &Receive,
+    target: &Target,
+    stream: Arc<dyn ReadAt>,
+    scratch: &Scratch,
+) -> Result<Replay> {
     let mut replay = Replay::in_scratch(scratch.clone());
     for Needed {
         uuid,
@@ -118,14 +126,13 @@ fn replay(args: &Receive, target: &Target, stream: File, scratch: &Scratch) -> R
     }
     if !args.no_verify {
         let bar = Bar::new("verified", args.quiet);
-        bar.expect(None, stream.metadata().ok().map(|it| it.len()));
+        bar.expect(None, stream.size().ok());
         let options = VerifyOptions { data: true };
-        let mut input = stream.try_clone()?;
-        std::io::Seek::rewind(&mut input)?;
+        let input = SequentialReader::new(Arc::clone(&stream));
         sendstream::verify(input, options, args.threads.parallel(), &bar)?;
         bar.finish();
     }
-    replay.add(Arc::new(stream))?;
+    replay.add(stream)?;
     Ok(replay)
 }
 
@@ -367,8 +374,11 @@ impl Old {
         let Container::Btrfs(file) = Container::open(path, None)? else {
             bail!("neither a directory nor a btrfs image");
         };
-        let metadata = file.metadata()?;
-        let btrfs = open_btrfs(file, &[], &OpenOptions::default())?;
+        let metadata = file
+            .metadata()
+            .cloned()
+            .context("a file without metadata")?;
+        let btrfs = file.open_btrfs(&OpenOptions::default())?;
         refuse_features(&btrfs)?;
         btrfs.replay().context("replay its log")?;
         if btrfs.has_log() {
@@ -386,7 +396,11 @@ impl Old {
 
     /// The subvolume that the user names.
     fn named(&self, path: &Path, image: &Path) -> Result<u64> {
-        find_subvolume(&self.btrfs, &path.as_os_str().to_owned(), image)
+        Ok(find_subvolume(
+            &self.btrfs,
+            &path.as_os_str().to_owned(),
+            image,
+        )?)
     }
 
     /// The subvolume that a stream names by this UUID.

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
+use restow::Address;
 use sendstream::{Command, Dump, Event, ReceiveOptions, Received, StreamReader, Version};
 use tree::Error;
 
-use crate::address::Address;
 use crate::bar::Bar;
 use crate::options::ThreadArgs;
 use crate::stream::input::{Input, name};

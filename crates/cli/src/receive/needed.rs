@@ -1,11 +1,10 @@
 //! What a stream needs that it does not bring itself.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::File;
-use std::io::Seek;
+use std::sync::Arc;
 
 use sendstream::{Command, SentSubvolume, StreamReader};
-use tree::{Error, Result};
+use tree::{Error, ReadAt, Result, SequentialReader};
 
 /// The most parents and sources of clones in one input.
 const NEEDED_MAX: usize = 1 << 16;
@@ -23,10 +22,8 @@ pub(super) struct Needed {
 ///
 /// # Errors
 /// The stream cannot be read, is damaged, or needs too many.
-pub(super) fn needed(stream: &File) -> Result<Vec<Needed>> {
-    let mut input = stream.try_clone()?;
-    input.rewind()?;
-    let mut reader = StreamReader::new(input);
+pub(super) fn needed(stream: &Arc<dyn ReadAt>) -> Result<Vec<Needed>> {
+    let mut reader = StreamReader::new(SequentialReader::new(Arc::clone(stream)));
     let (mut needed, mut parents, mut own) = (BTreeSet::new(), HashSet::new(), HashSet::new());
     while reader.next_stream()?.is_some() {
         while let Some(record) = reader.next_command()? {

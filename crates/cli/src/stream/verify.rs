@@ -5,17 +5,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use restow::Address;
 use sendstream::{SentSubvolume, Verified, VerifyOptions};
 use tree::Error;
 use tree::json::Object;
 
 use super::ahead::ReadAhead;
 use super::input::{Hashed, Input, name, of_uuid};
-use crate::address::Address;
 use crate::bar::Bar;
 use crate::diff::{compare, line};
 use crate::options::{AspectArgs, SilentArgs, SourceArgs, ThreadArgs};
-use crate::source::Source;
 use crate::{message, text};
 
 /// Verify a send stream, without receiving it
@@ -144,9 +143,9 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
 /// Compares what the stream makes with a tree, prints what differs, and returns how much that is.
 fn compared(args: &Verify, stream: &Address, tree: &Path, out: &mut impl Write) -> Result<u64> {
     let tree = Address::of(tree)?;
-    let (first, second) = Source::open_both([stream, &tree], &args.source)?;
+    let [first, second] = args.source.open_pair([stream, &tree])?;
     for source in [&first, &second] {
-        for note in source.notes.iter().chain(&source.lost) {
+        for note in source.notes().iter().chain(source.lost()) {
             message::tell(&format!("{}: {note}", source.name()));
         }
     }

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use restow::{Address, SourceTree};
 use tree::usage::{All, ByExtents, Nodes, StoredParts, Totals, Types, Visitor, measure};
 use tree::{DirEntry, HostTimes, Output, Progress};
 
-use crate::address::Address;
 use crate::bar::Bar;
 use crate::options::{QuietArgs, SourceArgs};
-use crate::source::{Source, Unnamed};
+
 use crate::text;
 
 pub(crate) use json::of_totals;
@@ -110,7 +110,7 @@ pub(crate) struct Measured {
 /// The tree cannot be read, or a result cannot be written.
 pub(crate) fn run(args: &Usage) -> Result<()> {
     let address = Address::of(&args.src)?;
-    let source = Source::open(&address, &args.source, Unnamed::TopLevel)?;
+    let source = args.source.open(&address, true)?;
     let source = source.with_stored_extents(HostTimes::default())?;
     let path = args.path.as_ref().map_or(&b""[..], |path| path.as_bytes());
     let path = path.strip_prefix(b"/").unwrap_or(path);
@@ -168,20 +168,21 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
 /// # Errors
 /// It cannot be read; what the visitor returns.
 pub(crate) fn of_source(
-    source: &Source,
+    source: &SourceTree,
     start: (&DirEntry, &[u8]),
     progress: &dyn Progress,
     visitor: &mut dyn Visitor,
 ) -> Result<Totals> {
-    let by_extents = ByExtents(&*source.tree);
-    let parts: &dyn StoredParts = match (&source.subvolume, &source.squashfs, &source.stored_dir) {
+    let by_extents = ByExtents(&**source.tree());
+    let parts: &dyn StoredParts = match (source.subvolume(), source.squashfs(), source.stored_dir())
+    {
         (Some(subvolume), _, _) => &**subvolume,
         (_, Some(image), _) => &**image,
         (_, _, Some(dir)) => &**dir,
         _ => &by_extents,
     };
-    let totals = measure(&*source.tree, parts, start, progress, visitor);
-    totals.map_err(|error| source.name_error(error))
+    let totals = measure(&**source.tree(), parts, start, progress, visitor);
+    Ok(totals.map_err(|error| source.name_error(error))?)
 }
 
 /// Writes a file as a whole, or leaves the old one.

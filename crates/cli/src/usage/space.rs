@@ -3,11 +3,10 @@
 use std::fs;
 
 use anyhow::Result;
+use restow::{Address, SourceTree};
 use tree::usage::Totals;
 
-use crate::address::Address;
 use crate::options::SourceArgs;
-use crate::source::Source;
 
 /// The bytes of SquashFS's superblock (`struct squashfs_super_block`).
 const SUPERBLOCK_BYTES: u64 = 96;
@@ -26,7 +25,7 @@ pub(crate) struct Overhead {
 /// # Errors
 /// The image cannot be read.
 pub(crate) fn of(
-    source: &Source,
+    source: &SourceTree,
     address: &Address,
     args: &SourceArgs,
     totals: &Totals,
@@ -36,7 +35,7 @@ pub(crate) fn of(
         return Ok(None);
     }
     let stored = totals.total().stored;
-    if let Some(subvolume) = &source.subvolume {
+    if let Some(subvolume) = source.subvolume() {
         let space = subvolume.btrfs().space()?;
         let outside = stored.saturating_sub(totals.inline.stored);
         // In mixed groups, what is not data is metadata.
@@ -54,7 +53,7 @@ pub(crate) fn of(
     }
     let file = fs::metadata(&address.path).ok();
     let file = file.filter(|file| file.is_file() && args.file.image_at.is_none());
-    if let Some(image) = &source.squashfs {
+    if let Some(image) = source.squashfs() {
         let superblock = image.superblock();
         let area = superblock.inode_table.saturating_sub(SUPERBLOCK_BYTES);
         let padding = file.map_or(0, |file| file.len().saturating_sub(superblock.bytes_used));
@@ -64,7 +63,7 @@ pub(crate) fn of(
         }));
     }
     // Of a stream with several subvolumes, which has a note, one is measured; with parents, their data is measured, too.
-    let is_whole = args.base.is_empty() && source.notes.is_empty() && source.is_stream();
+    let is_whole = args.base.is_empty() && source.notes().is_empty() && source.is_stream();
     Ok(file.filter(|_| is_whole).map(|file| Overhead {
         metadata: file.len().saturating_sub(stored),
         slack: 0,

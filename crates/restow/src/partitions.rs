@@ -31,15 +31,17 @@ const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 
 /// A partition of a disk image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Partition {
+pub struct Partition {
     /// As in the name of its device: 2 is `sda2`.
-    pub(crate) number: u32,
+    pub number: u32,
     /// Where it begins, in bytes.
-    pub(crate) start: u64,
+    pub start: u64,
     /// Its length in bytes.
-    pub(crate) len: u64,
+    pub len: u64,
     /// Its name in a GPT, as it is shown.
-    pub(crate) label: String,
+    pub label: String,
+    /// The format of an image in it that restow reads.
+    pub format: Option<&'static str>,
 }
 
 /// The partitions of a disk image in the order of their numbers; none if it has no table.
@@ -84,25 +86,26 @@ pub(crate) fn read(disk: &dyn ReadAt) -> io::Result<Vec<Partition>> {
 }
 
 /// An entry of an MBR, in bytes.
-struct Entry {
+struct MbrEntry {
     kind: u8,
     start: u64,
     len: u64,
 }
 
-impl Entry {
+impl MbrEntry {
     fn partition(&self, number: u32, base: u64) -> Partition {
         Partition {
             number,
             start: base.saturating_add(self.start),
             len: self.len,
             label: String::new(),
+            format: None,
         }
     }
 }
 
 /// The four entries of an MBR; `None` if the sector is not one.
-fn entries_of(block: &[u8; 512]) -> Option<Vec<Entry>> {
+fn entries_of(block: &[u8; 512]) -> Option<Vec<MbrEntry>> {
     let (_, table) = block.split_at_checked(446)?;
     let (table, mark) = table.split_at_checked(64)?;
     let (entries, _) = table.as_chunks::<16>();
@@ -127,7 +130,7 @@ fn entries_of(block: &[u8; 512]) -> Option<Vec<Entry>> {
             c3,
         ] = *entry;
         let sectors = |number: [u8; 4]| u64::from(u32::from_le_bytes(number)).saturating_mul(512);
-        all.push(Entry {
+        all.push(MbrEntry {
             kind,
             start: sectors([s0, s1, s2, s3]),
             len: sectors([c0, c1, c2, c3]),
@@ -162,7 +165,8 @@ fn logical(disk: &dyn ReadAt, extended: u64, found: &mut Vec<Partition>) -> io::
     Ok(())
 }
 
-/// The partitions of the GPT whose header is at a byte; none if there is none, or one that is damaged.
+/// The partitions of the GPT whose header is at a byte; none if there is none, or one that is
+/// damaged.
 fn gpt(disk: &dyn ReadAt, sector: u64, at: u64) -> io::Result<Vec<Partition>> {
     let none = Ok(Vec::new());
     let Some(header) = block::<92>(disk, at)? else {
@@ -211,6 +215,7 @@ fn gpt(disk: &dyn ReadAt, sector: u64, at: u64) -> io::Result<Vec<Partition>> {
             start: first.saturating_mul(sector),
             len: sectors.saturating_mul(sector),
             label: label(name),
+            format: None,
         })
     });
     Ok(partitions.collect())

@@ -5,15 +5,15 @@ use std::path::Path;
 use crate::text;
 
 /// Bytes of the beginning of a file that tell formats apart.
-struct Known {
+struct ForeignFormat {
     at: usize,
     magic: &'static [u8],
     noun: &'static str,
-    way: Way,
+    reader: ForeignReader,
 }
 
 /// What turns a file of a format into something that restow reads.
-enum Way {
+enum ForeignReader {
     /// A program that writes a tar archive of it: the command up to the name of the file.
     Pipe(&'static str),
     /// Something else to do first.
@@ -21,14 +21,14 @@ enum Way {
 }
 
 /// bsdtar writes a tar archive of what another archive holds, without unpacking it.
-const BSDTAR: Way = Way::Pipe("bsdtar -cf - @");
+const BSDTAR: ForeignReader = ForeignReader::Pipe("bsdtar -cf - @");
 
-const KNOWN: [Known; 18] = [
+const FORMATS: [ForeignFormat; 18] = [
     known(
         0,
         b"!<arch>\ndebian-binary",
         "a Debian package",
-        Way::Pipe("dpkg-deb --fsys-tarfile "),
+        ForeignReader::Pipe("dpkg-deb --fsys-tarfile "),
     ),
     known(0, b"PK\x03\x04", "a zip archive", BSDTAR),
     known(0, b"PK\x05\x06", "an empty zip archive", BSDTAR),
@@ -40,63 +40,78 @@ const KNOWN: [Known; 18] = [
     known(0, b"Rar!\x1a\x07", "a rar archive", BSDTAR),
     known(0, b"\xed\xab\xee\xdb", "an RPM package", BSDTAR),
     known(0x8001, b"CD001", "an ISO image", BSDTAR),
-    known(0, b"BZh", "compressed with bzip2", Way::Pipe("bzip2 -dc ")),
+    known(
+        0,
+        b"BZh",
+        "compressed with bzip2",
+        ForeignReader::Pipe("bzip2 -dc "),
+    ),
     known(
         0,
         b"\x04\x22\x4d\x18",
         "compressed with LZ4",
-        Way::Pipe("lz4 -dc "),
+        ForeignReader::Pipe("lz4 -dc "),
     ),
-    known(0, b"LZIP", "compressed with lzip", Way::Pipe("lzip -dc ")),
+    known(
+        0,
+        b"LZIP",
+        "compressed with lzip",
+        ForeignReader::Pipe("lzip -dc "),
+    ),
     known(
         0,
         b"QFI\xfb",
         "a qcow2 image",
-        Way::First("`qemu-img convert -O raw` makes a raw image of it"),
+        ForeignReader::First("`qemu-img convert -O raw` makes a raw image of it"),
     ),
     known(
         0x438,
         b"\x53\xef",
         "an ext2, ext3 or ext4 image",
-        Way::First("mount it, and copy the directory"),
+        ForeignReader::First("mount it, and copy the directory"),
     ),
     known(
         0x400,
         b"\xe2\xe1\xf5\xe0",
         "an EROFS image",
-        Way::First("`fsck.erofs --extract=DIR` unpacks it"),
+        ForeignReader::First("`fsck.erofs --extract=DIR` unpacks it"),
     ),
     known(
         0,
         b"XFSB",
         "an XFS image",
-        Way::First("mount it, and copy the directory"),
+        ForeignReader::First("mount it, and copy the directory"),
     ),
 ];
 
-const fn known(at: usize, magic: &'static [u8], noun: &'static str, way: Way) -> Known {
-    Known {
+const fn known(
+    at: usize,
+    magic: &'static [u8],
+    noun: &'static str,
+    reader: ForeignReader,
+) -> ForeignFormat {
+    ForeignFormat {
         at,
         magic,
         noun,
-        way,
+        reader,
     }
 }
 
 /// What a file is and what to do with it, if it has a format that restow knows but does not read.
 pub(crate) fn hint(start: &[u8], path: &Path) -> Option<String> {
-    let has = |known: &&Known| {
+    let has = |known: &&ForeignFormat| {
         let rest = start.get(known.at..);
         rest.is_some_and(|rest| rest.starts_with(known.magic))
     };
-    let Known { noun, way, .. } = KNOWN.iter().find(has)?;
-    Some(match way {
-        Way::Pipe(command) => {
+    let ForeignFormat { noun, reader, .. } = FORMATS.iter().find(has)?;
+    Some(match reader {
+        ForeignReader::Pipe(command) => {
             let is_named = path != Path::new("-");
             let file = is_named.then(|| text::quoted(path.as_os_str()));
             let file = file.as_deref().unwrap_or("FILE");
             format!("{noun}; pipe its content into restow: `{command}{file} | restow copy - DST`")
         }
-        Way::First(words) => format!("{noun}, which restow does not read: {words}"),
+        ForeignReader::First(words) => format!("{noun}, which restow does not read: {words}"),
     })
 }

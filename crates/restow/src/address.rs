@@ -4,31 +4,32 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
-
-use crate::text;
+use crate::error::refuse;
+use crate::{Result, text};
 
 /// `FILE`, `IMAGE:PATH` or `IMAGE:ID`, taken apart.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub struct Address {
     typed: PathBuf,
     /// The file; `-` is standard input.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// The subvolume that the address names.
-    pub(crate) subvolume: Option<OsString>,
+    pub subvolume: Option<OsString>,
 }
 
 impl Address {
     /// Takes an address apart.
     ///
-    /// A file whose name is the whole address is always meant, however many colons it has. Only if there is no such file
-    /// is the address split at a colon: at the last one that has the name of a file other than a directory before it.
+    /// A file whose name is the whole address is always meant, however many colons it has. Only if
+    /// there is no such file is the address split at a colon: at the last one that has the name of
+    /// a file other than a directory before it.
     ///
     /// # Errors
     /// The address has a colon, and names nothing in either way.
-    pub(crate) fn of(typed: &Path) -> Result<Address> {
+    pub fn of(typed: &Path) -> Result<Address> {
         let whole = Address {
             typed: typed.to_owned(),
             path: typed.to_owned(),
@@ -48,7 +49,7 @@ impl Address {
             match found {
                 Some(found) if found.is_dir() => directory = directory.or(Some(image)),
                 Some(_) if subvolume.is_empty() => {
-                    bail!("open {name}: no subvolume after the colon; `{name}/` is the top level")
+                    refuse!("open {name}: no subvolume after the colon; `{name}/` is the top level")
                 }
                 Some(_) => {
                     return Ok(Address {
@@ -61,17 +62,17 @@ impl Address {
             }
         }
         match directory.map(text::of_name) {
-            Some(directory) => bail!(
+            Some(directory) => refuse!(
                 "open {name}: no such file or directory, and {directory} is a directory, which has no subvolumes"
             ),
             None => {
-                bail!("open {name}: no such file or directory, and no image before a colon in it")
+                refuse!("open {name}: no such file or directory, and no image before a colon in it")
             }
         }
     }
 
     /// A file of this machine, whatever its name.
-    pub(crate) fn plain(path: &Path) -> Address {
+    pub fn plain(path: &Path) -> Address {
         Address {
             typed: path.to_owned(),
             path: path.to_owned(),
@@ -80,11 +81,12 @@ impl Address {
     }
 
     /// What was typed, for messages.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         text::of_host_path(&self.typed, "standard input")
     }
 
-    pub(crate) fn is_standard_input(&self) -> bool {
+    /// Whether it is standard input.
+    pub fn is_standard_input(&self) -> bool {
         self.path == Path::new("-")
     }
 }
@@ -103,15 +105,10 @@ fn may_exist(path: &Path) -> bool {
     }
 }
 
-/// Refuses two addresses that are both standard input, of which the second would be empty or wait forever.
-///
-/// # Errors
-/// Both are.
-pub(crate) fn only_one_is_standard_input(a: &Address, b: &Address) -> Result<()> {
-    if a.is_standard_input() && b.is_standard_input() {
-        bail!("standard input cannot be both trees");
-    }
-    Ok(())
+/// Whether two paths lead to one file.
+pub fn is_same_file(first: &Path, second: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    matches!((identity(first), identity(second)), (Ok(first), Ok(second)) if first == second)
 }
 
 #[cfg(test)]

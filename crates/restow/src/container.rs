@@ -1,0 +1,372 @@
+//! Containers, recognised once from their content.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use btrfs::{Btrfs, SUPERBLOCK_PLACES, Superblock};
+use codec::Wrapper;
+use squashfs::Squashfs;
+use tree::tar::Tar;
+use tree::{HostDir, Limits, ReadAt};
+
+use crate::error::{During, refuse};
+use crate::partitions::{self, Partition};
+use crate::{Error, ImageAt, Input, OpenOptions, Result, foreign, text};
+
+/// Bytes that suffice to recognise every container: the magic number of btrfs is at 64 KiB and 64
+/// bytes.
+const START_BYTES: usize = (64 << 10) + 72;
+
+/// The magic number of a btrfs superblock, and where in it that is.
+const BTRFS_MAGIC: &[u8; 8] = b"_BHRfS_M";
+const BTRFS_MAGIC_AT: u64 = 64;
+
+/// A container, open and not yet read.
+#[non_exhaustive]
+pub enum Container {
+    /// A directory of this machine.
+    Directory(Box<HostDir>),
+    /// A tar archive; the format that it is compressed with as a whole.
+    Tar(Input, Option<Wrapper>),
+    /// A SquashFS image.
+    Squashfs(ImageRange),
+    /// A btrfs image.
+    Btrfs(ImageRange),
+    /// A disk image with partitions, while no partition was named.
+    Disk(Vec<Partition>),
+    /// A btrfs send stream.
+    SendStream(Input),
+}
+
+/// The part of an input that holds an image.
+pub struct ImageRange {
+    bytes: Arc<dyn ReadAt>,
+    at: u64,
+    len: u64,
+    metadata: Option<Metadata>,
+}
+
+impl ImageRange {
+    /// From a byte of an input to its end, or as far as `len` bytes of it.
+    fn of(input: &Input, bytes: &Arc<dyn ReadAt>, at: u64, len: u64) -> io::Result<ImageRange> {
+        Ok(ImageRange {
+            len: len.min(bytes.size()?.saturating_sub(at)),
+            bytes: Arc::clone(bytes),
+            at,
+            metadata: input.metadata().cloned(),
+        })
+    }
+
+    /// The metadata of the file of this machine.
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.metadata.as_ref()
+    }
+
+    /// Opens the SquashFS image at the beginning of the range.
+    ///
+    /// # Errors
+    /// It cannot be read, or breaks the format.
+    pub fn open_squashfs(self) -> Result<Squashfs> {
+        Ok(Squashfs::open_at(self.bytes, self.at, &Limits::default())?)
+    }
+
+    /// Opens the btrfs file system on the device that this is an image of, and on the devices of
+    /// the options.
+    ///
+    /// # Errors
+    /// An image cannot be read, or breaks the format, or they are not of one file system.
+    pub fn open_btrfs(self, options: &OpenOptions) -> Result<Arc<Btrfs>> {
+        self.open_btrfs_beside(options, false)
+    }
+
+    /// As [`ImageRange::open_btrfs`]; with `ignores_foreign`, devices may be of other file systems.
+    pub(crate) fn open_btrfs_beside(
+        self,
+        options: &OpenOptions,
+        ignores_foreign: bool,
+    ) -> Result<Arc<Btrfs>> {
+        let mut images: Vec<Box<dyn ReadAt>> = vec![Box::new(self)];
+        for device in &options.devices {
+            let file = File::open(device).during(|| opening(device))?;
+            images.push(Box::new(file));
+        }
+        let options = options.btrfs(ignores_foreign);
+        Ok(Arc::new(Btrfs::open_with(images, &options)?))
+    }
+}
+
+impl ReadAt for ImageRange {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        let end = at.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let at = self.at.checked_add(at);
+        (self.bytes).read_exact_at(buf, at.ok_or(io::ErrorKind::UnexpectedEof)?)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+}
+
+impl Container {
+    /// Opens a directory or file, or standard input for `-`, and recognises what it holds.
+    ///
+    /// # Errors
+    /// It cannot be opened or read, or it holds nothing that restow can read.
+    pub fn open(path: &Path, image_at: Option<ImageAt>) -> Result<Container> {
+        if path != Path::new("-") {
+            match HostDir::open(path) {
+                Ok(dir) => return Ok(Container::Directory(Box::new(dir))),
+                Err(tree::Error::NotADirectory) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Container::of(Input::open(path)?, image_at)
+    }
+
+    /// Recognises what an input holds.
+    ///
+    /// # Errors
+    /// It cannot be read, or it holds nothing that restow can read.
+    pub fn of(mut input: Input, image_at: Option<ImageAt>) -> Result<Container> {
+        let start = input.start(START_BYTES)?;
+        let bytes = input.seekable().map(Arc::clone);
+        if let (Some(bytes), Some(at)) = (&bytes, image_at) {
+            return inside(&input, bytes, at);
+        }
+        let image = |at| match &bytes {
+            Some(bytes) => Ok(Some(ImageRange::of(&input, bytes, at, u64::MAX)?)),
+            None => Ok::<_, Error>(None),
+        };
+        match Magic::of(&start) {
+            Magic::Squashfs => match image(0)? {
+                Some(image) => Ok(Container::Squashfs(image)),
+                None => refuse!("a SquashFS image from a pipe; save it to a file first"),
+            },
+            Magic::Btrfs => match image(0)? {
+                Some(image) => Ok(Container::Btrfs(image)),
+                None => refuse!("a btrfs image from a pipe; save it to a file first"),
+            },
+            Magic::SendStream => Ok(Container::SendStream(input)),
+            Magic::Tar => Ok(Container::Tar(input, None)),
+            Magic::Wrapped(wrapper) => Ok(Container::Tar(input, Some(wrapper))),
+            Magic::Unknown if start.is_empty() => refuse!("the file is empty"),
+            Magic::Unknown => {
+                let found = match &bytes {
+                    Some(bytes) => elsewhere(&input, bytes)?,
+                    None => None,
+                };
+                found.ok_or_else(|| Error::refused(unknown(&start, input.path())))
+            }
+        }
+    }
+
+    /// Its name, with an article.
+    pub fn noun(&self) -> &'static str {
+        match self {
+            Container::Directory(_) => "a directory",
+            Container::Tar(_, None) => "a tar archive",
+            Container::Tar(_, Some(_)) => "a compressed file",
+            Container::Squashfs(_) => "a SquashFS image",
+            Container::Btrfs(_) => "a btrfs image",
+            Container::Disk(_) => "a disk image with partitions",
+            Container::SendStream(_) => "a btrfs send stream",
+        }
+    }
+}
+
+/// An image of which the beginning shows nothing.
+fn elsewhere(input: &Input, bytes: &Arc<dyn ReadAt>) -> Result<Option<Container>> {
+    // The first superblock may be damaged, and a copy of it intact.
+    if has_btrfs_superblock(bytes)? {
+        let image = ImageRange::of(input, bytes, 0, u64::MAX)?;
+        return Ok(Some(Container::Btrfs(image)));
+    }
+    // In an AppImage, a program comes before the image.
+    if let Some(at) = squashfs::find_image(bytes)? {
+        let image = ImageRange::of(input, bytes, at, u64::MAX)?;
+        return Ok(Some(Container::Squashfs(image)));
+    }
+    let partitions = partitions_of(input, bytes)?;
+    Ok((!partitions.is_empty()).then_some(Container::Disk(partitions)))
+}
+
+/// Opens the image inside of a file.
+fn inside(input: &Input, bytes: &Arc<dyn ReadAt>, at: ImageAt) -> Result<Container> {
+    let (at, len) = match at {
+        ImageAt::Byte(at) => (at, u64::MAX),
+        ImageAt::Partition(number) => {
+            let partitions = partitions::read(bytes)?;
+            let found = partitions.iter().find(|it| it.number == number);
+            match (found, partitions.len()) {
+                (Some(found), _) => (found.start, found.len),
+                (None, 0) => refuse!("a file without a partition table"),
+                (None, _) => {
+                    refuse!("no partition {number}; `restow info` lists the partitions")
+                }
+            }
+        }
+        ImageAt::Search => {
+            let partitions = partitions_of(input, bytes)?;
+            let found = partitions.iter().find(|found| found.format.is_some());
+            match found {
+                Some(found) => (found.start, found.len),
+                None => match first_image(bytes)? {
+                    Some(at) => (at, u64::MAX),
+                    None => refuse!("no SquashFS or btrfs image found"),
+                },
+            }
+        }
+    };
+    let image = ImageRange::of(input, bytes, at, len)?;
+    if has_btrfs_superblock(&image)? {
+        return Ok(Container::Btrfs(image));
+    }
+    Ok(Container::Squashfs(image))
+}
+
+/// The partitions of a file, with the formats of their images.
+fn partitions_of(input: &Input, bytes: &Arc<dyn ReadAt>) -> Result<Vec<Partition>> {
+    let mut partitions = partitions::read(bytes)?;
+    for partition in &mut partitions {
+        let image = ImageRange::of(input, bytes, partition.start, partition.len)?;
+        let mut start = [0; 4];
+        let is_squashfs = image.len > 96 && {
+            image.read_exact_at(&mut start, 0)?;
+            start == *b"hsqs"
+        };
+        partition.format = if is_squashfs {
+            Some("SquashFS")
+        } else {
+            has_btrfs_superblock(&image)?.then_some("btrfs")
+        };
+    }
+    Ok(partitions)
+}
+
+/// Where the first image of either format begins.
+fn first_image(file: &dyn ReadAt) -> Result<Option<u64>> {
+    let (squashfs, btrfs) = (squashfs::search_image(file)?, search_btrfs(file)?);
+    Ok(match (squashfs, btrfs) {
+        (Some(squashfs), Some(btrfs)) => Some(squashfs.min(btrfs)),
+        (found, None) | (None, found) => found,
+    })
+}
+
+/// Where the first btrfs image begins: its first superblock is 64 KiB after that, and says so.
+fn search_btrfs(file: &dyn ReadAt) -> Result<Option<u64>> {
+    const STEP: u64 = 512;
+    let size = file.size()?;
+    let first = SUPERBLOCK_PLACES[0].0;
+    let mut buffer = vec![0; 1 << 20];
+    let mut at = first;
+    while at < size {
+        let len = (size - at).min(buffer.len() as u64) as usize;
+        file.read_exact_at(&mut buffer[..len], at)?;
+        for (number, sector) in (0..).zip(buffer[..len].chunks_exact(STEP as usize)) {
+            // The address of the superblock itself comes before the magic number.
+            let mark = BTRFS_MAGIC_AT as usize;
+            if sector[mark..].starts_with(BTRFS_MAGIC)
+                && sector[mark - 16..mark - 8] == first.to_le_bytes()
+            {
+                return Ok(Some(at + number * STEP - first));
+            }
+        }
+        at += len as u64;
+    }
+    Ok(None)
+}
+
+fn opening(device: &Path) -> String {
+    format!("open {}", text::of_host_path(device, "-"))
+}
+
+/// Why a file cannot be read, and what can read it.
+fn unknown(start: &[u8], path: &Path) -> String {
+    let hint = foreign::hint(start, path);
+    hint.unwrap_or_else(|| format!("unknown format (first bytes: {})", text::of_hex(start, 8)))
+}
+
+/// What the first bytes of a file say.
+enum Magic {
+    Squashfs,
+    Btrfs,
+    SendStream,
+    Tar,
+    /// Compressed in a way that restow reads.
+    Wrapped(Wrapper),
+    Unknown,
+}
+
+impl Magic {
+    fn of(start: &[u8]) -> Magic {
+        let has =
+            |at: usize, magic: &[u8]| start.get(at..).is_some_and(|rest| rest.starts_with(magic));
+        if has(0, b"hsqs") {
+            return Magic::Squashfs;
+        }
+        if has(
+            (SUPERBLOCK_PLACES[0].0 + BTRFS_MAGIC_AT) as usize,
+            BTRFS_MAGIC,
+        ) {
+            return Magic::Btrfs;
+        }
+        if has(0, b"btrfs-stream\0") {
+            return Magic::SendStream;
+        }
+        // Before the magic numbers of two and three bytes: a tar archive may begin with a file name
+        // that has them.
+        if Tar::recognises(start) {
+            return Magic::Tar;
+        }
+        if let Some(wrapper) = Wrapper::of(start) {
+            return Magic::Wrapped(wrapper);
+        }
+        Magic::Unknown
+    }
+}
+
+fn has_btrfs_superblock(file: &dyn ReadAt) -> Result<bool> {
+    let size = file.size()?;
+    for place in SUPERBLOCK_PLACES {
+        let at = place.0 + BTRFS_MAGIC_AT;
+        let mut magic = [0; BTRFS_MAGIC.len()];
+        if size >= at + magic.len() as u64 {
+            file.read_exact_at(&mut magic, at)?;
+            if magic == *BTRFS_MAGIC {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Checks that each of these images is one of the devices of one of these file systems.
+///
+/// # Errors
+/// It is not, or it cannot be read.
+pub fn check_devices(images: &[PathBuf], all: &[Arc<Btrfs>]) -> Result<()> {
+    for image in images {
+        let name = || opening(image);
+        let file = File::open(image).during(name)?;
+        let device = Superblock::read(&file).during(name)?.device;
+        let is_of = |btrfs: &Arc<Btrfs>| {
+            let is_listed = btrfs
+                .devices()
+                .iter()
+                .any(|known| (known.id, known.uuid) == (device.id, device.uuid));
+            is_listed && btrfs.present_devices().any(|id| id == device.id)
+        };
+        if !all.iter().any(is_of) {
+            refuse!(
+                "{}: not a device of one of the images, or older than they are",
+                name()
+            );
+        }
+    }
+    Ok(())
+}

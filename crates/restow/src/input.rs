@@ -1,0 +1,159 @@
+//! The bytes that hold a container.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Cursor, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use codec::Wrapper;
+use tree::tar::Tar;
+use tree::{Limits, ReadAt, Seekable, SequentialReader};
+
+use crate::error::During;
+use crate::{OpenOptions, Result};
+
+/// The bytes that hold a container: a file, a block device, a pipe, or memory.
+pub struct Input {
+    bytes: InputBytes,
+    metadata: Option<Metadata>,
+    path: PathBuf,
+}
+
+enum InputBytes {
+    Seekable(Arc<dyn ReadAt>),
+    /// From a pipe: to be read once, from its beginning to its end.
+    Sequential(Box<dyn Read + Send>),
+}
+
+impl Input {
+    /// Opens a file, block device or pipe; `-` is standard input.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Input> {
+        let mut file = if path == Path::new("-") {
+            File::from(io::stdin().as_fd().try_clone_to_owned()?)
+        } else {
+            File::open(path)?
+        };
+        let metadata = file.metadata()?;
+        let kind = metadata.file_type();
+        // A file that someone else has read in part is a stream.
+        let is_at_start = kind.is_file() && io::Seek::stream_position(&mut file)? == 0;
+        let bytes = if is_at_start || kind.is_block_device() {
+            InputBytes::Seekable(Arc::new(file))
+        } else {
+            InputBytes::Sequential(Box::new(file))
+        };
+        Ok(Input {
+            bytes,
+            metadata: Some(metadata),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Bytes that can be read at any place, such as a `Vec<u8>`.
+    pub fn of(bytes: impl ReadAt + 'static) -> Input {
+        Input::nameless(InputBytes::Seekable(Arc::new(bytes)))
+    }
+
+    /// Bytes that can be read only once. Images are refused; archives and send streams are stored
+    /// in a file first.
+    pub fn of_stream(stream: impl Read + Send + 'static) -> Input {
+        Input::nameless(InputBytes::Sequential(Box::new(stream)))
+    }
+
+    fn nameless(bytes: InputBytes) -> Input {
+        Input {
+            bytes,
+            metadata: None,
+            path: "-".into(),
+        }
+    }
+
+    /// The path that was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The metadata of a file of this machine.
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.metadata.as_ref()
+    }
+
+    /// Device and inode of a file of this machine: equal for two inputs that hold the same bytes.
+    pub fn identity(&self) -> Option<(u64, u64)> {
+        self.metadata().map(|file| (file.dev(), file.ino()))
+    }
+
+    /// The bytes, unless they can be read only once.
+    pub(crate) fn seekable(&self) -> Option<&Arc<dyn ReadAt>> {
+        match &self.bytes {
+            InputBytes::Seekable(bytes) => Some(bytes),
+            InputBytes::Sequential(_) => None,
+        }
+    }
+
+    /// At most `max` bytes from the beginning. They can be read again.
+    pub(crate) fn start(&mut self, max: usize) -> io::Result<Vec<u8>> {
+        let mut start = Vec::new();
+        match &mut self.bytes {
+            InputBytes::Seekable(bytes) => {
+                start.resize(bytes.size()?.min(max as u64) as usize, 0);
+                bytes.read_exact_at(&mut start, 0)?;
+            }
+            InputBytes::Sequential(stream) => {
+                stream.by_ref().take(max as u64).read_to_end(&mut start)?;
+                let rest = std::mem::replace(stream, Box::new(io::empty()));
+                *stream = Box::new(Cursor::new(start.clone()).chain(rest));
+            }
+        }
+        Ok(start)
+    }
+
+    /// All bytes, to read at any place. Those of a pipe are stored in an unnamed file in
+    /// `spool_dir` first.
+    ///
+    /// # Errors
+    /// They cannot be read, or the file cannot be written.
+    pub fn into_bytes(self, spool_dir: &Path) -> Result<Arc<dyn ReadAt>> {
+        match self.bytes {
+            InputBytes::Seekable(bytes) => Ok(bytes),
+            InputBytes::Sequential(mut stream) => {
+                let copy = |mut out: &mut dyn io::Write| io::copy(&mut stream, &mut out);
+                Ok(Arc::new(tree::spool(copy, spool_dir)?))
+            }
+        }
+    }
+
+    /// Reads it as a tar archive, after decompression if it is compressed as a whole.
+    pub(crate) fn open_tar(self, wrapper: Option<Wrapper>, options: &OpenOptions) -> Result<Tar> {
+        let Some(wrapper) = wrapper else {
+            return tar(Box::new(self.into_bytes(&options.spool_dir)?), options);
+        };
+        let mut stream: Box<dyn Read> = match self.bytes {
+            InputBytes::Seekable(bytes) if wrapper == Wrapper::Zstd => {
+                match Seekable::open(bytes)? {
+                    Ok(seekable) => return tar(Box::new(seekable), options),
+                    Err(bytes) => Box::new(SequentialReader::new(bytes)),
+                }
+            }
+            InputBytes::Seekable(bytes) => Box::new(SequentialReader::new(bytes)),
+            InputBytes::Sequential(stream) => stream,
+        };
+        let unpack = |out: &mut dyn io::Write| wrapper.decompress(&mut stream, out);
+        let open = || tar(Box::new(tree::spool(unpack, &options.spool_dir)?), options);
+        open().during(|| format!("decompress it with {}", wrapper.name()))
+    }
+}
+
+fn tar(archive: Box<dyn ReadAt>, options: &OpenOptions) -> Result<Tar> {
+    let open = if options.ignore_zeros {
+        Tar::open_concatenated
+    } else {
+        Tar::open
+    };
+    Ok(open(archive, Limits::default())?)
+}

@@ -1,0 +1,81 @@
+//! Options for opening sources.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Which part of a source is read, and how. An option for another format than that of the source
+/// has no effect.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    /// btrfs: read this subvolume, a path or number, if the address names none.
+    pub subvolume: Option<OsString>,
+    /// btrfs: if none is named, read the top level, not the default subvolume.
+    pub top_level: bool,
+    /// btrfs: show subvolumes nested in the one that is read as empty directories.
+    pub no_nested: bool,
+    /// btrfs: read the last commit alone, without what was synced after it and is in the log.
+    pub no_log: bool,
+    /// btrfs: use this copy of the superblock, not the newest that is valid.
+    pub superblock: Option<usize>,
+    /// btrfs: read the file system as it was this many commits before the last.
+    pub older_root: usize,
+    /// btrfs: do not verify the checksums of data.
+    pub ignore_checksums: bool,
+    /// btrfs: the other devices of the file system, or of seeds that it is based on.
+    pub devices: Vec<PathBuf>,
+    /// Images: where in the file the image is, if not at its beginning.
+    pub image_at: Option<ImageAt>,
+    /// Send streams: the streams to replay first.
+    pub base: Vec<PathBuf>,
+    /// Directories: show mount points as empty directories.
+    pub one_file_system: bool,
+    /// Tar: read on after the end, as for concatenated archives.
+    pub ignore_zeros: bool,
+    /// The directory for unnamed files with the content of pipes and of compressed archives: a
+    /// place for large files.
+    pub spool_dir: PathBuf,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            subvolume: None,
+            top_level: false,
+            no_nested: false,
+            no_log: false,
+            superblock: None,
+            older_root: 0,
+            ignore_checksums: false,
+            devices: Vec::new(),
+            image_at: None,
+            base: Vec::new(),
+            one_file_system: false,
+            ignore_zeros: false,
+            spool_dir: "/var/tmp".into(),
+        }
+    }
+}
+
+impl OpenOptions {
+    pub(crate) fn btrfs(&self, ignores_foreign: bool) -> btrfs::OpenOptions {
+        btrfs::OpenOptions {
+            superblock: self.superblock,
+            older_root: self.older_root,
+            no_log: self.no_log,
+            ignores_foreign,
+            ..btrfs::OpenOptions::default()
+        }
+    }
+}
+
+/// Where in a file an image begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageAt {
+    /// At this byte.
+    Byte(u64),
+    /// At the first place that holds one.
+    Search,
+    /// At the beginning of the partition with this number.
+    Partition(u32),
+}

@@ -1,0 +1,84 @@
+//! Remarks about a source.
+
+use std::fmt;
+
+use tree::tar::Tar;
+
+use crate::text;
+
+/// A remark about a source. [`fmt::Display`] gives it in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceNote {
+    /// Compressed data of a directory on btrfs is read decompressed: only root can read it as it is
+    /// stored.
+    Decompressed,
+    /// A btrfs image was not unmounted cleanly; its log is read, too.
+    LogRead,
+    /// Paths of an archive that had a leading `/`.
+    AbsolutePaths(u64),
+    /// Entries of an archive with later ones of the same path.
+    ReplacedEntries(u64),
+    /// The names of the subvolumes of a stream, of which the last is read.
+    Subvolumes(Vec<Vec<u8>>),
+    /// Access control lists of an archive in a form that is not read.
+    AclsNotRead(u64),
+    /// Files of a stream whose fs-verity is not read.
+    VerityNotRead(u64),
+}
+
+impl SourceNote {
+    /// The remarks about an archive, and about content that no copy of it has.
+    pub(crate) fn of_tar(tar: &Tar) -> (Vec<SourceNote>, Vec<SourceNote>) {
+        let notes = tar.notes();
+        let some = |count: u64, note: fn(u64) -> SourceNote| (count > 0).then(|| note(count));
+        let lost = some(notes.acls_not_read, SourceNote::AclsNotRead);
+        let notes = [
+            some(notes.absolute_paths, SourceNote::AbsolutePaths),
+            some(notes.replaced, SourceNote::ReplacedEntries),
+        ];
+        (
+            notes.into_iter().flatten().collect(),
+            lost.into_iter().collect(),
+        )
+    }
+}
+
+impl fmt::Display for SourceNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceNote::Decompressed => f.write_str(
+                "compressed data on btrfs is read decompressed; only root can read it as it is stored",
+            ),
+            SourceNote::LogRead => f.write_str(
+                "the image was not unmounted cleanly; what its log has is read, too",
+            ),
+            SourceNote::AbsolutePaths(count) => {
+                let paths = text::count(*count, "path");
+                write!(f, "{paths} had a leading `/`, which was removed")
+            }
+            SourceNote::ReplacedEntries(count) => {
+                let entries = if *count == 1 { "entry" } else { "entries" };
+                write!(f, "{count} {entries} replaced by a later one with the same path")
+            }
+            SourceNote::Subvolumes(names) => {
+                let names: Vec<String> = names.iter().map(|name| text::of_name(name)).collect();
+                let last = names.last().map_or("", String::as_str);
+                write!(
+                    f,
+                    "the stream has {} subvolumes, of which {last} is read: {}",
+                    names.len(),
+                    names.join(", ")
+                )
+            }
+            SourceNote::AclsNotRead(count) => {
+                let lists = text::count(*count, "text access control list");
+                write!(f, "{lists} cannot be read")
+            }
+            SourceNote::VerityNotRead(count) => {
+                let files = text::count(*count, "file");
+                write!(f, "fs-verity of {files} in the stream is not read")
+            }
+        }
+    }
+}

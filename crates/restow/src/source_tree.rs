@@ -1,0 +1,502 @@
+//! A source: a tree to read, and the name that it has for the user.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use btrfs::{Btrfs, Subvolume, object};
+use squashfs::Squashfs;
+use tree::{ByPath, DirEntry, FileSystem, HostDir, HostTimes};
+
+use crate::error::{During, refuse};
+use crate::{
+    Address, Container, Error, Input, OpenOptions, Partition, Result, SourceNote, check_devices,
+    is_same_file, replayed, text,
+};
+
+/// A tree to read, with the name that it has for the user.
+pub struct SourceTree {
+    tree: Arc<dyn FileSystem>,
+    name: String,
+    format: SourceFormat,
+    /// Whether a directory of the host is read without what is mounted in it.
+    one_file_system: bool,
+    notes: Vec<SourceNote>,
+    lost: Vec<SourceNote>,
+}
+
+/// The container of a source, as far as it offers more than a tree.
+#[derive(Clone)]
+enum SourceFormat {
+    Directory {
+        path: PathBuf,
+        /// The same with its stored extents, if these are read.
+        stored: Option<Arc<HostDir>>,
+        /// The same, if changes of its files are accepted.
+        changing: Option<Arc<HostDir>>,
+    },
+    Squashfs(Arc<Squashfs>),
+    Btrfs(Arc<Subvolume>),
+    Stream,
+    Other,
+}
+
+impl SourceTree {
+    /// Opens the tree at an address.
+    ///
+    /// # Errors
+    /// It cannot be opened or read.
+    pub fn open(address: &Address, options: &OpenOptions) -> Result<SourceTree> {
+        let open = || SourceTree::open_any(address, options, false);
+        open().during(|| opening(address))
+    }
+
+    /// Opens two trees to compare. Each further device belongs to one of the images.
+    ///
+    /// # Errors
+    /// One cannot be opened or read, or a device belongs to none of them.
+    pub fn open_pair(
+        [first, second]: [&Address; 2],
+        options: &OpenOptions,
+    ) -> Result<[SourceTree; 2]> {
+        let open = |address: &Address| {
+            let opened = SourceTree::open_any(address, options, true);
+            opened.during(|| opening(address))
+        };
+        let opened = open(first)?;
+        // What is opened once is one store: what two subvolumes of it share is known to be the
+        // same.
+        let shared = opened.subvolume().map(|tree| tree.btrfs());
+        let shared = shared.filter(|_| is_same_file(&first.path, &second.path));
+        let other = match shared {
+            Some(btrfs) => {
+                SourceTree::of_btrfs(btrfs, second, options).during(|| opening(second))?
+            }
+            None => open(second)?,
+        };
+        let both = [opened, other];
+        let images = both.iter().filter_map(SourceTree::subvolume);
+        let images: Vec<Arc<Btrfs>> = images.map(|tree| Arc::clone(tree.btrfs())).collect();
+        if !images.is_empty() {
+            check_devices(&options.devices, &images)?;
+        }
+        Ok(both)
+    }
+
+    /// Opens a tree beside others, to which options for other formats may apply; see
+    /// [`SourceTree::reading`].
+    ///
+    /// # Errors
+    /// It cannot be opened or read.
+    pub fn open_further(
+        address: &Address,
+        options: &OpenOptions,
+        accepts_changes: bool,
+    ) -> Result<SourceTree> {
+        let source = SourceTree::open_any(address, options, true).during(|| opening(address))?;
+        let accepts_changes = accepts_changes && source.directory().is_some();
+        source.reading(HostTimes::default(), accepts_changes)
+    }
+
+    /// Opens the tree in an input.
+    ///
+    /// # Errors
+    /// The input cannot be read, or holds no tree.
+    pub fn of_input(input: Input, options: &OpenOptions) -> Result<SourceTree> {
+        let address = Address::plain(input.path());
+        let open = || {
+            let container = Container::of(input, options.image_at)?;
+            SourceTree::of_container(container, &address, options, false)
+        };
+        open().during(|| opening(&address))
+    }
+
+    /// A directory of the host.
+    pub fn of_dir(path: &Path, dir: HostDir) -> SourceTree {
+        let format = SourceFormat::Directory {
+            path: path.to_owned(),
+            stored: None,
+            changing: None,
+        };
+        SourceTree::of(Arc::new(dir), format, &Address::plain(path))
+    }
+
+    fn of(tree: Arc<dyn FileSystem>, format: SourceFormat, address: &Address) -> SourceTree {
+        SourceTree {
+            tree,
+            name: address.name(),
+            format,
+            one_file_system: false,
+            notes: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// A view of this source and others. The remarks about them stay.
+    #[must_use]
+    pub fn joined(mut self, tree: Arc<dyn FileSystem>, others: Vec<SourceTree>) -> SourceTree {
+        for other in others {
+            self.name += &format!(" with {}", other.name);
+            self.notes.extend(other.notes);
+            self.lost.extend(other.lost);
+        }
+        SourceTree {
+            tree,
+            format: SourceFormat::Other,
+            ..self
+        }
+    }
+
+    fn open_any(
+        address: &Address,
+        options: &OpenOptions,
+        ignores_foreign: bool,
+    ) -> Result<SourceTree> {
+        let container = Container::open(&address.path, options.image_at)?;
+        SourceTree::of_container(container, address, options, ignores_foreign)
+    }
+
+    fn of_container(
+        container: Container,
+        address: &Address,
+        options: &OpenOptions,
+        ignores_foreign: bool,
+    ) -> Result<SourceTree> {
+        let has_subvolumes = matches!(container, Container::Btrfs(_) | Container::SendStream(_));
+        if address.subvolume.is_some() && !has_subvolumes {
+            let path = text::of_host_path(&address.path, "standard input");
+            refuse!("{path} is {}, which has no subvolumes", container.noun());
+        }
+        Ok(match container {
+            Container::Directory(dir) => {
+                let dir = if options.one_file_system {
+                    dir.on_one_file_system()?
+                } else {
+                    *dir
+                };
+                let mut source = SourceTree::of_dir(&address.path, dir);
+                source.one_file_system = options.one_file_system;
+                source
+            }
+            Container::Squashfs(image) => {
+                let image = Arc::new(image.open_squashfs()?);
+                let format = SourceFormat::Squashfs(Arc::clone(&image));
+                SourceTree::of(image, format, address)
+            }
+            Container::Btrfs(image) => {
+                let btrfs = image.open_btrfs_beside(options, ignores_foreign)?;
+                SourceTree::of_btrfs(&btrfs, address, options)?
+            }
+            Container::Disk(partitions) => return Err(Error::Refused(disk(&partitions))),
+            Container::SendStream(stream) => {
+                let (tree, note) = replayed::open(stream, address.subvolume.as_deref(), options)?;
+                let verity = tree.verity_files();
+                let mut source = SourceTree::of(tree, SourceFormat::Stream, address);
+                source.notes.extend(note);
+                source
+                    .lost
+                    .extend((verity > 0).then_some(SourceNote::VerityNotRead(verity)));
+                source
+            }
+            Container::Tar(input, wrapper) => {
+                let tar = input.open_tar(wrapper, options)?;
+                let (notes, lost) = SourceNote::of_tar(&tar);
+                let source = SourceTree::of(Arc::new(tar), SourceFormat::Other, address);
+                SourceTree {
+                    notes,
+                    lost,
+                    ..source
+                }
+            }
+        })
+    }
+
+    /// A subvolume of an open image.
+    fn of_btrfs(
+        btrfs: &Arc<Btrfs>,
+        address: &Address,
+        options: &OpenOptions,
+    ) -> Result<SourceTree> {
+        let tree = Arc::new(open_subvolume(btrfs, address, options)?);
+        let format = SourceFormat::Btrfs(Arc::clone(&tree));
+        let mut source = SourceTree::of(tree, format, address);
+        if btrfs.has_log() && !options.no_log && options.older_root == 0 {
+            source.notes.push(SourceNote::LogRead);
+        }
+        Ok(source)
+    }
+
+    /// The same source; if it is a directory on btrfs, with the extents that are stored there, so
+    /// that compressed ones can be copied as they are. Without privilege, it stays as it is, and
+    /// there is a note.
+    ///
+    /// # Errors
+    /// It cannot be opened again.
+    pub fn with_stored_extents(mut self, times: HostTimes) -> Result<SourceTree> {
+        let Some(tree) = self.open_dir_again(times)? else {
+            return Ok(self);
+        };
+        match tree.with_stored_extents() {
+            Err(tree::Error::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.notes.push(SourceNote::Decompressed);
+            }
+            tree => {
+                let tree = Arc::new(tree.during(|| format!("open {}", self.name))?);
+                self.tree = Arc::<HostDir>::clone(&tree);
+                if let SourceFormat::Directory { stored, .. } = &mut self.format {
+                    *stored = Some(tree);
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// The same source, if it is a directory of the host with these times of its files. With
+    /// `accepts_changes`, which applies only to such a directory, files that change while they are
+    /// read are no error.
+    ///
+    /// # Errors
+    /// It is not a directory and has to accept changes, or it cannot be opened again.
+    pub fn reading(mut self, times: HostTimes, accepts_changes: bool) -> Result<SourceTree> {
+        let Some(dir) = self.open_dir_again(times)? else {
+            if accepts_changes {
+                refuse!("--accept-changed applies to directories only");
+            }
+            return Ok(self);
+        };
+        if !accepts_changes {
+            self.tree = Arc::new(dir);
+            return Ok(self);
+        }
+        let dir = Arc::new(dir.accepting_changes());
+        self.tree = Arc::<HostDir>::clone(&dir);
+        if let SourceFormat::Directory { changing, .. } = &mut self.format {
+            *changing = Some(dir);
+        }
+        Ok(self)
+    }
+
+    /// The directory of the host again, with these times.
+    fn open_dir_again(&self, times: HostTimes) -> Result<Option<HostDir>> {
+        let Some(path) = self.directory() else {
+            return Ok(None);
+        };
+        let open = || {
+            let dir = HostDir::open_with(path, times)?;
+            if self.one_file_system {
+                return dir.on_one_file_system();
+            }
+            Ok(dir)
+        };
+        open().map(Some).during(|| format!("open {}", self.name))
+    }
+
+    /// The files.
+    pub fn tree(&self) -> &Arc<dyn FileSystem> {
+        &self.tree
+    }
+
+    /// The source itself, as the user named it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Remarks about the source.
+    pub fn notes(&self) -> &[SourceNote] {
+        &self.notes
+    }
+
+    /// Content that is not read, and so is in no copy.
+    pub fn lost(&self) -> &[SourceNote] {
+        &self.lost
+    }
+
+    /// The directory of the host that it is, as the user named it.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.format {
+            SourceFormat::Directory { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The directory of the host, if its stored extents are read.
+    pub fn stored_dir(&self) -> Option<&Arc<HostDir>> {
+        match &self.format {
+            SourceFormat::Directory { stored, .. } => stored.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The subvolume, if it is one of a btrfs image.
+    pub fn subvolume(&self) -> Option<&Arc<Subvolume>> {
+        match &self.format {
+            SourceFormat::Btrfs(subvolume) => Some(subvolume),
+            _ => None,
+        }
+    }
+
+    /// The image, if it is a SquashFS image.
+    pub fn squashfs(&self) -> Option<&Arc<Squashfs>> {
+        match &self.format {
+            SourceFormat::Squashfs(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a send stream.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.format, SourceFormat::Stream)
+    }
+
+    /// The files that have changed while they were read, as far as that is accepted.
+    pub fn changed(&self) -> Vec<Vec<u8>> {
+        match &self.format {
+            SourceFormat::Directory {
+                changing: Some(tree),
+                ..
+            } => tree.changed(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Names the file of an error in this source as the user knows it.
+    pub fn name_error(&self, error: tree::Error) -> Error {
+        let tree::Error::File { verb, path, error } = error else {
+            return Error::from(error).during(format!("read {}", self.name));
+        };
+        let operation = format!("{verb} {}", self.path_name(&path));
+        let can_be_skipped = verb == "read" && !path.is_empty();
+        let is_of_file = matches!(*error, tree::Error::Io(_) | tree::Error::Corrupt(_));
+        let error = *error;
+        if can_be_skipped && is_of_file {
+            Error::UnreadableFile { operation, error }
+        } else {
+            Error::from(error).during(operation)
+        }
+    }
+
+    /// A file in this source, in words.
+    pub fn path_name(&self, path: &[u8]) -> String {
+        if let Some(dir) = self.directory() {
+            return text::of_name(dir.join(OsStr::from_bytes(path)).as_os_str().as_bytes());
+        }
+        if path.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{} in {}", text::of_path(path), self.name)
+        }
+    }
+
+    /// The file with that path, with or without a leading `/`. Symbolic links are followed within
+    /// the tree; the last one only if `follow`.
+    ///
+    /// # Errors
+    /// There is no such file, or the tree cannot be read.
+    pub fn find(&self, path: &[u8], follow: bool) -> Result<DirEntry> {
+        let found = if follow {
+            self.tree.find(path)
+        } else {
+            self.tree.find_no_follow(path)
+        };
+        found.during(|| format!("find {}", self.path_name(path)))
+    }
+}
+
+fn opening(address: &Address) -> String {
+    format!("open {}", address.name())
+}
+
+/// Which partition of a disk image may be meant.
+fn disk(partitions: &[Partition]) -> String {
+    let readable = partitions.iter().find(|found| found.format.is_some());
+    let hint = match readable {
+        Some(Partition { number, format, .. }) => {
+            let format = format.unwrap_or_default();
+            format!("`--image-at partition:{number}` reads the first with an image, of {format}")
+        }
+        None => "no partition holds a SquashFS or btrfs image".to_owned(),
+    };
+    let count = text::count(partitions.len() as u64, "partition");
+    format!("a disk image with {count}, which `restow info` lists; {hint}")
+}
+
+/// The number of the subvolume that the address or the options name, if they name one.
+///
+/// # Errors
+/// There is no such subvolume, or the image cannot be read.
+pub fn named_subvolume(
+    btrfs: &Arc<Btrfs>,
+    address: &Address,
+    options: &OpenOptions,
+) -> Result<Option<u64>> {
+    let Some(wanted) = address.subvolume.as_ref().or(options.subvolume.as_ref()) else {
+        return Ok(None);
+    };
+    replay(btrfs)?;
+    find_subvolume(btrfs, wanted, &address.path).map(Some)
+}
+
+/// The number of the subvolume with this path or number.
+///
+/// # Errors
+/// There is no such subvolume, or the image cannot be read.
+pub fn find_subvolume(btrfs: &Arc<Btrfs>, wanted: &OsString, image: &Path) -> Result<u64> {
+    let id = match number(wanted) {
+        Some(id) => Ok(id),
+        None => btrfs.find_subvolume(wanted.as_bytes()),
+    };
+    match id.and_then(|id| btrfs.subvolume(id).map(|_| id)) {
+        Ok(id) => Ok(id),
+        Err(tree::Error::NotFound | tree::Error::NotADirectory | tree::Error::InvalidInput(_)) => {
+            let wanted = text::of_name(wanted.as_bytes());
+            let image = text::of_host_path(image, "-");
+            refuse!("no subvolume {wanted}; `restow info {image}` lists the subvolumes")
+        }
+        Err(error) => {
+            let wanted = text::of_name(wanted.as_bytes());
+            Err(error).during(|| format!("find subvolume {wanted}"))
+        }
+    }
+}
+
+/// The subvolume that the address or the options name, otherwise the default one, or the top level.
+///
+/// # Errors
+/// As for [`named_subvolume`].
+pub fn open_subvolume(
+    btrfs: &Arc<Btrfs>,
+    address: &Address,
+    options: &OpenOptions,
+) -> Result<Subvolume> {
+    let id = match named_subvolume(btrfs, address, options)? {
+        Some(id) => id,
+        None if options.top_level => object::FS_TREE,
+        None => btrfs.default_subvolume()?,
+    };
+    replay(btrfs)?;
+    let mut subvolume = btrfs.subvolume(id)?;
+    if options.ignore_checksums {
+        subvolume = subvolume.ignoring_checksums();
+    }
+    Ok(if options.no_nested {
+        subvolume.without_nested()
+    } else {
+        subvolume
+    })
+}
+
+/// Replays the log of an image that was not unmounted cleanly.
+fn replay(btrfs: &Btrfs) -> Result<()> {
+    let replayed = btrfs.replay();
+    replayed.during(|| "replay its log (--no-log reads the last commit without it)".to_owned())
+}
+
+/// A subvolume's number, which has nothing but digits; a path that has nothing else begins with
+/// `/`.
+fn number(wanted: &OsString) -> Option<u64> {
+    let digits = wanted.to_str()?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok())?
+}
