@@ -363,6 +363,19 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// The paths of the subvolume that it names: the one that it changes, and the other one of a
+    /// [`Command::Rename`] or [`Command::Link`].
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let other = match *self {
+            Command::Rename { path_to: other, .. }
+            | Command::Link {
+                path_link: other, ..
+            } => Some(other),
+            _ => None,
+        };
+        self.path().into_iter().chain(other)
+    }
+
     /// The bytes for a file that it carries, plain or encoded.
     pub fn data(&self) -> Option<&'a [u8]> {
         match *self {

@@ -12,6 +12,8 @@
 use codec::{Algorithm, Decoder, ZstdFrame};
 use tree::{Error, Result, to_u64, to_usize};
 
+use crate::command::compression;
+
 /// The longest content of an encoded write, and the longest encoded data (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).
 pub const ENCODED_BYTES_MAX: u64 = 128 << 10;
 /// The largest window of a zstd frame that Linux promises to read.
@@ -43,6 +45,27 @@ pub struct EncodedWrite<'a> {
 }
 
 impl EncodedWrite<'_> {
+    /// The command without its path and data.
+    pub(crate) fn numbers(&self) -> EncodedWrite<'static> {
+        EncodedWrite {
+            path: &[],
+            data: &[],
+            ..*self
+        }
+    }
+
+    /// The extent as Linux takes it, if it knows the algorithm.
+    pub(crate) fn extent(&self) -> Option<linux::EncodedExtent<'_>> {
+        Some(linux::EncodedExtent {
+            offset: self.file_offset,
+            len: self.unencoded_file_len,
+            unencoded_len: self.unencoded_len,
+            unencoded_offset: self.unencoded_offset,
+            compression: compression(self.compression)?,
+            data: self.data,
+        })
+    }
+
     /// Decodes the extent as Linux does and returns the bytes that the file gets: `unencoded_file_len` of them. `buffer` is
     /// memory to reuse.
     ///

@@ -32,6 +32,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod apply;
 mod attributes;
 mod command;
 mod convert;

@@ -1,4 +1,4 @@
-//! What each command does to the files of a subvolume that is being built.
+//! Applies commands to the files of a subvolume that is being built.
 
 use std::fs::File;
 use std::io;
@@ -12,23 +12,18 @@ use linux::{OpenFlags, Timestamp};
 use tree::{Error, Result, Time};
 
 use super::attributes::Pending;
-use super::files::{Files, KIND, open_regular};
+use super::files::{Files, check_kind, make, open_regular, owner};
 use super::parent::Sources;
 use super::verifier::Verifier;
 use super::{ReceiveOptions, Received};
-use crate::command::{Command, compression, device};
+use crate::apply::{CloneRange, CommandSink, DataChange, NewAttribute, NewFile, apply};
+use crate::command::Command;
 use crate::encoded::EncodedWrite;
 
 /// The most files that [`Received::lost`] lists.
 const LOST_MAX: usize = 100;
 /// Bytes of a clone that are copied at once.
 const COPY_BYTES: u64 = 1 << 20;
-/// Kinds of files (`S_IF*`).
-const FIFO: u32 = 0o010_000;
-const CHARACTER_DEVICE: u32 = 0o020_000;
-const BLOCK_DEVICE: u32 = 0o060_000;
-const SOCKET: u32 = 0o140_000;
-
 /// A subvolume that is being built.
 pub(super) struct Building {
     files: Files,
@@ -80,11 +75,18 @@ impl Building {
         sources: &mut Sources,
         received: &mut Received,
     ) -> Result<()> {
-        let done = match self.step(number, command, sources, received) {
+        let mut step = Step {
+            building: self,
+            number,
+            sources,
+            received,
+        };
+        let done = match apply(command, &mut step) {
             Err(Error::Io(error))
-                if error.raw_os_error() == Some(linux::errno::EPERM) && self.unlock(command) =>
+                if error.raw_os_error() == Some(linux::errno::EPERM)
+                    && step.building.unlock(command) =>
             {
-                self.step(number, command, sources, received)
+                apply(command, &mut step)
             }
             done => done,
         };
@@ -93,13 +95,8 @@ impl Building {
 
     /// Unlocks the files of a command and the directories that they are in. Returns whether one was locked.
     fn unlock(&mut self, command: &Command<'_>) -> bool {
-        let other = match *command {
-            Command::Rename { path_to, .. } => Some(path_to),
-            Command::Link { path_link, .. } => Some(path_link),
-            _ => None,
-        };
         let mut was_locked = false;
-        for path in command.path().into_iter().chain(other) {
+        for path in command.paths() {
             let slash = path.iter().rposition(|&byte| byte == b'/');
             for path in [path, &path[..slash.unwrap_or(0)]] {
                 // A file that is not there yet, or cannot be opened, is not locked.
@@ -120,222 +117,181 @@ impl Building {
         Ok(open_regular(&dir, name, OpenFlags::RDONLY)?.into())
     }
 
-    fn step(
-        &mut self,
-        number: u64,
-        command: &Command<'_>,
-        sources: &mut Sources,
-        received: &mut Received,
-    ) -> Result<()> {
-        match *command {
-            Command::Mkfile { path, .. } => self.files.make(path),
-            Command::Mkdir { path, .. } => {
-                let (dir, name) = self.files.at(path)?;
-                Ok(linux::make_dir_at(&*dir, name, 0o700)?)
-            }
-            Command::Mknod {
-                path, rdev, mode, ..
-            } => {
-                let kind = mode as u32 & KIND;
-                if kind != CHARACTER_DEVICE && kind != BLOCK_DEVICE {
-                    return Err(Error::InvalidInput("mknod of a file that is not a device"));
-                }
-                self.node(path, kind, rdev)
-            }
-            Command::Mkfifo { path, .. } => self.node(path, FIFO, 0),
-            Command::Mksock { path, .. } => self.node(path, SOCKET, 0),
-            Command::Symlink {
-                path, path_link, ..
-            } => {
-                let (dir, name) = self.files.at(path)?;
-                Ok(linux::make_symlink_at(path_link, &*dir, name)?)
-            }
-            Command::Rename { path, path_to } => {
-                let (dir, name) = self.files.at(path)?;
-                let (dir_to, name_to) = self.files.at(path_to)?;
-                linux::rename_new_at(&*dir, name, &*dir_to, name_to)?;
-                self.files.renamed(path, path_to);
-                Ok(())
-            }
-            Command::Link { path, path_link } => {
-                let (dir, name) = self.files.at(path_link)?;
-                let (dir_to, name_to) = self.files.at(path)?;
-                Ok(linux::link_at(&*dir, name, &*dir_to, name_to)?)
-            }
-            Command::Unlink { path } => {
-                self.files.forget(path);
-                let (dir, name) = self.files.at(path)?;
-                Ok(linux::unlink_at(&*dir, name)?)
-            }
-            Command::Rmdir { path } => {
-                self.files.forget(path);
-                let (dir, name) = self.files.at(path)?;
-                Ok(linux::remove_dir_at(&*dir, name)?)
-            }
-            Command::SetXattr {
-                path,
-                xattr_name,
-                xattr_data,
-            } => {
-                let (dir, name) = self.files.at(path)?;
-                Ok(linux::set_xattr_at(&*dir, name, xattr_name, xattr_data)?)
-            }
-            Command::RemoveXattr { path, xattr_name } => {
-                let (dir, name) = self.files.at(path)?;
-                Ok(linux::remove_xattr_at(&*dir, name, xattr_name)?)
-            }
-            Command::Write {
-                path,
-                file_offset,
-                data,
-            } => {
-                let file = self.changing(path, file_offset)?;
-                Ok(file.write_all_at(data, file_offset)?)
-            }
-            Command::EncodedWrite(write) => self.encoded_write(number, &write, received),
-            Command::Clone {
-                file_offset,
-                clone_len,
-                path,
-                clone_uuid,
-                clone_ctransid,
-                clone_path,
-                clone_offset,
-            } => {
-                let source = if clone_uuid == self.uuid {
-                    let (dir, name) = self.files.at(clone_path)?;
-                    open_regular(&dir, name, OpenFlags::RDONLY)?
-                } else {
-                    let root = sources.source(clone_uuid, clone_ctransid)?;
-                    Files::beneath(&root, clone_path)?
-                };
-                if clone_len == 0 {
-                    return Ok(()); // Linux would take it for the rest of the file.
-                }
-                let copies = self.copies_clones;
-                let file = self.changing(path, file_offset)?;
-                match linux::clone_range(&source, clone_offset, clone_len, file, file_offset) {
-                    Err(error) if copies && refused(&error).is_some() => {
-                        copy_range(&source, clone_offset, clone_len, file, file_offset)?;
-                        received.copied_clones += 1;
-                        received.copied_bytes += clone_len;
-                        Ok(())
-                    }
-                    Err(error) => Err(refused(&error).map_or(error.into(), Error::InvalidInput)),
-                    Ok(()) => Ok(()),
-                }
-            }
-            Command::Truncate { path, size } => Ok(self.changing(path, size)?.set_len(size)?),
-            Command::Fallocate {
-                path,
-                fallocate_mode,
-                file_offset,
-                size,
-            } => {
-                let file = self.changing(path, file_offset)?;
-                Ok(linux::allocate(file, fallocate_mode, file_offset, size)?)
-            }
-            Command::Chmod { path, mode } => {
-                let mode = mode as u32 & 0o7777;
-                if let Some(file) = self.files.if_open(path) {
-                    return Ok(linux::set_mode(file, mode)?);
-                }
-                let (dir, name) = self.files.at(path)?;
-                Ok(linux::set_mode_at(&*dir, name, mode)?)
-            }
-            Command::Chown { path, uid, gid } => {
-                let id = |it: u64| {
-                    u32::try_from(it).map_err(|_| Error::InvalidInput("owner above 2^32"))
-                };
-                let (dir, name) = self.files.at(path)?;
-                Ok(linux::set_owner_at(&*dir, name, id(uid)?, id(gid)?)?)
-            }
-            Command::Utimes {
-                path, atime, mtime, ..
-            } => {
-                let (dir, name) = self.files.at(path)?;
-                let atime = Some(timestamp(atime));
-                Ok(linux::set_times_at(&*dir, name, atime, timestamp(mtime))?)
-            }
-            Command::Fileattr { path, fileattr } => {
-                let file = self.open(path)?;
-                let lost = self.pending.set(&file, fileattr)?;
-                if let Some(reason) = lost {
-                    received.lost_count += 1;
-                    if received.lost.len() < LOST_MAX {
-                        received.lost.push((path.into(), reason));
-                    }
-                }
-                Ok(())
-            }
-            Command::UpdateExtent { .. } => Err(Error::Unsupported(
-                "receiving a stream without data (btrfs send --no-data)",
-            )),
-            Command::EnableVerity { .. } => Err(Error::Unsupported("enabling fs-verity")),
-            // These do nothing to files.
-            Command::Subvol { .. } | Command::Snapshot { .. } | Command::End => Ok(()),
-        }
-    }
-
-    fn node(&mut self, path: &[u8], kind: u32, rdev: u64) -> Result<()> {
-        let device = device(rdev);
-        let (dir, name) = self.files.at(path)?;
-        let number = (device.major, device.minor);
-        Ok(linux::make_node_at(&*dir, name, kind | 0o600, number)?)
-    }
-
-    /// A regular file whose content at `from` and beyond is about to change.
-    fn changing(&mut self, path: &[u8], from: u64) -> Result<&Arc<File>> {
-        let (file, ino) = self.files.file(path)?;
-        self.verifier.before_change(ino, from)?;
-        Ok(file)
-    }
-
-    /// Writes an extent as it is encoded, or what it decodes to where Linux cannot take it. It is decoded in either case, by the
-    /// verifier if it is written as it is.
-    fn encoded_write(
-        &mut self,
-        number: u64,
-        write: &EncodedWrite<'_>,
-        received: &mut Received,
-    ) -> Result<()> {
-        let end = write.file_offset.checked_add(write.unencoded_file_len);
-        end.ok_or(Error::InvalidInput("encoded write ends above 2^64"))?;
-        let (file, ino) = self.files.file(write.path)?;
-        self.verifier.before_change(ino, write.file_offset)?;
-        let compression = compression(write.compression).filter(|_| !self.decompresses);
-        if let Some(compression) = compression {
-            let extent = linux::EncodedExtent {
-                offset: write.file_offset,
-                len: write.unencoded_file_len,
-                unencoded_len: write.unencoded_len,
-                unencoded_offset: write.unencoded_offset,
-                compression,
-                data: write.data,
-            };
-            match linux::write_encoded(&**file, &extent) {
-                Ok(()) => {
-                    received.encoded += 1;
-                    return self.verifier.add(number, (file, ino), write, &extent);
-                }
-                Err(error) if can_fall_back(&error, self.falls_back_on_eperm) => {
-                    if received.reason.is_none() {
-                        received.reason = Some(error.to_string().into());
-                    }
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let content = write.decode_exactly(&mut self.decoder, &mut self.decoded)?;
-        received.decompressed += 1;
-        Ok(file.write_all_at(content, write.file_offset)?)
-    }
-
     /// Does what comes after the last command, except for marking the subvolume.
     pub(super) fn complete(&mut self) -> Result<()> {
         self.files.close();
         self.pending.complete(&*self.target, self.id)?;
         Ok(linux::sync_file_system(&*self.files.root)?)
+    }
+}
+
+/// Applies one command to the subvolume.
+struct Step<'a> {
+    building: &'a mut Building,
+    /// The number of the command.
+    number: u64,
+    sources: &'a mut Sources,
+    received: &'a mut Received,
+}
+
+impl CommandSink for Step<'_> {
+    type Error = Error;
+
+    fn create(&mut self, path: &[u8], file: NewFile<'_>) -> Result<()> {
+        if matches!(file, NewFile::Regular) {
+            return self.building.files.make(path);
+        }
+        check_kind(&file)?;
+        let (dir, name) = self.building.files.at(path)?;
+        Ok(make(&dir, name, &file)?)
+    }
+
+    fn rename(&mut self, path: &[u8], path_to: &[u8]) -> Result<()> {
+        let files = &mut self.building.files;
+        let (dir, name) = files.at(path)?;
+        let (dir_to, name_to) = files.at(path_to)?;
+        linux::rename_new_at(&*dir, name, &*dir_to, name_to)?;
+        files.renamed(path, path_to);
+        Ok(())
+    }
+
+    fn link(&mut self, path: &[u8], existing: &[u8]) -> Result<()> {
+        let (dir, name) = self.building.files.at(existing)?;
+        let (dir_to, name_to) = self.building.files.at(path)?;
+        Ok(linux::link_at(&*dir, name, &*dir_to, name_to)?)
+    }
+
+    fn unlink(&mut self, path: &[u8]) -> Result<()> {
+        self.building.files.forget(path);
+        let (dir, name) = self.building.files.at(path)?;
+        Ok(linux::unlink_at(&*dir, name)?)
+    }
+
+    fn rmdir(&mut self, path: &[u8]) -> Result<()> {
+        self.building.files.forget(path);
+        let (dir, name) = self.building.files.at(path)?;
+        Ok(linux::remove_dir_at(&*dir, name)?)
+    }
+
+    fn change_data(&mut self, path: &[u8], change: DataChange<'_>) -> Result<()> {
+        match change {
+            DataChange::Write { offset, data } => {
+                Ok(self.changing(path, offset)?.write_all_at(data, offset)?)
+            }
+            DataChange::Encoded(write) => self.encoded_write(write),
+            DataChange::Clone(range) => self.clone_range(path, &range),
+            DataChange::Truncate(size) => Ok(self.changing(path, size)?.set_len(size)?),
+            DataChange::Allocate { mode, offset, len } => {
+                let file = self.changing(path, offset)?;
+                Ok(linux::allocate(file, mode, offset, len)?)
+            }
+            DataChange::Missing => Err(Error::Unsupported(
+                "receiving a stream without data (btrfs send --no-data)",
+            )),
+            DataChange::EnableVerity => Err(Error::Unsupported("enabling fs-verity")),
+        }
+    }
+
+    fn set_attribute(&mut self, path: &[u8], attribute: NewAttribute<'_>) -> Result<()> {
+        let files = &mut self.building.files;
+        if let (NewAttribute::Mode(mode), Some(file)) = (&attribute, files.if_open(path)) {
+            return Ok(linux::set_mode(file, (*mode).into())?);
+        }
+        let (dir, name) = files.at(path)?;
+        let dir = &*dir;
+        match attribute {
+            NewAttribute::Xattr { name: xattr, value } => {
+                linux::set_xattr_at(dir, name, xattr, value)?;
+            }
+            NewAttribute::NoXattr { name: xattr } => linux::remove_xattr_at(dir, name, xattr)?,
+            NewAttribute::Mode(mode) => linux::set_mode_at(dir, name, mode.into())?,
+            NewAttribute::Owner { uid, gid } => {
+                let (uid, gid) = owner(uid, gid)?;
+                linux::set_owner_at(dir, name, uid, gid)?;
+            }
+            NewAttribute::Times { atime, mtime, .. } => {
+                linux::set_times_at(dir, name, Some(timestamp(atime)), timestamp(mtime))?;
+            }
+            NewAttribute::Flags(flags) => self.set_flags(path, flags)?,
+        }
+        Ok(())
+    }
+}
+
+impl Step<'_> {
+    /// A regular file whose content at `from` and beyond is about to change.
+    fn changing(&mut self, path: &[u8], from: u64) -> Result<&Arc<File>> {
+        let (file, ino) = self.building.files.file(path)?;
+        self.building.verifier.before_change(ino, from)?;
+        Ok(file)
+    }
+
+    fn set_flags(&mut self, path: &[u8], flags: u64) -> Result<()> {
+        let file = self.building.open(path)?;
+        if let Some(reason) = self.building.pending.set(&file, flags)? {
+            self.received.lost_count += 1;
+            if self.received.lost.len() < LOST_MAX {
+                self.received.lost.push((path.into(), reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn clone_range(&mut self, path: &[u8], range: &CloneRange<'_>) -> Result<()> {
+        let CloneRange {
+            offset,
+            len,
+            source_offset,
+            ..
+        } = *range;
+        let source = if range.uuid == self.building.uuid {
+            let (dir, name) = self.building.files.at(range.source)?;
+            open_regular(&dir, name, OpenFlags::RDONLY)?
+        } else {
+            let root = self.sources.source(range.uuid, range.ctransid)?;
+            Files::beneath(&root, range.source)?
+        };
+        if len == 0 {
+            return Ok(()); // Linux would take it for the rest of the file.
+        }
+        let copies = self.building.copies_clones;
+        let file = self.changing(path, offset)?;
+        match linux::clone_range(&source, source_offset, len, file, offset) {
+            Err(error) if copies && refused(&error).is_some() => {
+                copy_range(&source, source_offset, len, file, offset)?;
+                self.received.copied_clones += 1;
+                self.received.copied_bytes += len;
+                Ok(())
+            }
+            Err(error) => Err(refused(&error).map_or(error.into(), Error::InvalidInput)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes an extent as it is encoded, or decoded where Linux cannot take it. It is decoded in either
+    /// case, by the verifier if it is written as it is.
+    fn encoded_write(&mut self, write: &EncodedWrite<'_>) -> Result<()> {
+        let building = &mut *self.building;
+        let (file, ino) = building.files.file(write.path)?;
+        building.verifier.before_change(ino, write.file_offset)?;
+        if let Some(extent) = write.extent().filter(|_| !building.decompresses) {
+            match linux::write_encoded(&**file, &extent) {
+                Ok(()) => {
+                    self.received.encoded += 1;
+                    return building
+                        .verifier
+                        .add(self.number, (file, ino), write, &extent);
+                }
+                Err(error) if can_fall_back(&error, building.falls_back_on_eperm) => {
+                    let reason = &mut self.received.reason;
+                    reason.get_or_insert_with(|| error.to_string().into());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let content = write.decode_exactly(&mut building.decoder, &mut building.decoded)?;
+        self.received.decompressed += 1;
+        Ok(file.write_all_at(content, write.file_offset)?)
     }
 }
 

@@ -23,11 +23,12 @@ use tree::temporary::{self, Temporary};
 use tree::{Error, Result};
 
 use self::data::OpenFile;
-use self::names::{FIFO, NEW, SOCKET, node, rename_new};
+use self::names::rename_new;
 use super::apply::timestamp;
 use super::copied::copy_directory;
-use super::files::{Files, KIND};
+use super::files::{Files, owner};
 use super::times::Touched;
+use crate::apply::{CommandSink, DataChange, NO_DATA, NewAttribute, NewFile, apply};
 use crate::command::{Command, file_attributes};
 use crate::subvolume::SentSubvolume;
 
@@ -162,79 +163,13 @@ impl ReceivedDirectory {
         if temporary::is_stopping() {
             return Err(Error::Io(io::ErrorKind::Interrupted.into()));
         }
-        match self.step(command, false) {
+        let attempt = |dir: &mut Self, is_last| apply(command, &mut Attempt { dir, is_last });
+        match attempt(self, false) {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.unlock(command)?;
-                self.step(command, true)
+                attempt(self, true)
             }
             done => done,
-        }
-    }
-
-    fn step(&mut self, command: &Command<'_>, is_last: bool) -> Result<()> {
-        match *command {
-            Command::Subvol { .. } | Command::Snapshot { .. } | Command::End => Ok(()),
-            Command::Mkfile { path, .. } => self.make(path, |dir| {
-                let flags = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::WRONLY;
-                linux::open_at(dir, NEW, flags, 0o600).map(drop)
-            }),
-            Command::Mkdir { path, .. } => {
-                self.make(path, |dir| linux::make_dir_at(dir, NEW, 0o700))
-            }
-            Command::Mkfifo { path, .. } => self.make(path, |dir| node(dir, FIFO, 0)),
-            Command::Mksock { path, .. } => self.make(path, |dir| node(dir, SOCKET, 0)),
-            Command::Mknod {
-                path, rdev, mode, ..
-            } => self.make_device(path, mode as u32 & KIND, rdev),
-            Command::Symlink {
-                path, path_link, ..
-            } => self.make(path, |dir| linux::make_symlink_at(path_link, dir, NEW)),
-            Command::Rename { path, path_to } => self.rename(path, path_to),
-            Command::Link { path, path_link } => self.link(path, path_link),
-            Command::Unlink { path } => self.unlink(path),
-            Command::Rmdir { path } => self.remove_dir(path),
-            Command::SetXattr {
-                path,
-                xattr_name,
-                xattr_data,
-            } => self.set_xattr(path, xattr_name, xattr_data, is_last),
-            Command::RemoveXattr { path, xattr_name } => self.remove_xattr(path, xattr_name),
-            Command::Write {
-                path,
-                file_offset,
-                data,
-            } => Ok(self.writable(path)?.write_all_at(data, file_offset)?),
-            Command::EncodedWrite(write) => self.encoded_write(&write),
-            Command::Clone { .. } => self.clone_range(command),
-            Command::Truncate { path, size } => Ok(self.writable(path)?.set_len(size)?),
-            Command::Fallocate {
-                path,
-                fallocate_mode,
-                file_offset,
-                size,
-            } => self.allocate(path, fallocate_mode, file_offset, size),
-            Command::UpdateExtent { .. } => Err(Error::Unsupported(
-                "the send stream has no data: it was made with --no-data",
-            )),
-            Command::Chmod { path, mode } => self.set_mode(path, mode as u32 & 0o7777),
-            Command::Chown { path, uid, gid } => {
-                let id = |it: u64| {
-                    u32::try_from(it).map_err(|_| Error::InvalidInput("owner above 2^32"))
-                };
-                self.set_owner(path, (id(uid)?, id(gid)?), is_last)
-            }
-            Command::Utimes {
-                path, atime, mtime, ..
-            } => self.set_times(path, (timestamp(atime), timestamp(mtime))),
-            Command::Fileattr { path, fileattr } => {
-                self.set_attributes(path, file_attributes(fileattr))
-            }
-            Command::EnableVerity { path, .. } => {
-                let (dir, name) = self.files.at(path)?;
-                linux::stat_at(&*dir, name)?;
-                self.done.verity_files += 1;
-                Ok(())
-            }
         }
     }
 
@@ -256,6 +191,73 @@ impl ReceivedDirectory {
             .finish(|temporary| rename_new(&target, temporary, &target, name))?;
         linux::sync(&*target)?;
         Ok(self.done)
+    }
+}
+
+/// Applies one command to the directory.
+struct Attempt<'a> {
+    dir: &'a mut ReceivedDirectory,
+    /// Whether it is not tried again after [`ReceivedDirectory::unlock`].
+    is_last: bool,
+}
+
+impl CommandSink for Attempt<'_> {
+    type Error = Error;
+
+    fn create(&mut self, path: &[u8], file: NewFile<'_>) -> Result<()> {
+        self.dir.create(path, &file)
+    }
+
+    fn rename(&mut self, path: &[u8], path_to: &[u8]) -> Result<()> {
+        self.dir.rename(path, path_to)
+    }
+
+    fn link(&mut self, path: &[u8], existing: &[u8]) -> Result<()> {
+        self.dir.link(path, existing)
+    }
+
+    fn unlink(&mut self, path: &[u8]) -> Result<()> {
+        self.dir
+            .remove(path, |dir, name| linux::unlink_at(dir, name))
+    }
+
+    fn rmdir(&mut self, path: &[u8]) -> Result<()> {
+        self.dir
+            .remove(path, |dir, name| linux::remove_dir_at(dir, name))
+    }
+
+    fn change_data(&mut self, path: &[u8], change: DataChange<'_>) -> Result<()> {
+        let dir = &mut *self.dir;
+        match change {
+            DataChange::Write { offset, data } => {
+                Ok(dir.writable(path)?.write_all_at(data, offset)?)
+            }
+            DataChange::Encoded(write) => dir.encoded_write(write),
+            DataChange::Clone(range) => dir.clone_range(path, &range),
+            DataChange::Truncate(size) => Ok(dir.writable(path)?.set_len(size)?),
+            DataChange::Allocate { mode, offset, len } => dir.allocate(path, mode, offset, len),
+            DataChange::Missing => Err(NO_DATA),
+            DataChange::EnableVerity => {
+                let (above, name) = dir.files.at(path)?;
+                linux::stat_at(&*above, name)?;
+                dir.done.verity_files += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn set_attribute(&mut self, path: &[u8], attribute: NewAttribute<'_>) -> Result<()> {
+        let dir = &mut *self.dir;
+        match attribute {
+            NewAttribute::Xattr { name, value } => dir.set_xattr(path, name, value, self.is_last),
+            NewAttribute::NoXattr { name } => dir.remove_xattr(path, name),
+            NewAttribute::Mode(mode) => dir.set_mode(path, mode.into()),
+            NewAttribute::Owner { uid, gid } => dir.set_owner(path, owner(uid, gid)?, self.is_last),
+            NewAttribute::Times { atime, mtime, .. } => {
+                dir.set_times(path, (timestamp(atime), timestamp(mtime)))
+            }
+            NewAttribute::Flags(flags) => dir.set_attributes(path, file_attributes(flags)),
+        }
     }
 }
 

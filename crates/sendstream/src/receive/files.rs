@@ -1,6 +1,7 @@
 //! The files of the subvolume that is being built, by path.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,11 +9,18 @@ use std::sync::Arc;
 use linux::{OpenFlags, Stat};
 use tree::{Error, Result};
 
+use crate::apply::NewFile;
+use crate::command::device;
+
 /// The kind of a file in its mode (`S_IFMT`), and some kinds (`S_IFDIR`, `S_IFREG`, `S_IFLNK`).
 pub(super) const KIND: u32 = 0o170_000;
 pub(super) const DIRECTORY: u32 = 0o040_000;
 pub(super) const REGULAR: u32 = 0o100_000;
 pub(super) const SYMLINK: u32 = 0o120_000;
+const FIFO: u32 = 0o010_000;
+const CHARACTER_DEVICE: u32 = 0o020_000;
+const BLOCK_DEVICE: u32 = 0o060_000;
+const SOCKET: u32 = 0o140_000;
 /// Bits of the mode that are only given to a file of the right owner.
 pub(super) const SET_ID: u32 = 0o6000;
 pub(super) const NO_SET_ID: &str = "set-id bits are not given to a file of another owner";
@@ -139,6 +147,41 @@ impl Files {
     pub(super) fn close(&mut self) {
         (self.file, self.dir) = (None, None);
     }
+}
+
+/// Refuses a device that is none.
+pub(super) fn check_kind(file: &NewFile<'_>) -> Result<()> {
+    match *file {
+        NewFile::Device { mode, .. }
+            if !matches!(mode as u32 & KIND, CHARACTER_DEVICE | BLOCK_DEVICE) =>
+        {
+            Err(Error::InvalidInput("mknod of a file that is not a device"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a file that only the user can open.
+pub(super) fn make(dir: &OwnedFd, name: &[u8], file: &NewFile<'_>) -> io::Result<()> {
+    let (kind, rdev) = match *file {
+        NewFile::Regular => {
+            let flags = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::WRONLY;
+            return linux::open_at(dir, name, flags, 0o600).map(drop);
+        }
+        NewFile::Directory => return linux::make_dir_at(dir, name, 0o700),
+        NewFile::Symlink(target) => return linux::make_symlink_at(target, dir, name),
+        NewFile::Fifo => (FIFO, 0),
+        NewFile::Socket => (SOCKET, 0),
+        NewFile::Device { mode, rdev } => (mode as u32 & KIND, rdev),
+    };
+    let device = device(rdev);
+    linux::make_node_at(dir, name, kind | 0o600, (device.major, device.minor))
+}
+
+/// The owner that a command names.
+pub(super) fn owner(uid: u64, gid: u64) -> Result<(u32, u32)> {
+    let id = |it| u32::try_from(it).map_err(|_| Error::InvalidInput("owner above 2^32"));
+    Ok((id(uid)?, id(gid)?))
 }
 
 /// Opens a regular file, and nothing else: opening a device or a fifo can have effects.

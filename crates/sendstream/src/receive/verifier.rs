@@ -104,11 +104,7 @@ impl Verifier {
             written: self.reads_back.then(written),
             path,
             data,
-            write: EncodedWrite {
-                path: &[],
-                data: &[],
-                ..*write
-            },
+            write: write.numbers(),
         });
         if batch.jobs.len() >= BATCH_JOBS || batch.bytes.len() >= BATCH_BYTES {
             self.hand_over()?;

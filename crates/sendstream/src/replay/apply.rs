@@ -1,4 +1,4 @@
-//! What each command does to a tree.
+//! Applies commands to a tree.
 
 use std::sync::Arc;
 
@@ -10,12 +10,10 @@ use ::tree::{
 use super::Known;
 use super::parts::{FileNumber, Part, Parts, Place};
 use super::tree::{Built, Content, SentTree, Source, Stream};
+use crate::apply::{CloneRange, CommandSink, DataChange, NO_DATA, NewAttribute, NewFile, apply};
 use crate::command::{Command, device, file_attributes};
-use crate::encoded::EncodedWrite;
 use crate::subvolume::SentSubvolume;
 
-/// The largest offset in a file (`MAX_LFS_FILESIZE`).
-const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// Snapshots of snapshots, each of which is a tree on top of another.
 const DEPTH_MAX: u32 = 1000;
 
@@ -111,216 +109,12 @@ impl Applying {
             data: data_at,
             commands,
         };
-        match *command {
-            Command::Subvol { .. } | Command::Snapshot { .. } | Command::End => Ok(()),
-            Command::Mkfile { path, .. } => {
-                self.make(path, &Metadata::new(FileKind::Regular, 0o600), at)
-            }
-            Command::Mkdir { path, .. } => {
-                self.make(path, &Metadata::new(FileKind::Directory, 0o700), at)
-            }
-            Command::Mkfifo { path, .. } => {
-                self.make(path, &Metadata::new(FileKind::Fifo, 0o600), at)
-            }
-            Command::Mksock { path, .. } => {
-                self.make(path, &Metadata::new(FileKind::Socket, 0o600), at)
-            }
-            Command::Mknod {
-                path, rdev, mode, ..
-            } => {
-                let kind = u32::try_from(mode).ok().and_then(FileKind::from_mode);
-                let Some(kind) = kind.filter(|kind| kind.is_device()) else {
-                    return at.wrong("mknod command is for no device", mode);
-                };
-                let mut metadata = Metadata::new(kind, 0o600);
-                metadata.rdev = device(rdev);
-                self.make(path, &metadata, at)
-            }
-            Command::Symlink {
-                path, path_link, ..
-            } => {
-                let (dir, name) = self.free_name(path, at)?;
-                let metadata = Metadata::new(FileKind::Symlink, 0o777);
-                let link =
-                    self.built
-                        .overlay
-                        .add_symlink(&metadata, path_link, Content::default())?;
-                self.built.overlay.link(dir, name, link).map(drop)
-            }
-            Command::Rename { path, path_to } => {
-                let (dir, name) = self.parent(path)?;
-                let (_, kind) = self.built.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
-                let inside = path_to.strip_prefix(path);
-                if kind == FileKind::Directory && inside.is_some_and(|rest| rest.starts_with(b"/"))
-                {
-                    return at.wrong("directory would be moved into itself", 0);
-                }
-                let to = self.free_name(path_to, at)?;
-                self.built.overlay.rename((dir, name), to).map(drop)
-            }
-            Command::Link { path, path_link } => {
-                let (file, kind) = self.resolve(path_link)?;
-                if kind == FileKind::Directory {
-                    return at.wrong("directory would get a second name", 0);
-                }
-                let (dir, name) = self.free_name(path, at)?;
-                self.built.overlay.link(dir, name, file).map(drop)
-            }
-            Command::Unlink { path } => {
-                let (dir, name) = self.parent(path)?;
-                let (_, kind) = self.built.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
-                if kind == FileKind::Directory {
-                    return at.wrong("unlink command is for a directory", 0);
-                }
-                self.built.overlay.unlink(dir, name).map(drop)
-            }
-            Command::Rmdir { path } => {
-                let (dir, name) = self.parent(path)?;
-                let (gone, kind) = self.built.overlay.find(dir, name)?.ok_or(Error::NotFound)?;
-                if kind != FileKind::Directory {
-                    return at.wrong("rmdir command is for another file than a directory", 0);
-                }
-                if !self.built.overlay.is_empty(gone)? {
-                    return at.wrong("rmdir command is for a directory with files", 0);
-                }
-                self.built.overlay.unlink(dir, name).map(drop)
-            }
-            Command::SetXattr {
-                path,
-                xattr_name,
-                xattr_data,
-            } => {
-                let (file, _) = self.resolve(path)?;
-                let xattr = Xattr {
-                    name: xattr_name.into(),
-                    value: xattr_data.into(),
-                };
-                self.built.overlay.set_xattr(file, xattr)
-            }
-            Command::RemoveXattr { path, xattr_name } => {
-                let (file, _) = self.resolve(path)?;
-                match self.built.overlay.remove_xattr(file, xattr_name) {
-                    Err(Error::NotFound) => at.wrong("removed extended attribute is not there", 0),
-                    result => result,
-                }
-            }
-            Command::Write {
-                path,
-                file_offset,
-                data,
-            } => {
-                let place = Place::Plain {
-                    at: at.data,
-                    skip: 0,
-                };
-                self.write(path, file_offset, data.len() as u64, place, at)
-            }
-            Command::EncodedWrite(EncodedWrite {
-                path,
-                file_offset,
-                unencoded_file_len,
-                unencoded_len,
-                unencoded_offset,
-                compression,
-                data,
-                ..
-            }) => {
-                let encoding = Encoding {
-                    algorithm: compression,
-                    stored_len: data.len() as u64,
-                    unencoded_len,
-                    unencoded_offset,
-                };
-                let place = Place::Encoded {
-                    at: at.data,
-                    encoding,
-                };
-                self.write(path, file_offset, unencoded_file_len, place, at)
-            }
-            Command::Clone { .. } => self.clone_range(command, known, at),
-            Command::Truncate { path, size } => {
-                let (ino, file) = self.content(path)?;
-                if size > FILE_BYTES_MAX {
-                    return at.wrong("file would be too long", size);
-                }
-                self.built.parts.punch(file, size, u64::MAX);
-                self.built
-                    .overlay
-                    .change(ino, |metadata| metadata.size = size)
-            }
-            Command::Fallocate {
-                path,
-                fallocate_mode,
-                file_offset,
-                size,
-            } => {
-                let (ino, file) = self.content(path)?;
-                let end = file_offset.checked_add(size);
-                let Some(end) = end.filter(|&end| end <= FILE_BYTES_MAX) else {
-                    return at.wrong("allocation ends beyond the largest offset of a file", size);
-                };
-                let is_zeroed = fallocate_mode & (PUNCH_HOLE | ZERO_RANGE) != 0;
-                match fallocate_mode & !KEEP_SIZE {
-                    0 | PUNCH_HOLE | ZERO_RANGE => {}
-                    _ => {
-                        return at.wrong("mode of an allocation is unknown", fallocate_mode.into());
-                    }
-                }
-                if is_zeroed {
-                    self.built.parts.punch(file, file_offset, end);
-                }
-                if fallocate_mode & KEEP_SIZE == 0 {
-                    self.grow(ino, end)?;
-                }
-                Ok(())
-            }
-            Command::UpdateExtent { .. } => Err(Error::Unsupported(
-                "the send stream has no data: it was made with --no-data",
-            )),
-            Command::Chmod { path, mode } => {
-                let (file, _) = self.resolve(path)?;
-                let permissions = (mode & 0o7777) as u16;
-                self.built
-                    .overlay
-                    .change(file, |metadata| metadata.permissions = permissions)
-            }
-            Command::Chown { path, uid, gid } => {
-                let (file, _) = self.resolve(path)?;
-                let (Ok(user), Ok(group)) = (u32::try_from(uid), u32::try_from(gid)) else {
-                    return at.wrong("owner's number is too large", uid.max(gid));
-                };
-                self.built.overlay.change(file, |metadata| {
-                    (metadata.uid, metadata.gid) = (user, group);
-                })
-            }
-            Command::Utimes {
-                path,
-                atime,
-                mtime,
-                ctime,
-                otime,
-            } => {
-                let (file, _) = self.resolve(path)?;
-                self.built.overlay.change(file, |metadata| {
-                    metadata.mtime = mtime;
-                    metadata.atime = Some(atime);
-                    metadata.ctime = Some(ctime);
-                    metadata.btime = otime.or(metadata.btime);
-                })
-            }
-            Command::Fileattr { path, fileattr } => {
-                let (file, _) = self.resolve(path)?;
-                let attributes = FileAttributes(file_attributes(fileattr));
-                self.built
-                    .overlay
-                    .change(file, |metadata| metadata.attributes = attributes)
-            }
-            Command::EnableVerity { path, .. } => {
-                self.resolve(path)?;
-                self.built.verity += 1;
-                Ok(())
-            }
-        }
+        let mut step = Step {
+            applying: self,
+            known,
+            at,
+        };
+        apply(command, &mut step)
     }
 
     fn resolve(&self, path: &[u8]) -> Result<(Ino, FileKind)> {
@@ -355,14 +149,12 @@ impl Applying {
         Ok((dir, name))
     }
 
-    fn make(&mut self, path: &[u8], metadata: &Metadata, at: At) -> Result<()> {
-        let (dir, name) = self.free_name(path, at)?;
-        let content = match metadata.kind {
-            FileKind::Regular => Some(self.built.parts.file()?),
-            _ => None,
-        };
-        let file = self.built.overlay.add(metadata, Content(content))?;
-        self.built.overlay.link(dir, name, file).map(drop)
+    /// The directory of an existing file, its name there, and the file with its kind.
+    fn find<'p>(&self, path: &'p [u8]) -> Result<(Ino, &'p [u8], Ino, FileKind)> {
+        let (dir, name) = self.parent(path)?;
+        let found = self.built.overlay.find(dir, name)?;
+        let (file, kind) = found.ok_or(Error::NotFound)?;
+        Ok((dir, name, file, kind))
     }
 
     /// A regular file whose content is about to change.
@@ -380,17 +172,7 @@ impl Applying {
         let file = self.built.parts.file()?;
         let len = self.built.overlay.metadata(ino)?.size;
         if len > 0 {
-            let place = Place::File {
-                tree: 0,
-                ino,
-                offset: 0,
-            };
-            let part = Part {
-                offset: 0,
-                len,
-                place,
-            };
-            self.built.parts.write(file, part, u64::MAX)?;
+            self.built.parts.write(file, whole(0, ino, len), u64::MAX)?;
         }
         self.built.overlay.content_mut(ino)?.0 = Some(file);
         Ok((ino, file))
@@ -403,75 +185,6 @@ impl Applying {
         self.built
             .overlay
             .change(ino, |metadata| metadata.size = end)
-    }
-
-    fn write(&mut self, path: &[u8], offset: u64, len: u64, place: Place, at: At) -> Result<()> {
-        let (ino, file) = self.content(path)?;
-        let end = offset.checked_add(len);
-        let Some(end) = end.filter(|&end| end <= FILE_BYTES_MAX) else {
-            return at.wrong("write ends beyond the largest offset of a file", offset);
-        };
-        if len == 0 {
-            return Ok(());
-        }
-        self.built
-            .parts
-            .write(file, Part { offset, len, place }, at.commands)?;
-        self.grow(ino, end)
-    }
-
-    fn clone_range(&mut self, command: &Command<'_>, known: &[Known], at: At) -> Result<()> {
-        let Command::Clone {
-            file_offset,
-            clone_len,
-            path,
-            clone_uuid,
-            clone_ctransid,
-            clone_path,
-            clone_offset,
-        } = *command
-        else {
-            return Ok(());
-        };
-        let (from, end) = (clone_offset, clone_offset.checked_add(clone_len));
-        let to = file_offset.checked_add(clone_len);
-        let (Some(end), Some(to)) = (end, to.filter(|&to| to <= FILE_BYTES_MAX)) else {
-            return at.wrong("clone ends beyond the largest offset of a file", clone_len);
-        };
-        let (size, parts) = if clone_uuid == self.built.sent.uuid {
-            let (ino, kind) = self.resolve(clone_path)?;
-            let size = self.built.overlay.metadata(ino)?.size;
-            let parts = match self.built.overlay.content(ino) {
-                _ if kind != FileKind::Regular => {
-                    return at.wrong("clone is of no regular file", 0);
-                }
-                Some(Content(Some(file))) => {
-                    let parts = self.built.parts.of(*file, from);
-                    parts.take_while(|part| part.offset < end).collect()
-                }
-                _ => vec![whole(0, ino, size)],
-            };
-            (size, parts)
-        } else {
-            let tree = self.tree(clone_uuid, clone_ctransid, known, at)?;
-            let (ino, size) = regular_in(&*self.built.trees[tree as usize], clone_path, at)?;
-            (size, vec![whole(tree, ino, size)])
-        };
-        if end > size {
-            return at.wrong("clone reaches behind the end of its source", size);
-        }
-        let (ino, file) = self.content(path)?;
-        self.built.parts.punch(file, file_offset, to);
-        for part in parts {
-            let part = part.between(part.offset.max(from), part.end().min(end));
-            if part.len > 0 {
-                let offset = part.offset - from + file_offset;
-                self.built
-                    .parts
-                    .write(file, Part { offset, ..part }, at.commands)?;
-            }
-        }
-        self.grow(ino, to)
     }
 
     /// The number of the tree that clones name by this UUID.
@@ -491,6 +204,241 @@ impl Applying {
         self.uuids.push(uuid);
         self.built.trees.push(Arc::clone(&found.tree));
         Ok((self.built.trees.len() - 1) as u32)
+    }
+}
+
+/// Applies one command to the tree.
+struct Step<'a> {
+    applying: &'a mut Applying,
+    known: &'a [Known],
+    at: At,
+}
+
+impl CommandSink for Step<'_> {
+    type Error = Error;
+
+    fn create(&mut self, path: &[u8], file: NewFile<'_>) -> Result<()> {
+        let (kind, permissions) = match file {
+            NewFile::Regular => (FileKind::Regular, 0o600),
+            NewFile::Directory => (FileKind::Directory, 0o700),
+            NewFile::Fifo => (FileKind::Fifo, 0o600),
+            NewFile::Socket => (FileKind::Socket, 0o600),
+            NewFile::Symlink(_) => (FileKind::Symlink, 0o777),
+            NewFile::Device { mode, .. } => {
+                let kind = u32::try_from(mode).ok().and_then(FileKind::from_mode);
+                match kind.filter(|kind| kind.is_device()) {
+                    Some(kind) => (kind, 0o600),
+                    None => return self.at.wrong("mknod command is for no device", mode),
+                }
+            }
+        };
+        let mut metadata = Metadata::new(kind, permissions);
+        if let NewFile::Device { rdev, .. } = file {
+            metadata.rdev = device(rdev);
+        }
+        let (dir, name) = self.applying.free_name(path, self.at)?;
+        let Built { overlay, parts, .. } = &mut self.applying.built;
+        let file = match file {
+            NewFile::Symlink(target) => overlay.add_symlink(&metadata, target, Content::default()),
+            NewFile::Regular => overlay.add(&metadata, Content(Some(parts.file()?))),
+            _ => overlay.add(&metadata, Content::default()),
+        };
+        overlay.link(dir, name, file?).map(drop)
+    }
+
+    fn rename(&mut self, path: &[u8], path_to: &[u8]) -> Result<()> {
+        let (dir, name, _, kind) = self.applying.find(path)?;
+        let inside = path_to.strip_prefix(path);
+        if kind == FileKind::Directory && inside.is_some_and(|rest| rest.starts_with(b"/")) {
+            return self.at.wrong("directory would be moved into itself", 0);
+        }
+        let to = self.applying.free_name(path_to, self.at)?;
+        let overlay = &mut self.applying.built.overlay;
+        overlay.rename((dir, name), to).map(drop)
+    }
+
+    fn link(&mut self, path: &[u8], existing: &[u8]) -> Result<()> {
+        let (file, kind) = self.applying.resolve(existing)?;
+        if kind == FileKind::Directory {
+            return self.at.wrong("directory would get a second name", 0);
+        }
+        let (dir, name) = self.applying.free_name(path, self.at)?;
+        self.applying.built.overlay.link(dir, name, file).map(drop)
+    }
+
+    fn unlink(&mut self, path: &[u8]) -> Result<()> {
+        let (dir, name, _, kind) = self.applying.find(path)?;
+        if kind == FileKind::Directory {
+            return self.at.wrong("unlink command is for a directory", 0);
+        }
+        self.applying.built.overlay.unlink(dir, name).map(drop)
+    }
+
+    fn rmdir(&mut self, path: &[u8]) -> Result<()> {
+        let (dir, name, gone, kind) = self.applying.find(path)?;
+        let overlay = &mut self.applying.built.overlay;
+        if kind != FileKind::Directory {
+            let what = "rmdir command is for another file than a directory";
+            return self.at.wrong(what, 0);
+        }
+        if !overlay.is_empty(gone)? {
+            return self
+                .at
+                .wrong("rmdir command is for a directory with files", 0);
+        }
+        overlay.unlink(dir, name).map(drop)
+    }
+
+    fn change_data(&mut self, path: &[u8], change: DataChange<'_>) -> Result<()> {
+        match change {
+            DataChange::Write { offset, data } => {
+                let place = Place::Plain {
+                    at: self.at.data,
+                    skip: 0,
+                };
+                self.write(path, offset, data.len() as u64, place)
+            }
+            DataChange::Encoded(write) => {
+                let encoding = Encoding {
+                    algorithm: write.compression,
+                    stored_len: write.data.len() as u64,
+                    unencoded_len: write.unencoded_len,
+                    unencoded_offset: write.unencoded_offset,
+                };
+                let place = Place::Encoded {
+                    at: self.at.data,
+                    encoding,
+                };
+                self.write(path, write.file_offset, write.unencoded_file_len, place)
+            }
+            DataChange::Clone(range) => self.clone_range(path, &range),
+            DataChange::Truncate(size) => {
+                let (ino, file) = self.applying.content(path)?;
+                let Built { overlay, parts, .. } = &mut self.applying.built;
+                parts.punch(file, size, u64::MAX);
+                overlay.change(ino, |metadata| metadata.size = size)
+            }
+            DataChange::Allocate { mode, offset, len } => self.allocate(path, mode, offset, len),
+            DataChange::Missing => Err(NO_DATA),
+            DataChange::EnableVerity => {
+                self.applying.resolve(path)?;
+                self.applying.built.verity += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn set_attribute(&mut self, path: &[u8], attribute: NewAttribute<'_>) -> Result<()> {
+        let (file, _) = self.applying.resolve(path)?;
+        let overlay = &mut self.applying.built.overlay;
+        match attribute {
+            NewAttribute::Xattr { name, value } => {
+                let (name, value) = (name.into(), value.into());
+                overlay.set_xattr(file, Xattr { name, value })
+            }
+            NewAttribute::NoXattr { name } => match overlay.remove_xattr(file, name) {
+                Err(Error::NotFound) => self.at.wrong("removed extended attribute is not there", 0),
+                result => result,
+            },
+            NewAttribute::Mode(mode) => overlay.change(file, |it| it.permissions = mode),
+            NewAttribute::Owner { uid, gid } => {
+                let (Ok(user), Ok(group)) = (u32::try_from(uid), u32::try_from(gid)) else {
+                    return self.at.wrong("owner's number is too large", uid.max(gid));
+                };
+                overlay.change(file, |it| (it.uid, it.gid) = (user, group))
+            }
+            NewAttribute::Times {
+                atime,
+                mtime,
+                ctime,
+                otime,
+            } => overlay.change(file, |it| {
+                (it.atime, it.mtime, it.ctime) = (Some(atime), mtime, Some(ctime));
+                it.btime = otime.or(it.btime);
+            }),
+            NewAttribute::Flags(flags) => overlay.change(file, |it| {
+                it.attributes = FileAttributes(file_attributes(flags));
+            }),
+        }
+    }
+}
+
+/// The reader has checked that no range ends beyond the largest offset of a file.
+impl Step<'_> {
+    fn write(&mut self, path: &[u8], offset: u64, len: u64, place: Place) -> Result<()> {
+        let (ino, file) = self.applying.content(path)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let part = Part { offset, len, place };
+        let parts = &mut self.applying.built.parts;
+        parts.write(file, part, self.at.commands)?;
+        self.applying.grow(ino, offset + len)
+    }
+
+    fn allocate(&mut self, path: &[u8], mode: u32, offset: u64, len: u64) -> Result<()> {
+        let (ino, file) = self.applying.content(path)?;
+        match mode & !KEEP_SIZE {
+            0 => {}
+            PUNCH_HOLE | ZERO_RANGE => self.applying.built.parts.punch(file, offset, offset + len),
+            _ => {
+                return self
+                    .at
+                    .wrong("mode of an allocation is unknown", mode.into());
+            }
+        }
+        if mode & KEEP_SIZE == 0 {
+            self.applying.grow(ino, offset + len)?;
+        }
+        Ok(())
+    }
+
+    fn clone_range(&mut self, path: &[u8], range: &CloneRange<'_>) -> Result<()> {
+        let CloneRange {
+            offset,
+            len,
+            source_offset: from,
+            source,
+            ..
+        } = *range;
+        let (end, to) = (from + len, offset + len);
+        let built = &self.applying.built;
+        let (size, parts) = if range.uuid == built.sent.uuid {
+            let (ino, kind) = self.applying.resolve(source)?;
+            let size = built.overlay.metadata(ino)?.size;
+            let parts = match built.overlay.content(ino) {
+                _ if kind != FileKind::Regular => {
+                    return self.at.wrong("clone is of no regular file", 0);
+                }
+                Some(Content(Some(file))) => {
+                    let parts = built.parts.of(*file, from);
+                    parts.take_while(|part| part.offset < end).collect()
+                }
+                _ => vec![whole(0, ino, size)],
+            };
+            (size, parts)
+        } else {
+            let (uuid, ctransid) = (range.uuid, range.ctransid);
+            let tree = self.applying.tree(uuid, ctransid, self.known, self.at)?;
+            let trees = &self.applying.built.trees;
+            let (ino, size) = regular_in(&*trees[tree as usize], source, self.at)?;
+            (size, vec![whole(tree, ino, size)])
+        };
+        if end > size {
+            let what = "clone reaches behind the end of its source";
+            return self.at.wrong(what, size);
+        }
+        let (ino, file) = self.applying.content(path)?;
+        let target = &mut self.applying.built.parts;
+        target.punch(file, offset, to);
+        for part in parts {
+            let part = part.between(part.offset.max(from), part.end().min(end));
+            if part.len > 0 {
+                let offset = part.offset - from + offset;
+                target.write(file, Part { offset, ..part }, self.at.commands)?;
+            }
+        }
+        self.applying.grow(ino, to)
     }
 }
 

@@ -9,7 +9,8 @@ use std::io::Read;
 use codec::Decoder;
 use tree::{Corrupt, Error, Parallel, Progress, Result, ordered};
 
-use self::names::{Kind, Names};
+use self::names::Names;
+use crate::apply::apply;
 use crate::command::Command;
 use crate::encoded::EncodedWrite;
 use crate::reader::{Record, StreamReader};
@@ -71,7 +72,6 @@ pub fn verify<R: Read>(
         options,
         progress,
         names: Names::default(),
-        uuid: [0; 16],
         verified: Verified::default(),
         hasher: RandomState::new(),
         subvolumes: HashSet::new(),
@@ -128,8 +128,6 @@ struct Jobs<'a, R> {
     options: VerifyOptions,
     progress: &'a dyn Progress,
     names: Names,
-    /// The UUID of the current subvolume, by which it clones from itself.
-    uuid: [u8; 16],
     verified: Verified,
     hasher: RandomState,
     subvolumes: HashSet<u64>,
@@ -153,9 +151,8 @@ impl<R: Read> Jobs<'_, R> {
         };
         let in_command = |error: Error| error.in_part("command", record.number);
         if let Some(subvolume) = SentSubvolume::started_by(&record.command) {
-            self.uuid = subvolume.uuid;
             self.verified.has_untracked_names |= self.names.is_full();
-            self.names.start(subvolume.parent.is_none());
+            self.names.start(subvolume.uuid, subvolume.parent.is_none());
             self.verified.subvolume_count += 1;
             if self.subvolumes.len() < SUBVOLUMES_MAX {
                 if !self
@@ -168,7 +165,7 @@ impl<R: Read> Jobs<'_, R> {
                 self.verified.subvolumes.push(subvolume);
             }
         }
-        let checked = apply(&mut self.names, &self.uuid, &record.command);
+        let checked = apply(&record.command, &mut self.names);
         checked.map_err(|what| in_command(wrong(&record, what)))?;
         let Command::EncodedWrite(write) = record.command else {
             return Ok((true, None));
@@ -176,11 +173,7 @@ impl<R: Read> Jobs<'_, R> {
         let job = self.options.data.then(|| Job {
             number: record.number,
             data: write.data.to_vec(),
-            numbers: EncodedWrite {
-                path: &[],
-                data: &[],
-                ..write
-            },
+            numbers: write.numbers(),
         });
         Ok((true, job))
     }
@@ -217,45 +210,4 @@ fn wrong(record: &Record<'_>, what: &'static str) -> Error {
         at: record.at,
         got: record.command.number().into(),
     })
-}
-
-/// What the command does to the names of its subvolume. Returns what is wrong.
-fn apply(names: &mut Names, uuid: &[u8; 16], command: &Command<'_>) -> Result<(), &'static str> {
-    match *command {
-        Command::Subvol { .. } | Command::Snapshot { .. } | Command::End => Ok(()),
-        Command::Mkfile { path, .. } => names.create(path, Kind::File),
-        Command::Mkdir { path, .. } => names.create(path, Kind::Directory),
-        Command::Mknod { path, .. }
-        | Command::Mkfifo { path, .. }
-        | Command::Mksock { path, .. } => names.create(path, Kind::Other),
-        Command::Symlink { path, .. } => names.create(path, Kind::Symlink),
-        Command::Rename { path, path_to } => names.rename(path, path_to),
-        Command::Link { path, path_link } => names.link(path, path_link),
-        Command::Unlink { path } => names.unlink(path),
-        Command::Rmdir { path } => names.rmdir(path),
-        Command::SetXattr { path, .. }
-        | Command::RemoveXattr { path, .. }
-        | Command::Chown { path, .. }
-        | Command::Utimes { path, .. } => names.exists(path),
-        // These follow symlinks.
-        Command::Chmod { path, .. } | Command::Fileattr { path, .. } => names.is_no_symlink(path),
-        Command::Write { path, .. }
-        | Command::Truncate { path, .. }
-        | Command::UpdateExtent { path, .. }
-        | Command::Fallocate { path, .. }
-        | Command::EnableVerity { path, .. } => names.is_file(path),
-        Command::EncodedWrite(write) => names.is_file(write.path),
-        Command::Clone {
-            path,
-            clone_uuid,
-            clone_path,
-            ..
-        } => {
-            names.is_file(path)?;
-            if clone_uuid == *uuid {
-                names.is_file(clone_path)?;
-            }
-            Ok(())
-        }
-    }
 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
+use crate::apply::{CommandSink, DataChange, NewAttribute, NewFile};
+
 /// The most names that are remembered: what a table of 2^21 slots, of 13 bytes each, holds without growing.
 const NAMES_MAX: usize = (1 << 21) / 8 * 7;
 /// The root directory of the subvolume.
@@ -16,15 +18,6 @@ const ANYTHING: u32 = u32::MAX - 3;
 /// It was removed from a directory of the parent.
 const REMOVED: u32 = u32::MAX - 4;
 
-/// What a new name stands for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    File,
-    Directory,
-    Symlink,
-    Other,
-}
-
 /// What is known about the names of a subvolume.
 ///
 /// A name is remembered as a hash of its directory's number and itself, under a key that the stream's author does not know. If
@@ -36,6 +29,8 @@ pub(super) struct Names {
     names: HashMap<[u8; 8], [u8; 4]>,
     directories: Vec<Directory>,
     is_full: bool,
+    /// The UUID of the subvolume, by which it clones from itself.
+    uuid: [u8; 16],
     /// The path that was last found, and what it is: most commands are about the file of the one before.
     last: Vec<u8>,
     last_is: Option<u32>,
@@ -63,7 +58,8 @@ type Checked<T = ()> = Result<T, &'static str>;
 
 impl Names {
     /// Starts a subvolume: a new one, or a snapshot.
-    pub(super) fn start(&mut self, is_new: bool) {
+    pub(super) fn start(&mut self, uuid: [u8; 16], is_new: bool) {
+        self.uuid = uuid;
         self.names.clear();
         self.directories.clear();
         self.directories.push(Directory {
@@ -79,79 +75,7 @@ impl Names {
         self.is_full
     }
 
-    pub(super) fn create(&mut self, path: &[u8], kind: Kind) -> Checked {
-        let place = self.free_place(path)?;
-        let is = match kind {
-            Kind::File => FILE,
-            Kind::Symlink => SYMLINK,
-            Kind::Other => OTHER,
-            Kind::Directory => self.directory(true),
-        };
-        self.insert(&place, is);
-        Ok(())
-    }
-
-    pub(super) fn link(&mut self, path: &[u8], existing: &[u8]) -> Checked {
-        let is = self.kind(existing)?;
-        if is < REMOVED {
-            return Err("hard link is to a directory");
-        }
-        let place = self.free_place(path)?;
-        self.insert(&place, is);
-        Ok(())
-    }
-
-    pub(super) fn rename(&mut self, from: &[u8], to: &[u8]) -> Checked {
-        if (to.strip_prefix(from)).is_some_and(|rest| rest.first() == Some(&b'/')) {
-            return Err("directory is renamed into itself");
-        }
-        let is = self.kind(from)?;
-        let from = self.place(from)?;
-        let target = self.place(to)?;
-        if target.is.is_some_and(|is| self.is_used(is)) {
-            return Err("file is renamed to a directory that is not empty");
-        }
-        self.remove(&from);
-        // Both can be the same name.
-        let target = self.place(to)?;
-        self.insert(&target, is);
-        Ok(())
-    }
-
-    pub(super) fn unlink(&mut self, path: &[u8]) -> Checked {
-        if self.kind(path)? < REMOVED {
-            return Err("directory is removed as if it were a file");
-        }
-        let place = self.place(path)?;
-        self.remove(&place);
-        Ok(())
-    }
-
-    pub(super) fn rmdir(&mut self, path: &[u8]) -> Checked {
-        let is = self.kind(path)?;
-        if is > REMOVED && is != ANYTHING {
-            return Err("file is removed as if it were a directory");
-        }
-        if self.is_used(is) {
-            return Err("removed directory is not empty");
-        }
-        let place = self.place(path)?;
-        self.remove(&place);
-        Ok(())
-    }
-
-    pub(super) fn exists(&mut self, path: &[u8]) -> Checked {
-        self.kind(path).map(drop)
-    }
-
-    pub(super) fn is_no_symlink(&mut self, path: &[u8]) -> Checked {
-        match self.kind(path)? {
-            SYMLINK => Err("command would follow a symlink"),
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn is_file(&mut self, path: &[u8]) -> Checked {
+    fn is_file(&mut self, path: &[u8]) -> Checked {
         match self.kind(path)? {
             FILE | ANYTHING => Ok(()),
             SYMLINK => Err("data would be written through a symlink"),
@@ -307,49 +231,139 @@ impl Names {
     }
 }
 
+impl CommandSink for Names {
+    type Error = &'static str;
+
+    fn create(&mut self, path: &[u8], file: NewFile<'_>) -> Checked {
+        let place = self.free_place(path)?;
+        let is = match file {
+            NewFile::Regular => FILE,
+            NewFile::Symlink(_) => SYMLINK,
+            NewFile::Directory => self.directory(true),
+            NewFile::Fifo | NewFile::Socket | NewFile::Device { .. } => OTHER,
+        };
+        self.insert(&place, is);
+        Ok(())
+    }
+
+    fn link(&mut self, path: &[u8], existing: &[u8]) -> Checked {
+        let is = self.kind(existing)?;
+        if is < REMOVED {
+            return Err("hard link is to a directory");
+        }
+        let place = self.free_place(path)?;
+        self.insert(&place, is);
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &[u8], to: &[u8]) -> Checked {
+        if (to.strip_prefix(from)).is_some_and(|rest| rest.first() == Some(&b'/')) {
+            return Err("directory is renamed into itself");
+        }
+        let is = self.kind(from)?;
+        let from = self.place(from)?;
+        let target = self.place(to)?;
+        if target.is.is_some_and(|is| self.is_used(is)) {
+            return Err("file is renamed to a directory that is not empty");
+        }
+        self.remove(&from);
+        // Both can be the same name.
+        let target = self.place(to)?;
+        self.insert(&target, is);
+        Ok(())
+    }
+
+    fn unlink(&mut self, path: &[u8]) -> Checked {
+        if self.kind(path)? < REMOVED {
+            return Err("directory is removed as if it were a file");
+        }
+        let place = self.place(path)?;
+        self.remove(&place);
+        Ok(())
+    }
+
+    fn rmdir(&mut self, path: &[u8]) -> Checked {
+        let is = self.kind(path)?;
+        if is > REMOVED && is != ANYTHING {
+            return Err("file is removed as if it were a directory");
+        }
+        if self.is_used(is) {
+            return Err("removed directory is not empty");
+        }
+        let place = self.place(path)?;
+        self.remove(&place);
+        Ok(())
+    }
+
+    fn change_data(&mut self, path: &[u8], change: DataChange<'_>) -> Checked {
+        self.is_file(path)?;
+        match change {
+            DataChange::Clone(range) if range.uuid == self.uuid => self.is_file(range.source),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_attribute(&mut self, path: &[u8], attribute: NewAttribute<'_>) -> Checked {
+        let kind = self.kind(path)?;
+        match attribute {
+            NewAttribute::Mode(_) | NewAttribute::Flags(_) if kind == SYMLINK => {
+                Err("command would follow a symlink")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn names(is_new: bool) -> Names {
         let mut names = Names::default();
-        names.start(is_new);
+        names.start([0; 16], is_new);
         names
+    }
+
+    fn exists(names: &mut Names, path: &[u8]) -> Checked {
+        names.set_attribute(path, NewAttribute::Owner { uid: 0, gid: 0 })
     }
 
     #[test]
     fn a_new_subvolume_has_what_was_created() {
         let mut names = names(true);
-        assert!(names.exists(b"").is_ok());
-        assert!(names.exists(b"a").is_err());
-        names.create(b"d", Kind::Directory).unwrap();
-        names.create(b"d/f", Kind::File).unwrap();
-        names.create(b"l", Kind::Symlink).unwrap();
-        assert!(names.create(b"d/f", Kind::File).is_err());
+        assert!(exists(&mut names, b"").is_ok());
+        assert!(exists(&mut names, b"a").is_err());
+        names.create(b"d", NewFile::Directory).unwrap();
+        names.create(b"d/f", NewFile::Regular).unwrap();
+        names.create(b"l", NewFile::Symlink(b"t")).unwrap();
+        assert!(names.create(b"d/f", NewFile::Regular).is_err());
         assert!(names.is_file(b"d/f").is_ok());
         assert!(names.is_file(b"d").is_err());
         assert!(names.is_file(b"").is_err());
         assert!(names.is_file(b"l").is_err());
-        assert!(names.exists(b"l").is_ok());
-        assert!(names.is_no_symlink(b"l").is_err());
-        assert_eq!(names.exists(b"l/f"), Err("path leads through a symlink"));
-        assert!(names.create(b"l/f", Kind::File).is_err());
-        assert!(names.exists(b"d/f/g").is_err());
+        assert!(exists(&mut names, b"l").is_ok());
+        assert!(names.set_attribute(b"l", NewAttribute::Mode(0)).is_err());
+        assert_eq!(
+            exists(&mut names, b"l/f"),
+            Err("path leads through a symlink")
+        );
+        assert!(names.create(b"l/f", NewFile::Regular).is_err());
+        assert!(exists(&mut names, b"d/f/g").is_err());
         assert!(names.rmdir(b"d").is_err());
         assert!(names.unlink(b"d").is_err());
         assert!(names.rename(b"d", b"d/e").is_err());
         names.rename(b"d", b"e").unwrap();
-        assert!(names.exists(b"d/f").is_err());
+        assert!(exists(&mut names, b"d/f").is_err());
         assert!(names.is_file(b"e/f").is_ok());
         names.link(b"g", b"e/f").unwrap();
         assert!(names.link(b"h", b"e").is_err());
         names.unlink(b"e/f").unwrap();
         assert!(names.unlink(b"e/f").is_err());
         names.rmdir(b"e").unwrap();
-        assert!(names.exists(b"e").is_err());
+        assert!(exists(&mut names, b"e").is_err());
         assert!(names.rename(b"e", b"x").is_err());
         // The name of a file that is gone can be used again.
-        names.create(b"e", Kind::Other).unwrap();
+        names.create(b"e", NewFile::Fifo).unwrap();
         assert!(names.rmdir(b"e").is_err());
         names.rename(b"g", b"g").unwrap();
         assert!(names.is_file(b"g").is_ok());
@@ -360,22 +374,22 @@ mod tests {
         for is_new in [true, false] {
             let mut names = names(is_new);
             for directory in [&b"d"[..], b"d/x", b"d/x/y"] {
-                names.create(directory, Kind::Directory).unwrap();
+                names.create(directory, NewFile::Directory).unwrap();
             }
-            names.create(b"d/x/y/f", Kind::File).unwrap();
-            names.create(b"o", Kind::File).unwrap();
+            names.create(b"d/x/y/f", NewFile::Regular).unwrap();
+            names.create(b"o", NewFile::Regular).unwrap();
             names.is_file(b"d/x/y/f").unwrap();
             names.rename(b"o", b"d/x/y/o").unwrap();
             names.is_file(b"d/x/y/o").unwrap();
             names.rename(b"d/x", b"e").unwrap();
-            assert!(names.exists(b"d/x/y/f").is_err());
+            assert!(exists(&mut names, b"d/x/y/f").is_err());
             names.is_file(b"e/y/f").unwrap();
             names.unlink(b"e/y/o").unwrap();
             names.unlink(b"e/y/f").unwrap();
             names.rmdir(b"e/y").unwrap();
-            assert!(names.create(b"e/y/f", Kind::File).is_err());
-            names.create(b"e/y", Kind::File).unwrap();
-            assert!(names.create(b"e/y/f", Kind::File).is_err());
+            assert!(names.create(b"e/y/f", NewFile::Regular).is_err());
+            names.create(b"e/y", NewFile::Regular).unwrap();
+            assert!(names.create(b"e/y/f", NewFile::Regular).is_err());
         }
     }
 
@@ -384,17 +398,17 @@ mod tests {
         let mut names = names(false);
         names.is_file(b"a/b").unwrap();
         names.unlink(b"a/b").unwrap();
-        assert!(names.exists(b"a/b").is_err());
+        assert!(exists(&mut names, b"a/b").is_err());
         names.rename(b"a", b"c").unwrap();
-        assert!(names.exists(b"a/x").is_err());
-        names.exists(b"c/x").unwrap();
-        assert!(names.exists(b"c/b").is_err());
-        names.create(b"c/b", Kind::Directory).unwrap();
-        assert!(names.exists(b"c/b/new").is_err());
+        assert!(exists(&mut names, b"a/x").is_err());
+        exists(&mut names, b"c/x").unwrap();
+        assert!(exists(&mut names, b"c/b").is_err());
+        names.create(b"c/b", NewFile::Directory).unwrap();
+        assert!(exists(&mut names, b"c/b/new").is_err());
         names.rmdir(b"c/b").unwrap();
         names.rmdir(b"c").unwrap();
-        assert!(names.exists(b"c/x").is_err());
-        names.create(b"s", Kind::Symlink).unwrap();
+        assert!(exists(&mut names, b"c/x").is_err());
+        names.create(b"s", NewFile::Symlink(b"t")).unwrap();
         assert!(names.is_file(b"s/x").is_err());
     }
 
@@ -403,10 +417,10 @@ mod tests {
         let mut names = names(true);
         for number in 0..NAMES_MAX + 10 {
             let path = number.to_string();
-            names.create(path.as_bytes(), Kind::File).unwrap();
+            names.create(path.as_bytes(), NewFile::Regular).unwrap();
         }
         assert!(names.is_full());
-        assert!(names.exists(b"elsewhere").is_ok());
+        assert!(exists(&mut names, b"elsewhere").is_ok());
         assert!(names.names.len() <= NAMES_MAX);
         assert!(size_of::<([u8; 8], [u8; 4])>() == 12);
     }

@@ -15,7 +15,7 @@ use super::super::ranges::{
 };
 use super::super::times::Times;
 use super::{CAPABILITY, ReceivedDirectory};
-use crate::command::{Command, compression};
+use crate::apply::CloneRange;
 use crate::encoded::EncodedWrite;
 
 /// The most extents that are written before they are read back.
@@ -124,15 +124,7 @@ impl ReceivedDirectory {
         if open.written.len() >= WRITTEN_MAX || !open.written.last().is_none_or(is_next) {
             open.read_back()?;
         }
-        if let Some(compression) = compression(write.compression).filter(|_| encodes) {
-            let extent = linux::EncodedExtent {
-                offset: write.file_offset,
-                len: write.unencoded_file_len,
-                unencoded_len: write.unencoded_len,
-                unencoded_offset: write.unencoded_offset,
-                compression,
-                data: write.data,
-            };
+        if let Some(extent) = write.extent().filter(|_| encodes) {
             use linux::errno::{ENOTTY, EPERM};
             match linux::write_encoded(&open.file, &extent) {
                 Ok(()) => {
@@ -152,46 +144,36 @@ impl ReceivedDirectory {
             .write_all_at(content, write.file_offset)?)
     }
 
-    pub(super) fn clone_range(&mut self, command: &Command<'_>) -> Result<()> {
-        let Command::Clone {
-            file_offset,
-            clone_len,
-            path,
-            clone_uuid,
-            clone_path,
-            clone_offset,
+    pub(super) fn clone_range(&mut self, path: &[u8], range: &CloneRange<'_>) -> Result<()> {
+        let CloneRange {
+            offset,
+            len,
+            source_offset,
             ..
-        } = *command
-        else {
-            return Ok(());
-        };
-        let source = if clone_uuid == self.sent.uuid {
-            let (dir, name) = self.files.at(clone_path)?;
+        } = *range;
+        let source = if range.uuid == self.sent.uuid {
+            let (dir, name) = self.files.at(range.source)?;
             open_regular(&dir, name, OpenFlags::RDONLY)?
         } else {
-            let root = self.sources.get(&clone_uuid).ok_or(Error::NotFound)?;
-            Files::beneath(root, clone_path)?
+            let root = self.sources.get(&range.uuid).ok_or(Error::NotFound)?;
+            Files::beneath(root, range.source)?
         };
-        let end = clone_offset.checked_add(clone_len);
+        let end = source_offset.checked_add(len);
         if end.is_none_or(|end| source.metadata().is_ok_and(|it| end > it.len())) {
             return Err(Error::InvalidInput(
                 "clone reaches beyond the end of its source",
             ));
         }
-        if clone_len == 0 {
+        if len == 0 {
             return Ok(()); // Linux would take it for the rest of the file.
         }
         let file = self.writable(path)?;
-        match linux::clone_range(&source, clone_offset, clone_len, file, file_offset) {
+        match linux::clone_range(&source, source_offset, len, file, offset) {
             Ok(()) => self.done.shared_clones += 1,
             Err(error) if is_not_shareable(&error) => {
-                self.done.copied_bytes += copy_range(
-                    &source,
-                    clone_offset,
-                    clone_len,
-                    self.writable(path)?,
-                    file_offset,
-                )?;
+                let file = self.writable(path)?;
+                let copied = copy_range(&source, source_offset, len, file, offset)?;
+                self.done.copied_bytes += copied;
                 self.done.copied_clones += 1;
             }
             Err(error) => return Err(error.into()),

@@ -2,59 +2,43 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use linux::{OpenFlags, Timestamp};
+use linux::Timestamp;
 use tree::{Error, Result};
 
+use super::super::files::{check_kind, make};
 use super::{PENDING_MAX, ReceivedDirectory};
-use crate::command::device;
+use crate::apply::NewFile;
 
 /// The name of a new file until it moves to its place.
-pub(super) const NEW: &[u8] = b"new";
-/// Kinds of files (`S_IF*`).
-const CHARACTER_DEVICE: u32 = 0o020_000;
-const BLOCK_DEVICE: u32 = 0o060_000;
-pub(super) const FIFO: u32 = 0o010_000;
-pub(super) const SOCKET: u32 = 0o140_000;
+const NEW: &[u8] = b"new";
 
 impl ReceivedDirectory {
-    /// Makes a file elsewhere, and moves it to its place.
-    pub(super) fn make(
-        &mut self,
-        path: &[u8],
-        make: impl FnOnce(&OwnedFd) -> io::Result<()>,
-    ) -> Result<()> {
+    /// Makes a file elsewhere, and moves it to its place. A file stands for a device that cannot be
+    /// made, until the end.
+    pub(super) fn create(&mut self, path: &[u8], file: &NewFile<'_>) -> Result<()> {
+        check_kind(file)?;
         let (dir, name) = self.files.at(path)?;
         self.touched.touch(&dir)?;
         let nursery = Arc::clone(&self.nursery);
-        make(&nursery)?;
+        let is_device = matches!(file, NewFile::Device { .. });
+        let mut stands_for = None;
+        match make(&nursery, NEW, file) {
+            Err(error) if is_device && error.kind() == io::ErrorKind::PermissionDenied => {
+                make(&nursery, NEW, &NewFile::Regular)?;
+                stands_for = Some(linux::stat_at(&*nursery, NEW)?.ino);
+            }
+            made => made?,
+        }
         let placed = linux::set_times_at(&*nursery, NEW, None, Timestamp::default())
             .and_then(|()| rename_new(&nursery, NEW, &dir, name));
         if placed.is_err() {
             // It would be in the way of the next one.
             linux::remove_tree_at(&*nursery, NEW)?;
         }
-        placed.map_err(named)
-    }
-
-    /// Makes a device, or a file that stands for it until the end.
-    pub(super) fn make_device(&mut self, path: &[u8], kind: u32, rdev: u64) -> Result<()> {
-        if kind != CHARACTER_DEVICE && kind != BLOCK_DEVICE {
-            return Err(Error::InvalidInput("mknod of a file that is not a device"));
-        }
-        let mut stands_for = None;
-        self.make(path, |dir| match node(dir, kind, rdev) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let flags = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::WRONLY;
-                let file = linux::open_at(dir, NEW, flags, 0o600)?;
-                stands_for = Some(linux::stat(&file)?.ino);
-                Ok(())
-            }
-            made => made,
-        })?;
-        if self.no_devices.len() >= PENDING_MAX {
+        placed.map_err(named)?;
+        if is_device && self.no_devices.len() >= PENDING_MAX {
             return Err(Error::Limit("devices that cannot be made"));
         }
         self.no_devices.extend(stands_for);
@@ -81,43 +65,24 @@ impl ReceivedDirectory {
         linux::link_at(&*dir, name, &*dir_to, name_to).map_err(named)
     }
 
-    pub(super) fn unlink(&mut self, path: &[u8]) -> Result<()> {
-        let (dir, name) = self.vanishing(path)?;
+    /// Removes a file by `remove`. Another one may get its inode number.
+    pub(super) fn remove(
+        &mut self,
+        path: &[u8],
+        remove: impl FnOnce(&OwnedFd, &[u8]) -> io::Result<()>,
+    ) -> Result<()> {
+        self.close(path)?;
+        self.files.forget(path);
+        let (dir, name) = self.files.at(path)?;
+        self.touched.touch(&dir)?;
         let stat = linux::stat_at(&*dir, name)?;
-        linux::unlink_at(&*dir, name)?;
-        if stat.nlink == 1 {
-            self.forget_number(stat.ino);
+        remove(&dir, name)?;
+        if stat.is_dir() || stat.nlink == 1 {
+            self.modes.remove(&stat.ino);
+            self.no_devices.remove(&stat.ino);
         }
         Ok(())
     }
-
-    pub(super) fn remove_dir(&mut self, path: &[u8]) -> Result<()> {
-        let (dir, name) = self.vanishing(path)?;
-        let stat = linux::stat_at(&*dir, name)?;
-        linux::remove_dir_at(&*dir, name)?;
-        self.forget_number(stat.ino);
-        Ok(())
-    }
-
-    /// The place of a file that is about to be removed.
-    fn vanishing<'p>(&mut self, path: &'p [u8]) -> Result<(Rc<OwnedFd>, &'p [u8])> {
-        self.close(path)?;
-        self.files.forget(path);
-        let place = self.files.at(path)?;
-        self.touched.touch(&place.0)?;
-        Ok(place)
-    }
-
-    /// A file is gone: another one may get its inode number.
-    fn forget_number(&mut self, ino: u64) {
-        self.modes.remove(&ino);
-        self.no_devices.remove(&ino);
-    }
-}
-
-pub(super) fn node(dir: &OwnedFd, kind: u32, rdev: u64) -> io::Result<()> {
-    let device = device(rdev);
-    linux::make_node_at(dir, NEW, kind | 0o600, (device.major, device.minor))
 }
 
 /// Says that a new name is taken; elsewhere, an option can replace what is there.

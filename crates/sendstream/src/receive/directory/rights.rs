@@ -15,13 +15,8 @@ use crate::command::Command;
 impl ReceivedDirectory {
     /// Gives the owner all rights to the files of a command and to the directories that they are in, until the end.
     pub(super) fn unlock(&mut self, command: &Command<'_>) -> Result<()> {
-        let other = match *command {
-            Command::Rename { path_to, .. } => Some(path_to),
-            Command::Link { path_link, .. } => Some(path_link),
-            _ => None,
-        };
         let root = Rc::clone(&self.files.root);
-        for path in command.path().into_iter().chain(other) {
+        for path in command.paths() {
             let mut above: Option<OwnedFd> = None;
             self.unlock_one(&root, b".")?;
             for name in path.split(|&byte| byte == b'/') {
