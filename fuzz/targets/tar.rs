@@ -53,7 +53,7 @@ fn read(bytes: Vec<u8>) {
     }
     let mut archive = Vec::new();
     let one = Parallel::new(1);
-    let Ok(summary) = tar::write(&fs, &inventory, false, one, &NoProgress, &mut archive) else {
+    let Ok(summary) = tar::write(&inventory, false, one, &NoProgress, &mut archive) else {
         return;
     };
     // Sockets cannot be written, and a name of one can be the first of a file.
@@ -72,7 +72,7 @@ fn read(bytes: Vec<u8>) {
 fn manifest(fs: &dyn FileSystem) -> String {
     let inventory = Inventory::of(fs, &Limits::default()).expect("it was listed before");
     let (aspects, one, mut text) = (Aspects::default(), Parallel::new(1), Vec::new());
-    manifest::write(fs, &inventory, &aspects, one, &NoProgress, &mut text).expect("it is readable");
+    manifest::write(&inventory, &aspects, one, &NoProgress, &mut text).expect("it is readable");
     String::from_utf8(text).expect("a manifest is ASCII")
 }
 

@@ -62,7 +62,6 @@ pub(crate) fn run(args: &Manifest) -> Result<()> {
     );
     let mut out = io::stdout().lock();
     let written = write(
-        tree,
         &inventory,
         &args.aspects.aspects(),
         args.threads.parallel(),

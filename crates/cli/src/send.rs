@@ -143,7 +143,7 @@ impl Sent {
 struct Known<'a> {
     sent: &'a Sent,
     stored: Stored<'a>,
-    inventory: Inventory,
+    inventory: Inventory<'a>,
 }
 
 impl Known<'_> {
@@ -158,7 +158,6 @@ impl Known<'_> {
 
     fn subvolume(&self) -> KnownSubvolume<'_> {
         KnownSubvolume {
-            fs: &self.sent.tree,
             inventory: &self.inventory,
             stored: &self.stored,
             uuid: self.sent.known_uuid(),
@@ -326,10 +325,9 @@ fn send_one<W: Write>(
         stored: Some(&stored),
     };
     match known {
-        [] => sendstream::send(&sent.tree, &inventory, &options, progress, writer)?,
+        [] => sendstream::send(&inventory, &options, progress, writer)?,
         [parent, sources @ ..] => {
-            let sent = (&sent.tree as _, &inventory);
-            sendstream::send_changes(sent, parent, sources, &options, progress, writer)?
+            sendstream::send_changes(&inventory, parent, sources, &options, progress, writer)?
         }
     };
     Ok(())

@@ -34,7 +34,6 @@ pub(crate) fn print_rows(
     let container = Container::Squashfs;
     let parallel = Parallel::available();
     let prediction = plan::predict(&Question {
-        fs: &directory,
         inventory: &inventory,
         container,
         candidates,

@@ -6,7 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use codec::{Packer, Wrapper};
-use tree::{Error, FileSystem, Inventory, NoProgress, Parallel, Result, ordered, to_u64};
+use tree::{Error, Inventory, NoProgress, Parallel, Result, ordered, to_u64};
 
 use crate::candidate::{Candidate, Coding};
 use crate::cut::{Clock, Cut, Trial, Tried, Work, timed};
@@ -14,8 +14,7 @@ use crate::population::Unit;
 
 /// The tree as an archive, cut for one format of compression.
 pub(crate) struct Archive<'a> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     wrapper: Wrapper,
     units: Vec<Unit>,
     archive_bytes: u64,
@@ -26,8 +25,7 @@ pub(crate) struct Archive<'a> {
 impl<'a> Archive<'a> {
     /// An archive of `archive_bytes`, as of [`archive_bytes`].
     pub(crate) fn new(
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         wrapper: Wrapper,
         archive_bytes: u64,
     ) -> Archive<'a> {
@@ -38,7 +36,6 @@ impl<'a> Archive<'a> {
             quantum: 1,
         });
         Archive {
-            fs,
             inventory,
             wrapper,
             units: units.collect(),
@@ -58,7 +55,6 @@ impl<'a> Archive<'a> {
             take,
         };
         tree::tar::write(
-            self.fs,
             self.inventory,
             false,
             Parallel::new(1),
@@ -74,14 +70,10 @@ impl<'a> Archive<'a> {
 ///
 /// # Errors
 /// The tree cannot be read.
-pub(crate) fn archive_bytes(
-    fs: &dyn FileSystem,
-    inventory: &Inventory,
-    clock: Clock<'_>,
-) -> Result<(u64, f64)> {
+pub(crate) fn archive_bytes(inventory: &Inventory<'_>, clock: Clock<'_>) -> Result<(u64, f64)> {
     let (written, seconds) = timed(clock, || {
         let one = Parallel::new(1);
-        tree::tar::write(fs, inventory, false, one, &NoProgress, &mut io::sink())
+        tree::tar::write(inventory, false, one, &NoProgress, &mut io::sink())
     });
     Ok((written?.archive_bytes, seconds))
 }

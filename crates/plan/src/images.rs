@@ -1,7 +1,7 @@
 //! SquashFS and btrfs images as containers.
 
 use codec::{Algorithm, Decoder, Settings};
-use tree::{Duplicates, Error, FileSystem, Inventory, Parallel, Result};
+use tree::{Duplicates, Error, Inventory, Parallel, Result};
 
 use crate::candidate::{Candidate, Coding};
 use crate::cut::{Clock, Cut, FIRST, Trial, Tried, Work, timed};
@@ -22,8 +22,7 @@ pub(crate) struct Squashfs<'a> {
 
 impl<'a> Squashfs<'a> {
     pub(crate) fn new(
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         duplicates: &Duplicates,
         block_bytes: u32,
     ) -> Result<Squashfs<'a>> {
@@ -31,7 +30,7 @@ impl<'a> Squashfs<'a> {
             block_bytes,
             ..squashfs::Options::default()
         };
-        let trial = squashfs::TrialImage::new(fs, inventory, duplicates, options)?;
+        let trial = squashfs::TrialImage::new(inventory, duplicates, options)?;
         let kinds = Kinds::of(inventory);
         let units = trial.blocks().iter().map(|block| Unit {
             len: block.len,
@@ -171,13 +170,12 @@ pub(crate) struct Btrfs<'a> {
 
 impl<'a> Btrfs<'a> {
     pub(crate) fn new(
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         duplicates: &'a Duplicates,
         parallel: Parallel,
     ) -> Result<Btrfs<'a>> {
         let options = btrfs::Options::default();
-        let trial = btrfs::ImageTrial::new(fs, inventory, duplicates, options, parallel)?;
+        let trial = btrfs::ImageTrial::new(inventory, duplicates, options, parallel)?;
         let kinds = Kinds::of(inventory);
         let units = trial.parts().iter().map(|part| {
             // Small files differ by size: some are inline, and some of the others need a whole sector.

@@ -20,7 +20,6 @@
 //! let directory = HostDir::open("src".as_ref())?;
 //! let inventory = Inventory::of(&directory, &tree::Limits::default())?;
 //! let prediction = plan::predict(&Question {
-//!     fs: &directory,
 //!     inventory: &inventory,
 //!     container: Container::Tar,
 //!     candidates: Candidate::usual(Container::Tar),

@@ -25,7 +25,7 @@ pub(crate) struct Kinds {
 
 impl Kinds {
     /// The kinds of the files in an inventory.
-    pub(crate) fn of(inventory: &Inventory) -> Kinds {
+    pub(crate) fn of(inventory: &Inventory<'_>) -> Kinds {
         let mut bytes: HashMap<Vec<u8>, u64> = HashMap::new();
         for file in inventory.files() {
             let name = inventory.name(inventory.first_name(file));
@@ -41,7 +41,7 @@ impl Kinds {
     }
 
     /// The kind of a part of this file.
-    pub(crate) fn kind(&self, inventory: &Inventory, file: FileId) -> u16 {
+    pub(crate) fn kind(&self, inventory: &Inventory<'_>, file: FileId) -> u16 {
         let name = inventory.name(inventory.first_name(file));
         let known = self.of_extension.get(&extension(&name));
         known.copied().unwrap_or(0)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use codec::Wrapper;
-use tree::{Duplicates, FileSystem, Inventory, Parallel, Result};
+use tree::{Duplicates, Inventory, Parallel, Result};
 
 use crate::archive::{Archive, archive_bytes};
 use crate::candidate::{Candidate, Coding, Container};
@@ -33,9 +33,7 @@ const WRITTEN_LATER: f64 = 20.0;
 /// What is to be predicted, and with which means.
 pub struct Question<'a> {
     /// The tree.
-    pub fs: &'a dyn FileSystem,
-    /// Its inventory.
-    pub inventory: &'a Inventory,
+    pub inventory: &'a Inventory<'a>,
     /// What it is to be copied to.
     pub container: Container,
     /// What is tried.
@@ -144,7 +142,6 @@ pub struct Prediction {
 /// The tree cannot be read, or does not fit the container; a codec did not decode what it encoded.
 pub fn predict(question: &Question<'_>) -> Result<Prediction> {
     let Question {
-        fs,
         inventory,
         container,
         parallel,
@@ -162,7 +159,7 @@ pub fn predict(question: &Question<'_>) -> Result<Prediction> {
     let mut duplicates = Duplicates::default();
     if matches!(container, Container::Squashfs | Container::Btrfs) {
         stage(Stage::Compare);
-        let (found, seconds) = timed(clock, || Duplicates::find(fs, inventory, parallel));
+        let (found, seconds) = timed(clock, || Duplicates::find(inventory, parallel));
         duplicates = found?;
         fixed += seconds;
         let equal = inventory
@@ -173,20 +170,19 @@ pub fn predict(question: &Question<'_>) -> Result<Prediction> {
     match container {
         Container::Squashfs => {
             for block_bytes in block_sizes(question) {
-                let (cut, seconds) = timed(clock, || {
-                    Squashfs::new(fs, inventory, &duplicates, block_bytes)
-                });
+                let (cut, seconds) =
+                    timed(clock, || Squashfs::new(inventory, &duplicates, block_bytes));
                 let of_cut = |it: &Candidate| it.block_bytes == Some(block_bytes);
                 predict_cut(question, &mut cut?, fixed + seconds, &of_cut, &mut rows)?;
             }
         }
         Container::Btrfs => {
-            let (cut, seconds) = timed(clock, || Btrfs::new(fs, inventory, &duplicates, parallel));
+            let (cut, seconds) = timed(clock, || Btrfs::new(inventory, &duplicates, parallel));
             predict_cut(question, &mut cut?, fixed + seconds, &|_| true, &mut rows)?;
         }
         Container::Stream => {
             stage(Stage::First);
-            let mut cut = Stream::new(fs, inventory, clock)?;
+            let mut cut = Stream::new(inventory, clock)?;
             fixed += cut.seconds;
             predict_cut(question, &mut cut, fixed, &|_| true, &mut rows)?;
         }
@@ -207,14 +203,13 @@ fn block_sizes(question: &Question<'_>) -> Vec<u32> {
 
 fn predict_archives(question: &Question<'_>, fixed: f64, rows: &mut [Option<Row>]) -> Result<()> {
     let Question {
-        fs,
         inventory,
         clock,
         stage,
         ..
     } = *question;
     stage(Stage::First);
-    let (bytes, seconds) = archive_bytes(fs, inventory, clock)?;
+    let (bytes, seconds) = archive_bytes(inventory, clock)?;
     for (row, candidate) in rows.iter_mut().zip(&question.candidates) {
         if candidate.coding == Coding::Plain {
             let seconds = fixed + seconds + bytes as f64 * question.write_seconds;
@@ -241,7 +236,7 @@ fn predict_archives(question: &Question<'_>, fixed: f64, rows: &mut [Option<Row>
         let of_cut =
             |it: &Candidate| matches!(it.coding, Coding::Packed(known, _) if known == wrapper);
         if question.candidates.iter().any(of_cut) {
-            let mut cut = Archive::new(fs, inventory, wrapper, bytes);
+            let mut cut = Archive::new(inventory, wrapper, bytes);
             predict_cut(question, &mut cut, fixed, &of_cut, rows)?;
         }
     }

@@ -5,9 +5,7 @@ use std::io::{self, Write};
 
 use codec::{Algorithm, Decoder, Encoder, Settings};
 use sendstream::{SendData, SendOptions, StreamWriter, Version, send};
-use tree::{
-    Error, Extents, FileId, FileKind, FileSystem, Inventory, NoProgress, Parallel, Result, Sha256,
-};
+use tree::{Error, FileId, FileKind, Inventory, NoProgress, Parallel, Result, Sha256};
 
 use crate::candidate::Candidate;
 use crate::cut::{Clock, Cut, Trial, Tried, Work, timed};
@@ -25,8 +23,7 @@ const INLINE_ENCODED_BYTES: usize = 44;
 
 /// The tree as a send stream.
 pub(crate) struct Stream<'a> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     pieces: Vec<(FileId, u64)>,
     units: Vec<Unit>,
     /// The size of a stream with plain data.
@@ -37,14 +34,9 @@ pub(crate) struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     /// Writes a stream with plain data, throws it away, and cuts the content as the encoder of a stream does.
-    pub(crate) fn new(
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
-        clock: Clock<'_>,
-    ) -> Result<Stream<'a>> {
-        let (plain, seconds) = timed(clock, || plain_bytes(fs, inventory));
+    pub(crate) fn new(inventory: &'a Inventory<'a>, clock: Clock<'_>) -> Result<Stream<'a>> {
+        let (plain, seconds) = timed(clock, || plain_bytes(inventory));
         let mut stream = Stream {
-            fs,
             inventory,
             pieces: Vec::new(),
             units: Vec::new(),
@@ -68,8 +60,7 @@ impl<'a> Stream<'a> {
         kind: u16,
         seen: &mut HashSet<(tree::ExtentId, u64)>,
     ) -> Result<()> {
-        let size = self.inventory.size(file);
-        let mut extents = Extents::new(self.fs, self.inventory.ino(file), size);
+        let mut extents = self.inventory.extents(file);
         let (mut begin, mut end) = (0, 0);
         loop {
             let next = extents.next().map_err(|error| {
@@ -110,7 +101,7 @@ impl<'a> Stream<'a> {
 }
 
 /// The size of a stream with plain data, which is hashed: a copy makes the UUID of the subvolume of that.
-fn plain_bytes(fs: &dyn FileSystem, inventory: &Inventory) -> Result<u64> {
+fn plain_bytes(inventory: &Inventory<'_>) -> Result<u64> {
     let options = SendOptions {
         name: b"plan",
         uuid: [0; 16],
@@ -121,7 +112,7 @@ fn plain_bytes(fs: &dyn FileSystem, inventory: &Inventory) -> Result<u64> {
     };
     let mut writer = StreamWriter::new(Hashed(Sha256::new()), Version::V2);
     writer.header()?;
-    send(fs, inventory, &options, &NoProgress, &mut writer)?;
+    send(inventory, &options, &NoProgress, &mut writer)?;
     writer.command(&sendstream::Command::End)?;
     Ok(writer.position())
 }
@@ -230,7 +221,13 @@ impl Work for StreamWork<'_> {
         let len = self.cut.units[unit].len as usize;
         let start = clock();
         let ino = self.cut.inventory.ino(file);
-        if self.cut.fs.read_at(ino, offset, &mut self.content[..len])? < len {
+        if self
+            .cut
+            .inventory
+            .tree()
+            .read_at(ino, offset, &mut self.content[..len])?
+            < len
+        {
             return Err(Error::Changed);
         }
         let encoded = self.encode(len, offset);

@@ -4,7 +4,7 @@
 //! the metadata, child before parent, so that every reference points to something already placed. The superblock comes
 //! last.
 
-use tree::{Duplicates, Error, FileSystem, Inventory, Limits, Output, Parallel, Progress, Result};
+use tree::{Duplicates, Error, Inventory, Limits, Output, Parallel, Progress, Result};
 
 use crate::gather::{Gather, SMALL_BYTES};
 use crate::holes::excess_holes;
@@ -17,7 +17,7 @@ use crate::reuse::{OldBlocks, OldTails};
 use crate::superblock::SUPERBLOCK_BYTES;
 use crate::verify::{self, ExpectedImage};
 
-/// Creates an image of the tree `fs`, described by this inventory. The same tree and options give the same bytes,
+/// Creates an image of a tree. The same tree and options give the same bytes,
 /// whatever the number of threads. The caller commits the output.
 ///
 /// Times lose their fraction of a second, and only the modification time is kept. Sockets and devices are stored.
@@ -28,7 +28,6 @@ use crate::verify::{self, ExpectedImage};
 /// [more of them](crate::excess_holes) than the options allow; [`tree::Error::Limit`] for more than 65,535 different
 /// owners and groups; [`tree::Error::Io`] if the output cannot be written, or does not hold what was written.
 pub fn create(
-    fs: &dyn FileSystem,
     inventory: &Inventory,
     options: &Options,
     parallel: Parallel,
@@ -36,7 +35,7 @@ pub fn create(
     output: &mut Output,
 ) -> Result<CreateSummary> {
     check(options)?;
-    if let Some(excess) = excess_holes(fs, inventory, options)? {
+    if let Some(excess) = excess_holes(inventory, options)? {
         let path = inventory.path(inventory.first_name(excess.file));
         let error = Error::Limit("larger holes than the options allow in an image");
         return Err(error.in_file("store", &path));
@@ -45,8 +44,8 @@ pub fn create(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),
     );
-    let mut writer = ImageWriter::new(fs, inventory, options, parallel, output)?;
-    let is_gathered = Gather::is_possible(options, fs.storage().stored_extents);
+    let mut writer = ImageWriter::new(inventory, options, parallel, output)?;
+    let is_gathered = Gather::is_possible(options, inventory.tree().storage().stored_extents);
     let duplicates = if options.duplicates {
         // Equal small files are found when they are read for the image.
         let small_bytes = if is_gathered {
@@ -54,7 +53,7 @@ pub fn create(
         } else {
             0
         };
-        match Duplicates::find_larger(fs, inventory, small_bytes, parallel) {
+        match Duplicates::find_larger(inventory, small_bytes, parallel) {
             // Every unreadable file is met again later, and listed then.
             Err(_) if options.skip_unreadable => Duplicates::default(),
             found => found?,
@@ -64,20 +63,20 @@ pub fn create(
     };
     writer.summary.image.duplicates = duplicates.len() as u64;
     let described = writer.describe()?;
-    let mut plan = DataLayout::new(fs, inventory, &duplicates, options, &writer.lost);
+    let mut plan = DataLayout::new(inventory, &duplicates, options, &writer.lost);
     drop(duplicates);
     let old = writer.old_blocks();
     let old_tails = match &old {
         Some(old) => {
             let (packed, others) = plan.packed_and_others(inventory);
-            old.tails(fs, inventory, (&packed, &others), parallel)
+            old.tails(inventory, (&packed, &others), parallel)
         }
         None => OldTails::default(),
     };
     let data = if is_gathered {
         writer.gather_data(&mut plan, progress)?
     } else {
-        plan.pack_tails(fs, inventory, options, &old_tails)?;
+        plan.pack_tails(inventory, options, &old_tails)?;
         writer.write_data(&plan, old.as_ref(), progress)?
     };
     let numbers = InodeNumbers::new(inventory, &writer.lost);
@@ -90,7 +89,6 @@ pub fn create(
             .compare(&written, behind_superblock, parallel)?;
         let image = Squashfs::open_at(written, options.offset, &Limits::default())?;
         let expected = ExpectedImage {
-            fs,
             inventory,
             options,
             plan: &plan,
@@ -109,7 +107,7 @@ impl<'a> ImageWriter<'a> {
     fn old_blocks(&mut self) -> Option<OldBlocks<'a>> {
         let options = self.options;
         let settings = options.compression?;
-        let old = OldBlocks::find(self.fs, self.inventory, options, self.parallel)?;
+        let old = OldBlocks::find(self.inventory, options, self.parallel)?;
         if options.reuse_exact && !old.is_made_with(&settings, options.filter_code) {
             self.summary.image.old_differs = true;
             return None;

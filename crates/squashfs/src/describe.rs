@@ -55,7 +55,6 @@ impl ImageWriter<'_> {
             targets: HashMap::new(),
         };
         let describe = Describe {
-            fs: self.fs,
             inventory,
             xattrs: self.options.xattrs,
             skip_unreadable: self.options.skip_unreadable,

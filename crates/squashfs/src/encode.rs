@@ -118,7 +118,7 @@ impl BlockEncoder<'_> {
             algorithm: settings.map_or(Algorithm::Zlib, |settings| settings.algorithm()),
             content: vec![0; self.block_bytes()],
             decoded: if self.options.verify.decodes_encoded()
-                || self.content.fs().storage().stored_extents
+                || self.content.inventory().tree().storage().stored_extents
                 || self.old.is_some()
             {
                 vec![0; self.block_bytes()]
@@ -311,7 +311,15 @@ impl BlockEncoder<'_> {
         let mut is_decoded = false;
         let is_block = match worker.algorithm {
             // Only decoding tells where it ends, which takes less time than re-encoding.
-            Algorithm::Zlib if self.content.fs().storage().block_encoding.is_none() => {
+            Algorithm::Zlib
+                if self
+                    .content
+                    .inventory()
+                    .tree()
+                    .storage()
+                    .block_encoding
+                    .is_none() =>
+            {
                 decode = false;
                 is_decoded = true;
                 let decoded = worker

@@ -120,8 +120,8 @@ impl<'a> Gather<'a> {
             match self.ready.pop_front() {
                 Some(Unit::Fragment(job)) => return Some(job),
                 Some(Unit::Blocks(file)) => {
-                    let (fs, inventory) = (self.content.fs(), self.content.inventory());
-                    self.blocks = Some(self.plan.file_jobs(fs, inventory, file));
+                    let inventory = self.content.inventory();
+                    self.blocks = Some(self.plan.file_jobs(inventory, file));
                 }
                 None if self.reading == 0 && !is_unread && self.open.files > 0 => self.close(),
                 None => return None,

@@ -1,6 +1,6 @@
 //! Holes that would make an image much larger than what its files store.
 
-use tree::{Extents, FileId, FileKind, FileSystem, Inventory, Result};
+use tree::{FileId, FileKind, Inventory, Result};
 
 use crate::options::Options;
 
@@ -22,11 +22,7 @@ pub struct ExcessHoles {
 ///
 /// # Errors
 /// [`tree::Error::File`] if the extents of a file cannot be read, unless unreadable files are skipped.
-pub fn excess_holes(
-    fs: &dyn FileSystem,
-    inventory: &Inventory,
-    options: &Options,
-) -> Result<Option<ExcessHoles>> {
+pub fn excess_holes(inventory: &Inventory, options: &Options) -> Result<Option<ExcessHoles>> {
     if inventory.content_bytes() <= options.sparse_max {
         return Ok(None);
     }
@@ -37,7 +33,7 @@ pub fn excess_holes(
         if inventory.kind(file) != FileKind::Regular || size < options.block_bytes.into() {
             continue;
         }
-        let mut extents = Extents::new(fs, inventory.ino(file), size);
+        let mut extents = inventory.extents(file);
         let mut file_bytes = 0;
         loop {
             match extents.next() {

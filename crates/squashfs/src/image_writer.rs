@@ -1,7 +1,7 @@
 //! The image in progress: its input, and the bytes written so far.
 
 use codec::{Algorithm, Encoder, Settings};
-use tree::{FileId, FileSystem, ImageSummary, Inventory, Lost, Output, Parallel, Result};
+use tree::{FileId, ImageSummary, Inventory, Lost, Output, Parallel, Result};
 
 use crate::checksums::WrittenChecksums;
 use crate::code_filter;
@@ -16,8 +16,7 @@ const PADDING_BYTES: u64 = 4096;
 
 /// An image in progress.
 pub(crate) struct ImageWriter<'a> {
-    pub(crate) fs: &'a dyn FileSystem,
-    pub(crate) inventory: &'a Inventory,
+    pub(crate) inventory: &'a Inventory<'a>,
     pub(crate) options: &'a Options,
     pub(crate) parallel: Parallel,
     pub(crate) output: &'a mut Output,
@@ -33,14 +32,12 @@ pub(crate) struct ImageWriter<'a> {
 
 impl<'a> ImageWriter<'a> {
     pub(crate) fn new(
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         options: &'a Options,
         parallel: Parallel,
         output: &'a mut Output,
     ) -> Result<Self> {
         let mut writer = ImageWriter {
-            fs,
             inventory,
             options,
             parallel,

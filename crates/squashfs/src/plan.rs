@@ -6,7 +6,7 @@ use std::ops::Range;
 use codec::{Algorithm, Filters};
 use tree::{
     BlockEncoding, Duplicates, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind,
-    FileSystem, Inventory, Lost, Result,
+    Inventory, Lost, Result,
 };
 
 use crate::inode::TailPosition;
@@ -153,7 +153,6 @@ impl DataLayout {
     /// Plans the data of all regular files in an inventory that are not left out, in the order of their names. Their tails
     /// have no place yet.
     pub(crate) fn new(
-        fs: &dyn FileSystem,
         inventory: &Inventory,
         duplicates: &Duplicates,
         options: &Options,
@@ -161,7 +160,7 @@ impl DataLayout {
     ) -> DataLayout {
         let block_bytes = u64::from(options.block_bytes);
         let ours = options.compression.map(|settings| settings.algorithm());
-        let storage = fs.storage();
+        let storage = inventory.tree().storage();
         let keep_fragments = ours.is_some_and(|algorithm| {
             let block_bytes = options.block_bytes;
             storage.block_encoding
@@ -256,7 +255,6 @@ impl DataLayout {
     /// Assigns the files' tails to fragments: blocks of the old image, of the source, or new ones.
     pub(crate) fn pack_tails(
         &mut self,
-        fs: &dyn FileSystem,
         inventory: &Inventory,
         options: &Options,
         old: &OldTails,
@@ -275,7 +273,7 @@ impl DataLayout {
                 if old.of(file).is_some() {
                     continue;
                 }
-                if let Some((_, id, begin)) = self.shared_tail(fs, inventory, options, file)? {
+                if let Some((_, id, begin)) = self.shared_tail(inventory, options, file)? {
                     let tail = inventory.size(file) % block_bytes;
                     let shared = shared.entry(id).or_insert(SourceFragment {
                         used: 0,
@@ -316,7 +314,7 @@ impl DataLayout {
                 continue;
             }
             if !shared.is_empty()
-                && let Some((extent, id, begin)) = self.shared_tail(fs, inventory, options, file)?
+                && let Some((extent, id, begin)) = self.shared_tail(inventory, options, file)?
                 && let Some(shared) = shared.get_mut(&id)
             {
                 let number = *shared.number.get_or_insert_with(|| {
@@ -394,14 +392,13 @@ impl DataLayout {
     /// The compressed source block that holds a file's tail, and the offset of the tail in its content.
     fn shared_tail(
         &self,
-        fs: &dyn FileSystem,
         inventory: &Inventory,
         options: &Options,
         file: FileId,
     ) -> Result<Option<(Extent, ExtentId, u64)>> {
         let size = inventory.size(file);
         let tail = size % self.block_bytes;
-        let extent = Extents::new(fs, inventory.ino(file), size).covering(size - tail);
+        let extent = inventory.extents(file).covering(size - tail);
         let extent = match extent {
             Ok(extent) => extent,
             // The error comes up again when the tail is read.
@@ -444,8 +441,7 @@ impl DataLayout {
     /// The jobs in order. The jobs of a file are consecutive.
     pub(crate) fn jobs<'a>(
         &'a self,
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
     ) -> impl Iterator<Item = BlockJob> + 'a {
         let mut fragments = self.fragments.iter().peekable();
         (0..=self.files.len()).flat_map(move |index| {
@@ -473,18 +469,13 @@ impl DataLayout {
                 });
             }
             let file = self.files.get(index);
-            let file = file.map(|&file| self.file_jobs(fs, inventory, file));
+            let file = file.map(|&file| self.file_jobs(inventory, file));
             jobs.into_iter().chain(file.into_iter().flatten())
         })
     }
 
     /// The jobs for the blocks of a file whose tail has its place.
-    pub(crate) fn file_jobs<'a>(
-        &self,
-        fs: &'a dyn FileSystem,
-        inventory: &Inventory,
-        file: FileId,
-    ) -> FileJobs<'a> {
+    pub(crate) fn file_jobs<'a>(&self, inventory: &Inventory<'a>, file: FileId) -> FileJobs<'a> {
         let size = inventory.size(file);
         FileJobs {
             file,
@@ -492,7 +483,7 @@ impl DataLayout {
             offset: 0,
             block_bytes: self.block_bytes,
             keep: self.keep,
-            extents: Extents::new(fs, inventory.ino(file), size),
+            extents: inventory.extents(file),
         }
     }
 }

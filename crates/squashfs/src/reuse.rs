@@ -4,8 +4,8 @@ use std::io;
 
 use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
 use tree::{
-    BlockEncoding, Error, Extent, ExtentId, ExtentKind, FileId, FileSystem, Inventory, OldExtents,
-    Parallel, Result, Reuse, Verify, ordered,
+    BlockEncoding, Error, Extent, ExtentId, ExtentKind, FileId, Inventory, OldExtents, Parallel,
+    Result, Reuse, Verify, ordered,
 };
 use xxhash::Xxh64;
 
@@ -102,8 +102,7 @@ impl<'a> OldBlocks<'a> {
     /// Pairs the files with those of the old image that the options name; `None` if they name no image, or one whose
     /// blocks cannot be kept.
     pub(crate) fn find(
-        fs: &dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         options: &'a Options,
         parallel: Parallel,
     ) -> Option<OldBlocks<'a>> {
@@ -116,7 +115,7 @@ impl<'a> OldBlocks<'a> {
             return None;
         }
         Some(OldBlocks {
-            reuse: Reuse::find(fs, inventory, old, parallel),
+            reuse: Reuse::find(inventory, old, parallel),
             algorithm: encoding.algorithm,
             block_bytes: options.block_bytes as usize,
             verify: options.verify,
@@ -269,7 +268,6 @@ impl<'a> OldBlocks<'a> {
     /// of `others` count with what they take in the old image.
     pub(crate) fn tails(
         &self,
-        fs: &dyn FileSystem,
         inventory: &Inventory,
         (packed, others): (&[FileId], &[FileId]),
         parallel: Parallel,
@@ -291,7 +289,7 @@ impl<'a> OldBlocks<'a> {
                 decoded: vec![0; self.block_bytes],
                 tail: vec![0; self.block_bytes],
             },
-            |looking, group| Ok::<_, Error>(self.look(fs, inventory, looking, group)),
+            |looking, group| Ok::<_, Error>(self.look(inventory, looking, group)),
             |seen| {
                 all.extend(seen);
                 Ok(())
@@ -381,7 +379,6 @@ impl<'a> OldBlocks<'a> {
     /// Decodes a fragment block and compares the tails in it with those of the files.
     fn look(
         &self,
-        fs: &dyn FileSystem,
         inventory: &Inventory,
         looking: &mut FragmentReader,
         group: &[TailCandidate],
@@ -404,7 +401,7 @@ impl<'a> OldBlocks<'a> {
             let is_equal = self.reuse.is_trusted(candidate.file) || {
                 let tail = &mut looking.tail[..old.len()];
                 let ino = inventory.ino(candidate.file);
-                let read = fs.read_at(ino, size - tail_len, tail);
+                let read = inventory.tree().read_at(ino, size - tail_len, tail);
                 read.is_ok_and(|read| read == old.len()) && tail == old
             };
             if is_equal {

@@ -2,10 +2,7 @@
 //! given lengths.
 
 use codec::Settings;
-use tree::{
-    ContentReader, Duplicates, FileId, FileSystem, Inventory, Lost, Output, Parallel, Result,
-    Verify,
-};
+use tree::{ContentReader, Duplicates, FileId, Inventory, Lost, Output, Parallel, Result, Verify};
 
 use crate::encode::{BlockEncoder, BlockResult, ThreadCodec};
 use crate::image_writer::ImageWriter;
@@ -18,8 +15,7 @@ use crate::write_data::PlacedData;
 
 /// The blocks of an image that is not written.
 pub struct TrialImage<'a> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     options: Options,
     plan: DataLayout,
     blocks: Vec<TrialBlock>,
@@ -69,8 +65,7 @@ impl<'a> TrialImage<'a> {
     /// # Errors
     /// As for [`create`](crate::create), as far as no content is read.
     pub fn new(
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         duplicates: &Duplicates,
         options: Options,
     ) -> Result<TrialImage<'a>> {
@@ -80,11 +75,11 @@ impl<'a> TrialImage<'a> {
             skip_unreadable: false,
             ..options
         };
-        let mut plan = DataLayout::new(fs, inventory, duplicates, &options, &Lost::default());
-        plan.pack_tails(fs, inventory, &options, &OldTails::default())?;
+        let mut plan = DataLayout::new(inventory, duplicates, &options, &Lost::default());
+        plan.pack_tails(inventory, &options, &OldTails::default())?;
         let block_bytes = u64::from(options.block_bytes);
         let mut blocks = Vec::new();
-        for job in plan.jobs(fs, inventory) {
+        for job in plan.jobs(inventory) {
             match job {
                 BlockJob::Holes { .. }
                 | BlockJob::Keep { .. }
@@ -116,7 +111,6 @@ impl<'a> TrialImage<'a> {
             }
         }
         Ok(TrialImage {
-            fs,
             inventory,
             options,
             plan,
@@ -141,7 +135,7 @@ impl<'a> TrialImage<'a> {
     pub fn worker(&self, options: &'a Options) -> TrialWorker<'a> {
         let block_bytes = options.block_bytes as usize;
         let work = BlockEncoder {
-            content: ContentReader::new(self.fs, self.inventory, block_bytes, false),
+            content: ContentReader::new(self.inventory, block_bytes, false),
             options,
             old: None,
         };
@@ -166,8 +160,7 @@ impl<'a> TrialImage<'a> {
         };
         check(&options)?;
         let mut output = Output::discarding()?;
-        let mut writer =
-            ImageWriter::new(self.fs, self.inventory, &options, parallel, &mut output)?;
+        let mut writer = ImageWriter::new(self.inventory, &options, parallel, &mut output)?;
         let described = writer.describe()?;
         let data = self.place(&mut writer, lens);
         let numbers = InodeNumbers::new(self.inventory, &writer.lost);
@@ -191,7 +184,7 @@ impl<'a> TrialImage<'a> {
             };
             (block.len, word)
         };
-        for job in self.plan.jobs(self.fs, self.inventory) {
+        for job in self.plan.jobs(self.inventory) {
             if let BlockJob::Holes { file, first, .. } | BlockJob::Block { file, first, .. } = job
                 && first
             {
@@ -305,7 +298,7 @@ mod tests {
         let tree = HostDir::open(&source).unwrap();
         let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
         let parallel = Parallel::new(2);
-        let duplicates = Duplicates::find(&tree, &inventory, parallel).unwrap();
+        let duplicates = Duplicates::find(&inventory, parallel).unwrap();
         let cases = [
             (
                 Some(Settings::Zstd { level: 3 }),
@@ -330,16 +323,9 @@ mod tests {
                 ..Options::default()
             };
             let mut output = Output::create(&dir.join("image"), true).unwrap();
-            let real = crate::create(
-                &tree,
-                &inventory,
-                &options,
-                parallel,
-                &NoProgress,
-                &mut output,
-            )
-            .unwrap();
-            let trial = TrialImage::new(&tree, &inventory, &duplicates, options).unwrap();
+            let real =
+                crate::create(&inventory, &options, parallel, &NoProgress, &mut output).unwrap();
+            let trial = TrialImage::new(&inventory, &duplicates, options).unwrap();
             let options = trial.options(compression);
             let mut worker = trial.worker(&options);
             let mut lens = Vec::new();

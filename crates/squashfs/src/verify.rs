@@ -29,8 +29,7 @@ const BATCH_FILES: usize = 256;
 /// The expected content of the image.
 pub(crate) struct ExpectedImage<'a> {
     /// The tree that was the input.
-    pub(crate) fs: &'a dyn FileSystem,
-    pub(crate) inventory: &'a Inventory,
+    pub(crate) inventory: &'a Inventory<'a>,
     pub(crate) options: &'a Options,
     pub(crate) plan: &'a DataLayout,
     /// Where the data was put.
@@ -198,7 +197,7 @@ fn file(image: &Squashfs, ino: Ino, expected: &ExpectedImage, file: FileId) -> R
     let source = expected.inventory.ino(file);
     let xattrs = image.xattrs(ino)?;
     if expected.sets.of(file).is_some() {
-        let mut must = expected.fs.xattrs(source)?;
+        let mut must = expected.inventory.tree().xattrs(source)?;
         must.retain(|xattr| crate::xattr::is_storable(&xattr.name));
         if xattrs != must {
             return Err(differs("the image has other extended attributes"));
@@ -209,7 +208,9 @@ fn file(image: &Squashfs, ino: Ino, expected: &ExpectedImage, file: FileId) -> R
         ));
     }
     match kind {
-        FileKind::Symlink if image.read_link(ino)? != expected.fs.read_link(source)? => {
+        FileKind::Symlink
+            if image.read_link(ino)? != expected.inventory.tree().read_link(source)? =>
+        {
             Err(differs("the image has a different link target"))
         }
         FileKind::Regular if must.size > 0 => {

@@ -114,11 +114,11 @@ impl ImageWriter<'_> {
         old: Option<&OldBlocks<'_>>,
         progress: &dyn Progress,
     ) -> Result<PlacedData> {
-        let (fs, inventory) = (self.fs, self.inventory);
+        let inventory = self.inventory;
         let block_bytes = self.options.block_bytes as usize;
         let mut data = PlacedData::new(plan.fragment_count());
         let work = BlockEncoder {
-            content: ContentReader::new(fs, inventory, block_bytes, self.options.skip_unreadable),
+            content: ContentReader::new(inventory, block_bytes, self.options.skip_unreadable),
             options: self.options,
             old,
         };
@@ -129,7 +129,7 @@ impl ImageWriter<'_> {
         };
         ordered(
             parallel,
-            plan.jobs(fs, inventory),
+            plan.jobs(inventory),
             || work.worker(),
             |worker, job| work.work(worker, job),
             take,
@@ -145,11 +145,11 @@ impl ImageWriter<'_> {
         plan: &mut DataLayout,
         progress: &dyn Progress,
     ) -> Result<PlacedData> {
-        let (fs, inventory, options) = (self.fs, self.inventory, self.options);
+        let (inventory, options) = (self.inventory, self.options);
         let block_bytes = options.block_bytes as usize;
         let mut data = PlacedData::new(0);
         let work = BlockEncoder {
-            content: ContentReader::new(fs, inventory, block_bytes, false),
+            content: ContentReader::new(inventory, block_bytes, false),
             options,
             old: None,
         };

@@ -14,14 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The archive gets its name when it is complete and on disk.
     let mut output = Output::create(Path::new(&to), false)?;
     let parallel = Parallel::available();
-    tree::tar::write(
-        &directory,
-        &inventory,
-        false,
-        parallel,
-        &NoProgress,
-        &mut output,
-    )?;
+    tree::tar::write(&inventory, false, parallel, &NoProgress, &mut output)?;
     output.commit()?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tree::{Describe, Error, FileId, FileSystem, Inventory, Lost, Parallel, Result, Xattr};
+use tree::{Describe, Error, FileId, Inventory, Lost, Parallel, Result, Xattr};
 
 use crate::disk::raw;
 use crate::options::{CreateSummary, Options};
@@ -18,7 +18,6 @@ pub(crate) struct FileDescriptions {
 
 /// Reads link targets and extended attributes, and returns the files that are left out.
 pub(crate) fn describe(
-    fs: &dyn FileSystem,
     inventory: &Inventory,
     options: &Options,
     parallel: Parallel,
@@ -27,7 +26,6 @@ pub(crate) fn describe(
     let nodesize = options.nodesize;
     let mut described = FileDescriptions::default();
     let describe = Describe {
-        fs,
         inventory,
         xattrs: true,
         skip_unreadable: options.skip_unreadable,

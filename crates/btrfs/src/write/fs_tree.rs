@@ -23,7 +23,7 @@ const NODE_BYTES_MAX: u32 = 64 << 10;
 
 /// The subvolume trees of a new file system.
 pub(crate) struct FileTrees<'a> {
-    pub(crate) inventory: &'a Inventory,
+    pub(crate) inventory: &'a Inventory<'a>,
     described: &'a FileDescriptions,
     pub(crate) area: &'a Area<'a>,
     pub(crate) plan: &'a SubvolumePlan,
@@ -126,7 +126,7 @@ fn push_same_hash(builder: &mut TreeBuilder<'_, '_>, key: Key, parts: &[&[u8]]) 
 
 impl<'a> FileTrees<'a> {
     pub(crate) fn new(
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         described: &'a FileDescriptions,
         area: &'a Area<'a>,
         plan: &'a SubvolumePlan,

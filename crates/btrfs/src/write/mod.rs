@@ -19,8 +19,8 @@ mod subvolumes;
 mod trees;
 
 use tree::{
-    Duplicates, Error, FileId, FileSystem, ImageSummary, Inventory, Output, OutputKind, Parallel,
-    Progress, ReadAt, Result, Scratch,
+    Duplicates, Error, FileId, ImageSummary, Inventory, Output, OutputKind, Parallel, Progress,
+    ReadAt, Result, Scratch,
 };
 
 use self::data::{Area, FileContent};
@@ -42,7 +42,6 @@ use crate::options::{CreateSummary, Options};
 /// file cannot be read, changes while it is read, or exceeds the limits of the format; [`Error::Io`] if the output
 /// cannot be written; [`tree::Error::Unsupported`] for a stream, which cannot be written out of order.
 pub fn create(
-    fs: &dyn FileSystem,
     inventory: &Inventory,
     options: &Options,
     parallel: Parallel,
@@ -54,7 +53,7 @@ pub fn create(
         return Err(Error::Unsupported("a btrfs image as a stream"));
     }
     Scratch::catch(|| {
-        let plan = SubvolumePlan::new(fs, inventory, options)?;
+        let plan = SubvolumePlan::new(inventory, options)?;
         progress.expect(
             Some(inventory.file_count().into()),
             Some(inventory.content_bytes()),
@@ -72,7 +71,7 @@ pub fn create(
             ..CreateSummary::default()
         };
         let duplicates = if options.duplicates {
-            match Duplicates::find(fs, inventory, parallel) {
+            match Duplicates::find(inventory, parallel) {
                 // Every unreadable file is met again later, and listed then.
                 Err(_) if options.skip_unreadable => Duplicates::default(),
                 found => found?,
@@ -81,9 +80,8 @@ pub fn create(
             Duplicates::default()
         };
         summary.image.duplicates = duplicates.len() as u64;
-        let (described, undescribed) = describe(fs, inventory, options, parallel, &mut summary)?;
+        let (described, undescribed) = describe(inventory, options, parallel, &mut summary)?;
         let area = data::write(
-            fs,
             inventory,
             &described,
             &duplicates,

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-use tree::{EntryId, FileId, FileIdentity, FileKind, FileSystem, Inventory};
+use tree::{EntryId, FileId, FileIdentity, FileKind, Inventory};
 use xxhash::Xxh64;
 
 use crate::disk::key::{FIRST_GENERATION, object};
@@ -109,14 +109,13 @@ impl Snapshots {
     /// Looks for relations between the subvolumes with these root directories, and these other files; `None` if no two are
     /// related. `generation` is that of the image, if it continues the source.
     pub(crate) fn find(
-        fs: &dyn FileSystem,
         inventory: &Inventory,
         roots: &[FileId],
         members: impl FnOnce() -> Vec<FileSet>,
         generation: Option<u64>,
     ) -> Option<Snapshots> {
         let identity = |file: FileId| {
-            let metadata = fs.metadata(inventory.ino(file)).ok();
+            let metadata = inventory.tree().metadata(inventory.ino(file)).ok();
             metadata.and_then(|metadata| metadata.identity)
         };
         let snapshots = roots.iter().filter(|root| identity(**root).is_some());

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tree::{EntryId, Error, FileId, FileIdentity, FileKind, FileSystem, Inventory, Result};
+use tree::{EntryId, Error, FileId, FileIdentity, FileKind, Inventory, Result};
 
 use crate::disk::key::{FIRST_GENERATION, is_file_tree, object};
 use crate::options::{NewSubvolume, Options};
@@ -40,11 +40,7 @@ pub(crate) struct SubvolumePlan {
 }
 
 impl SubvolumePlan {
-    pub(crate) fn new(
-        fs: &dyn FileSystem,
-        inventory: &Inventory,
-        options: &Options,
-    ) -> Result<SubvolumePlan> {
+    pub(crate) fn new(inventory: &Inventory, options: &Options) -> Result<SubvolumePlan> {
         let mut wanted: Vec<(FileId, EntryId, NewSubvolume)> = Vec::new();
         let root = inventory.root();
         let mut top = NewSubvolume::default();
@@ -117,7 +113,7 @@ impl SubvolumePlan {
         if plan.subvolumes.len() > 1 {
             let roots: Vec<FileId> = plan.subvolumes.iter().map(|own| own.dir).collect();
             let members = || plan.members(inventory);
-            plan.snapshots = Snapshots::find(fs, inventory, &roots, members, options.generation);
+            plan.snapshots = Snapshots::find(inventory, &roots, members, options.generation);
         }
         if let Some(path) = &options.default_subvolume {
             let entry = inventory.find(path);

@@ -169,14 +169,7 @@ fn free_space_is_what_was_asked_for() {
     let inventory = Inventory::of(&large, &Limits::default()).unwrap();
     let output = Output::create(&dir.join("never"), false).unwrap();
     let parallel = Parallel::new(2);
-    let made = btrfs::create(
-        &large,
-        &inventory,
-        &too_small,
-        parallel,
-        &NoProgress,
-        &output,
-    );
+    let made = btrfs::create(&inventory, &too_small, parallel, &NoProgress, &output);
     assert!(made.is_err());
     drop(output);
     assert!(!dir.join("never").exists());
@@ -265,14 +258,7 @@ fn what_cannot_be_read_ends_all_or_is_left_out() {
         let output = Output::create(&dir.join("image"), true).unwrap();
         let parallel = Parallel::new(threads);
         let options = with(None, false);
-        let made = btrfs::create(
-            &source,
-            &inventory,
-            &options,
-            parallel,
-            &NoProgress,
-            &output,
-        );
+        let made = btrfs::create(&inventory, &options, parallel, &NoProgress, &output);
         let words = made.unwrap_err().to_string();
         assert!(words.contains("the medium is broken"), "{words}");
         drop(output);
@@ -356,7 +342,6 @@ fn a_file_that_changes_while_it_is_read_is_named() {
             let out = TempDir::new();
             let output = Output::create(&out.join("image"), false).unwrap();
             let made = btrfs::create(
-                &source,
                 &inventory,
                 &Options::default(),
                 Parallel::new(2),
@@ -406,7 +391,7 @@ fn names_of_one_hash_say_that_a_larger_node_size_holds_them() {
         };
         let output = Output::create(&dir.join("failed"), true).unwrap();
         let parallel = Parallel::new(1);
-        let made = btrfs::create(&fs, &inventory, &options, parallel, &NoProgress, &output);
+        let made = btrfs::create(&inventory, &options, parallel, &NoProgress, &output);
         made.unwrap_err().to_string()
     };
     let words = "store dir: limit reached: names with one hash together do not fit in a tree block; a larger node size, of up to 64 KiB, holds them";

@@ -193,7 +193,6 @@ pub(crate) fn explore_all(image: &BtrfsImage) -> Option<Arc<Btrfs>> {
 fn copy(tree: &Subvolume) -> Result<(), Error> {
     let inventory = Inventory::of(tree, &Limits::default())?;
     tree::tar::write(
-        tree,
         &inventory,
         false,
         Parallel::new(1),

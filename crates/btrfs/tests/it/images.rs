@@ -25,7 +25,7 @@ pub(crate) fn make(
     let inventory = Inventory::of(source, &Limits::default()).unwrap();
     let output = Output::create(image, true).unwrap();
     let parallel = Parallel::new(threads);
-    let summary = create(source, &inventory, options, parallel, &NoProgress, &output).unwrap();
+    let summary = create(&inventory, options, parallel, &NoProgress, &output).unwrap();
     output.commit().unwrap();
     summary
 }

@@ -191,7 +191,7 @@ fn extents_whose_checksum_matches_are_kept_without_decoding_them() {
     let fails = |fs: &dyn FileSystem, verify| {
         let inventory = Inventory::of(fs, &Limits::default()).unwrap();
         let (options, parallel) = (options(verify), Parallel::new(2));
-        btrfs::create(fs, &inventory, &options, parallel, &NoProgress, &output()).is_err()
+        btrfs::create(&inventory, &options, parallel, &NoProgress, &output()).is_err()
     };
     assert!(fails(&top(&first), Verify::Everything));
     assert!(!fails(&top(&first), Verify::Encoded));
@@ -327,7 +327,7 @@ fn stored_bytes_that_cannot_be_read_end_all_or_are_left_out() {
     for threads in [1, 3] {
         let output = Output::create(&image, true).unwrap();
         let (parallel, strict) = (Parallel::new(threads), options(false));
-        let made = btrfs::create(&source, &inventory, &strict, parallel, &NoProgress, &output);
+        let made = btrfs::create(&inventory, &strict, parallel, &NoProgress, &output);
         let words = made.unwrap_err().to_string();
         let named = |name: &str| words.contains(&format!("{name}: the medium is broken"));
         assert!(

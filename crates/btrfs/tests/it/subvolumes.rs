@@ -174,15 +174,7 @@ fn a_hard_link_into_another_subvolume_becomes_a_file_that_shares_its_content() {
         };
         let output = Output::create(&dir.join("never"), false).unwrap();
         let parallel = Parallel::new(1);
-        btrfs::create(
-            &source,
-            &inventory,
-            &options,
-            parallel,
-            &NoProgress,
-            &output,
-        )
-        .unwrap_err()
+        btrfs::create(&inventory, &options, parallel, &NoProgress, &output).unwrap_err()
     };
     for path in [&b"a/one"[..], b"c"] {
         let error = refused(vec![subvolume(path)], None);
@@ -304,14 +296,7 @@ fn an_image_that_continues_another_keeps_its_numbers() {
         options.subvolumes[0].numbers = Some(numbers);
         let output = Output::create(&dir.join("other"), false).unwrap();
         let inventory = Inventory::of(&source, &Limits::default()).unwrap();
-        let made = btrfs::create(
-            &source,
-            &inventory,
-            &options,
-            Parallel::new(1),
-            &NoProgress,
-            &output,
-        );
+        let made = btrfs::create(&inventory, &options, Parallel::new(1), &NoProgress, &output);
         assert!(matches!(made, Err(Error::InvalidInput(_))), "{id}");
     }
 }

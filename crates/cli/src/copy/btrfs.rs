@@ -16,7 +16,7 @@ use crate::text;
 /// The source cannot be read, or the destination cannot be written.
 pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let bar = job.bar();
-    let (tree, inventory) = (job.tree, job.inventory(&bar)?);
+    let inventory = job.inventory(&bar)?;
     let names = job.names(&bar, &inventory);
     let options = job.args.btrfs.options(
         &job.args.image,
@@ -27,7 +27,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     )?;
     let output =
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
-    let made = btrfs::create(tree, &inventory, &options, job.parallel, &names, &output);
+    let made = btrfs::create(&inventory, &options, job.parallel, &names, &output);
     let summary = match made {
         Err(error @ Error::File { .. }) => return Err(job.source.name_error(error).into()),
         made => made.with_context(|| job.on_dst("write"))?,

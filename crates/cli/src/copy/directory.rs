@@ -46,7 +46,7 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
         skip_unreadable: job.args.rescue.skips(),
         parallel: job.parallel,
     };
-    let extracted = extract(job.tree, &inventory, dst, &options, &names);
+    let extracted = extract(&inventory, dst, &options, &names);
     let path_name = |path: &[u8]| {
         let path = dst.join(OsStr::from_bytes(path));
         text::of_host_path(&path, "-")

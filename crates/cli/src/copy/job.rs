@@ -98,7 +98,7 @@ impl Job<'_> {
     }
 
     /// Progress for a bar, with the list of files if that is wanted.
-    pub(crate) fn names<'b>(&self, bar: &'b Bar, inventory: &'b Inventory) -> Names<'b> {
+    pub(crate) fn names<'b>(&self, bar: &'b Bar, inventory: &'b Inventory<'b>) -> Names<'b> {
         Names::new(bar, inventory, self.args.verbose, &self.args.dst)
     }
 
@@ -111,7 +111,7 @@ impl Job<'_> {
     ///
     /// # Errors
     /// The tree cannot be read or exceeds a limit, or a selected path does not exist.
-    pub(crate) fn inventory(&self, bar: &Bar) -> Result<Inventory> {
+    pub(crate) fn inventory(&self, bar: &Bar) -> Result<Inventory<'_>> {
         let mut limits = Limits::default();
         if let Some(bytes) = self.args.max_content {
             limits.content_bytes_max = bytes;

@@ -16,14 +16,19 @@ pub(crate) struct Names<'a> {
 }
 
 struct List<'a> {
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     rest: Box<dyn Iterator<Item = EntryId> + Send + 'a>,
     to_standard_error: bool,
 }
 
 impl<'a> Names<'a> {
     /// Prints names if `verbose`: on standard output, or on standard error if the tree goes to standard output.
-    pub(crate) fn new(bar: &'a Bar, inventory: &'a Inventory, verbose: bool, dst: &Path) -> Self {
+    pub(crate) fn new(
+        bar: &'a Bar,
+        inventory: &'a Inventory<'a>,
+        verbose: bool,
+        dst: &Path,
+    ) -> Self {
         let list = verbose.then(|| {
             Mutex::new(List {
                 inventory,

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use squashfs::Options;
-use tree::{Error, FileSystem, Inventory, Output};
+use tree::{Error, Inventory, Output};
 
 use super::job::{Done, Job};
 use super::reuse;
@@ -14,22 +14,15 @@ use crate::text;
 /// The source cannot be read, or the destination cannot be written.
 pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     let bar = job.bar();
-    let (tree, inventory) = (job.tree, job.inventory(&bar)?);
+    let inventory = job.inventory(&bar)?;
     let names = job.names(&bar, &inventory);
     let (args, image) = (job.args, &job.args.image);
     let old = reuse::squashfs(args, args.squashfs.compression(image)?)?;
     let options = args.squashfs.options(image, args.rescue, &inventory, old)?;
-    refuse_excess_holes(job, tree, &inventory, &options)?;
+    refuse_excess_holes(job, &inventory, &options)?;
     let mut output =
         Output::create(&job.args.dst, job.args.overwrite).with_context(|| job.on_dst("create"))?;
-    let made = squashfs::create(
-        tree,
-        &inventory,
-        &options,
-        job.parallel,
-        &names,
-        &mut output,
-    );
+    let made = squashfs::create(&inventory, &options, job.parallel, &names, &mut output);
     let summary = match made {
         Err(error @ Error::File { verb: "read", .. }) => {
             return Err(job.source.name_error(error).into());
@@ -67,13 +60,8 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
 }
 
 /// Refuses files whose holes would make the image large, and says how large.
-fn refuse_excess_holes(
-    job: &Job<'_>,
-    tree: &dyn FileSystem,
-    inventory: &Inventory,
-    options: &Options,
-) -> Result<()> {
-    let excess = squashfs::excess_holes(tree, inventory, options);
+fn refuse_excess_holes(job: &Job<'_>, inventory: &Inventory, options: &Options) -> Result<()> {
+    let excess = squashfs::excess_holes(inventory, options);
     let Some(excess) = excess.map_err(|error| job.source.name_error(error))? else {
         return Ok(());
     };

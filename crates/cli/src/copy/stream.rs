@@ -12,7 +12,7 @@ use sendstream::{
     Command, ConvertOptions, Recode, SendData, SendOptions, SendSummary, StreamWriter, Version,
     convert, send,
 };
-use tree::{Error, FileSystem, Inventory, NoProgress, Output, Progress, Sha256, is_valid_name};
+use tree::{Error, Inventory, NoProgress, Output, Progress, Sha256, is_valid_name};
 
 use super::args::Copy;
 use super::job::{Done, Job};
@@ -99,11 +99,11 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
     };
     options.uuid = match args.btrfs.uuid() {
         Some(uuid) => uuid,
-        None => uuid_of(job.tree, &inventory, &options, version).map_err(on_source)?,
+        None => uuid_of(&inventory, &options, version).map_err(on_source)?,
     };
     let mut output = create(&args.dst, args.overwrite)?;
     let written = match encode {
-        None => write_to(job.tree, &inventory, &options, version, &names, &mut output),
+        None => write_to(&inventory, &options, version, &names, &mut output),
         Some(settings) => encoded(job, &inventory, &options, settings, &names, &mut output),
     };
     let (summary, bytes) = written.map_err(on_source)?;
@@ -123,8 +123,7 @@ pub(crate) fn write(job: &Job<'_>) -> Result<Done> {
 
 /// Writes a whole stream, and returns its length.
 fn write_to(
-    tree: &dyn FileSystem,
-    inventory: &Inventory,
+    inventory: &Inventory<'_>,
     options: &SendOptions<'_>,
     version: Version,
     progress: &dyn Progress,
@@ -133,7 +132,7 @@ fn write_to(
     let output = BufWriter::with_capacity(BUFFER_BYTES, output);
     let mut writer = StreamWriter::new(output, version);
     writer.header()?;
-    let summary = send(tree, inventory, options, progress, &mut writer)?;
+    let summary = send(inventory, options, progress, &mut writer)?;
     writer.command(&Command::End)?;
     let bytes = writer.position();
     writer.into_inner().flush()?;
@@ -156,9 +155,8 @@ fn encoded(
         ..ConvertOptions::default()
     };
     let (sent, converted) = thread::scope(|scope| {
-        let tree = job.tree;
-        let sent = scope
-            .spawn(move || write_to(tree, inventory, options, Version::V2, progress, to_encode));
+        let sent =
+            scope.spawn(move || write_to(inventory, options, Version::V2, progress, to_encode));
         let converted = convert(plain, output, &converting, job.parallel, &NoProgress);
         let sent = sent.join();
         (sent.unwrap_or(Err(Error::Changed)), converted)
@@ -173,13 +171,12 @@ fn encoded(
 
 /// A UUID for the subvolume: a hash of its commands (RFC 9562, version 8).
 fn uuid_of(
-    tree: &dyn FileSystem,
-    inventory: &Inventory,
+    inventory: &Inventory<'_>,
     options: &SendOptions<'_>,
     version: Version,
 ) -> tree::Result<[u8; 16]> {
     let mut digest = Digest(Sha256::new());
-    write_to(tree, inventory, options, version, &NoProgress, &mut digest)?;
+    write_to(inventory, options, version, &NoProgress, &mut digest)?;
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&digest.0.finish()[..16]);
     uuid[6] = uuid[6] & 0x0f | 0x80;

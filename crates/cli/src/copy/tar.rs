@@ -45,7 +45,7 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
     };
     let fill = |out: &mut dyn Write| {
         let skips = job.args.rescue.skips();
-        tree::tar::write(job.tree, &inventory, skips, job.parallel, &names, out)
+        tree::tar::write(&inventory, skips, job.parallel, &names, out)
     };
     let written = match packing(job.args, kind)? {
         None => fill(&mut output).map(|summary| {

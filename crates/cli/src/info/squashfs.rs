@@ -19,13 +19,13 @@ const KINDS: [(&str, FileKind); 3] = [
 ];
 
 /// What is counted of an image.
-struct Counts {
-    inventory: Inventory,
+struct Counts<'a> {
+    inventory: Inventory<'a>,
     totals: Totals,
 }
 
-impl Counts {
-    fn of(image: &Squashfs) -> Result<Counts> {
+impl Counts<'_> {
+    fn of(image: &Squashfs) -> Result<Counts<'_>> {
         let root = DirEntry {
             name: Box::default(),
             ino: image.root(),

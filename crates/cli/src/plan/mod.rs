@@ -204,7 +204,6 @@ pub(crate) fn run(args: &Plan) -> Result<bool> {
     let bar = Bar::new("planned", args.json);
     bar.expect(None, Some(candidates.len() as u64));
     let prediction = plan::predict(&Question {
-        fs: &**source.tree(),
         inventory: &inventory,
         container,
         candidates,

@@ -270,7 +270,7 @@ impl Target {
         let bar = Bar::new("received", args.quiet);
         let output = Output::create(&self.path, self.old.is_some()).with_context(write)?;
         let parallel = args.threads.parallel();
-        let made = btrfs::create(&grafted, &inventory, &options, parallel, &bar, &output);
+        let made = btrfs::create(&inventory, &options, parallel, &bar, &output);
         let summary = made.with_context(write)?;
         if let Some(old) = &self.old {
             keep_owner(&output, &old.metadata).with_context(write)?;

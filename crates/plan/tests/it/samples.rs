@@ -38,7 +38,6 @@ fn predicted(slow: usize, seconds: f64) -> Prediction {
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
     let container = Container::Squashfs;
     plan::predict(&Question {
-        fs: &tree,
         inventory: &inventory,
         container,
         candidates: vec![Candidate::usual(container)[0].clone()],

@@ -5,8 +5,8 @@ use std::io::Write;
 
 use codec::Decoder;
 use tree::{
-    Encoding, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem,
-    Inventory, Kept, Progress, Result,
+    Encoding, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, Inventory, Kept,
+    Progress, Result,
 };
 
 use super::order::Order;
@@ -74,8 +74,7 @@ struct Source {
 /// A subvolume in which data to clone can be.
 #[derive(Clone, Copy)]
 pub(super) struct Root<'a> {
-    pub(super) fs: &'a dyn FileSystem,
-    pub(super) inventory: &'a Inventory,
+    pub(super) inventory: &'a Inventory<'a>,
     pub(super) order: &'a Order<'a>,
     pub(super) uuid: [u8; 16],
     pub(super) ctransid: u64,
@@ -187,8 +186,8 @@ impl Data {
         target: &mut Target<'_>,
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
-        let Root { fs, inventory, .. } = *context.sent();
-        let mut extents = Extents::new(fs, inventory.ino(target.file), target.size);
+        let inventory = context.sent().inventory;
+        let mut extents = Extents::new(inventory.tree(), inventory.ino(target.file), target.size);
         while let Some(extent) = extents.next()? {
             if extent.kind.has_data() {
                 self.send_extent(context, target, &extent, writer)?;
@@ -285,10 +284,10 @@ impl Data {
         source: Source,
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
-        let Root { fs, inventory, .. } = context.roots[source.root];
+        let inventory = context.roots[source.root].inventory;
         let sector = u64::from(context.options.sector_bytes);
         let source_size = inventory.size(source.file);
-        let mut parts = Extents::new(fs, inventory.ino(source.file), source_size);
+        let mut parts = Extents::new(inventory.tree(), inventory.ino(source.file), source_size);
         let (mut offset, mut len) = (extent.offset, extent.len);
         let (mut at, mut wanted) = (source.offset, begin(extent).unwrap_or_default());
         // Some receivers cannot clone the first sector of a file alone.
@@ -386,13 +385,13 @@ impl Data {
             SendData::AsStored | SendData::Plain => {}
         }
         let bytes_max = write_bytes_max(writer.version());
-        let Root { fs, inventory, .. } = *context.sent();
+        let inventory = context.sent().inventory;
         let ino = inventory.ino(target.file);
         let (mut offset, mut len) = (offset, len);
         while len > 0 {
             let now = len.min(bytes_max);
             self.content.resize(now as usize, 0);
-            if fs.read_at(ino, offset, &mut self.content)? as u64 != now {
+            if inventory.tree().read_at(ino, offset, &mut self.content)? as u64 != now {
                 return Err(Error::Changed);
             }
             writer.command(&Command::Write {
@@ -435,9 +434,11 @@ impl Data {
         if !is_expressible {
             return Ok(false);
         }
-        let Root { fs, inventory, .. } = *context.sent();
+        let inventory = context.sent().inventory;
         let ino = inventory.ino(target.file);
-        let checksum = fs.read_encoded(ino, extent, &mut self.buffer)?;
+        let checksum = inventory
+            .tree()
+            .read_encoded(ino, extent, &mut self.buffer)?;
         if !encoding.algorithm.is_extent(&self.buffer) {
             return Ok(false);
         }
@@ -480,19 +481,16 @@ impl Shown {
 /// Calls `each` with all extents of the files of a subvolume.
 fn for_each_extent(root: &Root<'_>, each: &mut dyn FnMut(FileId, &Extent)) -> Result<()> {
     let Root {
-        fs,
-        inventory,
-        order,
-        ..
+        inventory, order, ..
     } = *root;
-    if !fs.storage().stored_extents {
+    if !inventory.tree().storage().stored_extents {
         return Ok(());
     }
     for file in inventory.files() {
         if inventory.kind(file) != FileKind::Regular {
             continue;
         }
-        let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
+        let mut extents = Extents::new(inventory.tree(), inventory.ino(file), inventory.size(file));
         let mut next = || {
             extents
                 .next()

@@ -28,9 +28,7 @@ const ZEROS_BYTES_MAX: u64 = 64 << 20;
 #[derive(Clone, Copy)]
 pub struct KnownSubvolume<'a> {
     /// Its files. They are of the same store as those that are sent.
-    pub fs: &'a dyn FileSystem,
-    /// The inventory of `fs`.
-    pub inventory: &'a Inventory,
+    pub inventory: &'a Inventory<'a>,
     /// What the image stores of its files.
     pub stored: &'a dyn StoredFiles,
     /// The UUID by which the receiver knows it.
@@ -48,7 +46,7 @@ pub struct KnownSubvolume<'a> {
 /// # Errors
 /// As for [`send`](super::send()); also if the options have no stored files, or the subvolumes are not of one store.
 pub fn send_changes<W: Write>(
-    sent: (&dyn FileSystem, &Inventory),
+    inventory: &Inventory<'_>,
     parent: &KnownSubvolume<'_>,
     sources: &[KnownSubvolume<'_>],
     options: &SendOptions<'_>,
@@ -61,9 +59,9 @@ pub fn send_changes<W: Write>(
     let Some(stored) = options.stored else {
         return Err(Error::InvalidInput("files of a stream need their numbers"));
     };
-    let (fs, inventory) = sent;
+    let store = |inventory: &Inventory<'_>| inventory.tree().storage().store;
     let known = || [parent].into_iter().chain(sources);
-    if known().any(|known| known.fs.storage().store != fs.storage().store) {
+    if known().any(|known| store(known.inventory) != store(inventory)) {
         return Err(Error::InvalidInput("the parent is in another image"));
     }
     writer.command(&Command::Snapshot {
@@ -73,16 +71,15 @@ pub fn send_changes<W: Write>(
         clone_uuid: parent.uuid,
         clone_ctransid: parent.ctransid,
     })?;
-    let mut orders = vec![Order::new(fs, inventory, options.stored, options.ctransid)?];
+    let mut orders = vec![Order::new(inventory, options.stored, options.ctransid)?];
     for known in known() {
         let stored = Some(known.stored);
-        let mut order = Order::new(known.fs, known.inventory, stored, known.ctransid)?;
+        let mut order = Order::new(known.inventory, stored, known.ctransid)?;
         // All of its files have their names.
         order.progress = u64::MAX;
         orders.push(order);
     }
     let mut roots = vec![Root {
-        fs,
         inventory,
         order: &orders[0],
         uuid: options.uuid,
@@ -90,7 +87,6 @@ pub fn send_changes<W: Write>(
     }];
     for (known, order) in known().zip(&orders[1..]) {
         roots.push(Root {
-            fs: known.fs,
             inventory: known.inventory,
             order,
             uuid: known.uuid,
@@ -103,7 +99,8 @@ pub fn send_changes<W: Write>(
         if let Some(file) = files.child.filter(|_| has_changed(files, &roots))
             && inventory.kind(file) == FileKind::Regular
         {
-            let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
+            let size = inventory.size(file);
+            let mut extents = Extents::new(inventory.tree(), inventory.ino(file), size);
             let mut next = || {
                 let next = extents.next();
                 next.map_err(|error| orders[0].name_error(file, error))
@@ -214,17 +211,14 @@ impl<W: Write> Changes<'_, W> {
 
     pub(super) fn create_at(&mut self, node: Node, path: &[u8]) -> Result<()> {
         let Root {
-            fs,
-            inventory,
-            order,
-            ..
+            inventory, order, ..
         } = self.roots[0];
         let Some(file) = self.receiver.files(node).child else {
             return Ok(());
         };
         let metadata = inventory.metadata(file);
         let (ino, number) = (inventory.ino(file), order.number(file));
-        create(self.writer, fs, ino, &metadata, number, path)
+        create(self.writer, inventory.tree(), ino, &metadata, number, path)
     }
 
     /// Sends a file that is new or changed: names, attributes and data, and last what the steps before change.
@@ -241,14 +235,14 @@ impl<W: Write> Changes<'_, W> {
         if self.changed.has_excess() {
             let is_behind_names = match old {
                 Some(old) => have_items_changed([&sent, &parent], [file, old])?,
-                None => has_items(sent.fs, sent.inventory, file)?,
+                None => has_items(sent.inventory, file)?,
             };
             if is_behind_names {
                 self.times_of_excess()?;
             }
         }
         let path = &self.receiver.current_path(node)?[..];
-        let xattrs = stored_xattrs(sent.fs, sent.inventory.ino(file))?;
+        let xattrs = stored_xattrs(sent.inventory.tree(), sent.inventory.ino(file))?;
         self.change_xattrs(path, &xattrs, old)?;
         if metadata.kind == FileKind::Regular {
             self.content(file, path, &metadata, before.as_ref())?;
@@ -323,7 +317,7 @@ impl<W: Write> Changes<'_, W> {
     ) -> Result<()> {
         let parent = self.roots[1];
         let before = match old {
-            Some(old) => stored_xattrs(parent.fs, parent.inventory.ino(old))?,
+            Some(old) => stored_xattrs(parent.inventory.tree(), parent.inventory.ino(old))?,
             None => Vec::new(),
         };
         let is_kept = |old: &&tree::Xattr| xattrs.iter().any(|new| new.name == old.name);
@@ -381,13 +375,17 @@ impl<W: Write> Changes<'_, W> {
         };
         let old_size = before.map_or(0, |(_, before)| before.size);
         let mut old = before.map(|(file, before)| Before {
-            extents: Extents::new(parent.fs, parent.inventory.ino(*file), before.size),
-            fs: parent.fs,
+            extents: Extents::new(
+                parent.inventory.tree(),
+                parent.inventory.ino(*file),
+                before.size,
+            ),
+            fs: parent.inventory.tree(),
             ino: parent.inventory.ino(*file),
             size: before.size,
         });
         let ino = sent.inventory.ino(file);
-        let mut extents = Extents::new(sent.fs, ino, size);
+        let mut extents = Extents::new(sent.inventory.tree(), ino, size);
         let mut hole: Option<(u64, u64)> = None;
         let writes_holes =
             self.writer.version() >= Version::V2 || self.options.data == SendData::Nothing;
@@ -412,7 +410,9 @@ impl<W: Write> Changes<'_, W> {
             }
             if let Some(extent) = &next {
                 let is_same = match &mut old {
-                    Some(old) if extent.kind.has_data() => old.shows(extent, sent.fs, ino)?,
+                    Some(old) if extent.kind.has_data() => {
+                        old.shows(extent, sent.inventory.tree(), ino)?
+                    }
                     Some(old) => {
                         let stored =
                             (self.stored_in_parent).preallocated(old.ino, extent.offset)?;

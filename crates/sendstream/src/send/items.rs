@@ -3,26 +3,26 @@
 //! Linux goes through the items of each file in the order of their keys. Names come first. At the first attribute,
 //! directory entry or extent it sends what follows from the names.
 
-use tree::{Extent, ExtentKind, Extents, FileId, FileKind, FileSystem, Inventory, Result};
+use tree::{Extent, ExtentKind, Extents, FileId, FileKind, Inventory, Result};
 
 use super::attributes::stored_xattrs;
 use super::data::Root;
 
 /// Whether a file has such items.
-pub(super) fn has_items(fs: &dyn FileSystem, inventory: &Inventory, file: FileId) -> Result<bool> {
+pub(super) fn has_items(inventory: &Inventory<'_>, file: FileId) -> Result<bool> {
     Ok(match inventory.metadata(file).kind {
         // The target of a symbolic link is an extent.
         FileKind::Symlink => true,
         FileKind::Directory => inventory.entries(file).len() > 0,
-        FileKind::Regular => next_stored(&mut extents(fs, inventory, file))?.is_some(),
+        FileKind::Regular => next_stored(&mut extents(inventory, file))?.is_some(),
         _ => false,
-    } || !stored_xattrs(fs, inventory.ino(file))?.is_empty())
+    } || !stored_xattrs(inventory.tree(), inventory.ino(file))?.is_empty())
 }
 
 /// Whether such items of a file differ from those of the same file in another subvolume.
 pub(super) fn have_items_changed(roots: [&Root<'_>; 2], files: [FileId; 2]) -> Result<bool> {
     let [xattrs, old_xattrs] = in_both(roots, files, |root, file| {
-        stored_xattrs(root.fs, root.inventory.ino(file))
+        stored_xattrs(root.inventory.tree(), root.inventory.ino(file))
     })?;
     if xattrs != old_xattrs {
         return Ok(true);
@@ -41,9 +41,8 @@ pub(super) fn have_items_changed(roots: [&Root<'_>; 2], files: [FileId; 2]) -> R
             Ok(entries != old)
         }
         FileKind::Regular => {
-            let [mut extents, mut old_extents] = in_both(roots, files, |root, file| {
-                Ok(extents(root.fs, root.inventory, file))
-            })?;
+            let [mut extents, mut old_extents] =
+                in_both(roots, files, |root, file| Ok(extents(root.inventory, file)))?;
             loop {
                 let both = (next_stored(&mut extents)?, next_stored(&mut old_extents)?);
                 match both {
@@ -69,9 +68,9 @@ fn in_both<'a, T>(
     Ok([look(root, file)?, look(other, of_other)?])
 }
 
-fn extents<'a>(fs: &'a dyn FileSystem, inventory: &Inventory, file: FileId) -> Extents<'a> {
+fn extents<'a>(inventory: &Inventory<'a>, file: FileId) -> Extents<'a> {
     let size = inventory.metadata(file).size;
-    Extents::new(fs, inventory.ino(file), size)
+    Extents::new(inventory.tree(), inventory.ino(file), size)
 }
 
 fn next_stored(extents: &mut Extents<'_>) -> Result<Option<Extent>> {

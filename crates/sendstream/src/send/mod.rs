@@ -13,7 +13,7 @@ mod waiting;
 use std::collections::HashSet;
 use std::io::Write;
 
-use tree::{Error, FileId, FileKind, FileSystem, Inventory, Kept, Metadata, Progress, Result};
+use tree::{Error, FileId, FileKind, Inventory, Kept, Metadata, Progress, Result};
 
 use self::attributes::{CAPABILITY, create, set_xattr, stored_xattrs, times};
 use self::data::{Context, Data, Root, Target};
@@ -72,8 +72,7 @@ pub struct SendSummary {
 /// # Errors
 /// The tree cannot be read, has paths that are too long for Linux, or contradicts itself; or the output cannot be written.
 pub fn send<W: Write>(
-    fs: &dyn FileSystem,
-    inventory: &Inventory,
+    inventory: &Inventory<'_>,
     options: &SendOptions<'_>,
     progress: &dyn Progress,
     writer: &mut StreamWriter<W>,
@@ -86,16 +85,14 @@ pub fn send<W: Write>(
         uuid: options.uuid,
         ctransid: options.ctransid,
     })?;
-    let order = Order::new(fs, inventory, options.stored, options.ctransid)?;
+    let order = Order::new(inventory, options.stored, options.ctransid)?;
     let data = Data::new(&Root {
-        fs,
         inventory,
         order: &order,
         uuid: options.uuid,
         ctransid: options.ctransid,
     })?;
     let mut sender = Sender {
-        fs,
         inventory,
         options,
         progress,
@@ -125,8 +122,7 @@ pub fn send<W: Write>(
 }
 
 struct Sender<'a, W> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     options: &'a SendOptions<'a>,
     progress: &'a dyn Progress,
     order: Order<'a>,
@@ -149,13 +145,13 @@ impl<W: Write> Sender<'_, W> {
                 self.create(file, &metadata)?;
             }
             path = self.name(file)?;
-            if self.changed.has_excess() && has_items(self.fs, self.inventory, file)? {
+            if self.changed.has_excess() && has_items(self.inventory, file)? {
                 self.times_of_excess()?;
             }
         }
         let path = &path[..];
         self.order.progress = number + 1;
-        let xattrs = stored_xattrs(self.fs, self.inventory.ino(file))?;
+        let xattrs = stored_xattrs(self.inventory.tree(), self.inventory.ino(file))?;
         for xattr in xattrs.iter().filter(|it| *it.name != *CAPABILITY) {
             set_xattr(self.writer, path, xattr)?;
         }
@@ -194,7 +190,14 @@ impl<W: Write> Sender<'_, W> {
     fn create(&mut self, file: FileId, metadata: &Metadata) -> Result<()> {
         let path = &self.order.temporary_name(file)[..];
         let (ino, number) = (self.inventory.ino(file), self.order.number(file));
-        create(self.writer, self.fs, ino, metadata, number, path)
+        create(
+            self.writer,
+            self.inventory.tree(),
+            ino,
+            metadata,
+            number,
+            path,
+        )
     }
 
     /// Gives a file its names, and returns the first one as a path. Directories in which it gets them are created if they
@@ -231,7 +234,6 @@ impl<W: Write> Sender<'_, W> {
     /// Sends the data of a regular file, and its size if that does not follow.
     fn content(&mut self, file: FileId, path: &[u8], size: u64) -> Result<()> {
         let root = Root {
-            fs: self.fs,
             inventory: self.inventory,
             order: &self.order,
             uuid: self.options.uuid,

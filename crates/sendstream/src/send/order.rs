@@ -1,6 +1,6 @@
 //! The order in which files are sent, and the names they have meanwhile.
 
-use tree::{EntryId, Error, ExtentId, FileId, FileSystem, Ino, Inventory, Result};
+use tree::{EntryId, Error, ExtentId, FileId, Ino, Inventory, Result};
 
 /// The number of a subvolume's root directory, and the first one of a file.
 pub(super) const ROOT: u64 = 256;
@@ -32,7 +32,7 @@ pub trait StoredFiles: Sync {
 
 /// The files of a tree by number, and how far sending has come.
 pub(super) struct Order<'a> {
-    pub(super) inventory: &'a Inventory,
+    pub(super) inventory: &'a Inventory<'a>,
     stored: Option<&'a dyn StoredFiles>,
     /// By file.
     numbers: Vec<u64>,
@@ -50,8 +50,7 @@ impl<'a> Order<'a> {
     /// The order of the numbers that files have in their image if `stored` gives their names there; otherwise files get
     /// numbers in the order of the inventory, and are all of this generation.
     pub(super) fn new(
-        fs: &dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         stored: Option<&'a dyn StoredFiles>,
         generation: u64,
     ) -> Result<Order<'a>> {
@@ -69,7 +68,7 @@ impl<'a> Order<'a> {
             let (number, generations) = if stored.is_none() {
                 (ROOT + u64::from(file.0), (generation, generation))
             } else {
-                let metadata = fs.metadata(inventory.ino(file));
+                let metadata = inventory.tree().metadata(inventory.ino(file));
                 let metadata = metadata.map_err(|error| order.name_error(file, error))?;
                 match metadata.identity {
                     Some(identity) => {

@@ -424,7 +424,7 @@ fn options(files: &Files, turn: u8) -> SendOptions<'_> {
     }
 }
 
-fn inventory(files: &Files) -> Inventory {
+fn inventory(files: &Files) -> Inventory<'_> {
     Inventory::of(files, &Limits::default()).unwrap()
 }
 
@@ -432,7 +432,7 @@ fn full(files: &Files, turn: u8, version: Version) -> Vec<u8> {
     let mut writer = StreamWriter::new(Vec::new(), version);
     writer.header().unwrap();
     let options = options(files, turn);
-    send(files, &inventory(files), &options, &NoProgress, &mut writer).unwrap();
+    send(&inventory(files), &options, &NoProgress, &mut writer).unwrap();
     writer.command(&Command::End).unwrap();
     writer.into_inner()
 }
@@ -442,15 +442,13 @@ fn changes(old: &Files, new: &Files, version: Version) -> Result<Vec<u8>> {
     writer.header()?;
     let (before, after) = (inventory(old), inventory(new));
     let parent = KnownSubvolume {
-        fs: old,
         inventory: &before,
         stored: old,
         uuid: [1; 16],
         ctransid: old.now,
     };
     let options = options(new, 2);
-    let sent = (new as _, &after);
-    send_changes(sent, &parent, &[], &options, &NoProgress, &mut writer)?;
+    send_changes(&after, &parent, &[], &options, &NoProgress, &mut writer)?;
     writer.command(&Command::End)?;
     Ok(writer.into_inner())
 }

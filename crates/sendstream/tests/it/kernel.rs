@@ -17,15 +17,7 @@ fn manifest_of(dir: &Path) -> String {
     let mut text = Vec::new();
     let parallel = Parallel::new(1);
     let aspects = Aspects::default();
-    manifest::write(
-        &tree,
-        &inventory,
-        &aspects,
-        parallel,
-        &NoProgress,
-        &mut text,
-    )
-    .unwrap();
+    manifest::write(&inventory, &aspects, parallel, &NoProgress, &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 

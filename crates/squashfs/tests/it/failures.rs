@@ -157,14 +157,7 @@ fn a_file_that_goes_away_is_named() {
         let out = TempDir::new();
         let mut output = Output::create(&out.join("image"), false).unwrap();
         let parallel = Parallel::new(2);
-        let made = create(
-            &fs,
-            &inventory,
-            &options(),
-            parallel,
-            &NoProgress,
-            &mut output,
-        );
+        let made = create(&inventory, &options(), parallel, &NoProgress, &mut output);
         let error = made.unwrap_err().to_string();
         assert!(
             error.contains("sub/victim: ") || error.contains("no such file"),

@@ -15,7 +15,7 @@ use tree::{
 
 use crate::vectors::encoder;
 
-fn inventory(fs: &dyn FileSystem) -> Inventory {
+fn inventory(fs: &dyn FileSystem) -> Inventory<'_> {
     Inventory::of(fs, &Limits::default()).unwrap()
 }
 
@@ -25,7 +25,7 @@ fn write(fs: &dyn FileSystem, options: &Options) -> Result<squashfs::CreateSumma
     let mut output = Output::create(&dir.join("image"), false).unwrap();
     let parallel = Parallel::new(2);
     let inventory = inventory(fs);
-    create(fs, &inventory, options, parallel, &NoProgress, &mut output)
+    create(&inventory, options, parallel, &NoProgress, &mut output)
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn an_8_eb_file_is_refused_with_the_size_of_its_list() {
     fs.add_sparse(root, "small", 1 << 20, &[]);
     let fs = HookedFs::new(fs, |_, _| panic!("nothing is read"));
     let inventory = inventory(&fs);
-    let found = excess_holes(&fs, &inventory, &Options::default()).unwrap();
+    let found = excess_holes(&inventory, &Options::default()).unwrap();
     let huge = (inventory.files()).find(|&id| inventory.ino(id) == file);
     let bytes = size - 4 + (1 << 20);
     let expected = ExcessHoles {
@@ -161,7 +161,6 @@ fn a_small_image_that_claims_petabytes_of_holes_costs_what_it_stores() {
     took("a manifest");
     let mut archive = Vec::new();
     tree::tar::write(
-        &fs,
         &inventory,
         false,
         Parallel::new(2),
@@ -185,7 +184,7 @@ fn a_small_image_that_claims_petabytes_of_holes_costs_what_it_stores() {
         sync: false,
         parallel: Parallel::new(2),
     };
-    extract(&fs, &inventory, &dir.join("copy"), &options, &NoProgress).unwrap();
+    extract(&inventory, &dir.join("copy"), &options, &NoProgress).unwrap();
     assert_eq!(dir.join("copy/listed").metadata().unwrap().len(), size);
     took("a copy to a directory");
 }

@@ -22,7 +22,7 @@ pub(crate) fn make(
     let inventory = Inventory::of(fs, &Limits::default())?;
     let mut output = Output::create(image, true)?;
     let parallel = Parallel::new(threads);
-    let summary = create(fs, &inventory, options, parallel, &NoProgress, &mut output)?;
+    let summary = create(&inventory, options, parallel, &NoProgress, &mut output)?;
     output.commit()?;
     Ok(summary)
 }

@@ -448,7 +448,7 @@ fn assert_linux_agrees(image: &Path) {
     let text = |fs: &dyn FileSystem| {
         let (inventory, mut text) = (Inventory::of(fs, &Limits::default()).unwrap(), Vec::new());
         let one = Parallel::new(1);
-        manifest::write(fs, &inventory, &aspects, one, &NoProgress, &mut text).unwrap();
+        manifest::write(&inventory, &aspects, one, &NoProgress, &mut text).unwrap();
         String::from_utf8(text).unwrap()
     };
     let (is, must) = (text(&HostDir::open(mount.path()).unwrap()), text(&ours));

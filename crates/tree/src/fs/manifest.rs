@@ -69,7 +69,6 @@ impl Manifest {
         let inventory = Inventory::of(fs, &Limits::default())?;
         let mut text = Vec::new();
         write(
-            fs,
             &inventory,
             aspects,
             Parallel::available(),
@@ -127,24 +126,19 @@ impl fmt::Debug for Manifest {
     }
 }
 
-/// Writes the manifest of the tree `fs`, whose inventory is `inventory`. Files are hashed on several threads; the text
+/// Writes the manifest of a tree. Files are hashed on several threads; the text
 /// does not depend on their number.
 ///
 /// # Errors
 /// [`Error::File`] if a file cannot be read; [`Error::Io`] if `out` cannot be written.
 pub fn write(
-    fs: &dyn FileSystem,
-    inventory: &Inventory,
+    inventory: &Inventory<'_>,
     aspects: &Aspects,
     parallel: Parallel,
     progress: &dyn Progress,
     out: &mut dyn io::Write,
 ) -> Result<()> {
-    let lines = Lines {
-        fs,
-        inventory,
-        aspects,
-    };
+    let lines = Lines { inventory, aspects };
     let mut out = io::BufWriter::with_capacity(64 << 10, out);
     out.write_all(SIGNATURE.as_bytes())?;
     // For files with several names: what their first line has after the path, to repeat it for the other names.
@@ -191,8 +185,7 @@ pub fn write(
 }
 
 struct Lines<'a> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     aspects: &'a Aspects,
 }
 
@@ -240,13 +233,13 @@ impl Lines<'_> {
         }
         if kind == FileKind::Symlink {
             words += " link=";
-            add_escaped(&mut words, &self.fs.read_link(ino)?);
+            add_escaped(&mut words, &self.inventory.tree().read_link(ino)?);
         }
         if aspects.holes && kind == FileKind::Regular {
             self.add_data(&mut words, ino, size)?;
         }
         if aspects.xattrs {
-            for xattr in self.fs.xattrs(ino)? {
+            for xattr in self.inventory.tree().xattrs(ino)? {
                 words += " xattr.";
                 add_escaped(&mut words, &xattr.name);
                 words.push('=');
@@ -273,7 +266,7 @@ impl Lines<'_> {
     fn add_data(&self, words: &mut String, ino: Ino, size: u64) -> Result<()> {
         let mut parts: Vec<(u64, u64)> = Vec::new();
         let mut has_hole = false;
-        let mut extents = Extents::new(self.fs, ino, size);
+        let mut extents = Extents::new(self.inventory.tree(), ino, size);
         while let Some(extent) = extents.next()? {
             if !extent.kind.has_data() {
                 has_hole = true;
@@ -302,17 +295,24 @@ impl Lines<'_> {
         let blocks = size.div_ceil(BLOCK_BYTES);
         let (mut hash, mut nonzero) = (Sha256::new(), 0);
         let mut is_mostly_empty = true;
-        for_each_nonzero(self.fs, ino, size, 0..size, buffer, |mut offset, bytes| {
-            for block in bytes.chunks(BLOCK_BYTES as usize) {
-                hash.update(offset.to_le_bytes());
-                hash.update(block);
-                offset += BLOCK_BYTES;
-                nonzero += 1;
-            }
-            // Stops early for an ordinary file, which is then read from its beginning.
-            is_mostly_empty = nonzero * BLOCKS_PER_NONZERO < blocks;
-            is_mostly_empty
-        })?;
+        for_each_nonzero(
+            self.inventory.tree(),
+            ino,
+            size,
+            0..size,
+            buffer,
+            |mut offset, bytes| {
+                for block in bytes.chunks(BLOCK_BYTES as usize) {
+                    hash.update(offset.to_le_bytes());
+                    hash.update(block);
+                    offset += BLOCK_BYTES;
+                    nonzero += 1;
+                }
+                // Stops early for an ordinary file, which is then read from its beginning.
+                is_mostly_empty = nonzero * BLOCKS_PER_NONZERO < blocks;
+                is_mostly_empty
+            },
+        )?;
         Ok(is_mostly_empty.then(|| hash.finalize().into()))
     }
 
@@ -320,7 +320,7 @@ impl Lines<'_> {
     fn digest(&self, ino: Ino, size: u64, buffer: &mut Vec<u8>) -> Result<[u8; 32]> {
         buffer.resize(CHUNK_BYTES, 0);
         let mut hash = Sha256::new();
-        let mut runs = DataRuns::new(self.fs, ino, size);
+        let mut runs = DataRuns::new(self.inventory.tree(), ino, size);
         let mut at = 0;
         while at < size {
             let run = runs.after(at)?;
@@ -334,7 +334,7 @@ impl Lines<'_> {
             }
             while at < run.end {
                 let len = (run.end - at).min(CHUNK_BYTES as u64) as usize;
-                if self.fs.read_at(ino, at, &mut buffer[..len])? != len {
+                if self.inventory.tree().read_at(ino, at, &mut buffer[..len])? != len {
                     return Err(Error::Changed);
                 }
                 hash.update(&buffer[..len]);

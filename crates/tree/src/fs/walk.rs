@@ -8,10 +8,11 @@ mod listing;
 mod without;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 
 use self::listing::Listing;
-use super::{Device, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
+use super::{Device, Extents, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
 use crate::{Limits, Result, Scratch, Strings, Table, high_u32, low_u32, wide_u64};
 
 /// A file of an [`Inventory`], by number. 0 is the root, and all numbers below [`Inventory::file_count`] are valid.
@@ -34,11 +35,11 @@ pub enum Step {
     Leave(EntryId),
 }
 
-/// A whole tree in memory, without file content and extended attributes.
+/// A whole tree in memory, without file content and extended attributes, which [`Inventory::tree`] still has.
 ///
 /// Created by [`Inventory::of`] and immutable, so threads can share it.
-#[derive(Debug)]
-pub struct Inventory {
+pub struct Inventory<'t> {
+    tree: &'t dyn FileSystem,
     /// Each is a [`Record`].
     files: Table<14>,
     /// Parallel to `files` if any file has one of these times, otherwise empty.
@@ -136,15 +137,24 @@ impl Entry {
     }
 }
 
-impl Inventory {
-    /// Walks all of `fs`.
+impl fmt::Debug for Inventory<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inventory")
+            .field("storage", &self.tree.storage())
+            .field("files", &self.file_count())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'t> Inventory<'t> {
+    /// Walks all of `tree`.
     ///
     /// # Errors
     /// [`File`](crate::Error::File) with the path of a file that cannot be read or whose description is impossible: an invalid,
     /// repeated or unsorted name, a directory that contains itself or appears twice, or a type that differs from the
     /// one in its directory. [`Limit`](crate::Error::Limit) if `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
-    pub fn of(fs: &dyn FileSystem, limits: &Limits) -> Result<Inventory> {
-        Inventory::in_scratch(fs, limits, &Scratch::memory())
+    pub fn of(tree: &'t dyn FileSystem, limits: &Limits) -> Result<Self> {
+        Inventory::in_scratch(tree, limits, &Scratch::memory())
     }
 
     /// Like [`Inventory::of`], with only the names in memory, and what is in use.
@@ -152,21 +162,27 @@ impl Inventory {
     /// # Errors
     /// As there.
     pub fn in_scratch(
-        fs: &dyn FileSystem,
+        tree: &'t dyn FileSystem,
         limits: &Limits,
         scratch: &Scratch,
-    ) -> Result<Inventory> {
-        Scratch::catch(|| Listing::new(fs, limits, scratch).run())
+    ) -> Result<Self> {
+        Scratch::catch(|| Listing::new(tree, limits, scratch).run())
     }
 
-    fn new(scratch: &Scratch) -> Inventory {
+    fn new(tree: &'t dyn FileSystem, scratch: &Scratch) -> Self {
         Inventory {
+            tree,
             files: Table::new(scratch),
             times: Table::new(scratch),
             entries: Table::new(scratch),
             names: Strings::new(scratch),
             content_bytes: 0,
         }
+    }
+
+    /// The tree that was walked. Each [`Inventory::ino`] is one of its files.
+    pub fn tree(&self) -> &'t dyn FileSystem {
+        self.tree
     }
 
     /// The number of files, each counted once regardless of its number of names. At least 1, the root.
@@ -238,6 +254,11 @@ impl Inventory {
             FileKind::Regular | FileKind::Symlink => record.size,
             _ => 0,
         }
+    }
+
+    /// The extents of a regular file, from its beginning.
+    pub fn extents(&self, file: FileId) -> Extents<'t> {
+        Extents::new(self.tree, self.ino(file), self.size(file))
     }
 
     /// The number of names of the file in this tree. [`Metadata::nlink`], which the container states, can differ.
@@ -414,7 +435,7 @@ impl Inventory {
 /// The iterator of [`Inventory::steps`]. Holds one position per directory level.
 #[derive(Clone, Debug)]
 pub struct Steps<'a> {
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     open: Vec<(EntryId, Range<u32>)>,
     started: bool,
 }

@@ -2,13 +2,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Checksum, Error, Extent, FileId, FileSystem, Inventory, Result};
+use crate::{Checksum, Error, Extent, FileId, Inventory, Result};
 
 /// Where the workers of all containers read file content. It holds their common policy for a file that cannot be read:
 /// fail with an error that names it, or leave it out.
 pub struct ContentReader<'a> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     skip_unreadable: bool,
     /// Buffers to be reused.
     free: Mutex<Vec<Vec<u8>>>,
@@ -16,16 +15,10 @@ pub struct ContentReader<'a> {
 }
 
 impl<'a> ContentReader<'a> {
-    /// Reads the files of `inventory`, which was made from `fs`, into results of at most `buffer_bytes` bytes each.
+    /// Reads the files of `inventory` into results of at most `buffer_bytes` bytes each.
     /// With `skip_unreadable`, files that cannot be read are left out.
-    pub fn new(
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
-        buffer_bytes: usize,
-        skip_unreadable: bool,
-    ) -> Self {
+    pub fn new(inventory: &'a Inventory<'a>, buffer_bytes: usize, skip_unreadable: bool) -> Self {
         ContentReader {
-            fs,
             inventory,
             skip_unreadable,
             free: Mutex::default(),
@@ -49,23 +42,18 @@ impl<'a> ContentReader<'a> {
         free.push(buffer);
     }
 
-    /// The tree.
-    pub fn fs(&self) -> &'a dyn FileSystem {
-        self.fs
-    }
-
-    /// Its inventory.
-    pub fn inventory(&self) -> &'a Inventory {
+    /// The inventory.
+    pub fn inventory(&self) -> &'a Inventory<'a> {
         self.inventory
     }
 
     /// Fills `buf` with a file's content at `offset`.
     ///
     /// # Errors
-    /// As for [`FileSystem::read_at`]; [`Error::Changed`] if there are fewer bytes.
+    /// As for [`read_at`](crate::FileSystem::read_at); [`Error::Changed`] if there are fewer bytes.
     pub fn read(&self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
         let ino = self.inventory.ino(file);
-        if self.fs.read_at(ino, offset, buf)? < buf.len() {
+        if self.inventory.tree().read_at(ino, offset, buf)? < buf.len() {
             return Err(Error::Changed);
         }
         Ok(())
@@ -75,7 +63,7 @@ impl<'a> ContentReader<'a> {
     /// match, if the container has one. The rest of the buffer is zeroed.
     ///
     /// # Errors
-    /// As for [`FileSystem::read_encoded`]; [`Error::Changed`] if the buffer is too small for them.
+    /// As for [`read_encoded`](crate::FileSystem::read_encoded); [`Error::Changed`] if the buffer is too small for them.
     pub fn read_encoded(
         &self,
         file: FileId,
@@ -83,9 +71,8 @@ impl<'a> ContentReader<'a> {
         buffer: &mut Vec<u8>,
     ) -> Result<(usize, Option<Checksum>)> {
         let bytes = buffer.len();
-        let read = self
-            .fs
-            .read_encoded(self.inventory.ino(file), extent, buffer);
+        let tree = self.inventory.tree();
+        let read = tree.read_encoded(self.inventory.ino(file), extent, buffer);
         let len = buffer.len();
         buffer.resize(bytes, 0);
         let checksum = read?;

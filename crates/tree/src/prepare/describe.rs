@@ -1,9 +1,7 @@
 //! Reads extended attributes and link targets, before anything else.
 
 use super::Lost;
-use crate::{
-    FileId, FileKind, FileSystem, ImageSummary, Inventory, Parallel, Result, Xattr, ordered,
-};
+use crate::{FileId, FileKind, ImageSummary, Inventory, Parallel, Result, Xattr, ordered};
 
 /// Number of files that one job describes.
 const BATCH_FILES: u32 = 256;
@@ -21,9 +19,7 @@ pub struct Description {
 #[derive(Clone, Copy)]
 pub struct Describe<'a> {
     /// The tree.
-    pub fs: &'a dyn FileSystem,
-    /// Its inventory.
-    pub inventory: &'a Inventory,
+    pub inventory: &'a Inventory<'a>,
     /// Whether to read extended attributes.
     pub xattrs: bool,
     /// Whether to continue if a file cannot be described. For the root this is always an error: every container has
@@ -105,10 +101,10 @@ impl Describe<'_> {
         let ino = self.inventory.ino(file);
         let mut described = Description::default();
         if self.xattrs {
-            described.xattrs = self.fs.xattrs(ino)?;
+            described.xattrs = self.inventory.tree().xattrs(ino)?;
         }
         if self.inventory.kind(file) == FileKind::Symlink {
-            described.target = Some(self.fs.read_link(ino)?.into());
+            described.target = Some(self.inventory.tree().read_link(ino)?.into());
         }
         Ok(described)
     }

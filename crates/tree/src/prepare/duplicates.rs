@@ -6,7 +6,7 @@ use std::ops::Range;
 use xxhash::Xxh64;
 
 use crate::fs::data::{DataRuns, SMALL_BYTES, for_each_nonzero, is_zero};
-use crate::{Error, Extent, FileId, FileKind, FileSystem, Inventory, Parallel, Result, ordered};
+use crate::{Error, Extent, FileId, FileKind, Inventory, Parallel, Result, ordered};
 
 /// How much of each file of a common size is read first; most files that differ do so here.
 const HEAD_BYTES: u64 = SMALL_BYTES;
@@ -52,12 +52,8 @@ impl Duplicates {
     ///
     /// # Errors
     /// [`Error::File`] with the path of a file that cannot be read.
-    pub fn find(
-        source: &dyn FileSystem,
-        inventory: &Inventory,
-        parallel: Parallel,
-    ) -> Result<Duplicates> {
-        Duplicates::find_larger(source, inventory, 0, parallel)
+    pub fn find(inventory: &Inventory<'_>, parallel: Parallel) -> Result<Duplicates> {
+        Duplicates::find_larger(inventory, 0, parallel)
     }
 
     /// Like [`Duplicates::find`], among the files of more than `bytes` bytes.
@@ -65,8 +61,7 @@ impl Duplicates {
     /// # Errors
     /// As for [`Duplicates::find`].
     pub fn find_larger(
-        source: &dyn FileSystem,
-        inventory: &Inventory,
+        inventory: &Inventory<'_>,
         bytes: u64,
         parallel: Parallel,
     ) -> Result<Duplicates> {
@@ -85,7 +80,6 @@ impl Duplicates {
         keep_groups(&mut candidates);
         let mut duplicates = Duplicates::default();
         let shared = Source {
-            source,
             inventory,
             parallel,
         };
@@ -143,8 +137,7 @@ fn keep_groups(candidates: &mut Vec<Candidate>) {
 
 /// What is searched, and how.
 struct Source<'a> {
-    source: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     parallel: Parallel,
 }
 
@@ -165,7 +158,8 @@ impl Source<'_> {
         let mut all = candidates.drain(..);
         let mut rest = Vec::new();
         for candidate in all.by_ref() {
-            let extents = self.source.extents(self.inventory.ino(candidate.file), 0);
+            let ino = self.inventory.ino(candidate.file);
+            let extents = self.inventory.tree().extents(ino, 0);
             let extents = extents.map_err(|error| self.in_file(candidate.file, error))?;
             let has_identity = |extent: &Extent| !extent.kind.has_data() || extent.id.is_some();
             if !extents.iter().all(has_identity) {
@@ -223,14 +217,21 @@ impl Source<'_> {
         let ino = self.inventory.ino(candidate.file);
         let mut hash = Xxh64::new(seed);
         let mut hashed_to = range.start;
-        for_each_nonzero(self.source, ino, size, range, buf, |offset, bytes| {
-            if offset != hashed_to {
-                hash.update(&offset.to_le_bytes());
-            }
-            hash.update(bytes);
-            hashed_to = offset + bytes.len() as u64;
-            true
-        })
+        for_each_nonzero(
+            self.inventory.tree(),
+            ino,
+            size,
+            range,
+            buf,
+            |offset, bytes| {
+                if offset != hashed_to {
+                    hash.update(&offset.to_le_bytes());
+                }
+                hash.update(bytes);
+                hashed_to = offset + bytes.len() as u64;
+                true
+            },
+        )
         .map_err(|error| self.in_file(candidate.file, error))?;
         Ok(hash.digest())
     }
@@ -275,7 +276,11 @@ impl Source<'_> {
         let reader = |candidate: Candidate| Reader {
             source: self,
             candidate,
-            runs: DataRuns::new(self.source, self.inventory.ino(candidate.file), size),
+            runs: DataRuns::new(
+                self.inventory.tree(),
+                self.inventory.ino(candidate.file),
+                size,
+            ),
             run: 0..0,
         };
         let mut first = reader(group.first);
@@ -352,11 +357,9 @@ impl Reader<'_> {
         if at < self.run.start {
             return Ok(false);
         }
-        let Source {
-            source, inventory, ..
-        } = self.source;
+        let inventory = self.source.inventory;
         let file = self.candidate.file;
-        match source.read_at(inventory.ino(file), at, buf) {
+        match inventory.tree().read_at(inventory.ino(file), at, buf) {
             Ok(len) if len == buf.len() => Ok(true),
             Ok(_) => Err(self.source.in_file(file, Error::Changed)),
             Err(error) => Err(self.source.in_file(file, error)),

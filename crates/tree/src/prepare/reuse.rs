@@ -51,7 +51,7 @@ impl fmt::Debug for OldImage {
 /// What cannot be read of the old image is as if it were missing.
 pub struct Reuse<'a> {
     old: &'a OldImage,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     /// By file.
     counterparts: Vec<Ino>,
     /// By file: [`SAME_SIZE`], [`TRUSTED`].
@@ -59,14 +59,9 @@ pub struct Reuse<'a> {
 }
 
 impl<'a> Reuse<'a> {
-    /// Pairs the regular files of `inventory`, which was made from `fs`, with those of an older image: by their paths, and
+    /// Pairs the regular files of `inventory` with those of an older image: by their paths, and
     /// those without one of equal size there by their size and a hash of the beginning of their content.
-    pub fn find(
-        fs: &dyn FileSystem,
-        inventory: &'a Inventory,
-        old: &'a OldImage,
-        parallel: Parallel,
-    ) -> Reuse<'a> {
+    pub fn find(inventory: &'a Inventory<'a>, old: &'a OldImage, parallel: Parallel) -> Reuse<'a> {
         let files = inventory.file_count() as usize;
         let mut reuse = Reuse {
             old,
@@ -74,9 +69,10 @@ impl<'a> Reuse<'a> {
             counterparts: vec![NONE; files],
             flags: vec![0; files],
         };
-        let whole_seconds = old.tree.storage().whole_seconds || fs.storage().whole_seconds;
+        let trees = [&*old.tree, inventory.tree()];
+        let whole_seconds = trees.iter().any(|tree| tree.storage().whole_seconds);
         reuse.pair_by_path(whole_seconds);
-        reuse.pair_by_content(fs, parallel);
+        reuse.pair_by_content(parallel);
         reuse
     }
 
@@ -191,7 +187,7 @@ impl<'a> Reuse<'a> {
     }
 
     /// Pairs files that have no old file of equal size at their path with old files elsewhere.
-    fn pair_by_content(&mut self, fs: &dyn FileSystem, parallel: Parallel) {
+    fn pair_by_content(&mut self, parallel: Parallel) {
         let inventory = self.inventory;
         let is_new = |file: &FileId| {
             inventory.kind(*file) == FileKind::Regular
@@ -218,7 +214,7 @@ impl<'a> Reuse<'a> {
         for (ino, size, hash) in hashed(&*self.old.tree, theirs, parallel) {
             known.entry((size, hash)).or_insert(ino);
         }
-        let moved: HashMap<Ino, Ino> = hashed(fs, ours, parallel)
+        let moved: HashMap<Ino, Ino> = hashed(inventory.tree(), ours, parallel)
             .into_iter()
             .filter_map(|(ino, size, hash)| Some((ino, *known.get(&(size, hash))?)))
             .collect();

@@ -1,12 +1,13 @@
 //! All identical files are found, and no others.
 
 use std::collections::HashMap;
+use std::fs;
 
-use testkit::{MemoryFs, Rng};
-use tree::{Duplicates, FileKind, FileSystem, Inventory, Limits, Parallel};
+use testkit::{MemoryFs, Rng, TempDir};
+use tree::{Duplicates, FileKind, FileSystem, HostDir, Inventory, Limits, Parallel};
 
 /// The obviously correct way: all contents in a map.
-fn expected(fs: &MemoryFs, inventory: &Inventory) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn expected(inventory: &Inventory<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut first: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut pairs = Vec::new();
     for entry in inventory.names() {
@@ -16,7 +17,8 @@ fn expected(fs: &MemoryFs, inventory: &Inventory) -> Vec<(Vec<u8>, Vec<u8>)> {
             continue;
         }
         let mut content = vec![0; inventory.size(file) as usize];
-        fs.read_at(inventory.ino(file), 0, &mut content).unwrap();
+        let ino = inventory.ino(file);
+        inventory.tree().read_at(ino, 0, &mut content).unwrap();
         let path = inventory.path(entry);
         match first.get(&content) {
             Some(original) => pairs.push((path, original.clone())),
@@ -27,8 +29,8 @@ fn expected(fs: &MemoryFs, inventory: &Inventory) -> Vec<(Vec<u8>, Vec<u8>)> {
     pairs
 }
 
-fn found(fs: &MemoryFs, inventory: &Inventory, threads: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let duplicates = Duplicates::find(fs, inventory, Parallel::new(threads)).unwrap();
+fn found(inventory: &Inventory<'_>, threads: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let duplicates = Duplicates::find(inventory, Parallel::new(threads)).unwrap();
     let path = |file| inventory.path(inventory.first_name(file));
     let pairs = inventory.files();
     let pairs = pairs.filter_map(|file| Some((path(file), path(duplicates.original(file)?))));
@@ -64,23 +66,22 @@ fn random_trees_against_the_map_of_contents() {
             }
         }
         let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
-        let expected = expected(&tree, &inventory);
+        let expected = expected(&inventory);
         for threads in [1, 2, 8] {
-            assert_eq!(found(&tree, &inventory, threads), expected, "case {case}");
+            assert_eq!(found(&inventory, threads), expected, "case {case}");
         }
     }
 }
 
 #[test]
 fn files_that_cannot_be_read_are_named() {
-    let mut tree = MemoryFs::new();
-    let root = tree.root();
-    tree.add_file(root, "a", b"content");
-    let dir = tree.add_dir(root, "dir");
-    let short = tree.add_file(dir, "short", b"content");
-    tree.metadata_mut(short).size = 7;
+    let dir = TempDir::new();
+    fs::write(dir.join("a"), b"content").unwrap();
+    fs::create_dir(dir.join("dir")).unwrap();
+    fs::write(dir.join("dir/short"), b"content").unwrap();
+    let tree = HostDir::open(dir.path()).unwrap();
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
-    tree.metadata_mut(short).size = 3;
-    let error = Duplicates::find(&tree, &inventory, Parallel::new(2)).unwrap_err();
+    fs::write(dir.join("dir/short"), b"con").unwrap();
+    let error = Duplicates::find(&inventory, Parallel::new(2)).unwrap_err();
     assert!(error.to_string().starts_with("read dir/short: "), "{error}");
 }

@@ -30,7 +30,7 @@ fn write_tar(tree: &dyn FileSystem, threads: usize, to: &Path) -> Summary {
     let inventory = Inventory::of(tree, &Limits::default()).unwrap();
     let mut out = File::create(to).unwrap();
     let parallel = Parallel::new(threads);
-    let summary = tar::write(tree, &inventory, false, parallel, &NoProgress, &mut out).unwrap();
+    let summary = tar::write(&inventory, false, parallel, &NoProgress, &mut out).unwrap();
     assert_eq!(summary.archive_bytes, fs::metadata(to).unwrap().len());
     summary
 }
@@ -329,15 +329,7 @@ fn a_pipe_is_as_good_as_a_file() {
         .spawn()
         .unwrap();
     let mut pipe = reader.stdin.take().unwrap();
-    tar::write(
-        &host,
-        &inventory,
-        false,
-        Parallel::new(2),
-        &NoProgress,
-        &mut pipe,
-    )
-    .unwrap();
+    tar::write(&inventory, false, Parallel::new(2), &NoProgress, &mut pipe).unwrap();
     drop(pipe);
     assert!(reader.wait().unwrap().success());
     assert_same(&host, &HostDir::open(&to).unwrap(), &Aspects::ALL);

@@ -23,7 +23,7 @@ fn options(threads: usize) -> ExtractOptions {
 
 fn write(fs: &dyn FileSystem, to: &Path, options: &ExtractOptions) -> Result<Unrestored, Error> {
     let inventory = Inventory::of(fs, &Limits::default())?;
-    Ok(extract(fs, &inventory, to, options, &NoProgress)?.unrestored)
+    Ok(extract(&inventory, to, options, &NoProgress)?.unrestored)
 }
 
 /// Everything that `find` reports, except what a copy cannot preserve (inode, birth and change time), and the
@@ -144,8 +144,9 @@ fn access_times_are_restored() {
     let source = HostDir::open(from.path()).unwrap();
     let inventory = Inventory::of(&source, &Limits::default()).unwrap();
     let to = to.path().join("copy");
-    extract(&source, &inventory, &to, &options(2), &NoProgress).unwrap();
-    let copy = Inventory::of(&HostDir::open(&to).unwrap(), &Limits::default()).unwrap();
+    extract(&inventory, &to, &options(2), &NoProgress).unwrap();
+    let copy = HostDir::open(&to).unwrap();
+    let copy = Inventory::of(&copy, &Limits::default()).unwrap();
     for entry in inventory.names() {
         let path = inventory.path(entry);
         let file = inventory.file(entry);
@@ -220,7 +221,7 @@ fn what_is_there_is_refused_unless_it_is_an_empty_directory() {
     fs::create_dir(at("full/dir")).unwrap();
     fs::write(at("full/dir/old"), "old").unwrap();
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
-    let replaced = extract(&tree, &inventory, &at("to-full"), &replace, &NoProgress).unwrap();
+    let replaced = extract(&inventory, &at("to-full"), &replace, &NoProgress).unwrap();
     assert_eq!(replaced.removed, 3, "new, dir and dir/old");
     assert!(at("to-full").is_symlink() && !at("full/dir").exists());
     assert!(!at("nowhere").exists());
@@ -319,7 +320,7 @@ fn a_name_that_appears_meanwhile_is_not_replaced() {
     let dir = TempDir::new();
     let to = dir.path().join("out");
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
-    let error = extract(&tree, &inventory, &to, &options(1), &Meddler(&to)).unwrap_err();
+    let error = extract(&inventory, &to, &options(1), &Meddler(&to)).unwrap_err();
     assert!(matches!(error, Error::Io(_)), "{error}");
     assert_eq!(fs::read(to.join("theirs")).unwrap(), b"theirs");
     assert_eq!(fs::read_dir(&to).unwrap().count(), 1);
@@ -346,7 +347,7 @@ fn progress_adds_up_to_what_was_expected() {
     let source = HostDir::open(from.path()).unwrap();
     let inventory = Inventory::of(&source, &Limits::default()).unwrap();
     let sum = Sum::default();
-    extract(&source, &inventory, &to.join("out"), &options(2), &sum).unwrap();
+    extract(&inventory, &to.join("out"), &options(2), &sum).unwrap();
     let [files, bytes, files_done, bytes_done] = sum.0.map(AtomicU64::into_inner);
     assert_eq!((files, bytes), (files_done, bytes_done));
     assert!(bytes > NASTY_SPARSE_BYTES);
@@ -427,7 +428,8 @@ fn deep_trees_are_written_and_removed() {
     let error = write(&tree, &dir.join("again"), &options(2)).unwrap_err();
     assert!(matches!(error, Error::File { .. }));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    drop((copy, inventory));
+    drop(inventory);
+    drop(copy);
     let parent = linux::open_dir(dir.path()).unwrap();
     linux::remove_tree_at(parent, b"out").unwrap();
 }

@@ -51,7 +51,7 @@ fn counted(fs: MemoryFs) -> (HookedFs<MemoryFs>, Arc<AtomicU64>) {
     (fs, reads)
 }
 
-fn inventory(fs: &dyn FileSystem) -> Inventory {
+fn inventory(fs: &dyn FileSystem) -> Inventory<'_> {
     Inventory::of(fs, &Limits::default()).unwrap()
 }
 
@@ -63,7 +63,7 @@ fn an_8_eb_file_costs_fewer_than_1000_reads() {
         assert!((1..READS_MAX).contains(&reads), "{what}: {reads} reads");
     };
     let inventory = inventory(&fs);
-    let duplicates = Duplicates::find(&fs, &inventory, Parallel::new(2)).unwrap();
+    let duplicates = Duplicates::find(&inventory, Parallel::new(2)).unwrap();
     assert_eq!(duplicates.len(), 1);
     took("looking for equal files");
 
@@ -74,7 +74,6 @@ fn an_8_eb_file_costs_fewer_than_1000_reads() {
 
     let mut archive = Vec::new();
     tar::write(
-        &fs,
         &inventory,
         false,
         Parallel::new(2),
@@ -116,7 +115,7 @@ fn an_8_eb_file_costs_fewer_than_1000_reads() {
         sync: false,
         parallel: Parallel::new(2),
     };
-    extract(&fs, &inventory, &dir, &options, &NoProgress).unwrap();
+    extract(&inventory, &dir, &options, &NoProgress).unwrap();
     took("a copy to a directory");
     // Linux allocates whole pages.
     let aspects = Aspects {
@@ -327,7 +326,6 @@ fn a_tar_archive_fills_small_holes_of_a_file_with_millions_and_refuses_large_one
     let fs = dotted(1024, (1 << 20) + 10);
     let mut archive = Vec::new();
     let summary = tar::write(
-        &fs,
         &inventory(&fs),
         false,
         Parallel::new(2),
@@ -347,7 +345,6 @@ fn a_tar_archive_fills_small_holes_of_a_file_with_millions_and_refuses_large_one
 
     let fs = dotted(1 << 30, (1 << 20) + 10);
     let error = tar::write(
-        &fs,
         &inventory(&fs),
         false,
         Parallel::new(2),

@@ -13,7 +13,7 @@ use tree::{
     Step,
 };
 
-fn inventory(host: &HostDir) -> Inventory {
+fn inventory(host: &HostDir) -> Inventory<'_> {
     Inventory::of(host, &Limits::default()).unwrap()
 }
 

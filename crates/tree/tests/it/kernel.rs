@@ -28,7 +28,7 @@ fn write(fs: &dyn FileSystem, to: &Path, replace: bool) -> Result<Unrestored, Er
         parallel: Parallel::new(2),
     };
     let inventory = Inventory::of(fs, &Limits::default())?;
-    Ok(extract(fs, &inventory, to, &options, &NoProgress)?.unrestored)
+    Ok(extract(&inventory, to, &options, &NoProgress)?.unrestored)
 }
 
 /// An empty btrfs, mounted.
@@ -151,7 +151,8 @@ fn a_mount_point_is_filled_and_stays_the_same_directory() {
     fs::create_dir(above.join("mount")).unwrap();
     let bind = ["--bind".as_ref(), mount.path(), &above.join("mount")];
     run(Command::new("mount").args(bind));
-    let inventory = Inventory::of(&HostDir::open(above.path()).unwrap(), &Limits::default());
+    let tree_above = HostDir::open(above.path()).unwrap();
+    let inventory = Inventory::of(&tree_above, &Limits::default());
     // Nor is a directory replaced if that would delete what is mounted below it.
     let error = write(&source, above.path(), true).unwrap_err();
     assert!(error.to_string().contains("mount point"), "{error}");
@@ -186,17 +187,17 @@ fn a_file_that_changed_since_it_was_listed_is_no_clone() {
         let [listed, accepted] =
             [&strict, &accepting].map(|source| Inventory::of(source, &Limits::default()).unwrap());
         let to = |name: &str| mount.path().join(format!("{name}{number}"));
-        let same = extract(&strict, &listed, &to("same"), &options, &NoProgress).unwrap();
+        let same = extract(&listed, &to("same"), &options, &NoProgress).unwrap();
         assert_eq!(same.cloned, 1);
         assert_eq!(fs::read(to("same").join("f")).unwrap(), vec![1; before]);
         fs::write(from.join("f"), vec![2; after]).unwrap();
-        let error = extract(&strict, &listed, &to("no"), &options, &NoProgress).unwrap_err();
+        let error = extract(&listed, &to("no"), &options, &NoProgress).unwrap_err();
         assert!(
             matches!(&error, Error::File { verb: "read", error, .. } if matches!(**error, Error::Changed)),
             "{error}"
         );
         assert!(!to("no").exists());
-        let made = extract(&accepting, &accepted, &to("yes"), &options, &NoProgress).unwrap();
+        let made = extract(&accepted, &to("yes"), &options, &NoProgress).unwrap();
         assert_eq!(made.cloned, 0);
         let mut expected = vec![2; after];
         expected.resize(before, 0);

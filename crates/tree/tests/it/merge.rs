@@ -21,7 +21,7 @@ fn options(conflict: Conflict) -> ExtractOptions {
 
 fn merge(fs: &dyn FileSystem, to: &Path, conflict: Conflict) -> Extracted {
     let inventory = Inventory::of(fs, &Limits::default()).unwrap();
-    extract(fs, &inventory, to, &options(conflict), &NoProgress).unwrap()
+    extract(&inventory, to, &options(conflict), &NoProgress).unwrap()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -299,7 +299,7 @@ fn an_error_while_files_are_read_changes_nothing() {
     fs::write(dir.join("a"), "theirs").unwrap();
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
     let options = options(Conflict::Replace);
-    extract(&tree, &inventory, dir.path(), &options, &NoProgress).unwrap_err();
+    extract(&inventory, dir.path(), &options, &NoProgress).unwrap_err();
     assert_eq!(fs::read(dir.join("a")).unwrap(), b"theirs");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
@@ -330,10 +330,13 @@ fn an_inventory_without_some_names_is_that_of_a_smaller_tree() {
             .files()
             .filter(|&f| whole.kind(f) != FileKind::Directory)
             .collect();
-        if !files.is_empty() {
-            for name in ["l", "m"] {
-                let file = files[rng.index(files.len())];
-                tree.link(tree.root(), name, whole.ino(file));
+        let linked = ["l", "m"].map(|name| {
+            let file = (!files.is_empty()).then(|| files[rng.index(files.len())]);
+            (name, file.map(|file| whole.ino(file)))
+        });
+        for (name, file) in linked {
+            if let Some(file) = file {
+                tree.link(tree.root(), name, file);
             }
         }
         let whole = Inventory::of(&tree, &Limits::default()).unwrap();

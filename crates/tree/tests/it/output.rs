@@ -146,7 +146,7 @@ fn write_tree(to: &Path, progress: &dyn Progress) -> Result<(), Error> {
     };
     let tree = big_tree();
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
-    extract(&tree, &inventory, to, &options, progress).map(drop)
+    extract(&inventory, to, &options, progress).map(drop)
 }
 
 /// Runs this program again for a single test that only works this way.
@@ -287,7 +287,7 @@ fn child_extracts_what_only_root_may() {
         parallel: Parallel::new(2),
     };
     let to = dir.join("out");
-    let extracted = extract(&tree, &inventory, &to, &options, &NoProgress).unwrap();
+    let extracted = extract(&inventory, &to, &options, &NoProgress).unwrap();
     let unrestored = extracted.unrestored;
     let counts: Vec<_> = unrestored
         .counts()
@@ -305,7 +305,7 @@ fn child_extracts_what_only_root_may() {
         existing: Existing::ReplaceDirectory,
         ..options
     };
-    extract(&tree, &inventory, &to, &overwrite, &NoProgress).unwrap();
+    extract(&inventory, &to, &overwrite, &NoProgress).unwrap();
     assert_eq!(names(&dir), ["out"]);
 }
 

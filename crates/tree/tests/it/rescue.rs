@@ -116,9 +116,9 @@ fn bad_blocks_cost_their_files_only_in_a_directory() {
         let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
         let dir = TempDir::new();
         let to = dir.join("out");
-        extract(&fs, &inventory, &to, &options(false, threads), &NoProgress).unwrap_err();
+        extract(&inventory, &to, &options(false, threads), &NoProgress).unwrap_err();
         assert!(!to.exists());
-        let done = extract(&fs, &inventory, &to, &options(true, threads), &NoProgress).unwrap();
+        let done = extract(&inventory, &to, &options(true, threads), &NoProgress).unwrap();
         assert_eq!(paths(&done.unreadable), lost);
         assert!(done.unrestored.is_empty());
         assert!(
@@ -138,9 +138,9 @@ fn bad_blocks_cost_their_files_only_in_a_tar_archive() {
         let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
         let parallel = Parallel::new(threads);
         let mut archive = Vec::new();
-        tar::write(&fs, &inventory, false, parallel, &NoProgress, &mut archive).unwrap_err();
+        tar::write(&inventory, false, parallel, &NoProgress, &mut archive).unwrap_err();
         archive.clear();
-        let done = tar::write(&fs, &inventory, true, parallel, &NoProgress, &mut archive).unwrap();
+        let done = tar::write(&inventory, true, parallel, &NoProgress, &mut archive).unwrap();
         let mut got = paths(&done.unreadable);
         got.sort();
         assert_eq!(got, lost);
@@ -174,7 +174,7 @@ fn what_fails_later_is_zeros_in_a_tar_archive() {
     let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
     let mut archive = Vec::new();
     let one = Parallel::new(1);
-    let done = tar::write(&fs, &inventory, true, one, &NoProgress, &mut archive).unwrap();
+    let done = tar::write(&inventory, true, one, &NoProgress, &mut archive).unwrap();
     assert_eq!(paths(&done.damaged), ["large"]);
     let tar = Tar::open(Box::new(archive), Limits::default()).unwrap();
     let mut buf = vec![0; 3 << 20];
@@ -280,7 +280,7 @@ fn damaged_files_are_kept_with_zeros_in_place_of_bad_sectors() {
         let inventory = Inventory::of(&rescue, &Limits::default()).unwrap();
         let dir = TempDir::new();
         let to = dir.join("out");
-        let done = extract(&rescue, &inventory, &to, &options(true, 2), &NoProgress).unwrap();
+        let done = extract(&inventory, &to, &options(true, 2), &NoProgress).unwrap();
         assert!(done.unreadable.is_empty());
         assert!(
             fs::read(to.join("file")).unwrap() == expected,
@@ -306,7 +306,7 @@ fn damaged_files_are_kept_with_zeros_in_place_of_bad_sectors() {
         // The same in an archive.
         let mut archive = Vec::new();
         let two = Parallel::new(2);
-        tar::write(&rescue, &inventory, true, two, &NoProgress, &mut archive).unwrap();
+        tar::write(&inventory, true, two, &NoProgress, &mut archive).unwrap();
         let tar = Tar::open(Box::new(archive), Limits::default()).unwrap();
         let mut got = vec![0; len];
         let ino = tar.lookup(tar.root(), b"file").unwrap().ino;
@@ -347,7 +347,7 @@ fn a_file_that_changes_is_taken_only_if_that_is_accepted() {
         fs::write(dir.join("new"), vec![b'b'; 70_000]).unwrap();
         fs::rename(dir.join("new"), at("replaced")).unwrap();
         let to = dir.join(if accept { "accepted" } else { "refused" });
-        let done = extract(&host, &inventory, &to, &options(false, 1), &NoProgress);
+        let done = extract(&inventory, &to, &options(false, 1), &NoProgress);
         if !accept {
             let error = done.unwrap_err().to_string();
             assert!(error.contains("changed while it was read"), "{error}");

@@ -45,7 +45,6 @@ fn a_tree_goes_through_a_toy_into_a_tar() -> Result<()> {
     let inventory = Inventory::of(&toy, &Limits::default())?;
     let mut archive = Vec::new();
     tar::write(
-        &toy,
         &inventory,
         false,
         Parallel::new(2),

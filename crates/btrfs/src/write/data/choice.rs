@@ -33,7 +33,7 @@ enum Property {
 
 /// Everything that decides how a file is encoded.
 pub(super) struct Chooser<'a> {
-    pub(super) inventory: &'a Inventory,
+    pub(super) inventory: &'a Inventory<'a>,
     pub(super) described: &'a FileDescriptions,
     pub(super) options: &'a Options,
 }

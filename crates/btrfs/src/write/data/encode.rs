@@ -2,8 +2,8 @@
 
 use codec::{Decoder, Encoder};
 use tree::{
-    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, FileSystem,
-    Inventory, Kept, OldExtents, Result,
+    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, Inventory, Kept,
+    OldExtents, Result,
 };
 
 use super::choice::{Choice, Chooser};
@@ -59,14 +59,13 @@ fn inline_max(nodesize: u32) -> usize {
 
 impl<'a> DataEncoder<'a> {
     pub(super) fn new(
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         described: &'a FileDescriptions,
         options: &'a Options,
     ) -> Self {
         let skip_unreadable = options.skip_unreadable;
         DataEncoder {
-            content: ContentReader::new(fs, inventory, PIECE_BYTES as usize, skip_unreadable),
+            content: ContentReader::new(inventory, PIECE_BYTES as usize, skip_unreadable),
             options,
             chooser: Chooser {
                 inventory,
@@ -206,7 +205,11 @@ impl<'a> DataEncoder<'a> {
         }
         self.content.read(file, 0, &mut worker.content[..len])?;
         if worker.content[..len].iter().all(|&byte| byte == 0) {
-            let extents = self.content.fs().extents(inventory.ino(file), 0)?;
+            let extents = self
+                .content
+                .inventory()
+                .tree()
+                .extents(inventory.ino(file), 0)?;
             if !extents.iter().any(|extent| extent.kind.has_data()) {
                 return Ok(match extents.first().and_then(reserved) {
                     Some((id, at)) => SmallContent::Reserved { id, at },
@@ -438,7 +441,7 @@ impl<'a> DataEncoder<'a> {
         len: usize,
     ) -> Result<Option<SmallContent>> {
         let ino = self.content.inventory().ino(file);
-        let extents = self.content.fs().extents(ino, 0)?;
+        let extents = self.content.inventory().tree().extents(ino, 0)?;
         let [extent] = extents.as_slice() else {
             return Ok(None);
         };
@@ -457,7 +460,11 @@ impl<'a> DataEncoder<'a> {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        let checksum = self.content.fs().read_encoded(ino, extent, &mut bytes)?;
+        let checksum = self
+            .content
+            .inventory()
+            .tree()
+            .read_encoded(ino, extent, &mut bytes)?;
         Ok(self
             .is_readable(worker, compression, checksum, &bytes, len)
             .then(|| SmallContent::Inline {

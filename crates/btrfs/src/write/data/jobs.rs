@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tree::{
-    Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem, Inventory,
-    Result,
-};
+use tree::{Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, Inventory, Result};
 
 use super::job::{DataJob, PIECE_BYTES};
 use super::share::{
@@ -22,21 +19,19 @@ const SECTOR: u64 = SECTOR_BYTES as u64;
 
 /// An iterator over the jobs; the jobs of a file are consecutive.
 pub(super) fn jobs<'a>(
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     originals: &'a Originals<'a>,
     lost: &'a BTreeSet<FileId>,
     options: &Options,
 ) -> impl Iterator<Item = DataJob> + 'a {
-    let stored_extents = fs.storage().stored_extents;
+    let stored_extents = inventory.tree().storage().stored_extents;
     DataJobs {
-        fs,
         inventory,
         originals,
         lost,
         keep: options.keep_extents && stored_extents,
         shown: if stored_extents {
-            SharedExtents::of(fs, inventory, originals)
+            SharedExtents::of(inventory, originals)
         } else {
             SharedExtents::default()
         },
@@ -48,8 +43,7 @@ pub(super) fn jobs<'a>(
 }
 
 struct DataJobs<'a> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     originals: &'a Originals<'a>,
     /// Files that are left out.
     lost: &'a BTreeSet<FileId>,
@@ -95,7 +89,8 @@ impl Iterator for DataJobs<'_> {
                         let file = parts.file;
                         // The file ends here.
                         parts.size = 0;
-                        parts.extents = Extents::new(self.fs, self.inventory.ino(file), 0);
+                        parts.extents =
+                            Extents::new(self.inventory.tree(), self.inventory.ino(file), 0);
                         parts.run = DataRun::default();
                         DataJob::Unreadable { file, error }
                     }
@@ -138,7 +133,7 @@ impl Iterator for DataJobs<'_> {
                 file,
                 size,
                 is_nocow: is_nocow(self.inventory, file),
-                extents: Extents::new(self.fs, self.inventory.ino(file), size),
+                extents: self.inventory.extents(file),
                 run: DataRun::default(),
             });
         }
@@ -152,7 +147,7 @@ impl DataJobs<'_> {
             return false;
         }
         // The error comes up again when the file is read.
-        let extents = self.fs.extents(self.inventory.ino(file), 0);
+        let extents = self.inventory.tree().extents(self.inventory.ino(file), 0);
         extents.is_ok_and(|extents| {
             let mut ids = extents.iter().filter(|extent| extent.kind.has_data());
             ids.any(|extent| extent.id.is_some_and(|id| self.shown.shared.contains(&id)))
@@ -165,7 +160,11 @@ impl DataJobs<'_> {
             return None;
         }
         // The error comes up again when the file is read.
-        let extents = self.fs.extents(self.inventory.ino(file), 0).ok()?;
+        let extents = self
+            .inventory
+            .tree()
+            .extents(self.inventory.ino(file), 0)
+            .ok()?;
         let [extent] = extents.as_slice() else {
             return None;
         };

@@ -11,8 +11,7 @@ mod share;
 mod trial;
 
 use tree::{
-    Duplicates, Error, FileId, FileSystem, Inventory, Lost, Output, Parallel, Progress, Result,
-    ordered,
+    Duplicates, Error, FileId, Inventory, Lost, Output, Parallel, Progress, Result, ordered,
 };
 
 pub(crate) use area::{Area, ExtentSlice, FileContent};
@@ -37,7 +36,6 @@ const JOBS_MAX: usize = 128;
 /// Encodes and writes the content of all files that are not already left out.
 #[allow(clippy::too_many_arguments, reason = "each is a separate input")]
 pub(crate) fn write<'a>(
-    fs: &dyn FileSystem,
     inventory: &Inventory,
     described: &FileDescriptions,
     duplicates: &Duplicates,
@@ -47,9 +45,9 @@ pub(crate) fn write<'a>(
     progress: &dyn Progress,
     output: &'a Output,
 ) -> Result<Area<'a>> {
-    let originals = Originals::new(fs, inventory, duplicates);
-    let mut work = DataEncoder::new(fs, inventory, described, options);
-    let old_differs = work.reuse(OldData::find(fs, inventory, options, parallel));
+    let originals = Originals::new(inventory, duplicates);
+    let mut work = DataEncoder::new(inventory, described, options);
+    let old_differs = work.reuse(OldData::find(inventory, options, parallel));
     let lost_before = lost.files().collect();
     let mut sink = Sink {
         area: Area::new(inventory.file_count(), lost, options.checksum, output)?,
@@ -63,7 +61,7 @@ pub(crate) fn write<'a>(
     let in_flight = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
     ordered(
         parallel.in_flight(in_flight.max(4 * parallel.threads())),
-        jobs(fs, inventory, &originals, &lost_before, options),
+        jobs(inventory, &originals, &lost_before, options),
         || work.worker(),
         |worker, job| work.work(worker, job),
         |done| sink.take(done),

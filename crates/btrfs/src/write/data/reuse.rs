@@ -1,9 +1,7 @@
 //! Keeps extents of an older image whose content is unchanged.
 
 use codec::{Decoder, Encoder};
-use tree::{
-    Extent, ExtentKind, FileId, FileSystem, Inventory, OldExtents, Parallel, Reuse, Verify,
-};
+use tree::{Extent, ExtentKind, FileId, Inventory, OldExtents, Parallel, Reuse, Verify};
 
 use super::choice::Chooser;
 use crate::disk::compression::{Compression, EXTENT_BYTES_MAX};
@@ -48,14 +46,13 @@ pub(super) struct WantedExtent {
 impl<'a> OldData<'a> {
     /// Pairs the files with those of the old image that the options name.
     pub(super) fn find(
-        fs: &dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         options: &'a Options,
         parallel: Parallel,
     ) -> Option<OldData<'a>> {
         let old = options.old.as_ref()?;
         Some(OldData {
-            reuse: Reuse::find(fs, inventory, old, parallel),
+            reuse: Reuse::find(inventory, old, parallel),
             verify: options.verify,
         })
     }

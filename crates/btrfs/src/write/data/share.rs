@@ -3,10 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tree::{
-    Duplicates, Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, FileSystem,
-    Inventory,
-};
+use tree::{Duplicates, Encoding, Extent, ExtentId, ExtentKind, FileId, FileKind, Inventory};
 
 use crate::disk::flags::attribute;
 use crate::write::layout::SECTOR_BYTES;
@@ -16,22 +13,18 @@ const SEEN_MIN: usize = 1 << 16;
 
 /// Which files refer only to the extents of another file.
 pub(super) struct Originals<'a> {
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     duplicates: &'a Duplicates,
     /// Duplicates, and originals of duplicates, that have preallocated parts.
     reserving: HashSet<FileId>,
 }
 
 impl<'a> Originals<'a> {
-    pub(super) fn new(
-        fs: &dyn FileSystem,
-        inventory: &'a Inventory,
-        duplicates: &'a Duplicates,
-    ) -> Self {
+    pub(super) fn new(inventory: &'a Inventory<'a>, duplicates: &'a Duplicates) -> Self {
         let mut reserving = HashSet::new();
-        if fs.storage().stored_extents {
+        if inventory.tree().storage().stored_extents {
             let is_reserving = |file| {
-                let mut extents = Extents::new(fs, inventory.ino(file), inventory.size(file));
+                let mut extents = inventory.extents(file);
                 // The error comes up again when the file is read.
                 while let Ok(Some(extent)) = extents.next() {
                     if reserved(&extent).is_some() {
@@ -98,12 +91,8 @@ pub(super) struct SharedExtents {
 
 impl SharedExtents {
     /// Looks at the extents of all files.
-    pub(super) fn of(
-        fs: &dyn FileSystem,
-        inventory: &Inventory,
-        originals: &Originals<'_>,
-    ) -> SharedExtents {
-        let has_shared_ends = fs.storage().block_encoding.is_some();
+    pub(super) fn of(inventory: &Inventory, originals: &Originals<'_>) -> SharedExtents {
+        let has_shared_ends = inventory.tree().storage().block_encoding.is_some();
         let (mut seen, mut shared) = (SeenExtents::default(), HashSet::new());
         let mut parts = Vec::new();
         for file in inventory.files() {
@@ -111,7 +100,7 @@ impl SharedExtents {
                 continue;
             }
             let size = inventory.size(file);
-            let mut extents = Extents::new(fs, inventory.ino(file), size);
+            let mut extents = inventory.extents(file);
             // The error comes up again when the file is read.
             while let Ok(Some(extent)) = extents.next() {
                 let Some(id) = extent.id.filter(|_| extent.kind.has_data()) else {

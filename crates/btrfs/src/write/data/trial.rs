@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 
 use codec::Settings;
-use tree::{
-    Duplicates, FileId, FileSystem, Inventory, Kept, Lost, NoProgress, Output, Parallel, Result,
-};
+use tree::{Duplicates, FileId, Inventory, Kept, Lost, NoProgress, Output, Parallel, Result};
 
 use super::encode::{DataEncoder, EncodeWorker};
 use super::job::{DataJob, DataResult, SmallContent, UnplacedExtent};
@@ -24,8 +22,7 @@ use crate::write::trees::TreeWriter;
 
 /// The parts of a file system that is not written.
 pub struct ImageTrial<'a> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     duplicates: &'a Duplicates,
     options: Options,
     parts: Vec<TrialPart>,
@@ -82,8 +79,7 @@ impl<'a> ImageTrial<'a> {
     /// # Errors
     /// As for [`create`](crate::create), as far as no content is read.
     pub fn new(
-        fs: &'a dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         duplicates: &'a Duplicates,
         options: Options,
         parallel: Parallel,
@@ -95,9 +91,8 @@ impl<'a> ImageTrial<'a> {
             ..options
         };
         let mut summary = CreateSummary::default();
-        let (described, _) = describe(fs, inventory, &options, parallel, &mut summary)?;
+        let (described, _) = describe(inventory, &options, parallel, &mut summary)?;
         let mut trial = ImageTrial {
-            fs,
             inventory,
             duplicates,
             options,
@@ -106,14 +101,8 @@ impl<'a> ImageTrial<'a> {
             nothing_lost: BTreeSet::new(),
         };
         let mut parts = Vec::new();
-        let originals = Originals::new(fs, inventory, duplicates);
-        for job in jobs(
-            fs,
-            inventory,
-            &originals,
-            &trial.nothing_lost,
-            &trial.options,
-        ) {
+        let originals = Originals::new(inventory, duplicates);
+        for job in jobs(inventory, &originals, &trial.nothing_lost, &trial.options) {
             match job {
                 DataJob::Small(files) => parts.extend(files.into_iter().map(|file| TrialPart {
                     file,
@@ -159,7 +148,7 @@ impl<'a> ImageTrial<'a> {
 
     /// A worker that encodes with these options, which are from [`ImageTrial::options`].
     pub fn worker<'w>(&'w self, options: &'w Options) -> TrialWorker<'w> {
-        let work = DataEncoder::new(self.fs, self.inventory, &self.described, options);
+        let work = DataEncoder::new(self.inventory, &self.described, options);
         let worker = work.worker();
         TrialWorker { work, worker }
     }
@@ -172,7 +161,7 @@ impl<'a> ImageTrial<'a> {
     pub fn image_bytes(&self, compression: Option<Settings>, lens: &[u32]) -> Result<u64> {
         let options = self.options(compression);
         let output = Output::discarding()?;
-        let plan = SubvolumePlan::new(self.fs, self.inventory, &options)?;
+        let plan = SubvolumePlan::new(self.inventory, &options)?;
         let area = self.place(&options, lens, &output)?;
         let trees = FileTrees::new(self.inventory, &self.described, &area, &plan, &options);
         let summary =
@@ -183,8 +172,8 @@ impl<'a> ImageTrial<'a> {
     /// Gives all parts their places.
     fn place<'o>(&self, options: &Options, lens: &[u32], output: &'o Output) -> Result<Area<'o>> {
         let inventory = self.inventory;
-        let originals = Originals::new(self.fs, inventory, self.duplicates);
-        let work = DataEncoder::new(self.fs, inventory, &self.described, options);
+        let originals = Originals::new(inventory, self.duplicates);
+        let work = DataEncoder::new(inventory, &self.described, options);
         let lost = Lost::default();
         let mut sink = Sink {
             area: Area::new(inventory.file_count(), lost, options.checksum, output)?,
@@ -220,13 +209,7 @@ impl<'a> ImageTrial<'a> {
                 is_reused: false,
             }
         };
-        for job in jobs(
-            self.fs,
-            inventory,
-            &originals,
-            &self.nothing_lost,
-            &self.options,
-        ) {
+        for job in jobs(inventory, &originals, &self.nothing_lost, &self.options) {
             let done = match job {
                 DataJob::Small(files) => {
                     let small = files.into_iter().map(|file| {
@@ -368,7 +351,7 @@ mod tests {
         let tree = HostDir::open(&source).unwrap();
         let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
         let parallel = Parallel::new(2);
-        let duplicates = Duplicates::find(&tree, &inventory, parallel).unwrap();
+        let duplicates = Duplicates::find(&inventory, parallel).unwrap();
         let cases = [
             (Some(Settings::Zstd { level: 3 }), false),
             (Some(Settings::Zstd { level: -5 }), true),
@@ -383,9 +366,8 @@ mod tests {
                 ..Options::default()
             };
             let output = Output::create(&dir.join("image"), true).unwrap();
-            let real =
-                crate::create(&tree, &inventory, &options, parallel, &NoProgress, &output).unwrap();
-            let trial = ImageTrial::new(&tree, &inventory, &duplicates, options, parallel).unwrap();
+            let real = crate::create(&inventory, &options, parallel, &NoProgress, &output).unwrap();
+            let trial = ImageTrial::new(&inventory, &duplicates, options, parallel).unwrap();
             let options = trial.options(compression);
             let mut worker = trial.worker(&options);
             let mut lens = Vec::new();

@@ -248,14 +248,7 @@ fn what_is_said_of_free_space_is_true_for_every_size() {
         let output = Output::create(&image, true).unwrap();
         let parallel = Parallel::new(1);
         let options = with(size);
-        let made = create(
-            &source,
-            &inventory,
-            &options,
-            parallel,
-            &NoProgress,
-            &output,
-        );
+        let made = create(&inventory, &options, parallel, &NoProgress, &output);
         drop(output);
         let summary = match made {
             Ok(_) => make(&source, &image, &options, 1),
@@ -383,14 +376,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     for options in [with(None, false), Options::default()] {
         let output = Output::create(&small.join("image"), false).unwrap();
         let parallel = Parallel::new(2);
-        let made = create(
-            &source,
-            &inventory,
-            &options,
-            parallel,
-            &NoProgress,
-            &output,
-        );
+        let made = create(&inventory, &options, parallel, &NoProgress, &output);
         let words = made.unwrap_err().to_string();
         assert!(words.contains("No space left"), "{words}");
         drop(output);

@@ -12,8 +12,8 @@ use linux::{OpenFlags, Timestamp};
 
 use super::super::extents::open_ahead;
 use super::super::{
-    EntryId, Extent, ExtentKind, Extents, FileAttributes, FileId, FileKind, FileSystem,
-    HostContent, Ino, Inventory, Metadata, Time, Xattr,
+    EntryId, Extent, ExtentKind, Extents, FileAttributes, FileId, FileKind, HostContent, Ino,
+    Inventory, Metadata, Time, Xattr,
 };
 use super::clones::Clones;
 use super::stored::{Failure, StoredCopies, StoredWorkspace, StoredWriter};
@@ -35,8 +35,7 @@ const HOLE_BYTES_MIN: u64 = 4096;
 
 /// Creates files from their descriptions. All threads of an extraction share one.
 pub(super) struct Maker<'a> {
-    source: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     owners: bool,
     skip_unreadable: bool,
     umask: Option<u32>,
@@ -119,12 +118,12 @@ impl<'a> Maker<'a> {
     /// For files below the open directory `target`. `umask` is the umask of this process, if it alone is known to determine the
     /// modes of new files.
     pub(super) fn new(
-        source: &'a dyn FileSystem,
-        inventory: &'a Inventory,
+        inventory: &'a Inventory<'a>,
         options: &ExtractOptions,
         umask: Option<u32>,
         target: &OwnedFd,
     ) -> Self {
+        let source = inventory.tree();
         let storage = source.storage();
         let block_bytes = storage
             .block_encoding
@@ -136,7 +135,6 @@ impl<'a> Maker<'a> {
         };
         Maker {
             buffer_bytes: block_bytes.unwrap_or(any_bytes).max(BUFFER_BYTES_MIN),
-            source,
             inventory,
             owners: options.owners,
             skip_unreadable: options.skip_unreadable,
@@ -147,7 +145,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    pub(super) fn inventory(&self) -> &'a Inventory {
+    pub(super) fn inventory(&self) -> &'a Inventory<'a> {
         self.inventory
     }
 
@@ -164,12 +162,16 @@ impl<'a> Maker<'a> {
     pub(super) fn share_storage(&self, one: FileId, other: FileId) -> bool {
         let place = |file: FileId| {
             let from = self.inventory.size(file).checked_sub(1)?;
-            let extents = self.source.extents(self.inventory.ino(file), from).ok()?;
+            let extents = self
+                .inventory
+                .tree()
+                .extents(self.inventory.ino(file), from)
+                .ok()?;
             extents.last()?.id
         };
         let is_regular = |file| self.inventory.kind(file) == FileKind::Regular;
         // Other file systems share whole extents, if anything.
-        self.source.storage().block_encoding.is_some()
+        self.inventory.tree().storage().block_encoding.is_some()
             && is_regular(one)
             && is_regular(other)
             && place(one).is_some_and(|shared| place(other) == Some(shared))
@@ -234,7 +236,10 @@ impl<'a> Maker<'a> {
 
     fn xattrs(&self, entry: EntryId) -> Result<Vec<Xattr>> {
         let ino = self.inventory.ino(self.inventory.file(entry));
-        self.source.xattrs(ino).map_err(self.unreadable(entry))
+        self.inventory
+            .tree()
+            .xattrs(ino)
+            .map_err(self.unreadable(entry))
     }
 
     fn make_regular(
@@ -245,9 +250,11 @@ impl<'a> Maker<'a> {
         ws: &mut Workspace,
     ) -> Result<()> {
         let ino = self.inventory.ino(self.inventory.file(entry));
-        let content = self.clones.content(self.source, ino, metadata.size);
+        let content = self
+            .clones
+            .content(self.inventory.tree(), ino, metadata.size);
         if content.is_none() {
-            let opened = open_ahead(self.source, ino, metadata.size);
+            let opened = open_ahead(self.inventory.tree(), ino, metadata.size);
             opened.map_err(self.unreadable(entry))?;
         }
         let xattrs = self.xattrs(entry)?;
@@ -294,7 +301,7 @@ impl<'a> Maker<'a> {
     pub(super) fn make_big(&self, dir: Arc<OwnedFd>, entry: EntryId) -> Result<Big> {
         let file = self.inventory.file(entry);
         let (ino, size) = (self.inventory.ino(file), self.inventory.size(file));
-        let content = self.clones.content(self.source, ino, size);
+        let content = self.clones.content(self.inventory.tree(), ino, size);
         let out = self.create(&dir, entry, 0o600)?;
         let is_cloned = self.clone(content, entry, size, &out)?;
         if !is_cloned {
@@ -317,7 +324,7 @@ impl<'a> Maker<'a> {
         if big.is_cloned {
             return Ok(big.size);
         }
-        let mut extents = Extents::new(self.source, big.ino, big.size);
+        let mut extents = Extents::new(self.inventory.tree(), big.ino, big.size);
         while at < big.size {
             let extent = extents.covering(at).map_err(self.unreadable(big.entry))?;
             if extent.kind.has_data() {
@@ -370,7 +377,7 @@ impl<'a> Maker<'a> {
         }
         let mut written = at;
         ws.stored.forget_written();
-        let mut extents = Extents::new(self.source, ino, size);
+        let mut extents = Extents::new(self.inventory.tree(), ino, size);
         while at < end {
             let extent = extents.covering(at).map_err(self.unreadable(entry))?;
             let extent_end = extent.end().min(end);
@@ -426,7 +433,7 @@ impl<'a> Maker<'a> {
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return Ok(());
         };
-        let source = (self.source, ino);
+        let source = (self.inventory.tree(), ino);
         let written = stored.write(source, extent, &encoding, out, &mut ws.stored);
         written.map_err(|failure| match failure {
             Failure::Read(error) => self.unreadable(entry)(error),
@@ -475,7 +482,7 @@ impl<'a> Maker<'a> {
                 ws.buf.resize(len, 0);
             }
             let buf = &mut ws.buf[..len];
-            let read = self.source.read_at(ino, at, buf);
+            let read = self.inventory.tree().read_at(ino, at, buf);
             let read = read.map_err(self.unreadable(entry))?;
             if read != len {
                 return Err(self.unreadable(entry)(Error::Changed));
@@ -564,7 +571,7 @@ impl<'a> Maker<'a> {
         let file = self.inventory.file(entry);
         let mode = u32::from(metadata.permissions) & 0o777;
         if metadata.kind == FileKind::Symlink {
-            let target = self.source.read_link(self.inventory.ino(file));
+            let target = self.inventory.tree().read_link(self.inventory.ino(file));
             let target = target.map_err(self.unreadable(entry))?;
             linux::make_symlink_at(&target, dir, name).map_err(self.failed("create", entry))?;
         } else {

@@ -79,7 +79,7 @@ impl Selection {
     }
 
     /// The part of the tree that is written; `None` if that is all of it.
-    pub(super) fn inventory(&self, whole: &Inventory) -> Option<Inventory> {
+    pub(super) fn inventory<'t>(&self, whole: &Inventory<'t>) -> Option<Inventory<'t>> {
         let is_left_out = |entry| self.left_out.contains(&entry);
         (!self.left_out.is_empty()).then(|| whole.without(is_left_out))
     }
@@ -282,7 +282,7 @@ fn rename_new(from: &OwnedFd, to: &OwnedFd, name: &[u8]) -> io::Result<()> {
 
 /// The open directories on the path from a root to where a walk is.
 struct Way<'a> {
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     root: &'a OwnedFd,
     /// Directories far up are closed.
     open: Vec<(EntryId, Option<OwnedFd>)>,
@@ -291,7 +291,7 @@ struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    fn new(inventory: &'a Inventory, root: &'a OwnedFd) -> Self {
+    fn new(inventory: &'a Inventory<'a>, root: &'a OwnedFd) -> Self {
         Way {
             inventory,
             root,

@@ -27,7 +27,7 @@ use self::file::{Big, Maker};
 use self::merge::Selection;
 pub use self::stored::StoredCopies;
 use self::target::Target;
-use super::{EntryId, FileId, FileKind, FileSystem, Inventory, Step, Steps};
+use super::{EntryId, FileId, FileKind, Inventory, Step, Steps};
 use crate::{Error, Parallel, Progress, Result, ordered, temporary};
 
 /// Larger files are written in parts of this size by several threads.
@@ -219,7 +219,7 @@ impl Unrestored {
     }
 }
 
-/// Writes the tree described by `inventory` into the directory `to`. What happens to an existing one, `options` say.
+/// Writes a tree into the directory `to`. What happens to an existing one, `options` say.
 ///
 /// The tree is written under a temporary name next to `to` and renamed once it is complete. A mount point or the
 /// working directory cannot be replaced: then the tree is written under a temporary name inside `to`, and its files are
@@ -233,8 +233,7 @@ impl Unrestored {
 /// [`Error::NotADirectory`]; [`Error::InvalidInput`] for an impossible tree (see [`Inventory::of`]), and for a directory
 /// that may not be replaced; `Interrupted` after [`temporary::remove_all`].
 pub fn extract(
-    source: &dyn FileSystem,
-    inventory: &Inventory,
+    inventory: &Inventory<'_>,
     to: &Path,
     options: &ExtractOptions,
     progress: &dyn Progress,
@@ -252,7 +251,7 @@ pub fn extract(
         Some(inventory.file_count().into()),
         Some(inventory.content_bytes()),
     );
-    let maker = Maker::new(source, inventory, options, target.umask(), target.dir());
+    let maker = Maker::new(inventory, options, target.umask(), target.dir());
     let mut missing = HashSet::new();
     let mut lost = Vec::new();
     ordered(

@@ -12,8 +12,7 @@ use super::pax::Header;
 use super::ustar::TypeFlag;
 
 use crate::{
-    EntryId, Error, Extents, FileId, FileKind, FileSystem, Ino, Inventory, Parallel, Progress,
-    Result, ordered,
+    EntryId, Error, Extents, FileId, FileKind, Ino, Inventory, Parallel, Progress, Result, ordered,
 };
 
 /// Content bytes per job. Larger files take several jobs. What is in flight should fit the processor's cache.
@@ -51,7 +50,7 @@ pub struct Summary {
     pub damaged: Vec<(Vec<u8>, Error)>,
 }
 
-/// Writes the tree `fs`, whose inventory is `inventory`, as a PAX archive. The same tree gives the same bytes.
+/// Writes a tree as a PAX archive. The same tree gives the same bytes.
 ///
 /// The archive stores content with holes, permissions, numeric owners, modification times in nanoseconds, link
 /// targets, device numbers, extended attributes and hard links. It does not store other times or file attributes.
@@ -63,8 +62,7 @@ pub struct Summary {
 /// [`Error::File`] if a file cannot be read or became shorter while it was read; [`Error::Io`] if `out` cannot be
 /// written. What was written to `out` before an error is not a valid archive.
 pub fn write(
-    fs: &dyn FileSystem,
-    inventory: &Inventory,
+    inventory: &Inventory<'_>,
     skip_unreadable: bool,
     parallel: Parallel,
     progress: &dyn Progress,
@@ -74,7 +72,6 @@ pub fn write(
     let mut out = io::BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, out);
     let spare = Mutex::new(Vec::new());
     let mut reader = Reader {
-        fs,
         inventory,
         skip_unreadable,
         lost: HashSet::new(),
@@ -210,8 +207,7 @@ impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
 }
 
 struct Reader<'a> {
-    fs: &'a dyn FileSystem,
-    inventory: &'a Inventory,
+    inventory: &'a Inventory<'a>,
     skip_unreadable: bool,
     /// Files that are left out.
     lost: HashSet<FileId>,
@@ -255,9 +251,9 @@ impl Reader<'_> {
     fn try_to_read(&self, entry: EntryId) -> Result<()> {
         let file = self.inventory.file(entry);
         let ino = self.inventory.ino(file);
-        self.fs.xattrs(ino)?;
+        self.inventory.tree().xattrs(ino)?;
         match self.inventory.kind(file) {
-            FileKind::Symlink => self.fs.read_link(ino).map(drop),
+            FileKind::Symlink => self.inventory.tree().read_link(ino).map(drop),
             FileKind::Regular => {
                 let plan = self.plan(ino, self.inventory.size(file))?;
                 let mut piece = Piece::default();
@@ -378,7 +374,7 @@ impl Reader<'_> {
             (FileKind::Regular, None) => Some(self.plan(ino, metadata.size)?),
             _ => None,
         };
-        header.xattrs = match self.fs.xattrs(ino) {
+        header.xattrs = match self.inventory.tree().xattrs(ino) {
             // What is in a directory can still be read.
             Err(error) if self.skip_unreadable && metadata.kind == FileKind::Directory => {
                 piece.unreadable.push((inventory.path(entry), error));
@@ -387,7 +383,7 @@ impl Reader<'_> {
             xattrs => xattrs?,
         };
         match (metadata.kind, plan, own_plan) {
-            (FileKind::Symlink, ..) => header.link_target = self.fs.read_link(ino)?,
+            (FileKind::Symlink, ..) => header.link_target = self.inventory.tree().read_link(ino)?,
             (FileKind::Regular, Some(plan), _) => plan.describe(&mut header),
             (FileKind::Regular, None, Some(plan)) => {
                 plan.describe(&mut header);
@@ -409,7 +405,7 @@ impl Reader<'_> {
         };
         // Smaller holes than this are stored.
         let mut hole_bytes_min = 0;
-        let mut extents = Extents::new(self.fs, ino, size);
+        let mut extents = Extents::new(self.inventory.tree(), ino, size);
         while let Some(extent) = extents.next()? {
             if extent.kind.has_data() {
                 plan.add(extent.offset, extent.end(), hole_bytes_min);
@@ -443,7 +439,11 @@ impl Reader<'_> {
             let mut filled = 0;
             while filled < buffer.len() {
                 let at = fragment.offset + inside + filled as u64;
-                match self.fs.read_at(ino, at, &mut buffer[filled..])? {
+                match self
+                    .inventory
+                    .tree()
+                    .read_at(ino, at, &mut buffer[filled..])?
+                {
                     0 => return Err(Error::Changed),
                     count => filled += count,
                 }

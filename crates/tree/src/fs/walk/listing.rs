@@ -7,25 +7,24 @@ use crate::{Error, Limits, Result, Scratch, high_u32, low_u32, wide_u64};
 
 /// An inventory under construction.
 pub(super) struct Listing<'a> {
-    fs: &'a dyn FileSystem,
-    limits: &'a Limits,
-    inventory: Inventory,
+    limits: Limits,
+    inventory: Inventory<'a>,
     known: Known,
 }
 
 impl<'a> Listing<'a> {
-    pub(super) fn new(fs: &'a dyn FileSystem, limits: &'a Limits, scratch: &Scratch) -> Self {
+    pub(super) fn new(tree: &'a dyn FileSystem, limits: &Limits, scratch: &Scratch) -> Self {
         Listing {
-            fs,
-            limits,
-            inventory: Inventory::new(scratch),
+            limits: *limits,
+            inventory: Inventory::new(tree, scratch),
             known: Known::default(),
         }
     }
 
-    pub(super) fn run(mut self) -> Result<Inventory> {
-        let root = self.fs.root();
-        let metadata = self.fs.metadata(root).map_err(|e| e.in_file("read", b""))?;
+    pub(super) fn run(mut self) -> Result<Inventory<'a>> {
+        let tree = self.inventory.tree;
+        let root = tree.root();
+        let metadata = tree.metadata(root).map_err(|e| e.in_file("read", b""))?;
         if metadata.kind != FileKind::Directory {
             return Err(Error::NotADirectory.in_file("read", b""));
         }
@@ -54,7 +53,8 @@ impl<'a> Listing<'a> {
             return Err(Error::Limit("directories are nested too deeply"));
         }
         let parent = self.inventory.file(dir);
-        let children = self.fs.read_dir_with_metadata(self.inventory.ino(parent))?;
+        let tree = self.inventory.tree;
+        let children = tree.read_dir_with_metadata(self.inventory.ino(parent))?;
         let start = self.inventory.entry_count();
         let dirs_before = open.len();
         let mut last: Option<&[u8]> = None;

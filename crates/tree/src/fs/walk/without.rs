@@ -7,12 +7,12 @@ use crate::{Scratch, wide_u64};
 /// Stands for a file that has no number yet.
 const NONE: u32 = u32::MAX;
 
-impl Inventory {
+impl<'t> Inventory<'t> {
     /// The same tree without some names and what is below them. A file is left out with its last name; one that
     /// loses its first name only has another first name.
     #[must_use]
-    pub fn without(&self, is_left_out: impl Fn(EntryId) -> bool) -> Inventory {
-        let mut rest = Inventory::new(&Scratch::memory());
+    pub fn without(&self, is_left_out: impl Fn(EntryId) -> bool) -> Inventory<'t> {
+        let mut rest = Inventory::new(self.tree, &Scratch::memory());
         let mut numbers = vec![NONE; self.files.len()];
         rest.take(self, self.root(), 0, &mut numbers);
         // Directories still to be copied, by their old and new number, the next one last.

@@ -21,7 +21,7 @@ fn write(fs: &dyn FileSystem, to: &Path) -> Result<(), Error> {
         parallel: Parallel::new(2),
     };
     let inventory = Inventory::of(fs, &Limits::default())?;
-    extract(fs, &inventory, to, &options, &NoProgress).map(drop)
+    extract(&inventory, to, &options, &NoProgress).map(drop)
 }
 
 /// Extracts into `jail/out` and checks that this error is returned and that nothing is left afterwards.
@@ -216,7 +216,7 @@ fn links_planted_in_the_target_are_not_followed() {
         sync: false,
         parallel: Parallel::new(1),
     };
-    extract(&tree, &inventory, &dir.join("out"), &options, &NoProgress).unwrap();
+    extract(&inventory, &dir.join("out"), &options, &NoProgress).unwrap();
     assert_eq!(fs::read(dir.join("outside/file")).unwrap(), b"theirs");
     assert_eq!(fs::read_dir(dir.join("outside/sub")).unwrap().count(), 0);
     assert_eq!(fs::read(dir.join("out/sub/file")).unwrap(), b"ours");

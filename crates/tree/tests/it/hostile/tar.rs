@@ -666,15 +666,7 @@ fn damage_with_right_checksums() {
             continue;
         }
         let mut out = Vec::new();
-        tree::tar::write(
-            &tar,
-            &inventory,
-            false,
-            Parallel::new(1),
-            &NoProgress,
-            &mut out,
-        )
-        .unwrap();
+        tree::tar::write(&inventory, false, Parallel::new(1), &NoProgress, &mut out).unwrap();
         let again = open(out).unwrap();
         assert_eq!(read_all(&again).unwrap(), read_all(&tar).unwrap());
     }
