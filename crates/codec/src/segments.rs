@@ -30,7 +30,7 @@ pub(crate) struct Segments {
 
 /// The outcome of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedSegments {
     /// The number of bytes written to the destination.
     pub(crate) written: usize,
     /// Whether there are more segments, for which the destination had no room.
@@ -76,7 +76,7 @@ impl Segments {
     /// # Errors
     /// A length is impossible, or a segment breaks its format, holds more than a sector, or holds less and is not the
     /// last one.
-    pub(crate) fn decompress(self, dst: &mut [u8], src: &[u8]) -> Result<Decoded, Error> {
+    pub(crate) fn decompress(self, dst: &mut [u8], src: &[u8]) -> Result<DecodedSegments, Error> {
         let broken = |what, at, got: usize| Error::Framing {
             what,
             at,
@@ -109,7 +109,7 @@ impl Segments {
             }
             at = next;
         }
-        Ok(Decoded {
+        Ok(DecodedSegments {
             written,
             more: at < total,
         })
@@ -203,7 +203,7 @@ mod tests {
                 for room in [len, len.next_multiple_of(SECTOR), len + 2 * SECTOR] {
                     let mut back = vec![0; room];
                     let decoded = segments().decompress(&mut back, stored);
-                    let whole = Decoded {
+                    let whole = DecodedSegments {
                         written: len,
                         more: false,
                     };
@@ -213,7 +213,7 @@ mod tests {
                 if len > SECTOR {
                     let mut back = [0; SECTOR];
                     let decoded = segments().decompress(&mut back, stored);
-                    let first = Decoded {
+                    let first = DecodedSegments {
                         written: SECTOR,
                         more: true,
                     };

@@ -22,11 +22,11 @@ impl CustomMem {
     /// # Safety
     ///
     /// What `alloc` gives has as many bytes as it is asked for, which nobody else uses until `free` gets it.
-    pub(crate) unsafe fn block(&self, size: usize) -> Option<Block> {
+    pub(crate) unsafe fn block(&self, size: usize) -> Option<AllocatedBytes> {
         let (alloc, _) = self.alloc.zip(self.free)?;
         // SAFETY: these are the arguments that it is declared with.
         let start = unsafe { alloc(self.opaque, size) };
-        (!start.is_null()).then_some(Block {
+        (!start.is_null()).then_some(AllocatedBytes {
             owner: *self,
             start,
             size,
@@ -35,13 +35,13 @@ impl CustomMem {
 }
 
 /// Bytes that `alloc` gave.
-pub(crate) struct Block {
+pub(crate) struct AllocatedBytes {
     owner: CustomMem,
     start: *mut c_void,
     size: usize,
 }
 
-impl Block {
+impl AllocatedBytes {
     /// The place for a `T`, and the memory behind it.
     ///
     /// # Safety
@@ -71,7 +71,7 @@ impl Block {
     /// # Safety
     ///
     /// As for [`CustomMem::block`].
-    pub(crate) unsafe fn another(&self, size: usize) -> Option<Block> {
+    pub(crate) unsafe fn another(&self, size: usize) -> Option<AllocatedBytes> {
         // SAFETY: the caller promises it.
         unsafe { self.owner.block(size) }
     }
@@ -96,7 +96,7 @@ pub(crate) unsafe fn create<T>(
     custom: &CustomMem,
     bytes: usize,
     make: impl FnOnce(&'static mut [u8]) -> Option<T>,
-    owner: impl FnOnce(&mut T, Block),
+    owner: impl FnOnce(&mut T, AllocatedBytes),
 ) -> Option<&'static mut T> {
     // SAFETY: the caller promises it.
     let block = unsafe { custom.block(with::<T>(bytes)) }?;

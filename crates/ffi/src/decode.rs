@@ -7,22 +7,22 @@ use zstd::PieceDecoder;
 use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Status};
 
 #[cfg(feature = "allocator")]
-use crate::allocator::{Block, CustomMem, create};
+use crate::allocator::{AllocatedBytes, CustomMem, create};
 #[cfg(feature = "legacy")]
 use crate::buffers::destination;
 use crate::buffers::{InBuffer, OutBuffer};
 use crate::failure::Failure;
-use crate::memory::{Memory, place, with};
+use crate::memory::{ContextMemory, place, with};
 
 /// A context that decodes: frames in one call, or a stream.
 ///
 /// `zstd_dctx` and `zstd_dstream`, `ZSTD_DCtx` and `ZSTD_DStream`. It lies at the start of the caller's workspace.
 pub struct DCtx {
-    memory: Memory,
+    memory: ContextMemory,
     coder: Coder,
     /// That of a context that was not made in a workspace.
     #[cfg(feature = "allocator")]
-    block: Option<Block>,
+    block: Option<AllocatedBytes>,
 }
 
 /// What the memory is used for.
@@ -36,12 +36,12 @@ enum Coder {
     /// Made here: it is larger than what a function should have on a kernel's stack.
     Stream(Option<Decoder<'static, 'static>>),
     #[cfg(feature = "legacy")]
-    Pieces(Pieces),
+    Pieces(PiecewiseDecoder),
 }
 
 /// A frame that comes piece by piece, or blocks without a frame.
 #[cfg(feature = "legacy")]
-pub(crate) struct Pieces {
+pub(crate) struct PiecewiseDecoder {
     pub(crate) decoder: PieceDecoder<'static, 'static>,
     /// Where the content so far lies: what blocks refer to.
     start: *mut c_void,
@@ -67,7 +67,7 @@ impl DCtx {
         // SAFETY: the caller promises it.
         let (place, memory) = unsafe { place::<DCtx>(workspace, size) }?;
         Some(place.write(DCtx {
-            memory: Memory::new(memory),
+            memory: ContextMemory::new(memory),
             coder: Coder::Nothing,
             #[cfg(feature = "allocator")]
             block: None,
@@ -83,7 +83,7 @@ impl DCtx {
     pub(crate) unsafe fn create(custom: &CustomMem) -> Option<&'static mut DCtx> {
         let make = |memory| {
             Some(DCtx {
-                memory: Memory::new(memory),
+                memory: ContextMemory::new(memory),
                 coder: Coder::Nothing,
                 block: None,
             })
@@ -189,7 +189,7 @@ impl DCtx {
         self.coder = Coder::Nothing;
         // SAFETY: the coder that used it is gone.
         let memory = unsafe { self.memory.lend() };
-        self.coder = Coder::Pieces(Pieces {
+        self.coder = Coder::Pieces(PiecewiseDecoder {
             decoder: PieceDecoder::new(options, memory)?,
             start: core::ptr::null_mut(),
             size: 0,
@@ -199,7 +199,7 @@ impl DCtx {
 
     /// The frame that comes piece by piece.
     #[cfg(feature = "legacy")]
-    pub(crate) fn pieces(&mut self) -> Result<&mut Pieces, Failure> {
+    pub(crate) fn pieces(&mut self) -> Result<&mut PiecewiseDecoder, Failure> {
         match &mut self.coder {
             Coder::Pieces(pieces) => Ok(pieces),
             _ => Err(Failure::InitMissing),
@@ -221,7 +221,7 @@ impl DCtx {
 }
 
 #[cfg(feature = "legacy")]
-impl Pieces {
+impl PiecewiseDecoder {
     /// Content goes on at `dst`. If that is not where it has ended, what was before cannot be referred to.
     fn go_on(&mut self, dst: *mut c_void) {
         if self.start.wrapping_byte_add(self.size) != dst {

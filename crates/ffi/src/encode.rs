@@ -5,28 +5,28 @@ use core::ffi::c_void;
 use zstd::{Compressor, EncodeProgress, Encoder, Finish, Params, stream_workspace_size};
 
 #[cfg(feature = "allocator")]
-use crate::allocator::{Block, CustomMem, create};
+use crate::allocator::{AllocatedBytes, CustomMem, create};
 use crate::buffers::{InBuffer, OutBuffer};
 use crate::failure::Failure;
-use crate::memory::{Memory, place, with};
+use crate::memory::{ContextMemory, place, with};
 
 /// A context that encodes: frames in one call, or a stream.
 ///
 /// `zstd_cctx` and `zstd_cstream`, `ZSTD_CCtx` and `ZSTD_CStream`. It lies at the start of the caller's workspace.
 pub struct CCtx {
-    memory: Memory,
+    memory: ContextMemory,
     coder: Coder,
     /// Somebody else is to find the sequences, which no encoder here knows.
     pub(crate) has_producer: bool,
     #[cfg(feature = "allocator")]
-    owned: Option<Owned>,
+    owned: Option<OwnedBlocks>,
 }
 
 /// The blocks of a context that was not made in a workspace.
 #[cfg(feature = "allocator")]
-struct Owned {
-    context: Block,
-    memory: Option<Block>,
+struct OwnedBlocks {
+    context: AllocatedBytes,
+    memory: Option<AllocatedBytes>,
 }
 
 /// What the memory is used for.
@@ -37,10 +37,10 @@ struct Owned {
 enum Coder {
     Nothing,
     Once(Compressor<&'static mut [u8]>),
-    Stream(Stream),
+    Stream(StreamEncoder),
 }
 
-struct Stream {
+struct StreamEncoder {
     /// Made here: it is larger than what a function should have on a kernel's stack.
     encoder: Option<Encoder<'static, &'static mut [u8]>>,
     #[cfg(feature = "legacy")]
@@ -69,7 +69,7 @@ impl CCtx {
         // SAFETY: the caller promises it.
         let (place, memory) = unsafe { place::<CCtx>(workspace, size) }?;
         Some(place.write(CCtx {
-            memory: Memory::new(memory),
+            memory: ContextMemory::new(memory),
             coder: Coder::Nothing,
             has_producer: false,
             #[cfg(feature = "allocator")]
@@ -86,7 +86,7 @@ impl CCtx {
     pub(crate) unsafe fn create(custom: &CustomMem) -> Option<&'static mut CCtx> {
         let make = |memory| {
             Some(CCtx {
-                memory: Memory::new(memory),
+                memory: ContextMemory::new(memory),
                 coder: Coder::Nothing,
                 has_producer: false,
                 owned: None,
@@ -94,7 +94,7 @@ impl CCtx {
         };
         let own = |made: &mut CCtx, context| {
             let memory = None;
-            made.owned = Some(Owned { context, memory });
+            made.owned = Some(OwnedBlocks { context, memory });
         };
         // SAFETY: the caller promises it.
         unsafe { create(custom, 0, make, own) }
@@ -109,7 +109,7 @@ impl CCtx {
     pub(crate) unsafe fn free(cctx: *mut CCtx) -> Result<(), Failure> {
         // SAFETY: the caller promises it.
         let owned = unsafe { &mut (*cctx).owned }.take();
-        let Owned { context, memory } = owned.ok_or(Failure::NotOwned)?;
+        let OwnedBlocks { context, memory } = owned.ok_or(Failure::NotOwned)?;
         for block in memory.into_iter().chain([context]) {
             // SAFETY: the context is not used any more, and was what used the memory.
             unsafe { block.free() };
@@ -139,7 +139,7 @@ impl CCtx {
             return Ok(());
         }
         self.coder = Coder::Nothing;
-        self.memory = Memory::new(&mut []);
+        self.memory = ContextMemory::new(&mut []);
         if let Some(block) = owned.memory.take() {
             // SAFETY: what used it is gone.
             unsafe { block.free() };
@@ -148,7 +148,7 @@ impl CCtx {
         owned.memory = unsafe { owned.context.another(bytes) };
         // SAFETY: the block is new.
         let memory = owned.memory.as_ref().and_then(|it| unsafe { it.bytes() });
-        self.memory = Memory::new(memory.ok_or(zstd::Error::WorkspaceTooSmall)?);
+        self.memory = ContextMemory::new(memory.ok_or(zstd::Error::WorkspaceTooSmall)?);
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl CCtx {
         self.coder = Coder::Nothing;
         // SAFETY: the coder that used it is gone.
         let memory = unsafe { self.memory.lend() };
-        self.coder = Coder::Stream(Stream {
+        self.coder = Coder::Stream(StreamEncoder {
             encoder: None,
             #[cfg(feature = "legacy")]
             params: *params,
@@ -201,7 +201,7 @@ impl CCtx {
         self.stream()?.encoder.as_mut().ok_or(Failure::InitMissing)
     }
 
-    fn stream(&mut self) -> Result<&mut Stream, Failure> {
+    fn stream(&mut self) -> Result<&mut StreamEncoder, Failure> {
         self.check()?;
         match &mut self.coder {
             Coder::Stream(stream) => Ok(stream),
@@ -265,7 +265,7 @@ impl CCtx {
     /// Begins a frame as `other` has begun one.
     #[cfg(feature = "legacy")]
     pub(crate) fn begin_as(&mut self, other: &CCtx, pledged: u64) -> Result<(), Failure> {
-        let Coder::Stream(Stream {
+        let Coder::Stream(StreamEncoder {
             encoder: Some(original),
             params,
             ..

@@ -65,14 +65,14 @@ pub(crate) unsafe fn place<T>(
 }
 
 /// The memory of a context, which its coders use in turn.
-pub(crate) struct Memory {
+pub(crate) struct ContextMemory {
     start: *mut u8,
     size: usize,
 }
 
-impl Memory {
-    pub(crate) fn new(bytes: &'static mut [u8]) -> Memory {
-        Memory {
+impl ContextMemory {
+    pub(crate) fn new(bytes: &'static mut [u8]) -> ContextMemory {
+        ContextMemory {
             size: bytes.len(),
             start: bytes.as_mut_ptr(),
         }

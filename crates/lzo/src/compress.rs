@@ -1,6 +1,6 @@
 //! The encoder: greedy, with one candidate per position, found by a hash of four bytes.
 
-use crate::output::Output;
+use crate::output::InstructionWriter;
 use crate::{FAR_MAX, equal_len, load4};
 
 /// Log2 of the number of positions in the table.
@@ -42,7 +42,7 @@ pub const fn compressed_len_max(len: usize) -> usize {
 pub fn compress(dst: &mut [u8], src: &[u8], workspace: &mut Workspace) -> Option<usize> {
     let seen = &mut workspace.seen;
     seen.fill(0);
-    let mut out = Output::new(dst);
+    let mut out = InstructionWriter::new(dst);
     let mut literals_from = 0;
     let last = src.len().saturating_sub(TAIL);
     let mut at = 1;

@@ -3,14 +3,14 @@
 use crate::{END, MIDDLE_MAX, NEAR_MAX};
 
 /// A stream that is being written.
-pub(crate) struct Output<'a> {
+pub(crate) struct InstructionWriter<'a> {
     dst: &'a mut [u8],
     at: usize,
 }
 
-impl<'a> Output<'a> {
+impl<'a> InstructionWriter<'a> {
     pub(crate) fn new(dst: &'a mut [u8]) -> Self {
-        Output { dst, at: 0 }
+        InstructionWriter { dst, at: 0 }
     }
 
     /// Emits up to 16 literals and a match of common length, without branching on either. Returns `false` and emits

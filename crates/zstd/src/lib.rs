@@ -166,8 +166,8 @@ pub use dictionary::Dictionary;
 mod decode;
 #[cfg(feature = "decompress")]
 pub use decode::{
-    DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoded, Decoder, Piece, PieceDecoder, Progress,
-    Status, decompress,
+    DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, DecodeProgress, DecodedFrame, Decoder, PieceDecoder,
+    PieceKind, Status, decompress,
 };
 #[cfg(feature = "decompress")]
 pub use dictionary::DecoderDictionary;

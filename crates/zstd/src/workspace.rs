@@ -56,7 +56,7 @@ mod read {
     use crate::{fse, huffman, sequences};
 
     /// The decoder's tables, in the caller's memory. No byte of them needs a value before it is used.
-    pub(crate) struct Tables<'w> {
+    pub(crate) struct DecoderTables<'w> {
         pub(crate) sequences: &'w mut [fse::Cell; sequences::CELLS],
         pub(crate) huffman: &'w mut [huffman::Cell; huffman::TABLE_CELLS],
         pub(crate) huffman_pairs: &'w mut [huffman::PairCell; huffman::TABLE_CELLS],
@@ -64,30 +64,30 @@ mod read {
         pub(crate) weights: &'w mut [u8; huffman::SYMBOLS_MAX],
     }
 
-    /// Bytes of [`Tables`].
+    /// Bytes of [`DecoderTables`].
     pub(crate) const TABLES_SIZE: usize = size_of::<[fse::Cell; sequences::CELLS]>()
         + size_of::<[huffman::Cell; huffman::TABLE_CELLS]>()
         + size_of::<[huffman::PairCell; huffman::TABLE_CELLS]>()
         + size_of::<[fse::Cell; fse::WEIGHT_CELLS]>()
         + huffman::SYMBOLS_MAX;
 
-    impl<'w> Tables<'w> {
+    impl<'w> DecoderTables<'w> {
         /// Copies all tables.
-        pub(crate) fn copy_from(&mut self, other: &Tables<'_>) {
+        pub(crate) fn copy_from(&mut self, other: &DecoderTables<'_>) {
             self.sequences.copy_from_slice(other.sequences);
             self.huffman.copy_from_slice(other.huffman);
             self.huffman_pairs.copy_from_slice(other.huffman_pairs);
         }
 
         /// Takes the tables from the start of `bytes`; gives them and the rest, `None` if there are too few bytes.
-        pub(crate) fn carve(bytes: &'w mut [u8]) -> Option<(Tables<'w>, &'w mut [u8])> {
+        pub(crate) fn carve(bytes: &'w mut [u8]) -> Option<(DecoderTables<'w>, &'w mut [u8])> {
             let (sequences, bytes) = cells(bytes)?;
             let (huffman, bytes) = cells(bytes)?;
             let (huffman_pairs, bytes) = cells(bytes)?;
             let (weight_cells, bytes) = cells(bytes)?;
             let (weights, bytes) = bytes.split_first_chunk_mut()?;
             Some((
-                Tables {
+                DecoderTables {
                     sequences,
                     huffman,
                     huffman_pairs,
@@ -132,7 +132,7 @@ mod read {
     }
 }
 #[cfg(feature = "decompress")]
-pub(crate) use read::{DictionaryCells, TABLES_SIZE, Tables, cells};
+pub(crate) use read::{DecoderTables, DictionaryCells, TABLES_SIZE, cells};
 
 // ---- writing (feature `compress`) ----
 
@@ -179,10 +179,10 @@ cells!(u16, u32, u64);
 pub(crate) type Scratch = [[u8; 4]; 1152];
 
 #[cfg(feature = "compress")]
-pub(crate) mod held {
+pub(crate) mod sealed {
     /// Memory that nobody else changes or moves to another alignment while a coder has it: tables keep what they
     /// hold from frame to frame. Hence nobody else can implement this.
-    pub trait Held {
+    pub trait WorkspaceMemory {
         /// The bytes.
         fn bytes(&mut self) -> &mut [u8];
 
@@ -190,7 +190,7 @@ pub(crate) mod held {
         fn as_bytes(&self) -> &[u8];
     }
 
-    impl Held for &mut [u8] {
+    impl WorkspaceMemory for &mut [u8] {
         fn bytes(&mut self) -> &mut [u8] {
             self
         }
@@ -200,18 +200,7 @@ pub(crate) mod held {
         }
     }
 
-    impl<const N: usize> Held for crate::Workspace<N> {
-        fn bytes(&mut self) -> &mut [u8] {
-            self
-        }
-
-        fn as_bytes(&self) -> &[u8] {
-            self
-        }
-    }
-
-    #[cfg(feature = "std")]
-    impl Held for std::vec::Vec<u8> {
+    impl<const N: usize> WorkspaceMemory for crate::Workspace<N> {
         fn bytes(&mut self) -> &mut [u8] {
             self
         }
@@ -222,7 +211,18 @@ pub(crate) mod held {
     }
 
     #[cfg(feature = "std")]
-    impl Held for std::boxed::Box<[u8]> {
+    impl WorkspaceMemory for std::vec::Vec<u8> {
+        fn bytes(&mut self) -> &mut [u8] {
+            self
+        }
+
+        fn as_bytes(&self) -> &[u8] {
+            self
+        }
+    }
+
+    #[cfg(feature = "std")]
+    impl WorkspaceMemory for std::boxed::Box<[u8]> {
         fn bytes(&mut self) -> &mut [u8] {
             self
         }

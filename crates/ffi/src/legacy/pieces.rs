@@ -5,7 +5,7 @@
 
 use core::ffi::{c_uint, c_void};
 
-use zstd::{DecodeOptions, Dictionary, Piece};
+use zstd::{DecodeOptions, Dictionary, PieceKind};
 
 use super::returned;
 use crate::DCtx;
@@ -59,12 +59,12 @@ pub unsafe extern "C" fn ZSTD_nextSrcSizeToDecompress(dctx: Option<&mut DCtx>) -
 pub unsafe extern "C" fn ZSTD_nextInputType(dctx: Option<&mut DCtx>) -> c_uint {
     let pieces = dctx.ok_or(Failure::Null).and_then(DCtx::pieces);
     match pieces.map(|pieces| pieces.decoder.next()) {
-        Ok(Piece::FrameHeader) | Err(_) => 0,
-        Ok(Piece::BlockHeader) => 1,
-        Ok(Piece::Block) => 2,
-        Ok(Piece::LastBlock) => 3,
-        Ok(Piece::Checksum) => 4,
-        Ok(Piece::SkippableFrame) => 5,
+        Ok(PieceKind::FrameHeader) | Err(_) => 0,
+        Ok(PieceKind::BlockHeader) => 1,
+        Ok(PieceKind::Block) => 2,
+        Ok(PieceKind::LastBlock) => 3,
+        Ok(PieceKind::Checksum) => 4,
+        Ok(PieceKind::SkippableFrame) => 5,
     }
 }
 

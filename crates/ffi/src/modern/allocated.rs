@@ -14,7 +14,7 @@ use zstd::{CompressionParameters, EncoderDictionary, stream_workspace_size};
 use crate::CCtx;
 #[cfg(feature = "decompress")]
 use crate::DCtx;
-use crate::allocator::{Block, CustomMem, create};
+use crate::allocator::{AllocatedBytes, CustomMem, create};
 use crate::buffers::{destination, source};
 use crate::failure::Failure;
 use crate::memory::bytes;
@@ -25,14 +25,14 @@ use super::returned;
 #[cfg(feature = "compress")]
 pub struct CDict {
     dictionary: EncoderDictionary<'static>,
-    block: Option<Block>,
+    block: Option<AllocatedBytes>,
 }
 
 /// A dictionary that is ready to decode with: `zstd_ddict`.
 #[cfg(feature = "decompress")]
 pub struct DDict {
     dictionary: DecoderDictionary<'static>,
-    block: Option<Block>,
+    block: Option<AllocatedBytes>,
 }
 
 /// `zstd_sequence`: literals, then a match.

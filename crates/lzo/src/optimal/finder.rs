@@ -44,7 +44,7 @@ impl Match {
 
 /// The matches at a position.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct PositionMatches {
     /// The longest of at least three bytes at up to `NEAR_MAX`, at up to `MIDDLE_MAX`, and farther. A nearer class holds a
     /// shorter match, or none.
     pub(super) classes: [Match; 3],
@@ -54,7 +54,7 @@ pub(super) struct Found {
     pub(super) three: u16,
 }
 
-impl Found {
+impl PositionMatches {
     /// The longest match, and the nearest of these.
     pub(super) fn longest(&self) -> Match {
         let [near, middle, far] = self.classes;
@@ -109,10 +109,16 @@ impl Finder {
     /// Finds matches for a position that has at least four bytes, and enters it. `before` is the longest match at the
     /// previous position.
     #[inline(always)]
-    pub(super) fn search(&mut self, src: &[u8], at: usize, before: Match, effort: Effort) -> Found {
+    pub(super) fn search(
+        &mut self,
+        src: &[u8],
+        at: usize,
+        before: Match,
+        effort: Effort,
+    ) -> PositionMatches {
         let four = load4(src, at);
         let [two, three, next] = self.replace(four, at);
-        let mut found = Found::default();
+        let mut found = PositionMatches::default();
         let distance = distance(at, two);
         if is_possible(distance, at, TWO_MAX) && (load4(src, at - distance) ^ four) << 16 == 0 {
             found.two = distance as u16;
@@ -132,7 +138,7 @@ impl Finder {
         if carried == LONG - 1 {
             carried += equal_len(src, at + carried - carried_distance, at + carried);
         }
-        let mut walk = Walk {
+        let mut walk = ChainWalk {
             next,
             last: 0,
             tries: if carried < effort.good {
@@ -154,7 +160,7 @@ impl Finder {
 }
 
 /// Where a search in a chain is.
-struct Walk {
+struct ChainWalk {
     /// The next position.
     next: u16,
     /// The distance of the last one.
@@ -162,7 +168,7 @@ struct Walk {
     tries: u32,
 }
 
-impl Walk {
+impl ChainWalk {
     /// Adds matches to `found` that are longer than `longest`, at distances of up to `limit`; `src` ends where matches must.
     /// Returns the length of the longest.
     #[inline(always)]
@@ -173,7 +179,7 @@ impl Walk {
         at: usize,
         limit: usize,
         mut longest: usize,
-        found: &mut Found,
+        found: &mut PositionMatches,
     ) -> usize {
         if at + longest >= src.len() {
             return longest;

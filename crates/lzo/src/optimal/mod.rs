@@ -3,9 +3,9 @@
 mod finder;
 mod parse;
 
-use crate::output::Output;
+use crate::output::InstructionWriter;
 use finder::{Effort, Finder};
-use parse::{Next, Parser};
+use parse::{EncodeCursor, Parser};
 
 /// The lowest level of [`compress_optimal`].
 pub const LEVEL_MIN: u8 = 2;
@@ -69,8 +69,8 @@ pub fn compress_optimal(
     let effort = LEVELS[usize::from(level - LEVEL_MIN)];
     let OptimalWorkspace { finder, parser } = workspace;
     finder.clear();
-    let mut out = Output::new(dst);
-    let mut next = Next {
+    let mut out = InstructionWriter::new(dst);
+    let mut next = EncodeCursor {
         begin: 0,
         literals_from: 0,
     };

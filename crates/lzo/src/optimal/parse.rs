@@ -1,7 +1,7 @@
 //! The shortest encoding of a chunk: prices are lengths in bytes, and every position gets the least one.
 
-use super::finder::{Effort, Finder, Found, LONG, Match};
-use crate::output::Output;
+use super::finder::{Effort, Finder, LONG, Match, PositionMatches};
+use crate::output::InstructionWriter;
 use crate::{AFTER_RUN_MAX, MIDDLE_MAX, NEAR_MAX, equal_len};
 
 /// How many bytes are parsed before the best way is written. Longer chunks become at most 0.1 % smaller.
@@ -25,14 +25,14 @@ const UNREACHED: State = 0x7fff * BYTE;
 /// The way that reaches a position behind a match: the state before the match, its length and its distance. The least
 /// of several is the cheapest.
 #[derive(Clone, Copy)]
-struct Way(u64);
+struct Arrival(u64);
 
-impl Way {
-    const NONE: Way = Way((UNREACHED as u64) << 32);
-    const ORIGIN: Way = Way(0);
+impl Arrival {
+    const NONE: Arrival = Arrival((UNREACHED as u64) << 32);
+    const ORIGIN: Arrival = Arrival(0);
 
-    fn new(state: State, len: usize, distance: usize) -> Way {
-        Way((u64::from(state) << 32) | ((len << 16) | distance) as u64)
+    fn new(state: State, len: usize, distance: usize) -> Arrival {
+        Arrival((u64::from(state) << 32) | ((len << 16) | distance) as u64)
     }
 
     /// The state behind it.
@@ -55,7 +55,7 @@ impl Way {
 
 /// Literals since the last match.
 #[derive(Clone, Copy)]
-struct Run {
+struct LiteralRun {
     /// What all has cost with them.
     price: u32,
     literals: usize,
@@ -63,11 +63,11 @@ struct Run {
     longer_at: usize,
 }
 
-impl Run {
+impl LiteralRun {
     /// The literals that precede a chunk, which are paid, but for the first byte of a stream.
-    fn before(begin: usize, literals_from: usize) -> Run {
+    fn before(begin: usize, literals_from: usize) -> LiteralRun {
         let literals = begin - literals_from;
-        let mut run = Run {
+        let mut run = LiteralRun {
             price: u32::from(begin == 0),
             literals,
             longer_at: if literals_from == 0 { 239 } else { 4 },
@@ -111,20 +111,20 @@ struct States {
 }
 
 /// Where the next chunk begins, and where the literals begin that are not yet written.
-pub(super) struct Next {
+pub(super) struct EncodeCursor {
     pub(super) begin: usize,
     pub(super) literals_from: usize,
 }
 
 /// Finds the shortest way.
 pub(super) struct Parser {
-    ways: [Way; CHUNK + LONG],
+    ways: [Arrival; CHUNK + LONG],
 }
 
 impl Parser {
     pub(super) const fn new() -> Self {
         Parser {
-            ways: [Way::NONE; CHUNK + LONG],
+            ways: [Arrival::NONE; CHUNK + LONG],
         }
     }
 
@@ -132,23 +132,23 @@ impl Parser {
     /// end stay for the next chunk. `None` if there is no room.
     pub(super) fn chunk(
         &mut self,
-        out: &mut Output<'_>,
+        out: &mut InstructionWriter<'_>,
         src: &[u8],
-        next: Next,
+        next: EncodeCursor,
         finder: &mut Finder,
         effort: Effort,
-    ) -> Option<Next> {
-        let Next {
+    ) -> Option<EncodeCursor> {
+        let EncodeCursor {
             begin,
             literals_from,
         } = next;
         let len = (src.len() - begin).min(CHUNK);
         let ways = &mut self.ways[..len + LONG];
-        ways.fill(Way::NONE);
+        ways.fill(Arrival::NONE);
         if begin == literals_from && begin > 0 {
-            ways[0] = Way::ORIGIN;
+            ways[0] = Arrival::ORIGIN;
         }
-        let mut run = Run::before(begin, literals_from);
+        let mut run = LiteralRun::before(begin, literals_from);
         // The states behind a match that ends 1, 2, 3 and 4 bytes before.
         let mut matched = [UNREACHED; 4];
         let mut longest = Match::default();
@@ -177,7 +177,7 @@ impl Parser {
         let literals_from = self.emit(out, src, begin, literals_from, index, literals)?;
         let at = begin + index;
         let Some(long) = long else {
-            return Some(Next {
+            return Some(EncodeCursor {
                 begin: at,
                 literals_from,
             });
@@ -189,7 +189,7 @@ impl Parser {
         for inside in at + 1..end.min(src.len().saturating_sub(3)) {
             finder.insert(src, inside);
         }
-        Some(Next {
+        Some(EncodeCursor {
             begin: end,
             literals_from: end,
         })
@@ -198,7 +198,7 @@ impl Parser {
     /// Writes the way to `index`, at which that many literals stay for the next chunk. Returns where those begin.
     fn emit(
         &mut self,
-        out: &mut Output<'_>,
+        out: &mut InstructionWriter<'_>,
         src: &[u8],
         begin: usize,
         mut literals_from: usize,
@@ -242,14 +242,14 @@ fn is_after_run(distance: usize) -> bool {
 /// The states at a position, which a match reaches with `here`, and where `matched` are the states at the positions
 /// before that.
 #[inline(always)]
-fn states(here: State, matched: [State; 4], run: &mut Run) -> States {
+fn states(here: State, matched: [State; 4], run: &mut LiteralRun) -> States {
     let mut few = (matched[0] + BYTE + 1)
         .min(matched[1] + 2 * BYTE + 2)
         .min(matched[2] + 3 * BYTE + 3);
     // A new run of four literals, which costs an instruction. Of equal runs, the one that is longer without another byte.
     let price = (matched[3] / BYTE) + 5;
     if price < run.price || (price == run.price && 15 > run.longer_at - run.literals) {
-        *run = Run {
+        *run = LiteralRun {
             price,
             literals: 4,
             longer_at: 19,
@@ -271,10 +271,10 @@ fn states(here: State, matched: [State; 4], run: &mut Run) -> States {
 /// shorter matches would be offers too, but a match that is one byte shorter than the longest in a form is the only one
 /// that matters.
 #[inline(always)]
-fn relax(ways: &mut [Way], states: &States, found: &Found) {
+fn relax(ways: &mut [Arrival], states: &States, found: &PositionMatches) {
     let mut offer = |state: State, bytes: u32, distance: u16, len: usize| {
         let way = &mut ways[len];
-        let new = Way::new(state + bytes * BYTE, len, distance.into());
+        let new = Arrival::new(state + bytes * BYTE, len, distance.into());
         *way = core::hint::select_unpredictable(new.0 < way.0, new, *way);
     };
     if found.two != 0 && states.few < UNREACHED {

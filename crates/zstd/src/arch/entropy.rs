@@ -6,7 +6,7 @@
 use super::bmi::has_bmi;
 use super::find::kernel;
 use super::streams;
-use super::streams::sequences::{RunTables, Start};
+use super::streams::sequences::{RunTables, StartState};
 
 kernel!(
     /// [`streams::sequences::write_bits`].
@@ -16,7 +16,7 @@ kernel!(
         out: &mut [u8],
         reversed: &[[u8; 8]],
         tables: RunTables<'_>,
-        starts: [Start; 3],
+        starts: [StartState; 3],
     ) -> Option<usize>,
     streams::sequences::write_bits(out, reversed, tables, starts)
 );

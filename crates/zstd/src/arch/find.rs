@@ -45,7 +45,7 @@ kernel!(
     (
         data: &[u8],
         positions: &mut [[u8; 4]],
-        task: &search::fast::Task,
+        task: &search::fast::FastSearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
     ) -> (usize, [usize; 3])
@@ -62,7 +62,7 @@ kernel!(
         data: &[u8],
         long: &mut [[u8; 4]],
         short: &mut [[u8; 4]],
-        task: &search::double_fast::Task,
+        task: &search::double_fast::DoubleFastSearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
     ) -> (usize, [usize; 3])
@@ -79,7 +79,7 @@ kernel!(
         data: &[u8],
         rows: RowCells<'_>,
         chains: ChainCells<'_>,
-        task: &search::lazy::Task,
+        task: &search::lazy::LazySearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
     ) -> search::lazy::Found

@@ -7,7 +7,7 @@
 //! bits, the bits used and the place to write are needed from code to code: that is what fits in registers.
 
 use crate::bits::ReverseBitReader;
-use crate::huffman::{CODE_BITS_MAX, PairCell, TABLE_CELLS, Table};
+use crate::huffman::{CODE_BITS_MAX, HuffmanTable, PairCell, TABLE_CELLS};
 
 /// Codes, or pairs of them, that each stream decodes between two refills: 55 bits at most.
 const TURN: usize = 5;
@@ -23,7 +23,7 @@ const AHEAD: usize = 7;
 /// `3 * each` bytes of `dst`.
 #[inline(never)]
 pub(crate) fn run_four(
-    table: Table<'_>,
+    table: HuffmanTable<'_>,
     src: &[u8],
     readers: &mut [ReverseBitReader<'_>; 4],
     dst: &mut [u8],
@@ -37,11 +37,11 @@ pub(crate) fn run_four(
     };
     #[cfg(target_arch = "x86_64")]
     if super::bmi::is_haswell() {
-        // SAFETY: the processor has these instructions; nothing else makes a `Table`.
+        // SAFETY: the processor has these instructions; nothing else makes a `HuffmanTable`.
         unsafe { run_haswell(table, &mut streams) };
         return streams.end(readers);
     }
-    // SAFETY: nothing else makes a `Table`.
+    // SAFETY: nothing else makes a `HuffmanTable`.
     unsafe { run_plain(table, &mut streams) };
     streams.end(readers)
 }
@@ -51,7 +51,7 @@ pub(crate) fn run_four(
 /// The tables must be what `huffman::read_table` and `huffman::fill_pairs` make: there is a cell for every string of
 /// `log` or of [`CODE_BITS_MAX`] bits, whose codes have at most [`CODE_BITS_MAX`] bits.
 #[inline(never)]
-unsafe fn run_plain(table: Table<'_>, streams: &mut Streams<'_, '_>) {
+unsafe fn run_plain(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
     match table.pairs {
         // SAFETY: as the caller promises.
         Some(pairs) => unsafe { run_pairs(pairs, streams) },
@@ -72,7 +72,7 @@ unsafe fn run_plain(table: Table<'_>, streams: &mut Streams<'_, '_>) {
     not(target_feature = "sse2"),
     target_feature(enable = "bmi1,bmi2,lzcnt")
 )]
-unsafe fn run_haswell(table: Table<'_>, streams: &mut Streams<'_, '_>) {
+unsafe fn run_haswell(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
     match table.pairs {
         // SAFETY: as the caller promises.
         Some(pairs) => unsafe { run_pairs(pairs, streams) },
@@ -87,7 +87,7 @@ unsafe fn run_haswell(table: Table<'_>, streams: &mut Streams<'_, '_>) {
 ///
 /// As for [`run_plain`].
 #[inline(always)]
-unsafe fn run_singles(table: Table<'_>, streams: &mut Streams<'_, '_>) {
+unsafe fn run_singles(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
     let cells = table.cells.as_ptr();
     let shift = 64 - table.log;
     let out = streams.dst.as_mut_ptr();

@@ -5,16 +5,16 @@
 //! The loop holds all its state in registers and checks, once a sequence, that everything the sequence may touch lies
 //! within its buffers with a chunk to spare; then it copies in whole chunks. What is not easy goes back to the caller.
 
-use crate::decode::output::{CHUNK, Literals, Older, Output};
-use crate::sequences::{DecodedSequence, Kind, Reader};
+use crate::decode::output::{BlockOutput, CHUNK, Literals, OlderHistory};
+use crate::sequences::{DecodedSequence, SequenceReader, TableKind};
 
 /// Reads and executes up to `count` sequences, as long as they are easy. Gives one that was read but is not easy.
 ///
 /// There must be more than `count` sequences.
 pub(crate) fn run(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut SequenceReader<'_, '_>,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
     let after = reader.left.saturating_sub(count);
@@ -29,9 +29,9 @@ pub(crate) fn run(
 /// before it. In a short frame these are many of its sequences.
 #[inline(never)]
 fn run_rest(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut SequenceReader<'_, '_>,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
     after: usize,
 ) -> Option<DecodedSequence> {
     /// The loop's last turn begins with all bits of the word at hand taken but one: a word and [`BACK`] bytes.
@@ -40,7 +40,7 @@ fn run_rest(
     const REST: usize = 8 + BACK;
     let mut buffer = [0; ZEROS + REST];
     let bits = reader.bits.after_zeros(&mut buffer, ZEROS)?;
-    let mut rest = Reader { bits, ..*reader };
+    let mut rest = SequenceReader { bits, ..*reader };
     let count = rest.left.saturating_sub(after);
     let hard = run_on(&mut rest, literals, output, count);
     reader.literal_length = rest.literal_length;
@@ -58,9 +58,9 @@ const BACK: usize = 14;
 /// As [`run`], while there is enough of the stream.
 #[inline(never)]
 fn run_on(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut SequenceReader<'_, '_>,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
     if !reader.states_are_valid() || output.at > output.end || output.end > output.bytes.len() {
@@ -88,9 +88,9 @@ fn run_on(
     target_feature(enable = "bmi1,bmi2,lzcnt")
 )]
 unsafe fn run_haswell(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut SequenceReader<'_, '_>,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
     // SAFETY: as the caller promises.
@@ -104,13 +104,13 @@ unsafe fn run_haswell(
 /// As for [`run_body`].
 #[inline(always)]
 unsafe fn run_form(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut SequenceReader<'_, '_>,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
     let in_place = matches!(literals, Literals::InPlace { .. });
-    let wrapped = matches!(output.older, Older::Wrapped { .. });
+    let wrapped = matches!(output.older, OlderHistory::Wrapped { .. });
     match (in_place, wrapped) {
         // SAFETY: as the caller promises.
         (false, false) => unsafe { run_body::<false, false>(reader, literals, output, count) },
@@ -134,7 +134,7 @@ impl CellRef {
     ///
     /// `cells` must point to all tables, and the cell must be one of them.
     #[inline(always)]
-    unsafe fn new(cells: *const u8, kind: &Kind, state: usize) -> CellRef {
+    unsafe fn new(cells: *const u8, kind: &TableKind, state: usize) -> CellRef {
         CellRef(cells.wrapping_add(8 * kind.at + 8 * state))
     }
 
@@ -183,9 +183,9 @@ unsafe fn copy<const N: usize>(from: *const u8, to: *mut u8) {
 /// `output.at <= output.end <= output.bytes.len()`.
 #[inline(always)]
 unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut SequenceReader<'_, '_>,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
     let stream = reader.bits.src;
@@ -212,7 +212,7 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
     let window = output.window.min(u32::MAX as usize);
     // What lies before `start` in the content lies before this in the buffer.
     let older_end = match output.older {
-        Older::Wrapped { end } if WRAPPED => end,
+        OlderHistory::Wrapped { end } if WRAPPED => end,
         _ => 0,
     };
     if WRAPPED && (output.start > 0 || older_end < window || output.bytes.len() - older_end < CHUNK)
@@ -245,7 +245,7 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
     macro_rules! read {
         ($count:expr) => {{
             let count: u64 = $count;
-            // SAFETY: a cell that a state leads to has at most 31 extra bits (`Kind::meanings`), and leads on with at most 9
+            // SAFETY: a cell that a state leads to has at most 31 extra bits (`TableKind::meanings`), and leads on with at most 9
             // bits, as its table has no more cells than that. With BMI, this leaves no instruction of it.
             unsafe { core::hint::assert_unchecked(count < 64) };
             avail = avail.wrapping_sub(count);
@@ -265,11 +265,12 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
     while left > 0 && source.addr() >= source_low {
         // SAFETY: states are numbers of cells, at the start and after each turn.
         let literal_length =
-            unsafe { CellRef::new(cells, Kind::LITERAL_LENGTHS, literal_length_state) };
+            unsafe { CellRef::new(cells, TableKind::LITERAL_LENGTHS, literal_length_state) };
         // SAFETY: the same.
-        let match_length = unsafe { CellRef::new(cells, Kind::MATCH_LENGTHS, match_length_state) };
+        let match_length =
+            unsafe { CellRef::new(cells, TableKind::MATCH_LENGTHS, match_length_state) };
         // SAFETY: the same.
-        let offset_cell = unsafe { CellRef::new(cells, Kind::OFFSETS, offset_state) };
+        let offset_cell = unsafe { CellRef::new(cells, TableKind::OFFSETS, offset_state) };
 
         let mut literal_count = literal_length.base() as usize;
         let mut length = match_length.base() as usize;

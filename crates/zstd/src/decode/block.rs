@@ -1,17 +1,17 @@
 //! A compressed block: literals and sequences become content (RFC 8878, section 3.1.1.3).
 
 use super::execute::{execute, push_literals};
-use super::output::{CHUNK, Extent, Literals, Output};
+use super::output::{BlockOutput, CHUNK, Extent, Literals};
 use crate::Error;
 use crate::dictionary::Loaded;
-use crate::huffman::{self, Table, WeightScratch};
+use crate::huffman::{self, HuffmanTable, WeightScratch};
 use crate::literals::{self, Coding};
-use crate::sequences::{self, Logs, REPEAT_OFFSETS, Reader, update_tables};
-use crate::workspace::Tables;
+use crate::sequences::{self, Logs, REPEAT_OFFSETS, SequenceReader, update_tables};
+use crate::workspace::DecoderTables;
 
 /// What one block leaves to the next of its frame, beside the tables themselves.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct FrameState {
     /// The longest code of the Huffman table; `None` if there is none.
     huffman: Option<u32>,
     /// Whether there is a table of pairs for it, or long codes lie in its place.
@@ -20,9 +20,9 @@ pub(crate) struct State {
     repeat: [u32; 3],
 }
 
-impl State {
-    pub(crate) const fn new(loaded: &Loaded<'_>) -> State {
-        State {
+impl FrameState {
+    pub(crate) const fn new(loaded: &Loaded<'_>) -> FrameState {
+        FrameState {
             huffman: loaded.huffman,
             has_pairs: matches!(loaded.huffman, Some(log) if log > huffman::CODE_BITS_MAX),
             sequences: loaded.sequences,
@@ -32,7 +32,7 @@ impl State {
 }
 
 /// Where Huffman-coded literals, and those of one byte, may be kept until they are used.
-pub(crate) enum Keep<'w> {
+pub(crate) enum LiteralsRegion<'w> {
     /// Here, if they are few: the fast loop then reads all of them in chunks. Otherwise in the output, so that the last of
     /// them would be just before this byte. The block must not give content after it.
     InPlace { end: usize, few: &'w mut [u8] },
@@ -48,12 +48,12 @@ const FEW: usize = 8 * 1024;
 pub(crate) fn decode(
     block: &[u8],
     content_max: usize,
-    state: &mut State,
-    tables: &mut Tables<'_>,
-    keep: Keep<'_>,
-    output: &mut Output<'_, '_>,
+    state: &mut FrameState,
+    tables: &mut DecoderTables<'_>,
+    keep: LiteralsRegion<'_>,
+    output: &mut BlockOutput<'_, '_>,
 ) -> Result<Extent, Error> {
-    let header = literals::Header::parse(block, content_max)?;
+    let header = literals::LiteralsHeader::parse(block, content_max)?;
     let rest = block.get(header.bytes..).ok_or(Error::Corruption)?;
     let (stored, section) = rest
         .split_at_checked(header.stored)
@@ -63,7 +63,7 @@ pub(crate) fn decode(
         .get(..header.bytes + header.stored)
         .unwrap_or_default();
 
-    let counted = sequences::Header::parse(section)?;
+    let counted = sequences::SequencesHeader::parse(section)?;
     let mut section = section.get(counted.bytes..).ok_or(Error::Corruption)?;
     if counted.count > 0 {
         section = update_tables(&mut state.sequences, &counted, section, tables.sequences)?;
@@ -71,7 +71,7 @@ pub(crate) fn decode(
         return Err(Error::Corruption);
     }
     let tables = &*tables;
-    let table = |log| Table {
+    let table = |log| HuffmanTable {
         cells: tables.huffman,
         log,
         pairs: state.has_pairs.then_some(tables.huffman_pairs),
@@ -86,7 +86,7 @@ pub(crate) fn decode(
             end: header.content,
         },
         _ => match keep {
-            Keep::Buffer(buffer) if header.content <= buffer.len() => {
+            LiteralsRegion::Buffer(buffer) if header.content <= buffer.len() => {
                 let literals = buffer.get_mut(..header.content).ok_or(Error::Corruption)?;
                 decode_literals(&header, within, codes, state.huffman.map(table), literals)?;
                 Literals::Slice {
@@ -95,7 +95,7 @@ pub(crate) fn decode(
                     end: header.content,
                 }
             }
-            Keep::Buffer(_) => {
+            LiteralsRegion::Buffer(_) => {
                 let (content, used) = match counted.count {
                     0 => [output.fit(header.content)?; 2].into(),
                     _ => {
@@ -114,7 +114,7 @@ pub(crate) fn decode(
                 }
                 Literals::InPlace { at, end }
             }
-            Keep::InPlace { few, .. }
+            LiteralsRegion::InPlace { few, .. }
                 if header.content <= FEW && header.content + CHUNK <= few.len() =>
             {
                 let literals = few.get_mut(..header.content).ok_or(Error::Corruption)?;
@@ -125,7 +125,7 @@ pub(crate) fn decode(
                     end: header.content,
                 }
             }
-            Keep::InPlace { end, .. } => {
+            LiteralsRegion::InPlace { end, .. } => {
                 let at = end
                     .checked_sub(header.content)
                     .filter(|&at| at >= output.at);
@@ -150,15 +150,15 @@ pub(crate) fn decode(
 /// Executes the sequences of a block, all of them if there is room.
 #[inline(never)]
 fn run_sequences(
-    tables: &Tables<'_>,
-    state: &mut State,
+    tables: &DecoderTables<'_>,
+    state: &mut FrameState,
     section: &[u8],
     count: usize,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
 ) -> Result<Extent, Error> {
     let (cells, logs) = (&*tables.sequences, state.sequences);
-    let mut reader = Reader::new(cells, logs, section, state.repeat, count)?;
+    let mut reader = SequenceReader::new(cells, logs, section, state.repeat, count)?;
     let extent = execute(&mut reader, literals, output)?;
     if extent == Extent::Whole {
         if !reader.bits.is_finished() {
@@ -173,7 +173,7 @@ fn run_sequences(
 fn push_last_literals(
     literals: Literals<'_>,
     cut: bool,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
 ) -> Result<Extent, Error> {
     let extent = push_literals(literals, output)?;
     Ok(if cut { Extent::Truncated } else { extent })
@@ -182,10 +182,10 @@ fn push_last_literals(
 /// Reads the Huffman table, if there is one, and makes that of pairs, if it helps; gives what is left of the section.
 #[inline(never)]
 fn read_codes<'s>(
-    header: &literals::Header,
+    header: &literals::LiteralsHeader,
     stored: &'s [u8],
-    state: &mut State,
-    tables: &mut Tables<'_>,
+    state: &mut FrameState,
+    tables: &mut DecoderTables<'_>,
 ) -> Result<&'s [u8], Error> {
     let mut codes = stored;
     if header.coding == Coding::Compressed {
@@ -206,8 +206,8 @@ fn read_codes<'s>(
 /// Reads a Huffman table; gives what is left of the section.
 fn read_table<'s>(
     stored: &'s [u8],
-    state: &mut State,
-    tables: &mut Tables<'_>,
+    state: &mut FrameState,
+    tables: &mut DecoderTables<'_>,
 ) -> Result<&'s [u8], Error> {
     let mut scratch = WeightScratch {
         weights: tables.weights,
@@ -223,10 +223,10 @@ fn read_table<'s>(
 /// Decodes literals that are not raw, all of them. The codes lie in `within`.
 #[inline(never)]
 fn decode_literals(
-    header: &literals::Header,
+    header: &literals::LiteralsHeader,
     within: &[u8],
     codes: &[u8],
-    table: Option<Table<'_>>,
+    table: Option<HuffmanTable<'_>>,
     literals: &mut [u8],
 ) -> Result<(), Error> {
     if header.coding == Coding::Rle {
@@ -245,9 +245,9 @@ fn decode_literals(
 #[cold]
 #[inline(never)]
 fn decode_first_literals(
-    header: &literals::Header,
+    header: &literals::LiteralsHeader,
     codes: &[u8],
-    table: Option<Table<'_>>,
+    table: Option<HuffmanTable<'_>>,
     literals: &mut [u8],
 ) -> Result<(), Error> {
     if header.coding == Coding::Rle {
@@ -262,15 +262,15 @@ fn decode_first_literals(
 #[cold]
 #[inline(never)]
 fn measure(
-    tables: &Tables<'_>,
+    tables: &DecoderTables<'_>,
     logs: Logs,
     section: &[u8],
     count: usize,
     literals: usize,
-    output: &Output<'_, '_>,
+    output: &BlockOutput<'_, '_>,
 ) -> Result<(usize, usize), Error> {
     // Offsets do not matter here, hence neither do the repeat offsets.
-    let mut reader = Reader::new(tables.sequences, logs, section, REPEAT_OFFSETS, count)?;
+    let mut reader = SequenceReader::new(tables.sequences, logs, section, REPEAT_OFFSETS, count)?;
     let mut used = 0;
     let mut copied = 0;
     while reader.left > 0 {

@@ -4,16 +4,16 @@
 //! runs while there is room for that. The exact one does what the fast one leaves over. Of the fast loop there are twins:
 //! one in safe code, here, which is the definition, and one in [`arch`](crate::arch).
 
-use super::output::{CHUNK, Extent, Full, Literals, Output};
+use super::output::{BlockOutput, CHUNK, Extent, FullOutput, Literals};
 use crate::Error;
-use crate::sequences::{DecodedSequence, Reader};
+use crate::sequences::{DecodedSequence, SequenceReader};
 
 /// Executes sequences until none are left or the output is full.
 #[inline(never)]
 pub(crate) fn execute(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut SequenceReader<'_, '_>,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
 ) -> Result<Extent, Error> {
     while reader.left > 0 {
         // The fast loop reads the states after each sequence, and the last one has none.
@@ -42,9 +42,9 @@ pub(crate) fn execute(
 ///
 /// There must be more than `count` sequences.
 fn run_fast(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut SequenceReader<'_, '_>,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
     #[cfg(all(test, feature = "arch"))]
@@ -60,9 +60,9 @@ fn run_fast(
 /// The safe twin of `arch::sequences::run`.
 #[allow(dead_code, reason = "where there is a kernel, only tests use it")]
 pub(crate) fn run_portable(
-    reader: &mut Reader<'_, '_>,
+    reader: &mut SequenceReader<'_, '_>,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
     count: usize,
 ) -> Option<DecodedSequence> {
     for _ in 0..count {
@@ -79,7 +79,7 @@ pub(crate) fn run_portable(
 fn execute_easy(
     sequence: DecodedSequence,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
 ) -> bool {
     let count = sequence.literals as usize;
     let offset = sequence.offset as usize;
@@ -173,7 +173,7 @@ fn copy_match(bytes: &mut [u8], at: usize, offset: usize, length: usize) {
 fn execute_exact(
     sequence: DecodedSequence,
     literals: &mut Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
 ) -> Result<Extent, Error> {
     let count = sequence.literals as usize;
     match literals {
@@ -194,15 +194,15 @@ fn execute_exact(
             *at += now;
             if now < count {
                 return match output.full {
-                    Full::Truncates if output.room() == 0 => Ok(Extent::Truncated),
+                    FullOutput::Truncates if output.room() == 0 => Ok(Extent::Truncated),
                     _ => Err(Error::Corruption),
                 };
             }
             // Literals that are still needed would be overwritten: the content is longer than it should be.
             if *at < *end && output.fit(sequence.length as usize)? > *at - output.at {
                 return Err(match output.full {
-                    Full::Fails(error) => error,
-                    Full::Truncates => Error::Corruption,
+                    FullOutput::Fails(error) => error,
+                    FullOutput::Truncates => Error::Corruption,
                 });
             }
         }
@@ -219,7 +219,7 @@ fn execute_exact(
 /// Writes the literals after the last sequence.
 pub(crate) fn push_literals(
     literals: Literals<'_>,
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
 ) -> Result<Extent, Error> {
     match literals {
         Literals::Slice { bytes, at, end } => {

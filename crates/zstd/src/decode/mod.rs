@@ -8,11 +8,11 @@ mod pieces;
 mod stream;
 
 use crate::dictionary::Loaded;
-use crate::workspace::{self, Tables};
+use crate::workspace::{self, DecoderTables};
 use crate::{DecoderDictionary, Dictionary, Error, FrameHeader};
-pub use once::Decoded;
-pub use pieces::{Piece, PieceDecoder};
-pub use stream::{Decoder, Progress, Status};
+pub use once::DecodedFrame;
+pub use pieces::{PieceDecoder, PieceKind};
+pub use stream::{DecodeProgress, Decoder, Status};
 
 /// Literals that are kept in the workspace of a one-shot call, when a frame does not say how long its content is.
 const LITERALS_SIZE: usize = 64 * 1024;
@@ -83,7 +83,7 @@ impl<'d> DecodeOptions<'d> {
     }
 
     /// Puts the dictionary's tables in force.
-    fn load(&self, tables: &mut Tables<'_>) -> Result<Loaded<'d>, Error> {
+    fn load(&self, tables: &mut DecoderTables<'_>) -> Result<Loaded<'d>, Error> {
         match self.prepared {
             Some(prepared) => Ok(prepared.load(tables)),
             None => self.dictionary.load(tables),

@@ -2,16 +2,16 @@
 
 use xxhash::Xxh64;
 
-use super::block::{self, Keep, State};
-use super::output::{Extent, Full, Older, Output, TAIL};
+use super::block::{self, FrameState, LiteralsRegion};
+use super::output::{BlockOutput, Extent, FullOutput, OlderHistory, TAIL};
 use super::{DecodeOptions, LITERALS_SIZE};
 use crate::frame::{BlockHeader, BlockKind};
-use crate::workspace::Tables;
+use crate::workspace::DecoderTables;
 use crate::{Error, Frame, FrameHeader};
 
 /// What came of decoding one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decoded {
+pub struct DecodedFrame {
     /// Bytes written to the start of the destination.
     pub written: usize,
     /// Whether the content goes on. If not, the frame is whole and its checksum is right.
@@ -51,7 +51,7 @@ impl DecodeOptions<'_> {
                             &mut frame,
                             dst,
                             at,
-                            Full::Fails(Error::DstSizeTooSmall),
+                            FullOutput::Fails(Error::DstSizeTooSmall),
                         )?
                         .0;
                     rest = frame;
@@ -79,16 +79,16 @@ impl DecodeOptions<'_> {
         dst: &mut [u8],
         src: &[u8],
         workspace: &mut [u8],
-    ) -> Result<Decoded, Error> {
+    ) -> Result<DecodedFrame, Error> {
         let mut frames = Frames::new(self, workspace)?;
         let mut rest = src;
         loop {
             match self.parse(rest)? {
                 Frame::Zstd(header) => {
                     let (written, extent) =
-                        frames.decode(&header, &mut rest, dst, 0, Full::Truncates)?;
+                        frames.decode(&header, &mut rest, dst, 0, FullOutput::Truncates)?;
                     let more = extent == Extent::Truncated;
-                    return Ok(Decoded {
+                    return Ok(DecodedFrame {
                         written,
                         more,
                         read: src.len() - rest.len(),
@@ -121,7 +121,7 @@ fn skip(src: &[u8], size: u32) -> Result<&[u8], Error> {
 /// Decodes frame after frame in the same memory.
 struct Frames<'w, 'o, 'd> {
     options: &'o DecodeOptions<'d>,
-    tables: Tables<'w>,
+    tables: DecoderTables<'w>,
     literals: &'w mut [u8; LITERALS_SIZE],
     /// Of the frame's content so far: not in `decode`, whose frame on the stack is the largest.
     hash: Xxh64,
@@ -132,7 +132,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
         options: &'o DecodeOptions<'d>,
         workspace: &'w mut [u8],
     ) -> Result<Frames<'w, 'o, 'd>, Error> {
-        let (tables, rest) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
+        let (tables, rest) = DecoderTables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
         let literals = rest.first_chunk_mut().ok_or(Error::WorkspaceTooSmall)?;
         Ok(Frames {
             options,
@@ -144,9 +144,9 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
 
     /// What a frame begins with: tables and repeat offsets, and the content before its own.
     #[inline(never)]
-    fn load_dictionary(&mut self) -> Result<(State, &'d [u8]), Error> {
+    fn load_dictionary(&mut self) -> Result<(FrameState, &'d [u8]), Error> {
         let loaded = self.options.load(&mut self.tables)?;
-        Ok((State::new(&loaded), loaded.content))
+        Ok((FrameState::new(&loaded), loaded.content))
     }
 
     /// Decodes the frame that `src` begins with to `dst[start..]`; gives where the content ends. `src` is then what
@@ -160,14 +160,14 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
         src: &mut &[u8],
         dst: &mut [u8],
         start: usize,
-        full: Full,
+        full: FullOutput,
     ) -> Result<(usize, Extent), Error> {
         self.options.check(header)?;
         let room = dst.len() - start;
         // Where the content ends, if the frame says so and if that is within `dst`.
         let content_end = match header.content_size.map(usize::try_from) {
             Some(Ok(size)) if size <= room => Some(start + size),
-            Some(_) if full != Full::Truncates => return Err(Error::DstSizeTooSmall),
+            Some(_) if full != FullOutput::Truncates => return Err(Error::DstSizeTooSmall),
             _ => None,
         };
         let (mut state, dictionary) = self.load_dictionary()?;
@@ -183,21 +183,21 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
             let block_end = at + block_size_max.min(dst.len() - at);
             let (end, full) = match content_end {
                 Some(content_end) if content_end <= block_end => {
-                    (content_end, Full::Fails(Error::Corruption))
+                    (content_end, FullOutput::Fails(Error::Corruption))
                 }
                 _ if block_end - at == block_size_max => {
-                    (block_end, Full::Fails(Error::Corruption))
+                    (block_end, FullOutput::Fails(Error::Corruption))
                 }
                 _ => (dst.len(), full),
             };
-            let mut output = Output {
+            let mut output = BlockOutput {
                 bytes: dst,
                 at,
                 end,
                 scratch_end: content_end.unwrap_or(dst_len),
                 tail: if content_end.is_some() { 0 } else { TAIL },
                 start,
-                older: Older::Dictionary(dictionary),
+                older: OlderHistory::Dictionary(dictionary),
                 window,
                 full,
             };
@@ -205,11 +205,11 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
                 BlockKind::Raw | BlockKind::Rle => push_stored(&mut output, &block, stored)?,
                 BlockKind::Compressed => {
                     let keep = match content_end {
-                        Some(_) => Keep::InPlace {
+                        Some(_) => LiteralsRegion::InPlace {
                             end,
                             few: self.literals,
                         },
-                        None => Keep::Buffer(self.literals),
+                        None => LiteralsRegion::Buffer(self.literals),
                     };
                     block::decode(
                         stored,
@@ -249,7 +249,7 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
 /// Puts out a block without codes. Apart, for a smaller frame of the caller on the stack.
 #[inline(never)]
 fn push_stored(
-    output: &mut Output<'_, '_>,
+    output: &mut BlockOutput<'_, '_>,
     block: &BlockHeader,
     stored: &[u8],
 ) -> Result<Extent, Error> {

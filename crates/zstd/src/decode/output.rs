@@ -23,7 +23,7 @@ pub(crate) enum Literals<'s> {
 
 /// History before the first byte at hand.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Older<'d> {
+pub(crate) enum OlderHistory<'d> {
     /// The content of a dictionary (it may be empty), reachable while the frame has given no more than a window.
     Dictionary(&'d [u8]),
     /// The part of the output buffer that ends here, from before the output began again at the buffer's start.
@@ -32,7 +32,7 @@ pub(crate) enum Older<'d> {
 
 /// The destination of a block, with history.
 #[derive(Debug)]
-pub(crate) struct Output<'o, 'd> {
+pub(crate) struct BlockOutput<'o, 'd> {
     pub(crate) bytes: &'o mut [u8],
     /// The next byte to write.
     pub(crate) at: usize,
@@ -45,16 +45,16 @@ pub(crate) struct Output<'o, 'd> {
     pub(crate) tail: usize,
     /// Matches reach back to this byte, and then into `older`.
     pub(crate) start: usize,
-    pub(crate) older: Older<'d>,
+    pub(crate) older: OlderHistory<'d>,
     /// Matches reach back no farther than this many bytes, except into a dictionary.
     pub(crate) window: usize,
     /// What it means that content does not fit before `end`.
-    pub(crate) full: Full,
+    pub(crate) full: FullOutput,
 }
 
 /// What it means that content does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
+pub(crate) enum FullOutput {
     /// The frame breaks its own word.
     Fails(Error),
     /// The caller wants no more.
@@ -69,7 +69,7 @@ pub(crate) enum Extent {
     Truncated,
 }
 
-impl Output<'_, '_> {
+impl BlockOutput<'_, '_> {
     /// Bytes that still fit.
     #[inline(always)]
     pub(crate) fn room(&self) -> usize {
@@ -81,8 +81,8 @@ impl Output<'_, '_> {
     pub(crate) fn fit(&self, len: usize) -> Result<usize, Error> {
         match self.full {
             _ if len <= self.room() => Ok(len),
-            Full::Fails(error) => Err(error),
-            Full::Truncates => Ok(self.room()),
+            FullOutput::Fails(error) => Err(error),
+            FullOutput::Truncates => Ok(self.room()),
         }
     }
 
@@ -178,7 +178,7 @@ impl Output<'_, '_> {
         let back = offset - have;
         let len_older = back.min(len);
         match self.older {
-            Older::Dictionary(content) => {
+            OlderHistory::Dictionary(content) => {
                 if have > self.window || back > content.len() {
                     return Err(Error::Corruption);
                 }
@@ -190,7 +190,7 @@ impl Output<'_, '_> {
                 }
                 self.at += len_older;
             }
-            Older::Wrapped { end } => {
+            OlderHistory::Wrapped { end } => {
                 if offset > self.window || back > end {
                     return Err(Error::Corruption);
                 }

@@ -2,12 +2,12 @@
 
 use xxhash::Xxh64;
 
-use super::block::{self, Keep, State};
-use super::output::{Full, Older, Output, TAIL};
+use super::block::{self, FrameState, LiteralsRegion};
+use super::output::{BlockOutput, FullOutput, OlderHistory, TAIL};
 use super::{DecodeOptions, LITERALS_SIZE};
 use crate::dictionary::Loaded;
 use crate::frame::{BLOCK_HEADER_SIZE, BLOCK_SIZE_MAX, BlockHeader, BlockKind, HEADER_SIZE_MAX};
-use crate::workspace::Tables;
+use crate::workspace::DecoderTables;
 use crate::{Error, Frame, FrameHeader};
 
 /// The checksum after the last block.
@@ -15,7 +15,7 @@ const CHECKSUM_SIZE: usize = 4;
 
 /// What the next piece of a frame is (RFC 8878, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum PieceKind {
     /// The frame header, or the rest of it.
     FrameHeader,
     /// A block header.
@@ -52,13 +52,13 @@ pub enum Piece {
 /// Blocks without a frame around them are decoded by [`decode_block`](Self::decode_block).
 pub struct PieceDecoder<'w, 'd> {
     options: DecodeOptions<'d>,
-    tables: Tables<'w>,
+    tables: DecoderTables<'w>,
     literals: &'w mut [u8; LITERALS_SIZE],
     header: FrameHeader,
-    state: State,
+    state: FrameState,
     dictionary: &'d [u8],
     hash: Xxh64,
-    stage: Stage,
+    stage: PieceStage,
     small: [u8; HEADER_SIZE_MAX],
     /// Bytes in `small`.
     have: usize,
@@ -67,7 +67,7 @@ pub struct PieceDecoder<'w, 'd> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum PieceStage {
     /// The frame header needs this many bytes in total.
     FrameHeader {
         needed: usize,
@@ -92,17 +92,17 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     /// [`Error::WorkspaceTooSmall`] if `workspace` has less than
     /// [`DECOMPRESS_WORKSPACE_SIZE`](crate::DECOMPRESS_WORKSPACE_SIZE) bytes.
     pub fn new(options: DecodeOptions<'d>, workspace: &'w mut [u8]) -> Result<Self, Error> {
-        let (tables, rest) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
+        let (tables, rest) = DecoderTables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
         let literals = rest.first_chunk_mut().ok_or(Error::WorkspaceTooSmall)?;
         let mut decoder = PieceDecoder {
             options,
             tables,
             literals,
             header: FrameHeader::NONE,
-            state: State::new(&Loaded::NOTHING),
+            state: FrameState::new(&Loaded::NOTHING),
             dictionary: &[],
             hash: Xxh64::new(0),
-            stage: Stage::End,
+            stage: PieceStage::End,
             small: [0; HEADER_SIZE_MAX],
             have: 0,
             produced: 0,
@@ -117,8 +117,8 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         self.have = 0;
         self.produced = 0;
         self.stage = match self.options.parse(&[]) {
-            Ok(Frame::Incomplete { needed }) => Stage::FrameHeader { needed },
-            _ => Stage::End,
+            Ok(Frame::Incomplete { needed }) => PieceStage::FrameHeader { needed },
+            _ => PieceStage::End,
         };
     }
 
@@ -140,31 +140,33 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     /// Bytes that the next call of [`decode`](Self::decode) takes; 0 when the frame is complete.
     pub fn wanted(&self) -> usize {
         match self.stage {
-            Stage::FrameHeader { needed } => needed - self.have,
-            Stage::Skippable { size } => size,
-            Stage::BlockHeader => BLOCK_HEADER_SIZE,
-            Stage::Block(block) => block.stored,
-            Stage::Checksum => CHECKSUM_SIZE,
-            Stage::End | Stage::Bare | Stage::Failed(_) => 0,
+            PieceStage::FrameHeader { needed } => needed - self.have,
+            PieceStage::Skippable { size } => size,
+            PieceStage::BlockHeader => BLOCK_HEADER_SIZE,
+            PieceStage::Block(block) => block.stored,
+            PieceStage::Checksum => CHECKSUM_SIZE,
+            PieceStage::End | PieceStage::Bare | PieceStage::Failed(_) => 0,
         }
     }
 
     /// What these bytes are; a frame header when the frame is complete, for another one may follow.
-    pub fn next(&self) -> Piece {
+    pub fn next(&self) -> PieceKind {
         match self.stage {
-            Stage::Skippable { .. } => Piece::SkippableFrame,
-            Stage::BlockHeader => Piece::BlockHeader,
-            Stage::Block(block) if block.last => Piece::LastBlock,
-            Stage::Block(_) | Stage::Bare => Piece::Block,
-            Stage::Checksum => Piece::Checksum,
-            _ => Piece::FrameHeader,
+            PieceStage::Skippable { .. } => PieceKind::SkippableFrame,
+            PieceStage::BlockHeader => PieceKind::BlockHeader,
+            PieceStage::Block(block) if block.last => PieceKind::LastBlock,
+            PieceStage::Block(_) | PieceStage::Bare => PieceKind::Block,
+            PieceStage::Checksum => PieceKind::Checksum,
+            _ => PieceKind::FrameHeader,
         }
     }
 
     /// The header of the frame, once it is known.
     pub fn header(&self) -> Option<&FrameHeader> {
         match self.stage {
-            Stage::FrameHeader { .. } | Stage::Skippable { .. } | Stage::Bare => None,
+            PieceStage::FrameHeader { .. } | PieceStage::Skippable { .. } | PieceStage::Bare => {
+                None
+            }
             _ => (self.header.size > 0).then_some(&self.header),
         }
     }
@@ -179,32 +181,32 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     /// [`Error::DstSizeTooSmall`] if the content does not fit; those of a bad frame. The decoder then needs a
     /// [`reset`](Self::reset), except for a piece of the wrong size.
     pub fn decode(&mut self, piece: &[u8], output: &mut [u8], at: usize) -> Result<usize, Error> {
-        if let Stage::Failed(error) = self.stage {
+        if let PieceStage::Failed(error) = self.stage {
             return Err(error);
         }
-        if self.stage == Stage::End || self.stage == Stage::Bare || at > output.len() {
+        if self.stage == PieceStage::End || self.stage == PieceStage::Bare || at > output.len() {
             return Err(Error::StageWrong);
         }
         if piece.len() != self.wanted() {
             return Err(Error::SrcSizeWrong);
         }
         self.advance(piece, output, at)
-            .inspect_err(|error| self.stage = Stage::Failed(*error))
+            .inspect_err(|error| self.stage = PieceStage::Failed(*error))
     }
 
     fn advance(&mut self, piece: &[u8], output: &mut [u8], at: usize) -> Result<usize, Error> {
         match self.stage {
-            Stage::FrameHeader { .. } => {
+            PieceStage::FrameHeader { .. } => {
                 if let Some(place) = self.small.get_mut(self.have..self.have + piece.len()) {
                     place.copy_from_slice(piece);
                     self.have += piece.len();
                 }
                 self.take_header()?;
             }
-            Stage::BlockHeader => {
+            PieceStage::BlockHeader => {
                 let bytes = piece.first_chunk().ok_or(Error::SrcSizeWrong)?;
                 let block = BlockHeader::parse(*bytes, self.header.block_size_max)?;
-                self.stage = Stage::Block(block);
+                self.stage = PieceStage::Block(block);
                 if block.stored == 0 {
                     // A compressed block of no bytes lacks its headers.
                     return match block.kind {
@@ -213,7 +215,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
                     };
                 }
             }
-            Stage::Block(block) => {
+            PieceStage::Block(block) => {
                 let written = self.decode_content(block, piece, output, at)?;
                 let content = output.get(at..at + written).unwrap_or_default();
                 if self.header.checksum {
@@ -222,13 +224,13 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
                 self.produced += written as u64;
                 return self.end_block(block.last).map(|_| written);
             }
-            Stage::Checksum => {
+            PieceStage::Checksum => {
                 if piece != (self.hash.digest() as u32).to_le_bytes() {
                     return Err(Error::ChecksumWrong);
                 }
-                self.stage = Stage::End;
+                self.stage = PieceStage::End;
             }
-            _ => self.stage = Stage::End,
+            _ => self.stage = PieceStage::End,
         }
         Ok(0)
     }
@@ -236,17 +238,17 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     fn take_header(&mut self) -> Result<(), Error> {
         let bytes = self.small.get(..self.have).unwrap_or_default();
         match self.options.parse(bytes)? {
-            Frame::Incomplete { needed } => self.stage = Stage::FrameHeader { needed },
-            Frame::Skippable { size: 0, .. } => self.stage = Stage::End,
+            Frame::Incomplete { needed } => self.stage = PieceStage::FrameHeader { needed },
+            Frame::Skippable { size: 0, .. } => self.stage = PieceStage::End,
             Frame::Skippable { size, .. } => {
                 let size = usize::try_from(size).map_err(|_| Error::SrcSizeWrong)?;
-                self.stage = Stage::Skippable { size };
+                self.stage = PieceStage::Skippable { size };
             }
             Frame::Zstd(header) => {
                 self.options.check(&header)?;
                 self.load()?;
                 self.header = header;
-                self.stage = Stage::BlockHeader;
+                self.stage = PieceStage::BlockHeader;
             }
         }
         Ok(())
@@ -255,7 +257,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     /// Puts the dictionary in force.
     fn load(&mut self) -> Result<(), Error> {
         let loaded = self.options.load(&mut self.tables)?;
-        self.state = State::new(&loaded);
+        self.state = FrameState::new(&loaded);
         self.dictionary = loaded.content;
         self.hash = Xxh64::new(0);
         self.produced = 0;
@@ -265,12 +267,12 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     fn end_block(&mut self, last: bool) -> Result<usize, Error> {
         let size = self.header.content_size;
         self.stage = match (last, self.header.checksum) {
-            (false, _) => Stage::BlockHeader,
+            (false, _) => PieceStage::BlockHeader,
             (true, _) if size.is_some_and(|size| size != self.produced) => {
                 return Err(Error::Corruption);
             }
-            (true, true) => Stage::Checksum,
-            (true, false) => Stage::End,
+            (true, true) => PieceStage::Checksum,
+            (true, false) => PieceStage::End,
         };
         Ok(0)
     }
@@ -301,16 +303,16 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
             Some(start) => (start, self.dictionary),
             None => (0, &[][..]),
         };
-        let mut output = Output {
+        let mut output = BlockOutput {
             scratch_end: bytes.len(),
             bytes,
             at,
             end,
             tail: TAIL,
             start,
-            older: Older::Dictionary(dictionary),
+            older: OlderHistory::Dictionary(dictionary),
             window: usize::try_from(self.header.window_size).unwrap_or(usize::MAX),
-            full: Full::Fails(full),
+            full: FullOutput::Fails(full),
         };
         match block.kind {
             BlockKind::Raw => output.push_slice(piece)?,
@@ -323,7 +325,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
                 size_max,
                 &mut self.state,
                 &mut self.tables,
-                Keep::Buffer(self.literals),
+                LiteralsRegion::Buffer(self.literals),
                 &mut output,
             )?,
         };
@@ -361,7 +363,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         };
         let written = self
             .decode_content(header, block, output, at)
-            .inspect_err(|error| self.stage = Stage::Failed(*error))?;
+            .inspect_err(|error| self.stage = PieceStage::Failed(*error))?;
         self.produced += written as u64;
         Ok(written)
     }
@@ -380,16 +382,16 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
 
     fn begin_bare(&mut self) -> Result<(), Error> {
         match self.stage {
-            Stage::Bare => Ok(()),
-            Stage::Failed(error) => Err(error),
-            Stage::FrameHeader { .. } if self.have == 0 => {
+            PieceStage::Bare => Ok(()),
+            PieceStage::Failed(error) => Err(error),
+            PieceStage::FrameHeader { .. } if self.have == 0 => {
                 self.load()?;
                 self.header = FrameHeader {
                     window_size: u64::MAX,
                     block_size_max: BLOCK_SIZE_MAX as u32,
                     ..FrameHeader::NONE
                 };
-                self.stage = Stage::Bare;
+                self.stage = PieceStage::Bare;
                 Ok(())
             }
             _ => Err(Error::StageWrong),

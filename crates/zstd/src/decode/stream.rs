@@ -2,12 +2,12 @@
 
 use xxhash::Xxh64;
 
-use super::block::{self, Keep, State};
-use super::output::{Extent, Full, Older, Output};
-use super::{DecodeOptions, Decoded};
+use super::block::{self, FrameState, LiteralsRegion};
+use super::output::{BlockOutput, Extent, FullOutput, OlderHistory};
+use super::{DecodeOptions, DecodedFrame};
 use crate::dictionary::Loaded;
 use crate::frame::{BLOCK_SIZE_MAX, BlockHeader, BlockKind, HEADER_SIZE_MAX};
-use crate::workspace::{TABLES_SIZE, Tables};
+use crate::workspace::{DecoderTables, TABLES_SIZE};
 use crate::{Error, Frame, FrameHeader};
 
 /// Bytes after a block in the window that may be written over.
@@ -15,7 +15,7 @@ const SLACK: usize = 64;
 
 /// What a call of [`Decoder::step`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct DecodeProgress {
     /// Bytes of input that are done with.
     pub read: usize,
     /// Bytes of output that were written.
@@ -45,15 +45,15 @@ pub enum Status {
 /// [`reset`](Self::reset).
 pub struct Decoder<'w, 'd> {
     options: DecodeOptions<'d>,
-    tables: Tables<'w>,
+    tables: DecoderTables<'w>,
     /// A block that comes in pieces.
     input: &'w mut [u8],
     /// History, the current block, and room for one more.
     window: &'w mut [u8],
     header: FrameHeader,
-    state: State,
+    state: FrameState,
     hash: Xxh64,
-    stage: Stage,
+    stage: DecodeStage,
     /// A header or a checksum that comes in pieces.
     small: [u8; HEADER_SIZE_MAX],
     /// Bytes in `small` or `input`.
@@ -63,7 +63,7 @@ pub struct Decoder<'w, 'd> {
     /// In `window`: the end of what was decoded, and of what was given out.
     at: usize,
     given: usize,
-    older: Older<'d>,
+    older: OlderHistory<'d>,
     /// Bytes of content decoded.
     produced: u64,
     /// The last byte of input was used, but it is not reported as read before all content is given out.
@@ -73,7 +73,7 @@ pub struct Decoder<'w, 'd> {
 
 /// What the next byte of input belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum DecodeStage {
     FrameHeader,
     Skippable {
         left: u32,
@@ -107,16 +107,16 @@ const fn window_memory(window: u64) -> u64 {
 }
 
 /// The workspace of a decoder.
-struct Parts<'w> {
-    tables: Tables<'w>,
+struct StreamRegions<'w> {
+    tables: DecoderTables<'w>,
     input: &'w mut [u8],
     window: &'w mut [u8],
 }
 
-impl<'w> Parts<'w> {
+impl<'w> StreamRegions<'w> {
     /// Divides a workspace.
     fn of(workspace: &'w mut [u8]) -> Result<Self, Error> {
-        let (tables, rest) = Tables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
+        let (tables, rest) = DecoderTables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
         // A window of at least the largest block needs three blocks more, a smaller one three times itself.
         let input_len = (rest.len().saturating_sub(2 * SLACK) / 4).min(BLOCK_SIZE_MAX);
         if input_len < 1024 {
@@ -125,7 +125,7 @@ impl<'w> Parts<'w> {
         let (input, window) = rest
             .split_at_mut_checked(input_len)
             .ok_or(Error::WorkspaceTooSmall)?;
-        Ok(Parts {
+        Ok(StreamRegions {
             tables,
             input,
             window,
@@ -160,7 +160,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
         options: DecodeOptions<'d>,
         workspace: &'w mut [u8],
     ) -> Result<Decoder<'w, 'd>, Error> {
-        Ok(Decoder::over(options, Parts::of(workspace)?))
+        Ok(Decoder::over(options, StreamRegions::of(workspace)?))
     }
 
     /// As [`new`](Self::new), at the place that it will have: it does not pass over the stack, which is small in a kernel.
@@ -171,13 +171,13 @@ impl<'w, 'd> Decoder<'w, 'd> {
         workspace: &'w mut [u8],
     ) -> Result<&'p mut Self, Error> {
         *place = None;
-        let parts = Parts::of(workspace)?;
+        let parts = StreamRegions::of(workspace)?;
         Ok(place.insert(Decoder::over(options, parts)))
     }
 
     #[inline(always)]
-    fn over(options: DecodeOptions<'d>, parts: Parts<'w>) -> Decoder<'w, 'd> {
-        let Parts {
+    fn over(options: DecodeOptions<'d>, parts: StreamRegions<'w>) -> Decoder<'w, 'd> {
+        let StreamRegions {
             tables,
             input,
             window,
@@ -188,15 +188,15 @@ impl<'w, 'd> Decoder<'w, 'd> {
             input,
             window,
             header: FrameHeader::NONE,
-            state: State::new(&Loaded::NOTHING),
+            state: FrameState::new(&Loaded::NOTHING),
             hash: Xxh64::new(0),
-            stage: Stage::FrameHeader,
+            stage: DecodeStage::FrameHeader,
             small: [0; HEADER_SIZE_MAX],
             have: 0,
             capacity: 0,
             at: 0,
             given: 0,
-            older: Older::Dictionary(&[]),
+            older: OlderHistory::Dictionary(&[]),
             produced: 0,
             byte_held: false,
             error: None,
@@ -205,7 +205,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
 
     /// Makes ready for another frame, whatever happened before. Content not given out is lost.
     pub fn reset(&mut self) {
-        self.stage = Stage::FrameHeader;
+        self.stage = DecodeStage::FrameHeader;
         self.have = 0;
         self.at = 0;
         self.given = 0;
@@ -215,7 +215,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
 
     /// Replaces the options from the next frame on. To be called before a frame begins; [`Error::StageWrong`] otherwise.
     pub fn set_options(&mut self, options: DecodeOptions<'d>) -> Result<(), Error> {
-        if self.stage != Stage::FrameHeader || self.have > 0 || self.error.is_some() {
+        if self.stage != DecodeStage::FrameHeader || self.have > 0 || self.error.is_some() {
             return Err(Error::StageWrong);
         }
         self.options = options;
@@ -228,12 +228,12 @@ impl<'w, 'd> Decoder<'w, 'd> {
     /// smaller than the other's; nothing has changed then.
     pub fn copy_from(&mut self, other: &Decoder<'_, 'd>) -> Result<(), Error> {
         let (window, block) = match other.stage {
-            Stage::FrameHeader | Stage::Skippable { .. } => (0, 0),
-            Stage::Checksum | Stage::End => (other.at, 0),
+            DecodeStage::FrameHeader | DecodeStage::Skippable { .. } => (0, 0),
+            DecodeStage::Checksum | DecodeStage::End => (other.at, 0),
             _ => (other.capacity, other.header.block_size_max as usize),
         };
         let have = match other.stage {
-            Stage::Compressed { .. } => other.have,
+            DecodeStage::Compressed { .. } => other.have,
             _ => 0,
         };
         if block > self.input.len() {
@@ -269,7 +269,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
     ///
     /// Fails with the errors of a bad frame, and with [`Error::WindowTooLarge`] if its window does not fit in the
     /// workspace. What was read and written before the error in the same call is not reported.
-    pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, Error> {
+    pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<DecodeProgress, Error> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -278,13 +278,13 @@ impl<'w, 'd> Decoder<'w, 'd> {
         result
     }
 
-    fn advance(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, Error> {
+    fn advance(&mut self, input: &[u8], output: &mut [u8]) -> Result<DecodeProgress, Error> {
         let mut rest = input;
         let mut written = 0;
         let status = loop {
             written += self.give(output.get_mut(written..).unwrap_or_default());
             if self.given < self.at {
-                if self.stage == Stage::End && !self.byte_held {
+                if self.stage == DecodeStage::End && !self.byte_held {
                     self.byte_held = true;
                     // The block's last byte was read in this call.
                     rest = input
@@ -293,7 +293,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 }
                 break Status::Output;
             }
-            if self.stage == Stage::End {
+            if self.stage == DecodeStage::End {
                 if self.byte_held {
                     let Some((_, after)) = rest.split_first() else {
                         break Status::Input { hint: 1 };
@@ -307,7 +307,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 break Status::Input { hint: self.hint() };
             }
         };
-        Ok(Progress {
+        Ok(DecodeProgress {
             read: input.len() - rest.len(),
             written,
             status,
@@ -328,13 +328,13 @@ impl<'w, 'd> Decoder<'w, 'd> {
         start: u64,
         dst: &mut [u8],
         src: &[u8],
-    ) -> Result<Decoded, Error> {
+    ) -> Result<DecodedFrame, Error> {
         self.reset();
         let mut rest = src;
         let result = self.advance_range(start, dst, &mut rest);
         self.reset();
         let (written, more) = result?;
-        Ok(Decoded {
+        Ok(DecodedFrame {
             written,
             more,
             read: src.len() - rest.len(),
@@ -359,7 +359,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
             if self.given < self.at {
                 return Ok((written, true));
             }
-            if self.stage == Stage::End {
+            if self.stage == DecodeStage::End {
                 if in_frame {
                     return Ok((written, false));
                 }
@@ -369,7 +369,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
             if !self.take(rest)? {
                 return Err(Error::SrcSizeWrong);
             }
-            in_frame = in_frame || self.stage == Stage::BlockHeader;
+            in_frame = in_frame || self.stage == DecodeStage::BlockHeader;
         }
     }
 
@@ -392,39 +392,39 @@ impl<'w, 'd> Decoder<'w, 'd> {
             true => 0,
         };
         match self.stage {
-            Stage::FrameHeader => match self
+            DecodeStage::FrameHeader => match self
                 .options
                 .parse(self.small.get(..self.have).unwrap_or_default())
             {
                 Ok(Frame::Incomplete { needed }) => needed - self.have,
                 _ => 1,
             },
-            Stage::Skippable { left } => left as usize,
-            Stage::BlockHeader => 3 - self.have,
-            Stage::Raw { left, last } => left + after(last),
-            Stage::Rle { last, .. } => 1 + after(last),
-            Stage::Compressed { size, last } => size - self.have + after(last),
-            Stage::Checksum => 4 - self.have,
-            Stage::End => 0,
+            DecodeStage::Skippable { left } => left as usize,
+            DecodeStage::BlockHeader => 3 - self.have,
+            DecodeStage::Raw { left, last } => left + after(last),
+            DecodeStage::Rle { last, .. } => 1 + after(last),
+            DecodeStage::Compressed { size, last } => size - self.have + after(last),
+            DecodeStage::Checksum => 4 - self.have,
+            DecodeStage::End => 0,
         }
     }
 
     /// Does the next thing that input allows. `false` if it needs more.
     fn take(&mut self, rest: &mut &[u8]) -> Result<bool, Error> {
         match self.stage {
-            Stage::FrameHeader => return self.take_frame_header(rest),
-            Stage::Skippable { left } => {
+            DecodeStage::FrameHeader => return self.take_frame_header(rest),
+            DecodeStage::Skippable { left } => {
                 let len = rest.len().min(left as usize);
                 *rest = &rest[len..];
                 let left = left - len as u32;
                 self.stage = if left > 0 {
-                    Stage::Skippable { left }
+                    DecodeStage::Skippable { left }
                 } else {
-                    Stage::End
+                    DecodeStage::End
                 };
                 return Ok(left == 0);
             }
-            Stage::BlockHeader => {
+            DecodeStage::BlockHeader => {
                 if !self.collect(rest, 3) {
                     return Ok(false);
                 }
@@ -432,7 +432,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 self.have = 0;
                 self.begin_block(BlockHeader::parse(bytes, self.header.block_size_max)?)?;
             }
-            Stage::Raw { left, last } => {
+            DecodeStage::Raw { left, last } => {
                 if rest.is_empty() {
                     return Ok(false);
                 }
@@ -441,10 +441,10 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 self.produce(|output, _, _| output.push_slice(now))?;
                 match left - now.len() {
                     0 => self.end_block(last)?,
-                    left => self.stage = Stage::Raw { left, last },
+                    left => self.stage = DecodeStage::Raw { left, last },
                 }
             }
-            Stage::Rle { count, last } => {
+            DecodeStage::Rle { count, last } => {
                 let Some((&byte, later)) = rest.split_first() else {
                     return Ok(false);
                 };
@@ -452,7 +452,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 self.produce(|output, _, _| output.push_fill(byte, count))?;
                 self.end_block(last)?;
             }
-            Stage::Compressed { size, last } => {
+            DecodeStage::Compressed { size, last } => {
                 if self.have == 0 && rest.len() >= size {
                     let (block, later) = rest.split_at(size);
                     *rest = later;
@@ -479,7 +479,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 }
                 self.end_block(last)?;
             }
-            Stage::Checksum => {
+            DecodeStage::Checksum => {
                 if !self.collect(rest, 4) {
                     return Ok(false);
                 }
@@ -487,9 +487,9 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 if u32::from_le_bytes([a, b, c, d]) != self.hash.digest() as u32 {
                     return Err(Error::ChecksumWrong);
                 }
-                self.stage = Stage::End;
+                self.stage = DecodeStage::End;
             }
-            Stage::End => {}
+            DecodeStage::End => {}
         }
         Ok(true)
     }
@@ -524,9 +524,9 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 Frame::Skippable { size, .. } => {
                     self.have = 0;
                     self.stage = if size > 0 {
-                        Stage::Skippable { left: size }
+                        DecodeStage::Skippable { left: size }
                     } else {
-                        Stage::End
+                        DecodeStage::End
                     };
                     return Ok(true);
                 }
@@ -556,14 +556,14 @@ impl<'w, 'd> Decoder<'w, 'd> {
             _ => return Err(Error::WindowTooLarge),
         };
         let loaded = self.options.load(&mut self.tables)?;
-        self.state = State::new(&loaded);
-        self.older = Older::Dictionary(loaded.content);
+        self.state = FrameState::new(&loaded);
+        self.older = OlderHistory::Dictionary(loaded.content);
         self.header = *header;
         self.hash = Xxh64::new(0);
         self.at = 0;
         self.given = 0;
         self.produced = 0;
-        self.stage = Stage::BlockHeader;
+        self.stage = DecodeStage::BlockHeader;
         Ok(())
     }
 
@@ -571,21 +571,21 @@ impl<'w, 'd> Decoder<'w, 'd> {
     fn begin_block(&mut self, block: BlockHeader) -> Result<(), Error> {
         // All that was decoded has been given out.
         if self.at + self.header.block_size_max as usize + SLACK > self.capacity {
-            self.older = Older::Wrapped { end: self.at };
+            self.older = OlderHistory::Wrapped { end: self.at };
             self.at = 0;
             self.given = 0;
         }
         let last = block.last;
         self.stage = match block.kind {
-            BlockKind::Raw => Stage::Raw {
+            BlockKind::Raw => DecodeStage::Raw {
                 left: block.stored,
                 last,
             },
-            BlockKind::Rle => Stage::Rle {
+            BlockKind::Rle => DecodeStage::Rle {
                 count: block.content,
                 last,
             },
-            BlockKind::Compressed => Stage::Compressed {
+            BlockKind::Compressed => DecodeStage::Compressed {
                 size: block.stored,
                 last,
             },
@@ -601,14 +601,18 @@ impl<'w, 'd> Decoder<'w, 'd> {
     /// Writes content to the window.
     fn produce(
         &mut self,
-        write: impl FnOnce(&mut Output<'_, '_>, &mut State, &mut Tables<'_>) -> Result<Extent, Error>,
+        write: impl FnOnce(
+            &mut BlockOutput<'_, '_>,
+            &mut FrameState,
+            &mut DecoderTables<'_>,
+        ) -> Result<Extent, Error>,
     ) -> Result<(), Error> {
         let left = match self.header.content_size {
             Some(size) => usize::try_from(size - self.produced).unwrap_or(usize::MAX),
             None => usize::MAX,
         };
         let from = self.at;
-        let mut output = Output {
+        let mut output = BlockOutput {
             bytes: self.window.get_mut(..self.capacity).unwrap_or_default(),
             at: from,
             end: from + left.min(self.header.block_size_max as usize),
@@ -617,7 +621,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
             start: 0,
             older: self.older,
             window: usize::try_from(self.header.window_size).unwrap_or(usize::MAX),
-            full: Full::Fails(Error::Corruption),
+            full: FullOutput::Fails(Error::Corruption),
         };
         write(&mut output, &mut self.state, &mut self.tables)?;
         let at = output.at;
@@ -645,7 +649,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 content_max,
                 state,
                 tables,
-                Keep::InPlace { end, few: &mut [] },
+                LiteralsRegion::InPlace { end, few: &mut [] },
                 output,
             )
         })
@@ -661,12 +665,12 @@ impl<'w, 'd> Decoder<'w, 'd> {
                 return Err(Error::Corruption);
             }
             if self.header.checksum {
-                Stage::Checksum
+                DecodeStage::Checksum
             } else {
-                Stage::End
+                DecodeStage::End
             }
         } else {
-            Stage::BlockHeader
+            DecodeStage::BlockHeader
         };
         Ok(())
     }

@@ -248,7 +248,7 @@ fn levels_agree_on_codes_in_pairs() {
     let Ok(Frame::Zstd(header)) = Frame::parse(&frame) else {
         panic!("that is no frame")
     };
-    let section = literals::Header::parse(&frame[header.size + 3..], 1 << 17).unwrap();
+    let section = literals::LiteralsHeader::parse(&frame[header.size + 3..], 1 << 17).unwrap();
     assert!(
         huffman::pairs_are_worth_it(section.stored, section.content),
         "{section:?}"

@@ -2,8 +2,8 @@
 
 use super::Dictionary;
 use crate::huffman::{self, WeightScratch};
-use crate::sequences::{self, Kind, Logs, REPEAT_OFFSETS, read_entropy_table};
-use crate::workspace::{DictionaryCells, Tables, cells};
+use crate::sequences::{self, Logs, REPEAT_OFFSETS, TableKind, read_entropy_table};
+use crate::workspace::{DecoderTables, DictionaryCells, cells};
 use crate::{Error, fse};
 
 /// A dictionary whose tables are built once, for any number of frames to decode.
@@ -78,7 +78,7 @@ impl<'d> DecoderDictionary<'d> {
     }
 
     /// Puts the tables in force.
-    pub(crate) fn load(&self, tables: &mut Tables<'_>) -> Loaded<'d> {
+    pub(crate) fn load(&self, tables: &mut DecoderTables<'_>) -> Loaded<'d> {
         if let Some(log) = self.loaded.huffman {
             tables.sequences.copy_from_slice(self.sequences);
             let cells = DictionaryCells::Tables(tables.huffman, tables.huffman_pairs).of(log);
@@ -111,7 +111,7 @@ impl Loaded<'_> {
 
 impl<'d> Dictionary<'d> {
     /// Builds the dictionary's tables. [`Error::DictionaryCorrupted`] if they are not valid.
-    pub(crate) fn load(&self, tables: &mut Tables<'_>) -> Result<Loaded<'d>, Error> {
+    pub(crate) fn load(&self, tables: &mut DecoderTables<'_>) -> Result<Loaded<'d>, Error> {
         let scratch = WeightScratch {
             weights: tables.weights,
             cells: tables.weight_cells,
@@ -145,11 +145,12 @@ impl<'d> Dictionary<'d> {
         let mut rest = self.entropy;
         let (huffman, bytes) = huffman::read_dictionary_table(rest, &mut scratch, huffman)?;
         rest = rest.get(bytes..).ok_or(Error::Corruption)?;
-        let (offsets, bytes) = read_entropy_table(Kind::OFFSETS, rest, sequences)?;
+        let (offsets, bytes) = read_entropy_table(TableKind::OFFSETS, rest, sequences)?;
         rest = rest.get(bytes..).ok_or(Error::Corruption)?;
-        let (match_lengths, bytes) = read_entropy_table(Kind::MATCH_LENGTHS, rest, sequences)?;
+        let (match_lengths, bytes) = read_entropy_table(TableKind::MATCH_LENGTHS, rest, sequences)?;
         rest = rest.get(bytes..).ok_or(Error::Corruption)?;
-        let (literal_lengths, bytes) = read_entropy_table(Kind::LITERAL_LENGTHS, rest, sequences)?;
+        let (literal_lengths, bytes) =
+            read_entropy_table(TableKind::LITERAL_LENGTHS, rest, sequences)?;
         rest = rest.get(bytes..).ok_or(Error::Corruption)?;
 
         let (repeat_bytes, content) = rest.split_first_chunk::<12>().ok_or(Error::Corruption)?;

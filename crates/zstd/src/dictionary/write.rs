@@ -3,10 +3,10 @@
 use super::Dictionary;
 use crate::Error;
 use crate::encode::block::Entropy;
+use crate::encode::block_encoder::{BlockEncoder, BlockEncoderState};
 use crate::encode::finder::Finder;
 use crate::encode::params::Params;
 use crate::encode::params::history_max;
-use crate::encode::parts::{Kept, Parts};
 use crate::fse::read_distribution;
 use crate::huffman::{CODE_BITS_MAX, DICTIONARY_CODE_BITS_MAX, WeightScratch, read_weights};
 use crate::sequences::{
@@ -39,7 +39,7 @@ pub struct EncoderDictionary<'d> {
     pub(crate) content: &'d [u8],
     /// The parts as they are when a frame begins, without room for sequences.
     pub(crate) memory: &'d [u8],
-    pub(crate) kept: Kept,
+    pub(crate) kept: BlockEncoderState,
     /// Whether the content has entered the finder's tables: not if that takes less time than copying them.
     pub(crate) has_tables: bool,
 }
@@ -50,7 +50,7 @@ const COPIED: usize = 48;
 impl<'d> EncoderDictionary<'d> {
     /// Bytes of memory for frames with these parameters, and any dictionary.
     pub fn size(params: &Params) -> usize {
-        Carver::SLACK + Parts::bytes(params, 0)
+        Carver::SLACK + BlockEncoder::bytes(params, 0)
     }
 
     /// Makes a dictionary ready for frames with these parameters.
@@ -65,9 +65,9 @@ impl<'d> EncoderDictionary<'d> {
         memory: &'d mut [u8],
     ) -> Result<Self, Error> {
         params.check()?;
-        let bytes = Parts::bytes(params, 0);
+        let bytes = BlockEncoder::bytes(params, 0);
         let memory = Carver::new(memory, bytes)?.bytes(bytes);
-        let mut kept = Kept::new(params);
+        let mut kept = BlockEncoderState::new(params);
         let content = fill(memory, &mut kept, dictionary, params)?;
         Ok(EncoderDictionary {
             dictionary,
@@ -109,11 +109,11 @@ fn tables_pay(params: &Params, content: &[u8]) -> bool {
 #[inline(never)]
 fn fill<'d>(
     memory: &mut [u8],
-    kept: &mut Kept,
+    kept: &mut BlockEncoderState,
     dictionary: Dictionary<'d>,
     params: &Params,
 ) -> Result<&'d [u8], Error> {
-    let mut parts = Parts::over(memory, kept);
+    let mut parts = BlockEncoder::over(memory, kept);
     parts.clear(params);
     parts.start_frame(1, params);
     let content = parts.load(&dictionary, history_max(params))?;

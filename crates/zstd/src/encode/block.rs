@@ -4,7 +4,7 @@ use super::division::Counts;
 use crate::Error;
 use crate::frame::{BLOCK_HEADER_SIZE, COMPRESSED, RAW, RLE, block_header};
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
-use crate::literals::{Task, write_literals};
+use crate::literals::{LiteralsSection, write_literals};
 use crate::sequences::{SequenceTables, write_sequences};
 use crate::workspace::{Carver, Scratch};
 
@@ -13,7 +13,7 @@ const WORTH_COMPRESSING: usize = 7;
 
 /// What a block consists of.
 #[derive(Clone, Copy)]
-pub(crate) struct Content<'a> {
+pub(crate) struct BlockContent<'a> {
     pub(crate) literals: &'a [u8],
     /// The packed sequences, the last one first.
     pub(crate) reversed: &'a [[u8; 8]],
@@ -36,7 +36,7 @@ pub(crate) struct Entropy<'a> {
 
 /// What is kept of the tables from block to block beside their memory.
 #[derive(Clone, Default)]
-pub(crate) struct Kept {
+pub(crate) struct EntropyState {
     /// The tables in force that lie in the second of their two places.
     second: TableSet,
     /// The length of the longest code of either Huffman table, 0 where there is none.
@@ -56,7 +56,7 @@ impl<'a> Entropy<'a> {
 
     /// All tables in `memory`, as they are.
     #[inline(always)]
-    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut Kept) -> Self {
+    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut EntropyState) -> Self {
         let carver = &mut Carver::over(memory);
         let in_force = kept.second;
         let [longest, longest_next] = &mut kept.longest;
@@ -90,12 +90,12 @@ impl<'a> Entropy<'a> {
         &mut self,
         out: &mut [u8],
         limit: usize,
-        content: Content<'_>,
+        content: BlockContent<'_>,
         store_literals: bool,
     ) -> Option<(usize, TableSet)> {
         let (of_literals, rest) = content.counts.split_first_chunk()?;
         let of_codes = rest.try_into().ok()?;
-        let task = Task {
+        let task = LiteralsSection {
             literals: content.literals,
             counts: of_literals,
             store: store_literals,
@@ -169,7 +169,7 @@ impl<'a> Entropy<'a> {
         &mut self,
         out: &mut [u8],
         source: &[u8],
-        content: Content<'_>,
+        content: BlockContent<'_>,
         choice: BlockChoice,
     ) -> Result<(usize, u32), Error> {
         let n = source.len();
@@ -194,7 +194,7 @@ impl<'a> Entropy<'a> {
         &mut self,
         out: &mut [u8],
         n: usize,
-        content: Content<'_>,
+        content: BlockContent<'_>,
         choice: BlockChoice,
     ) -> Option<usize> {
         let (bytes, new) = self.write_content(out, n, content, choice)?;
@@ -206,7 +206,7 @@ impl<'a> Entropy<'a> {
         &mut self,
         out: &mut [u8],
         n: usize,
-        content: Content<'_>,
+        content: BlockContent<'_>,
         choice: BlockChoice,
     ) -> Option<(usize, TableSet)> {
         self.write_content(out.get_mut(BLOCK_HEADER_SIZE..)?, n, content, choice)
@@ -216,7 +216,7 @@ impl<'a> Entropy<'a> {
         &mut self,
         room: &mut [u8],
         n: usize,
-        content: Content<'_>,
+        content: BlockContent<'_>,
         choice: BlockChoice,
     ) -> Option<(usize, TableSet)> {
         let gain = (n >> choice.gain_log) + 2;

@@ -1,7 +1,7 @@
 //! What a block consists of, and where one set of entropy tables should end and the next begin.
 
 use super::levels::{DIVISION_CHUNK_MIN, DIVISION_CHUNKS_MAX, DIVISION_GAIN};
-use super::store::{Mark, SequenceStore};
+use super::store::{SequenceMark, SequenceStore};
 use crate::bits::{BIT, log2};
 use crate::literals::count_bytes;
 use crate::sequences::{CODES, count_codes};
@@ -20,17 +20,17 @@ pub(crate) struct Division<'a> {
     counts: &'a mut [Counts],
     /// Where the first part begins, and where each chunk ends; then each part.
     marks: &'a mut [[u8; 8]],
-    progress: &'a mut Progress,
+    progress: &'a mut DivisionProgress,
 }
 
 /// How many parts there are, and how many of them have been written.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Progress {
+pub(crate) struct DivisionProgress {
     parts: u8,
     written: u8,
 }
 
-impl Progress {
+impl DivisionProgress {
     /// Whether there is no part to write.
     pub(crate) fn is_over(self) -> bool {
         self.written >= self.parts
@@ -39,9 +39,9 @@ impl Progress {
 
 /// A part of a block.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
-    pub(crate) from: Mark,
-    pub(crate) to: Mark,
+pub(crate) struct BlockPart {
+    pub(crate) from: SequenceMark,
+    pub(crate) to: SequenceMark,
     /// The last of its block.
     pub(crate) last: bool,
 }
@@ -59,7 +59,11 @@ impl<'a> Division<'a> {
 
     /// The counts in `memory`, as they are.
     #[inline(always)]
-    pub(crate) fn over(memory: &'a mut [u8], chunks: usize, progress: &'a mut Progress) -> Self {
+    pub(crate) fn over(
+        memory: &'a mut [u8],
+        chunks: usize,
+        progress: &'a mut DivisionProgress,
+    ) -> Self {
         let mut carver = Carver::over(memory);
         Division {
             counts: carver.cells::<4>(COUNTS * chunks).as_chunks_mut().0,
@@ -69,17 +73,17 @@ impl<'a> Division<'a> {
     }
 
     /// The part to write next, if there is one.
-    pub(crate) fn part(&self) -> Option<Part> {
-        let Progress { parts, written } = *self.progress;
-        (written < parts).then(|| Part {
+    pub(crate) fn part(&self) -> Option<BlockPart> {
+        let DivisionProgress { parts, written } = *self.progress;
+        (written < parts).then(|| BlockPart {
             from: self.mark(written),
             to: self.mark(written + 1),
             last: written + 1 == parts,
         })
     }
 
-    fn mark(&self, i: u8) -> Mark {
-        Mark::from_bits(self.marks.at(i.into()))
+    fn mark(&self, i: u8) -> SequenceMark {
+        SequenceMark::from_bits(self.marks.at(i.into()))
     }
 
     /// Its counts: of the literals, and of the codes.
@@ -103,7 +107,7 @@ impl<'a> Division<'a> {
     pub(crate) fn begin(
         &mut self,
         store: &SequenceStore<'_>,
-        from: Mark,
+        from: SequenceMark,
         length: usize,
         scratch: &mut Scratch,
         literals: bool,
@@ -119,7 +123,7 @@ impl<'a> Division<'a> {
         scratch: &mut Scratch,
         literals: bool,
     ) {
-        self.begin_chunks(1, store, Mark::default(), length, scratch, literals);
+        self.begin_chunks(1, store, SequenceMark::default(), length, scratch, literals);
     }
 
     #[inline(never)]
@@ -127,12 +131,12 @@ impl<'a> Division<'a> {
         &mut self,
         chunks: usize,
         store: &SequenceStore<'_>,
-        from: Mark,
+        from: SequenceMark,
         length: usize,
         scratch: &mut Scratch,
         literals: bool,
     ) {
-        let whole = Mark {
+        let whole = SequenceMark {
             sequences: store.len(),
             literals: store.literals().len(),
             bytes: length,
@@ -176,7 +180,7 @@ impl<'a> Division<'a> {
                 break;
             }
         }
-        *self.progress = Progress { parts, written: 0 };
+        *self.progress = DivisionProgress { parts, written: 0 };
         if parts > 1 {
             self.join();
         }

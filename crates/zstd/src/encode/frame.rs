@@ -1,12 +1,12 @@
 //! Whole frames in one call.
 
+use super::block_encoder::{BlockEncoder, BlockEncoderState, BlockSource, store_bytes};
 use super::finder::index::index_log;
 use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN};
 use super::params::{Params, Strategy, history_max, window_bytes};
-use super::parts::{Kept, Parts, Piece, store_bytes};
 use crate::frame::HeaderFields;
 use crate::workspace::Carver;
-use crate::workspace::held::Held;
+use crate::workspace::sealed::WorkspaceMemory;
 use crate::{Dictionary, EncoderDictionary, Error};
 
 /// Largest size of a frame of `size` bytes of content.
@@ -17,7 +17,7 @@ pub const fn compress_bound(size: usize) -> usize {
 
 /// Bytes of workspace that a [`Compressor`] needs for frames with these parameters, or with any that are no larger.
 pub fn workspace_size(params: &Params) -> usize {
-    Carver::SLACK + Parts::bytes(params, store_bytes(params))
+    Carver::SLACK + BlockEncoder::bytes(params, store_bytes(params))
 }
 
 /// Bytes of workspace that a [`Compressor`] needs for a frame of `source_size` bytes that follows a dictionary of
@@ -102,24 +102,24 @@ pub fn compress_with_dictionary(
 pub struct Compressor<W> {
     workspace: W,
     /// Of the tables, once they hold something that is known.
-    layout: Option<Layout>,
+    layout: Option<TableLayout>,
     /// The first index that is above all in the tables; 0 if they hold anything.
     next_index: u32,
     /// That of the last frame. Here, and not on the stack, where it would lie below all that finds and writes blocks.
-    kept: Option<Kept>,
+    kept: Option<BlockEncoderState>,
 }
 
 /// What the places and sizes of tables and the meaning of their cells follow from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Layout {
+struct TableLayout {
     strategy: Strategy,
     index_log: u32,
     block_size: usize,
 }
 
-impl Layout {
+impl TableLayout {
     fn of(params: &Params) -> Self {
-        Layout {
+        TableLayout {
             strategy: params.strategy,
             index_log: index_log(params.window_log),
             block_size: params.block_size(),
@@ -128,29 +128,29 @@ impl Layout {
 }
 
 /// The workspace of a compressor.
-struct Rooms<'w> {
+struct CompressorRegions<'w> {
     parts: &'w mut [u8],
     /// For the end of a dictionary's content, and the beginning of the content that follows it.
     joined: &'w mut [u8],
 }
 
-impl<'w> Rooms<'w> {
+impl<'w> CompressorRegions<'w> {
     /// Divides a workspace.
     #[inline(never)]
     fn of(
         workspace: &'w mut [u8],
         params: &Params,
-        before: Before<'_>,
+        before: FrameHistory<'_>,
         source_size: usize,
     ) -> Result<Self, Error> {
-        let parts = Parts::bytes(params, store_bytes(params));
+        let parts = BlockEncoder::bytes(params, store_bytes(params));
         let history = before.size().min(history_max(params));
         let joined = match before {
-            Before::Nothing => 0,
+            FrameHistory::Nothing => 0,
             _ => history + joined_size(params, history, source_size),
         };
         let mut carver = Carver::new(workspace, parts + joined)?;
-        Ok(Rooms {
+        Ok(CompressorRegions {
             parts: carver.bytes(parts),
             joined: carver.bytes(joined),
         })
@@ -166,33 +166,33 @@ impl<'w> Compressor<&'w mut [u8]> {
 
 /// What a frame follows.
 #[derive(Clone, Copy)]
-enum Before<'a> {
+enum FrameHistory<'a> {
     Nothing,
     Dictionary(&'a Dictionary<'a>),
     Prepared(&'a EncoderDictionary<'a>),
 }
 
-impl Before<'_> {
+impl FrameHistory<'_> {
     /// The identifier of the dictionary, or 0.
     fn id(self) -> u32 {
         match self {
-            Before::Nothing => 0,
-            Before::Dictionary(dictionary) => dictionary.id(),
-            Before::Prepared(prepared) => prepared.dictionary.id(),
+            FrameHistory::Nothing => 0,
+            FrameHistory::Dictionary(dictionary) => dictionary.id(),
+            FrameHistory::Prepared(prepared) => prepared.dictionary.id(),
         }
     }
 
     /// At least as many bytes as the content of the dictionary has.
     fn size(self) -> usize {
         match self {
-            Before::Nothing => 0,
-            Before::Dictionary(dictionary) => dictionary.size(),
-            Before::Prepared(prepared) => prepared.content.len(),
+            FrameHistory::Nothing => 0,
+            FrameHistory::Dictionary(dictionary) => dictionary.size(),
+            FrameHistory::Prepared(prepared) => prepared.content.len(),
         }
     }
 }
 
-impl<W: Held> Compressor<W> {
+impl<W: WorkspaceMemory> Compressor<W> {
     /// A compressor that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `std`, a `Vec<u8>` or
     /// `Box<[u8]>`. Its size is checked when a frame needs it.
     pub fn owning(workspace: W) -> Self {
@@ -215,7 +215,7 @@ impl<W: Held> Compressor<W> {
         src: &[u8],
         params: &Params,
     ) -> Result<usize, Error> {
-        self.run(dst, src, params, Before::Nothing)
+        self.run(dst, src, params, FrameHistory::Nothing)
     }
 
     /// As [`compress`](Self::compress), after the content of a dictionary. The frame is the same as that of an
@@ -234,7 +234,7 @@ impl<W: Held> Compressor<W> {
         params: &Params,
         dictionary: &Dictionary<'_>,
     ) -> Result<usize, Error> {
-        self.run(dst, src, params, Before::Dictionary(dictionary))
+        self.run(dst, src, params, FrameHistory::Dictionary(dictionary))
     }
 
     /// As [`compress_with_dictionary`](Self::compress_with_dictionary), with a dictionary that was made ready and the parameters
@@ -250,13 +250,18 @@ impl<W: Held> Compressor<W> {
         src: &[u8],
         dictionary: &EncoderDictionary<'_>,
     ) -> Result<usize, Error> {
-        self.run(dst, src, &dictionary.params, Before::Prepared(dictionary))
+        self.run(
+            dst,
+            src,
+            &dictionary.params,
+            FrameHistory::Prepared(dictionary),
+        )
     }
 
     /// Tables of other places or sizes hold anything. Apart, for a smaller frame of the caller on the stack.
     #[inline(never)]
     fn lay_out(&mut self, params: &Params) {
-        let layout = Some(Layout::of(params));
+        let layout = Some(TableLayout::of(params));
         if self.layout != layout {
             (self.layout, self.next_index) = (layout, 0);
         }
@@ -269,27 +274,27 @@ impl<W: Held> Compressor<W> {
         dst: &mut [u8],
         src: &[u8],
         params: &Params,
-        before: Before<'_>,
+        before: FrameHistory<'_>,
     ) -> Result<usize, Error> {
         params.check()?;
         self.lay_out(params);
-        let rooms = Rooms::of(self.workspace.bytes(), params, before, src.len());
-        let Rooms { parts, joined } = rooms.inspect_err(|_| self.layout = None)?;
-        let kept = self.kept.insert(Kept::new(params));
-        let parts = &mut Parts::over(parts, kept);
+        let rooms = CompressorRegions::of(self.workspace.bytes(), params, before, src.len());
+        let CompressorRegions { parts, joined } = rooms.inspect_err(|_| self.layout = None)?;
+        let kept = self.kept.insert(BlockEncoderState::new(params));
+        let parts = &mut BlockEncoder::over(parts, kept);
         if self.next_index == 0 {
             parts.clear(params);
             self.next_index = 1;
         }
         let (history, joined) = begin(parts, self.next_index, params, (before, src), joined)?;
-        let source = Source {
+        let source = FrameSource {
             src,
             joined,
             history,
             dictionary_id: before.id(),
         };
         let result = source.write_frame(parts, dst, params);
-        self.next_index = self.kept.as_ref().map_or(0, Kept::next_index);
+        self.next_index = self.kept.as_ref().map_or(0, BlockEncoderState::next_index);
         result
     }
 }
@@ -298,19 +303,19 @@ impl<W: Held> Compressor<W> {
 /// beginning of `src` after it.
 #[inline(never)]
 fn begin<'m>(
-    parts: &mut Parts<'_>,
+    parts: &mut BlockEncoder<'_>,
     index: u32,
     params: &Params,
-    (before, src): (Before<'_>, &[u8]),
+    (before, src): (FrameHistory<'_>, &[u8]),
     joined: &'m mut [u8],
 ) -> Result<(usize, &'m [u8]), Error> {
     let content = match before {
-        Before::Prepared(prepared) => prepared.content,
-        Before::Dictionary(dictionary) => {
+        FrameHistory::Prepared(prepared) => prepared.content,
+        FrameHistory::Dictionary(dictionary) => {
             parts.start_frame(index, params);
             parts.load(dictionary, history_max(params))?
         }
-        Before::Nothing => {
+        FrameHistory::Nothing => {
             parts.start_frame(index, params);
             return Ok((0, &[]));
         }
@@ -318,7 +323,7 @@ fn begin<'m>(
     let (history, room) = joined.split_at_mut(content.len());
     history.copy_from_slice(content);
     match before {
-        Before::Prepared(prepared) => parts.start_from(prepared, history, index),
+        FrameHistory::Prepared(prepared) => parts.start_from(prepared, history, index),
         _ => parts.insert_history(history, params),
     }
     let behind = joined_size(params, content.len(), src.len());
@@ -327,7 +332,7 @@ fn begin<'m>(
 }
 
 /// The content of a frame.
-struct Source<'a> {
+struct FrameSource<'a> {
     src: &'a [u8],
     /// The end of a dictionary's content, and after it the beginning of this content, as far as it is found there.
     joined: &'a [u8],
@@ -336,11 +341,11 @@ struct Source<'a> {
     dictionary_id: u32,
 }
 
-impl Source<'_> {
+impl FrameSource<'_> {
     #[inline(never)]
     fn write_frame(
         &self,
-        parts: &mut Parts<'_>,
+        parts: &mut BlockEncoder<'_>,
         dst: &mut [u8],
         params: &Params,
     ) -> Result<usize, Error> {
@@ -365,7 +370,7 @@ impl Source<'_> {
 
     /// The block that begins at `start`.
     #[inline(always)]
-    fn piece(&self, start: usize, params: &Params) -> Piece<'_> {
+    fn piece(&self, start: usize, params: &Params) -> BlockSource<'_> {
         let size = self.src.len();
         let end = size.min(start + params.block_size());
         let window = 1 << params.window_log;
@@ -381,7 +386,7 @@ impl Source<'_> {
         } else {
             (before + start).saturating_sub(window)
         };
-        Piece {
+        BlockSource {
             data: &data[low..],
             low: (low as u64).wrapping_sub(before as u64),
             start: before + start - low,

@@ -17,6 +17,7 @@ macro_rules! proven_fn {
 }
 
 pub(crate) mod block;
+pub(crate) mod block_encoder;
 pub(crate) mod compression_parameters;
 pub(crate) mod division;
 pub(crate) mod finder;
@@ -25,7 +26,6 @@ pub(crate) mod levels;
 #[cfg(not(feature = "arch"))]
 mod out;
 pub(crate) mod params;
-pub(crate) mod parts;
 pub(crate) mod sample;
 pub(crate) mod store;
 pub(crate) mod stream;

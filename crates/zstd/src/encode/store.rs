@@ -7,14 +7,14 @@ pub(crate) const OVERRUN: usize = 32;
 
 /// A place between two sequences of a block: what lies before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct SequenceMark {
     pub(crate) sequences: usize,
     pub(crate) literals: usize,
     /// Bytes of the block, of literals and of matches.
     pub(crate) bytes: usize,
 }
 
-impl Mark {
+impl SequenceMark {
     /// The mark in a word: no number reaches 2^20.
     pub(crate) fn to_bits(self) -> u64 {
         self.sequences as u64 | (self.literals as u64) << 20 | (self.bytes as u64) << 40
@@ -23,7 +23,7 @@ impl Mark {
     /// The mark of a word.
     pub(crate) fn from_bits(bits: u64) -> Self {
         let number = |shift: u32| (bits >> shift & 0xf_ffff) as usize;
-        Mark {
+        SequenceMark {
             sequences: number(0),
             literals: number(20),
             bytes: number(40),
@@ -47,7 +47,7 @@ pub(crate) struct SequenceStore<'a> {
 
 /// How far a store is filled: where its literals end, and where its sequences begin.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Ends {
+pub(crate) struct StoreLengths {
     literals: u32,
     sequences: u32,
 }
@@ -71,7 +71,7 @@ impl<'a> SequenceStore<'a> {
     }
 
     /// A store that was filled before, with what it holds.
-    pub(crate) fn filled(buffer: &'a mut [u8], ends: Ends) -> Self {
+    pub(crate) fn filled(buffer: &'a mut [u8], ends: StoreLengths) -> Self {
         SequenceStore {
             buffer,
             literals: ends.literals as usize,
@@ -81,8 +81,8 @@ impl<'a> SequenceStore<'a> {
     }
 
     /// How far it is filled.
-    pub(crate) fn ends(&self) -> Ends {
-        Ends {
+    pub(crate) fn ends(&self) -> StoreLengths {
+        StoreLengths {
             literals: self.literals as u32,
             sequences: self.sequences as u32,
         }
@@ -175,7 +175,7 @@ impl<'a> SequenceStore<'a> {
     }
 
     /// The literals and sequences between two marks, the last sequence first.
-    pub(crate) fn between(&self, from: Mark, to: Mark) -> (&[u8], &[[u8; 8]]) {
+    pub(crate) fn between(&self, from: SequenceMark, to: SequenceMark) -> (&[u8], &[[u8; 8]]) {
         let reversed = self.reversed_from(from.sequences);
         (
             &self.literals()[from.literals..to.literals],

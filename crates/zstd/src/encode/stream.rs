@@ -1,11 +1,11 @@
 //! Frames from input in pieces of any size, to output in pieces of any size; dictionaries; bare blocks.
 
+use super::block_encoder::{BlockEncoder, BlockEncoderState, BlockSource, store_bytes};
 use super::frame::workspace_size;
 use super::params::{Params, history_max, window_bytes};
-use super::parts::{Kept, Parts, Piece, store_bytes};
 use crate::frame::{BLOCK_HEADER_SIZE, FRAME_HEADER_SIZE_MAX, HeaderFields};
 use crate::workspace::Carver;
-use crate::workspace::held::Held;
+use crate::workspace::sealed::WorkspaceMemory;
 use crate::{Dictionary, EncoderDictionary, Error};
 use xxhash::Xxh64;
 
@@ -48,7 +48,7 @@ pub struct EncodeProgress {
 
 /// Where an encoder stands in its frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum EncodeStage {
     /// No frame has begun.
     Ready,
     /// The frame follows what dictionary it will follow; nothing has been written.
@@ -70,19 +70,19 @@ enum Stage {
 /// until [`reset`](Self::reset).
 pub struct Encoder<'d, W> {
     workspace: W,
-    state: State<'d>,
+    state: EncoderState<'d>,
 }
 
 /// An encoder without its workspace. All methods get the same.
 #[derive(Clone)]
-struct State<'d> {
+struct EncoderState<'d> {
     params: Params,
     dictionary: Option<Dictionary<'d>>,
     /// The same, if it was made ready.
     prepared: Option<&'d EncoderDictionary<'d>>,
     /// Whether the window begins with its content.
     window_has_content: bool,
-    kept: Kept,
+    kept: BlockEncoderState,
     /// Whether the workspace holds something that is known.
     cleared: bool,
     /// Where in the window the content without a block begins and ends.
@@ -97,12 +97,12 @@ struct State<'d> {
     pledged: Option<u64>,
     taken: u64,
     checksum: Xxh64,
-    stage: Stage,
+    stage: EncodeStage,
     first: bool,
 }
 
 /// The workspace of an encoder.
-struct Rooms<'w> {
+struct EncoderRegions<'w> {
     parts: &'w mut [u8],
     /// History, then content that no block holds yet, then room.
     window: &'w mut [u8],
@@ -110,13 +110,13 @@ struct Rooms<'w> {
     staged: &'w mut [u8],
 }
 
-impl<'w> Rooms<'w> {
+impl<'w> EncoderRegions<'w> {
     /// Divides a workspace. [`Error::WorkspaceTooSmall`] if it is smaller than [`stream_workspace_size`] says.
     fn of(workspace: &'w mut [u8], params: &Params) -> Result<Self, Error> {
-        let parts = Parts::bytes(params, store_bytes(params));
+        let parts = BlockEncoder::bytes(params, store_bytes(params));
         let (window, staged) = (window_bytes(params), staged_bytes(params));
         let mut carver = Carver::new(workspace, parts + window + staged)?;
-        Ok(Rooms {
+        Ok(EncoderRegions {
             parts: carver.bytes(parts),
             window: carver.bytes(window),
             staged: carver.bytes(staged),
@@ -148,15 +148,15 @@ impl<'w, 'd> Encoder<'d, &'w mut [u8]> {
     ) -> Result<&'p mut Self, Error> {
         *place = None;
         params.check()?;
-        Rooms::of(workspace, params)?;
+        EncoderRegions::of(workspace, params)?;
         Ok(place.insert(Encoder {
             workspace,
-            state: State::new(params),
+            state: EncoderState::new(params),
         }))
     }
 }
 
-impl<'d, W: Held> Encoder<'d, W> {
+impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
     /// An encoder that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `std`, a `Vec<u8>` or
     /// `Box<[u8]>`.
     ///
@@ -165,10 +165,10 @@ impl<'d, W: Held> Encoder<'d, W> {
     /// As [`new`](Encoder::new).
     pub fn owning(params: &Params, mut workspace: W) -> Result<Self, Error> {
         params.check()?;
-        Rooms::of(workspace.bytes(), params)?;
+        EncoderRegions::of(workspace.bytes(), params)?;
         Ok(Encoder {
             workspace,
-            state: State::new(params),
+            state: EncoderState::new(params),
         })
     }
 
@@ -177,7 +177,7 @@ impl<'d, W: Held> Encoder<'d, W> {
     /// # Errors
     ///
     /// [`Error::ParameterOutOfBound`] if the other has other parameters.
-    pub fn copy_from<V: Held>(&mut self, other: &Encoder<'d, V>) -> Result<(), Error> {
+    pub fn copy_from<V: WorkspaceMemory>(&mut self, other: &Encoder<'d, V>) -> Result<(), Error> {
         let params = &self.state.params;
         if other.state.params != *params {
             return Err(Error::ParameterOutOfBound);
@@ -271,15 +271,15 @@ impl<'d, W: Held> Encoder<'d, W> {
     }
 }
 
-impl<'d> State<'d> {
+impl<'d> EncoderState<'d> {
     #[inline(always)]
     fn new(params: &Params) -> Self {
-        State {
+        EncoderState {
             params: *params,
             dictionary: None,
             prepared: None,
             window_has_content: false,
-            kept: Kept::new(params),
+            kept: BlockEncoderState::new(params),
             cleared: false,
             start: 0,
             filled: 0,
@@ -289,7 +289,7 @@ impl<'d> State<'d> {
             pledged: None,
             taken: 0,
             checksum: Xxh64::new(0),
-            stage: Stage::Ready,
+            stage: EncodeStage::Ready,
             first: true,
         }
     }
@@ -309,7 +309,7 @@ impl<'d> State<'d> {
 
     fn check_between_frames(&self) -> Result<(), Error> {
         match self.stage {
-            Stage::Ready | Stage::End => Ok(()),
+            EncodeStage::Ready | EncodeStage::End => Ok(()),
             _ => Err(Error::StageWrong),
         }
     }
@@ -319,7 +319,7 @@ impl<'d> State<'d> {
         (self.staged_from, self.staged_to) = (0, 0);
         (self.pledged, self.taken) = (pledged, 0);
         self.checksum = Xxh64::new(0);
-        self.stage = Stage::Ready;
+        self.stage = EncodeStage::Ready;
         self.first = true;
     }
 
@@ -331,7 +331,7 @@ impl<'d> State<'d> {
         finish: Finish,
     ) -> Result<EncodeProgress, Error> {
         self.advance(workspace, input, output, finish)
-            .inspect_err(|e| self.stage = Stage::Failed(*e))
+            .inspect_err(|e| self.stage = EncodeStage::Failed(*e))
     }
 
     fn advance(
@@ -342,16 +342,16 @@ impl<'d> State<'d> {
         finish: Finish,
     ) -> Result<EncodeProgress, Error> {
         match self.stage {
-            Stage::Failed(e) => return Err(e),
-            Stage::Bare => return Err(Error::StageWrong),
-            Stage::End if !input.is_empty() => return Err(Error::StageWrong),
+            EncodeStage::Failed(e) => return Err(e),
+            EncodeStage::Bare => return Err(Error::StageWrong),
+            EncodeStage::End if !input.is_empty() => return Err(Error::StageWrong),
             _ => {}
         }
         let given = input.len();
         let mut written = 0;
-        if self.stage == Stage::Ready {
+        if self.stage == EncodeStage::Ready {
             self.begin(workspace)?;
-            self.stage = Stage::Start;
+            self.stage = EncodeStage::Start;
         }
         let block_size = self.params.block_size();
         loop {
@@ -360,7 +360,7 @@ impl<'d> State<'d> {
             let blocked = self.staged_from < self.staged_to;
             let due = if input.is_empty() {
                 pending > 0 && finish != Finish::Nothing
-                    || finish == Finish::Frame && self.stage != Stage::End
+                    || finish == Finish::Frame && self.stage != EncodeStage::End
             } else {
                 pending == block_size
             };
@@ -390,9 +390,9 @@ impl<'d> State<'d> {
     #[inline(never)]
     fn begin(&mut self, workspace: &mut [u8]) -> Result<(), Error> {
         let params = &self.params;
-        let rooms = Rooms::of(workspace, params)?;
+        let rooms = EncoderRegions::of(workspace, params)?;
         let index = self.kept.next_index();
-        let parts = &mut Parts::over(rooms.parts, &mut self.kept);
+        let parts = &mut BlockEncoder::over(rooms.parts, &mut self.kept);
         if !self.cleared {
             parts.clear(params);
             self.cleared = true;
@@ -430,7 +430,7 @@ impl<'d> State<'d> {
         if self.staged_from == self.staged_to {
             return Ok(0);
         }
-        let rooms = Rooms::of(workspace, &self.params)?;
+        let rooms = EncoderRegions::of(workspace, &self.params)?;
         let waiting = &rooms.staged[self.staged_from..self.staged_to];
         let n = waiting.len().min(output.len());
         output[..n].copy_from_slice(&waiting[..n]);
@@ -445,7 +445,7 @@ impl<'d> State<'d> {
         if self.pledged.is_some_and(|size| self.taken > size) {
             return Err(Error::SrcSizeWrong);
         }
-        let window = Rooms::of(workspace, &self.params)?.window;
+        let window = EncoderRegions::of(workspace, &self.params)?.window;
         if self.filled + input.len() > window.len() {
             let shift = self.start - (1 << self.params.window_log).min(self.start);
             window.copy_within(shift..self.filled, 0);
@@ -469,12 +469,12 @@ impl<'d> State<'d> {
         output: &mut [u8],
         last: bool,
     ) -> Result<usize, Error> {
-        let rooms = Rooms::of(workspace, &self.params)?;
+        let rooms = EncoderRegions::of(workspace, &self.params)?;
         let most = self.filled - self.start + STAGED_BESIDES;
         let direct = output.len() >= most;
         let out = if direct { output } else { rooms.staged };
         let mut at = 0;
-        if self.stage == Stage::Start {
+        if self.stage == EncodeStage::Start {
             if last {
                 // All of it is here, so its size is known.
                 self.pledged = Some(self.taken);
@@ -491,7 +491,7 @@ impl<'d> State<'d> {
             let (header, bytes) = fields.emit();
             out[..bytes].copy_from_slice(&header[..bytes]);
             at = bytes;
-            self.stage = Stage::Content;
+            self.stage = EncodeStage::Content;
         }
         let history = self.start.min(1 << self.params.window_log);
         // A dictionary is in reach as a whole while the content is no longer than the window.
@@ -500,7 +500,7 @@ impl<'d> State<'d> {
         } else {
             self.start - history
         };
-        let piece = Piece {
+        let piece = BlockSource {
             data: &rooms.window[from..self.filled],
             low: self.low.wrapping_add(from as u64),
             start: self.start - from,
@@ -509,7 +509,7 @@ impl<'d> State<'d> {
             last,
         };
         let params = &self.params;
-        let mut parts = Parts::over(rooms.parts, &mut self.kept);
+        let mut parts = BlockEncoder::over(rooms.parts, &mut self.kept);
         let (reached, bytes) = parts.write_block(&mut out[at..], &piece, params)?;
         at += bytes;
         self.first = false;
@@ -519,7 +519,7 @@ impl<'d> State<'d> {
                 out[at..at + 4].copy_from_slice(&(self.checksum.digest() as u32).to_le_bytes());
                 at += 4;
             }
-            self.stage = Stage::End;
+            self.stage = EncodeStage::End;
         }
         if direct {
             return Ok(at);
@@ -535,11 +535,11 @@ impl<'d> State<'d> {
         src: &[u8],
     ) -> Result<Option<usize>, Error> {
         match self.stage {
-            Stage::Ready => self.begin(workspace)?,
-            Stage::Bare => {}
+            EncodeStage::Ready => self.begin(workspace)?,
+            EncodeStage::Bare => {}
             _ => return Err(Error::StageWrong),
         }
-        self.stage = Stage::Bare;
+        self.stage = EncodeStage::Bare;
         if src.len() > self.params.block_size() {
             return Err(Error::SrcSizeWrong);
         }
@@ -547,8 +547,8 @@ impl<'d> State<'d> {
         self.take(workspace, src)?;
         let from = self.start - self.start.min(1 << self.params.window_log);
         let params = &self.params;
-        let rooms = Rooms::of(workspace, params)?;
-        let piece = Piece {
+        let rooms = EncoderRegions::of(workspace, params)?;
+        let piece = BlockSource {
             data: &rooms.window[from..self.filled],
             low: self.low.wrapping_add(from as u64),
             start: self.start - from,
@@ -556,7 +556,7 @@ impl<'d> State<'d> {
             first: false,
             last: false,
         };
-        let mut parts = Parts::over(rooms.parts, &mut self.kept);
+        let mut parts = BlockEncoder::over(rooms.parts, &mut self.kept);
         let written = parts.write_bare_block(dst, &piece, params);
         self.start = self.filled;
         Ok(written)

@@ -18,7 +18,7 @@ pub(crate) use read::WeightScratch;
 #[cfg(feature = "compress")]
 pub(crate) use read::read_weights;
 #[cfg(feature = "decompress")]
-pub(crate) use read::{Cell, DICTIONARY_TABLE_CELLS, TABLE_CELLS, Table};
+pub(crate) use read::{Cell, DICTIONARY_TABLE_CELLS, HuffmanTable, TABLE_CELLS};
 #[cfg(feature = "decompress")]
 pub(crate) use read::{PairCell, fill_pairs, long_cells, pairs_are_worth_it};
 #[cfg(feature = "decompress")]

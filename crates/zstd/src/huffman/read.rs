@@ -28,7 +28,7 @@ pub(crate) type PairCell = [u8; 4];
 
 /// A table that can decode: the first `1 << log` cells are those of all strings of `log` bits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Table<'t> {
+pub(crate) struct HuffmanTable<'t> {
     pub(crate) cells: &'t [Cell; TABLE_CELLS],
     pub(crate) log: u32,
     /// The same codes in pairs, if that table was made. If there are longer codes than [`CODE_BITS_MAX`], the cells of all
@@ -250,7 +250,7 @@ pub(crate) fn fill_pairs(
 }
 
 /// Decodes one stream; `dst` is filled exactly and the stream is used up exactly, else [`Error::Corruption`].
-pub(crate) fn decode_one(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
+pub(crate) fn decode_one(table: HuffmanTable<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     let mut bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
     if table.log > CODE_BITS_MAX {
         return finish_long(table, &mut bits, dst);
@@ -262,7 +262,7 @@ pub(crate) fn decode_one(table: Table<'_>, src: &[u8], dst: &mut [u8]) -> Result
 #[cold]
 #[inline(never)]
 fn finish_long(
-    table: Table<'_>,
+    table: HuffmanTable<'_>,
     bits: &mut ReverseBitReader<'_>,
     dst: &mut [u8],
 ) -> Result<(), Error> {
@@ -271,7 +271,7 @@ fn finish_long(
 }
 
 /// Decodes symbols with a dictionary's long codes.
-fn decode_long(table: Table<'_>, bits: &mut ReverseBitReader<'_>, dst: &mut [u8]) {
+fn decode_long(table: HuffmanTable<'_>, bits: &mut ReverseBitReader<'_>, dst: &mut [u8]) {
     let cells: &[Cell] = match table.pairs {
         Some(pairs) => pairs.as_flattened().as_chunks().0,
         None => &[],
@@ -288,7 +288,7 @@ fn decode_long(table: Table<'_>, bits: &mut ReverseBitReader<'_>, dst: &mut [u8]
 /// Decodes what is left of a stream.
 #[inline(never)]
 fn finish_stream(
-    table: Table<'_>,
+    table: HuffmanTable<'_>,
     bits: &mut ReverseBitReader<'_>,
     dst: &mut [u8],
 ) -> Result<(), Error> {
@@ -308,7 +308,7 @@ fn finish_stream(
 }
 
 #[inline(always)]
-fn decode_symbol(table: Table<'_>, bits: &mut ReverseBitReader<'_>) -> u8 {
+fn decode_symbol(table: HuffmanTable<'_>, bits: &mut ReverseBitReader<'_>) -> u8 {
     let [len, symbol] = table.cells[bits.peek(table.log) as usize & (TABLE_CELLS - 1)];
     bits.skip(u32::from(len));
     symbol
@@ -344,7 +344,7 @@ fn begin_four<'s>(
 /// `src` lies in `within`: what is before it may be read, which makes the last codes of the first stream sooner done.
 #[inline(never)]
 pub(crate) fn decode_four(
-    table: Table<'_>,
+    table: HuffmanTable<'_>,
     within: &[u8],
     src: &[u8],
     dst: &mut [u8],
@@ -381,7 +381,7 @@ fn split_parts(dst: &mut [u8], each: usize) -> [&mut [u8]; 4] {
 
 /// Decodes the start of each stream's part of `dst`; gives how many bytes of each.
 fn run_four(
-    table: Table<'_>,
+    table: HuffmanTable<'_>,
     src: &[u8],
     readers: &mut [ReverseBitReader<'_>; 4],
     dst: &mut [u8],
@@ -404,7 +404,7 @@ fn run_four(
 #[allow(dead_code, reason = "where there is a kernel, only tests use it")]
 #[inline(never)]
 fn run_four_portable(
-    table: Table<'_>,
+    table: HuffmanTable<'_>,
     readers: &mut [ReverseBitReader<'_>; 4],
     dst: &mut [u8],
     each: usize,
@@ -435,7 +435,7 @@ const TURN: usize = 5;
 /// Decodes the first bytes of one or four streams, which give `content` bytes in all. What the rest of the streams
 /// holds is not checked.
 pub(crate) fn decode_first(
-    table: Table<'_>,
+    table: HuffmanTable<'_>,
     src: &[u8],
     four_streams: bool,
     content: usize,

@@ -5,7 +5,7 @@
 #[cfg(feature = "decompress")]
 mod read;
 #[cfg(feature = "decompress")]
-pub(crate) use read::{Coding, Header};
+pub(crate) use read::{Coding, LiteralsHeader};
 
 // ---- writing (feature `compress`) ----
 

@@ -17,7 +17,7 @@ pub(crate) enum Coding {
 
 /// The header of a literals section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct LiteralsHeader {
     pub(crate) coding: Coding,
     /// Bytes of the header.
     pub(crate) bytes: usize,
@@ -29,10 +29,10 @@ pub(crate) struct Header {
     pub(crate) four_streams: bool,
 }
 
-impl Header {
+impl LiteralsHeader {
     /// Reads the header. [`Error::Corruption`] if the section does not fit in `block`, or has more literals than
     /// `content_max`.
-    pub(crate) fn parse(block: &[u8], content_max: usize) -> Result<Header, Error> {
+    pub(crate) fn parse(block: &[u8], content_max: usize) -> Result<LiteralsHeader, Error> {
         let mut word = [0; 8];
         let len = block.len().min(5);
         word[..len].copy_from_slice(&block[..len]);
@@ -69,7 +69,7 @@ impl Header {
         if content > content_max || bytes + stored > block.len() {
             return Err(Error::Corruption);
         }
-        Ok(Header {
+        Ok(LiteralsHeader {
             coding,
             bytes,
             content,
@@ -88,7 +88,7 @@ mod tests {
         let parse = |bytes: &[u8]| {
             let mut block = [0; 400_000].to_vec();
             block[..bytes.len()].copy_from_slice(bytes);
-            Header::parse(&block, 1 << 20).map(|h| (h.coding, h.bytes, h.content, h.stored))
+            LiteralsHeader::parse(&block, 1 << 20).map(|h| (h.coding, h.bytes, h.content, h.stored))
         };
         assert_eq!(parse(&[31 << 3]), Ok((Coding::Raw, 1, 31, 31)));
         assert_eq!(parse(&[2 << 3 | 1]), Ok((Coding::Rle, 1, 2, 1)));
@@ -107,7 +107,7 @@ mod tests {
             Ok((Coding::Compressed, 5, (1 << 18) - 1, (1 << 18) - 1))
         );
         assert_eq!(
-            Header::parse(&[], 10).map(|h| h.content),
+            LiteralsHeader::parse(&[], 10).map(|h| h.content),
             Err(Error::Corruption)
         );
     }

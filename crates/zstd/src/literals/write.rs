@@ -56,7 +56,7 @@ pub(crate) fn count_bytes(counts: &mut Scratch, bytes: &[u8]) {
 }
 
 /// What is to be written.
-pub(crate) struct Task<'a> {
+pub(crate) struct LiteralsSection<'a> {
     pub(crate) literals: &'a [u8],
     /// How often each byte occurs among them, unless they are stored.
     pub(crate) counts: &'a [[u8; 4]; 256],
@@ -68,7 +68,7 @@ pub(crate) struct Task<'a> {
     pub(crate) room: usize,
 }
 
-impl Task<'_> {
+impl LiteralsSection<'_> {
     /// So many bytes do for most sequences.
     const USUAL: usize = 3;
 
@@ -106,7 +106,7 @@ fn least_bytes(counts: &[[u8; 4]; 256], n: usize) -> usize {
 #[inline(never)]
 pub(crate) fn write_literals(
     out: &mut [u8],
-    task: &Task<'_>,
+    task: &LiteralsSection<'_>,
     previous: &HuffmanEncoder<'_>,
     next: &mut HuffmanEncoder<'_>,
     scratch: &mut HuffmanScratch<'_>,
@@ -266,7 +266,7 @@ mod tests {
                     })
                     .collect();
                 count_bytes(&mut counts, &literals);
-                let task = Task {
+                let task = LiteralsSection {
                     literals: &literals,
                     counts: counts.first_chunk().unwrap(),
                     store: false,

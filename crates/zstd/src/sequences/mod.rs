@@ -38,7 +38,8 @@ pub(crate) const OFFSET_COUNTS: [i16; 29] = [
 mod read;
 #[cfg(feature = "decompress")]
 pub(crate) use read::{
-    CELLS, DecodedSequence, Header, Kind, Logs, Reader, read_entropy_table, update_tables,
+    CELLS, DecodedSequence, Logs, SequenceReader, SequencesHeader, TableKind, read_entropy_table,
+    update_tables,
 };
 
 // ---- writing (feature `compress`) ----

@@ -20,7 +20,7 @@ pub(crate) enum Mode {
 
 /// The header of a sequences section, up to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct SequencesHeader {
     /// Number of sequences. If 0, nothing follows.
     pub(crate) count: usize,
     /// Modes of the tables of literal lengths, offsets and match lengths, in the order of their descriptions.
@@ -29,8 +29,8 @@ pub(crate) struct Header {
     pub(crate) bytes: usize,
 }
 
-impl Header {
-    pub(crate) fn parse(src: &[u8]) -> Result<Header, Error> {
+impl SequencesHeader {
+    pub(crate) fn parse(src: &[u8]) -> Result<SequencesHeader, Error> {
         let byte = |at: usize| {
             src.get(at)
                 .copied()
@@ -43,7 +43,7 @@ impl Header {
             first => (first, 1),
         };
         if count == 0 {
-            return Ok(Header {
+            return Ok(SequencesHeader {
                 count,
                 modes: [Mode::Predefined; 3],
                 bytes,
@@ -59,7 +59,7 @@ impl Header {
             2 => Mode::Fse,
             _ => Mode::Repeat,
         };
-        Ok(Header {
+        Ok(SequencesHeader {
             count,
             modes: [mode(6), mode(4), mode(2)],
             bytes: bytes + 1,
@@ -68,7 +68,7 @@ impl Header {
 }
 
 /// What a table is about.
-pub(crate) struct Kind {
+pub(crate) struct TableKind {
     /// Where the table begins among the cells.
     pub(crate) at: usize,
     pub(crate) log_max: u32,
@@ -76,20 +76,20 @@ pub(crate) struct Kind {
     predefined: &'static [Cell],
 }
 
-impl Kind {
-    pub(crate) const LITERAL_LENGTHS: &Kind = &Kind {
+impl TableKind {
+    pub(crate) const LITERAL_LENGTHS: &TableKind = &TableKind {
         at: 0,
         log_max: LITERAL_LENGTH_LOG_MAX,
         meanings: &LITERAL_LENGTHS,
         predefined: &PREDEFINED_LITERAL_LENGTHS,
     };
-    pub(crate) const MATCH_LENGTHS: &Kind = &Kind {
+    pub(crate) const MATCH_LENGTHS: &TableKind = &TableKind {
         at: 1 << LITERAL_LENGTH_LOG_MAX,
         log_max: MATCH_LENGTH_LOG_MAX,
         meanings: &MATCH_LENGTHS,
         predefined: &PREDEFINED_MATCH_LENGTHS,
     };
-    pub(crate) const OFFSETS: &Kind = &Kind {
+    pub(crate) const OFFSETS: &TableKind = &TableKind {
         at: (1 << LITERAL_LENGTH_LOG_MAX) + (1 << MATCH_LENGTH_LOG_MAX),
         log_max: OFFSET_LOG_MAX,
         meanings: &OFFSETS,
@@ -97,7 +97,11 @@ impl Kind {
     };
 
     /// In the order of their modes and descriptions.
-    const ALL: [&Kind; 3] = [Kind::LITERAL_LENGTHS, Kind::OFFSETS, Kind::MATCH_LENGTHS];
+    const ALL: [&TableKind; 3] = [
+        TableKind::LITERAL_LENGTHS,
+        TableKind::OFFSETS,
+        TableKind::MATCH_LENGTHS,
+    ];
 
     /// Where the table ends among the cells.
     const fn end(&self) -> usize {
@@ -106,7 +110,7 @@ impl Kind {
 }
 
 /// Cells of the largest tables of all kinds. They lie side by side, so that one pointer reaches them.
-pub(crate) const CELLS: usize = Kind::OFFSETS.end();
+pub(crate) const CELLS: usize = TableKind::OFFSETS.end();
 
 /// The sizes, as powers of two, of the tables of literal lengths, offsets and match lengths. `None` without a table:
 /// no block and no dictionary has given one.
@@ -116,11 +120,11 @@ pub(crate) type Logs = [Option<u32>; 3];
 #[inline(never)]
 pub(crate) fn update_tables<'s>(
     logs: &mut Logs,
-    header: &Header,
+    header: &SequencesHeader,
     mut src: &'s [u8],
     cells: &mut [Cell; CELLS],
 ) -> Result<&'s [u8], Error> {
-    for ((log, kind), mode) in logs.iter_mut().zip(Kind::ALL).zip(header.modes) {
+    for ((log, kind), mode) in logs.iter_mut().zip(TableKind::ALL).zip(header.modes) {
         match mode {
             Mode::Predefined => {
                 // Each access is checked in a way that cannot panic, as everywhere in the decoder.
@@ -154,7 +158,7 @@ pub(crate) fn update_tables<'s>(
 
 /// Reads the description of a table and builds it; gives its log and the bytes of the description.
 pub(crate) fn read_entropy_table(
-    kind: &Kind,
+    kind: &TableKind,
     src: &[u8],
     cells: &mut [Cell; CELLS],
 ) -> Result<(u32, usize), Error> {
@@ -182,7 +186,7 @@ pub(crate) struct DecodedSequence {
 
 /// Reads the sequences of a block, one after the other.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader<'t, 's> {
+pub(crate) struct SequenceReader<'t, 's> {
     pub(crate) cells: &'t [Cell; CELLS],
     pub(crate) bits: ReverseBitReader<'s>,
     /// States: the cells of the next sequence, counted from the start of each kind's table.
@@ -195,7 +199,7 @@ pub(crate) struct Reader<'t, 's> {
     pub(crate) left: usize,
 }
 
-impl<'t, 's> Reader<'t, 's> {
+impl<'t, 's> SequenceReader<'t, 's> {
     /// Reads the first states.
     pub(crate) fn new(
         cells: &'t [Cell; CELLS],
@@ -203,14 +207,14 @@ impl<'t, 's> Reader<'t, 's> {
         src: &'s [u8],
         repeat: [u32; 3],
         count: usize,
-    ) -> Result<Reader<'t, 's>, Error> {
+    ) -> Result<SequenceReader<'t, 's>, Error> {
         let mut bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
         let mut state = |log: Option<u32>| Ok(bits.read(log.ok_or(Error::Corruption)?) as usize);
         let literal_length = state(logs[0])?;
         let offset = state(logs[1])?;
         let match_length = state(logs[2])?;
         bits.refill();
-        Ok(Reader {
+        Ok(SequenceReader {
             cells,
             bits,
             literal_length,
@@ -233,12 +237,12 @@ impl<'t, 's> Reader<'t, 's> {
     /// The next sequence. Only for `left` above 0.
     #[inline(always)]
     pub(crate) fn read(&mut self) -> DecodedSequence {
-        let word = |kind: &Kind, state: usize| {
+        let word = |kind: &TableKind, state: usize| {
             u64::from_le_bytes(self.cells[kind.at + (state & ((1 << kind.log_max) - 1))])
         };
-        let literal_length = word(Kind::LITERAL_LENGTHS, self.literal_length);
-        let offset_cell = word(Kind::OFFSETS, self.offset);
-        let match_length = word(Kind::MATCH_LENGTHS, self.match_length);
+        let literal_length = word(TableKind::LITERAL_LENGTHS, self.literal_length);
+        let offset_cell = word(TableKind::OFFSETS, self.offset);
+        let match_length = word(TableKind::MATCH_LENGTHS, self.match_length);
         let extra = |cell: u64| (cell >> 56) as u32;
 
         let no_literals = literal_length as u32 == 0;
@@ -390,7 +394,7 @@ mod tests {
 
     #[test]
     fn predefined_tables_are_those_of_the_appendix() {
-        let symbols = |kind: &Kind| -> Vec<u8> {
+        let symbols = |kind: &TableKind| -> Vec<u8> {
             let symbol = |cell: &Cell| {
                 let same = |meaning: &SymbolMeaning| {
                     let meaning = fse::single(*meaning);
@@ -400,15 +404,15 @@ mod tests {
             };
             kind.predefined.iter().map(symbol).collect()
         };
-        assert_eq!(symbols(Kind::LITERAL_LENGTHS), LITERAL_LENGTH_STATES);
-        assert_eq!(symbols(Kind::MATCH_LENGTHS), MATCH_LENGTH_STATES);
-        assert_eq!(symbols(Kind::OFFSETS), OFFSET_STATES);
+        assert_eq!(symbols(TableKind::LITERAL_LENGTHS), LITERAL_LENGTH_STATES);
+        assert_eq!(symbols(TableKind::MATCH_LENGTHS), MATCH_LENGTH_STATES);
+        assert_eq!(symbols(TableKind::OFFSETS), OFFSET_STATES);
     }
 
     /// `arch` reads cells without a check if this says that they exist: not one more.
     #[test]
     fn states_are_those_of_the_largest_tables() {
-        let mut reader = Reader {
+        let mut reader = SequenceReader {
             cells: &[[0; 8]; CELLS],
             bits: ReverseBitReader::empty(),
             literal_length: 511,

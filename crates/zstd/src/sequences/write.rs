@@ -50,23 +50,23 @@ pub(crate) enum Mode {
 }
 
 /// One of the three kinds of code.
-struct Kind {
+struct CodeKind {
     predefined: &'static [i16],
     predefined_log: u32,
     log_max: u32,
 }
 
-static LITERAL_LENGTHS: Kind = Kind {
+static LITERAL_LENGTHS: CodeKind = CodeKind {
     predefined: &LITERAL_LENGTH_COUNTS,
     predefined_log: 6,
     log_max: LITERAL_LENGTH_LOG_MAX,
 };
-static OFFSETS: Kind = Kind {
+static OFFSETS: CodeKind = CodeKind {
     predefined: &OFFSET_COUNTS,
     predefined_log: 5,
     log_max: OFFSET_LOG_MAX,
 };
-static MATCH_LENGTHS: Kind = Kind {
+static MATCH_LENGTHS: CodeKind = CodeKind {
     predefined: &MATCH_LENGTH_COUNTS,
     predefined_log: 6,
     log_max: MATCH_LENGTH_LOG_MAX,
@@ -109,15 +109,17 @@ pub(crate) fn write_sequences(
     let n = reversed.len() as u32;
 
     let mut at = head + 1;
-    let mut choose =
-        |kind: &Kind, counts: &[[u8; 4]], previous: &FseEncoder<'_>, next: &mut FseEncoder<'_>| {
-            let room = out.get_mut(at..)?;
-            let largest = (0..counts.len()).rposition(|code| counts.at(code) != 0)?;
-            let counts = counts.get(..=largest)?;
-            let (mode, bytes) = choose_table(kind, room, counts, n, previous, next, cells)?;
-            at += bytes;
-            Some((mode, largest as u32))
-        };
+    let mut choose = |kind: &CodeKind,
+                      counts: &[[u8; 4]],
+                      previous: &FseEncoder<'_>,
+                      next: &mut FseEncoder<'_>| {
+        let room = out.get_mut(at..)?;
+        let largest = (0..counts.len()).rposition(|code| counts.at(code) != 0)?;
+        let counts = counts.get(..=largest)?;
+        let (mode, bytes) = choose_table(kind, room, counts, n, previous, next, cells)?;
+        at += bytes;
+        Some((mode, largest as u32))
+    };
     let (ll_mode, ll_largest) = choose(
         &LITERAL_LENGTHS,
         ll_counts,
@@ -210,7 +212,7 @@ fn write_number(out: &mut [u8], n: usize) -> Option<usize> {
 /// one stays.
 #[inline(never)]
 fn choose_table(
-    kind: &Kind,
+    kind: &CodeKind,
     out: &mut [u8],
     counts: &[[u8; 4]],
     n: u32,
@@ -286,7 +288,7 @@ mod tests {
     }
 
     /// How [`choose_table`] gives a table for these counts of codes, and the bytes of its description.
-    fn choice(kind: &Kind, counts: &[u32], previous: &FseEncoder<'_>) -> (Mode, Vec<u8>) {
+    fn choice(kind: &CodeKind, counts: &[u32], previous: &FseEncoder<'_>) -> (Mode, Vec<u8>) {
         let mut memory = Vec::new();
         let [mut next, _] = tables(&mut memory);
         let (mut out, mut cells) = ([0; 100], [0; 4 * 1152]);

@@ -3,7 +3,7 @@
 use crate::encode::{Random, mixture};
 use zstd::{
     Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Dictionary, Encoder,
-    EncoderDictionary, Error, Finish, Params, Piece, PieceDecoder, compress_bound,
+    EncoderDictionary, Error, Finish, Params, PieceDecoder, PieceKind, compress_bound,
     compress_with_dictionary, dictionary_workspace_size, stream_workspace_size,
 };
 
@@ -54,7 +54,7 @@ fn bare_blocks_and_stored_ones_between_them() {
         frame.extend_from_slice(&[1, 0, 0]);
         crate::encode_stream::check("blocks", &frame, &content, &[]);
         // In the middle of blocks no frame begins.
-        assert_eq!(decoder.next(), Piece::Block);
+        assert_eq!(decoder.next(), PieceKind::Block);
         assert_eq!(decoder.decode(&[], &mut back, 0), Err(Error::StageWrong));
         decoder.reset(DecodeOptions::new());
         assert_eq!(decoder.wanted(), 5);
@@ -84,11 +84,11 @@ fn blocks_of_the_c_library() {
             let next = frames.next();
             let written = frames.decode(piece, &mut whole, at).unwrap();
             match next {
-                Piece::BlockHeader => kind = piece[0] >> 1 & 3,
-                Piece::Block | Piece::LastBlock if kind == 2 => {
+                PieceKind::BlockHeader => kind = piece[0] >> 1 & 3,
+                PieceKind::Block | PieceKind::LastBlock if kind == 2 => {
                     assert_eq!(blocks.decode_block(piece, &mut bare, at), Ok(written));
                 }
-                Piece::Block | Piece::LastBlock => {
+                PieceKind::Block | PieceKind::LastBlock => {
                     bare[at..at + written].copy_from_slice(&whole[at..at + written]);
                     blocks.insert_block(written).unwrap();
                 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use testkit::Rng;
 use zstd::{
     DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, DecoderDictionary, Dictionary, Error, Frame,
-    Piece, PieceDecoder, Status,
+    PieceDecoder, PieceKind, Status,
 };
 
 /// What is decoded, and how.
@@ -139,12 +139,12 @@ fn pieces(input: &Input) -> Result<Vec<u8>, Error> {
         while !rest.is_empty() {
             let begun = rest;
             decoder.reset(options);
-            assert_eq!(decoder.next(), Piece::FrameHeader);
+            assert_eq!(decoder.next(), PieceKind::FrameHeader);
             while decoder.wanted() > 0 {
                 let Some((piece, after)) = rest.split_at_checked(decoder.wanted()) else {
                     // As soon as a wrong byte is seen.
                     let first = begun.len() == input.bytes.len();
-                    if decoder.next() == Piece::FrameHeader && !input.magicless && first {
+                    if decoder.next() == PieceKind::FrameHeader && !input.magicless && first {
                         Frame::parse(begun)?;
                     }
                     return Err(Error::SrcSizeWrong);

@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 
 /// Bytes, each with an index.
 #[derive(Clone, Copy)]
-pub(crate) struct Memory<'a> {
+pub(crate) struct IndexedBytes<'a> {
     /// Where the byte of index 0 would lie. The bytes from `first` to `end` are those of a slice.
     pub(super) origin: *const u8,
     first: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Memory<'a> {
     data: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> IndexedBytes<'a> {
     /// Whether the search in `data`, of which the first byte has index `first`, may begin at the index `start`: it is one of
     /// the data, and the sums of the loops do not overflow.
     pub(crate) fn fits(data: &[u8], first: u32, start: usize) -> bool {
@@ -29,7 +29,7 @@ impl<'a> Memory<'a> {
     #[inline(always)]
     pub(crate) fn new(data: &'a [u8], first: u32) -> Self {
         let first = first as usize;
-        Memory {
+        IndexedBytes {
             origin: data.as_ptr().wrapping_sub(first),
             first,
             end: first.wrapping_add(data.len()),
@@ -52,7 +52,7 @@ impl<'a> Memory<'a> {
     /// The same bytes, each with an index that is greater by `by`.
     #[inline(always)]
     pub(crate) fn moved(self, by: usize) -> Self {
-        Memory {
+        IndexedBytes {
             origin: self.origin.wrapping_sub(by),
             first: self.first.wrapping_add(by),
             end: self.end.wrapping_add(by),
@@ -249,16 +249,16 @@ impl<'a> Memory<'a> {
 
 /// Four bytes that a longer match has in common, of which the last is the first after the best match so far.
 #[derive(Clone, Copy)]
-pub(crate) struct Tail<'a> {
+pub(crate) struct MatchTail<'a> {
     place: *const u8,
     data: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Tail<'a> {
+impl<'a> MatchTail<'a> {
     /// The four bytes that end at `end`.
     #[inline(always)]
-    pub(crate) fn new(data: Memory<'a>, end: usize) -> Self {
-        Tail {
+    pub(crate) fn new(data: IndexedBytes<'a>, end: usize) -> Self {
+        MatchTail {
             place: opaque_place(data.origin.wrapping_add(end).wrapping_sub(4)),
             data: PhantomData,
         }

@@ -8,9 +8,9 @@ mod memory;
 mod store;
 mod tables;
 
-pub(crate) use memory::{Memory, Tail};
+pub(crate) use memory::{IndexedBytes, MatchTail};
 pub(crate) use store::Store;
-pub(crate) use tables::{Chains, Rows, Table};
+pub(crate) use tables::{ChainLinks, PositionTable, TaggedRows};
 
 /// Defines a function that returns what it is given.
 macro_rules! opaque {

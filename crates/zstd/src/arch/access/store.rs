@@ -1,6 +1,6 @@
 //! Where sequences and literals are put.
 
-use super::{Memory, opaque};
+use super::{IndexedBytes, opaque};
 use crate::encode::store::{OVERRUN, SequenceStore};
 use crate::sequences::Sequence;
 
@@ -53,7 +53,7 @@ impl<'s, 'a> Store<'s, 'a> {
     #[must_use]
     pub(crate) unsafe fn append(
         &mut self,
-        data: Memory<'_>,
+        data: IndexedBytes<'_>,
         anchor: usize,
         literals: usize,
         offset_value: u32,

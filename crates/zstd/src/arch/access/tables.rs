@@ -6,19 +6,19 @@ use crate::encode::params::LazyDivided;
 use core::marker::PhantomData;
 
 /// A table of 2^n cells by hash.
-pub(crate) struct Table<'a> {
+pub(crate) struct PositionTable<'a> {
     /// The first of `len` cells.
     start: *mut [u8; 4],
     len: usize,
     cells: PhantomData<&'a mut [[u8; 4]]>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> PositionTable<'a> {
     /// A table of 2^(64 - `shift`) cells.
     #[inline(always)]
     pub(crate) fn new(cells: &'a mut [[u8; 4]], shift: u32) -> Self {
         assert!((1..64).contains(&shift) && cells.len() as u64 == 1 << (64 - shift));
-        Table {
+        PositionTable {
             start: cells.as_mut_ptr(),
             len: cells.len(),
             cells: PhantomData,
@@ -55,7 +55,7 @@ impl<'a> Table<'a> {
 }
 
 /// Rows of `W` positions by hash.
-pub(crate) struct Rows<'a, const W: usize> {
+pub(crate) struct TaggedRows<'a, const W: usize> {
     /// The first of 2^(64 - 8 - `shift`) heads, and of `W` times as many tags and positions.
     heads: *mut u8,
     tags: *mut u8,
@@ -65,7 +65,7 @@ pub(crate) struct Rows<'a, const W: usize> {
     cells: PhantomData<RowCells<'a>>,
 }
 
-impl<'a, const W: usize> Rows<'a, W> {
+impl<'a, const W: usize> TaggedRows<'a, W> {
     /// The rows in `cells`.
     #[inline(always)]
     pub(crate) fn new(cells: RowCells<'a>) -> Self {
@@ -73,7 +73,7 @@ impl<'a, const W: usize> Rows<'a, W> {
         let rows = cells.heads.len();
         assert!(rows.is_power_of_two() && cells.tags.len() == rows * W);
         assert!(cells.positions.len() == rows * W);
-        Rows {
+        TaggedRows {
             heads: cells.heads.as_mut_ptr(),
             tags: cells.tags.as_mut_ptr(),
             positions: cells.positions.as_mut_ptr(),
@@ -186,7 +186,7 @@ impl<'a, const W: usize> Rows<'a, W> {
 }
 
 /// Hash chains: for each of the last positions the one before it with the same hash, and the end of each chain.
-pub(crate) struct Chains<'a> {
+pub(crate) struct ChainLinks<'a> {
     /// The first of `mask` + 1 links, and of 2^(64 - `shift`) ends.
     links: *mut [u8; 4],
     ends: *mut [u8; 4],
@@ -195,7 +195,7 @@ pub(crate) struct Chains<'a> {
     cells: PhantomData<&'a mut [[u8; 4]]>,
 }
 
-impl<'a> Chains<'a> {
+impl<'a> ChainLinks<'a> {
     /// The chains of as many positions as there are `links`, a power of two, if there are any.
     #[inline(always)]
     pub(crate) fn new(cells: ChainCells<'a>) -> Option<Self> {
@@ -205,7 +205,7 @@ impl<'a> Chains<'a> {
         }
         assert!(links.len().is_power_of_two() && ends.len() > 1);
         assert!(ends.len() == links.len() >> LazyDivided::CHAIN_SHARE_LOG);
-        Some(Chains {
+        Some(ChainLinks {
             links: links.as_mut_ptr(),
             mask: links.len() - 1,
             shift: 64 - ends.len().ilog2(),

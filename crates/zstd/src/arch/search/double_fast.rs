@@ -1,7 +1,7 @@
 //! The search for [`Strategy::DoubleFast`](crate::Strategy::DoubleFast): a long match is taken at once, a short one if the
 //! next position has no long one.
 
-use super::super::access::{Memory, Store, Table, opaque};
+use super::super::access::{IndexedBytes, PositionTable, Store, opaque};
 use super::tagged;
 use crate::encode::finder::index::{INDEX_LOG, put_aside};
 use crate::encode::params::DoubleFast;
@@ -9,7 +9,7 @@ use crate::encode::store::SequenceStore;
 use crate::sequences::offset_value;
 
 /// What [`find`] needs to know.
-pub(crate) struct Task {
+pub(crate) struct DoubleFastSearch {
     /// Index at which the block begins.
     pub(crate) start: usize,
     /// Index of the first byte of the data.
@@ -23,14 +23,14 @@ pub(crate) struct Task {
     pub(crate) min_match: u8,
 }
 
-impl Task {
+impl DoubleFastSearch {
     /// Whether the search may begin: what its proofs rely on beside the loop itself.
     ///
     /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
     /// more registers.
     #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
-        Memory::fits(data, self.base, self.start) && self.window >= 2 * DoubleFast::PATIENCE
+        IndexedBytes::fits(data, self.base, self.start) && self.window >= 2 * DoubleFast::PATIENCE
     }
 }
 
@@ -46,11 +46,11 @@ proven_fn! {
         data: &[u8],
         long: &mut [[u8; 4]],
         short: &mut [[u8; 4]],
-        task: &Task,
+        task: &DoubleFastSearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> (usize, [usize; 3]) {
-        let data = Memory::new(data, task.base);
+        let data = IndexedBytes::new(data, task.base);
         let mut store = Store::new(store, data.end() - task.start);
         macro_rules! sizes {
             ($min:literal, $long:literal, $short:literal, $index:expr) => {
@@ -80,21 +80,21 @@ proven_fn! {
 
 #[inline(always)]
 fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>(
-    data: Memory<'_>,
+    data: IndexedBytes<'_>,
     long: &mut [[u8; 4]],
     short: &mut [[u8; 4]],
-    task: &Task,
+    task: &DoubleFastSearch,
     repeat: [u32; 3],
     store: &mut Store<'_, '_>,
 ) -> (usize, [usize; 3]) {
-    let Task { start, window, .. } = *task;
+    let DoubleFastSearch { start, window, .. } = *task;
     let (long_shift, short_shift, index_log) = if LONG == 0 {
         (task.long_shift, task.short_shift, task.index_log)
     } else {
         (LONG, SHORT, INDEX)
     };
-    let mut long = Table::new(long, long_shift);
-    let mut short = Table::new(short, short_shift);
+    let mut long = PositionTable::new(long, long_shift);
+    let mut short = PositionTable::new(short, short_shift);
     // A place of as many bits as has the number of cells: it is below that.
     let cell_long = |value, index| tagged::<8>(value, index, long_shift, index_log);
     let cell_short = |value, index| tagged::<MIN>(value, index, short_shift, index_log);

@@ -1,7 +1,7 @@
 //! The search for [`Strategy::Fast`](crate::Strategy::Fast): one table of positions by hash; the first match that is found
 //! is taken.
 
-use super::super::access::{Memory, Store, Table, opaque};
+use super::super::access::{IndexedBytes, PositionTable, Store, opaque};
 use super::tagged;
 use crate::encode::finder::index::{INDEX_LOG, put_aside};
 use crate::encode::params::Fast;
@@ -9,7 +9,7 @@ use crate::encode::store::SequenceStore;
 use crate::sequences::offset_value;
 
 /// What [`find`] needs to know.
-pub(crate) struct Task {
+pub(crate) struct FastSearch {
     /// Index at which the block begins.
     pub(crate) start: usize,
     /// Index of the first byte of the data.
@@ -24,14 +24,14 @@ pub(crate) struct Task {
     pub(crate) min_match: u8,
 }
 
-impl Task {
+impl FastSearch {
     /// Whether the search may begin: what its proofs rely on beside the loop itself.
     ///
     /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
     /// more registers (2 % more instructions at level 1).
     #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
-        Memory::fits(data, self.base, self.start)
+        IndexedBytes::fits(data, self.base, self.start)
             && self.step >= 1
             && self.window >= 2 * self.patience()
     }
@@ -58,12 +58,12 @@ proven_fn! {
     pub(crate) fn find(
         data: &[u8],
         positions: &mut [[u8; 4]],
-        task: &Task,
+        task: &FastSearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> (usize, [usize; 3]) {
-        let data = Memory::new(data, task.base);
-        let mut positions = Table::new(positions, task.shift);
+        let data = IndexedBytes::new(data, task.base);
+        let mut positions = PositionTable::new(positions, task.shift);
         let positions = &mut positions;
         let mut open = Store::new(store, data.end() - task.start);
         let store = &mut open;
@@ -85,13 +85,13 @@ proven_fn! {
 
 #[inline(always)]
 fn find_min<const MIN: u32, const SHIFT: u32>(
-    data: Memory<'_>,
-    positions: &mut Table<'_>,
-    task: &Task,
+    data: IndexedBytes<'_>,
+    positions: &mut PositionTable<'_>,
+    task: &FastSearch,
     repeat: [u32; 3],
     store: &mut Store<'_, '_>,
 ) -> (usize, [usize; 3]) {
-    let Task {
+    let FastSearch {
         start,
         window,
         step: step_first,

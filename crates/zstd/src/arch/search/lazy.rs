@@ -1,7 +1,7 @@
 //! The search for [`Strategy::Lazy`](crate::Strategy::Lazy): the best match of a position is taken, unless the next one or two
 //! have a better.
 
-use super::super::access::{Chains, Memory, Rows, Store};
+use super::super::access::{ChainLinks, IndexedBytes, Store, TaggedRows};
 use super::row::Search;
 use crate::encode::finder::index::{ChainCells, RowCells, put_aside};
 use crate::encode::params::Lazy;
@@ -9,7 +9,7 @@ use crate::encode::store::SequenceStore;
 use crate::sequences::offset_value;
 
 /// What [`find`] needs to know.
-pub(crate) struct Task {
+pub(crate) struct LazySearch {
     /// Index at which the block begins.
     pub(crate) start: usize,
     /// Index of the first byte of the data.
@@ -27,14 +27,14 @@ pub(crate) struct Task {
     pub(crate) lookahead: u8,
 }
 
-impl Task {
+impl LazySearch {
     /// Whether the search may begin: what its proofs rely on beside the loop itself.
     ///
     /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
     /// more registers.
     #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
-        Memory::fits(data, self.base, self.start) && self.attempts >= 1 && self.window >= 1
+        IndexedBytes::fits(data, self.base, self.start) && self.attempts >= 1 && self.window >= 1
     }
 }
 
@@ -69,12 +69,12 @@ proven_fn! {
         data: &[u8],
         rows: RowCells<'_>,
         chains: ChainCells<'_>,
-        task: &Task,
+        task: &LazySearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> Found {
-        let data = Memory::new(data, task.base);
-        let chains = Chains::new(chains);
+        let data = IndexedBytes::new(data, task.base);
+        let chains = ChainLinks::new(chains);
         macro_rules! parse {
             ($width:literal, $hashed:literal, $lookahead:literal, $chained:literal) => {
                 parse::<$width, $hashed, $lookahead, $chained>(data, rows, chains, task, repeat, store)
@@ -109,14 +109,14 @@ proven_fn! {
 
 /// The best match so far.
 #[derive(Clone, Copy)]
-struct Best {
+struct BestMatch {
     at: usize,
     length: usize,
     /// 0 for the last offset used.
     offset: usize,
 }
 
-impl Best {
+impl BestMatch {
     /// About how many bits the offset costs.
     #[inline(always)]
     fn offset_cost(self) -> isize {
@@ -128,14 +128,14 @@ impl Best {
 #[cfg_attr(not(feature = "arch"), inline(never))]
 #[cfg_attr(feature = "arch", inline(always))]
 fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: bool>(
-    data: Memory<'_>,
+    data: IndexedBytes<'_>,
     rows: RowCells<'_>,
-    chains: Option<Chains<'_>>,
-    task: &Task,
+    chains: Option<ChainLinks<'_>>,
+    task: &LazySearch,
     repeat: [u32; 3],
     store: &mut SequenceStore<'_>,
 ) -> Found {
-    let Task {
+    let LazySearch {
         start,
         window,
         attempts,
@@ -149,12 +149,12 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     // Nothing that lies before the data can enter any more.
     let next = task.next.clamp(first, begin);
-    let mut rows = Search::<W, CHAINED>::new(Rows::new(rows), chains, next);
+    let mut rows = Search::<W, CHAINED>::new(TaggedRows::new(rows), chains, next);
     let mut anchor = start;
     let mut at = begin;
     while at + 9 < end {
         let low = first.max(at.saturating_sub(window));
-        let mut best = Best {
+        let mut best = BestMatch {
             at: at + 1,
             length: 3,
             offset: 0,
@@ -170,7 +170,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             // end`; `least` is at most the length from `at + 1` to `end`.
             let (length, distance) = proven!(rows.search::<MIN>(data, at, low, attempts, least));
             if length > best.length {
-                best = Best {
+                best = BestMatch {
                     at,
                     length,
                     offset: distance,
@@ -204,7 +204,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
                         let gain = (length as isize) * weight;
                         let owned = best.length as isize * weight - best.offset_cost() + 1;
                         if best.offset != 0 && gain > owned {
-                            best = Best {
+                            best = BestMatch {
                                 at: ahead,
                                 length,
                                 offset: 0,
@@ -216,7 +216,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
                     let (length, distance) =
                         proven!(rows.search::<MIN>(data, ahead, low, attempts, 3));
                     if length >= 4 {
-                        let other = Best {
+                        let other = BestMatch {
                             at: ahead,
                             length,
                             offset: distance,

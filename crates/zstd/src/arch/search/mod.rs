@@ -11,6 +11,6 @@ pub(crate) mod lazy;
 mod row;
 mod tag;
 
-pub(crate) use super::access::{Chains, Rows};
+pub(crate) use super::access::{ChainLinks, TaggedRows};
 pub(crate) use row::hash;
 pub(crate) use tag::tagged;

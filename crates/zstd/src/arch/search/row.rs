@@ -1,6 +1,6 @@
 //! The search of rows: which position has the longest match.
 
-use super::super::access::{Chains, Memory, Rows, Tail, opaque};
+use super::super::access::{ChainLinks, IndexedBytes, MatchTail, TaggedRows, opaque};
 use crate::encode::finder::index::PRIME;
 use crate::encode::params::{Lazy, LazyDivided};
 
@@ -17,8 +17,8 @@ pub(crate) fn hash<const BYTES: u32>(value: u64) -> u64 {
 ///
 /// With them go chains, if `CHAINED`: of what is frequent a row has only the latest, and forgets long matches.
 pub(super) struct Search<'a, const W: usize, const CHAINED: bool> {
-    rows: Rows<'a, W>,
-    chains: Option<Chains<'a>>,
+    rows: TaggedRows<'a, W>,
+    chains: Option<ChainLinks<'a>>,
     large: bool,
     /// The first index that has not entered yet.
     pub(super) next: usize,
@@ -27,7 +27,11 @@ pub(super) struct Search<'a, const W: usize, const CHAINED: bool> {
 impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
     /// A search in which all before `next` is known.
     #[inline(always)]
-    pub(super) fn new(rows: Rows<'a, W>, chains: Option<Chains<'a>>, next: usize) -> Self {
+    pub(super) fn new(
+        rows: TaggedRows<'a, W>,
+        chains: Option<ChainLinks<'a>>,
+        next: usize,
+    ) -> Self {
         Search {
             large: rows.places() > Lazy::LARGE,
             rows,
@@ -43,7 +47,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
         ///
         /// `first <= next <= at` and `at + 7 <= end`.
         #[inline(always)]
-        fn catch_up<const MIN: u32>(&mut self, data: Memory<'_>, at: usize) {
+        fn catch_up<const MIN: u32>(&mut self, data: IndexedBytes<'_>, at: usize) {
             let mut next = self.next;
             if at - next > Lazy::BEHIND_MAX {
                 for i in next..next + Lazy::GAP_FRONT {
@@ -76,7 +80,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
         ///
         /// `first <= at` and `at + 8 <= end`.
         #[inline(always)]
-        fn enter<const MIN: u32>(&mut self, data: Memory<'_>, at: usize) {
+        fn enter<const MIN: u32>(&mut self, data: IndexedBytes<'_>, at: usize) {
             // SAFETY: as the caller proves.
             let value = proven!(data.read64(at));
             self.rows.insert(hash::<MIN>(value), at as u32);
@@ -93,7 +97,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
         ///
         /// `first <= at`.
         #[inline(always)]
-        fn prefetch<const MIN: u32>(&self, data: Memory<'_>, at: usize) {
+        fn prefetch<const MIN: u32>(&self, data: IndexedBytes<'_>, at: usize) {
             if at + 8 <= data.end() {
                 // SAFETY: as the caller proves, and as just compared.
                 let value = proven!(data.read64(at));
@@ -115,7 +119,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
         #[cfg_attr(all(feature = "arch", not(all(target_arch = "x86_64", not(target_feature = "sse2")))), inline(always))]
         pub(super) fn search<const MIN: u32>(
             &mut self,
-            data: Memory<'_>,
+            data: IndexedBytes<'_>,
             at: usize,
             low: usize,
             attempts: u32,
@@ -138,7 +142,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
             // Distances are negative, and wrap: so an address and one of them are a sum.
             let farthest = low.wrapping_sub(at);
             let (mut best, mut best_back) = (least, 0);
-            let mut tail = Tail::new(data, at + best + 1);
+            let mut tail = MatchTail::new(data, at + best + 1);
             let mut left = attempts;
             while mask != 0 {
                 let place = (head + mask.trailing_zeros() as usize) & (W - 1);
@@ -162,7 +166,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
                         if at + length + 1 > end {
                             break;
                         }
-                        tail = Tail::new(data, at + best + 1);
+                        tail = MatchTail::new(data, at + best + 1);
                     }
                 }
                 left -= 1;

@@ -15,11 +15,11 @@ pub(crate) fn write_stream(
 ) -> Option<usize> {
     let mut out = Out::new(out);
     let out = &mut out;
-    let code = |byte: u8| Codes::of(u64::from_ne_bytes(codes[usize::from(byte)]));
+    let code = |byte: u8| LiteralBits::of(u64::from_ne_bytes(codes[usize::from(byte)]));
     let five = |[a, b, c, d, e]: [u8; 5]| {
         let first = code(e).and(code(d)).and(code(c).and(code(b)));
         let last = code(a);
-        first.and(Codes {
+        first.and(LiteralBits {
             bits: last.bits & !0xff,
             ..last
         })
@@ -49,7 +49,7 @@ pub(crate) fn write_stream(
         writer.add(code(*byte));
     }
     writer.flush(out.bytes());
-    writer.add(Codes::of(1 << 63 | 1));
+    writer.add(LiteralBits::of(1 << 63 | 1));
     writer.finish(out.bytes())
 }
 
@@ -58,17 +58,17 @@ const FLUSHED_MAX: usize = 7;
 
 /// Codes in the highest bits.
 #[derive(Clone, Copy)]
-struct Codes {
+struct LiteralBits {
     bits: u64,
     /// In the low 8 bits, the number of bits.
     count: u64,
 }
 
-impl Codes {
+impl LiteralBits {
     /// The code of an entry.
     #[inline(always)]
     fn of(entry: u64) -> Self {
-        Codes {
+        LiteralBits {
             bits: entry,
             count: entry,
         }
@@ -76,8 +76,8 @@ impl Codes {
 
     /// These codes, then others.
     #[inline(always)]
-    fn and(self, next: Codes) -> Codes {
-        Codes {
+    fn and(self, next: LiteralBits) -> LiteralBits {
+        LiteralBits {
             bits: self.bits >> (next.count & 63) | next.bits,
             count: self.count.wrapping_add(next.count),
         }
@@ -94,7 +94,7 @@ struct TopWriter {
 
 impl TopWriter {
     #[inline(always)]
-    fn add(&mut self, codes: Codes) {
+    fn add(&mut self, codes: LiteralBits) {
         self.word = self.word >> (codes.count & 63) | codes.bits;
         self.count = self.count.wrapping_add(codes.count);
     }

@@ -14,7 +14,7 @@ use crate::sequences::{
 ///
 /// What a slot holds: 32 bits by which a state must be raised so that its upper 16 bits are the number of bits to write; 16
 /// bits, where the code's states begin; 16 bits, the number of extra bits. Both numbers of bits are below 32, whatever the
-/// tables are that this was made from: [`Run::fill`] sees to it.
+/// tables are that this was made from: [`RunTableLayout::fill`] sees to it.
 #[derive(Clone, Copy)]
 pub(crate) struct RunTables<'a>(&'a [u8; RUN_BYTES]);
 
@@ -28,20 +28,20 @@ impl<'a> RunTables<'a> {
     pub(crate) fn new(
         memory: &'a mut [u8; RUN_BYTES],
         [ll, of, ml]: [(&FseTable, u32, u32, u32); 3],
-    ) -> (Self, [Start; 3]) {
+    ) -> (Self, [StartState; 3]) {
         // Slots that no code has are read, if at all, as those of no bits.
         memory[..SLOT_BYTES].fill(0);
         let starts = [
-            Run::LITERAL_LENGTHS.fill(memory, ll, &LITERAL_LENGTH_SLOTS),
-            Run::OFFSETS.fill(memory, of, &OFFSET_SLOTS),
-            Run::MATCH_LENGTHS.fill(memory, ml, &MATCH_LENGTH_SLOTS),
+            RunTableLayout::LITERAL_LENGTHS.fill(memory, ll, &LITERAL_LENGTH_SLOTS),
+            RunTableLayout::OFFSETS.fill(memory, of, &OFFSET_SLOTS),
+            RunTableLayout::MATCH_LENGTHS.fill(memory, ml, &MATCH_LENGTH_SLOTS),
         ];
         (RunTables(memory), starts)
     }
 }
 
 /// Where the table of one kind of code lies in [`RunTables`].
-struct Run {
+struct RunTableLayout {
     slots: usize,
     states: usize,
     log_max: u32,
@@ -50,28 +50,28 @@ struct Run {
 
 /// A state to begin with, and the accuracy of its table.
 #[derive(Clone, Copy)]
-pub(crate) struct Start {
+pub(crate) struct StartState {
     state: u32,
     log: u32,
 }
 
-impl Run {
+impl RunTableLayout {
     /// Lengths of 64 and more have a slot for each code.
-    const LITERAL_LENGTHS: Run = Run {
+    const LITERAL_LENGTHS: RunTableLayout = RunTableLayout {
         slots: 0,
         states: 2048,
         log_max: LITERAL_LENGTH_LOG_MAX,
         extra_bits: &LITERAL_LENGTH_BITS,
     };
     /// Lengths less `MATCH_MIN`; those of 128 and more have a slot for each code.
-    const MATCH_LENGTHS: Run = Run {
+    const MATCH_LENGTHS: RunTableLayout = RunTableLayout {
         slots: 640,
         states: 3072,
         log_max: MATCH_LENGTH_LOG_MAX,
         extra_bits: &MATCH_LENGTH_BITS,
     };
     /// By the leading zeros of a value of 28 bits.
-    const OFFSETS: Run = Run {
+    const OFFSETS: RunTableLayout = RunTableLayout {
         slots: 1792,
         states: 4096,
         log_max: OFFSET_LOG_MAX,
@@ -84,7 +84,7 @@ impl Run {
         tables: &mut [u8; RUN_BYTES],
         (table, log, last, largest): (&FseTable, u32, u32, u32),
         codes: &[u8],
-    ) -> Start {
+    ) -> StartState {
         let state = start(table, last) & 0xffff;
         let places = tables[self.slots..SLOT_BYTES].as_chunks_mut::<8>().0;
         for (code, place) in codes.iter().zip(places) {
@@ -108,7 +108,7 @@ impl Run {
         }
         let bytes = 2 << log.min(self.log_max);
         tables[self.states..][..bytes].copy_from_slice(&states(table)[..bytes]);
-        Start { state, log }
+        StartState { state, log }
     }
 
     /// The state that leads on to this slot's symbol, and the bits to write with their number. For a state of 16 bits, and a
@@ -153,14 +153,14 @@ pub(crate) fn write_bits(
     out: &mut [u8],
     reversed: &[[u8; 8]],
     tables: RunTables<'_>,
-    starts: [Start; 3],
+    starts: [StartState; 3],
 ) -> Option<usize> {
     let mut out = Out::new(out);
     let out = &mut out;
     let (last, mut rest) = reversed.split_first()?;
     let word = u64::from_ne_bytes(*last);
-    let extra = Extra::of(word, tables, &Slots::of(word));
-    let mut stream = Stream {
+    let extra = ExtraBits::of(word, tables, &Slots::of(word));
+    let mut stream = SequenceBitStream {
         states: starts.map(|start| start.state),
         at: 0,
         bits: 0,
@@ -189,7 +189,7 @@ pub(crate) fn write_bits(
     for sequence in rest {
         stream.put(tables, *sequence, |stream| stream.flush(out.bytes()));
     }
-    let Stream { states, .. } = stream;
+    let SequenceBitStream { states, .. } = stream;
     let mut writer = BitWriter::resume(stream.at, stream.bits, stream.count);
     let [ll, of, ml] = [0, 1, 2].map(|i| (states[i], starts[i].log));
     for (state, log) in [ml, of, ll] {
@@ -202,7 +202,7 @@ pub(crate) fn write_bits(
 const FLUSHED_MAX: usize = 8;
 
 /// The bit stream as it grows.
-struct Stream {
+struct SequenceBitStream {
     /// Of literal lengths, offsets, match lengths: 16 bits each.
     states: [u32; 3],
     at: usize,
@@ -211,7 +211,7 @@ struct Stream {
     count: u32,
 }
 
-impl Stream {
+impl SequenceBitStream {
     /// Adds the `count` low bits of `value`, which has no others: at most 56, for all to stay.
     #[inline(always)]
     fn add(&mut self, value: u64, count: u32) {
@@ -238,19 +238,21 @@ impl Stream {
         &mut self,
         tables: RunTables<'_>,
         sequence: [u8; 8],
-        mut flush: impl FnMut(&mut Stream),
+        mut flush: impl FnMut(&mut SequenceBitStream),
     ) {
         let word = u64::from_ne_bytes(sequence);
         let slots = Slots::of(word);
         let [ll, of, ml] = self.states;
-        let (of, of_low, of_bits) = Run::OFFSETS.step(tables, of, slots.offset);
-        let (ml, ml_low, ml_bits) = Run::MATCH_LENGTHS.step(tables, ml, slots.match_length);
-        let (ll, ll_low, ll_bits) = Run::LITERAL_LENGTHS.step(tables, ll, slots.literal_length);
+        let (of, of_low, of_bits) = RunTableLayout::OFFSETS.step(tables, of, slots.offset);
+        let (ml, ml_low, ml_bits) =
+            RunTableLayout::MATCH_LENGTHS.step(tables, ml, slots.match_length);
+        let (ll, ll_low, ll_bits) =
+            RunTableLayout::LITERAL_LENGTHS.step(tables, ll, slots.literal_length);
         self.states = [ll, of, ml];
         let two = of_bits + ml_bits;
         let all = two + ll_bits;
         let low = of_low | ml_low << (of_bits & 63) | ll_low << (two & 63);
-        let extra = Extra::of(word, tables, &slots);
+        let extra = ExtraBits::of(word, tables, &slots);
         if all + extra.lengths + extra.offset <= 56 {
             let bits = low | extra.bits << (all & 63);
             self.add(bits, all + extra.lengths + extra.offset);
@@ -318,7 +320,7 @@ fn match_length_slot(length_less_min: u32) -> usize {
 }
 
 /// The bits that follow the codes: those of the literal length, of the match length, of the offset.
-struct Extra {
+struct ExtraBits {
     bits: u64,
     /// How many are those of both lengths: at most 30.
     lengths: u32,
@@ -326,17 +328,17 @@ struct Extra {
     offset: u32,
 }
 
-impl Extra {
+impl ExtraBits {
     #[inline(always)]
-    fn of(word: u64, tables: RunTables<'_>, slots: &Slots) -> Extra {
-        let ll_bits = Run::LITERAL_LENGTHS.extra_bits(tables, slots.literal_length);
-        let ml_bits = Run::MATCH_LENGTHS.extra_bits(tables, slots.match_length);
-        let offset = Run::OFFSETS.extra_bits(tables, slots.offset);
+    fn of(word: u64, tables: RunTables<'_>, slots: &Slots) -> ExtraBits {
+        let ll_bits = RunTableLayout::LITERAL_LENGTHS.extra_bits(tables, slots.literal_length);
+        let ml_bits = RunTableLayout::MATCH_LENGTHS.extra_bits(tables, slots.match_length);
+        let offset = RunTableLayout::OFFSETS.extra_bits(tables, slots.offset);
         let lengths = ll_bits + ml_bits;
         let bits = low_bits(word >> 28, ll_bits)
             | low_bits(word >> 46, ml_bits) << (ll_bits & 63)
             | low_bits(word, offset) << (lengths & 63);
-        Extra {
+        ExtraBits {
             bits,
             lengths,
             offset,

@@ -10,15 +10,15 @@ use crate::workspace::Cells;
 
 /// Bytes, each with an index.
 #[derive(Clone, Copy)]
-pub(crate) struct Memory<'a> {
+pub(crate) struct IndexedBytes<'a> {
     data: &'a [u8],
     first: usize,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> IndexedBytes<'a> {
     /// `data`, of which the first byte has index `first`.
     pub(crate) fn new(data: &'a [u8], first: u32) -> Self {
-        Memory {
+        IndexedBytes {
             data,
             first: first as usize,
         }
@@ -36,7 +36,7 @@ impl<'a> Memory<'a> {
 
     /// The same bytes, each with an index that is greater by `by`.
     pub(crate) fn moved(self, by: usize) -> Self {
-        Memory {
+        IndexedBytes {
             first: self.first + by,
             ..self
         }
@@ -115,15 +115,15 @@ pub(crate) fn opaque_word(value: u64) -> u64 {
 
 /// Four bytes that a longer match has in common, of which the last is the first after the best match so far.
 #[derive(Clone, Copy)]
-pub(crate) struct Tail<'a> {
+pub(crate) struct MatchTail<'a> {
     data: &'a [u8],
     end: usize,
 }
 
-impl<'a> Tail<'a> {
+impl<'a> MatchTail<'a> {
     /// The four bytes that end at `end`.
-    pub(crate) fn new(data: Memory<'a>, end: usize) -> Self {
-        Tail {
+    pub(crate) fn new(data: IndexedBytes<'a>, end: usize) -> Self {
+        MatchTail {
             data: data.data,
             end: end - data.first,
         }
@@ -139,15 +139,15 @@ impl<'a> Tail<'a> {
 }
 
 /// A table of 2^n cells by hash.
-pub(crate) struct Table<'a> {
+pub(crate) struct PositionTable<'a> {
     cells: &'a mut [[u8; 4]],
 }
 
-impl<'a> Table<'a> {
+impl<'a> PositionTable<'a> {
     /// A table of 2^(64 - `shift`) cells.
     pub(crate) fn new(cells: &'a mut [[u8; 4]], shift: u32) -> Self {
         assert!((1..64).contains(&shift) && cells.len() as u64 == 1 << (64 - shift));
-        Table { cells }
+        PositionTable { cells }
     }
 
     /// What a cell holds.
@@ -164,18 +164,18 @@ impl<'a> Table<'a> {
 }
 
 /// Rows of `W` positions by hash.
-pub(crate) struct Rows<'a, const W: usize> {
+pub(crate) struct TaggedRows<'a, const W: usize> {
     cells: RowCells<'a>,
     shift: u32,
 }
 
-impl<'a, const W: usize> Rows<'a, W> {
+impl<'a, const W: usize> TaggedRows<'a, W> {
     /// The rows in `cells`.
     pub(crate) fn new(cells: RowCells<'a>) -> Self {
         let rows = cells.heads.len();
         assert!(rows.is_power_of_two() && cells.tags.len() == rows * W);
         assert!(cells.positions.len() == rows * W);
-        Rows {
+        TaggedRows {
             shift: 64 - 8 - rows.ilog2(),
             cells,
         }
@@ -236,13 +236,13 @@ impl<'a, const W: usize> Rows<'a, W> {
 }
 
 /// Hash chains: for each of the last positions the one before it with the same hash, and the end of each chain.
-pub(crate) struct Chains<'a> {
+pub(crate) struct ChainLinks<'a> {
     links: &'a mut [[u8; 4]],
     ends: &'a mut [[u8; 4]],
     shift: u32,
 }
 
-impl<'a> Chains<'a> {
+impl<'a> ChainLinks<'a> {
     /// The chains of as many positions as there are `links`, a power of two, if there are any.
     pub(crate) fn new(cells: ChainCells<'a>) -> Option<Self> {
         let ChainCells { links, ends } = cells;
@@ -252,7 +252,7 @@ impl<'a> Chains<'a> {
         assert!(links.len().is_power_of_two() && ends.len() > 1);
         assert!(ends.len() == links.len() >> LazyDivided::CHAIN_SHARE_LOG);
         let shift = 64 - ends.len().ilog2();
-        Some(Chains { links, ends, shift })
+        Some(ChainLinks { links, ends, shift })
     }
 
     /// Puts a position at the end of the chain of a hash, and returns the one before it.
@@ -292,7 +292,7 @@ impl<'s, 'a> Store<'s, 'a> {
     #[must_use]
     pub(crate) fn append(
         &mut self,
-        data: Memory<'_>,
+        data: IndexedBytes<'_>,
         anchor: usize,
         literals: usize,
         offset_value: u32,

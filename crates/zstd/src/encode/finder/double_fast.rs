@@ -1,23 +1,23 @@
 //! Two tables of positions by hash, of eight bytes and of fewer: a long match is taken at once, a short one if the next
 //! position has no long one. Cells have tags, see [`tagged`].
 
-use super::index::{Block, read64, reduce_tagged, take_back};
+use super::index::{SearchBlock, read64, reduce_tagged, take_back};
 #[cfg(not(feature = "arch"))]
 use super::search;
-use super::search::{double_fast::Task, tagged};
+use super::search::{double_fast::DoubleFastSearch, tagged};
 use crate::encode::params::DoubleFast;
 use crate::encode::store::SequenceStore;
 use crate::workspace::{Carver, Cells};
 
 /// The tables.
-pub(crate) struct Tables<'a> {
+pub(crate) struct DoubleFastTables<'a> {
     long: &'a mut [[u8; 4]],
     short: &'a mut [[u8; 4]],
     /// Bits of an index in a cell.
     index_log: u32,
 }
 
-impl<'a> Tables<'a> {
+impl<'a> DoubleFastTables<'a> {
     /// Bytes of workspace.
     pub(crate) fn bytes(params: &DoubleFast) -> usize {
         (4 << params.long_hash_log) + (4 << params.short_hash_log)
@@ -25,7 +25,7 @@ impl<'a> Tables<'a> {
 
     /// Takes the tables from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>, params: &DoubleFast, index_log: u32) -> Self {
-        Tables {
+        DoubleFastTables {
             long: carver.cells(1 << params.long_hash_log),
             short: carver.cells(1 << params.short_hash_log),
             index_log,
@@ -45,7 +45,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
         match min_match {
             0..=4 => self.insert_min::<4>(block),
             5 => self.insert_min::<5>(block),
@@ -54,7 +54,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    fn insert_min<const MIN: u32>(&mut self, block: &Block<'_>) {
+    fn insert_min<const MIN: u32>(&mut self, block: &SearchBlock<'_>) {
         let (long_shift, short_shift) =
             (64 - self.long.len().ilog2(), 64 - self.short.len().ilog2());
         let index_log = self.index_log;
@@ -72,12 +72,12 @@ impl<'a> Tables<'a> {
     #[inline(never)]
     pub(crate) fn find(
         &mut self,
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
-        let task = Task {
+        let task = DoubleFastSearch {
             start: block.base as usize + block.start,
             base: block.base,
             window: block.window as usize,

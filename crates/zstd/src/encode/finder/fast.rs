@@ -2,23 +2,23 @@
 //!
 //! Cells have tags, see [`tagged`].
 
-use super::index::{Block, read64, reduce_tagged, take_back};
+use super::index::{SearchBlock, read64, reduce_tagged, take_back};
 #[cfg(not(feature = "arch"))]
 use super::search;
-use super::search::{fast::Task, tagged};
+use super::search::{fast::FastSearch, tagged};
 use crate::encode::params::Fast;
 use crate::encode::store::SequenceStore;
 use crate::workspace::{Carver, Cells};
 
 /// The table.
-pub(crate) struct Tables<'a> {
+pub(crate) struct FastTable<'a> {
     positions: &'a mut [[u8; 4]],
     params: Fast,
     /// Bits of an index in a cell.
     index_log: u32,
 }
 
-impl<'a> Tables<'a> {
+impl<'a> FastTable<'a> {
     /// Bytes of workspace.
     pub(crate) fn bytes(params: &Fast) -> usize {
         4 << params.hash_log
@@ -26,7 +26,7 @@ impl<'a> Tables<'a> {
 
     /// Takes the table from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>, params: &Fast, index_log: u32) -> Self {
-        Tables {
+        FastTable {
             positions: carver.cells(1 << params.hash_log),
             params: *params,
             index_log,
@@ -44,7 +44,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
         let shift = 64 - u32::from(self.params.hash_log_for(min_match));
         match min_match {
             0..=4 => self.insert_min::<4>(block, shift),
@@ -54,7 +54,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    fn insert_min<const MIN: u32>(&mut self, block: &Block<'_>, shift: u32) {
+    fn insert_min<const MIN: u32>(&mut self, block: &SearchBlock<'_>, shift: u32) {
         let index_log = self.index_log;
         let mut at = block.start;
         while at + 8 <= block.end {
@@ -69,14 +69,14 @@ impl<'a> Tables<'a> {
     #[inline(never)]
     pub(crate) fn find(
         &mut self,
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
         let hash_log = self.params.hash_log_for(min_match);
         let positions = &mut self.positions[..1 << hash_log];
-        let task = Task {
+        let task = FastSearch {
             start: block.base as usize + block.start,
             base: block.base,
             window: block.window as usize,

@@ -5,7 +5,7 @@ use crate::sequences::update_repeat_offsets;
 
 /// What a finder works on.
 #[derive(Clone, Copy)]
-pub(crate) struct Block<'a> {
+pub(crate) struct SearchBlock<'a> {
     /// History that matches may refer to (all of it belongs to this frame), then the block, perhaps then more.
     ///
     /// Less than 2^29 bytes: a window, a block, and a dictionary that is in reach as a whole.

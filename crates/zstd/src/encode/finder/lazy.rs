@@ -1,23 +1,23 @@
 //! Greedy and lazy parsing over rows: the best match of a position is taken, unless the next one or two have a better.
 
-use super::index::{Block, take_back};
-use super::row::Tables;
+use super::index::{SearchBlock, take_back};
+use super::row::LazyTables;
 #[cfg(not(feature = "arch"))]
 use super::search;
-use super::search::lazy::Task;
+use super::search::lazy::LazySearch;
 use crate::encode::params::Lazy;
 use crate::encode::store::SequenceStore;
 
 /// Finds the sequences of a block. Returns where the literals after the last one begin.
 #[inline(never)]
 pub(crate) fn find_block(
-    tables: &mut Tables<'_>,
-    block: &Block<'_>,
+    tables: &mut LazyTables<'_>,
+    block: &SearchBlock<'_>,
     min_match: u8,
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
 ) -> usize {
-    let task = Task {
+    let task = LazySearch {
         start: block.base as usize + block.start,
         base: block.base,
         window: block.window as usize,

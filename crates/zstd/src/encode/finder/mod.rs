@@ -12,8 +12,8 @@
 //! - `reduce(&mut self, by: u32)`: every index falls by `by`, to 0 at least. Called when indexes near the largest that a
 //!   table can hold; it must not change what is found;
 //! - `start_frame(&mut self)`: a new frame begins (its indexes are above all earlier ones);
-//! - `insert(&mut self, &Block, min_match)`: makes `data[start..end]` known without looking for matches (dictionaries);
-//! - `find(&mut self, &Block, min_match, &mut [u32; 3], &mut SequenceStore) -> usize`.
+//! - `insert(&mut self, &SearchBlock, min_match)`: makes `data[start..end]` known without looking for matches (dictionaries);
+//! - `find(&mut self, &SearchBlock, min_match, &mut [u32; 3], &mut SequenceStore) -> usize`.
 
 #[cfg(not(feature = "arch"))]
 mod access;
@@ -30,7 +30,7 @@ mod search;
 #[cfg(feature = "arch")]
 use crate::arch::search;
 
-use self::index::{Block, index_log};
+use self::index::{SearchBlock, index_log};
 use self::optimal::divided;
 use super::params::{DoubleFast, Fast, Lazy, Params, Strategy};
 use super::store::SequenceStore;
@@ -38,11 +38,11 @@ use crate::workspace::Carver;
 
 /// The tables of a strategy.
 pub(crate) enum Finder<'a> {
-    Fast(fast::Tables<'a>),
-    DoubleFast(double_fast::Tables<'a>),
-    Lazy(row::Tables<'a>),
-    Divided(divided::Tables<'a>),
-    Optimal(optimal::Tables<'a>),
+    Fast(fast::FastTable<'a>),
+    DoubleFast(double_fast::DoubleFastTables<'a>),
+    Lazy(row::LazyTables<'a>),
+    Divided(divided::DividedTables<'a>),
+    Optimal(optimal::OptimalTables<'a>),
 }
 
 /// Calls the same function of whichever tables these are.
@@ -60,36 +60,40 @@ macro_rules! each {
 
 /// What a finder keeps from block to block beside its tables, with its parameters.
 #[derive(Clone)]
-pub(crate) enum Kept {
+pub(crate) enum FinderState {
     /// And how many bits of a cell are an index.
     Fast(Fast, u32),
     DoubleFast(DoubleFast, u32),
     /// And the first index that has not entered the rows.
     Lazy(Lazy, usize),
-    Divided(divided::Kept),
-    Optimal(optimal::Kept),
+    Divided(divided::DividedState),
+    Optimal(optimal::OptimalState),
 }
 
-impl Kept {
+impl FinderState {
     /// What is kept at first.
     pub(crate) fn new(params: &Params) -> Self {
         match &params.strategy {
-            Strategy::Fast(fast) => Kept::Fast(*fast, index_log(params.window_log)),
-            Strategy::DoubleFast(double) => Kept::DoubleFast(*double, index_log(params.window_log)),
-            Strategy::Lazy(lazy) => Kept::Lazy(*lazy, 0),
+            Strategy::Fast(fast) => FinderState::Fast(*fast, index_log(params.window_log)),
+            Strategy::DoubleFast(double) => {
+                FinderState::DoubleFast(*double, index_log(params.window_log))
+            }
+            Strategy::Lazy(lazy) => FinderState::Lazy(*lazy, 0),
             Strategy::LazyDivided(divided) => {
-                Kept::Divided(divided::Kept::new(divided, params.block_size()))
+                FinderState::Divided(divided::DividedState::new(divided, params.block_size()))
             }
-            Strategy::Optimal(optimal) => {
-                Kept::Optimal(optimal::Kept::new(optimal::Layout::new(params, optimal)))
-            }
+            Strategy::Optimal(optimal) => FinderState::Optimal(optimal::OptimalState::new(
+                optimal::OptimalLayout::new(params, optimal),
+            )),
         }
     }
 
     /// Largest index that tables hold: before the next block indexes are brought down.
     pub(crate) fn index_max(&self) -> u32 {
         match self {
-            Kept::Fast(_, index_log) | Kept::DoubleFast(_, index_log) => (1 << index_log) - 1,
+            FinderState::Fast(_, index_log) | FinderState::DoubleFast(_, index_log) => {
+                (1 << index_log) - 1
+            }
             _ => 3 << 30,
         }
     }
@@ -99,11 +103,13 @@ impl<'a> Finder<'a> {
     /// Bytes of workspace.
     pub(crate) fn bytes(params: &Params) -> usize {
         match &params.strategy {
-            Strategy::Fast(fast) => fast::Tables::bytes(fast),
-            Strategy::DoubleFast(double) => double_fast::Tables::bytes(double),
-            Strategy::Lazy(lazy) => row::Tables::bytes(lazy, None),
-            Strategy::LazyDivided(divided) => divided::Tables::bytes(divided, params.block_size()),
-            Strategy::Optimal(optimal) => optimal::Layout::new(params, optimal).bytes(),
+            Strategy::Fast(fast) => fast::FastTable::bytes(fast),
+            Strategy::DoubleFast(double) => double_fast::DoubleFastTables::bytes(double),
+            Strategy::Lazy(lazy) => row::LazyTables::bytes(lazy, None),
+            Strategy::LazyDivided(divided) => {
+                divided::DividedTables::bytes(divided, params.block_size())
+            }
+            Strategy::Optimal(optimal) => optimal::OptimalLayout::new(params, optimal).bytes(),
         }
     }
 
@@ -111,7 +117,9 @@ impl<'a> Finder<'a> {
     /// tables are not copied: an optimal parse takes so much longer than entering that there is nothing to gain.
     pub(crate) fn copied_bytes(params: &Params) -> usize {
         match &params.strategy {
-            Strategy::LazyDivided(divided) => row::Tables::bytes(&divided.lazy, divided.chain_log),
+            Strategy::LazyDivided(divided) => {
+                row::LazyTables::bytes(&divided.lazy, divided.chain_log)
+            }
             Strategy::Optimal(_) => 0,
             _ => Finder::bytes(params),
         }
@@ -119,18 +127,24 @@ impl<'a> Finder<'a> {
 
     /// The tables in `memory`, of [`bytes`](Self::bytes).
     #[inline(always)]
-    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut Kept) -> Self {
+    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut FinderState) -> Self {
         let carver = &mut Carver::over(memory);
         match kept {
-            Kept::Fast(fast, index_log) => {
-                Finder::Fast(fast::Tables::carve(carver, fast, *index_log))
+            FinderState::Fast(fast, index_log) => {
+                Finder::Fast(fast::FastTable::carve(carver, fast, *index_log))
             }
-            Kept::DoubleFast(double, index_log) => {
-                Finder::DoubleFast(double_fast::Tables::carve(carver, double, *index_log))
+            FinderState::DoubleFast(double, index_log) => Finder::DoubleFast(
+                double_fast::DoubleFastTables::carve(carver, double, *index_log),
+            ),
+            FinderState::Lazy(lazy, next) => {
+                Finder::Lazy(row::LazyTables::carve(carver, lazy, None, next))
             }
-            Kept::Lazy(lazy, next) => Finder::Lazy(row::Tables::carve(carver, lazy, None, next)),
-            Kept::Divided(kept) => Finder::Divided(divided::Tables::carve(carver, kept)),
-            Kept::Optimal(kept) => Finder::Optimal(optimal::Tables::carve(carver, kept)),
+            FinderState::Divided(kept) => {
+                Finder::Divided(divided::DividedTables::carve(carver, kept))
+            }
+            FinderState::Optimal(kept) => {
+                Finder::Optimal(optimal::OptimalTables::carve(carver, kept))
+            }
         }
     }
 
@@ -155,7 +169,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Makes `data[start..end]` known, for matches of at least `min_match` bytes.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
         match self {
             Finder::Fast(tables) => tables.insert(block, min_match),
             Finder::DoubleFast(tables) => tables.insert(block, min_match),
@@ -173,26 +187,26 @@ impl<'a> Finder<'a> {
 #[inline(always)]
 pub(crate) fn find(
     memory: &mut [u8],
-    kept: &mut Kept,
-    (block, min_match): (&Block<'_>, u8),
+    kept: &mut FinderState,
+    (block, min_match): (&SearchBlock<'_>, u8),
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
 ) -> usize {
     let task = (block, min_match);
     let carver = &mut Carver::over(memory);
     match kept {
-        Kept::Fast(fast, index_log) => {
-            let mut tables = fast::Tables::carve(carver, fast, *index_log);
+        FinderState::Fast(fast, index_log) => {
+            let mut tables = fast::FastTable::carve(carver, fast, *index_log);
             tables.find(block, min_match, repeat, store)
         }
-        Kept::DoubleFast(double, index_log) => {
-            let mut tables = double_fast::Tables::carve(carver, double, *index_log);
+        FinderState::DoubleFast(double, index_log) => {
+            let mut tables = double_fast::DoubleFastTables::carve(carver, double, *index_log);
             tables.find(block, min_match, repeat, store)
         }
-        Kept::Lazy(lazy, next) => find_lazy(carver, (lazy, next), task, repeat, store),
-        Kept::Divided(kept) => find_divided(carver, kept, task, repeat, store),
-        Kept::Optimal(kept) => {
-            let mut tables = optimal::Tables::carve(carver, kept);
+        FinderState::Lazy(lazy, next) => find_lazy(carver, (lazy, next), task, repeat, store),
+        FinderState::Divided(kept) => find_divided(carver, kept, task, repeat, store),
+        FinderState::Optimal(kept) => {
+            let mut tables = optimal::OptimalTables::carve(carver, kept);
             tables.find(block, repeat, store)
         }
     }
@@ -202,22 +216,22 @@ pub(crate) fn find(
 fn find_lazy<'a>(
     carver: &mut Carver<'a>,
     (lazy, next): (&Lazy, &'a mut usize),
-    (block, min_match): (&Block<'_>, u8),
+    (block, min_match): (&SearchBlock<'_>, u8),
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
 ) -> usize {
-    let mut tables = row::Tables::carve(carver, lazy, None, next);
+    let mut tables = row::LazyTables::carve(carver, lazy, None, next);
     lazy::find_block(&mut tables, block, min_match, repeat, store)
 }
 
 #[inline(never)]
 fn find_divided<'a>(
     carver: &mut Carver<'a>,
-    kept: &'a mut divided::Kept,
-    (block, min_match): (&Block<'_>, u8),
+    kept: &'a mut divided::DividedState,
+    (block, min_match): (&SearchBlock<'_>, u8),
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
 ) -> usize {
-    let mut tables = divided::Tables::carve(carver, kept);
+    let mut tables = divided::DividedTables::carve(carver, kept);
     tables.find(block, min_match, repeat, store)
 }

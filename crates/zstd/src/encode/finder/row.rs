@@ -1,19 +1,19 @@
 //! Rows of positions by hash, the newest replacing the oldest. A byte of hash beside each position, compared for a whole
 //! row at once, tells which positions are worth a look.
 
-use super::index::{Block, ChainCells, RowCells, read64, reduce};
+use super::index::{ChainCells, RowCells, SearchBlock, read64, reduce};
 use super::search;
 use crate::encode::params::{Lazy, LazyDivided};
 use crate::workspace::Carver;
 
 /// The tables.
-pub(crate) struct Tables<'a> {
-    pub(super) rows: Rows<'a>,
+pub(crate) struct LazyTables<'a> {
+    pub(super) rows: RowTables<'a>,
     pub(super) params: Lazy,
 }
 
 /// Rows of a fixed width.
-pub(crate) struct Rows<'a> {
+pub(crate) struct RowTables<'a> {
     /// Where each row's newest position lies.
     heads: &'a mut [u8],
     /// A byte of each position's hash.
@@ -27,7 +27,7 @@ pub(crate) struct Rows<'a> {
     pub(super) next: &'a mut usize,
 }
 
-impl<'a> Tables<'a> {
+impl<'a> LazyTables<'a> {
     /// Bytes of workspace, with chains of 2^`chain_log` positions if that is given.
     pub(crate) fn bytes(params: &Lazy, chain_log: Option<u8>) -> usize {
         (5 << params.hash_log)
@@ -53,14 +53,14 @@ impl<'a> Tables<'a> {
         next: &'a mut usize,
     ) -> Self {
         let links = Self::links(chain_log);
-        let rows = Rows {
+        let rows = RowTables {
             positions: carver.cells((1 << params.hash_log) + Self::chain_cells(links)),
             tags: carver.bytes(1 << params.hash_log),
             heads: carver.bytes(1 << (params.hash_log - params.row_log())),
             links,
             next,
         };
-        Tables {
+        LazyTables {
             rows,
             params: *params,
         }
@@ -85,7 +85,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
         let hashed = Lazy::hashed(min_match);
         match self.params.row_log() {
             4 => self.rows.insert::<16>(block, hashed),
@@ -95,7 +95,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-impl Rows<'_> {
+impl RowTables<'_> {
     /// The memory of the rows, and of the links and ends of chains.
     pub(super) fn parts(&mut self) -> (RowCells<'_>, ChainCells<'_>) {
         let (positions, chains) = self.positions.split_at_mut(self.tags.len());
@@ -108,10 +108,10 @@ impl Rows<'_> {
         (cells, ChainCells { links, ends })
     }
 
-    fn insert<const W: usize>(&mut self, block: &Block<'_>, hashed: u8) {
+    fn insert<const W: usize>(&mut self, block: &SearchBlock<'_>, hashed: u8) {
         let (cells, chains) = self.parts();
-        let mut rows = search::Rows::<W>::new(cells);
-        let mut chains = search::Chains::new(chains);
+        let mut rows = search::TaggedRows::<W>::new(cells);
+        let mut chains = search::ChainLinks::new(chains);
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let value = read64(block.data, at);
             let hash = match hashed {

@@ -5,7 +5,7 @@ use super::match_length;
 use super::parse::TAIL;
 #[cfg(feature = "arch")]
 use crate::arch::compare::prefetch;
-use crate::encode::finder::index::{Block, PRIME, read32, read64};
+use crate::encode::finder::index::{PRIME, SearchBlock, read32, read64};
 use crate::encode::params::Optimal;
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;
@@ -21,7 +21,7 @@ const LAST: usize = 7;
 /// A price model wants, for each length, the nearest candidate. For the shortest lengths a table by hash gives just that,
 /// and no look-up waits for another; the longer ones are rare enough to be looked for one by one.
 #[derive(Clone)]
-pub(super) struct Chains {
+pub(super) struct HashChains {
     log: u8,
     chain_log: u8,
     /// Logarithm of the candidates of a chain that are compared.
@@ -32,7 +32,7 @@ pub(super) struct Chains {
     within: (u32, u32, u32),
 }
 
-impl Chains {
+impl HashChains {
     /// Number of cells for tables of at most 2^`log` and chains of 2^`chain_log`.
     pub(super) fn cells(log: u8, chain_log: u8) -> usize {
         Self::table(log, TABLES.len()) + (1 << chain_log)
@@ -47,9 +47,9 @@ impl Chains {
             .sum()
     }
 
-    /// What finds in [`Chains::cells`].
+    /// What finds in [`HashChains::cells`].
     pub(super) fn new(log: u8, chain_log: u8, search_log: u8) -> Self {
-        Chains {
+        HashChains {
             log,
             chain_log,
             search_log,
@@ -95,7 +95,7 @@ impl Chains {
 
     /// Asks for the memory of positions to come, in a frame of its own.
     #[inline(never)]
-    fn foresee(&self, cells: &[[u8; 4]], block: &Block<'_>, at: usize) {
+    fn foresee(&self, cells: &[[u8; 4]], block: &SearchBlock<'_>, at: usize) {
         let data = block.data;
         if at + Optimal::AHEAD + 8 > data.len() {
             return;
@@ -123,7 +123,7 @@ impl Chains {
 
     /// Makes all before `to` known.
     #[inline(never)]
-    pub(super) fn insert(&mut self, cells: &mut [[u8; 4]], block: &Block<'_>, to: usize) {
+    pub(super) fn insert(&mut self, cells: &mut [[u8; 4]], block: &SearchBlock<'_>, to: usize) {
         let to = to.min((block.data.len() + 1).saturating_sub(8));
         let from = (self.next.saturating_sub(block.base)) as usize;
         for at in from..to {
@@ -137,7 +137,7 @@ impl Chains {
     pub(super) fn fill(
         &mut self,
         cells: &mut [[u8; 4]],
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         at: usize,
         sufficient: usize,
         candidates: &mut Candidates<'_>,
@@ -161,7 +161,7 @@ impl Chains {
     fn find(
         &mut self,
         cells: &mut [[u8; 4]],
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         at: usize,
         sufficient: usize,
         candidates: &mut Candidates<'_>,
@@ -187,11 +187,11 @@ impl Chains {
     fn find_short(
         &mut self,
         cells: &mut [[u8; 4]],
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         at: usize,
         candidates: &mut Candidates<'_>,
     ) -> u32 {
-        let &Block {
+        let &SearchBlock {
             data, base, window, ..
         } = block;
         let index = base + at as u32;
@@ -236,7 +236,7 @@ impl Chains {
     fn follow(
         &mut self,
         cells: &[[u8; 4]],
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         at: usize,
         mut candidate: u32,
         sufficient: usize,
@@ -282,7 +282,7 @@ impl Chains {
     fn farthest(
         &self,
         cells: &[[u8; 4]],
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         at: usize,
         candidate: u32,
         length: usize,

@@ -1,9 +1,9 @@
 //! The lazy search, with the block divided where it pays to begin new entropy tables.
 
 use super::partition::{CHUNK_LOG, Chunks};
-use super::plan::Plan;
 use super::prices;
-use crate::encode::finder::index::Block;
+use super::step_queue::StepQueue;
+use crate::encode::finder::index::SearchBlock;
 use crate::encode::finder::{lazy, row};
 use crate::encode::params::LazyDivided;
 use crate::encode::store::SequenceStore;
@@ -11,40 +11,40 @@ use crate::sequences::{MATCH_MIN, update_repeat_offsets};
 use crate::workspace::Carver;
 
 /// Tables of the lazy search, and what it found.
-pub(crate) struct Tables<'a> {
-    rows: row::Tables<'a>,
+pub(crate) struct DividedTables<'a> {
+    rows: row::LazyTables<'a>,
     chunks: Chunks<'a>,
     steps: &'a mut [[u8; 4]],
-    plan: &'a mut Plan,
+    plan: &'a mut StepQueue,
 }
 
 /// What is kept from block to block beside the memory.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct DividedState {
     params: LazyDivided,
     steps_max: u32,
     /// The first index that has not entered the rows.
     next: usize,
-    plan: Plan,
+    plan: StepQueue,
 }
 
-impl Kept {
+impl DividedState {
     /// What is kept at first, for blocks of at most `block_size`.
     pub(crate) fn new(params: &LazyDivided, block_size: usize) -> Self {
-        let steps = Tables::steps_max(block_size);
-        Kept {
+        let steps = DividedTables::steps_max(block_size);
+        DividedState {
             params: *params,
             steps_max: steps as u32,
             next: 0,
-            plan: Plan::new(0, steps),
+            plan: StepQueue::new(0, steps),
         }
     }
 }
 
-impl<'a> Tables<'a> {
+impl<'a> DividedTables<'a> {
     /// Bytes of workspace, for blocks of at most `block_size`.
     pub(crate) fn bytes(params: &LazyDivided, block_size: usize) -> usize {
-        row::Tables::bytes(&params.lazy, params.chain_log)
+        row::LazyTables::bytes(&params.lazy, params.chain_log)
             + Chunks::bytes(true)
             + 8 * Self::steps_max(block_size)
     }
@@ -55,10 +55,10 @@ impl<'a> Tables<'a> {
     }
 
     /// Takes the tables from a workspace, the rows first.
-    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut Kept) -> Self {
+    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut DividedState) -> Self {
         let params = &kept.params;
-        Tables {
-            rows: row::Tables::carve(carver, &params.lazy, params.chain_log, &mut kept.next),
+        DividedTables {
+            rows: row::LazyTables::carve(carver, &params.lazy, params.chain_log, &mut kept.next),
             chunks: Chunks::carve(carver, true),
             steps: carver.cells(2 * kept.steps_max as usize),
             plan: &mut kept.plan,
@@ -84,7 +84,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Makes the block known without looking for matches.
-    pub(crate) fn insert(&mut self, block: &Block<'_>, min_match: u8) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
         self.rows.insert(block, min_match);
     }
 
@@ -94,7 +94,7 @@ impl<'a> Tables<'a> {
     #[inline(never)]
     pub(crate) fn find(
         &mut self,
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
@@ -110,7 +110,7 @@ impl<'a> Tables<'a> {
     #[inline(never)]
     fn plan(
         &mut self,
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         min_match: u8,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>,

@@ -3,7 +3,7 @@
 //!
 //! A block is planned as a whole, with prices that adapt on the way or, for the highest levels, with the prices of an
 //! earlier pass. The plan is then divided where it pays to begin new entropy tables, and handed out part by part: each
-//! call of [`Tables::find`] gives one block of the frame. `docs/zstd-optimal-parser.md` explains the words, with pictures.
+//! call of [`OptimalTables::find`] gives one block of the frame. `docs/zstd-optimal-parser.md` explains the words, with pictures.
 
 mod candidates;
 mod chains;
@@ -11,19 +11,19 @@ pub(crate) mod divided;
 mod parse;
 mod partition;
 mod pass;
-mod plan;
 mod prices;
 mod sorted;
+mod step_queue;
 
 use self::candidates::Candidates;
-use self::chains::Chains;
-use self::parse::{Nodes, STEPS_MAX};
+use self::chains::HashChains;
+use self::parse::{PriceNodes, STEPS_MAX};
 use self::partition::Chunks;
 use self::pass::Parser;
-use self::plan::Plan;
 use self::prices::{COUNTS, Prices};
 use self::sorted::Sorted;
-use super::index::Block;
+use self::step_queue::StepQueue;
+use super::index::SearchBlock;
 use crate::encode::params::{Optimal, Params};
 use crate::encode::store::SequenceStore;
 use crate::frame::BLOCK_SIZE_MAX;
@@ -33,54 +33,54 @@ use crate::workspace::{Carver, Cells};
 ///
 /// Only memory and a few numbers are kept from block to block. What a block is parsed with is carved from the memory for as
 /// long as that takes: on the stacks where an encoder lies it would be too large.
-pub(crate) struct Tables<'a> {
+pub(crate) struct OptimalTables<'a> {
     memory: &'a mut [u8],
     /// 1 when the memory of the nodes holds chains. It lies in the workspace to outlive the frame.
     chains_known: &'a mut [[u8; 4]; 1],
-    kept: &'a mut Kept,
+    kept: &'a mut OptimalState,
 }
 
 /// What is kept from block to block beside the memory.
 #[derive(Clone)]
-pub(crate) struct Kept {
-    sorted: sorted::State,
-    rest: Rest,
+pub(crate) struct OptimalState {
+    sorted: sorted::SortedState,
+    rest: UnsortedState,
 }
 
 /// All of it but what belongs to the sorted positions.
 #[derive(Clone)]
-struct Rest {
-    layout: Layout,
+struct UnsortedState {
+    layout: OptimalLayout,
     /// What is not sorted is found by these. They lie in the memory of the nodes.
-    chains: Chains,
+    chains: HashChains,
     /// Index of the first position that is sorted, and of the first that is not.
     sorted_range: (u32, u32),
     /// Bytes of the frame that have been counted, and of them those before the prices were last set.
     counted: (usize, usize),
     /// The steps lie in the memory of the leaves.
-    plan: Plan,
+    plan: StepQueue,
 }
 
-impl Kept {
+impl OptimalState {
     /// What is kept at first.
-    pub(crate) fn new(layout: Layout) -> Self {
+    pub(crate) fn new(layout: OptimalLayout) -> Self {
         let params = &layout.params;
-        Kept {
-            sorted: sorted::State::default(),
-            rest: Rest {
+        OptimalState {
+            sorted: sorted::SortedState::default(),
+            rest: UnsortedState {
                 layout,
-                chains: Chains::new(params.hash_log, params.chain_log, params.search_log),
+                chains: HashChains::new(params.hash_log, params.chain_log, params.search_log),
                 sorted_range: (0, 0),
                 counted: (0, 0),
-                plan: Plan::new(layout.plan_cells(), layout.steps_max()),
+                plan: StepQueue::new(layout.plan_cells(), layout.steps_max()),
             },
         }
     }
 }
 
-impl Rest {
+impl UnsortedState {
     /// Whether the positions of a block are sorted.
-    fn is_sorted(&self, block: &Block<'_>) -> bool {
+    fn is_sorted(&self, block: &SearchBlock<'_>) -> bool {
         let (from, to) = self.sorted_range;
         from == block.base && to >= block.base + block.end as u32
     }
@@ -88,15 +88,15 @@ impl Rest {
 
 /// The parameters, and the sizes that follow from them.
 #[derive(Clone, Copy)]
-pub(crate) struct Layout {
+pub(crate) struct OptimalLayout {
     params: Optimal,
     window_log: u8,
 }
 
-impl Layout {
+impl OptimalLayout {
     /// The sizes for blocks of frames with `params`, whose strategy is `optimal`.
     pub(crate) fn new(params: &Params, optimal: &Optimal) -> Self {
-        Layout {
+        OptimalLayout {
             params: *optimal,
             window_log: params.window_log,
         }
@@ -111,7 +111,7 @@ impl Layout {
         let (nodes, leaves) = self.cells();
         Sorted::bytes(nodes, leaves, self.triples_log())
             + Prices::BYTES
-            + Nodes::BYTES
+            + PriceNodes::BYTES
             + Candidates::bytes(self.span())
             + Chunks::bytes(true)
             + Chunks::bytes(self.passes() > 1)
@@ -158,7 +158,7 @@ impl Layout {
     /// Table sizes in cells: (nodes or chains, leaves and plan).
     fn cells(&self) -> (usize, usize) {
         let plan = self.plan_cells() + 2 * self.steps_max();
-        let chains = Chains::cells(self.params.hash_log, self.params.chain_log).div_ceil(2);
+        let chains = HashChains::cells(self.params.hash_log, self.params.chain_log).div_ceil(2);
         if self.passes() == 1 {
             return (chains, plan);
         }
@@ -188,10 +188,10 @@ impl Layout {
     }
 }
 
-impl<'a> Tables<'a> {
+impl<'a> OptimalTables<'a> {
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut Kept) -> Self {
-        Tables {
+    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut OptimalState) -> Self {
+        OptimalTables {
             chains_known: carver.array(),
             memory: carver.bytes(kept.rest.layout.memory_bytes()),
             kept,
@@ -215,7 +215,7 @@ impl<'a> Tables<'a> {
                 &mut self.kept.sorted,
             ),
             prices: Prices::carve(carver),
-            nodes: Nodes::carve(carver),
+            nodes: PriceNodes::carve(carver),
             candidates: Candidates::carve(carver, layout.span()),
             chunks: Chunks::carve(carver, true),
             chunks_before: Chunks::carve(carver, layout.passes() > 1),
@@ -251,7 +251,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Makes the block known without looking for matches.
-    pub(crate) fn insert(&mut self, block: &Block<'_>) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>) {
         self.parser().insert(block);
     }
 
@@ -261,7 +261,7 @@ impl<'a> Tables<'a> {
     #[inline(always)]
     pub(crate) fn find(
         &mut self,
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
@@ -273,7 +273,7 @@ impl<'a> Tables<'a> {
 
     /// Decides all sequences up to the end of a block, and how to divide them.
     #[inline(never)]
-    fn plan(&mut self, block: &Block<'_>, repeat: [u32; 3]) {
+    fn plan(&mut self, block: &SearchBlock<'_>, repeat: [u32; 3]) {
         self.parser().plan(block, repeat);
     }
 
@@ -281,7 +281,7 @@ impl<'a> Tables<'a> {
     #[inline(never)]
     fn hand_out(
         &mut self,
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {

@@ -3,7 +3,7 @@
 use super::candidates::Candidates;
 use super::match_length;
 use super::prices::{PRICED_LENGTH_MAX, Prices};
-use crate::encode::finder::index::{Block, read32};
+use crate::encode::finder::index::{SearchBlock, read32};
 use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
 
@@ -26,7 +26,7 @@ pub(super) const TAIL: usize = 8;
 /// A position can be reached by a match that ends there, or by literals after one. Both ways are followed: what a
 /// literal costs depends on how many there are in a row, and one literal may be much cheaper than none. The way by
 /// literals is that of the position before, hence only its price and length are kept, in the loop.
-pub(super) struct Nodes<'a> {
+pub(super) struct PriceNodes<'a> {
     /// The cheapest way whose last step is a match: its price, without the literal length that follows, that match's
     /// length, and its offset value. The cheaper of two is the smaller number.
     ways: &'a mut [[u8; 8]; NODES],
@@ -40,14 +40,14 @@ pub(super) struct Nodes<'a> {
     path: &'a mut [[u8; 8]; STEPS_MAX],
 }
 
-impl<'a> Nodes<'a> {
+impl<'a> PriceNodes<'a> {
     /// Bytes of workspace.
     pub(super) const BYTES: usize = NODES * (8 + 4 + 12) + STEPS_MAX * 8;
 
     /// Takes the nodes from a workspace.
     #[inline(always)]
     pub(super) fn carve(carver: &mut Carver<'a>) -> Self {
-        Nodes {
+        PriceNodes {
             ways: carver.array(),
             reach: NODES - 1,
             literals: carver.array(),
@@ -137,7 +137,7 @@ pub(super) struct Effort {
 
 /// Where a parse is.
 #[derive(Clone, Copy)]
-pub(super) struct State {
+pub(super) struct ParsePosition {
     /// The next byte.
     pub(super) at: usize,
     /// Literals before it that belong to no sequence yet.
@@ -148,29 +148,29 @@ pub(super) struct State {
 
 /// A decision: a number of literals, then a match.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct ParseStep {
     pub(super) literals: u32,
     pub(super) value: u32,
     pub(super) offset: u32,
     pub(super) length: u32,
 }
 
-impl Nodes<'_> {
+impl PriceNodes<'_> {
     /// Decides the way from `state` to a position that every cheapest way passes, or that cannot be looked beyond.
     ///
-    /// `fill` makes the matches of the positions from the given one on known. [`Nodes::next_step`] then tells the steps.
-    /// For short content, the way is [`Way::is_empty`] if no match begins at `state`: the series begins a literal later.
+    /// `fill` makes the matches of the positions from the given one on known. [`PriceNodes::next_step`] then tells the steps.
+    /// For short content, the way is [`StepSeries::is_empty`] if no match begins at `state`: the series begins a literal later.
     #[inline(never)]
     pub(super) fn series(
         &mut self,
-        block: &Block<'_>,
-        state: &State,
+        block: &SearchBlock<'_>,
+        state: &ParsePosition,
         prices: &Prices<'_>,
         effort: Effort,
         candidates: &mut Candidates<'_>,
         mut fill: impl FnMut(usize, &mut Candidates<'_>),
-    ) -> Way {
-        let &Block {
+    ) -> StepSeries {
+        let &SearchBlock {
             data, end, window, ..
         } = block;
         let start = state.at;
@@ -304,7 +304,7 @@ impl Nodes<'_> {
 
     /// Finds the steps that lead to `node`.
     #[inline(always)]
-    fn walk_back(&mut self, node: usize, last: Option<(usize, u32)>) -> Way {
+    fn walk_back(&mut self, node: usize, last: Option<(usize, u32)>) -> StepSeries {
         let mut steps = 0;
         let mut at = node;
         loop {
@@ -317,7 +317,7 @@ impl Nodes<'_> {
             self.path.put(steps, (at as u64) << 32 | end as u64);
             steps += 1;
         }
-        Way {
+        StepSeries {
             steps,
             node,
             last,
@@ -327,7 +327,11 @@ impl Nodes<'_> {
 
     /// Takes the next step of a way. At its end `None`, and `state` is there.
     #[inline(always)]
-    pub(super) fn next_step(&self, way: &mut Way, state: &mut State) -> Option<Step> {
+    pub(super) fn next_step(
+        &self,
+        way: &mut StepSeries,
+        state: &mut ParsePosition,
+    ) -> Option<ParseStep> {
         let (from, length, value) = if way.steps > 0 {
             way.steps -= 1;
             let bits = self.path.at(way.steps);
@@ -347,7 +351,7 @@ impl Nodes<'_> {
         state.pending = 0;
         state.at += skipped + length;
         way.behind = from + length;
-        Some(Step {
+        Some(ParseStep {
             literals,
             value,
             offset: state.repeat[0],
@@ -356,7 +360,7 @@ impl Nodes<'_> {
     }
 }
 
-impl Way {
+impl StepSeries {
     /// It leads nowhere.
     pub(super) fn is_empty(&self) -> bool {
         self.node == 0 && self.last.is_none()
@@ -364,7 +368,7 @@ impl Way {
 }
 
 /// The steps of a series.
-pub(super) struct Way {
+pub(super) struct StepSeries {
     steps: usize,
     node: usize,
     last: Option<(usize, u32)>,

@@ -1,19 +1,19 @@
 //! Passes over a block: what is decided, counted and priced.
 
-use super::Rest;
+use super::UnsortedState;
 use super::candidates::Candidates;
-use super::chains::Chains;
-use super::parse::{Effort, Nodes, State, Way};
+use super::chains::HashChains;
+use super::parse::{Effort, ParsePosition, PriceNodes, StepSeries};
 use super::partition::{CHUNK_LOG, Chunks};
-use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, Records, WEIGHT};
+use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, RecordWeights, WEIGHT};
 use super::sorted::{RECORDED_MAX, Sorted};
-use crate::encode::finder::index::Block;
+use crate::encode::finder::index::SearchBlock;
 use crate::encode::params::Optimal;
 use crate::workspace::Cells;
 
 /// A pass over a block.
 struct Pass<'b> {
-    block: &'b Block<'b>,
+    block: &'b SearchBlock<'b>,
     /// Whether the block's positions are sorted.
     sorted: bool,
     effort: Effort,
@@ -25,12 +25,12 @@ struct Pass<'b> {
 
 /// What a block is parsed with.
 pub(super) struct Parser<'a> {
-    pub(super) kept: &'a mut Rest,
+    pub(super) kept: &'a mut UnsortedState,
     /// 1 when the memory of the nodes holds chains.
     pub(super) chains_known: &'a mut [[u8; 4]; 1],
     pub(super) sorted: Sorted<'a>,
     pub(super) prices: Prices<'a>,
-    pub(super) nodes: Nodes<'a>,
+    pub(super) nodes: PriceNodes<'a>,
     pub(super) candidates: Candidates<'a>,
     /// The parts of the plan.
     pub(super) chunks: Chunks<'a>,
@@ -42,7 +42,7 @@ pub(super) struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     /// Makes the block known without looking for matches.
-    pub(super) fn insert(&mut self, block: &Block<'_>) {
+    pub(super) fn insert(&mut self, block: &SearchBlock<'_>) {
         self.ready_chains();
         let cells = self.sorted.nodes_memory();
         self.kept.chains.insert(cells, block, block.end);
@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
 
     /// Decides all sequences up to the end of a block, and how to divide them.
     #[inline(always)]
-    pub(super) fn plan(&mut self, block: &Block<'_>, repeat: [u32; 3]) {
+    pub(super) fn plan(&mut self, block: &SearchBlock<'_>, repeat: [u32; 3]) {
         let layout = self.kept.layout;
         if self.kept.counted.0 == 0 {
             let records = records(layout.window_log <= Optimal::SHORT_LOG_MAX);
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         if !pass.again {
             self.prices.set(self.counts, WEIGHT, sufficient);
         }
-        let mut state = State {
+        let mut state = ParsePosition {
             at: block.start,
             pending: 0,
             repeat,
@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
 
     /// Decides the next series of steps.
     #[inline(always)]
-    fn series(&mut self, pass: &Pass<'_>, state: &mut State) -> Way {
+    fn series(&mut self, pass: &Pass<'_>, state: &mut ParsePosition) -> StepSeries {
         loop {
             let (sorted, chains) = (&mut self.sorted, &mut self.kept.chains);
             let way = self.nodes.series(
@@ -222,7 +222,7 @@ impl<'a> Parser<'a> {
 
     /// Counts the steps of a series and plans them.
     #[inline(never)]
-    fn take(&mut self, pass: &Pass<'_>, way: &mut Way, state: &mut State) {
+    fn take(&mut self, pass: &Pass<'_>, way: &mut StepSeries, state: &mut ParsePosition) {
         let block = pass.block;
         let mut anchor = state.at - state.pending as usize;
         while let Some(step) = self.nodes.next_step(way, state) {
@@ -266,11 +266,11 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn records(short: bool) -> &'static Records {
+fn records(short: bool) -> &'static RecordWeights {
     if short {
-        &Records::SHORT
+        &RecordWeights::SHORT
     } else {
-        &Records::USUAL
+        &RecordWeights::USUAL
     }
 }
 
@@ -278,7 +278,7 @@ fn records(short: bool) -> &'static Records {
 #[inline(always)]
 fn fill(
     sorted: &mut Sorted<'_>,
-    chains: &mut Chains,
+    chains: &mut HashChains,
     pass: &Pass<'_>,
     at: usize,
     candidates: &mut Candidates<'_>,

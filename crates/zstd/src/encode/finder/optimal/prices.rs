@@ -42,7 +42,7 @@ const FADE_LOG: u32 = 4;
 
 /// How often the sequences of records count at first, and as recently seen later.
 #[derive(Clone, Copy)]
-pub(super) struct Records {
+pub(super) struct RecordWeights {
     /// A literal length of 1, and a match length of 3.
     lengths: u32,
     /// The last offset.
@@ -50,14 +50,14 @@ pub(super) struct Records {
     later: u32,
 }
 
-impl Records {
-    pub(super) const USUAL: Records = Records {
+impl RecordWeights {
+    pub(super) const USUAL: RecordWeights = RecordWeights {
         lengths: 60,
         offset: 80,
         later: 20,
     };
     /// In short content that is not of records, the usual counts would not fade soon enough.
-    pub(super) const SHORT: Records = Records {
+    pub(super) const SHORT: RecordWeights = RecordWeights {
         lengths: 15,
         offset: 20,
         later: 5,
@@ -97,7 +97,7 @@ pub(super) fn count_sequence(
 /// One literal and then three bytes at the last offset are made cheap: where records of four bytes differ in one, only a
 /// parse that begins with such sequences finds out how cheap they become.
 #[inline(never)]
-pub(super) fn seed(counts: &mut Counts, source: &[u8], records: &Records) {
+pub(super) fn seed(counts: &mut Counts, source: &[u8], records: &RecordWeights) {
     *counts = [[0; 4]; COUNTS];
     count_literals(counts, source, 1);
     for cell in ALPHABETS[0].clone() {
@@ -137,7 +137,7 @@ pub(super) fn add(sum: &mut Counts, counts: &Counts) {
 ///
 /// The sequences that records consist of never become dear: one literal and then three bytes at the last offset. Where
 /// records begin, a parse that knows them only as dear takes literals for ever, which make those dearer still.
-pub(super) fn fade(counts: &mut Counts, records: &Records) {
+pub(super) fn fade(counts: &mut Counts, records: &RecordWeights) {
     for cell in counts.iter_mut() {
         let count = u32::from_ne_bytes(*cell);
         *cell = (count - (count >> FADE_LOG)).to_ne_bytes();

@@ -7,12 +7,12 @@ mod tree;
 
 use self::order::EXACT_MAX;
 pub(super) use self::record::RECORDED_MAX;
-use self::record::Record;
+use self::record::RecordMode;
 use self::tree::OPEN_MAX;
 use super::candidates::Candidates;
 use super::match_length;
 use super::parse::TAIL;
-use crate::encode::finder::index::{Block, read32};
+use crate::encode::finder::index::{SearchBlock, read32};
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::{Carver, Cells};
 
@@ -31,12 +31,12 @@ pub(super) struct Sorted<'a> {
     triples: &'a mut [[u8; 4]],
     /// Open nodes while the tree is made.
     open: &'a mut [[u8; 8]; OPEN_MAX],
-    state: &'a mut State,
+    state: &'a mut SortedState,
 }
 
 /// What is kept from block to block beside the memory.
 #[derive(Clone, Default)]
-pub(super) struct State {
+pub(super) struct SortedState {
     nodes_len: u32,
     /// Positions from here to there are known.
     next: usize,
@@ -44,7 +44,7 @@ pub(super) struct State {
     /// Where a long match begins and ends, and its offset. A later plan may begin before it.
     within: (usize, usize, u32),
     /// Whether what is found is recorded, or read from the record.
-    record: Record,
+    record: RecordMode,
     /// The next cell for a match that is not a position's longest.
     more: u32,
 }
@@ -63,7 +63,7 @@ impl<'a> Sorted<'a> {
         nodes: usize,
         leaves: usize,
         triples_log: u8,
-        state: &'a mut State,
+        state: &'a mut SortedState,
     ) -> Self {
         Sorted {
             nodes: carver.cells(nodes),
@@ -106,7 +106,7 @@ impl<'a> Sorted<'a> {
         self.triples.fill([0; 4]);
         self.state.next = 0;
         self.state.within = (0, 0, 0);
-        self.state.record = Record::None;
+        self.state.record = RecordMode::None;
     }
 
     /// Visits the positions up to `to` without asking.
@@ -127,7 +127,7 @@ impl<'a> Sorted<'a> {
             }
         }
         for position in self.state.next..to {
-            if self.state.record == Record::Write {
+            if self.state.record == RecordMode::Write {
                 self.leaves.put(position, 0);
             }
             let triple = triple(data, position, self.triples.len());
@@ -140,15 +140,15 @@ impl<'a> Sorted<'a> {
     #[inline(never)]
     pub(super) fn fill(
         &mut self,
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         at: usize,
         sufficient: usize,
         candidates: &mut Candidates<'_>,
     ) {
-        let &Block {
+        let &SearchBlock {
             data, end, window, ..
         } = block;
-        if self.state.record == Record::Read {
+        if self.state.record == RecordMode::Read {
             self.fill_again(data, end, at, candidates);
             return;
         }
@@ -163,7 +163,7 @@ impl<'a> Sorted<'a> {
                 if rest >= 3 {
                     candidates.push(rest, self.state.within.2);
                 }
-                if self.state.record == Record::Write {
+                if self.state.record == RecordMode::Write {
                     self.write_record(at, candidates);
                 }
                 candidates.end_position(false);
@@ -212,7 +212,7 @@ impl<'a> Sorted<'a> {
                 }
             }
             candidates.turn();
-            if self.state.record == Record::Write {
+            if self.state.record == RecordMode::Write {
                 self.write_record(at, candidates);
             }
             candidates.end_position(false);

@@ -11,7 +11,7 @@ use crate::workspace::Cells;
 /// The longest match of a position takes the place of its leaf, which has served its turn; the others lie after the
 /// nodes, or are left out when that is full. A match is 17 bits of offset, 14 of length, and whether another one follows.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Record {
+pub(super) enum RecordMode {
     #[default]
     None,
     Write,
@@ -29,18 +29,18 @@ pub(in super::super) const RECORDED_MAX: usize = 1 << RECORD_OFFSET_BITS;
 impl Sorted<'_> {
     /// Records what is found from here on, for [`Sorted::replay`]. At most [`RECORDED_MAX`] positions are sorted.
     pub(in super::super) fn record(&mut self) {
-        self.state.record = Record::Write;
+        self.state.record = RecordMode::Write;
         self.state.more = 2 * self.state.nodes_len;
     }
 
     /// Whether there is a record. Then the leaves are gone.
     pub(in super::super) fn is_recorded(&self) -> bool {
-        self.state.record != Record::None
+        self.state.record != RecordMode::None
     }
 
     /// Tells the same matches again, from the first position on.
     pub(in super::super) fn replay(&mut self) {
-        self.state.record = Record::Read;
+        self.state.record = RecordMode::Read;
         self.state.more = 2 * self.state.nodes_len;
         self.state.next = 0;
     }

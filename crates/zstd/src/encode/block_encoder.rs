@@ -1,13 +1,13 @@
 //! The parts of a workspace, and what becomes of one block.
 
-use super::block::{self, BlockChoice, Content, Entropy};
-use super::division::{Division, Part, Progress};
-use super::finder::index::Block;
+use super::block::{self, BlockChoice, BlockContent, Entropy};
+use super::division::{BlockPart, Division, DivisionProgress};
+use super::finder::index::SearchBlock;
 use super::finder::{self, Finder};
 use super::levels::{GAIN_LOG, SEARCHED_MIN};
 use super::params::Params;
 use super::sample::is_dense;
-use super::store::{Ends, Mark, SequenceStore};
+use super::store::{SequenceMark, SequenceStore, StoreLengths};
 use crate::frame::COMPRESSED;
 use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
 use crate::{Dictionary, EncoderDictionary, Error};
@@ -19,13 +19,13 @@ pub(crate) fn store_bytes(params: &Params) -> usize {
 
 /// What is kept of the parts from block to block beside their memory: numbers alone.
 #[derive(Clone)]
-pub(crate) struct Kept {
-    finder: finder::Kept,
-    entropy: block::Kept,
+pub(crate) struct BlockEncoderState {
+    finder: finder::FinderState,
+    entropy: block::EntropyState,
     /// How far the store is filled with the block at hand.
-    ends: Ends,
+    ends: StoreLengths,
     /// How far that block is written.
-    division: Progress,
+    division: DivisionProgress,
     /// The shortest match that is looked for in this frame, 0 before that is known.
     min_match: u8,
     /// The last offsets, as a decoder has them after the first `followed` sequences of the block at hand.
@@ -39,14 +39,14 @@ pub(crate) struct Kept {
     end_index: u32,
 }
 
-impl Kept {
+impl BlockEncoderState {
     /// What is kept before the first frame with these parameters.
     pub(crate) fn new(params: &Params) -> Self {
-        Kept {
-            finder: finder::Kept::new(params),
-            entropy: block::Kept::default(),
-            ends: Ends::default(),
-            division: Progress::default(),
+        BlockEncoderState {
+            finder: finder::FinderState::new(params),
+            entropy: block::EntropyState::default(),
+            ends: StoreLengths::default(),
+            division: DivisionProgress::default(),
             min_match: 0,
             repeat: REPEAT_OFFSETS,
             followed: 0,
@@ -65,9 +65,9 @@ impl Kept {
 /// The parts of a workspace, in the state of a frame.
 ///
 /// They are memory until one is needed: what is made of it then lies on the stack no longer than that.
-pub(crate) struct Parts<'a> {
+pub(crate) struct BlockEncoder<'a> {
     memory: &'a mut [u8],
-    kept: &'a mut Kept,
+    kept: &'a mut BlockEncoderState,
 }
 
 /// The memory of the parts.
@@ -94,7 +94,7 @@ impl<'m> Regions<'m> {
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> BlockEncoder<'a> {
     /// Bytes of workspace, including these for sequences and literals.
     pub(crate) fn bytes(params: &Params, store_bytes: usize) -> usize {
         Entropy::BYTES
@@ -104,8 +104,8 @@ impl<'a> Parts<'a> {
     }
 
     /// The parts in `memory`, which has [`bytes`](Self::bytes) for the parameters that all methods get.
-    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut Kept) -> Self {
-        Parts { memory, kept }
+    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut BlockEncoderState) -> Self {
+        BlockEncoder { memory, kept }
     }
 
     /// The memory may have held anything: no index is known.
@@ -127,7 +127,7 @@ impl<'a> Parts<'a> {
         self.entropy().start_frame();
         self.finder(params).start_frame();
         let kept = &mut *self.kept;
-        kept.division = Progress::default();
+        kept.division = DivisionProgress::default();
         kept.min_match = 0;
         kept.repeat = REPEAT_OFFSETS;
         (kept.origin, kept.end_index) = (index, index);
@@ -172,7 +172,7 @@ impl<'a> Parts<'a> {
 }
 
 /// A block of a frame, with the history that its matches may refer to.
-pub(crate) struct Piece<'a> {
+pub(crate) struct BlockSource<'a> {
     /// History, the block, perhaps more.
     pub(crate) data: &'a [u8],
     /// Where `data` begins in the frame, modulo 2^64: history from a dictionary lies before it.
@@ -187,18 +187,18 @@ pub(crate) struct Piece<'a> {
     pub(crate) last: bool,
 }
 
-impl Parts<'_> {
+impl BlockEncoder<'_> {
     /// Writes one block. Returns where it ended in the data, which is before `end` if it had too many sequences, and the
     /// number of bytes that were written.
     pub(crate) fn write_block(
         &mut self,
         out: &mut [u8],
-        piece: &Piece<'_>,
+        piece: &BlockSource<'_>,
         params: &Params,
     ) -> Result<(usize, usize), Error> {
         if self.kept.division.is_over() {
             let reached = self.find(piece, params);
-            self.divide(Mark::default(), reached - piece.start, params);
+            self.divide(SequenceMark::default(), reached - piece.start, params);
         }
         self.write_part(out, piece, params)
     }
@@ -208,7 +208,7 @@ impl Parts<'_> {
     fn write_part(
         &mut self,
         out: &mut [u8],
-        piece: &Piece<'_>,
+        piece: &BlockSource<'_>,
         params: &Params,
     ) -> Result<(usize, usize), Error> {
         let kept = &mut *self.kept;
@@ -230,7 +230,7 @@ impl Parts<'_> {
         };
         let store = SequenceStore::filled(regions.store, kept.ends);
         let (literals, reversed) = store.between(part.from, part.to);
-        let content = Content {
+        let content = BlockContent {
             literals,
             reversed,
             counts: division.counts(),
@@ -249,7 +249,7 @@ impl Parts<'_> {
     }
 
     /// Divides what follows `from` in the block of `length` bytes that is in the store.
-    fn divide(&mut self, from: Mark, length: usize, params: &Params) {
+    fn divide(&mut self, from: SequenceMark, length: usize, params: &Params) {
         let kept = &mut *self.kept;
         let regions = Regions::of(self.memory, params);
         let store = SequenceStore::filled(regions.store, kept.ends);
@@ -271,7 +271,7 @@ impl Parts<'_> {
     /// A decoder does not see the sequences of a part: those after it that name a repeat offset are renamed.
     #[cold]
     #[inline(never)]
-    fn leave_out(&mut self, part: Part, params: &Params) {
+    fn leave_out(&mut self, part: BlockPart, params: &Params) {
         if part.from.sequences == part.to.sequences {
             return;
         }
@@ -321,7 +321,7 @@ impl Parts<'_> {
     pub(crate) fn write_bare_block(
         &mut self,
         out: &mut [u8],
-        piece: &Piece<'_>,
+        piece: &BlockSource<'_>,
         params: &Params,
     ) -> Option<usize> {
         let reached = self.find(piece, params);
@@ -340,11 +340,11 @@ impl Parts<'_> {
         let regions = Regions::of(self.memory, params);
         let store = SequenceStore::filled(regions.store, kept.ends);
         let mut entropy = Entropy::over(regions.entropy, &mut kept.entropy);
-        let mut progress = Progress::default();
+        let mut progress = DivisionProgress::default();
         let mut division =
             Division::over(regions.division, params.division_chunks(), &mut progress);
         division.begin_whole(&store, size, entropy.counts, !store_literals);
-        let content = Content {
+        let content = BlockContent {
             literals: store.literals(),
             reversed: store.reversed(),
             counts: division.counts(),
@@ -357,8 +357,8 @@ impl Parts<'_> {
     }
 
     /// Fills the store. Returns where the block ends.
-    fn find(&mut self, piece: &Piece<'_>, params: &Params) -> usize {
-        let Piece {
+    fn find(&mut self, piece: &BlockSource<'_>, params: &Params) -> usize {
+        let BlockSource {
             data, start, end, ..
         } = *piece;
         let block = self.place(piece, params);
@@ -384,7 +384,7 @@ impl Parts<'_> {
 
     /// Begins the frame with a history: `data`, whose first byte has the index that the frame was started with.
     pub(crate) fn insert_history(&mut self, data: &[u8], params: &Params) {
-        let piece = Piece {
+        let piece = BlockSource {
             data,
             low: 0,
             start: 0,
@@ -422,7 +422,7 @@ impl Parts<'_> {
     }
 
     /// The block with its indexes, which are lowered if they have become large.
-    fn place<'d>(&mut self, piece: &Piece<'d>, params: &Params) -> Block<'d> {
+    fn place<'d>(&mut self, piece: &BlockSource<'d>, params: &Params) -> SearchBlock<'d> {
         let mut base = self.kept.origin.wrapping_add(piece.low as u32);
         if u64::from(base) + piece.end as u64 > u64::from(self.kept.finder.index_max()) {
             let by = base - 1;
@@ -430,7 +430,7 @@ impl Parts<'_> {
             base = 1;
         }
         self.kept.end_index = base + piece.end as u32;
-        Block {
+        SearchBlock {
             data: piece.data,
             start: piece.start,
             end: piece.end,

@@ -2,14 +2,14 @@
 
 use super::parse::STEPS_MAX;
 use super::partition::Chunks;
-use crate::encode::finder::index::Block;
+use crate::encode::finder::index::SearchBlock;
 use crate::encode::store::SequenceStore;
 use crate::sequences::{Sequence, offset_value, update_repeat_offsets};
 use crate::workspace::Cells;
 
 /// How far the steps of a block are handed out. They lie in memory that the caller has.
 #[derive(Clone)]
-pub(super) struct Plan {
+pub(super) struct StepQueue {
     /// Where the steps begin, in cells; how many there may be, and how many there are.
     cells: u32,
     max: u32,
@@ -24,10 +24,10 @@ pub(super) struct Plan {
     part: u32,
 }
 
-impl Plan {
+impl StepQueue {
     /// A plan of nothing, whose at most `max` steps will lie at `cells`.
     pub(super) fn new(cells: usize, max: usize) -> Self {
-        Plan {
+        StepQueue {
             cells: cells as u32,
             max: max as u32,
             len: 0,
@@ -58,7 +58,7 @@ impl Plan {
     }
 
     /// Whether the plan goes on where a block begins, and no farther than it.
-    pub(super) fn is_for(&self, block: &Block<'_>) -> bool {
+    pub(super) fn is_for(&self, block: &SearchBlock<'_>) -> bool {
         let from = block.base + block.start as u32;
         let to = block.base + block.end as u32;
         self.at == from && self.end > from && self.end <= to
@@ -93,7 +93,7 @@ impl Plan {
         &mut self,
         cells: &[[u8; 4]],
         chunks: &Chunks<'_>,
-        block: &Block<'_>,
+        block: &SearchBlock<'_>,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
     ) -> usize {
