@@ -140,7 +140,7 @@ pub struct Received {
     pub rtime: Time,
 }
 
-/// CreateSummary of the file system that was created.
+/// Summary of the file system that was created.
 #[derive(Debug, Default)]
 pub struct CreateSummary {
     /// The part common to all formats.

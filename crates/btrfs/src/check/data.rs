@@ -194,7 +194,7 @@ impl Compared {
     }
 }
 
-/// What data extents cover, those that only the log has among them: ranges that do not touch, in ascending order. ExtentTree follow each
+/// What data extents cover, those that only the log has among them: ranges that do not touch, in ascending order. Extents follow each
 /// other in any number, and any number of tree blocks lies between them.
 struct CoveredRanges(Vec<(u64, u64)>);
 
@@ -232,7 +232,7 @@ struct ChecksumJobs<'b> {
     queue: JobQueue<'b>,
 }
 
-/// ChecksumJobs that are ready, and the pieces of the next one.
+/// Jobs that are ready, and the pieces of the next one.
 #[derive(Default)]
 struct JobQueue<'b> {
     jobs: VecDeque<Result<ChecksumJob<'b>>>,

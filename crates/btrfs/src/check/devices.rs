@@ -1,11 +1,11 @@
 //! Checks superblocks and devices: their copies, sizes, and whether enough devices are present.
 
-use tree::{Corrupt, Result, to_u64};
+use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
-use super::state::{BtrfsChecker, Note, wrong};
+use super::state::{BtrfsChecker, Note};
 use crate::disk::chunk::{Chunk, Profile, Stripe};
-use crate::disk::key::{Logical, object};
+use crate::disk::key::object;
 use crate::disk::raw;
 use crate::disk::superblock::{SUPERBLOCK_PLACES, Superblock};
 
@@ -35,12 +35,10 @@ impl BtrfsChecker<'_> {
                         flags.get_or_insert(raw.flags.get());
                     }
                     Ok(found) => self.corrupt(
+                        "copy of the superblock is old",
                         0,
-                        Corrupt {
-                            what: "copy of the superblock is old",
-                            at: place.0,
-                            got: found.generation.0,
-                        },
+                        place.0,
+                        found.generation.0,
                     )?,
                     Err(error) => self.found(0, error)?,
                 }
@@ -55,8 +53,12 @@ impl BtrfsChecker<'_> {
         let devices = btrfs.devices();
         let count = btrfs.superblock().num_devices;
         if to_u64(devices.len()) != count {
-            let what = wrong("superblock's number of devices is wrong", Logical(0), count);
-            self.corrupt(object::CHUNK_TREE, what)?;
+            self.corrupt(
+                "superblock's number of devices is wrong",
+                object::CHUNK_TREE,
+                0,
+                count,
+            )?;
         }
         for chunk in btrfs.chunks().chunks() {
             let is_known = |stripe: &Stripe| {
@@ -65,20 +67,24 @@ impl BtrfsChecker<'_> {
                     .any(|device| (device.id, device.uuid) == (stripe.device, stripe.device_uuid))
             };
             if let Some(stripe) = chunk.stripes.iter().find(|stripe| !is_known(stripe)) {
-                let what = wrong("chunk is on an unknown device", chunk.start, stripe.device);
-                self.corrupt(object::CHUNK_TREE, what)?;
+                self.corrupt(
+                    "chunk is on an unknown device",
+                    object::CHUNK_TREE,
+                    chunk.start.0,
+                    stripe.device,
+                )?;
             }
         }
         for open in btrfs.volume.space.devices() {
             let size = open.source.size()?;
             let known = devices.iter().find(|device| device.id == open.device.id);
             if known.is_some_and(|device| device.total_bytes > size) {
-                let what = wrong(
+                self.corrupt(
                     "device is shorter than it should be",
-                    Logical(open.device.id),
+                    object::CHUNK_TREE,
+                    open.device.id,
                     size,
-                );
-                self.corrupt(object::CHUNK_TREE, what)?;
+                )?;
             }
         }
         self.total_bytes()?;
@@ -94,7 +100,7 @@ impl BtrfsChecker<'_> {
             .fold(0, u64::saturating_add);
         if total < sum {
             let what = "superblock's total size is less than the devices'";
-            self.corrupt(0, wrong(what, Logical(0), total))?;
+            self.corrupt(what, 0, 0, total)?;
         } else if total > sum {
             self.notes.push(Note::LargerThanDevices(total - sum));
         }
@@ -120,7 +126,7 @@ impl BtrfsChecker<'_> {
             Some(&first) => {
                 let what = "chunks cannot be read without the missing devices";
                 let count = to_u64(self.lost_chunks.len());
-                self.corrupt(object::CHUNK_TREE, wrong(what, Logical(first), count))?;
+                self.corrupt(what, object::CHUNK_TREE, first, count)?;
             }
         }
         Ok(())

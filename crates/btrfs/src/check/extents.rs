@@ -1,4 +1,4 @@
-//! ExtentTree and their references: as recorded in the extent tree, and as collected from all trees.
+//! Extents and their references: as recorded in the extent tree, and as collected from all trees.
 
 use std::collections::{HashMap, HashSet};
 
@@ -127,10 +127,10 @@ pub(super) struct ExtentTree {
     /// In ascending order of address.
     pub(super) list: Vec<RecordedExtent>,
     pub(super) references: Vec<(u64, Referrer, u64)>,
-    /// ExtentTree by address, each with one subvolume and file that refers to it.
+    /// Extents by address, each with one subvolume and file that refers to it.
     pub(super) files: Vec<(u64, u64, u64)>,
     full_backrefs: HashSet<u64>,
-    /// Once [`finish`](ExtentTree::finish) was called: in ascending order of address, without overlaps.
+    /// Once [`finish`](Extents::finish) was called: in ascending order of address, without overlaps.
     pub(super) block_groups: Vec<BlockGroup>,
 }
 

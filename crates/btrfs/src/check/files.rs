@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tree::{FileKind, Result, to_u64};
 
-use super::state::{BtrfsChecker, wrong};
+use super::state::BtrfsChecker;
 use crate::disk::dir::{self, EntryTarget};
 use crate::disk::extent::{ExtentBody, FileExtent};
 use crate::disk::flags::{incompat, inode_flags};
@@ -71,24 +71,20 @@ impl BtrfsChecker<'_> {
         // A subvolume's name belongs to no inode; its entries have a separate hash and no reference.
         if without_index(&files.entries) != without_index(&files.indexes) {
             self.corrupt(
+                "directory's two lists of entries differ",
                 tree.id,
-                wrong(
-                    "directory's two lists of entries differ",
-                    at,
-                    to_u64(files.entries.len()),
-                ),
+                at.0,
+                to_u64(files.entries.len()),
             )?;
         }
         files.indexes.retain(|entry| entry.0 != 0);
         files.indexes.sort_unstable();
         if files.indexes != files.references {
             self.corrupt(
+                "names of inodes are not those in directories",
                 tree.id,
-                wrong(
-                    "names of inodes are not those in directories",
-                    at,
-                    to_u64(files.references.len()),
-                ),
+                at.0,
+                to_u64(files.references.len()),
             )?;
         }
         for (number, kind) in &files.kinds {
@@ -97,20 +93,14 @@ impl BtrfsChecker<'_> {
                 .get(number)
                 .is_none_or(|inode| inode.0 != *kind)
             {
-                self.corrupt(
-                    tree.id,
-                    wrong("entry's inode is not what it says", at, *number),
-                )?;
+                self.corrupt("entry's inode is not what it says", tree.id, at.0, *number)?;
             }
         }
         if !matches!(
             files.inodes.get(&object::FIRST_FREE),
             Some((FileKind::Directory, _))
         ) {
-            self.corrupt(
-                tree.id,
-                wrong("subvolume has no root directory", at, tree.id),
-            )?;
+            self.corrupt("subvolume has no root directory", tree.id, at.0, tree.id)?;
         }
         files.orphans.sort_unstable();
         let nameless = files.inodes.iter().filter(|(_, inode)| inode.1 == 0);
@@ -118,8 +108,12 @@ impl BtrfsChecker<'_> {
         lost.retain(|number| files.orphans.binary_search(number).is_err());
         lost.sort_unstable();
         for number in lost {
-            let what = wrong("inode without a name is not an orphan", at, number);
-            self.corrupt(tree.id, what)?;
+            self.corrupt(
+                "inode without a name is not an orphan",
+                tree.id,
+                at.0,
+                number,
+            )?;
         }
         Ok(())
     }
@@ -308,45 +302,35 @@ impl BtrfsChecker<'_> {
         files.inodes.insert(*number, (inode.kind, inode.nlink));
         // The root directory's reference to itself counts as its name.
         if *names != inode.nlink {
-            self.corrupt(
-                tree.id,
-                wrong("inode's number of names is wrong", at, *number),
-            )?;
+            self.corrupt("inode's number of names is wrong", tree.id, at.0, *number)?;
         }
         if has_twice {
-            let what = wrong("directory lists a name twice", at, *number);
-            self.corrupt(tree.id, what)?;
+            self.corrupt("directory lists a name twice", tree.id, at.0, *number)?;
         }
         let sector = u64::from(self.btrfs.superblock().sectorsize);
         match inode.kind {
             FileKind::Directory if inode.size != current.name_bytes => {
-                self.corrupt(tree.id, wrong("directory's size is wrong", at, *number))?;
+                self.corrupt("directory's size is wrong", tree.id, at.0, *number)?;
             }
             // What is left of a file that is being deleted; its inode keeps the numbers of the whole file.
             FileKind::Regular | FileKind::Symlink if inode.nlink == 0 => {}
             FileKind::Regular | FileKind::Symlink => {
                 if inode.nbytes != current.extent_bytes {
-                    self.corrupt(
-                        tree.id,
-                        wrong("inode's stored bytes are wrong", at, *number),
-                    )?;
+                    self.corrupt("inode's stored bytes are wrong", tree.id, at.0, *number)?;
                 }
                 let must_be_whole = self.btrfs.superblock().incompat & incompat::NO_HOLES == 0;
                 let is_short = current.extents_end < inode.size.next_multiple_of(sector);
                 let has_gap = current.gap.is_some_and(|gap| gap < inode.size);
                 if must_be_whole && (has_gap || is_short) {
-                    self.corrupt(
-                        tree.id,
-                        wrong("file has a hole without an item", at, *number),
-                    )?;
+                    self.corrupt("file has a hole without an item", tree.id, at.0, *number)?;
                 }
                 if inode.kind == FileKind::Symlink && current.extents_end == 0 {
-                    self.corrupt(tree.id, wrong("link has no target", at, *number))?;
+                    self.corrupt("link has no target", tree.id, at.0, *number)?;
                 }
                 let no_links = inode_flags::IMMUTABLE | inode_flags::APPEND;
                 if inode.kind == FileKind::Symlink && inode.flags & no_links != 0 {
                     let what = "link has flags that only other files can have";
-                    self.corrupt(tree.id, wrong(what, at, *number))?;
+                    self.corrupt(what, tree.id, at.0, *number)?;
                 }
             }
             _ => {}

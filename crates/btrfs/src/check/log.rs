@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use tree::{Error, Result};
 
 use super::ranges::{Ranges, end_in};
-use super::state::{BtrfsChecker, LogRanges, wrong};
+use super::state::{BtrfsChecker, LogRanges};
 use crate::disk::csum_tree;
 use crate::disk::extent::{ExtentBody, FileExtent};
 use crate::disk::inode::StoredInode;
-use crate::disk::key::{Generation, Key, Logical, item, object};
-use crate::disk::subvolume::TreeRoot;
+use crate::disk::key::{Key, Logical, item, object};
+use crate::disk::subvolume::{TreeRoot, log_tree};
 use crate::disk::tree::Tree;
 
 /// What becomes a [`LogRanges`].
@@ -38,15 +38,8 @@ impl BtrfsChecker<'_> {
     fn read_log(&self, collected: &mut LogCollector) -> Result<()> {
         let btrfs = self.btrfs;
         let superblock = btrfs.superblock();
-        let Some((root, level)) = superblock.log_root else {
+        let Some(logs) = log_tree(superblock) else {
             return Ok(());
-        };
-        let generation = Generation(superblock.generation.0.saturating_add(1));
-        let logs = Tree {
-            id: object::TREE_LOG,
-            root,
-            level,
-            generation,
         };
         let mut read = HashSet::new();
         let mut cursor = logs.seek(&btrfs.volume, Key::MIN)?;
@@ -124,8 +117,12 @@ impl BtrfsChecker<'_> {
                     Ok(()) => {}
                     Err(Error::Io(error)) => return Err(Error::Io(error)),
                     Err(_) => {
-                        let what = wrong("data in the log has no checksum", Logical(at), next - at);
-                        self.corrupt(object::TREE_LOG, what)?;
+                        self.corrupt(
+                            "data in the log has no checksum",
+                            object::TREE_LOG,
+                            at,
+                            next - at,
+                        )?;
                     }
                 }
                 at = next;

@@ -21,12 +21,13 @@ mod walk;
 
 use std::collections::HashSet;
 
-use tree::{CheckOptions, Corrupt, DataCheck, Finding, Findings, Parallel, Progress, Result};
+use tree::{CheckOptions, DataCheck, Finding, Findings, Parallel, Progress, Result};
 
 use self::extents::{ExtentTree, TreeReferences};
-use self::state::{BtrfsChecker, LogRanges, ReferenceEdges, wrong};
-use crate::disk::key::{Key, Logical, is_file_tree, object};
+use self::state::{BtrfsChecker, LogRanges, ReferenceEdges};
+use crate::disk::key::{Key, is_file_tree, object};
 use crate::disk::raw;
+use crate::disk::subvolume::tree_of;
 use crate::read::Btrfs;
 
 pub use self::state::{CheckSummary, Note};
@@ -78,12 +79,7 @@ impl BtrfsChecker<'_> {
         let result = self.log();
         self.tolerate(object::TREE_LOG, result)?;
         let roots = self.roots()?;
-        let find = |id| {
-            roots
-                .iter()
-                .find(|root| root.tree.id == id)
-                .map(|root| root.tree)
-        };
+        let find = |id| tree_of(&roots, id);
         for id in [
             object::EXTENT_TREE,
             object::DEV_TREE,
@@ -91,12 +87,7 @@ impl BtrfsChecker<'_> {
             object::CSUM_TREE,
         ] {
             if find(id).is_none() {
-                let corrupt = Corrupt {
-                    what: "tree is missing",
-                    at: 0,
-                    got: id,
-                };
-                self.corrupt(id, corrupt)?;
+                self.corrupt("tree is missing", id, 0, id)?;
             }
         }
         if let Some(tree) = find(object::EXTENT_TREE) {
@@ -108,8 +99,12 @@ impl BtrfsChecker<'_> {
             self.tolerate(tree.id, result)?;
         }
         for group in self.extents.finish() {
-            let what = wrong("block groups overlap", Logical(group.start), group.len);
-            self.corrupt(object::EXTENT_TREE, what)?;
+            self.corrupt(
+                "block groups overlap",
+                object::EXTENT_TREE,
+                group.start,
+                group.len,
+            )?;
         }
         let data = self
             .extents
@@ -118,7 +113,7 @@ impl BtrfsChecker<'_> {
             .filter(|extent| !extent.is_tree_block);
         self.summary.extents = data.count() as u64;
         self.expect();
-        let quota_tree = quota::quota_tree(&roots);
+        let quota_tree = find(object::QUOTA_TREE);
         if let Some(tree) = &quota_tree
             && let Ok(Some((flags, _))) = self.quotas(tree)
             && flags & raw::QGROUP_SIMPLE == 0

@@ -19,8 +19,8 @@ use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
 use super::extents::RecordedExtent;
-use super::state::{BtrfsChecker, Note, wrong};
-use crate::disk::key::{Key, Logical, is_file_tree, item, object};
+use super::state::{BtrfsChecker, Note};
+use crate::disk::key::{Key, is_file_tree, item};
 use crate::disk::raw;
 use crate::disk::subvolume::TreeRoot;
 use crate::disk::tree::Tree;
@@ -32,7 +32,7 @@ const STEPS_MAX: u64 = 1 << 28;
 /// Total length of the kept sets of subvolumes and of groups, for the same reason.
 const SETS_LEN_MAX: usize = 1 << 24;
 
-/// QuotaGroups that one subvolume may count for; people have a handful.
+/// Groups that one subvolume may count for; people have a handful.
 const GROUPS_ABOVE_MAX: usize = 1024;
 
 /// Referenced and exclusive bytes.
@@ -42,7 +42,7 @@ type Counts = (u64, u64);
 #[derive(Default)]
 struct QuotaGroups {
     counts: BTreeMap<u64, (Counts, Counts)>,
-    /// QuotaGroups and what they are part of, one level or more above.
+    /// Groups and what they are part of, one level or more above.
     parents: BTreeMap<u64, Vec<u64>>,
 }
 
@@ -72,7 +72,7 @@ const fn level(group: u64) -> u64 {
     group >> 48
 }
 
-/// SubvolumeSets of subvolumes, each kept once.
+/// Sets of subvolumes, each kept once.
 #[derive(Default)]
 struct SubvolumeSets {
     list: Vec<Box<[u64]>>,
@@ -121,19 +121,16 @@ impl BtrfsChecker<'_> {
     pub(super) fn quotas(&self, tree: &Tree) -> Result<Option<(u64, u64)>> {
         let volume = &self.btrfs.volume;
         let key = Key::new(0, item::QGROUP_STATUS, 0);
-        let cursor = tree.find(volume, key)?;
-        let Some(item) = cursor.as_ref().and_then(crate::disk::tree::Cursor::item) else {
-            return Ok(None);
-        };
-        let Ok((raw, rest)) = raw::QgroupStatus::ref_from_prefix(item.data) else {
-            return Err(item.corrupt("quota status is too short", to_u64(item.data.len())));
-        };
-        let flags = raw.flags.get();
-        let is_exact = flags & (raw::QGROUP_RESCAN | raw::QGROUP_INCONSISTENT) == 0;
-        let enabled = rest
-            .first_chunk()
-            .map_or(0, |word| u64::from_le_bytes(*word));
-        Ok(is_exact.then_some((flags, enabled)))
+        let status = tree.get(volume, key, |item| {
+            let Ok((raw, rest)) = raw::QgroupStatus::ref_from_prefix(item.data) else {
+                return Err(item.corrupt("quota status is too short", to_u64(item.data.len())));
+            };
+            let word = rest.first_chunk();
+            let enabled = word.map_or(0, |word| u64::from_le_bytes(*word));
+            Ok((raw.flags.get(), enabled))
+        })?;
+        let inexact = raw::QGROUP_RESCAN | raw::QGROUP_INCONSISTENT;
+        Ok(status.filter(|(flags, _)| flags & inexact == 0))
     }
 
     /// Compares the counts of all quota groups.
@@ -162,7 +159,7 @@ impl BtrfsChecker<'_> {
                 ("quota group's exclusive bytes are wrong", stored.1, found.1),
             ] {
                 if stored != found {
-                    self.corrupt(tree.id, wrong(what, Logical(group), stored))?;
+                    self.corrupt(what, tree.id, group, stored)?;
                 }
             }
         }
@@ -308,11 +305,4 @@ impl BtrfsChecker<'_> {
         }
         true
     }
-}
-
-/// The tree of quotas, if there is one.
-pub(super) fn quota_tree(roots: &[TreeRoot]) -> Option<Tree> {
-    let mut roots = roots.iter();
-    let root = roots.find(|root| root.tree.id == object::QUOTA_TREE)?;
-    Some(root.tree)
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use tree::{Result, to_u64};
 
 use super::extents::Referrer;
-use super::state::{BtrfsChecker, wrong};
-use crate::disk::key::{Key, Logical, item, object};
+use super::state::BtrfsChecker;
+use crate::disk::key::{Key, item, object};
 use crate::disk::tree::Tree;
 
 impl BtrfsChecker<'_> {
@@ -45,7 +45,7 @@ impl BtrfsChecker<'_> {
         let found = std::mem::take(&mut self.extents.references);
         let (mut w, mut f) = (0, 0);
         loop {
-            let what = match (wanted.get(w), found.get(f)) {
+            let (what, at, got) = match (wanted.get(w), found.get(f)) {
                 (None, None) => break,
                 (Some(a), Some(b)) if a == b => {
                     w += 1;
@@ -55,23 +55,19 @@ impl BtrfsChecker<'_> {
                 (Some(a), Some(b)) if (a.0, a.1) == (b.0, b.1) => {
                     w += 1;
                     f += 1;
-                    wrong("reference's count is wrong", Logical(a.0), b.2)
+                    ("reference's count is wrong", a.0, b.2)
                 }
                 (Some(a), b) if b.is_none_or(|b| (a.0, a.1) < (b.0, b.1)) => {
                     w += 1;
-                    wrong("extent tree lacks a reference", Logical(a.0), a.2)
+                    ("extent tree lacks a reference", a.0, a.2)
                 }
                 (_, Some(b)) => {
                     f += 1;
-                    wrong(
-                        "extent tree has a reference that does not exist",
-                        Logical(b.0),
-                        b.2,
-                    )
+                    ("extent tree has a reference that does not exist", b.0, b.2)
                 }
                 (Some(_), None) => unreachable!("what is left is in the case before"),
             };
-            self.corrupt(object::EXTENT_TREE, what)?;
+            self.corrupt(what, object::EXTENT_TREE, at, got)?;
         }
         let data = |&(at, reference, _): &(u64, Referrer, u64)| match reference {
             Referrer::Data { root, inode, .. } => Some((at, root, inode)),
@@ -85,12 +81,12 @@ impl BtrfsChecker<'_> {
         }
         for extent in std::mem::take(&mut self.extents.list) {
             if counts.remove(&extent.at) != Some(extent.refs) {
-                let what = wrong(
+                self.corrupt(
                     "extent's number of references is wrong",
-                    Logical(extent.at),
+                    object::EXTENT_TREE,
+                    extent.at,
                     extent.refs,
-                );
-                self.corrupt(object::EXTENT_TREE, what)?;
+                )?;
             }
             let block = self.references.visited.get(&extent.at);
             if extent.is_tree_block
@@ -98,29 +94,33 @@ impl BtrfsChecker<'_> {
                     (block.level, block.generation) != (extent.level, extent.generation)
                 })
             {
-                let what = wrong(
+                self.corrupt(
                     "extent item's level or generation is not its block's",
-                    Logical(extent.at),
+                    object::EXTENT_TREE,
+                    extent.at,
                     extent.generation,
-                );
-                self.corrupt(object::EXTENT_TREE, what)?;
+                )?;
             }
             let shown = self.references.data.get(&extent.at);
             if !extent.is_tree_block && shown.is_some_and(|&len| len != extent.len) {
-                let what = wrong(
+                self.corrupt(
                     "extent is not as long as files say",
-                    Logical(extent.at),
+                    object::EXTENT_TREE,
+                    extent.at,
                     extent.len,
-                );
-                self.corrupt(object::EXTENT_TREE, what)?;
+                )?;
             }
             self.extents.list.push(extent);
         }
         let mut lost: Vec<u64> = counts.into_keys().collect();
         lost.sort_unstable();
         for at in lost {
-            let what = wrong("reference to an extent that does not exist", Logical(at), 0);
-            self.corrupt(object::EXTENT_TREE, what)?;
+            self.corrupt(
+                "reference to an extent that does not exist",
+                object::EXTENT_TREE,
+                at,
+                0,
+            )?;
         }
         Ok(())
     }

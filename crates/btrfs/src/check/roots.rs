@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tree::{Corrupt, Result};
+use tree::Result;
 
-use super::state::{BtrfsChecker, wrong};
+use super::state::BtrfsChecker;
 use crate::disk::dir::{self, EntryTarget};
-use crate::disk::key::{Key, Logical, is_file_tree, item, object};
+use crate::disk::key::{Key, is_file_tree, item, object};
 use crate::disk::subvolume::{self, TreeRoot};
 
 impl BtrfsChecker<'_> {
@@ -57,12 +57,10 @@ impl BtrfsChecker<'_> {
         backward.sort_unstable();
         if forward != backward {
             self.corrupt(
+                "places of subvolumes differ from those that they refer to",
                 object::ROOT_TREE,
-                Corrupt {
-                    what: "places of subvolumes differ from those that they refer to",
-                    at: self.btrfs.roots.root.0,
-                    got: forward.len().abs_diff(backward.len()) as u64,
-                },
+                self.btrfs.roots.root.0,
+                forward.len().abs_diff(backward.len()) as u64,
             )?;
         }
         let seen: HashSet<u64> = backward.iter().map(|(_, child, _)| *child).collect();
@@ -79,7 +77,7 @@ impl BtrfsChecker<'_> {
             } else {
                 continue;
             };
-            self.corrupt(id, wrong(what, root.tree.root, id))?;
+            self.corrupt(what, id, root.tree.root.0, id)?;
         }
         // Of several trees with an ID, the first one, as elsewhere.
         let trees = roots.iter().rev().map(|root| (root.tree.id, &root.tree));
@@ -96,7 +94,7 @@ impl BtrfsChecker<'_> {
             };
             if !is_there {
                 let what = "subvolume's name is not in its directory";
-                self.corrupt(*parent, wrong(what, Logical(*dir), *child))?;
+                self.corrupt(what, *parent, *dir, *child)?;
             }
         }
         Ok(())
@@ -108,9 +106,15 @@ impl BtrfsChecker<'_> {
         for root in roots.iter().filter(|root| nested.contains(&root.tree.id)) {
             let id = root.tree.id;
             let key = Key::new(object::ORPHAN, item::ORPHAN_ITEM, id);
-            if root.refs == 0 && (self.btrfs.roots.find(&self.btrfs.volume, key)?).is_none() {
-                let what = wrong("deleted subvolume is not an orphan", root.tree.root, id);
-                self.corrupt(id, what)?;
+            if root.refs == 0
+                && (self.btrfs.roots.get(&self.btrfs.volume, key, |_| Ok(()))?).is_none()
+            {
+                self.corrupt(
+                    "deleted subvolume is not an orphan",
+                    id,
+                    root.tree.root.0,
+                    id,
+                )?;
             }
         }
         Ok(())

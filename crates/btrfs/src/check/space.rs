@@ -3,13 +3,13 @@
 use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
-use super::state::{BtrfsChecker, Note, wrong};
+use super::state::{BtrfsChecker, Note};
 use crate::disk::chunk::Chunk;
 use crate::disk::flags::{block_group, compat_ro};
 use crate::disk::key::{Key, Logical, item, object};
 use crate::disk::node::TreeItem;
 use crate::disk::raw;
-use crate::disk::subvolume::TreeRoot;
+use crate::disk::subvolume::{TreeRoot, tree_of};
 use crate::disk::tree::Tree;
 
 /// The free space tree's description of a block group.
@@ -25,12 +25,7 @@ struct FreeSpace {
 impl BtrfsChecker<'_> {
     pub(super) fn space(&mut self, roots: &[TreeRoot]) -> Result<()> {
         self.block_groups()?;
-        let find = |id| {
-            roots
-                .iter()
-                .find(|root| root.tree.id == id)
-                .map(|root| root.tree)
-        };
+        let find = |id| tree_of(roots, id);
         if let Some(tree) = find(object::DEV_TREE) {
             let result = self.device_extents(&tree);
             self.tolerate(tree.id, result)?;
@@ -43,8 +38,7 @@ impl BtrfsChecker<'_> {
                     self.tolerate(tree.id, result)?;
                 }
                 None => {
-                    let what = wrong("free space tree is missing", Logical(0), 0);
-                    self.corrupt(object::FREE_SPACE_TREE, what)?;
+                    self.corrupt("free space tree is missing", object::FREE_SPACE_TREE, 0, 0)?;
                 }
             }
         }
@@ -60,12 +54,12 @@ impl BtrfsChecker<'_> {
             let chunk = self.btrfs.chunks().find(Logical(group.start));
             let chunk = chunk.filter(|chunk| chunk.start.0 == group.start);
             if chunk.is_none_or(|chunk| (chunk.len, chunk.flags) != (group.len, group.flags)) {
-                let what = wrong(
+                self.corrupt(
                     "block group is not its chunk's",
-                    Logical(group.start),
+                    object::EXTENT_TREE,
+                    group.start,
                     group.flags,
-                );
-                self.corrupt(object::EXTENT_TREE, what)?;
+                )?;
             }
             let list = &self.extents.list;
             let first = list.partition_point(|extent| extent.at < group.start);
@@ -81,24 +75,28 @@ impl BtrfsChecker<'_> {
                     .any(|extent| extent.is_tree_block == is_data_only);
             total += used;
             if used != group.used {
-                let what = wrong(
+                self.corrupt(
                     "block group's used bytes are wrong",
-                    Logical(group.start),
+                    object::EXTENT_TREE,
+                    group.start,
                     group.used,
-                );
-                self.corrupt(object::EXTENT_TREE, what)?;
+                )?;
             }
             if is_cut {
-                let what = wrong("extent crosses the end of its block group", Logical(end), 0);
-                self.corrupt(object::EXTENT_TREE, what)?;
+                self.corrupt(
+                    "extent crosses the end of its block group",
+                    object::EXTENT_TREE,
+                    end,
+                    0,
+                )?;
             }
             if is_misplaced {
-                let what = wrong(
+                self.corrupt(
                     "extent is in a block group of the wrong type",
-                    Logical(group.start),
+                    object::EXTENT_TREE,
+                    group.start,
                     group.flags,
-                );
-                self.corrupt(object::EXTENT_TREE, what)?;
+                )?;
             }
         }
         for chunk in chunks {
@@ -106,25 +104,26 @@ impl BtrfsChecker<'_> {
                 .binary_search_by_key(&chunk.start.0, |group| group.start)
                 .is_err()
             {
-                let what = wrong("chunk has no block group", chunk.start, chunk.flags);
-                self.corrupt(object::CHUNK_TREE, what)?;
+                self.corrupt(
+                    "chunk has no block group",
+                    object::CHUNK_TREE,
+                    chunk.start.0,
+                    chunk.flags,
+                )?;
             }
         }
         let all: u64 = self.extents.list.iter().map(|extent| extent.len).sum();
         if all != total {
-            let what = wrong(
+            self.corrupt(
                 "extent lies in no block group",
-                Logical(0),
+                object::EXTENT_TREE,
+                0,
                 all - total.min(all),
-            );
-            self.corrupt(object::EXTENT_TREE, what)?;
+            )?;
         }
         let used = self.btrfs.superblock().bytes_used;
         if used != all {
-            self.corrupt(
-                0,
-                wrong("superblock's used bytes are wrong", Logical(0), used),
-            )?;
+            self.corrupt("superblock's used bytes are wrong", 0, 0, used)?;
         }
         Ok(())
     }
@@ -156,19 +155,16 @@ impl BtrfsChecker<'_> {
         if wanted != found {
             let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
             let at = differs.map_or(to_u64(found.len()), |(a, _)| a.1);
-            let what = wrong(
+            self.corrupt(
                 "device extents are not the chunks'",
-                Logical(at),
+                tree.id,
+                at,
                 to_u64(found.len()),
-            );
-            self.corrupt(tree.id, what)?;
+            )?;
         }
         for pair in found.windows(2) {
             if pair[0].0 == pair[1].0 && pair[0].1.saturating_add(pair[0].2) > pair[1].1 {
-                self.corrupt(
-                    tree.id,
-                    wrong("device extents overlap", Logical(pair[1].1), pair[0].0),
-                )?;
+                self.corrupt("device extents overlap", tree.id, pair[1].1, pair[0].0)?;
             }
         }
         for device in btrfs.devices() {
@@ -182,21 +178,19 @@ impl BtrfsChecker<'_> {
                 .max()
                 .unwrap_or(0);
             if used != device.bytes_used {
-                let what = wrong(
+                self.corrupt(
                     "device's used bytes are wrong",
-                    Logical(device.id),
+                    tree.id,
+                    device.id,
                     device.bytes_used,
-                );
-                self.corrupt(tree.id, what)?;
+                )?;
             }
             if end > device.total_bytes {
                 self.corrupt(
+                    "device extent lies beyond its device",
                     tree.id,
-                    wrong(
-                        "device extent lies beyond its device",
-                        Logical(end),
-                        device.id,
-                    ),
+                    end,
+                    device.id,
                 )?;
             }
         }
@@ -281,22 +275,19 @@ impl BtrfsChecker<'_> {
         if wanted != found {
             let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
             let at = differs.map_or(0, |(a, b)| a.0.min(b.0));
-            let what = wrong("free space tree is wrong", Logical(at), to_u64(found.len()));
-            self.corrupt(tree.id, what)?;
+            self.corrupt("free space tree is wrong", tree.id, at, to_u64(found.len()))?;
         }
         Ok(())
     }
 
     fn free_space_count(&mut self, group: Option<&FreeSpace>, counted: u32) -> Result<()> {
         match group {
-            Some(group) if group.count != counted => {
-                let what = wrong(
-                    "block group's number of free extents is wrong",
-                    Logical(group.start),
-                    group.count.into(),
-                );
-                self.corrupt(object::FREE_SPACE_TREE, what)
-            }
+            Some(group) if group.count != counted => self.corrupt(
+                "block group's number of free extents is wrong",
+                object::FREE_SPACE_TREE,
+                group.start,
+                group.count.into(),
+            ),
             _ => Ok(()),
         }
     }

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::extents::BlockGroup;
 use super::ranges::join;
-use super::state::{BtrfsChecker, wrong};
+use super::state::BtrfsChecker;
 use crate::disk::checksum::ChecksumType;
 use crate::disk::chunk::{Chunk, Profile};
 use crate::disk::extent::{ExtentBody, FileExtent};
@@ -82,12 +82,12 @@ impl BtrfsChecker<'_> {
         if found != wanted && total(&found) == total(&wanted) {
             let differs = wanted.iter().zip(&found).find(|(a, b)| a != b);
             let at = differs.map_or(group.start, |(a, b)| a.0.min(b.0));
-            let what = wrong(
+            self.corrupt(
                 "free space cache is wrong",
-                Logical(at),
+                object::ROOT_TREE,
+                at,
                 to_u64(found.len()),
-            );
-            self.corrupt(object::ROOT_TREE, what)?;
+            )?;
         }
         Ok(())
     }
@@ -97,23 +97,24 @@ impl BtrfsChecker<'_> {
         let btrfs = self.btrfs;
         let (volume, roots) = (&btrfs.volume, &btrfs.roots);
         let key = Key::new(object::FREE_SPACE, 0, group.start);
-        let cursor = roots.find(volume, key)?;
-        let Some(item) = cursor.as_ref().and_then(crate::disk::tree::Cursor::item) else {
+        let header = roots.get(volume, key, |item| {
+            raw::FreeSpaceHeader::read_from_bytes(item.data).map_err(|_| {
+                let len = to_u64(item.data.len());
+                item.corrupt("free space header's size is wrong", len)
+            })
+        })?;
+        let Some(header) = header else {
             return Ok(None);
-        };
-        let Ok(header) = raw::FreeSpaceHeader::ref_from_bytes(item.data) else {
-            let len = to_u64(item.data.len());
-            return Err(item.corrupt("free space header's size is wrong", len));
         };
         let number = header.location.objectid.get();
-        let cursor = roots.find(volume, Key::new(number, item::INODE_ITEM, 0))?;
-        let Some(item) = cursor.as_ref().and_then(crate::disk::tree::Cursor::item) else {
+        let key = Key::new(number, item::INODE_ITEM, 0);
+        let inode = roots.get(volume, key, |item| {
+            StoredInode::parse(&item, &volume.superblock)
+        })?;
+        let of_header = |inode: &StoredInode| inode.generation.0 == header.generation.get();
+        let Some(inode) = inode.filter(of_header) else {
             return Ok(None);
         };
-        let inode = StoredInode::parse(&item, btrfs.superblock())?;
-        if inode.generation.0 != header.generation.get() {
-            return Ok(None);
-        }
         let page_bytes = u64::from(btrfs.superblock().sectorsize);
         let pages = inode.size.checked_div(page_bytes).unwrap_or(0);
         let sums_bytes = pages.saturating_mul(4);

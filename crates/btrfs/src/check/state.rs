@@ -80,7 +80,7 @@ impl fmt::Display for Note {
 /// Ranges of data that the log has, as start and end: sorted, without overlaps.
 #[derive(Default)]
 pub(super) struct LogRanges {
-    /// ExtentTree of its files.
+    /// Extents of its files.
     pub(super) data: Vec<(u64, u64)>,
     /// What it has checksums for.
     pub(super) sums: Vec<(u64, u64)>,
@@ -127,8 +127,15 @@ impl BtrfsChecker<'_> {
         self.findings.add(finding(tree, error))
     }
 
-    pub(super) fn corrupt(&mut self, tree: u64, what: Corrupt) -> Result<()> {
-        self.found(tree, Error::Corrupt(what))
+    /// Records what is wrong in a tree, where, and what was found there.
+    pub(super) fn corrupt(
+        &mut self,
+        what: &'static str,
+        tree: u64,
+        at: u64,
+        got: u64,
+    ) -> Result<()> {
+        self.found(tree, Error::Corrupt(Corrupt { what, at, got }))
     }
 
     /// Records a finding and continues.

@@ -182,19 +182,17 @@ pub(crate) fn find(
     name: &[u8],
 ) -> Result<Option<(EntryTarget, FileKind)>> {
     let key = Key::new(dir, item::DIR_ITEM, name_hash(NAME_SEED, name).into());
-    let Some(cursor) = tree.find(volume, key)? else {
-        return Ok(None);
-    };
-    let mut found = None;
-    if let Some(item) = cursor.item() {
+    let found = tree.get(volume, key, |item| {
+        let mut found = None;
         for_each_entry(&item, |entry| {
             if entry.name == name {
                 found = Some((entry.target, entry.kind));
             }
             Ok(())
         })?;
-    }
-    Ok(found)
+        Ok(found)
+    })?;
+    Ok(found.flatten())
 }
 
 /// The target of the entry at this directory index, if it has this name.
@@ -205,34 +203,29 @@ pub(crate) fn find_index(
     index: u64,
     name: &[u8],
 ) -> Result<Option<EntryTarget>> {
-    let Some(cursor) = tree.find(volume, Key::new(dir, item::DIR_INDEX, index))? else {
-        return Ok(None);
-    };
-    let mut found = None;
-    if let Some(item) = cursor.item() {
+    let found = tree.get(volume, Key::new(dir, item::DIR_INDEX, index), |item| {
+        let mut found = None;
         for_each_entry(&item, |entry| {
             found = (entry.name == name).then_some(entry.target);
             Ok(())
         })?;
-    }
-    Ok(found)
+        Ok(found)
+    })?;
+    Ok(found.flatten())
 }
 
 /// The ID of the default subvolume, from the entry `default` of the root tree's directory.
 pub(crate) fn default_subvolume(volume: &Volume, roots: &Tree) -> Result<u64> {
     let hash = name_hash(NAME_SEED, b"default").into();
     let key = Key::new(object::ROOT_TREE_DIR, item::DIR_ITEM, hash);
-    let Some(cursor) = roots.find(volume, key)? else {
-        return Ok(object::FS_TREE);
-    };
     let mut id = object::FS_TREE;
-    if let Some(item) = cursor.item() {
+    roots.get(volume, key, |item| {
         for_each_record(&item, |record| {
             if record.name == b"default" {
                 id = record.raw.location.objectid.get();
             }
             Ok(())
-        })?;
-    }
+        })
+    })?;
     Ok(id)
 }

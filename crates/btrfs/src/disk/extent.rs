@@ -44,7 +44,7 @@ pub(crate) struct DataExtent {
     pub(crate) at: Logical,
     pub(crate) len: u64,
     pub(crate) compression: Option<Compression>,
-    /// DecodedExtent length in bytes.
+    /// Decoded length in bytes.
     pub(crate) ram_bytes: u64,
 }
 

@@ -145,7 +145,7 @@ fn time(raw: &raw::Timespec) -> Time {
     }
 }
 
-/// StoredInode flags, and the corresponding `FS_*_FL` bit of linux/fs.h.
+/// Inode flags, and the corresponding `FS_*_FL` bit of linux/fs.h.
 pub(crate) const ATTRIBUTES: [(u64, u32); 9] = [
     (inode_flags::COMPRESS, 0x4),
     (inode_flags::SYNC, 0x8),

@@ -416,7 +416,7 @@ const _: () = assert!(size_of::<DirItem>() == 30);
 pub(crate) struct FileExtentItem {
     /// Generation in which it was created.
     pub(crate) generation: U64,
-    /// DecodedExtent length of the stored bytes.
+    /// Decoded length of the stored bytes.
     pub(crate) ram_bytes: U64,
     /// 0 none, 1 zlib, 2 LZO, 3 zstd.
     pub(crate) compression: u8,
@@ -514,7 +514,7 @@ pub(crate) const ROOT_DEAD: u64 = 1 << 48;
 )]
 #[repr(C)]
 pub(crate) struct RootRef {
-    /// StoredInode of the directory.
+    /// Inode of the directory.
     pub(crate) dirid: U64,
     /// Its directory index.
     pub(crate) sequence: U64,

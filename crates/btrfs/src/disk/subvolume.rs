@@ -163,14 +163,27 @@ pub(crate) fn is_seen_at(
     name: &[u8],
 ) -> Result<bool> {
     let key = Key::new(parent, item::ROOT_REF, child);
-    let Some(cursor) = roots.find(volume, key)? else {
-        return Ok(false);
-    };
-    let Some(item) = cursor.item() else {
-        return Ok(false);
-    };
-    let (found_dir, _, found_name) = parse_ref(&item)?;
-    Ok((found_dir, found_name) == (dir, name))
+    let is_there = roots.get(volume, key, |item| {
+        let (found_dir, _, found_name) = parse_ref(&item)?;
+        Ok((found_dir, found_name) == (dir, name))
+    })?;
+    Ok(is_there == Some(true))
+}
+
+/// The tree with this ID; the first one if there are several.
+pub(crate) fn tree_of(roots: &[TreeRoot], id: u64) -> Option<Tree> {
+    let mut trees = roots.iter().map(|root| root.tree);
+    trees.find(|tree| tree.id == id)
+}
+
+/// The tree that lists the logs, if there are any: it is written between two commits.
+pub(crate) fn log_tree(superblock: &Superblock) -> Option<Tree> {
+    superblock.log_root.map(|(root, level)| Tree {
+        id: object::TREE_LOG,
+        root,
+        level,
+        generation: Generation(superblock.generation.0.saturating_add(1)),
+    })
 }
 
 /// Calls `each` with every root item of a subvolume, including the top level.

@@ -44,11 +44,11 @@ pub struct Superblock {
     pub metadata_uuid: [u8; 16],
     /// Generation of the last commit.
     pub generation: Generation,
-    /// TreeRoot block and level of the root tree.
+    /// Root block and level of the root tree.
     pub root: (Logical, u8),
-    /// TreeRoot block, level and generation of the chunk tree.
+    /// Root block, level and generation of the chunk tree.
     pub chunk_root: (Logical, u8, Generation),
-    /// TreeRoot block and level of the log tree: present after a crash, with what was synced since the last commit.
+    /// Root block and level of the log tree: present after a crash, with what was synced since the last commit.
     pub log_root: Option<(Logical, u8)>,
     /// Total size of all devices in bytes.
     pub total_bytes: u64,
@@ -88,9 +88,9 @@ pub struct Superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OlderRoots {
     pub(crate) generation: Generation,
-    /// TreeRoot block and level of the root tree.
+    /// Root block and level of the root tree.
     pub(crate) root: (Logical, u8),
-    /// TreeRoot block, level and generation of the chunk tree.
+    /// Root block, level and generation of the chunk tree.
     pub(crate) chunk_root: (Logical, u8, Generation),
 }
 

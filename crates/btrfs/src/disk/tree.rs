@@ -121,11 +121,16 @@ impl Tree {
         self.descend(volume, key, last, None)
     }
 
-    /// A cursor on the item with this key, if there is one.
-    pub(crate) fn find<'v>(&self, volume: &'v Volume, key: Key) -> Result<Option<Cursor<'v>>> {
+    /// The value that `read` makes of the item with this key, if there is one.
+    pub(crate) fn get<T>(
+        &self,
+        volume: &Volume,
+        key: Key,
+        read: impl FnOnce(TreeItem<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
         let cursor = self.descend(volume, key, key, None)?;
-        let is_there = cursor.item().is_some_and(|item| item.key == key);
-        Ok(is_there.then_some(cursor))
+        let item = cursor.item().filter(|item| item.key == key);
+        item.map(read).transpose()
     }
 
     fn descend<'v>(

@@ -1,4 +1,4 @@
-//! FileInode content: the parts of a file in order, including holes.
+//! File content: the parts of a file in order, including holes.
 
 use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result, to_u64, to_usize};
 

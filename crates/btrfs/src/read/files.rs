@@ -191,21 +191,19 @@ impl Subvolume {
             return Ok(None);
         };
         let key = Key::new(number, item::EXTENT_DATA, offset);
-        let Some(cursor) = tree.find(self.volume(), key)? else {
-            return Ok(None);
-        };
-        let Some(item) = cursor.item() else {
-            return Ok(None);
-        };
-        let found = FileExtent::parse(&item, self.volume().superblock.sectorsize)?;
-        Ok(match found.body {
-            ExtentBody::Stored {
-                extent,
-                offset: begin,
-                is_preallocated: true,
-            } => Some((ExtentId(extent.at.0), begin, found.len)),
-            _ => None,
-        })
+        let sectorsize = self.volume().superblock.sectorsize;
+        let found = tree.get(self.volume(), key, |item| {
+            let found = FileExtent::parse(&item, sectorsize)?;
+            Ok(match found.body {
+                ExtentBody::Stored {
+                    extent,
+                    offset: begin,
+                    is_preallocated: true,
+                } => Some((ExtentId(extent.at.0), begin, found.len)),
+                _ => None,
+            })
+        })?;
+        Ok(found.flatten())
     }
 
     pub(super) fn volume(&self) -> &Volume {
@@ -262,14 +260,14 @@ impl Subvolume {
 
     pub(crate) fn inode_in(&self, tree: &Tree, number: u64) -> Result<StoredInode> {
         let key = Key::new(number, item::INODE_ITEM, 0);
-        let cursor = tree.find(self.volume(), key)?;
-        let cursor = cursor.ok_or(Error::Corrupt(Corrupt {
+        let inode = tree.get(self.volume(), key, |item| {
+            StoredInode::parse(&item, &self.volume().superblock)
+        })?;
+        inode.ok_or(Error::Corrupt(Corrupt {
             what: "inode has no item",
             at: tree.root.0,
             got: number,
-        }))?;
-        let item = cursor.item().expect("it was found");
-        StoredInode::parse(&item, &self.volume().superblock)
+        }))
     }
 
     /// A regular file or a symbolic link.

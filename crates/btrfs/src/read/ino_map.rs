@@ -1,4 +1,4 @@
-//! StoredInode numbers across several subvolumes.
+//! Inode numbers across several subvolumes.
 //!
 //! They do not depend on what was read before, so that two mounts of an image show the same numbers, and file handles of one are
 //! valid in the next.

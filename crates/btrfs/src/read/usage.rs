@@ -51,15 +51,15 @@ impl Btrfs {
         };
         for chunk in self.chunks().chunks() {
             let key = Key::new(chunk.start.0, item::BLOCK_GROUP_ITEM, chunk.len);
-            let Some(cursor) = root.tree.find(volume, key)? else {
+            let used = root.tree.get(volume, key, |item| {
+                let raw = raw::BlockGroupItem::ref_from_bytes(item.data).map_err(|_| {
+                    let len = to_u64(item.data.len());
+                    item.corrupt("block group's item is of the wrong size", len)
+                })?;
+                Ok(raw.used.get())
+            })?;
+            let Some(used) = used else {
                 continue;
-            };
-            let Some(item) = cursor.item() else {
-                continue;
-            };
-            let Ok(raw) = raw::BlockGroupItem::ref_from_bytes(item.data) else {
-                let len = to_u64(item.data.len());
-                return Err(item.corrupt("block group's item is of the wrong size", len));
             };
             let is_data = chunk.flags & block_group::TYPE_MASK == block_group::DATA;
             let sum = if is_data {
@@ -68,7 +68,7 @@ impl Btrfs {
                 &mut space.metadata
             };
             sum.total = sum.total.saturating_add(chunk.len);
-            sum.used = sum.used.saturating_add(raw.used.get().min(chunk.len));
+            sum.used = sum.used.saturating_add(used.min(chunk.len));
             space.is_mixed |= !is_data && chunk.flags & block_group::DATA != 0;
         }
         Ok(space)

@@ -5,7 +5,7 @@ use tree::{Error, Result};
 use crate::disk::key::{Generation, Key};
 use crate::disk::node::{NewTreeBlock, Pointer, TreeBlock};
 use crate::disk::raw::LEVELS_MAX;
-use crate::disk::tree::{Cursor, Tree};
+use crate::disk::tree::Tree;
 use crate::disk::volume::Volume;
 
 /// A tree that is being changed.
@@ -21,14 +21,12 @@ impl<'v> Editor<'v> {
 
     /// The data of the item with this key.
     pub(super) fn get(&self, key: Key) -> Result<Option<Vec<u8>>> {
-        let cursor = self.tree.find(self.volume, key)?;
-        let item = cursor.as_ref().and_then(Cursor::item);
-        Ok(item.map(|item| item.data.to_vec()))
+        (self.tree).get(self.volume, key, |item| Ok(item.data.to_vec()))
     }
 
     /// Whether there is an item with this key.
     pub(super) fn has(&self, key: Key) -> Result<bool> {
-        Ok(self.tree.find(self.volume, key)?.is_some())
+        Ok((self.tree.get(self.volume, key, |_| Ok(())))?.is_some())
     }
 
     /// Inserts an item, or replaces the one with this key.
@@ -39,6 +37,12 @@ impl<'v> Editor<'v> {
     /// Removes the item with this key, if there is one.
     pub(super) fn remove(&mut self, key: Key) -> Result<()> {
         self.edit(key, None)
+    }
+
+    /// Puts the items that have data, and removes the others.
+    pub(super) fn change(&mut self, changes: &[(Key, Option<Vec<u8>>)]) -> Result<()> {
+        let mut changes = changes.iter();
+        changes.try_for_each(|(key, data)| self.edit(*key, data.as_deref()))
     }
 
     fn edit(&mut self, key: Key, data: Option<&[u8]>) -> Result<()> {

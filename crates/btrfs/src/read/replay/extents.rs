@@ -73,13 +73,7 @@ impl Replay<'_> {
             }
             cursor.advance()?;
         }
-        for (key, data) in changes {
-            match data {
-                Some(data) => self.files.put(key, &data)?,
-                None => self.files.remove(key)?,
-            }
-        }
-        Ok(())
+        self.files.change(&changes)
     }
 
     /// Copies the checksums of the bytes from `from` to `to` from the log to the checksum tree.
@@ -143,12 +137,7 @@ impl Replay<'_> {
                         }
                         old.advance()?;
                     }
-                    for (key, data) in changes {
-                        match data {
-                            Some(data) => checksums.put(key, &data)?,
-                            None => checksums.remove(key)?,
-                        }
-                    }
+                    checksums.change(&changes)?;
                     checksums.put(back, sums)?;
                 }
             }

@@ -18,11 +18,11 @@ use zerocopy::{FromBytes, IntoBytes};
 use self::edit::Editor;
 use crate::disk::dir;
 use crate::disk::inode::StoredInode;
-use crate::disk::key::{Generation, Key, is_file_tree, item, object};
+use crate::disk::key::{Key, is_file_tree, item, object};
 use crate::disk::node::TreeItem;
 use crate::disk::raw;
-use crate::disk::subvolume::TreeRoot;
-use crate::disk::tree::{Cursor, Tree};
+use crate::disk::subvolume::{TreeRoot, log_tree};
+use crate::disk::tree::Tree;
 use crate::disk::volume::Volume;
 
 /// The trees that a replay changed.
@@ -42,14 +42,8 @@ pub(crate) fn replay(volume: &Volume, roots: &Tree, checksums: Option<Tree>) -> 
         subvolumes: HashMap::new(),
         checksums,
     };
-    let Some((root, level)) = superblock.log_root else {
+    let Some(logs) = log_tree(superblock) else {
         return Ok(replayed);
-    };
-    let logs = Tree {
-        id: object::TREE_LOG,
-        root,
-        level,
-        generation: Generation(superblock.generation.0.saturating_add(1)),
     };
     let mut cursor = logs.seek(volume, Key::MIN)?;
     while let Some(item) = cursor.item() {
@@ -112,10 +106,10 @@ impl Replay<'_> {
                         (ReplayStage::Inodes, item::INODE_ITEM) => self.inode(&item)?,
                         (ReplayStage::Entries, item::DIR_INDEX) => self.entry(&item)?,
                         (ReplayStage::Rest, item::INODE_REF | item::INODE_EXTREF) => {
-                            self.names(&item)?
+                            self.names(&item)?;
                         }
                         (ReplayStage::Rest, item::XATTR_ITEM) => {
-                            self.files.put(item.key, item.data)?
+                            self.files.put(item.key, item.data)?;
                         }
                         (ReplayStage::Rest, item::EXTENT_DATA) => self.extent(&item)?,
                         _ => {}
@@ -184,14 +178,13 @@ impl Replay<'_> {
         let mut gone = Vec::new();
         let mut cursor = self.files.tree.range(self.volume, first, last)?;
         while let Some(item) = cursor.item() {
-            let logged = self.log.find(self.volume, item.key)?;
             let mut known: Vec<Vec<u8>> = Vec::new();
-            if let Some(item) = logged.as_ref().and_then(Cursor::item) {
+            self.log.get(self.volume, item.key, |item| {
                 dir::for_each_xattr(&item, |name, _| {
                     known.push(name.to_vec());
                     Ok(())
-                })?;
-            }
+                })
+            })?;
             let mut all_known = true;
             dir::for_each_xattr(&item, |name, _| {
                 all_known &= known.iter().any(|known| known == name);

@@ -10,7 +10,7 @@ use crate::disk::inode::{emit_extref, emit_ref, for_each_name};
 use crate::disk::key::{Key, item, object};
 use crate::disk::node::TreeItem;
 use crate::disk::raw;
-use crate::disk::tree::{Cursor, Tree};
+use crate::disk::tree::Tree;
 use crate::disk::volume::Volume;
 
 /// A name of an inode.
@@ -224,9 +224,7 @@ impl Replay<'_> {
     /// Removes the record with this name from an item of a directory.
     fn remove_record(&mut self, key: Key, name: &[u8]) -> Result<()> {
         let mut rest = Vec::new();
-        if let Some(cursor) = self.files.tree.find(self.volume, key)?
-            && let Some(item) = cursor.item()
-        {
+        self.files.tree.get(self.volume, key, |item| {
             dir::for_each_record(&item, |record| {
                 if record.name != name {
                     rest.extend_from_slice(record.raw.as_bytes());
@@ -234,8 +232,8 @@ impl Replay<'_> {
                     rest.extend_from_slice(record.value);
                 }
                 Ok(())
-            })?;
-        }
+            })
+        })?;
         self.put_or_remove(key, &rest)
     }
 
@@ -356,11 +354,8 @@ fn names_in(item: &TreeItem<'_>) -> Result<Vec<LoggedName>> {
 
 /// The names in the item of references with this key; none if there is no item.
 fn names_at(volume: &Volume, tree: &Tree, key: Key) -> Result<Vec<LoggedName>> {
-    let cursor = tree.find(volume, key)?;
-    match cursor.as_ref().and_then(Cursor::item) {
-        Some(item) => names_in(&item),
-        None => Ok(Vec::new()),
-    }
+    let names = tree.get(volume, key, |item| names_in(&item))?;
+    Ok(names.unwrap_or_default())
 }
 
 fn extref_key(number: u64, dir: u64, name: &[u8]) -> Key {

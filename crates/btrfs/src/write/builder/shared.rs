@@ -1,6 +1,6 @@
 //! Blocks that a tree shares with an earlier one, its base.
 //!
-//! LeafSharing never depends on why two trees are alike: a leaf is shared if its items are the same bytes, found at the
+//! Sharing never depends on why two trees are alike: a leaf is shared if its items are the same bytes, found at the
 //! boundaries of the base's leaves, and a node if its children are the same blocks. Between shared blocks, a tree has
 //! blocks of its own. As in Linux, its root is always one of those.
 

@@ -7,7 +7,7 @@ use tree::{
 };
 
 use super::choice::{Choice, Chooser};
-use super::job::{DataJob, DataResult, PIECE_BYTES, SmallContent, UnplacedExtent};
+use super::job::{DataJob, DataResult, FileStep, PIECE_BYTES, SmallContent, UnplacedExtent};
 use super::reuse::{OldData, ReuseBuffers, WantedExtent};
 use super::share::{is_nocow, reserved};
 use crate::disk::compression::Compression;
@@ -102,41 +102,12 @@ impl<'a> DataEncoder<'a> {
 
     pub(super) fn work(&self, worker: &mut EncodeWorker, job: DataJob) -> Result<DataResult> {
         Ok(match job {
-            DataJob::End(file) => DataResult::End(file),
-            DataJob::Same { file, original } => DataResult::Same { file, original },
-            DataJob::Reserve {
-                file,
-                offset,
-                len,
-                id,
-                at,
-            } => DataResult::Reserve {
-                file,
-                offset,
-                len,
-                id,
-                at,
-            },
-            DataJob::Shared {
-                file,
-                offset,
-                len,
-                number,
-                skip,
-            } => DataResult::Shared {
-                file,
-                offset,
-                len,
-                number,
-                skip,
-            },
-            DataJob::Unreadable { file, error } => DataResult::Unreadable {
-                file,
-                error: self
-                    .content
-                    .forgive(file, Err::<(), _>(error))?
-                    .expect_err("it is one"),
-            },
+            DataJob::Pass(FileStep::Unreadable { file, error }) => {
+                let error = self.content.forgive(file, Err::<(), _>(error))?;
+                let error = error.expect_err("it is one");
+                DataResult::Pass(FileStep::Unreadable { file, error })
+            }
+            DataJob::Pass(step) => DataResult::Pass(step),
             DataJob::Small(files) => {
                 let small = files.into_iter().map(|file| {
                     let small = self.small(worker, file);
@@ -254,11 +225,8 @@ impl<'a> DataEncoder<'a> {
         let (old, wanted) = (self.old.as_ref()?, wanted?);
         let mut bytes = vec![0; wanted.room];
         let (mut decoding, content) = worker.decoding();
-        let stored = if is_trusted {
-            old.trusted_extent(&mut decoding, wanted, &mut bytes)
-        } else {
-            old.extent(&mut decoding, wanted, &content[..wanted.ram], &mut bytes)
-        };
+        let content = (!is_trusted).then(|| &content[..wanted.ram]);
+        let stored = old.extent(&mut decoding, wanted, content, &mut bytes);
         bytes.truncate(stored?);
         Some(SmallContent::Inline {
             bytes,
@@ -293,7 +261,7 @@ impl<'a> DataEncoder<'a> {
         let wanted = self.wanted(&choice, file, offset, len);
         let mut buffer = self.content.buffer();
         let (mut decoding, _) = worker.decoding();
-        let stored = old.trusted_extent(&mut decoding, &wanted, &mut buffer);
+        let stored = old.extent(&mut decoding, &wanted, None, &mut buffer);
         let Some(stored) = stored else {
             self.content.recycle(buffer);
             return None;
@@ -330,10 +298,9 @@ impl<'a> DataEncoder<'a> {
             let compression = Compression::of_settings(&choice.settings);
             let wanted = self.wanted(&choice, file, offset, len);
             let (mut decoding, content) = worker.decoding();
-            let old = self
-                .old
-                .as_ref()
-                .and_then(|old| old.extent(&mut decoding, &wanted, &content[..ram], &mut buffer));
+            let old = self.old.as_ref().and_then(|old| {
+                old.extent(&mut decoding, &wanted, Some(&content[..ram]), &mut buffer)
+            });
             // Compression must save at least a sector.
             if let Some(stored) = old {
                 (encoded, is_reused) = (Some((stored, compression.number())), true);

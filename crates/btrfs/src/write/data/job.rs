@@ -24,6 +24,12 @@ pub(super) enum DataJob {
         stored: Encoding,
         is_numbered: bool,
     },
+    /// Nothing for a worker to do.
+    Pass(FileStep),
+}
+
+/// What a file gets without any work on its content.
+pub(super) enum FileStep {
     /// A part that refers to a numbered part or a kept extent, starting at `skip`.
     Shared {
         file: FileId,
@@ -58,31 +64,10 @@ pub(super) enum DataResult {
         is_numbered: bool,
         piece: Result<UnplacedExtent>,
     },
-    Shared {
-        file: FileId,
-        offset: u64,
-        len: u64,
-        number: u32,
-        skip: u32,
-    },
-    Reserve {
-        file: FileId,
-        offset: u64,
-        len: u64,
-        id: ExtentId,
-        at: u64,
-    },
-    Same {
-        file: FileId,
-        original: FileId,
-    },
-    Unreadable {
-        file: FileId,
-        error: Error,
-    },
-    End(FileId),
+    Pass(FileStep),
 }
 
+/// The encoded content of a small file.
 pub(super) enum SmallContent {
     Hole,
     /// Preallocated: this sector of the space that the source reserved.

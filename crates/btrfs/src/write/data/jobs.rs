@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tree::{Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, Inventory, Result};
 
-use super::job::{DataJob, PIECE_BYTES};
+use super::job::{DataJob, FileStep, PIECE_BYTES};
 use super::share::{
     ExtentClass, NumberedParts, Originals, PartLookup, SharedExtents, is_nocow, is_on_sectors,
     reserved,
@@ -84,7 +84,7 @@ impl Iterator for DataJobs<'_> {
             if let Some(mut parts) = self.open.take() {
                 let job = match parts.next(self) {
                     Ok(Some(job)) => job,
-                    Ok(None) => return Some(DataJob::End(parts.file)),
+                    Ok(None) => return Some(DataJob::Pass(FileStep::End(parts.file))),
                     Err(error) => {
                         let file = parts.file;
                         // The file ends here.
@@ -92,7 +92,7 @@ impl Iterator for DataJobs<'_> {
                         parts.extents =
                             Extents::new(self.inventory.tree(), self.inventory.ino(file), 0);
                         parts.run = DataRun::default();
-                        DataJob::Unreadable { file, error }
+                        DataJob::Pass(FileStep::Unreadable { file, error })
                     }
                 };
                 self.open = Some(parts);
@@ -119,7 +119,7 @@ impl Iterator for DataJobs<'_> {
                         return Some(DataJob::Small(std::mem::take(&mut self.small)));
                     }
                     self.next += 1;
-                    return Some(DataJob::Same { file, original });
+                    return Some(DataJob::Pass(FileStep::Same { file, original }));
                 }
                 self.next += 1;
                 self.small.push(file);
@@ -199,13 +199,14 @@ impl FileCutter<'_> {
             match jobs.known.find(id, class, at, end - offset) {
                 PartLookup::Known { number, skip, len } => {
                     self.advance(len);
-                    return Ok(Some(DataJob::Shared {
-                        file: self.file,
+                    let file = self.file;
+                    return Ok(Some(DataJob::Pass(FileStep::Shared {
+                        file,
                         offset,
                         len,
                         number,
                         skip,
-                    }));
+                    })));
                 }
                 PartLookup::New(new) => len = len.min(new),
             }
@@ -239,13 +240,13 @@ impl FileCutter<'_> {
             {
                 self.run.offset = extent.end().next_multiple_of(SECTOR);
                 self.run.end = self.run.offset;
-                return Ok(Some(DataJob::Reserve {
+                return Ok(Some(DataJob::Pass(FileStep::Reserve {
                     file: self.file,
                     offset: extent.offset,
                     len: self.run.end - extent.offset,
                     id,
                     at,
-                }));
+                })));
             }
             if !extent.kind.has_data() {
                 continue;
@@ -345,13 +346,13 @@ impl FileCutter<'_> {
         let id = extent.id.filter(|id| jobs.shown.shared.contains(id));
         let known = id.map(|id| jobs.known.encoded(id, &stored));
         match known {
-            Some(Ok(number)) => DataJob::Shared {
+            Some(Ok(number)) => DataJob::Pass(FileStep::Shared {
                 file,
                 offset: extent.offset,
                 len: extent.len,
                 number,
                 skip: stored.unencoded_offset as u32,
-            },
+            }),
             known => DataJob::Keep {
                 file,
                 extent,

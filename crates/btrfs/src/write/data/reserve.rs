@@ -1,11 +1,8 @@
 //! Preallocated parts of files: space that is reserved in the image as in the source, and shared where it is shared
 //! there.
 
-use tree::{Error, ExtentId, FileId, Result};
+use tree::{Error, ExtentId, Result};
 
-use super::Sink;
-use super::area::ExtentSlice;
-use super::job::UnplacedExtent;
 use super::share::{ExtentClass, NumberedParts, PartLookup};
 
 /// Maximum size of all preallocated space: a hostile image can claim far more than any device has.
@@ -27,7 +24,48 @@ pub(super) struct ReservedSpace {
     bytes: u64,
 }
 
+/// Where the next bytes of a preallocated part go.
+pub(super) enum ReservedPart {
+    /// To an extent that another file refers to, starting at this offset in it.
+    Shared(u32, u32),
+    /// To new space, which other files may refer to if it is numbered.
+    New { is_numbered: bool },
+}
+
 impl ReservedSpace {
+    /// Finds the place of up to `len` bytes of the source's reserved space, and how many go there.
+    /// `room` is the length of the largest extent that leaves nothing out.
+    pub(super) fn next(
+        &mut self,
+        id: ExtentId,
+        at: u64,
+        len: u64,
+        room: u64,
+    ) -> Result<(ReservedPart, u64)> {
+        let (is_numbered, len) = match self.known.find(id, CLASS, at, len) {
+            PartLookup::Known { number, skip, len } => match self.places[number as usize] {
+                Some((extent, begin)) => {
+                    return Ok((ReservedPart::Shared(extent, begin + skip), len));
+                }
+                None => (false, len),
+            },
+            PartLookup::New(len) => {
+                let len = len.min(room.max(EXTENT_BYTES_MIN));
+                (self.known.add(id, CLASS, at, len), len)
+            }
+        };
+        self.bytes = self.bytes.saturating_add(len);
+        if self.bytes > RESERVED_BYTES_MAX {
+            return Err(Error::Limit("more than 16 TiB of preallocated space"));
+        }
+        Ok((ReservedPart::New { is_numbered }, len))
+    }
+
+    /// Records the place of numbered space; `None` if its file is left out.
+    pub(super) fn place(&mut self, place: Option<(u32, u32)>) {
+        self.places.push(place);
+    }
+
     /// Forgets the extents with this index or a larger one.
     pub(super) fn take_back(&mut self, extents: usize) {
         for place in &mut self.places {
@@ -35,54 +73,5 @@ impl ReservedSpace {
                 *place = None;
             }
         }
-    }
-}
-
-impl Sink<'_, '_> {
-    /// Adds a preallocated part to a file: space that other files have already, or new space.
-    pub(super) fn reserve(
-        &mut self,
-        file: FileId,
-        mut offset: u64,
-        len: u64,
-        (id, mut at): (ExtentId, u64),
-    ) -> Result<()> {
-        let end = offset + len;
-        while offset < end {
-            let found = self.reserved.known.find(id, CLASS, at, end - offset);
-            let (number, len) = match found {
-                PartLookup::Known { number, skip, len } => {
-                    if let Some((extent, begin)) = self.reserved.places[number as usize] {
-                        let before = self.open(file).before;
-                        let part = ExtentSlice {
-                            offset,
-                            len,
-                            extent,
-                            skip: begin + skip,
-                        };
-                        self.area.show(&before, part);
-                        (offset, at) = (offset + len, at + len);
-                        continue;
-                    }
-                    (None, len)
-                }
-                PartLookup::New(len) => {
-                    let len = len.min(self.area.room().max(EXTENT_BYTES_MIN));
-                    let number = self.reserved.places.len();
-                    let is_numbered = self.reserved.known.add(id, CLASS, at, len);
-                    (is_numbered.then_some(number), len)
-                }
-            };
-            self.reserved.bytes = self.reserved.bytes.saturating_add(len);
-            if self.reserved.bytes > RESERVED_BYTES_MAX {
-                return Err(Error::Limit("more than 16 TiB of preallocated space"));
-            }
-            let place = self.take_piece(file, offset, len, UnplacedExtent::reserved(len))?;
-            if number.is_some() {
-                self.reserved.places.push(place);
-            }
-            (offset, at) = (offset + len, at + len);
-        }
-        Ok(())
     }
 }

@@ -115,47 +115,33 @@ impl<'a> OldData<'a> {
         samples > 0 || others == 0
     }
 
-    /// Reads the old extent of a part of a file into `buffer`, if it has this content, which is as long as it is when it is
-    /// encoded. Returns its stored length.
+    /// Reads the old extent of a part of a file into `buffer` and returns its stored length. It must decode to
+    /// `content`, which is as long as it is when it is encoded; without `content`, the file must be
+    /// trusted to be unchanged.
     pub(super) fn extent(
         &self,
-        decoding: &mut ReuseBuffers<'_>,
+        buffers: &mut ReuseBuffers<'_>,
         wanted: &WantedExtent,
-        content: &[u8],
-        buffer: &mut Vec<u8>,
+        content: Option<&[u8]>,
+        stored: &mut Vec<u8>,
     ) -> Option<usize> {
-        let extent = self.place(decoding.extents, wanted)?;
-        let (len, _) = self.reuse.read_encoded(wanted.file, &extent, buffer)?;
-        let algorithm = wanted.compression.algorithm(SECTOR_BYTES as u32);
-        let decoded = &mut decoding.decoded[..wanted.ram];
-        let is_equal = algorithm.is_extent(&buffer[..len])
-            && (decoding.decoder)
-                .decompress_extent(algorithm, decoded, &buffer[..len])
-                .is_ok()
-            && decoded == content;
-        is_equal.then_some(len)
-    }
-
-    /// Reads the old extent of a part of a file into `buffer`, if the file is trusted to be unchanged.
-    pub(super) fn trusted_extent(
-        &self,
-        decoding: &mut ReuseBuffers<'_>,
-        wanted: &WantedExtent,
-        buffer: &mut Vec<u8>,
-    ) -> Option<usize> {
-        if !self.reuse.is_trusted(wanted.file) {
+        if content.is_none() && !self.reuse.is_trusted(wanted.file) {
             return None;
         }
-        let extent = self.place(decoding.extents, wanted)?;
-        let (len, checksum) = self.reuse.read_encoded(wanted.file, &extent, buffer)?;
+        let extent = self.place(buffers.extents, wanted)?;
+        let (len, checksum) = self.reuse.read_encoded(wanted.file, &extent, stored)?;
         let algorithm = wanted.compression.algorithm(SECTOR_BYTES as u32);
-        let decoded = &mut decoding.decoded[..wanted.ram];
-        let is_readable = algorithm.is_extent(&buffer[..len])
-            && (!self.verify.decodes_kept(checksum)
-                || (decoding.decoder)
-                    .decompress_extent(algorithm, decoded, &buffer[..len])
-                    .is_ok());
-        is_readable.then_some(len)
+        let decoded = &mut buffers.decoded[..wanted.ram];
+        let mut decodes = || {
+            let decoder = &mut *buffers.decoder;
+            decoder
+                .decompress_extent(algorithm, decoded, &stored[..len])
+                .is_ok()
+                && content.is_none_or(|content| content == &*decoded)
+        };
+        let is_same = algorithm.is_extent(&stored[..len])
+            && (content.is_none() && !self.verify.decodes_kept(checksum) || decodes());
+        is_same.then_some(len)
     }
 
     /// The old extent that shows what is wanted and nothing else.

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use codec::Settings;
 use tree::{Duplicates, FileId, Inventory, Kept, Lost, NoProgress, Output, Parallel, Result};
 
+use super::area::Area;
 use super::encode::{DataEncoder, EncodeWorker};
-use super::job::{DataJob, DataResult, SmallContent, UnplacedExtent};
+use super::job::{DataJob, DataResult, FileStep, SmallContent, UnplacedExtent};
 use super::jobs::jobs;
-use super::reserve::ReservedSpace;
 use super::share::{Originals, is_nocow};
-use super::{Area, Sink};
+use super::sink::Sink;
 use crate::disk::compression::Compression;
 use crate::options::{CreateSummary, Options};
 use crate::write::describe::{FileDescriptions, describe};
@@ -118,15 +118,11 @@ impl<'a> ImageTrial<'a> {
                     offset,
                     is_small: false,
                 }),
-                DataJob::Unreadable { file, error } => {
+                DataJob::Pass(FileStep::Unreadable { file, error }) => {
                     let path = inventory.path(inventory.first_name(file));
                     return Err(error.in_file("read", &path));
                 }
-                DataJob::Keep { .. }
-                | DataJob::Shared { .. }
-                | DataJob::Reserve { .. }
-                | DataJob::Same { .. }
-                | DataJob::End(_) => {}
+                DataJob::Keep { .. } | DataJob::Pass(_) => {}
             }
         }
         trial.parts = parts;
@@ -175,15 +171,8 @@ impl<'a> ImageTrial<'a> {
         let originals = Originals::new(inventory, self.duplicates);
         let work = DataEncoder::new(inventory, &self.described, options);
         let lost = Lost::default();
-        let mut sink = Sink {
-            area: Area::new(inventory.file_count(), lost, options.checksum, output)?,
-            work: &work,
-            progress: &NoProgress,
-            numbered: Vec::new(),
-            reserved: ReservedSpace::default(),
-            open: None,
-            worker: None,
-        };
+        let area = Area::new(inventory.file_count(), lost, options.checksum, output)?;
+        let mut sink = Sink::new(area, &work, &NoProgress);
         let number = options
             .compression
             .map_or(0, |settings| Compression::of_settings(&settings).number());
@@ -248,14 +237,7 @@ impl<'a> ImageTrial<'a> {
             };
             sink.take(done)?;
         }
-        let mut area = sink.area;
-        area.close();
-        for file in inventory.files() {
-            if let Some(original) = originals.of(file) {
-                area.set_content(file, area.content(original));
-            }
-        }
-        Ok(area)
+        Ok(sink.finish(&originals))
     }
 }
 
